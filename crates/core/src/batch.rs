@@ -1,0 +1,198 @@
+//! A batch in host memory: plain arrays with their lengths, ready to be cut and sent to a device.
+
+use crate::{BatchShape, Frames, SampleId};
+
+/// One utterance as the loader delivers it: features, tokens, and who it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostSample {
+    /// Its id in keys and records.
+    pub id: SampleId,
+    /// Its name in the manifest, for messages.
+    pub name: String,
+    /// Features, frame after frame.
+    pub features: Vec<f32>,
+    /// Its text as token ids.
+    pub tokens: Vec<u32>,
+}
+
+/// A batch of utterances, padded with zeros to one length.
+///
+/// Shapes: b utterances, t frames, f features of a frame, u tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostBatch {
+    /// Ids of the utterances.
+    pub ids: Vec<SampleId>,
+    /// Names of the utterances in the manifest, for messages.
+    pub names: Vec<String>,
+    /// Features `[b, t, f]`, zero where padded.
+    pub features: Vec<f32>,
+    /// Features of one frame.
+    pub feature_width: usize,
+    /// Frames of the padded batch.
+    pub frames: usize,
+    /// Frames of each utterance.
+    pub frame_lengths: Vec<u32>,
+    /// Token ids `[b, u]`, zero where padded.
+    pub tokens: Vec<u32>,
+    /// Tokens of the padded batch.
+    pub token_width: usize,
+    /// Tokens of each utterance.
+    pub token_lengths: Vec<u32>,
+}
+
+/// Why samples do not make a batch.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BatchError {
+    /// There was no sample.
+    #[error("a batch needs at least one utterance")]
+    Empty,
+    /// A sample's features do not divide into frames.
+    #[error("utterance `{name}` has {values} feature values, which is no whole number of frames of {width}")]
+    Ragged {
+        /// The sample's name.
+        name: String,
+        /// How many values it has.
+        values: usize,
+        /// How many a frame has.
+        width: usize,
+    },
+}
+
+impl HostBatch {
+    /// Pads `samples` to one length: the longest, rounded up to a multiple of `frame_grid` frames.
+    ///
+    /// A grid keeps the number of different shapes small, and with it compilation and tuning on a GPU.
+    pub fn collate(samples: &[HostSample], feature_width: usize, frame_grid: usize) -> Result<Self, BatchError> {
+        if samples.is_empty() {
+            return Err(BatchError::Empty);
+        }
+        if let Some(bad) = samples.iter().find(|s| s.features.len() % feature_width != 0) {
+            let (name, values) = (bad.name.clone(), bad.features.len());
+            return Err(BatchError::Ragged { name, values, width: feature_width });
+        }
+        let frame_lengths: Vec<u32> = samples.iter().map(|s| (s.features.len() / feature_width) as u32).collect();
+        let token_lengths: Vec<u32> = samples.iter().map(|s| s.tokens.len() as u32).collect();
+        let frames = longest(&frame_lengths).next_multiple_of(frame_grid.max(1));
+        let token_width = longest(&token_lengths).max(1);
+        let mut batch = Self {
+            ids: samples.iter().map(|s| s.id).collect(),
+            names: samples.iter().map(|s| s.name.clone()).collect(),
+            features: vec![0.0; samples.len() * frames * feature_width],
+            feature_width,
+            frames,
+            frame_lengths,
+            tokens: vec![0; samples.len() * token_width],
+            token_width,
+            token_lengths,
+        };
+        for (index, sample) in samples.iter().enumerate() {
+            let start = index * frames * feature_width;
+            batch.features[start..start + sample.features.len()].copy_from_slice(&sample.features);
+            let start = index * token_width;
+            batch.tokens[start..start + sample.tokens.len()].copy_from_slice(&sample.tokens);
+        }
+        Ok(batch)
+    }
+
+    /// Utterances in the batch.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there is no utterance in it, which `collate` never makes.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Its shape, as padded.
+    pub fn shape(&self) -> BatchShape {
+        BatchShape {
+            utterances: self.len() as u32,
+            frames: Frames(self.frames as u32),
+            tokens: self.token_width as u32,
+        }
+    }
+
+    /// The tokens of utterance `index`, without padding.
+    pub fn tokens_of(&self, index: usize) -> &[u32] {
+        let start = index * self.token_width;
+        &self.tokens[start..start + self.token_lengths[index] as usize]
+    }
+
+    /// Utterance `index`, without padding.
+    pub fn sample(&self, index: usize) -> HostSample {
+        let start = index * self.frames * self.feature_width;
+        let length = self.frame_lengths[index] as usize * self.feature_width;
+        HostSample {
+            id: self.ids[index],
+            name: self.names[index].clone(),
+            features: self.features[start..start + length].to_vec(),
+            tokens: self.tokens_of(index).to_vec(),
+        }
+    }
+
+    /// Cuts the batch into pieces of at most `utterances`, in order, each padded only to its own longest.
+    pub fn split(&self, utterances: usize, frame_grid: usize) -> Vec<Self> {
+        let utterances = utterances.max(1);
+        if utterances >= self.len() {
+            return vec![self.clone()];
+        }
+        let samples: Vec<HostSample> = (0..self.len()).map(|index| self.sample(index)).collect();
+        let piece = |piece: &[HostSample]| {
+            Self::collate(piece, self.feature_width, frame_grid).expect("the samples came out of a batch")
+        };
+        samples.chunks(utterances).map(piece).collect()
+    }
+
+    /// The share of feature frames that are padding.
+    pub fn padding(&self) -> f64 {
+        let real: u64 = self.frame_lengths.iter().map(|&n| u64::from(n)).sum();
+        1.0 - real as f64 / self.shape().frame_cells().max(1) as f64
+    }
+}
+
+fn longest(lengths: &[u32]) -> usize {
+    lengths.iter().copied().max().unwrap_or(0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(name: &str, frames: usize, tokens: usize) -> HostSample {
+        HostSample {
+            id: SampleId::of(name),
+            name: name.into(),
+            features: (1..=frames * 2).map(|v| v as f32).collect(),
+            tokens: (1..=tokens as u32).collect(),
+        }
+    }
+
+    #[test]
+    fn padding_is_zero_and_lengths_are_kept() {
+        let batch = HostBatch::collate(&[sample("a", 3, 1), sample("b", 1, 4)], 2, 4).unwrap();
+        assert_eq!((batch.frames, batch.token_width), (4, 4));
+        assert_eq!(batch.features, [1., 2., 3., 4., 5., 6., 0., 0., 1., 2., 0., 0., 0., 0., 0., 0.]);
+        assert_eq!(batch.tokens, [1, 0, 0, 0, 1, 2, 3, 4]);
+        assert_eq!(batch.padding(), 0.5);
+    }
+
+    #[test]
+    fn pieces_hold_every_sample_once() {
+        let samples: Vec<_> = (1..=5).map(|n| sample(&n.to_string(), n, n)).collect();
+        let batch = HostBatch::collate(&samples, 2, 1).unwrap();
+        let pieces = batch.split(2, 1);
+        assert_eq!(pieces.iter().map(HostBatch::len).collect::<Vec<_>>(), [2, 2, 1]);
+        let again: Vec<_> = pieces.iter().flat_map(|p| (0..p.len()).map(|i| p.sample(i))).collect();
+        assert_eq!(again, samples);
+        assert_eq!(pieces[0].frames, 2);
+    }
+
+    #[test]
+    fn what_is_no_batch_is_refused() {
+        assert_eq!(HostBatch::collate(&[], 2, 1), Err(BatchError::Empty));
+        let mut ragged = sample("a", 2, 1);
+        ragged.features.pop();
+        assert!(matches!(HostBatch::collate(&[ragged], 2, 1), Err(BatchError::Ragged { values: 3, .. })));
+    }
+}

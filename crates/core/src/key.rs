@@ -1,0 +1,106 @@
+//! Names for randomness: every random number is a function of a key, so a retry or a resume draws the same.
+
+use serde::{Deserialize, Serialize};
+
+/// What a sample is called in keys and records: a hash of its name in the manifest, the same on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SampleId(pub u64);
+
+impl SampleId {
+    /// The id of the sample that the manifest calls `name` (FNV-1a, then mixed).
+    pub fn of(name: &str) -> Self {
+        let fnv = name
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        Self(mix(fnv))
+    }
+}
+
+/// A place in the tree of a run's randomness.
+///
+/// A key is derived step by step from the run's seed; two different ways down the tree give unrelated numbers, and the
+/// same way gives the same numbers, on any machine and in any order.
+///
+/// ```
+/// use plimsoll_core::Key;
+/// let step = Key::new(7).with("dropout").at(1200);
+/// assert_eq!(step, Key::new(7).with("dropout").at(1200));
+/// assert_ne!(step, Key::new(7).with("dropout").at(1201));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(u64);
+
+impl Key {
+    /// The root of the tree: a run's seed.
+    pub fn new(seed: u64) -> Self {
+        Self(mix(seed ^ 0x706c_696d_736f_6c6c))
+    }
+
+    /// The branch called `name`.
+    #[must_use]
+    pub fn with(self, name: &str) -> Self {
+        self.at(SampleId::of(name).0)
+    }
+
+    /// The branch numbered `index`.
+    #[must_use]
+    pub fn at(self, index: u64) -> Self {
+        Self(mix(self.0.rotate_left(17) ^ mix(index)))
+    }
+
+    /// The 64 random bits of this place.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// A number of this place, even over `[0, 1)`.
+    pub fn unit(self) -> f64 {
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A whole number of this place below `bound`, which must not be zero.
+    pub fn below(self, bound: u64) -> u64 {
+        assert!(bound > 0, "a number below zero was asked for");
+        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// Puts `items` in the random order of this place (Fisher and Yates).
+    pub fn shuffle<T>(self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.at(last as u64).below(last as u64 + 1) as usize);
+        }
+    }
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014), offset so that zero does not stay zero.
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_are_even_and_unrelated() {
+        let root = Key::new(1);
+        let n = 20_000;
+        let mean = (0..n).map(|i| root.at(i).unit()).sum::<f64>() / n as f64;
+        assert!((mean - 0.5).abs() < 0.01, "{mean}");
+        let product = (0..n).map(|i| (root.at(i).unit() - 0.5) * (root.at(i + 1).unit() - 0.5)).sum::<f64>();
+        assert!((product / n as f64).abs() < 0.002, "{product}");
+    }
+
+    #[test]
+    fn a_shuffle_keeps_every_item() {
+        let mut items: Vec<u32> = (0..100).collect();
+        Key::new(3).shuffle(&mut items);
+        assert_ne!(items, (0..100).collect::<Vec<_>>());
+        items.sort_unstable();
+        assert_eq!(items, (0..100).collect::<Vec<_>>());
+    }
+}

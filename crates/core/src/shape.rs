@@ -1,0 +1,34 @@
+//! The shape of a batch: all that decides how much memory a step takes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Frames;
+
+/// How large a padded batch is, without what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BatchShape {
+    /// Utterances in the batch.
+    pub utterances: u32,
+    /// Feature frames of the longest, as padded.
+    pub frames: Frames,
+    /// Text tokens of the longest, as padded.
+    pub tokens: u32,
+}
+
+impl BatchShape {
+    /// Frames in the padded batch, padding included.
+    pub fn frame_cells(&self) -> u64 {
+        u64::from(self.utterances) * u64::from(self.frames.0)
+    }
+
+    /// The same lengths with another number of utterances.
+    pub fn with_utterances(self, utterances: u32) -> Self {
+        Self { utterances, ..self }
+    }
+}
+
+impl std::fmt::Display for BatchShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} x {} frames x {} tokens", self.utterances, self.frames.0, self.tokens)
+    }
+}

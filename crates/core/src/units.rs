@@ -1,0 +1,333 @@
+//! Amounts with their units: bytes, frames, samples, seconds; parsed and printed as people write them.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+/// An amount of memory.
+///
+/// Reads `8GiB`, `512 MB`, `1.5g` or a plain number of bytes; prints binary units with three significant digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// A number of feature frames (a spectrogram's columns).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Frames(pub u32);
+
+/// A number of audio samples of one channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Samples(pub u64);
+
+/// A stretch of time. Reads `11.6s`, `250ms`, `5min`, `2h` or a plain number of seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Seconds(pub f64);
+
+/// Why a text is not an amount.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("`{text}` is not {expected}, such as `{example}`")]
+pub struct UnitError {
+    text: String,
+    expected: &'static str,
+    example: &'static str,
+}
+
+const BYTE_UNITS: &[(&str, f64)] = &[
+    ("b", 1.0),
+    ("k", 1024.0),
+    ("kb", 1e3),
+    ("kib", 1024.0),
+    ("m", 1048576.0),
+    ("mb", 1e6),
+    ("mib", 1048576.0),
+    ("g", 1073741824.0),
+    ("gb", 1e9),
+    ("gib", 1073741824.0),
+    ("t", 1099511627776.0),
+    ("tb", 1e12),
+    ("tib", 1099511627776.0),
+];
+const TIME_UNITS: &[(&str, f64)] = &[
+    ("s", 1.0),
+    ("sec", 1.0),
+    ("seconds", 1.0),
+    ("ms", 1e-3),
+    ("m", 60.0),
+    ("min", 60.0),
+    ("minutes", 60.0),
+    ("h", 3600.0),
+    ("hours", 3600.0),
+];
+
+impl Bytes {
+    /// The memory of `count` values of type `T`.
+    pub fn of<T>(count: u64) -> Self {
+        Self(count * size_of::<T>() as u64)
+    }
+
+    /// One MiB, times `n`.
+    pub const fn mib(n: u64) -> Self {
+        Self(n << 20)
+    }
+
+    /// One GiB, times `n`.
+    pub const fn gib(n: u64) -> Self {
+        Self(n << 30)
+    }
+
+    /// What is left after taking `other` away, or nothing.
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Samples {
+    /// How long these samples last at `rate` samples a second.
+    pub fn at(self, rate: u32) -> Seconds {
+        Seconds(self.0 as f64 / f64::from(rate))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let amount = parse(text, BYTE_UNITS, "an amount of memory", "8GiB")?;
+        Ok(Self(amount.round() as u64))
+    }
+}
+
+impl FromStr for Seconds {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse(text, TIME_UNITS, "a time", "11.6s").map(Self)
+    }
+}
+
+impl FromStr for Frames {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (expected, example) = ("a number of frames", "1200");
+        let error = || UnitError { text: text.into(), expected, example };
+        text.trim().trim_end_matches("frames").trim().parse().map(Self).map_err(|_| error())
+    }
+}
+
+impl FromStr for Samples {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (expected, example) = ("a number of samples", "16000");
+        let error = || UnitError { text: text.into(), expected, example };
+        text.trim().trim_end_matches("samples").trim().parse().map(Self).map_err(|_| error())
+    }
+}
+
+/// A number, at or above zero, and one of `units`; no unit means the first one.
+fn parse(text: &str, units: &[(&str, f64)], expected: &'static str, example: &'static str) -> Result<f64, UnitError> {
+    let error = || UnitError { text: text.into(), expected, example };
+    let text = text.trim();
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit = unit.trim().to_ascii_lowercase();
+    let unit = if unit.is_empty() { units[0].0 } else { &unit };
+    let number: f64 = number.parse().map_err(|_| error())?;
+    let &(_, scale) = units.iter().find(|(name, _)| *name == unit).ok_or_else(error)?;
+    Ok(number * scale)
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+        let mut amount = self.0 as f64;
+        let mut name = 0;
+        // 1023.5 would print as 1024, so the next unit starts there.
+        while amount >= 1023.5 && name + 1 < NAMES.len() {
+            amount /= 1024.0;
+            name += 1;
+        }
+        if name == 0 {
+            return f.pad(&format!("{} B", self.0));
+        }
+        f.pad(&format!("{} {}", significant(amount), NAMES[name]))
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secs = self.0;
+        let text = if secs >= 3600.0 {
+            format!("{}h{:02}m", (secs / 3600.0).floor(), ((secs % 3600.0) / 60.0).floor())
+        } else if secs >= 100.0 {
+            format!("{}m{:02}s", (secs / 60.0).floor(), (secs % 60.0).floor())
+        } else if secs >= 1.0 || secs == 0.0 {
+            format!("{}s", trimmed(secs, 1))
+        } else {
+            format!("{}ms", trimmed(secs * 1e3, 1))
+        };
+        f.pad(&text)
+    }
+}
+
+impl fmt::Display for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} frames", self.0))
+    }
+}
+
+impl fmt::Display for Samples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} samples", self.0))
+    }
+}
+
+/// Three significant digits, without trailing zeros after the point.
+fn significant(amount: f64) -> String {
+    let places = if amount >= 99.95 {
+        0
+    } else if amount >= 9.995 {
+        1
+    } else {
+        2
+    };
+    trimmed(amount, places)
+}
+
+fn trimmed(amount: f64, places: usize) -> String {
+    let text = format!("{amount:.places$}");
+    if !text.contains('.') {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// Reads an amount from a number or from a text with a unit, as both are natural in a configuration file.
+macro_rules! deserialize {
+    ($name:ident, $what:literal, $from_number:expr) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl de::Visitor<'_> for Visitor {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($what)
+                    }
+                    fn visit_u64<E: de::Error>(self, number: u64) -> Result<$name, E> {
+                        self.visit_f64(number as f64)
+                    }
+                    fn visit_i64<E: de::Error>(self, number: i64) -> Result<$name, E> {
+                        self.visit_f64(number as f64)
+                    }
+                    fn visit_f64<E: de::Error>(self, number: f64) -> Result<$name, E> {
+                        let from: fn(f64) -> Option<$name> = $from_number;
+                        from(number).ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
+                    }
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_any(Visitor)
+            }
+        }
+    };
+}
+
+fn whole(number: f64, most: f64) -> Option<f64> {
+    (number >= 0.0 && number <= most && number.fract() == 0.0).then_some(number)
+}
+
+deserialize!(Bytes, "an amount of memory such as \"8GiB\"", |n| whole(n, 1e18).map(|n| Bytes(n as u64)));
+deserialize!(Frames, "a number of frames", |n| whole(n, f64::from(u32::MAX)).map(|n| Frames(n as u32)));
+deserialize!(Samples, "a number of samples", |n| whole(n, 1e18).map(|n| Samples(n as u64)));
+deserialize!(Seconds, "a time such as \"11.6s\" or a number of seconds", |n| (n >= 0.0).then_some(Seconds(n)));
+
+macro_rules! sums {
+    ($($name:ident)*) => {$(
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+        impl Sub for $name {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self(self.0 - other.0)
+            }
+        }
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                self.0 += other.0;
+            }
+        }
+        impl std::iter::Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+                amounts.fold(Self::default(), Add::add)
+            }
+        }
+    )*};
+}
+sums!(Bytes Frames Samples Seconds);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_read_and_printed_as_people_write_them() {
+        for (text, bytes, printed) in [
+            ("8GiB", 8 << 30, "8 GiB"),
+            ("8 gib", 8 << 30, "8 GiB"),
+            ("11.6s", 0, ""),
+            ("1.5g", 3 << 29, "1.5 GiB"),
+            ("512", 512, "512 B"),
+            ("16GB", 16_000_000_000, "14.9 GiB"),
+            ("1023.9MiB", 1_073_636_966, "1 GiB"),
+            ("-1GiB", 0, ""),
+            ("GiB", 0, ""),
+            ("", 0, ""),
+        ] {
+            let read = text.parse::<Bytes>();
+            assert_eq!(read.clone().ok(), (!printed.is_empty()).then_some(Bytes(bytes)), "{text}: {read:?}");
+            if let Ok(read) = read {
+                assert_eq!(read.to_string(), printed);
+            }
+        }
+    }
+
+    #[test]
+    fn seconds_are_read_and_printed_as_people_write_them() {
+        for (text, secs, printed) in [
+            ("11.6s", 11.6, "11.6s"),
+            ("250ms", 0.25, "250ms"),
+            ("5min", 300.0, "5m00s"),
+            ("2h", 7200.0, "2h00m"),
+            ("0", 0.0, "0s"),
+            ("90", 90.0, "90s"),
+        ] {
+            let read: Seconds = text.parse().expect("a time");
+            assert_eq!((read.0, read.to_string().as_str()), (secs, printed));
+        }
+        assert_eq!("soon".parse::<Seconds>().unwrap_err().to_string(), "`soon` is not a time, such as `11.6s`");
+    }
+
+    #[test]
+    fn configuration_may_write_numbers_or_texts() {
+        let read = |json: &str| serde_json::from_str::<Bytes>(json);
+        assert_eq!(read("\"8GiB\"").unwrap(), read("8589934592").unwrap());
+        assert!(read("-1").is_err() && read("1.5").is_err() && read("\"eight\"").is_err());
+        assert_eq!(serde_json::to_string(&Bytes::gib(1)).unwrap(), "1073741824");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_printed_can_be_read_again(bytes in 0u64..1 << 50) {
+            let again: Bytes = Bytes(bytes).to_string().parse().unwrap();
+            let error = again.0.abs_diff(bytes) as f64;
+            proptest::prop_assert!(error <= bytes as f64 * 0.006);
+        }
+    }
+}

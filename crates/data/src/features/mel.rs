@@ -1,0 +1,133 @@
+//! Mel filters: triangles over the bins of a spectrum, kept without their zeros.
+
+use super::{LogMelConfig, MelScale};
+
+/// One channel: its weights and the first bin they belong to.
+#[derive(Clone, Debug, PartialEq)]
+struct Filter {
+    first: usize,
+    weights: Vec<f32>,
+}
+
+/// The filters of all channels.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct MelFilters(Vec<Filter>);
+
+impl MelFilters {
+    /// Triangles whose corners are evenly spaced in mels, as torchaudio and librosa draw them.
+    pub(super) fn new(config: &LogMelConfig) -> Self {
+        let (scale, bins) = (config.mel_scale, config.n_fft / 2 + 1);
+        let (low, high) = (scale.mels(config.f_min), scale.mels(config.f_max()));
+        let corner = |n: usize| scale.hertz(low + (high - low) * n as f64 / (config.n_mels + 1) as f64);
+        let hertz = |bin: usize| bin as f64 * f64::from(config.sample_rate) / config.n_fft as f64;
+        let filter = |channel: usize| {
+            let (left, middle, right) = (corner(channel), corner(channel + 1), corner(channel + 2));
+            let scale = if config.area_norm { 2.0 / (right - left) } else { 1.0 };
+            let weight = |f: f64| ((f - left) / (middle - left)).min((right - f) / (right - middle)) * scale;
+            let first = (0..bins).find(|&bin| hertz(bin) > left).unwrap_or(bins);
+            let weights = (first..bins).map(|bin| weight(hertz(bin)) as f32).take_while(|&w| w > 0.0).collect();
+            Filter { first, weights }
+        };
+        Self((0..config.n_mels).map(filter).collect())
+    }
+
+    /// Sums the bins of `spectrum` into `mels`.
+    pub(super) fn apply(&self, spectrum: &[f32], mels: &mut [f32]) {
+        for (mel, filter) in mels.iter_mut().zip(&self.0) {
+            let bins = &spectrum[filter.first..filter.first + filter.weights.len()];
+            *mel = bins.iter().zip(&filter.weights).map(|(bin, weight)| bin * weight).sum();
+        }
+    }
+}
+
+/// Slaney's scale: 3 mels for 200 Hz up to 1 kHz, then 27 mels for each factor of 6.4.
+const SLANEY_LINEAR: f64 = 200.0 / 3.0;
+const SLANEY_CORNER: f64 = 1_000.0;
+
+fn slaney_step() -> f64 {
+    6.4f64.ln() / 27.0
+}
+
+impl MelScale {
+    fn mels(self, hertz: f64) -> f64 {
+        match self {
+            Self::Htk => 2_595.0 * (1.0 + hertz / 700.0).log10(),
+            Self::Slaney if hertz < SLANEY_CORNER => hertz / SLANEY_LINEAR,
+            Self::Slaney => SLANEY_CORNER / SLANEY_LINEAR + (hertz / SLANEY_CORNER).ln() / slaney_step(),
+        }
+    }
+
+    fn hertz(self, mels: f64) -> f64 {
+        let corner = SLANEY_CORNER / SLANEY_LINEAR;
+        match self {
+            Self::Htk => 700.0 * (10f64.powf(mels / 2_595.0) - 1.0),
+            Self::Slaney if mels < corner => mels * SLANEY_LINEAR,
+            Self::Slaney => SLANEY_CORNER * ((mels - corner) * slaney_step()).exp(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(found: f64, expected: f64) {
+        assert!((found - expected).abs() <= 1e-6 * expected.abs().max(1.0), "{found} is not {expected}");
+    }
+
+    #[test]
+    fn scales_match_their_definitions_both_ways() {
+        // HTK book: 1000 Hz is 1000 mels to four digits. Slaney: 1000 Hz is 15, 6400 Hz is 15 + 27.
+        close(MelScale::Htk.mels(700.0), 2_595.0 * 2f64.log10());
+        close(MelScale::Htk.mels(1_000.0), 999.985_537);
+        close(MelScale::Slaney.mels(500.0), 7.5);
+        close(MelScale::Slaney.mels(1_000.0), 15.0);
+        close(MelScale::Slaney.mels(6_400.0), 42.0);
+        for scale in [MelScale::Htk, MelScale::Slaney] {
+            for hertz in [0.0, 60.0, 999.0, 1_000.0, 4_321.0, 11_025.0] {
+                close(scale.hertz(scale.mels(hertz)), hertz);
+            }
+        }
+    }
+
+    /// Four bins a kilohertz and corners at 0, 500, 1000, 1500 Hz: every weight can be had by hand.
+    fn by_hand(area_norm: bool) -> MelFilters {
+        MelFilters::new(&LogMelConfig {
+            sample_rate: 4_000,
+            n_fft: 16,
+            n_mels: 1,
+            f_min: 0.0,
+            f_max: Some(1_000.0),
+            mel_scale: MelScale::Slaney,
+            area_norm,
+            ..LogMelConfig::default()
+        })
+    }
+
+    #[test]
+    fn a_filter_is_a_triangle() {
+        // Bins every 250 Hz; the triangle 0, 500, 1000 Hz has 0.5, 1, 0.5 at bins 1, 2, 3.
+        assert_eq!(by_hand(false).0, [Filter { first: 1, weights: vec![0.5, 1.0, 0.5] }]);
+        // Divided by half its width of 1000 Hz.
+        assert_eq!(by_hand(true).0, [Filter { first: 1, weights: vec![0.001, 0.002, 0.001] }]);
+    }
+
+    #[test]
+    fn filters_meet_at_one() {
+        let config = LogMelConfig { f_min: 100.0, ..LogMelConfig::default() };
+        let filters = MelFilters::new(&config);
+        let mut sums = vec![0f32; config.n_fft / 2 + 1];
+        for filter in &filters.0 {
+            filter.weights.iter().enumerate().for_each(|(n, weight)| sums[filter.first + n] += weight);
+        }
+        // Between the middles of the first and the last channel, where two triangles always overlap.
+        assert!(sums[5..245].iter().all(|sum| (sum - 1.0).abs() < 1e-5), "{sums:?}");
+    }
+
+    #[test]
+    fn a_spectrum_is_summed() {
+        let mut mels = [0.0];
+        by_hand(false).apply(&[9.0, 1.0, 2.0, 4.0, 9.0, 9.0, 9.0, 9.0, 9.0], &mut mels);
+        assert_eq!(mels, [0.5 + 2.0 + 2.0]);
+    }
+}

@@ -1,0 +1,77 @@
+//! From audio files and transcripts to batches of plain arrays.
+//!
+//! The way of the data is one line: a [`Manifest`] lists utterances, [`Manifest::select`] says which can be used and
+//! why the others cannot, [`hold_out`] sets some aside, a [`Dataset`] makes features ([`LogMel`]) and tokens
+//! ([`CharTokenizer`]) of them, and a [`Loader`] hands them out in batches that were loaded ahead.
+//!
+//! Order and randomness follow from the configuration, the seed and a [`Position`](plimsoll_core::Position) of two numbers, never from the card,
+//! the number of threads or their luck. Whatever is left out is counted and named. There is no Burn here.
+//!
+//! ```
+//! use std::{num::{NonZeroU32, NonZeroUsize}, sync::Arc};
+//! use plimsoll_core::{Bytes, Key, Position};
+//! use plimsoll_data::*;
+//!
+//! // Two seconds of silence, each with its text.
+//! let folder = tempfile::tempdir()?;
+//! let spec = hound::WavSpec {
+//!     channels: 1, sample_rate: 16_000, bits_per_sample: 16, sample_format: hound::SampleFormat::Int,
+//! };
+//! for name in ["a", "b"] {
+//!     let mut wav = hound::WavWriter::create(folder.path().join(format!("{name}.wav")), spec)?;
+//!     (0..16_000).try_for_each(|_| wav.write_sample(0i16))?;
+//!     wav.finalize()?;
+//! }
+//! let lines = r#"{"audio_filepath": "a.wav", "text": "देव बरें करूं"}
+//!                {"audio_filepath": "b.wav", "text": "good day"}"#;
+//! std::fs::write(folder.path().join("manifest.jsonl"), lines)?;
+//!
+//! let selection = Manifest::read(folder.path())?.select(&Limits::default());
+//! let tokenizer = CharTokenizer::learn(selection.kept.iter().map(|utterance| &utterance.text));
+//! let log_mel = LogMel::new(&LogMelConfig::default())?;
+//! let dataset = Dataset::new(selection.kept, log_mel, tokenizer, Some(Augment::default()), Bytes::mib(64))?;
+//!
+//! let config = LoaderConfig {
+//!     batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(16).unwrap())),
+//!     workers: NonZeroUsize::new(2).unwrap(),
+//!     prefetch: NonZeroUsize::new(4).unwrap(),
+//!     mode: Mode::Train { epochs: Some(1) },
+//! };
+//! for loaded in Loader::start(Arc::new(dataset), &config, Key::new(7), Position::default()) {
+//!     let loaded = loaded?;
+//!     assert_eq!(loaded.batch.shape().to_string(), "2 x 101 frames x 13 tokens");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod manifest;
+mod select;
+mod split;
+
+mod audio;
+mod resample;
+
+mod features;
+mod text;
+
+mod augment;
+mod batching;
+mod dataset;
+mod loader;
+
+pub mod corpus;
+
+#[cfg(test)]
+mod testing;
+mod told;
+
+pub use audio::{Audio, AudioError, Stretch, read_audio, read_audio_stretch, read_wav, wav_duration};
+pub use augment::{Augment, AugmentError, SpecAugment};
+pub use batching::{BatchSize, BatchingConfig, SampleMeta, epoch_batches};
+pub use dataset::{Dataset, LoadError};
+pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
+pub use loader::{Loader, LoaderConfig, Mode};
+pub use manifest::{LineError, Manifest, ManifestError, Utterance};
+pub use select::{Limits, Reason, Refusal, Selection};
+pub use split::{Split, SplitBy, SplitError, hold_out};
+pub use text::{Case, CharTokenizer, TextError, normalise};

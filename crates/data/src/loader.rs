@@ -1,0 +1,224 @@
+//! The loader: threads that read samples ahead and hand out whole batches, always in the same order.
+
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use plimsoll_core::{BatchSource, Delivered, HostBatch, Key, Position, SampleId, Skipped, SourceError};
+
+use crate::batching::{BatchingConfig, SampleMeta, epoch_batches, ordered_batches};
+use crate::dataset::{Dataset, LoadError};
+use crate::told::told;
+
+mod pipeline;
+
+use pipeline::Pipeline;
+
+/// What the batches are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Shuffled anew each epoch, and augmented.
+    Train {
+        /// How many epochs; for ever when left out.
+        epochs: Option<u64>,
+    },
+    /// Once, in the order of the data set, as recorded.
+    Evaluate,
+}
+
+/// How batches are made and loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoaderConfig {
+    /// How utterances are put into batches.
+    pub batching: BatchingConfig,
+    /// Threads that load; each works at a batch of its own, so more than `prefetch` of them have nothing to do.
+    pub workers: NonZeroUsize,
+    /// Batches loaded ahead; with the one that the caller waits for, they are all that is ever in memory.
+    pub prefetch: NonZeroUsize,
+    /// What the batches are for.
+    pub mode: Mode,
+}
+
+/// Batches, loaded ahead.
+///
+/// As an iterator it gives the batches of a run from a position on. Their order and content depend on the data set, the
+/// configuration and the seed, never on the number of workers or their luck. Dropping it ends its threads.
+pub struct Loader {
+    pipeline: Pipeline<Result<Ready, LoadError>>,
+    len_epoch: u64,
+    skipped: u64,
+    /// Skipped utterances not yet told to the caller.
+    untold: Vec<Skipped>,
+    /// When so many fail in a row, the data set itself is unreadable.
+    patience: usize,
+    finished: bool,
+}
+
+impl Loader {
+    /// Starts loading at `from`.
+    ///
+    /// The sample `id` of epoch `e` is augmented by `seed.with("augment").at(e).at(id)`.
+    pub fn start(dataset: Arc<Dataset>, config: &LoaderConfig, seed: Key, from: Position) -> Self {
+        let plan = Plan { metas: dataset.metas(), batching: config.batching.clone(), mode: config.mode, seed };
+        let len_epoch = plan.batches(from.epoch).len() as u64;
+        let patience = dataset.len();
+        let frame_grid = config.batching.frame_grid.get() as usize;
+        let work = move |job: &Job| {
+            let first = job.samples.first().map_or("", |&index| &dataset.utterance(index).id);
+            guarded(first, || load(&dataset, job, frame_grid))
+        };
+        let pipeline = Pipeline::start(plan.jobs(from), work, config.workers, config.prefetch);
+        Self { pipeline, len_epoch, skipped: 0, untold: Vec::new(), patience, finished: false }
+    }
+
+    /// Batches in the epoch that the loader was started in.
+    ///
+    /// With batches of so many utterances every epoch has as many; with batches of so many seconds, a few more or less.
+    pub fn len_epoch(&self) -> u64 {
+        self.len_epoch
+    }
+
+    /// Utterances skipped since the start.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    fn note(&mut self, skipped: Vec<Skipped>) {
+        for Skipped { name, reason } in &skipped {
+            tracing::warn!(utterance = name, reason, "utterance skipped");
+        }
+        self.skipped += skipped.len() as u64;
+        self.untold.extend(skipped);
+    }
+
+    fn give_up(&mut self) -> LoadError {
+        self.finished = true;
+        let count = self.untold.len();
+        let Skipped { name: first, reason } = self.untold.swap_remove(0);
+        LoadError::NothingReadable { count, first, reason }
+    }
+}
+
+impl BatchSource for Loader {
+    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
+        let next = self.next()?;
+        Some(next.map_err(|error| SourceError(told(&error))))
+    }
+
+    fn batches_in_epoch(&self) -> u64 {
+        self.len_epoch
+    }
+}
+
+impl Iterator for Loader {
+    type Item = Result<Delivered, LoadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let start = Instant::now();
+        while !self.finished {
+            let Ready { batch, position, skipped } = match self.pipeline.next()?.unwrap_or(Err(LoadError::Gone)) {
+                Ok(ready) => ready,
+                Err(error) => return Some(Err(error)),
+            };
+            self.note(skipped);
+            if let Some(batch) = batch {
+                let (skipped, waited) = (std::mem::take(&mut self.untold), start.elapsed());
+                return Some(Ok(Delivered { batch, position, skipped, waited }));
+            }
+            if self.untold.len() >= self.patience {
+                return Some(Err(self.give_up()));
+            }
+        }
+        None
+    }
+}
+
+/// Which batches come, in which order.
+struct Plan {
+    metas: Vec<SampleMeta>,
+    batching: BatchingConfig,
+    mode: Mode,
+    seed: Key,
+}
+
+/// One batch to load.
+struct Job {
+    samples: Vec<usize>,
+    /// Where the batch after it is.
+    next: Position,
+    /// The epoch's branch of randomness, when samples are augmented.
+    augment: Option<Key>,
+}
+
+impl Plan {
+    fn batches(&self, epoch: u64) -> Vec<Vec<usize>> {
+        match self.mode {
+            Mode::Train { .. } => epoch_batches(&self.metas, &self.batching, self.seed, epoch),
+            Mode::Evaluate => {
+                let order: Vec<usize> = (0..self.metas.len()).collect();
+                ordered_batches(&self.metas, &order, self.batching.size)
+            }
+        }
+    }
+
+    /// All batches from a position on; none of an empty data set, which would be searched for ever.
+    fn jobs(self, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
+        let epochs = match self.mode {
+            Mode::Evaluate => 1,
+            Mode::Train { epochs } => epochs.unwrap_or(u64::MAX),
+        };
+        let epochs = if self.metas.is_empty() { 0 } else { epochs };
+        (from.epoch..epochs).flat_map(move |epoch| {
+            let done = if epoch == from.epoch { from.batch } else { 0 };
+            self.jobs_of(epoch).into_iter().skip(done.try_into().unwrap_or(usize::MAX))
+        })
+    }
+
+    fn jobs_of(&self, epoch: u64) -> Vec<Job> {
+        let batches = self.batches(epoch);
+        let last = batches.len() as u64;
+        let augment = matches!(self.mode, Mode::Train { .. }).then(|| self.seed.with("augment").at(epoch));
+        let job = |(samples, batch)| {
+            let next = if batch == last { Position { epoch: epoch + 1, batch: 0 } } else { Position { epoch, batch } };
+            Job { samples, next, augment }
+        };
+        batches.into_iter().zip(1..).map(job).collect()
+    }
+}
+
+/// What a job becomes.
+struct Ready {
+    /// Nothing when every utterance was skipped.
+    batch: Option<HostBatch>,
+    position: Position,
+    skipped: Vec<Skipped>,
+}
+
+fn load(dataset: &Dataset, job: &Job, frame_grid: usize) -> Result<Ready, LoadError> {
+    let (mut samples, mut skipped) = (Vec::with_capacity(job.samples.len()), Vec::new());
+    for &index in &job.samples {
+        let utterance = dataset.utterance(index);
+        let key = job.augment.map(|key| key.at(SampleId::of(&utterance.id).0));
+        match dataset.load(index, key) {
+            Ok(sample) => samples.push(sample),
+            Err(LoadError::Audio { name, source }) => skipped.push(Skipped { name, reason: told(&source) }),
+            Err(error) => return Err(error),
+        }
+    }
+    let collate = || HostBatch::collate(&samples, dataset.log_mel().n_mels(), frame_grid);
+    let batch = if samples.is_empty() { None } else { Some(collate()?) };
+    Ok(Ready { batch, position: job.next, skipped })
+}
+
+/// Makes a panic an error that names the batch, so that the thread lives on.
+fn guarded<T>(first: &str, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(LoadError::Panic { first: first.into(), message: text.unwrap_or_else(|| "without a message".into()) })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Tests of the loader: the same batches whatever the workers, from any position, with any file broken.
+
+use std::num::NonZeroU32;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::testing::corpus;
+use crate::{Augment, BatchSize};
+use plimsoll_core::Bytes;
+
+const UTTERANCES: usize = 23;
+
+fn dataset(folder: &TempDir) -> Arc<Dataset> {
+    let augment = Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() };
+    Arc::new(corpus(folder.path(), UTTERANCES).dataset(Some(augment), Bytes::mib(4)))
+}
+
+fn config(workers: usize, mode: Mode) -> LoaderConfig {
+    let size = BatchSize::Utterances(NonZeroU32::new(4).unwrap());
+    let frame_grid = NonZeroU32::new(8).unwrap();
+    LoaderConfig {
+        batching: BatchingConfig { frame_grid, window: NonZeroU32::new(2).unwrap(), ..BatchingConfig::new(size) },
+        workers: NonZeroUsize::new(workers).unwrap(),
+        prefetch: NonZeroUsize::new(3).unwrap(),
+        mode,
+    }
+}
+
+fn train(workers: usize, epochs: u64) -> LoaderConfig {
+    config(workers, Mode::Train { epochs: Some(epochs) })
+}
+
+fn batches(dataset: &Arc<Dataset>, config: &LoaderConfig, from: Position) -> Vec<(HostBatch, Position)> {
+    let loader = Loader::start(dataset.clone(), config, Key::new(7), from);
+    loader.map(|loaded| loaded.unwrap()).map(|loaded| (loaded.batch, loaded.position)).collect()
+}
+
+#[test]
+fn the_number_of_workers_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder);
+    let alone = batches(&dataset, &train(1, 2), Position::default());
+    assert_eq!(alone.len(), 2 * 6);
+    assert_eq!(batches(&dataset, &train(4, 2), Position::default()), alone);
+    assert!(alone.iter().all(|(batch, _)| batch.frames % 8 == 0));
+    let mut names: Vec<_> = alone[..6].iter().flat_map(|(batch, _)| batch.names.clone()).collect();
+    names.sort_by_key(|name| name.parse::<usize>().unwrap());
+    assert_eq!(names, (0..UTTERANCES).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_ne!(alone[0].0, alone[6].0);
+}
+
+#[test]
+fn resuming_gives_exactly_the_remaining_batches() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder);
+    let whole = batches(&dataset, &train(2, 2), Position::default());
+    for (done, (_, position)) in whole.iter().enumerate() {
+        assert_eq!(batches(&dataset, &train(2, 2), *position), whole[done + 1..], "{position:?}");
+    }
+    assert_eq!(whole[5].1, Position { epoch: 1, batch: 0 });
+    assert_eq!(whole[11].1, Position { epoch: 2, batch: 0 });
+}
+
+#[test]
+fn training_goes_on_for_ever_and_stops_when_dropped() {
+    let folder = TempDir::new().unwrap();
+    let mut loader =
+        Loader::start(dataset(&folder), &config(3, Mode::Train { epochs: None }), Key::new(1), Position::default());
+    assert_eq!(loader.len_epoch(), 6);
+    let last = loader.by_ref().take(40).last().unwrap().unwrap();
+    assert_eq!(last.position, Position { epoch: 6, batch: 4 });
+    drop(loader);
+}
+
+#[test]
+fn evaluation_is_in_order_and_as_recorded() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder);
+    let seen = batches(&dataset, &config(3, Mode::Evaluate), Position::default());
+    let samples: Vec<_> = seen.iter().flat_map(|(batch, _)| (0..batch.len()).map(|n| batch.sample(n))).collect();
+    let expected: Vec<_> = (0..UTTERANCES).map(|index| dataset.load(index, None).unwrap()).collect();
+    assert_eq!(samples, expected);
+}
+
+#[test]
+fn unreadable_utterances_are_skipped_counted_and_named() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder);
+    std::fs::remove_file(folder.path().join("5.wav")).unwrap();
+    // A whole batch, so that its utterances are told with the next one.
+    for n in 8..12 {
+        std::fs::write(folder.path().join(format!("{n}.wav")), "not a sound").unwrap();
+    }
+    let mut loader = Loader::start(dataset, &config(2, Mode::Evaluate), Key::new(1), Position::default());
+    let loaded: Vec<_> = loader.by_ref().map(Result::unwrap).collect();
+    let told: Vec<(usize, Vec<&str>)> = loaded
+        .iter()
+        .map(|loaded| (loaded.batch.len(), loaded.skipped.iter().map(|s| s.name.as_str()).collect()))
+        .collect();
+    assert_eq!(told, [(4, vec![]), (3, vec!["5"]), (4, vec!["8", "9", "10", "11"]), (4, vec![]), (3, vec![])]);
+    assert!(loaded[1].skipped[0].reason.ends_with("5.wav does not exist"), "{:?}", loaded[1].skipped);
+    assert_eq!(loader.skipped(), 5);
+}
+
+#[test]
+fn a_data_set_without_a_readable_file_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder);
+    folder.close().unwrap();
+    let mut loader = Loader::start(dataset, &config(2, Mode::Train { epochs: None }), Key::new(1), Position::default());
+    let error = loader.next().unwrap().unwrap_err();
+    assert!(error.to_string().starts_with("none of 23 utterances could be loaded; the first was `"), "{error}");
+    assert!(loader.next().is_none());
+}
+
+#[test]
+fn an_empty_data_set_ends_at_once() {
+    let folder = TempDir::new().unwrap();
+    let dataset = Arc::new(corpus(folder.path(), 0).dataset(None, Bytes(0)));
+    for mode in [Mode::Evaluate, Mode::Train { epochs: None }] {
+        assert!(Loader::start(dataset.clone(), &config(2, mode), Key::new(1), Position::default()).next().is_none());
+    }
+}
+
+#[test]
+fn a_panic_becomes_an_error_that_names_the_batch() {
+    let error = guarded("a.wav", || -> Result<(), LoadError> { panic!("index {} is wrong", 3) }).unwrap_err();
+    assert_eq!(error.to_string(), "a loader thread panicked over the batch of `a.wav`: index 3 is wrong");
+    assert!(guarded("a.wav", || Ok(1)).is_ok());
+}

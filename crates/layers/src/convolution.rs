@@ -1,0 +1,64 @@
+//! The Conformer's convolution: gated, depthwise over time, blind to padding.
+
+use burn::module::Module;
+use burn::nn::conv::{Conv1d, Conv1dConfig};
+use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig, PaddingConfig1d};
+use burn::tensor::activation::{glu, silu};
+use burn::tensor::{Device, Tensor};
+use plimsoll_tape::Noise;
+
+use crate::Lengths;
+
+/// How to build a [`Convolution`].
+#[derive(Clone, Copy, Debug)]
+pub struct ConvolutionConfig {
+    /// Width of the model.
+    pub d_model: usize,
+    /// Frames that the depthwise kernel spans; odd, so that it has a middle.
+    pub kernel: usize,
+    /// Share of values dropped in training.
+    pub dropout: f64,
+}
+
+/// Pointwise, gate, depthwise over time, layer norm, SiLU, pointwise (Gulati et al. 2020, with layer norm).
+#[derive(Module, Debug)]
+pub struct Convolution {
+    widen: Linear,
+    depthwise: Conv1d,
+    norm: LayerNorm,
+    output: Linear,
+    dropout: f64,
+}
+
+impl ConvolutionConfig {
+    /// A convolution on `device`.
+    ///
+    /// # Panics
+    /// Where the kernel is even.
+    pub fn init(&self, device: &Device) -> Convolution {
+        let (d, kernel) = (self.d_model, self.kernel);
+        assert!(!kernel.is_multiple_of(2), "a kernel of {kernel} frames has no middle");
+        let side = kernel / 2;
+        let depthwise = Conv1dConfig::new(d, d, kernel)
+            .with_groups(d)
+            .with_padding(PaddingConfig1d::Explicit(side, side))
+            .init(device);
+        Convolution {
+            widen: LinearConfig::new(d, 2 * d).init(device),
+            depthwise,
+            norm: LayerNormConfig::new(d).init(device),
+            output: LinearConfig::new(d, d).init(device),
+            dropout: self.dropout,
+        }
+    }
+}
+
+impl Convolution {
+    /// `[b, t, d]` to `[b, t, d]`.
+    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, noise: &Noise) -> Tensor<3> {
+        let gated = lengths.clear_padding(glu(self.widen.forward(x), 2));
+        let mixed = self.depthwise.forward(gated.swap_dims(1, 2)).swap_dims(1, 2);
+        let x = self.output.forward(silu(self.norm.forward(mixed)));
+        noise.dropout(x, self.dropout)
+    }
+}

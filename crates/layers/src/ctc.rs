@@ -1,0 +1,268 @@
+//! Connectionist temporal classification: the loss with its gradient in closed form, and greedy decoding.
+
+use burn::tensor::{Tensor, TensorData};
+use plimsoll_tape::{is_recording, plain_device, with_gradient};
+use rayon::prelude::*;
+
+use crate::Lengths;
+
+/// The token that stands for "nothing new".
+pub const CTC_BLANK: u32 = 0;
+
+/// The loss of a batch.
+#[derive(Debug)]
+pub struct CtcLoss {
+    /// The sum of the negative log-probabilities of the texts, on the tape.
+    pub sum: Tensor<1>,
+    /// Places in the batch of samples with fewer frames than their text needs; they are left out of the sum.
+    pub infeasible: Vec<usize>,
+}
+
+/// Whether `frames` suffice for `tokens`: one for each, and one blank between equal neighbours.
+pub fn is_ctc_feasible(frames: usize, tokens: &[u32]) -> bool {
+    let repeats = tokens.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    frames >= tokens.len() + repeats
+}
+
+/// The loss of `logits` `[b, t, v]`, before any softmax, for the `texts` of the batch (Graves et al. 2006).
+///
+/// The forward-backward pass runs on the host, in log space and 64 bits, one thread for each sample, and gives the
+/// gradient by the logits at once: the same numbers on every device, and no graph over time. A device's queue is
+/// waited for once; the logits of a batch are small beside its activations.
+///
+/// # Panics
+/// Where the batch, the lengths and the texts disagree, or a token is not below `v`.
+pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> CtcLoss {
+    let [b, t, v] = logits.dims();
+    assert!(b == texts.len() && b == lengths.each().len() && t == lengths.width(), "one text and length a sample");
+    let device = plain_device(&logits.device());
+    let infeasible: Vec<usize> = (0..b).filter(|&i| !is_ctc_feasible(lengths.each()[i] as usize, &texts[i])).collect();
+    let (total, gradient) = if is_recording(&device) {
+        // Nothing is computed there: only the shapes count.
+        (Tensor::zeros([1], &device), Tensor::zeros([b, t, v], &device))
+    } else {
+        let values = logits.clone().without_autodiff().into_data().convert::<f32>();
+        let mut gradient: Vec<f32> = values.try_into_vec().expect("converted to f32");
+        let sample = |(index, cells): (usize, &mut [f32])| {
+            let (valid, padding) = cells.split_at_mut(lengths.each()[index] as usize * v);
+            padding.fill(0.0);
+            if infeasible.contains(&index) {
+                valid.fill(0.0);
+                return 0.0;
+            }
+            sample_loss(valid, v, &texts[index])
+        };
+        // Collected in order before they are added, so that the sum does not depend on the threads.
+        let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
+        let total = losses.iter().sum::<f64>() as f32;
+        let gradient = Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device);
+        (Tensor::from_floats([total], &device), gradient)
+    };
+    CtcLoss { sum: with_gradient(logits, total, gradient), infeasible }
+}
+
+/// The loss of one sample; its logits `[t, v]` in `cells` become their gradient.
+fn sample_loss(cells: &mut [f32], v: usize, text: &[u32]) -> f64 {
+    let log_probs = log_softmax(cells, v);
+    let t = cells.len() / v;
+    let states = 2 * text.len() + 1;
+    let token = |state: usize| if state.is_multiple_of(2) { CTC_BLANK } else { text[state / 2] } as usize;
+    // Two states back is allowed from one token to another one, over the blank between them.
+    let skips = |state: usize| state >= 3 && state % 2 == 1 && token(state) != token(state - 2);
+    let forward = forward_pass(&log_probs, v, t, states, token, skips);
+    let last = &forward[(t - 1) * states..];
+    let total = if states == 1 { last[0] } else { log_add(last[states - 1], last[states - 2]) };
+    let mut beta = vec![f64::NEG_INFINITY; states];
+    beta[states - 1] = 0.0;
+    if states > 1 {
+        beta[states - 2] = 0.0;
+    }
+    for frame in (0..t).rev() {
+        let probs = &log_probs[frame * v..(frame + 1) * v];
+        let row = &mut cells[frame * v..(frame + 1) * v];
+        row.iter_mut().zip(probs).for_each(|(cell, log_prob)| *cell = log_prob.exp() as f32);
+        for state in 0..states {
+            let posterior = (forward[frame * states + state] + beta[state] - total).exp();
+            row[token(state)] -= posterior as f32;
+        }
+        // Towards the frame before: the probability of all that follows, this frame's emission included.
+        let ahead: Vec<f64> = (0..states).map(|state| beta[state] + probs[token(state)]).collect();
+        for state in 0..states {
+            let mut sum = ahead[state];
+            if state + 1 < states {
+                sum = log_add(sum, ahead[state + 1]);
+            }
+            if state + 2 < states && skips(state + 2) {
+                sum = log_add(sum, ahead[state + 2]);
+            }
+            beta[state] = sum;
+        }
+    }
+    -total
+}
+
+/// The log-probability of every prefix: `[t, states]`, each frame's emission included.
+fn forward_pass(
+    log_probs: &[f64],
+    v: usize,
+    t: usize,
+    states: usize,
+    token: impl Fn(usize) -> usize,
+    skips: impl Fn(usize) -> bool,
+) -> Vec<f64> {
+    let mut alpha = vec![f64::NEG_INFINITY; t * states];
+    for state in 0..states.min(2) {
+        alpha[state] = log_probs[token(state)];
+    }
+    for frame in 1..t {
+        let (before, now) = alpha.split_at_mut(frame * states);
+        let before = &before[(frame - 1) * states..];
+        for state in 0..states {
+            let mut sum = before[state];
+            if state >= 1 {
+                sum = log_add(sum, before[state - 1]);
+            }
+            if skips(state) {
+                sum = log_add(sum, before[state - 2]);
+            }
+            now[state] = sum + log_probs[frame * v + token(state)];
+        }
+    }
+    alpha
+}
+
+fn log_softmax(logits: &[f32], v: usize) -> Vec<f64> {
+    let mut values = Vec::with_capacity(logits.len());
+    for row in logits.chunks_exact(v) {
+        let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = row.iter().map(|&x| f64::from(x - highest).exp()).sum();
+        values.extend(row.iter().map(|&x| f64::from(x - highest) - sum.ln()));
+    }
+    values
+}
+
+fn log_add(a: f64, b: f64) -> f64 {
+    let (high, low) = if a > b { (a, b) } else { (b, a) };
+    if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
+}
+
+/// The best token of every frame, repeats collapsed and blanks dropped, for each sample of `logits` `[b, t, v]`.
+pub fn ctc_greedy(logits: Tensor<3>, lengths: &Lengths) -> Vec<Vec<u32>> {
+    let [_, t, _] = logits.dims();
+    let best = logits.without_autodiff().argmax(2).into_data().convert::<i64>();
+    let best: Vec<i64> = best.try_into_vec().expect("converted to i64");
+    best.chunks_exact(t)
+        .zip(lengths.each())
+        .map(|(row, &length)| {
+            let mut text = Vec::new();
+            let mut before = i64::from(CTC_BLANK);
+            for &token in &row[..length as usize] {
+                if token != before && token != i64::from(CTC_BLANK) {
+                    text.push(token as u32);
+                }
+                before = token;
+            }
+            text
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+    use plimsoll_core::Key;
+
+    use super::*;
+
+    fn logits(key: Key, b: usize, t: usize, v: usize) -> Vec<f32> {
+        (0..b * t * v).map(|i| (key.at(i as u64).unit() * 6.0 - 3.0) as f32).collect()
+    }
+
+    fn loss(values: &[f32], [b, t, v]: [usize; 3], lengths: &[u32], texts: &[Vec<u32>]) -> (f32, Vec<f32>, Vec<usize>) {
+        let device = Device::flex().autodiff();
+        let x = Tensor::<3>::from_data(TensorData::new(values.to_vec(), [b, t, v]), &device).require_grad();
+        let loss = ctc_loss(x.clone(), &Lengths::new(lengths.to_vec(), t), texts);
+        let grads = loss.sum.backward();
+        let gradient = x.grad(&grads).unwrap().into_data().try_to_vec().unwrap();
+        (loss.sum.into_scalar::<f32>(), gradient, loss.infeasible)
+    }
+
+    /// The loss by its definition: every path of `t` tokens that reads as the text.
+    fn by_enumeration(values: &[f32], v: usize, text: &[u32]) -> f64 {
+        let log_probs = log_softmax(values, v);
+        let t = values.len() / v;
+        let mut sum = 0.0;
+        for path in 0..v.pow(t as u32) {
+            let tokens: Vec<usize> = (0..t).map(|frame| path / v.pow(frame as u32) % v).collect();
+            let mut read: Vec<u32> = tokens.iter().map(|&x| x as u32).collect();
+            read.dedup();
+            read.retain(|&x| x != CTC_BLANK);
+            if read == text {
+                sum += tokens.iter().enumerate().map(|(f, &x)| log_probs[f * v + x]).sum::<f64>().exp();
+            }
+        }
+        -sum.ln()
+    }
+
+    #[test]
+    fn the_loss_is_what_its_definition_says() {
+        for (case, (t, text)) in
+            [(1, vec![]), (1, vec![1]), (3, vec![1]), (4, vec![1, 2]), (5, vec![1, 1]), (5, vec![2, 1, 2])]
+                .into_iter()
+                .enumerate()
+        {
+            let values = logits(Key::new(case as u64), 1, t, 3);
+            let (sum, _, left_out) = loss(&values, [1, t, 3], &[t as u32], &[text.clone()]);
+            let expected = by_enumeration(&values, 3, &text);
+            assert!((f64::from(sum) - expected).abs() < 1e-5, "{text:?} in {t}: {sum} and {expected}");
+            assert!(left_out.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_gradient_is_the_slope_of_the_loss() {
+        let (shape, lengths) = ([2, 6, 4], [6, 4]);
+        let texts = [vec![1, 1, 3], vec![2]];
+        let values = logits(Key::new(9), 2, 6, 4);
+        let (_, gradient, _) = loss(&values, shape, &lengths, &texts);
+        for place in 0..values.len() {
+            let at = |delta: f32| {
+                let mut moved = values.clone();
+                moved[place] += delta;
+                let log_of = |i: usize| {
+                    let cells = &moved[i * 24..i * 24 + lengths[i] as usize * 4];
+                    by_enumeration(cells, 4, &texts[i])
+                };
+                log_of(0) + log_of(1)
+            };
+            let slope = (at(1e-2) - at(-1e-2)) / 2e-2;
+            assert!((slope - f64::from(gradient[place])).abs() < 2e-3, "{place}: {slope} {}", gradient[place]);
+        }
+    }
+
+    #[test]
+    fn a_text_that_does_not_fit_is_left_out_and_named() {
+        let values = logits(Key::new(2), 2, 2, 3);
+        let (sum, gradient, left_out) = loss(&values, [2, 2, 3], &[2, 2], &[vec![1, 1], vec![1, 2]]);
+        let (alone, _, _) = loss(&values[6..], [1, 2, 3], &[2], &[vec![1, 2]]);
+        assert_eq!((sum, left_out), (alone, vec![0]));
+        assert!(gradient[..6].iter().all(|g| *g == 0.0));
+    }
+
+    #[test]
+    fn extreme_logits_stay_finite() {
+        let mut values = vec![-1e4; 3 * 3];
+        values[0] = 1e4;
+        let (sum, gradient, _) = loss(&values, [1, 3, 3], &[3], &[vec![1, 2]]);
+        assert!(sum.is_finite() && gradient.iter().all(|g| g.is_finite()), "{sum} {gradient:?}");
+    }
+
+    #[test]
+    fn greedy_decoding_collapses_and_drops() {
+        let path = [0, 1, 1, 0, 1, 2, 2, 0];
+        let values: Vec<f32> = path.iter().flat_map(|&best| (0..3).map(move |x| f32::from(x == best))).collect();
+        let logits = Tensor::from_data(TensorData::new(values, [1, 8, 3]), &Device::flex());
+        assert_eq!(ctc_greedy(logits.clone(), &Lengths::new(vec![8], 8)), [[1, 1, 2]]);
+        assert_eq!(ctc_greedy(logits, &Lengths::new(vec![4], 8)), [[1]]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Fewer frames: strided convolutions over time and frequency.
+
+use burn::module::Module;
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::activation::relu;
+use burn::tensor::{Device, Tensor};
+
+use crate::Lengths;
+
+/// How to build a [`Subsampling`].
+#[derive(Clone, Copy, Debug)]
+pub struct SubsamplingConfig {
+    /// Features of a frame.
+    pub features: usize,
+    /// Width of the model.
+    pub d_model: usize,
+    /// Channels of the convolutions.
+    pub channels: usize,
+    /// How many frames become one: 2, 4 or 8.
+    pub factor: usize,
+}
+
+/// Convolutions of 3 x 3 with stride 2, each halving time and frequency, then a projection to the model's width.
+///
+/// Nothing is padded, so a valid output frame looks at valid input frames only.
+#[derive(Module, Debug)]
+pub struct Subsampling {
+    layers: Vec<Conv2d>,
+    project: Linear,
+}
+
+impl SubsamplingConfig {
+    /// A subsampling stack on `device`.
+    ///
+    /// # Panics
+    /// Where the factor is not 2, 4 or 8, or the features are too few to be halved as often.
+    pub fn init(&self, device: &Device) -> Subsampling {
+        assert!([2, 4, 8].contains(&self.factor), "frames are reduced by 2, 4 or 8, and not by {}", self.factor);
+        let halvings = self.factor.ilog2();
+        let features = (0..halvings).fold(self.features, |n, _| halved(n));
+        assert!(features > 0, "{} features are too few to be halved {halvings} times", self.features);
+        let layer = |inputs: usize| Conv2dConfig::new([inputs, self.channels], [3, 3]).with_stride([2, 2]).init(device);
+        Subsampling {
+            layers: (0..halvings).map(|i| layer(if i == 0 { 1 } else { self.channels })).collect(),
+            project: LinearConfig::new(self.channels * features, self.d_model).init(device),
+        }
+    }
+
+    /// How many frames are left of `frames`; at least one, as short inputs are padded.
+    pub fn frames_after(factor: usize, frames: u32) -> u32 {
+        (0..factor.ilog2()).fold(frames as usize, |n, _| halved(n)).max(1) as u32
+    }
+}
+
+impl Subsampling {
+    /// `[b, t, f]` to `[b, t', d]`, with the lengths that are left.
+    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths) -> (Tensor<3>, Lengths) {
+        let factor = 1 << self.layers.len();
+        // The fewest frames that leave one: 3 for a factor of 2, 7 for 4, 15 for 8.
+        let [b, t, f] = x.dims();
+        let x = if t < 2 * factor - 1 {
+            let missing = Tensor::zeros([b, 2 * factor - 1 - t, f], &x.device());
+            Tensor::cat(vec![x, missing], 1)
+        } else {
+            x
+        };
+        let maps = self.layers.iter().fold(x.unsqueeze_dim::<4>(1), |maps, layer| relu(layer.forward(maps)));
+        let [b, c, t, f] = maps.dims();
+        let y = self.project.forward(maps.swap_dims(1, 2).reshape([b, t, c * f]));
+        let left = lengths.each().iter().map(|&n| SubsamplingConfig::frames_after(factor, n)).collect();
+        (y, Lengths::new(left, t))
+    }
+}
+
+/// What a kernel of 3 with stride 2 leaves of `n`.
+fn halved(n: usize) -> usize {
+    n.saturating_sub(1) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_follow_the_formula_of_espnet() {
+        for (frames, left) in [(1, 1), (6, 1), (7, 1), (11, 2), (100, 24), (3001, 749)] {
+            assert_eq!(SubsamplingConfig::frames_after(4, frames), left, "{frames}");
+        }
+    }
+
+    #[test]
+    fn the_tensor_has_the_frames_that_the_lengths_say() {
+        let device = Device::flex();
+        let config = SubsamplingConfig { features: 40, d_model: 16, channels: 4, factor: 4 };
+        let layer = config.init(&device);
+        for frames in [1, 7, 64] {
+            let (y, lengths) =
+                layer.forward(Tensor::ones([2, frames, 40], &device), &Lengths::new(vec![frames as u32, 1], frames));
+            let left = SubsamplingConfig::frames_after(4, frames as u32);
+            assert_eq!(y.dims(), [2, left as usize, 16]);
+            assert_eq!(lengths.each(), [left, 1]);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What came of a run, for people and for scripts.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use plimsoll_core::{Bytes, Seconds};
+use serde::Serialize;
+
+use crate::RecordError;
+
+/// What came of a recogniser's run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The run's name.
+    pub name: String,
+    /// Whether it ran to its end or was stopped.
+    pub complete: bool,
+    /// Character error rate on the held-out utterances.
+    pub cer: f64,
+    /// Word error rate on the held-out utterances.
+    pub wer: f64,
+    /// Held-out utterances.
+    pub held_out: usize,
+    /// Seconds of training: steps and waiting for data, validation apart.
+    pub train_seconds: f64,
+    /// The most memory in use at once.
+    pub peak_bytes: Bytes,
+    /// Steps taken.
+    pub steps: u64,
+    /// Epochs completed.
+    pub epochs: u64,
+    /// Parameters of the model.
+    pub parameters: u64,
+    /// Seconds of audio trained on for each second of training.
+    pub audio_seconds_per_second: f64,
+    /// Share of the training time that was spent waiting for data.
+    pub wait_share: f64,
+    /// Utterances left out, by reason.
+    pub left_out: Vec<(String, usize)>,
+    /// A few utterances, the worst not hidden.
+    pub examples: Vec<Example>,
+}
+
+/// What was said and what was heard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Example {
+    /// The utterance's name in the manifest.
+    pub name: String,
+    /// Its text.
+    pub truth: String,
+    /// What the model read.
+    pub output: String,
+}
+
+impl Summary {
+    /// Writes `summary.json` and `summary.md` into a run's folder.
+    pub fn write(&self, folder: &Path) -> Result<(), RecordError> {
+        let json = serde_json::to_string_pretty(self).expect("a summary is plain data");
+        for (name, text) in [("summary.json", json), ("summary.md", self.to_markdown())] {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|source| RecordError::Io { path, source })?;
+        }
+        Ok(())
+    }
+
+    /// The summary as a page for people.
+    pub fn to_markdown(&self) -> String {
+        let mut page = format!("# {}\n\n", self.name);
+        let state = if self.complete { "complete" } else { "stopped before its end" };
+        let rows = [
+            ("state", state.to_string()),
+            ("character error rate", format!("{:.2} %", self.cer * 100.0)),
+            ("word error rate", format!("{:.2} %", self.wer * 100.0)),
+            ("held-out utterances", self.held_out.to_string()),
+            ("training time", Seconds(self.train_seconds).to_string()),
+            ("steps", format!("{} in {} epochs", self.steps, self.epochs)),
+            ("parameters", self.parameters.to_string()),
+            ("peak memory", self.peak_bytes.to_string()),
+            ("speed", format!("{:.0} s of audio a second", self.audio_seconds_per_second)),
+            ("waiting for data", format!("{:.1} % of the time", self.wait_share * 100.0)),
+        ];
+        page.push_str("| | |\n|---|---|\n");
+        for (name, value) in rows {
+            let _ = writeln!(page, "| {name} | {value} |");
+        }
+        if !self.left_out.is_empty() {
+            page.push_str("\n## Left out\n\n");
+            for (reason, count) in &self.left_out {
+                let _ = writeln!(page, "- {count} utterances: {reason}");
+            }
+        }
+        page.push_str("\n## Examples\n");
+        for Example { name, truth, output } in &self.examples {
+            let _ = write!(page, "\n`{name}`\n\n- truth: {truth}\n- output: {output}\n");
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_says_what_matters() {
+        let example = Example { name: "a".into(), truth: "one two".into(), output: "one too".into() };
+        let summary = Summary {
+            name: "toy".into(),
+            complete: true,
+            cer: 0.0512,
+            wer: 0.2,
+            held_out: 160,
+            train_seconds: 271.4,
+            peak_bytes: Bytes::mib(150),
+            steps: 900,
+            epochs: 9,
+            parameters: 700_000,
+            audio_seconds_per_second: 140.0,
+            wait_share: 0.012,
+            left_out: vec![("too long".into(), 3)],
+            examples: vec![example],
+        };
+        insta::assert_snapshot!(summary.to_markdown());
+    }
+}

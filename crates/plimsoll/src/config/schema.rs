@@ -1,0 +1,251 @@
+//! What a person may write: every section and key, with its meaning, type, default and limits, on one page.
+
+use std::ops::Bound::{Excluded, Included};
+use std::path::PathBuf;
+
+use plimsoll_core::{Bytes, Seconds};
+use serde::{Deserialize, Serialize};
+
+use super::keys::Key;
+use super::kind::{Interval, Kind};
+use super::words::{BackendChoice, FeaturePreset, PrecisionChoice, Schedule, Task};
+
+/// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
+///
+/// Three lists of seventy keys would drift apart; one page that says everything about a key cannot.
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])+
+        $name:ident, $prefix:literal {
+            $($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:expr, $kind:expr;)+
+        }
+        $({ $(#[doc = $part_doc:literal] $part:ident: $part_type:ty,)+ })?
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[doc = $doc])+ pub $field: $type,)+
+            $($(#[doc = $part_doc] pub $part: $part_type,)+)?
+        }
+
+        impl $name {
+            /// What the section is for.
+            pub(super) const ABOUT: &'static str = concat!($($about),+).trim_ascii();
+            /// Its rows in the table of keys.
+            pub(super) const KEYS: &'static [Key] = &[$(Key {
+                name: concat!($prefix, stringify!($field)),
+                about: concat!($($doc),+).trim_ascii(),
+                kind: $kind,
+            }),+];
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($field: $default,)+
+                    $($($part: Default::default(),)+)?
+                }
+            }
+        }
+    };
+}
+
+section! {
+    /// The run as a whole.
+    RunConfig, "" {
+        /// Name of the run and of its folder: letters, digits, `-`, `_` and `.`; made up when not given.
+        name: Option<String> = None, Kind::Text;
+        /// What is learned: speech recognition or text-to-speech.
+        task: Task = Task::Asr, Kind::OneOf(Task::WORDS);
+        /// Where all randomness starts: the same seed gives the same run.
+        seed: u64 = 17, Kind::long_count(0);
+        /// The folder that holds the folders of the runs.
+        runs_dir: PathBuf = "runs".into(), Kind::Path;
+    }
+    {
+        /// The device that trains.
+        device: DeviceConfig,
+        /// The utterances and how they become batches.
+        data: DataConfig,
+        /// The audio features.
+        features: FeaturesConfig,
+        /// The distortions of the training audio.
+        augment: AugmentConfig,
+        /// The network.
+        model: ModelConfig,
+        /// The training itself.
+        training: TrainingConfig,
+    }
+}
+
+section! {
+    /// The device that trains.
+    DeviceConfig, "device." {
+        /// Kind of device; `auto` takes the best one that the program was built for and finds.
+        backend: BackendChoice = BackendChoice::Auto, Kind::OneOf(BackendChoice::WORDS);
+        /// Which of several devices, counted from 0.
+        index: u32 = 0, Kind::count(0);
+    }
+}
+
+section! {
+    /// Where the utterances come from and how they become batches.
+    DataConfig, "data." {
+        /// List of the utterances to train on; without one the built-in corpus is made under `data.corpus_dir`.
+        manifest: Option<PathBuf> = None, Kind::Path;
+        /// Folder of the built-in corpus.
+        corpus_dir: PathBuf = "corpus".into(), Kind::Path;
+        /// Utterances of the built-in corpus.
+        corpus_utterances: u32 = 1600, Kind::count(1);
+        /// Voices of the built-in corpus.
+        corpus_speakers: u32 = 40, Kind::count(1);
+        /// Seed of the built-in corpus, apart from the run's so that runs can share a corpus.
+        corpus_seed: u64 = 1, Kind::long_count(0);
+        /// List of the utterances to validate on; without one a share of the training utterances is kept back.
+        validation_manifest: Option<PathBuf> = None, Kind::Path;
+        /// Share of the utterances kept back for validation when there is no list of them.
+        validation_share: f64 = 0.1, Kind::Number(Interval(Excluded(0.0), Excluded(0.9)));
+        /// Effective batch in utterances, whatever the card; 16 when neither this nor `data.batch_seconds` is given.
+        batch_size: Option<u32> = None, Kind::count(1);
+        /// Effective batch as audio time; excludes `data.batch_size`.
+        batch_seconds: Option<Seconds> = None, Kind::Time(Interval::POSITIVE);
+        /// Threads that read and prepare audio.
+        num_workers: u32 = 1, Kind::Whole(1, 1024);
+        /// Batches prepared ahead in host memory.
+        prefetch_buffer_size: u32 = 4, Kind::Whole(1, 1024);
+        /// Batches sorted by length together: a larger window pads less and shuffles less.
+        shuffle_window: u32 = 32, Kind::count(1);
+        /// Padded lengths are multiples of this many frames, so that few shapes occur.
+        frame_grid: u32 = 16, Kind::count(1);
+        /// Shorter utterances are left out and counted.
+        min_seconds: Seconds = Seconds(0.1), Kind::Time(Interval::NOT_NEGATIVE);
+        /// Longer utterances are left out and counted.
+        max_seconds: Seconds = Seconds(30.0), Kind::Time(Interval::POSITIVE);
+        /// Host memory for features that are kept between epochs.
+        cache_memory: Bytes = Bytes::gib(1), Kind::Memory(Bytes(0));
+        /// Whether texts are put in lower case.
+        lowercase: bool = false, Kind::Switch;
+    }
+}
+
+section! {
+    /// How sound becomes the numbers a model sees.
+    FeaturesConfig, "features." {
+        /// Whose features to compute; the keys below override single numbers of it.
+        preset: FeaturePreset = FeaturePreset::Plimsoll, Kind::OneOf(FeaturePreset::WORDS);
+        /// Samples a second; audio at another rate is resampled.
+        sample_rate: Option<u32> = None, Kind::Whole(1000, 384_000);
+        /// Points of the Fourier transform.
+        n_fft: Option<u32> = None, Kind::Whole(16, 65_536);
+        /// Samples under one window.
+        win_length: Option<u32> = None, Kind::Whole(1, 65_536);
+        /// Samples from one frame to the next.
+        hop_length: Option<u32> = None, Kind::Whole(1, 65_536);
+        /// Mel bands of a frame.
+        n_mels: Option<u32> = None, Kind::Whole(1, 1024);
+    }
+}
+
+section! {
+    /// How training audio is distorted, so that a model does not learn it by heart.
+    AugmentConfig, "augment." {
+        /// Whether anything below happens.
+        enabled: bool = true, Kind::Switch;
+        /// Stretches of time blanked in each utterance.
+        time_masks: u32 = 2, Kind::count(0);
+        /// Longest such stretch, in frames.
+        time_mask_frames: u32 = 25, Kind::count(0);
+        /// Largest share of an utterance that one such stretch covers.
+        time_mask_share: f64 = 0.1, Kind::Number(Interval(Included(0.0), Included(1.0)));
+        /// Frequency bands blanked in each utterance.
+        frequency_masks: u32 = 2, Kind::count(0);
+        /// Widest such band, in mel bands.
+        frequency_mask_bins: u32 = 8, Kind::count(0);
+        /// Speeds to draw from, 1 being the recording's own.
+        speeds: Vec<f64> = vec![1.0], Kind::Numbers(Interval(Included(0.5), Included(2.0)));
+    }
+}
+
+section! {
+    /// The size of the network.
+    ModelConfig, "model." {
+        /// Width of the model; a multiple of `model.attention_heads`.
+        d_model: u32 = 96, Kind::Whole(1, 65_536);
+        /// Encoder blocks.
+        encoder_layers: u32 = 3, Kind::Whole(1, 1024);
+        /// Attention heads of each block.
+        attention_heads: u32 = 4, Kind::Whole(1, 1024);
+        /// Frames under the convolution of each block; odd, so that it has a middle.
+        conv_kernel: u32 = 15, Kind::Whole(1, 1023);
+        /// Width of the feed-forward layers, in multiples of `model.d_model`.
+        feed_forward_multiplier: u32 = 4, Kind::Whole(1, 64);
+        /// Frames that become one before the first block: 2, 4 or 8.
+        subsampling: u32 = 4, Kind::Whole(2, 8);
+        /// Channels of the convolutions that reduce the frames.
+        subsampling_channels: u32 = 32, Kind::Whole(1, 65_536);
+        /// Share of activations dropped in training.
+        dropout: f64 = 0.1, Kind::Number(Interval::BELOW_ONE);
+    }
+}
+
+section! {
+    /// How long to train, in how much memory, how fast.
+    TrainingConfig, "training." {
+        /// Stops after this many passes over the data; of `epochs`, `steps` and `max_time` the first reached counts.
+        epochs: Option<u32> = None, Kind::count(1);
+        /// Stops after this many steps.
+        steps: Option<u64> = None, Kind::long_count(1);
+        /// Stops after this much time.
+        max_time: Option<Seconds> = None, Kind::Time(Interval::POSITIVE);
+        /// Utterances computed at once; derived from the memory when not given.
+        micro_batch: Option<u32> = None, Kind::count(1);
+        /// Micro-batches of a step; excludes `training.micro_batch`, and is derived when neither is given.
+        gradient_accumulation_steps: Option<u32> = None, Kind::count(1);
+        /// Most device memory to use.
+        max_memory: Option<Bytes> = None, Kind::Memory(Bytes::mib(1));
+        /// Most device memory to use, as a share of what the device has; excludes `training.max_memory`.
+        max_memory_fraction: Option<f64> = None, Kind::Number(Interval(Excluded(0.0), Included(1.0)));
+        /// Numbers to compute in; `auto` takes the fastest that the device computes safely.
+        precision: PrecisionChoice = PrecisionChoice::Auto, Kind::OneOf(PrecisionChoice::WORDS);
+        /// Highest learning rate, reached at the end of the warm-up.
+        learning_rate: f64 = 1.5e-3, Kind::Number(Interval::POSITIVE);
+        /// Steps in which the learning rate rises from zero.
+        warmup_steps: u64 = 200, Kind::long_count(0);
+        /// How the learning rate moves after the warm-up.
+        schedule: Schedule = Schedule::Cosine, Kind::OneOf(Schedule::WORDS);
+        /// Learning rate that a falling schedule ends at.
+        final_learning_rate: f64 = 1e-5, Kind::Number(Interval::NOT_NEGATIVE);
+        /// Weight decay of AdamW.
+        weight_decay: f64 = 0.01, Kind::Number(Interval::NOT_NEGATIVE);
+        /// First momentum of AdamW.
+        beta_1: f64 = 0.9, Kind::Number(Interval::BELOW_ONE);
+        /// Second momentum of AdamW.
+        beta_2: f64 = 0.98, Kind::Number(Interval::BELOW_ONE);
+        /// Keeps AdamW from dividing by zero.
+        epsilon: f64 = 1e-8, Kind::Number(Interval::POSITIVE);
+        /// Largest norm of a step's whole gradient; a longer one is scaled down.
+        clip_norm: f64 = 5.0, Kind::Number(Interval::POSITIVE);
+        /// Steps from one validation to the next; 0 validates after each epoch.
+        validation_interval: u64 = 0, Kind::long_count(0);
+        /// Steps from one checkpoint to the next.
+        checkpoint_interval: u64 = 200, Kind::long_count(1);
+        /// Checkpoints kept, the newest ones.
+        keep_checkpoints: u32 = 3, Kind::count(1);
+        /// Steps from one line of the log to the next.
+        log_interval: u64 = 10, Kind::long_count(1);
+    }
+}
+
+impl DataConfig {
+    /// Utterances of an effective batch when neither `batch_size` nor `batch_seconds` is given.
+    pub const UTTERANCES: u32 = 16;
+
+    /// The effective batch in utterances, or nothing where it is counted in seconds.
+    pub fn effective_utterances(&self) -> Option<u32> {
+        match self.batch_seconds {
+            Some(_) => None,
+            None => Some(self.batch_size.unwrap_or(Self::UTTERANCES)),
+        }
+    }
+}

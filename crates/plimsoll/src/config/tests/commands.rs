@@ -1,0 +1,60 @@
+//! What `plimsoll config` prints, as snapshots.
+
+use clap::Parser;
+
+use super::environment;
+use crate::config::ConfigCommand;
+
+#[derive(Parser)]
+struct Program {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+/// A file of our own: the built-in one changes with every tuning.
+const RUN: &str = "task = \"tts\"\n\n[training]\nsteps = 100\nlearning_rate = 1e-3\n";
+
+/// What a command line prints, where `run.toml` is [`RUN`].
+fn output(line: &str, variables: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.toml").display().to_string();
+    std::fs::write(&file, RUN).unwrap();
+    let words = line.split(' ').map(|word| if word == "run.toml" { &file } else { word });
+    let program = Program::try_parse_from(["config"].into_iter().chain(words)).unwrap();
+    let mut out = Vec::new();
+    program.command.run(environment(variables), &mut out).unwrap();
+    format!("$ config {line}\n{}", String::from_utf8(out).unwrap().replace(&file, "run.toml"))
+}
+
+fn check(name: &str, outputs: &[String]) {
+    let settings = super::bad_input::snapshot_settings();
+    settings.bind(|| insta::assert_snapshot!(name, outputs.join("\n")));
+}
+
+#[test]
+fn print() {
+    let variables = [("PLIMSOLL_TRAINING__BATCH_SIZE", "32")];
+    check("config_print", &[output("print --config run.toml --steps 20 --max-memory 85%", &variables)]);
+    check("config_print_json", &[output("print --config run.toml --json --name short", &variables)]);
+}
+
+#[test]
+fn validate_and_path() {
+    let variables = [("PLIMSOLL_LONG", "1"), ("PLIMSOLL_DATA__BATCH_SIZE", "32"), ("HOME", "/root")];
+    let lines = [
+        output("validate --config run.toml", &[]),
+        output("validate --config run.toml --set training.num_epochs=2 --set data.batch_seconds=90", &variables),
+        output("path", &[]),
+        output("path --config run.toml", &[]),
+        output("path --config absent.toml --steps 3 --set model.d_model=8", &variables),
+    ];
+    check("config_validate_and_path", &lines);
+}
+
+#[test]
+fn help() {
+    use clap::CommandFactory;
+    let mut command = Program::command();
+    let print = command.find_subcommand_mut("print").unwrap();
+    check("config_help", &[print.clone().term_width(100).render_long_help().to_string()]);
+}

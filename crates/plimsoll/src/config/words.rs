@@ -1,0 +1,107 @@
+//! The words a configuration may choose from: tasks, backends, presets, precisions, schedules.
+
+use serde::{Deserialize, Serialize};
+
+/// Writes an enum whose variants are words of the configuration, so that a word stands in one place only.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// Every word, in the order of the documentation.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// The word a configuration writes.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.word())
+            }
+        }
+    };
+}
+
+words! {
+    /// What is learned.
+    Task {
+        /// Speech recognition: from sound to text.
+        #[default]
+        Asr = "asr",
+        /// Text-to-speech: from text to sound.
+        Tts = "tts",
+    }
+}
+
+words! {
+    /// The kind of device that trains.
+    BackendChoice {
+        /// The best one that this program was built for and finds.
+        #[default]
+        Auto = "auto",
+        /// The processor.
+        Cpu = "cpu",
+        /// An NVIDIA card through CUDA.
+        Cuda = "cuda",
+        /// Any card through WebGPU.
+        Wgpu = "wgpu",
+    }
+}
+
+words! {
+    /// Whose audio features to compute.
+    FeaturePreset {
+        /// Our own.
+        #[default]
+        Plimsoll = "plimsoll",
+        /// Those of KonkaniVani.
+        Konkani = "konkani",
+        /// Those of ESPnet.
+        Espnet = "espnet",
+        /// Those of NeMo.
+        Nemo = "nemo",
+        /// Those of Whisper.
+        Whisper = "whisper",
+        /// Those of XTTS.
+        Xtts = "xtts",
+        /// Those of MyXTTS.
+        Myxtts = "myxtts",
+    }
+}
+
+words! {
+    /// The numbers to train in, as asked for: `auto` is settled when the device is known.
+    PrecisionChoice {
+        /// The fastest that the device computes safely.
+        #[default]
+        Auto = "auto",
+        /// 32 bits everywhere.
+        Fp32 = "fp32",
+        /// 16 bits with the range of fp32.
+        Bf16 = "bf16",
+        /// 16 bits with a small range, under a loss scale.
+        Fp16 = "fp16",
+    }
+}
+
+words! {
+    /// How the learning rate moves after the warm-up.
+    Schedule {
+        /// It stays.
+        Constant = "constant",
+        /// It falls along half a cosine to the final rate.
+        #[default]
+        Cosine = "cosine",
+        /// It falls with the square root of the steps.
+        InverseSqrt = "inverse_sqrt",
+    }
+}

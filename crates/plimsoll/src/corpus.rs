@@ -1,0 +1,69 @@
+//! `plimsoll corpus make`, and the corpus that a run without data makes for itself.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_data::corpus::{CorpusOptions, CorpusReport, Engine, make};
+
+use crate::cli::CorpusArgs;
+use crate::config::DataConfig;
+use crate::failure::{Failure, Told};
+
+/// Makes the corpus that `args` ask for and says what was made.
+pub(crate) fn make_told(args: &CorpusArgs) -> Result<ExitCode, Failure> {
+    let engine = match args.engine.as_str() {
+        "espeak-ng" => Engine::EspeakNg { language: args.language.clone() },
+        _ => Engine::Formant,
+    };
+    let options = CorpusOptions {
+        out: args.out.clone(),
+        utterances: args.utterances,
+        speakers: args.speakers,
+        seed: args.seed,
+        engine,
+    };
+    let report = make_shown(&options)?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
+    } else {
+        println!("{}", told(&report, &options.out));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The manifest of the built-in corpus that `config` describes, made first where it is missing.
+///
+/// Each description has a folder of its own, so that another number of voices is never mistaken for this one.
+pub(crate) fn built_in(config: &DataConfig) -> Result<PathBuf, Failure> {
+    let &DataConfig { corpus_utterances, corpus_speakers, corpus_seed, .. } = config;
+    let name = format!("formant-{corpus_utterances}x{corpus_speakers}-seed{corpus_seed}");
+    let out = config.corpus_dir.join(name);
+    let manifest = out.join("manifest.jsonl");
+    if !manifest.exists() {
+        eprintln!("No data was given: making the built-in corpus in {}", out.display());
+        let options = CorpusOptions {
+            out: out.clone(),
+            utterances: corpus_utterances as usize,
+            speakers: corpus_speakers as usize,
+            seed: corpus_seed,
+            engine: Engine::Formant,
+        };
+        let report = make_shown(&options)?;
+        eprintln!("{}", told(&report, &out));
+    }
+    Ok(manifest)
+}
+
+fn make_shown(options: &CorpusOptions) -> Result<CorpusReport, Failure> {
+    let style = ProgressStyle::with_template("speaking {bar:40} {pos}/{len} utterances, {eta} left");
+    let bar = ProgressBar::new(options.utterances as u64).with_style(style.expect("the template is valid"));
+    let report = make(options, &|done, _| bar.set_position(done as u64)).wrong();
+    bar.finish_and_clear();
+    report
+}
+
+fn told(report: &CorpusReport, out: &Path) -> String {
+    let &CorpusReport { utterances, speakers, total } = report;
+    format!("{utterances} utterances in {speakers} voices, {total} of speech, in {}", out.display())
+}

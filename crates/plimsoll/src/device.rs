@@ -1,0 +1,63 @@
+//! Which device trains.
+
+use burn::tensor::Device;
+
+use crate::config::{BackendChoice, DeviceConfig};
+use crate::failure::Failure;
+
+/// A device and what it is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    /// The device, without a tape.
+    pub(crate) device: Device,
+    /// Its name for people.
+    pub(crate) name: String,
+    /// Whether its memory is the process's own.
+    pub(crate) is_host: bool,
+}
+
+/// The device that `config` asks for; `auto` is the fastest one that this program was built for.
+pub(crate) fn choose(config: &DeviceConfig) -> Result<Chosen, Failure> {
+    let index = config.index as usize;
+    match config.backend {
+        BackendChoice::Auto if cfg!(feature = "cuda") => cuda(index),
+        BackendChoice::Auto | BackendChoice::Cpu => Ok(cpu()),
+        BackendChoice::Cuda => cuda(index),
+        BackendChoice::Wgpu => wgpu(index),
+    }
+}
+
+fn cpu() -> Chosen {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    Chosen { device: Device::flex(), name: format!("the CPU, {threads} threads"), is_host: true }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(index: usize) -> Result<Chosen, Failure> {
+    Ok(Chosen { device: Device::cuda(index), name: format!("CUDA device {index}"), is_host: false })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_: usize) -> Result<Chosen, Failure> {
+    Err(not_built("cuda"))
+}
+
+#[cfg(feature = "wgpu")]
+fn wgpu(index: usize) -> Result<Chosen, Failure> {
+    use burn::tensor::DeviceKind;
+    let device = Device::wgpu(DeviceKind::DiscreteGpu(index));
+    Ok(Chosen { device, name: format!("graphics device {index}"), is_host: false })
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn wgpu(_: usize) -> Result<Chosen, Failure> {
+    Err(not_built("wgpu"))
+}
+
+#[cfg(not(all(feature = "cuda", feature = "wgpu")))]
+fn not_built(backend: &str) -> Failure {
+    Failure::wrong(
+        format!("this program was built without {backend}"),
+        format!("`cargo xtask train --backend {backend}` builds it in, or use `--backend cpu`"),
+    )
+}

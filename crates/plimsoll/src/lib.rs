@@ -1,0 +1,40 @@
+//! The program `plimsoll`: trains speech models on the card a person has.
+//!
+//! This library is what the program is made of; [`config`] may be of use to others. The way of a run through it is one
+//! line: configuration, plan, batches and steps, checkpoints, summary.
+
+mod cli;
+pub mod config;
+mod corpus;
+mod device;
+mod failure;
+mod signals;
+mod train;
+mod transcribe;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use plimsoll_core::MemoryMeter;
+
+/// Runs the command of this process's arguments; `meter` counts the memory of the process.
+pub fn program(meter: &'static dyn MemoryMeter) -> ExitCode {
+    let cli = cli::Cli::parse();
+    start_log(cli.verbose);
+    match cli.command.run(meter) {
+        Ok(code) => code,
+        Err(failure) => failure.print(),
+    }
+}
+
+/// The environment, less the variables whose names or values are not Unicode: none of ours is.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+fn start_log(verbose: u8) {
+    let level = ["error", "info", "debug", "trace"][usize::from(verbose.min(3))];
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+}

@@ -1,0 +1,190 @@
+//! The data of a run: read, checked, divided, and told.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::Arc;
+
+use plimsoll_core::{Key, Position, Seconds};
+use plimsoll_data::{
+    Augment, BatchSize, BatchingConfig, Case, CharTokenizer, Dataset, Limits, Loader, LoaderConfig, LogMel,
+    LogMelConfig, Manifest, Mode, Selection, SpecAugment, SplitBy, Utterance, hold_out, normalise,
+};
+use plimsoll_layers::SubsamplingConfig;
+use plimsoll_speech::asr::Bundle;
+
+use super::plan::RunPlan;
+use crate::config::{DataConfig, FeaturesConfig, RunConfig};
+use crate::corpus;
+use crate::failure::{Failure, Told};
+
+/// The utterances of a run, ready to be loaded.
+pub(crate) struct Prepared {
+    /// What is trained on.
+    pub(crate) training: Arc<Dataset>,
+    /// What is validated on.
+    pub(crate) validation: Arc<Dataset>,
+    /// The true texts of the validation, by name.
+    pub(crate) validation_texts: HashMap<String, String>,
+    /// The letters.
+    pub(crate) tokenizer: CharTokenizer,
+    /// How the validation was chosen.
+    pub(crate) held_out: &'static str,
+    /// Utterances left out, by reason.
+    pub(crate) left_out: BTreeMap<&'static str, usize>,
+}
+
+/// Reads and divides the utterances that `config` names.
+pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
+    let data = &config.data;
+    let manifest = match &data.manifest {
+        Some(path) => path.clone(),
+        None => corpus::built_in(data)?,
+    };
+    let features = features(&config.features);
+    let log_mel = LogMel::new(&features).wrong()?;
+    let selection = select(&manifest, config, &log_mel)?;
+    let mut left_out = selection.counts();
+    let (training, validation, held_out) = match &data.validation_manifest {
+        Some(path) => {
+            let validation = select(path, config, &log_mel)?;
+            for (reason, count) in validation.counts() {
+                *left_out.entry(reason).or_default() += count;
+            }
+            (selection.kept, validation.kept, "another manifest")
+        }
+        None => {
+            let key = Key::new(config.seed).with("hold out");
+            let split = hold_out(&selection.kept, data.validation_share, key).wrong()?;
+            let by = match split.by {
+                SplitBy::Speaker => "voices",
+                SplitBy::Utterance => "utterances",
+            };
+            (split.train, split.validation, by)
+        }
+    };
+    let tokenizer = CharTokenizer::learn(training.iter().map(|utterance| &utterance.text));
+    let texts = validation.iter().map(|u| (u.id.clone(), u.text.clone())).collect();
+    let dataset = |utterances, augment| {
+        Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, data.cache_memory).wrong()
+    };
+    let (training, validation) = (dataset(training, augment(config))?, dataset(by_length(validation), None)?);
+    if validation.unknown_letters() > 0 {
+        let count = validation.unknown_letters();
+        eprintln!(
+            "warning: {count} letters of the held-out texts are in no training text, and can never be read right"
+        );
+    }
+    Ok(Prepared {
+        training: Arc::new(training),
+        validation: Arc::new(validation),
+        validation_texts: texts,
+        tokenizer: tokenizer.clone(),
+        held_out,
+        left_out,
+    })
+}
+
+/// The usable utterances of the manifest at `path`.
+fn select(path: &std::path::Path, config: &RunConfig, log_mel: &LogMel) -> Result<Selection, Failure> {
+    let mut manifest = Manifest::read(path).wrong()?;
+    let case = if config.data.lowercase { Case::Lower } else { Case::Keep };
+    for utterance in &mut manifest.utterances {
+        utterance.text = normalise(&utterance.text, case);
+    }
+    let factor = config.model.subsampling as usize;
+    let output_frames =
+        |length: Seconds| u64::from(SubsamplingConfig::frames_after(factor, log_mel.frames_in(length).0));
+    let limits = Limits {
+        shortest: config.data.min_seconds,
+        longest: config.data.max_seconds,
+        output_frames: Some(&output_frames),
+    };
+    let selection = manifest.select(&limits);
+    if selection.kept.is_empty() {
+        let reasons: Vec<String> = selection.counts().iter().map(|(why, n)| format!("{n} {why}")).collect();
+        let message = format!("none of the utterances of {} can be used: {}", path.display(), reasons.join(", "));
+        return Err(Failure::wrong(message, "data.min_seconds and data.max_seconds set the limits of length"));
+    }
+    Ok(selection)
+}
+
+/// Evaluation reads in the order of its data: by length there is little padding.
+fn by_length(mut utterances: Vec<Utterance>) -> Vec<Utterance> {
+    utterances.sort_by(|a, b| a.duration.0.total_cmp(&b.duration.0));
+    utterances
+}
+
+/// The features that `config` asks for: a preset with some of its numbers replaced.
+pub(crate) fn features(config: &FeaturesConfig) -> LogMelConfig {
+    let mut features = LogMelConfig::preset(config.preset.word()).expect("every word names a preset");
+    let &FeaturesConfig { sample_rate, n_fft, win_length, hop_length, n_mels, .. } = config;
+    let whole = |number: Option<u32>, old: usize| number.map_or(old, |n| n as usize);
+    features.sample_rate = sample_rate.unwrap_or(features.sample_rate);
+    features.n_fft = whole(n_fft, features.n_fft);
+    features.win_length = whole(win_length, features.win_length);
+    features.hop_length = whole(hop_length, features.hop_length);
+    features.n_mels = whole(n_mels, features.n_mels);
+    features
+}
+
+fn augment(config: &RunConfig) -> Option<Augment> {
+    let augment = &config.augment;
+    augment.enabled.then(|| Augment {
+        spec: SpecAugment {
+            time_masks: augment.time_masks,
+            time_mask_frames: augment.time_mask_frames,
+            time_mask_share: augment.time_mask_share,
+            frequency_masks: augment.frequency_masks,
+            frequency_mask_bins: augment.frequency_mask_bins,
+        },
+        speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
+    })
+}
+
+/// How batches are made.
+pub(crate) fn batching(data: &DataConfig) -> BatchingConfig {
+    let one = NonZeroU32::MIN;
+    let size = match data.effective_utterances() {
+        Some(utterances) => BatchSize::Utterances(NonZeroU32::new(utterances).unwrap_or(one)),
+        None => BatchSize::Seconds(data.batch_seconds.unwrap_or_default()),
+    };
+    let mut batching = BatchingConfig::new(size);
+    batching.window = NonZeroU32::new(data.shuffle_window).unwrap_or(one);
+    batching.frame_grid = NonZeroU32::new(data.frame_grid).unwrap_or(one);
+    batching
+}
+
+impl Prepared {
+    /// What belongs to the model besides its weights.
+    pub(crate) fn bundle(&self, plan: &RunPlan) -> Bundle {
+        Bundle {
+            kind: Bundle::KIND.into(),
+            recogniser: plan.model,
+            features: plan.features.clone(),
+            tokenizer: self.tokenizer.clone(),
+        }
+    }
+
+    /// The batches of training, from `position` on.
+    pub(crate) fn training_source(&self, plan: &RunPlan, position: Position) -> Loader {
+        let config = loader_config(plan, Mode::Train { epochs: None });
+        Loader::start(self.training.clone(), &config, Key::new(plan.seed).with("data"), position)
+    }
+
+    /// The batches of a validation.
+    pub(crate) fn validation_source(&self, plan: &RunPlan) -> Loader {
+        let config = loader_config(plan, Mode::Evaluate);
+        Loader::start(self.validation.clone(), &config, Key::new(plan.seed), Position::default())
+    }
+}
+
+fn loader_config(plan: &RunPlan, mode: Mode) -> LoaderConfig {
+    let data = &plan.config.data;
+    let at_least_one = |number: u32| NonZeroUsize::new(number as usize).unwrap_or(NonZeroUsize::MIN);
+    LoaderConfig {
+        batching: batching(data),
+        workers: at_least_one(data.num_workers),
+        prefetch: at_least_one(data.prefetch_buffer_size),
+        mode,
+    }
+}

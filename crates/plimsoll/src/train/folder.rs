@@ -1,0 +1,79 @@
+//! The folder of a run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plimsoll_speech::asr::Bundle;
+
+use super::plan::RunPlan;
+use crate::config::{Loaded, to_toml};
+use crate::failure::{Failure, Told};
+
+/// A run's folder, and the run's name.
+#[derive(Clone, Debug)]
+pub(crate) struct RunFolder {
+    path: PathBuf,
+}
+
+/// The configuration that a run was started with, for going on with it.
+pub(crate) fn configuration_of(folder: &Path) -> Result<PathBuf, Failure> {
+    let path = folder.join("config.toml");
+    if path.is_file() {
+        return Ok(path);
+    }
+    let message = format!("{} is no run that can be resumed: it has no config.toml", folder.display());
+    Err(Failure::wrong(message, "`--resume` takes the folder of a run, such as runs/asr-1"))
+}
+
+impl RunFolder {
+    /// Makes the folder of a new run: under its name, or under the first free number.
+    pub(crate) fn make(plan: &RunPlan) -> Result<Self, Failure> {
+        let runs = &plan.config.runs_dir;
+        let path = match &plan.name {
+            Some(name) => runs.join(name),
+            None => first_free(runs, plan.config.task.word()),
+        };
+        if path.exists() {
+            let message = format!("there is a run in {} already", path.display());
+            let help = format!("choose another --name, or go on with it: --resume {}", path.display());
+            return Err(Failure::wrong(message, help));
+        }
+        let help = "`--set runs_dir=FOLDER` puts runs elsewhere";
+        fs::create_dir_all(&path)
+            .map_err(|error| Failure::wrong(format!("cannot make the run folder {}: {error}", path.display()), help))?;
+        Ok(Self { path })
+    }
+
+    /// The folder of a run that goes on.
+    pub(crate) fn reopen(path: &Path) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The run's name.
+    pub(crate) fn name(&self) -> String {
+        let absolute = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        absolute.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// The command that goes on with the run.
+    pub(crate) fn resume_command(&self) -> String {
+        format!("cargo xtask train --resume {}", self.path.display())
+    }
+
+    /// Writes what does not change: the plan, the configuration, the model's description.
+    pub(crate) fn write(&self, plan: &RunPlan, loaded: &Loaded, bundle: &Bundle) -> Result<(), Failure> {
+        let text = toml::to_string_pretty(plan).failed()?;
+        fs::write(self.path.join("plan.toml"), text).failed()?;
+        fs::write(self.path.join("config.toml"), to_toml(loaded)).failed()?;
+        bundle.write(&self.path).failed()
+    }
+}
+
+fn first_free(runs: &Path, word: &str) -> PathBuf {
+    (1..).map(|n| runs.join(format!("{word}-{n}"))).find(|path| !path.exists()).expect("numbers do not end")
+}

@@ -1,0 +1,160 @@
+//! The plan of a run: what will happen, whole, as it is written into the run's folder.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use plimsoll_core::{Bytes, Choice, Key, Seconds};
+use plimsoll_data::LogMelConfig;
+use plimsoll_speech::asr::RecogniserConfig;
+use plimsoll_train::{AdamWConfig, Limits, Schedule, TrainerConfig};
+use serde::Serialize;
+
+use crate::config::RunConfig;
+
+/// What will happen. Everything in it is settled; the same plan gives the same run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RunPlan {
+    /// The run's name, where a person gave one.
+    pub(crate) name: Option<String>,
+    /// The program's version.
+    pub(crate) version: &'static str,
+    /// The commit that the program was built from.
+    pub(crate) commit: &'static str,
+    /// Where all randomness starts.
+    pub(crate) seed: u64,
+    /// The device that trains.
+    pub(crate) device: String,
+    /// Parameters of the model.
+    pub(crate) parameters: u64,
+    /// The data.
+    pub(crate) data: DataPlan,
+    /// The training.
+    pub(crate) training: TrainingPlan,
+    /// The model.
+    pub(crate) model: RecogniserConfig,
+    /// The features.
+    pub(crate) features: LogMelConfig,
+    /// The configuration that all this follows from.
+    pub(crate) config: RunConfig,
+}
+
+/// What is trained and validated on.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DataPlan {
+    /// Utterances to train on.
+    pub(crate) training_utterances: usize,
+    /// How long they are together.
+    pub(crate) training_seconds: Seconds,
+    /// Utterances held out.
+    pub(crate) validation_utterances: usize,
+    /// What was held out: whole voices, single utterances, another manifest.
+    pub(crate) held_out: &'static str,
+    /// Utterances left out, by reason.
+    pub(crate) left_out: std::collections::BTreeMap<&'static str, usize>,
+    /// Batches of an epoch.
+    pub(crate) batches_in_epoch: u64,
+}
+
+/// How it is trained.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TrainingPlan {
+    /// Steps until the end, where they can be known.
+    pub(crate) total_steps: Option<u64>,
+    /// Epochs until the end, where they are limited.
+    pub(crate) epochs: Option<u64>,
+    /// Seconds of training, where they are limited.
+    pub(crate) max_seconds: Option<f64>,
+    /// Utterances computed at once at the start.
+    pub(crate) micro_batch: usize,
+    /// The memory that may be used.
+    pub(crate) budget: Option<Bytes>,
+    /// Steps between validations; 0 for each epoch.
+    pub(crate) validation_interval: u64,
+    /// Steps between checkpoints.
+    pub(crate) checkpoint_interval: u64,
+    /// Checkpoints kept.
+    pub(crate) keep_checkpoints: usize,
+    /// Norm that the gradient is clipped to.
+    pub(crate) clip_norm: f64,
+    /// How pieces are computed.
+    pub(crate) choice: Choice,
+    /// The optimizer.
+    pub(crate) optimizer: AdamWConfig,
+    /// The learning rate.
+    pub(crate) schedule: Schedule,
+}
+
+impl TrainingPlan {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { steps: self.total_steps, epochs: self.epochs, time: self.max_seconds.map(Duration::from_secs_f64) }
+    }
+
+    pub(crate) fn validate_every(&self) -> Option<u64> {
+        (self.validation_interval > 0).then_some(self.validation_interval)
+    }
+}
+
+impl RunPlan {
+    pub(crate) fn trainer(&self) -> TrainerConfig {
+        TrainerConfig {
+            optimizer: self.training.optimizer,
+            schedule: self.training.schedule,
+            clip_norm: self.training.clip_norm,
+            frame_grid: self.config.data.frame_grid as usize,
+            choice: self.training.choice,
+            key: Key::new(self.seed).with("train"),
+        }
+    }
+
+    /// The plan in a few lines, for whoever starts the run.
+    pub(crate) fn told(&self) -> String {
+        let (data, training, model) = (&self.data, &self.training, &self.model);
+        let batch = match self.config.data.effective_utterances() {
+            Some(utterances) => format!("{utterances} utterances"),
+            None => format!("{} of audio", self.config.data.batch_seconds.unwrap_or_default()),
+        };
+        let mut lines = vec![
+            ("device", self.device.clone()),
+            (
+                "data",
+                format!(
+                    "{} utterances ({}) to train on, {} held out by {}",
+                    data.training_utterances, data.training_seconds, data.validation_utterances, data.held_out
+                ),
+            ),
+            (
+                "model",
+                format!(
+                    "Conformer with CTC: {} blocks of width {}, {} letters, {} parameters",
+                    model.layers, model.d_model, model.vocabulary, self.parameters
+                ),
+            ),
+            ("batch", format!("{batch} a step, {} at once", training.micro_batch)),
+            ("ends", self.told_end()),
+        ];
+        if let Some(budget) = training.budget {
+            lines.push(("memory", format!("at most {budget}")));
+        }
+        for (reason, count) in &data.left_out {
+            lines.push(("left out", format!("{count} utterances: {reason}")));
+        }
+        let mut text = String::from("What will happen\n");
+        for (name, value) in lines {
+            let _ = writeln!(text, "  {name:<9} {value}");
+        }
+        text
+    }
+
+    fn told_end(&self) -> String {
+        let training = &self.training;
+        let mut ends = Vec::new();
+        if let Some(steps) = training.total_steps {
+            let epochs = steps as f64 / self.data.batches_in_epoch.max(1) as f64;
+            ends.push(format!("after {steps} steps ({epochs:.1} epochs)"));
+        }
+        if let Some(seconds) = training.max_seconds {
+            ends.push(format!("after {} of training", Seconds(seconds)));
+        }
+        ends.join(" or ")
+    }
+}

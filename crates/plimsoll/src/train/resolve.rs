@@ -1,0 +1,151 @@
+//! The only road from a configuration to a plan.
+
+use plimsoll_core::{Bytes, Choice, Key, Precision, Seconds};
+use plimsoll_data::BatchSize;
+use plimsoll_monitor::host_memory;
+use plimsoll_speech::asr::RecogniserConfig;
+use plimsoll_train::{AdamWConfig, Schedule, Shape};
+
+use super::data::{Prepared, batching, features};
+use super::plan::{DataPlan, RunPlan, TrainingPlan};
+use crate::config::{self, PrecisionChoice, RunConfig, Task};
+use crate::device::Chosen;
+use crate::failure::Failure;
+
+/// Refuses, before any work, what this version cannot do.
+pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
+    if config.task == Task::Tts {
+        let message = "this version trains recognisers only (task = \"asr\"), not text-to-speech";
+        return Err(Failure::wrong(message, "leave `task` out, or write `--task asr`"));
+    }
+    if matches!(config.training.precision, PrecisionChoice::Bf16 | PrecisionChoice::Fp16) {
+        let message = format!("this version trains in fp32 only, not in {}", config.training.precision);
+        return Err(Failure::wrong(message, "write `--precision auto` or `--precision fp32`"));
+    }
+    let training = &config.training;
+    if training.epochs.is_none() && training.steps.is_none() && training.max_time.is_none() {
+        let message = "nothing says when the run ends";
+        return Err(Failure::wrong(message, "give training.epochs, training.steps or training.max_time"));
+    }
+    if config.data.batch_seconds.is_some() && training.gradient_accumulation_steps.is_some() {
+        let message = "a batch counted in seconds cannot be cut into a fixed number of micro-batches";
+        return Err(Failure::wrong(message, "give training.micro_batch, in utterances"));
+    }
+    Ok(())
+}
+
+/// Settles everything that `config` leaves open.
+pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) -> Result<RunPlan, Failure> {
+    let model = model(config, prepared);
+    let parameters = plimsoll_tape::count(&model.init(&burn::tensor::Device::flex(), Key::new(config.seed)));
+    let data = data(config, prepared);
+    let training = training(config, &data, device)?;
+    Ok(RunPlan {
+        name: config.name.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("PLIMSOLL_COMMIT"),
+        seed: config.seed,
+        device: device.name.clone(),
+        parameters,
+        data,
+        training,
+        model,
+        features: features(&config.features),
+        config: config.clone(),
+    })
+}
+
+fn model(config: &RunConfig, prepared: &Prepared) -> RecogniserConfig {
+    let model = &config.model;
+    RecogniserConfig {
+        features: prepared.training.log_mel().n_mels(),
+        vocabulary: prepared.tokenizer.size(),
+        d_model: model.d_model as usize,
+        layers: model.encoder_layers as usize,
+        heads: model.attention_heads as usize,
+        kernel: model.conv_kernel as usize,
+        feed_forward_multiplier: model.feed_forward_multiplier as usize,
+        subsampling: model.subsampling as usize,
+        subsampling_channels: model.subsampling_channels as usize,
+        dropout: model.dropout,
+    }
+}
+
+fn data(config: &RunConfig, prepared: &Prepared) -> DataPlan {
+    let metas = prepared.training.metas();
+    let batches = plimsoll_data::epoch_batches(&metas, &batching(&config.data), Key::new(config.seed).with("data"), 0);
+    DataPlan {
+        training_utterances: metas.len(),
+        training_seconds: metas.iter().map(|meta| meta.seconds).sum::<Seconds>(),
+        validation_utterances: prepared.validation.len(),
+        held_out: prepared.held_out,
+        left_out: prepared.left_out.clone(),
+        batches_in_epoch: batches.len() as u64,
+    }
+}
+
+fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<TrainingPlan, Failure> {
+    let training = &config.training;
+    let by_epochs = training.epochs.map(|epochs| u64::from(epochs) * data.batches_in_epoch);
+    let total_steps = [by_epochs, training.steps].into_iter().flatten().min();
+    let shape = match (training.schedule, total_steps) {
+        (config::Schedule::InverseSqrt, _) => Shape::InverseSqrt,
+        (config::Schedule::Cosine, Some(_)) => Shape::Cosine,
+        // A cosine needs an end that does not depend on how fast the machine is today.
+        (config::Schedule::Cosine, None) | (config::Schedule::Constant, _) => Shape::Constant,
+    };
+    Ok(TrainingPlan {
+        total_steps,
+        epochs: training.epochs.map(u64::from),
+        max_seconds: training.max_time.map(|time| time.0),
+        micro_batch: micro_batch(config, data),
+        budget: budget(config, device)?,
+        validation_interval: training.validation_interval,
+        checkpoint_interval: training.checkpoint_interval,
+        keep_checkpoints: training.keep_checkpoints as usize,
+        clip_norm: training.clip_norm,
+        choice: Choice { precision: Precision::Fp32, ..Choice::default() },
+        optimizer: AdamWConfig {
+            beta_1: training.beta_1,
+            beta_2: training.beta_2,
+            epsilon: training.epsilon,
+            weight_decay: training.weight_decay,
+        },
+        schedule: Schedule {
+            shape,
+            peak: training.learning_rate,
+            last: training.final_learning_rate,
+            warmup: training.warmup_steps,
+            total: total_steps.unwrap_or(u64::MAX),
+        },
+    })
+}
+
+/// Utterances computed at once: as given, or what the wanted number of pieces makes of a batch, or all.
+fn micro_batch(config: &RunConfig, data: &DataPlan) -> usize {
+    let training = &config.training;
+    let whole = match batching(&config.data).size {
+        BatchSize::Utterances(utterances) => utterances.get(),
+        // As many as there are: the governor cuts by what the batch holds.
+        BatchSize::Seconds(_) => data.training_utterances as u32,
+    };
+    let micro = match (training.micro_batch, training.gradient_accumulation_steps) {
+        (Some(micro), _) => micro.min(whole),
+        (None, Some(steps)) => whole.div_ceil(steps),
+        (None, None) => whole,
+    };
+    micro.max(1) as usize
+}
+
+fn budget(config: &RunConfig, device: &Chosen) -> Result<Option<Bytes>, Failure> {
+    let training = &config.training;
+    match (training.max_memory, training.max_memory_fraction) {
+        (Some(bytes), _) => Ok(Some(bytes)),
+        (None, Some(share)) if device.is_host => Ok(Some(Bytes((host_memory().0 as f64 * share) as u64))),
+        (None, Some(_)) => {
+            let message = "a share of this device's memory cannot be taken: it does not say how much it has";
+            Err(Failure::wrong(message, "give training.max_memory, such as `--max-memory 8GiB`"))
+        }
+        (None, None) => Ok(None),
+    }
+}

@@ -1,0 +1,140 @@
+//! What a person sees of a run while it goes: a bar on a terminal, plain lines elsewhere, and the record on disk.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_core::{Bytes, Seconds};
+use plimsoll_monitor::Recorder;
+use plimsoll_train::{Event, Observer, RunState};
+
+use super::folder::RunFolder;
+use super::plan::RunPlan;
+use crate::failure::{Failure, Told};
+
+/// Watches a run, shows it, records it, and keeps its totals.
+pub(crate) struct View {
+    bar: Option<ProgressBar>,
+    recorder: Recorder,
+    log_interval: u64,
+    hop_seconds: f64,
+    /// Whether the record could not be written, which is said once.
+    mute: bool,
+    /// The totals.
+    pub(crate) totals: Totals,
+}
+
+/// What the summary needs of all steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// The most memory in use at once.
+    pub(crate) peak: Bytes,
+    /// Seconds of audio trained on.
+    pub(crate) audio_seconds: f64,
+    /// Seconds in steps.
+    pub(crate) step_seconds: f64,
+    /// Seconds waited for data.
+    pub(crate) wait_seconds: f64,
+    /// Samples left out while training.
+    pub(crate) left_out: usize,
+}
+
+impl View {
+    /// The view of a run that stands at `state`.
+    pub(crate) fn new(plan: &RunPlan, folder: &RunFolder, state: &RunState) -> Result<Self, Failure> {
+        let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
+        let bar = std::io::stderr().is_terminal().then(|| bar(plan, state.step));
+        let log_interval = plan.config.training.log_interval;
+        let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
+        let totals = Totals::default();
+        Ok(Self { bar, recorder, log_interval, hop_seconds, mute: false, totals })
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn add(&mut self, event: &Event) {
+        let totals = &mut self.totals;
+        match event {
+            Event::Step { frames, step_seconds, wait_seconds, peak_bytes, .. } => {
+                totals.peak = totals.peak.max(*peak_bytes);
+                totals.audio_seconds += *frames as f64 * self.hop_seconds;
+                totals.step_seconds += step_seconds;
+                totals.wait_seconds += wait_seconds;
+            }
+            Event::Validated { peak_bytes, .. } => totals.peak = totals.peak.max(*peak_bytes),
+            Event::LeftOut { samples } => totals.left_out += samples.len(),
+            Event::Skipped { .. } | Event::Lowered { .. } | Event::Saved { .. } => {}
+        }
+    }
+
+    fn show(&self, event: &Event) {
+        match event {
+            Event::Step { step, loss, rate, position, .. } => {
+                let speed = self.totals.audio_seconds / (self.totals.step_seconds + self.totals.wait_seconds);
+                let text = format!("loss {loss:.3}, {speed:.0} s of audio a second, {}", self.totals.peak);
+                match &self.bar {
+                    Some(bar) => {
+                        bar.set_position(*step);
+                        bar.set_message(text);
+                    }
+                    None if step.is_multiple_of(self.log_interval) => {
+                        eprintln!("step {step}, epoch {}: {text}, rate {rate:.1e}", position.epoch);
+                    }
+                    None => {}
+                }
+            }
+            Event::Validated { step, epoch, scores, seconds, best, .. } => {
+                let scores: Vec<String> =
+                    scores.iter().map(|(name, value)| format!("{name} {:.2} %", value * 100.0)).collect();
+                let mark = if *best { ", the best so far" } else { "" };
+                let (scores, seconds) = (scores.join(", "), Seconds(*seconds));
+                self.say(&format!("validated after step {step} (epoch {epoch}) in {seconds}: {scores}{mark}"));
+            }
+            Event::Skipped { reason, .. } => self.say(&format!("warning: step not taken: {reason}")),
+            Event::LeftOut { samples } => {
+                for sample in samples {
+                    self.say(&format!("warning: `{}` left out: {}", sample.name, sample.reason));
+                }
+            }
+            Event::Lowered { step, limit, peak_bytes } => {
+                self.say(&format!("step {step} took {peak_bytes}: at most {limit} utterances at once from now on"));
+            }
+            Event::Saved { .. } => {}
+        }
+    }
+}
+
+impl Observer for View {
+    fn observe(&mut self, event: &Event) {
+        self.add(event);
+        self.show(event);
+        if let Err(error) = self.recorder.record(event)
+            && !self.mute
+        {
+            self.mute = true;
+            self.say(&format!("warning: {error}: the record of this run will have gaps"));
+        }
+    }
+}
+
+fn bar(plan: &RunPlan, step: u64) -> ProgressBar {
+    let (bar, template) = match plan.training.total_steps {
+        Some(steps) => (ProgressBar::new(steps), "{bar:30} step {pos}/{len}, {eta} left: {msg}"),
+        None => (ProgressBar::no_length(), "{spinner} step {pos}, {elapsed}: {msg}"),
+    };
+    let style = ProgressStyle::with_template(template).expect("the template is valid");
+    let bar = bar.with_style(style).with_position(step);
+    bar.reset_eta();
+    bar
+}

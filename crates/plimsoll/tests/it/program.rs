@@ -1,0 +1,106 @@
+//! Running the program in a folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A folder that the program runs in, gone at the end of the test.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+}
+
+/// A corpus and a model small enough for a step in milliseconds; the schedule does not depend on the end.
+pub(crate) const SMALL: &[&str] = &[
+    "--set",
+    "data.corpus_utterances=24",
+    "--set",
+    "data.corpus_speakers=4",
+    "--batch-size",
+    "6",
+    "--d-model",
+    "16",
+    "--set",
+    "model.encoder_layers=1",
+    "--set",
+    "model.attention_heads=2",
+    "--set",
+    "training.schedule=constant",
+    "--set",
+    "training.warmup_steps=3",
+];
+
+/// What the program said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        // The person's own environment must not reach the tests.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PLIMSOLL_")) {
+            command.env_remove(name);
+        }
+        command.args(args).current_dir(self.folder.path()).env("NO_COLOR", "1").stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
+        self.command(args).output().unwrap().into()
+    }
+
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// `train` with the small job and `more`.
+    pub(crate) fn train(&self, more: &[&str]) -> Said {
+        self.run(&[&["train"], SMALL, more].concat())
+    }
+
+    pub(crate) fn json(&self, name: &str) -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(self.path(name)).unwrap()).unwrap()
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Said {
+    /// The run ended well.
+    pub(crate) fn fine(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

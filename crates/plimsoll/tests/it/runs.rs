@@ -1,0 +1,98 @@
+//! Runs on the built-in corpus, small enough for every day.
+
+use crate::program::{Place, SMALL, names};
+
+fn weights(place: &Place, run: &str, step: u64) -> Vec<u8> {
+    std::fs::read(place.path(&format!("runs/{run}/checkpoints/step-{step:07}/weights.safetensors"))).unwrap()
+}
+
+#[test]
+fn a_run_leaves_all_that_it_promises() {
+    let place = Place::new();
+    let said = place.train(&["--epochs", "2"]).fine();
+    assert!(said.err.contains("What will happen") && said.err.contains("held out by voices"), "{}", said.err);
+    assert!(said.out.contains("CER") && said.out.matches("truth").count() == 3, "{}", said.out);
+    let folder = place.path("runs/asr-1");
+    let expected =
+        ["checkpoints", "config.toml", "metrics.jsonl", "model.json", "plan.toml", "summary.json", "summary.md"];
+    assert_eq!(names(&folder), expected);
+    let summary = place.json("runs/asr-1/summary.json");
+    for key in ["cer", "wer", "train_seconds", "peak_bytes"] {
+        assert!(summary[key].as_f64().unwrap() > 0.0, "{key}: {summary}");
+    }
+    let plan: toml::Table = std::fs::read_to_string(folder.join("plan.toml")).unwrap().parse().unwrap();
+    assert_eq!(plan["data"]["training_utterances"].as_integer(), Some(18));
+    let wav = names(&place.path("corpus/formant-24x4-seed1/wavs"))[0].clone();
+    let wav = format!("corpus/formant-24x4-seed1/wavs/{wav}");
+    place.run(&["transcribe", &wav, "--run", "runs/asr-1"]).fine();
+    let said = place.run(&["transcribe", "corpus/formant-24x4-seed1/wavs", "--run", "runs/asr-1", "--json"]).fine();
+    assert_eq!(said.out.lines().count(), 24);
+    let line: serde_json::Value = serde_json::from_str(said.out.lines().next().unwrap()).unwrap();
+    assert_eq!(line["file"], wav);
+}
+
+#[test]
+fn a_resumed_run_equals_one_that_never_stopped_to_the_last_bit() {
+    let place = Place::new();
+    place.train(&["--name", "whole", "--steps", "7"]).fine();
+    place.train(&["--name", "cut", "--steps", "4"]).fine();
+    let said = place.run(&["train", "--resume", "runs/cut", "--steps", "7"]).fine();
+    assert!(said.err.contains("Going on after step 4"), "{}", said.err);
+    assert!(weights(&place, "cut", 7) == weights(&place, "whole", 7), "the weights differ");
+}
+
+#[test]
+fn the_number_of_loader_threads_changes_nothing() {
+    let place = Place::new();
+    place.train(&["--name", "one", "--steps", "4"]).fine();
+    place.train(&["--name", "three", "--steps", "4", "--set", "data.num_workers=3"]).fine();
+    assert!(weights(&place, "one", 4) == weights(&place, "three", 4), "the weights differ");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named_and_the_one_before_is_used() {
+    let place = Place::new();
+    place.train(&["--name", "a", "--steps", "4", "--set", "training.checkpoint_interval=2"]).fine();
+    place.write("runs/a/checkpoints/step-0000004/weights.safetensors", "nonsense");
+    let said = place.run(&["train", "--resume", "runs/a", "--steps", "5"]).fine();
+    assert!(said.err.contains("is damaged") && said.err.contains("Going on after step 2"), "{}", said.err);
+}
+
+#[test]
+fn a_dry_run_shows_the_plan_and_leaves_no_folder() {
+    let place = Place::new();
+    let said = place.train(&["--epochs", "1", "--dry-run"]).fine();
+    assert!(said.err.contains("after 3 steps (1.0 epochs)"), "{}", said.err);
+    assert!(!place.path("runs").exists());
+}
+
+#[test]
+fn a_memory_budget_cuts_the_batch_and_is_told() {
+    let place = Place::new();
+    let said = place.train(&["--steps", "4", "--max-memory", "6MiB"]).fine();
+    assert!(said.err.contains("memory    at most 6 MiB"), "{}", said.err);
+    assert!(said.err.contains("utterances at once from now on"), "{}", said.err);
+}
+
+#[test]
+fn a_persons_own_recordings_are_read_like_ours() {
+    let place = Place::new();
+    place.run(&["corpus", "make", "--out", "mine", "--utterances", "12", "--speakers", "3", "--seed", "9"]).fine();
+    let args = [&["train"], SMALL, &["--steps", "2", "--manifest", "mine/metadata.csv"]].concat();
+    let said = place.run(&args).fine();
+    assert!(said.err.contains("held out by utterances"), "{}", said.err);
+}
+
+#[test]
+fn letters_that_were_never_trained_on_are_counted() {
+    let place = Place::new();
+    place.run(&["corpus", "make", "--out", "c", "--utterances", "8", "--speakers", "2"]).fine();
+    let manifest = std::fs::read_to_string(place.path("c/manifest.jsonl")).unwrap();
+    let line = manifest.lines().next().unwrap();
+    let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+    line["text"] = "घर ßß".into();
+    place.write("c/other.jsonl", format!("{line}\n"));
+    let other = ["--manifest", "c/manifest.jsonl", "--set", "data.validation_manifest=c/other.jsonl", "--steps", "1"];
+    let said = place.train(&other).fine();
+    assert!(said.err.contains("warning: 4 letters of the held-out texts"), "{}", said.err);
+}

@@ -1,0 +1,130 @@
+//! Wrong input of every kind: one clear message, the right exit code, no panic, no back trace.
+
+use crate::program::{Place, SMALL, Said};
+
+/// Runs `args` in `place` and returns what was said, checked for manners.
+fn refused(place: &Place, args: &[&str], code: i32) -> String {
+    let said: Said = place.run(args);
+    assert_eq!(said.code, Some(code), "{args:?}: {said:?}");
+    for rude in ["panicked", "stack backtrace", "RUST_BACKTRACE", "src/"] {
+        assert!(!said.err.contains(rude), "{args:?}: {}", said.err);
+    }
+    assert!(said.out.is_empty(), "{args:?}: {}", said.out);
+    said.err
+}
+
+/// A place with things that are wrong in it, and one small run that is right.
+fn wrong_place() -> Place {
+    let place = Place::new();
+    let line = |file: &str, text: &str| format!("{{\"audio_filepath\": \"{file}\", \"text\": \"{text}\"}}\n");
+    place.write("empty.jsonl", "");
+    place.write("garbage.jsonl", line("a.wav", "x") + "not json\n");
+    place.write("keyless.jsonl", "{\"audio\": \"a.wav\"}\n");
+    place.write("missing.jsonl", line("nowhere.wav", "x"));
+    place.write("broken.wav", b"RIFF\x10\x00\x00\x00WAVEfmt \x00\x00");
+    place.write("text.wav", "this is no sound");
+    place.write("broken.jsonl", line("broken.wav", "x"));
+    place.write("silent.wav", wav(1600));
+    place.write("long_text.jsonl", line("silent.wav", "a very long text for a tenth of a second of sound"));
+    place.write("twice.jsonl", line("silent.wav", "a") + &line("silent.wav", "b"));
+    place.write("textless.jsonl", line("silent.wav", "  "));
+    place.write("a_file", "");
+    place.write("bad.toml", "[training\nsteps = 3");
+    place.write("misspelt.toml", "[training]\nlearning_rat = 0.1\nsteps = 5\n");
+    place.write("config.ini", "steps = 3");
+    place.write("runs/taken/plan.toml", "");
+    place.write("runs/no_checkpoint/config.toml", "[training]\nsteps = 5\n");
+    place.write("runs/no_checkpoint/model.json", "{}");
+    place
+}
+
+/// A WAV file of silence.
+fn wav(samples: u32) -> Vec<u8> {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let spec = hound::WavSpec {
+        channels: 1,
+        sample_rate: 16_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
+    (0..samples).for_each(|_| writer.write_sample(0i16).unwrap());
+    writer.finalize().unwrap();
+    bytes.into_inner()
+}
+
+#[test]
+fn every_mistake_gets_one_message() {
+    let place = wrong_place();
+    let mut page = String::new();
+    let small_corpus = &SMALL[..4];
+    for args in [
+        &["train", "--config", "nowhere.toml"][..],
+        &["train", "--config", "bad.toml"],
+        &["train", "--config", "misspelt.toml"],
+        &["train", "--config", "config.ini"],
+        &["train", "--set", "training.steps=many"],
+        &["train", "--set", "trainin.steps=3"],
+        &["train", "--set", "steps"],
+        &["train", "--batch-size", "-4"],
+        &["train", "--backend", "tpu"],
+        &["train", "--backend", "wgpu", "--manifest", "empty.jsonl"],
+        &["train", "--max-memory", "lots"],
+        &["train", "--task", "tts"],
+        &["train", "--precision", "bf16"],
+        &["train", "--d-model", "30"],
+        &["train", "--manifest", "nowhere.jsonl"],
+        &["train", "--manifest", "empty.jsonl"],
+        &["train", "--manifest", "garbage.jsonl"],
+        &["train", "--manifest", "keyless.jsonl"],
+        &["train", "--manifest", "missing.jsonl"],
+        &["train", "--manifest", "broken.jsonl"],
+        &["train", "--manifest", "long_text.jsonl"],
+        &["train", "--manifest", "textless.jsonl"],
+        &["train", "--manifest", "twice.jsonl"],
+        &[&["train", "--name", "taken"], small_corpus].concat(),
+        &[&["train", "--set", "runs_dir=a_file"], small_corpus].concat(),
+        &["train", "--resume", "runs/nowhere"],
+        &[&["train", "--resume", "runs/no_checkpoint"], small_corpus].concat(),
+        &["transcribe", "nowhere.wav", "--run", "runs/nowhere"],
+        &["transcribe", "text.wav", "--run", "runs/taken"],
+        &["transcribe", "text.wav", "--run", "runs/no_checkpoint"],
+        &["transcribe", "runs", "--run", "runs/taken"],
+        &["corpus", "make", "--out", "c", "--utterances", "0"],
+        &["corpus", "make", "--out", "c", "--speakers", "0"],
+        &["corpus", "make", "--out", "a_file"],
+        &["frobnicate"],
+    ] {
+        let told = refused(&place, args, 2);
+        // What is done on the way to the mistake is no part of the message.
+        let told: Vec<&str> = told
+            .lines()
+            .filter(|line| {
+                !line.starts_with("No data was given") && !line.contains("voices,") && !line.starts_with("  ")
+                    || line.starts_with("  ×")
+                    || line.starts_with("  │")
+                    || line.starts_with("  ╰")
+                    || line.starts_with("  help")
+            })
+            .filter(|line| !line.starts_with("What will happen"))
+            .collect();
+        page += &format!("$ plimsoll {}\n{}\n\n", args.join(" "), told.join("\n").trim_end());
+    }
+    insta::assert_snapshot!(page);
+}
+
+#[test]
+fn a_trained_model_refuses_what_is_no_recording() {
+    let place = wrong_place();
+    place.train(&["--name", "r", "--steps", "1"]).fine();
+    for file in ["nowhere.wav", "text.wav", "broken.wav", "a_file"] {
+        let told = refused(&place, &["transcribe", file, "--run", "runs/r"], 2);
+        assert!(told.contains(file), "{told}");
+    }
+    // Three milliseconds are a recording all the same.
+    place.write("short.wav", wav(48));
+    place.run(&["transcribe", "short.wav", "--run", "runs/r"]).fine();
+    place.write("runs/r/checkpoints/step-0000001/weights.safetensors", "nonsense");
+    let told = refused(&place, &["transcribe", "silent.wav", "--run", "runs/r"], 2);
+    assert!(told.contains("weights.safetensors is damaged"), "{told}");
+}

@@ -1,0 +1,70 @@
+//! How well a recogniser reads a set of utterances.
+
+use std::collections::HashMap;
+
+use plimsoll_core::{BatchSource, Skipped, SourceError};
+use plimsoll_data::CharTokenizer;
+use plimsoll_tape::TensorBatch;
+use serde::Serialize;
+
+use super::Recogniser;
+use crate::score::ErrorCounts;
+use burn::module::Module;
+
+/// What was said and what was heard.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Heard {
+    /// The utterance's name in the manifest.
+    pub name: String,
+    /// Its text.
+    pub truth: String,
+    /// What the recogniser read.
+    pub heard: String,
+}
+
+/// The result of an evaluation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// Characters, over all utterances.
+    pub characters: ErrorCounts,
+    /// Words, over all utterances.
+    pub words: ErrorCounts,
+    /// Every utterance.
+    pub utterances: Vec<Heard>,
+    /// Utterances that could not be read from disk.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Evaluation {
+    /// Adds one utterance.
+    pub fn add(&mut self, heard: Heard) {
+        self.characters = self.characters + ErrorCounts::characters(&heard.truth, &heard.heard);
+        self.words = self.words + ErrorCounts::words(&heard.truth, &heard.heard);
+        self.utterances.push(heard);
+    }
+}
+
+/// Reads every utterance of `source` with `model`; `texts` has the truth by name.
+pub fn evaluate(
+    model: &Recogniser,
+    source: &mut dyn BatchSource,
+    texts: &HashMap<String, String>,
+    tokenizer: &CharTokenizer,
+) -> Result<Evaluation, SourceError> {
+    // Off the tape: nothing is kept for a backward pass.
+    let model = model.valid();
+    let device = model.devices().into_iter().next().expect("a model has parameters");
+    let mut evaluation = Evaluation::default();
+    while let Some(delivered) = source.next_batch() {
+        let delivered = delivered?;
+        let batch = delivered.batch;
+        let tensors = TensorBatch::send(&batch, &device);
+        let read = model.read(tensors.features, &tensors.frame_lengths);
+        for (name, tokens) in batch.names.iter().zip(read) {
+            let truth = texts.get(name).cloned().unwrap_or_default();
+            evaluation.add(Heard { name: name.clone(), truth, heard: tokenizer.decode(&tokens) });
+        }
+        evaluation.skipped.extend(delivered.skipped);
+    }
+    Ok(evaluation)
+}

@@ -1,0 +1,47 @@
+//! A trained recogniser, ready to read.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use plimsoll_core::{HostBatch, HostSample, SampleId};
+use plimsoll_data::{CharTokenizer, LogMel};
+use plimsoll_tape::{TensorBatch, apply};
+use plimsoll_train::CheckpointStore;
+
+use super::{Bundle, BundleError, Recogniser};
+
+/// A recogniser with its features and its letters.
+pub struct Transcriber {
+    model: Recogniser,
+    log_mel: LogMel,
+    tokenizer: CharTokenizer,
+    device: Device,
+}
+
+impl Transcriber {
+    /// Loads the best checkpoint of the run in `folder`.
+    pub fn load(folder: &Path, device: &Device) -> Result<Self, BundleError> {
+        let bundle = Bundle::read(folder)?;
+        let checkpoint = CheckpointStore::new(Bundle::checkpoints(folder), 1).best()?;
+        let model = bundle.recogniser.init(device, plimsoll_core::Key::new(0));
+        let model = apply(model, checkpoint.weights)?;
+        let log_mel = LogMel::new(&bundle.features)?;
+        Ok(Self { model, log_mel, tokenizer: bundle.tokenizer, device: device.clone() })
+    }
+
+    /// Samples a second that [`read`](Self::read) expects.
+    pub fn sample_rate(&self) -> u32 {
+        self.log_mel.config().sample_rate
+    }
+
+    /// The text of one recording.
+    pub fn read(&self, samples: &[f32]) -> String {
+        let features = self.log_mel.extract(samples);
+        let name = String::new();
+        let sample = HostSample { id: SampleId(0), name, features, tokens: Vec::new() };
+        let batch = HostBatch::collate(&[sample], self.log_mel.config().n_mels, 1).expect("whole frames");
+        let tensors = TensorBatch::send(&batch, &self.device);
+        let tokens = self.model.read(tensors.features, &tensors.frame_lengths);
+        self.tokenizer.decode(&tokens[0])
+    }
+}

@@ -1,0 +1,12 @@
+//! The two tasks of Plimsoll, where layers, data and the `Task` seam meet in a model: recognition ([`asr`]), and in
+//! time synthesis.
+//!
+//! ```
+//! use plimsoll_speech::score::ErrorCounts;
+//!
+//! let counts = ErrorCounts::words("the cat sat", "the hat sat down");
+//! assert_eq!((counts.substitutions, counts.insertions, counts.rate()), (1, 1, 2.0 / 3.0));
+//! ```
+
+pub mod asr;
+pub mod score;

@@ -1,0 +1,142 @@
+//! Word and character error rates by jiwer's definitions: pooled over a corpus, never averaged over sentences.
+
+use std::iter::Sum;
+use std::ops::Add;
+
+use serde::Serialize;
+
+/// How two texts, or two corpora, differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ErrorCounts {
+    /// Units that agree.
+    pub hits: u64,
+    /// Units that stand where another should.
+    pub substitutions: u64,
+    /// Units that are missing.
+    pub deletions: u64,
+    /// Units that should not be there.
+    pub insertions: u64,
+}
+
+impl ErrorCounts {
+    /// Compares words: runs of white space separate them, nothing else is changed.
+    pub fn words(truth: &str, heard: &str) -> Self {
+        let words = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+        align(&words(truth), &words(heard))
+    }
+
+    /// Compares Unicode code points of the trimmed texts; spaces count.
+    pub fn characters(truth: &str, heard: &str) -> Self {
+        let characters = |text: &str| text.trim().chars().collect::<Vec<_>>();
+        align(&characters(truth), &characters(heard))
+    }
+
+    /// Units of the truth.
+    pub fn truth(&self) -> u64 {
+        self.hits + self.substitutions + self.deletions
+    }
+
+    /// Errors for each unit of the truth. With no truth at all, the number of insertions, as jiwer has it.
+    pub fn rate(&self) -> f64 {
+        let errors = (self.substitutions + self.deletions + self.insertions) as f64;
+        if self.truth() == 0 { errors } else { errors / self.truth() as f64 }
+    }
+}
+
+impl Add for ErrorCounts {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            hits: self.hits + other.hits,
+            substitutions: self.substitutions + other.substitutions,
+            deletions: self.deletions + other.deletions,
+            insertions: self.insertions + other.insertions,
+        }
+    }
+}
+
+impl Sum for ErrorCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Add::add)
+    }
+}
+
+/// The cheapest alignment (Levenshtein), counted on the way back through the table.
+fn align<T: PartialEq>(truth: &[T], heard: &[T]) -> ErrorCounts {
+    let width = heard.len() + 1;
+    let mut cost = vec![0usize; (truth.len() + 1) * width];
+    (0..width).for_each(|j| cost[j] = j);
+    for i in 1..=truth.len() {
+        cost[i * width] = i;
+        for j in 1..width {
+            let same = cost[(i - 1) * width + j - 1] + usize::from(truth[i - 1] != heard[j - 1]);
+            let deleted = cost[(i - 1) * width + j] + 1;
+            let inserted = cost[i * width + j - 1] + 1;
+            cost[i * width + j] = same.min(deleted).min(inserted);
+        }
+    }
+    let mut counts = ErrorCounts::default();
+    let (mut i, mut j) = (truth.len(), heard.len());
+    while i > 0 || j > 0 {
+        let here = cost[i * width + j];
+        let differs = i > 0 && j > 0 && truth[i - 1] != heard[j - 1];
+        if i > 0 && j > 0 && here == cost[(i - 1) * width + j - 1] + usize::from(differs) {
+            if differs {
+                counts.substitutions += 1;
+            } else {
+                counts.hits += 1;
+            }
+            (i, j) = (i - 1, j - 1);
+        } else if i > 0 && here == cost[(i - 1) * width + j] + 1 {
+            counts.deletions += 1;
+            i -= 1;
+        } else {
+            counts.insertions += 1;
+            j -= 1;
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_those_of_jiwer() {
+        // truth, heard: words (hits, substitutions, deletions, insertions)
+        for (truth, heard, expected) in [
+            ("hello world", "hello duck", (1, 1, 0, 0)),
+            ("short one here", "shoe order one", (0, 3, 0, 0)),
+            ("a b c", "", (0, 0, 3, 0)),
+            ("", "a b", (0, 0, 0, 2)),
+            ("  a   b ", "a b", (2, 0, 0, 0)),
+            ("a", "a a a", (1, 0, 0, 2)),
+        ] {
+            let c = ErrorCounts::words(truth, heard);
+            let found = (c.hits, c.substitutions, c.deletions, c.insertions);
+            if truth.starts_with("short") {
+                // Several alignments cost the same; their number of errors does not differ.
+                assert_eq!(c.substitutions + c.deletions + c.insertions, 3);
+            } else {
+                assert_eq!(found, expected, "{truth:?} {heard:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rates_are_pooled_and_may_pass_one() {
+        let long = ErrorCounts::words("a b c d e f g h i j", "a b c d e f g h i j");
+        let short = ErrorCounts::words("a", "b c");
+        assert_eq!((short.rate(), (long + short).rate()), (2.0, 2.0 / 11.0));
+        assert_eq!(ErrorCounts::words("", "a b").rate(), 2.0);
+        assert_eq!(ErrorCounts::words("", "").rate(), 0.0);
+    }
+
+    #[test]
+    fn characters_are_code_points_and_spaces_count() {
+        let c = ErrorCounts::characters(" हांव घरा ", "हांव घर");
+        assert_eq!((c.truth(), c.deletions), (8, 1));
+        assert_eq!(ErrorCounts::characters("ab", "a b").insertions, 1);
+    }
+}

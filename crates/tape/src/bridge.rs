@@ -1,0 +1,99 @@
+//! The bridge to Burn's internals: tensors as one backend's primitives, and back.
+//!
+//! Everything in this workspace that depends on how Burn 0.22.1 is built inside stands in this file.
+
+use burn::tensor::{Device, Float, Tensor};
+use burn_autodiff::Autodiff;
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{AutodiffBackend, Backend};
+use burn_dispatch::{DispatchDevice, DispatchKindConversion, DispatchTensor};
+
+/// Which backend a device belongs to, whether or not it records gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// The CPU.
+    Flex,
+    /// The recording device of the planner, which computes nothing.
+    Capture,
+    /// Every GPU, and the software devices that behave like one.
+    #[cfg(feature = "cube")]
+    Cube,
+}
+
+/// The backend family of `device`.
+pub(crate) fn family(device: &Device) -> Family {
+    match device.clone().inner().as_dispatch() {
+        DispatchDevice::Flex(_) => Family::Flex,
+        DispatchDevice::Capture(_) => Family::Capture,
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(_) => Family::Cube,
+        other => unreachable!("no feature of this workspace enables the backend of {other:?}"),
+    }
+}
+
+/// Runs `$body` with `$B` standing for the backend of `$device`.
+macro_rules! on_backend {
+    ($device:expr, $B:ident => $body:expr) => {
+        match $crate::bridge::family($device) {
+            $crate::bridge::Family::Flex => {
+                type $B = burn_dispatch::backends::Flex;
+                $body
+            }
+            $crate::bridge::Family::Capture => {
+                type $B = burn_dispatch::backends::Capture;
+                $body
+            }
+            #[cfg(feature = "cube")]
+            $crate::bridge::Family::Cube => {
+                type $B = burn_dispatch::backends::Cube;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on_backend;
+
+/// A backend whose tensors can be taken out of Burn's [`Tensor`] and put back.
+pub(crate) trait Surface: Backend {
+    /// The primitive of a tensor that is on the tape.
+    fn tracked<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Autodiff<Self>>;
+    /// A tensor on the tape.
+    fn from_tracked<const D: usize>(primitive: FloatTensor<Autodiff<Self>>) -> Tensor<D>;
+    /// The primitive of a tensor outside the tape; one on it is taken off first.
+    fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Self>;
+    /// A tensor outside the tape.
+    fn from_plain<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
+}
+
+impl<B: Backend> Surface for B
+where
+    DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B>>,
+{
+    fn tracked<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Autodiff<B>> {
+        tensor.try_into_primitive::<Autodiff<B>>().expect("the device decided the backend")
+    }
+
+    fn from_tracked<const D: usize>(primitive: FloatTensor<Autodiff<B>>) -> Tensor<D> {
+        Tensor::<D, Float>::from_primitive::<Autodiff<B>>(primitive)
+    }
+
+    fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<B> {
+        if tensor.is_autodiff() {
+            // Burn's own way off the tape refuses the recording device.
+            return <Autodiff<B> as AutodiffBackend>::inner(B::tracked(tensor));
+        }
+        tensor.try_into_primitive::<B>().expect("the device decided the backend")
+    }
+
+    fn from_plain<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
+        Tensor::<D, Float>::from_primitive::<B>(primitive)
+    }
+}
+
+/// `tensor` without its tape, on every device.
+///
+/// Does what [`Tensor::without_autodiff`] does, and also on the recording device, where that one panics.
+pub fn off_tape<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    let device = tensor.device();
+    on_backend!(&device, B => B::from_plain(B::plain(tensor)))
+}

@@ -1,0 +1,105 @@
+//! Operations whose gradient is known in closed form, and so need no tape of their own.
+
+use burn::tensor::{Shape, Tensor};
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use std::marker::PhantomData;
+
+use crate::bridge::{Surface, off_tape, on_backend};
+
+/// Puts a scalar `value`, computed elsewhere from `input`, on the tape with its known `gradient` by `input`.
+///
+/// The result is `value`; in the backward pass `input` receives `gradient`, times what arrives from above. `value` and
+/// `gradient` carry no tape of their own.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use plimsoll_tape::with_gradient;
+///
+/// // The sum of squares, told rather than recorded.
+/// let device = Device::flex().autodiff();
+/// let x = Tensor::<1>::from_floats([1.0, -2.0], &device).require_grad();
+/// let inner = x.clone().without_autodiff();
+/// let loss = with_gradient(x.clone(), inner.clone().square().sum(), inner * 2.0);
+/// let grads = (loss * 3.0).backward();
+/// assert_eq!(x.grad(&grads).unwrap().into_data().try_to_vec::<f32>().unwrap(), [6.0, -12.0]);
+/// ```
+///
+/// # Panics
+/// Where `input` is not on an autodiff device, or `gradient` has another shape.
+pub fn with_gradient<const D: usize>(input: Tensor<D>, value: Tensor<1>, gradient: Tensor<D>) -> Tensor<1> {
+    assert_eq!(input.dims(), gradient.dims(), "a gradient has the shape of what it belongs to");
+    let device = input.device();
+    on_backend!(&device, B => with_gradient_on::<B, D>(input, value, gradient))
+}
+
+fn with_gradient_on<B: Surface, const D: usize>(input: Tensor<D>, value: Tensor<1>, gradient: Tensor<D>) -> Tensor<1> {
+    let input = B::tracked(input);
+    let (value, gradient) = (B::plain(value), Known(off_tape(gradient)));
+    let step = KnownStep::<B, D>(PhantomData).prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful();
+    B::from_tracked(match step {
+        OpsKind::Tracked(step) => step.finish(gradient, value),
+        OpsKind::UnTracked(step) => step.finish(value),
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Known<const D: usize>(Tensor<D>);
+
+#[derive(Debug)]
+struct KnownStep<B, const D: usize>(PhantomData<B>);
+
+impl<B: Surface, const D: usize> Backward<B, 1> for KnownStep<B, D> {
+    type State = Known<D>;
+
+    fn backward(self, ops: Ops<Known<D>, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let above: Tensor<1> = B::from_plain(gradients.consume::<B>(&ops.node));
+        let above: Tensor<D> = above.reshape(Shape::new([1; D]));
+        if let Some(parent) = &ops.parents[0] {
+            gradients.register::<B>(parent.id, B::plain(ops.state.0 * above));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::module::{Module, Param};
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::backward;
+
+    #[derive(Module, Debug)]
+    struct Weights {
+        weight: Param<Tensor<2>>,
+    }
+
+    fn told(weights: &Weights) -> Tensor<1> {
+        let inner = off_tape(weights.weight.val());
+        with_gradient(weights.weight.val(), inner.clone().square().sum(), inner * 2.0)
+    }
+
+    #[test]
+    fn a_told_gradient_equals_a_recorded_one() {
+        let device = Device::flex().autodiff();
+        let weights = Weights { weight: Param::from_data([[1.0, -2.0], [0.5, 3.0]], &device) };
+        let recorded = backward(weights.weight.val().square().sum() * 0.25, &weights);
+        let told = backward(told(&weights) * 0.25, &weights);
+        let read = |g: burn::optim::GradientsParams| g.get::<2>(weights.weight.id).unwrap().into_data();
+        assert_eq!(read(told), read(recorded));
+    }
+
+    #[test]
+    fn the_recording_device_sees_it_too() {
+        let device = Device::capture();
+        let captured = device.capture_scope(|scope| {
+            let device = device.clone().autodiff();
+            let weights = Weights { weight: Param::from_data([[1.0, -2.0]], &device) };
+            assert_eq!(backward(told(&weights), &weights).len(), 1);
+            scope.complete([], [])
+        });
+        assert!(captured.unwrap().graph.operations.len() > 3);
+    }
+}

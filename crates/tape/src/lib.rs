@@ -1,0 +1,37 @@
+//! Gradients, and the one place that touches Burn's internals.
+//!
+//! Burn's tensors say what to compute and its devices say where. This crate adds what a trainer needs beside that: the
+//! gradients of a module on every device (the recording one of the planner included), operations whose gradient is
+//! known in closed form, randomness that is a function of a key, the names and initial values of parameters, and the
+//! [`Task`] seam between a model and whoever trains or plans it. A new version of Burn is the work of `bridge.rs`.
+//!
+//! ```
+//! use burn::nn::LinearConfig;
+//! use burn::tensor::{Device, Tensor};
+//! use plimsoll_core::Key;
+//! use plimsoll_tape::{backward, initialise};
+//!
+//! let device = Device::flex().autodiff();
+//! let layer = initialise(LinearConfig::new(3, 2).init(&device), Key::new(1));
+//! let loss = layer.forward(Tensor::ones([4, 3], &device)).sum();
+//! let gradients = backward(loss, &layer);
+//! assert_eq!(gradients.len(), 2);
+//! ```
+
+mod backward;
+mod batch;
+mod bridge;
+mod known;
+mod noise;
+mod parameters;
+mod task;
+
+pub use backward::backward;
+pub use batch::TensorBatch;
+pub use bridge::off_tape;
+pub use known::with_gradient;
+pub use noise::Noise;
+pub use parameters::{
+    NamedTensor, NamedVisitor, ParametersError, apply, collect, count, initialise, is_recording, plain_device, walk,
+};
+pub use task::{StepLoss, Task};

@@ -1,0 +1,252 @@
+//! A module's parameters by name: their values, their number, their first values.
+
+use std::collections::HashMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor, TensorData};
+use plimsoll_core::Key;
+
+use crate::bridge::{Family, family};
+
+/// A parameter's value under its name, the path of fields that leads to it: `blocks.0.feed_forward.widen.weight`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedTensor {
+    /// The path of fields, joined by dots.
+    pub name: String,
+    /// The lengths of its axes.
+    pub shape: Vec<usize>,
+    /// Its values, last axis fastest.
+    pub values: Vec<f32>,
+}
+
+/// Why values do not fit a module.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ParametersError {
+    /// The module has a parameter that the values lack.
+    #[error("the weights have no `{name}`: they belong to another model")]
+    Missing {
+        /// The parameter's name.
+        name: String,
+    },
+    /// The values have a parameter that the module lacks.
+    #[error("the weights have `{name}`, which this model does not: they belong to another one")]
+    Unknown {
+        /// The parameter's name.
+        name: String,
+    },
+    /// A parameter has another shape.
+    #[error("`{name}` has shape {found:?} in the weights and {wanted:?} in this model")]
+    Shape {
+        /// The parameter's name.
+        name: String,
+        /// Its shape in the module.
+        wanted: Vec<usize>,
+        /// Its shape in the values.
+        found: Vec<usize>,
+    },
+}
+
+/// A visitor that is told each float parameter with its name.
+pub trait NamedVisitor {
+    /// One parameter.
+    fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>);
+}
+
+/// Shows every float parameter of `module` to `visitor`, in the module's order.
+pub fn walk<M: Module, V: NamedVisitor>(module: &M, visitor: &mut V) {
+    module.visit(&mut Walk { path: Vec::new(), visitor });
+}
+
+struct Walk<'a, V> {
+    path: Vec<String>,
+    visitor: &'a mut V,
+}
+
+impl<V: NamedVisitor> ModuleVisitor for Walk<'_, V> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.into());
+    }
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.visitor.parameter(&self.path.join("."), param);
+    }
+}
+
+/// The values of all float parameters of `module`, by name.
+pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
+    struct Values(Vec<NamedTensor>);
+    impl NamedVisitor for Values {
+        fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+            let value = param.val().without_autodiff();
+            let shape = value.dims().to_vec();
+            let values = value.into_data().convert::<f32>().try_to_vec().expect("converted to f32");
+            self.0.push(NamedTensor { name: name.into(), shape, values });
+        }
+    }
+    let mut found = Values(Vec::new());
+    walk(module, &mut found);
+    found.0
+}
+
+/// The number of values in the float parameters of `module`.
+pub fn count<M: Module>(module: &M) -> u64 {
+    struct Count(u64);
+    impl NamedVisitor for Count {
+        fn parameter<const D: usize>(&mut self, _: &str, param: &Param<Tensor<D>>) {
+            self.0 += param.lazy_shape().num_elements() as u64;
+        }
+    }
+    let mut found = Count(0);
+    walk(module, &mut found);
+    found.0
+}
+
+/// Gives every float parameter of `module` the value of its name. Names and shapes must agree exactly.
+pub fn apply<M: Module>(module: M, values: Vec<NamedTensor>) -> Result<M, ParametersError> {
+    let values = values.into_iter().map(|v| (v.name.clone(), v)).collect();
+    let mut mapper = Apply { path: Vec::new(), values, error: None };
+    let module = module.map(&mut mapper);
+    if let Some(error) = mapper.error {
+        return Err(error);
+    }
+    match mapper.values.into_keys().min() {
+        Some(name) => Err(ParametersError::Unknown { name }),
+        None => Ok(module),
+    }
+}
+
+struct Apply {
+    path: Vec<String>,
+    values: HashMap<String, NamedTensor>,
+    error: Option<ParametersError>,
+}
+
+impl Apply {
+    fn take(&mut self, wanted: &[usize]) -> Result<NamedTensor, ParametersError> {
+        let name = self.path.join(".");
+        let found = self.values.remove(&name).ok_or_else(|| ParametersError::Missing { name: name.clone() })?;
+        if found.shape != wanted {
+            let (wanted, found) = (wanted.to_vec(), found.shape);
+            return Err(ParametersError::Shape { name, wanted, found });
+        }
+        Ok(found)
+    }
+}
+
+impl ModuleMapper for Apply {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.into());
+    }
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        match self.take(&param.lazy_shape()) {
+            Ok(found) => set(param, found.values),
+            Err(error) => {
+                self.error.get_or_insert(error);
+                param
+            }
+        }
+    }
+}
+
+/// Gives the parameters of `module` their first values, each a function of `key` and of its name alone.
+///
+/// Matrices and kernels are drawn evenly within one over the root of their fan-in (Burn's and PyTorch's choice for
+/// linear and convolution layers), biases become zero, the scales of norms stay as they are.
+pub fn initialise<M: Module>(module: M, key: Key) -> M {
+    module.map(&mut Initialise { path: Vec::new(), kinds: Vec::new(), key })
+}
+
+struct Initialise {
+    path: Vec<String>,
+    kinds: Vec<String>,
+    key: Key,
+}
+
+impl ModuleMapper for Initialise {
+    fn enter_module(&mut self, name: &str, kind: &str) {
+        self.path.push(name.into());
+        self.kinds.push(kind.into());
+    }
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+        self.kinds.pop();
+    }
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let shape = param.lazy_shape();
+        let count = shape.num_elements();
+        if D < 2 {
+            let is_bias = self.path.last().is_some_and(|name| name == "bias");
+            return if is_bias { set(param, vec![0.0; count]) } else { param };
+        }
+        // A linear layer's weight is [in, out]; a kernel is [out, in of the group, width...].
+        let fan_in = if D == 2 { shape[0] } else { shape[1..].iter().product() };
+        let bound = 1.0 / (fan_in as f64).sqrt();
+        let key = self.key.with(&self.path.join("."));
+        set(param, (0..count).map(|i| ((key.at(i as u64).unit() * 2.0 - 1.0) * bound) as f32).collect())
+    }
+}
+
+fn set<const D: usize>(param: Param<Tensor<D>>, values: Vec<f32>) -> Param<Tensor<D>> {
+    let shape: [usize; D] = param.lazy_shape().dims();
+    param.map(|old| {
+        let required = old.is_require_grad();
+        Tensor::from_data(TensorData::new(values, shape), &old.device()).set_require_grad(required)
+    })
+}
+
+/// Whether `device` only records operations and computes nothing.
+pub fn is_recording(device: &Device) -> bool {
+    family(device) == Family::Capture
+}
+
+/// `device` without its tape.
+pub fn plain_device(device: &Device) -> Device {
+    device.clone().inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::{Linear, LinearConfig};
+
+    use super::*;
+
+    fn layer(inputs: usize) -> Linear {
+        LinearConfig::new(inputs, 3).init(&Device::flex().autodiff())
+    }
+
+    #[test]
+    fn the_first_values_follow_from_the_key() {
+        let values = |seed| collect(&initialise(layer(4), Key::new(seed)));
+        assert_eq!(values(1), values(1));
+        assert_ne!(values(1), values(2));
+        let weight = &values(1)[0];
+        assert_eq!((weight.name.as_str(), weight.shape.as_slice()), ("weight", &[4, 3][..]));
+        assert!(weight.values.iter().all(|v| v.abs() <= 0.5) && weight.values.iter().any(|v| v.abs() > 0.25));
+        assert_eq!(count(&layer(4)), 15);
+    }
+
+    #[test]
+    fn values_go_into_another_module_of_the_same_shape() {
+        let source = initialise(layer(4), Key::new(1));
+        let target = apply(layer(4), collect(&source)).unwrap();
+        assert_eq!(collect(&target), collect(&source));
+        assert!(target.weight.val().is_require_grad());
+    }
+
+    #[test]
+    fn another_models_values_are_refused_by_name() {
+        let values = collect(&layer(4));
+        let refused = |values| apply(layer(5), values).unwrap_err().to_string();
+        assert_eq!(refused(values.clone()), "`weight` has shape [4, 3] in the weights and [5, 3] in this model");
+        assert_eq!(refused(values[1..].to_vec()), "the weights have no `weight`: they belong to another model");
+        let mut more = values.clone();
+        more.push(NamedTensor { name: "other".into(), ..values[1].clone() });
+        let error = apply(layer(4), more).unwrap_err();
+        assert_eq!(error, ParametersError::Unknown { name: "other".into() });
+    }
+}

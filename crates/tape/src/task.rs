@@ -1,0 +1,29 @@
+//! The seam between a model and whoever trains, plans or validates it.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use plimsoll_core::{Choice, HostBatch};
+
+use crate::{Noise, TensorBatch};
+
+/// A model with the loss it is trained by.
+///
+/// The loss of a batch is a **sum** over its parts, and [`weight`](Task::weight) says how many parts count, before
+/// anything is computed. The trainer divides the one by the other over a whole step, so that the gradient is the same
+/// however the step's batch is cut into pieces.
+pub trait Task: Module {
+    /// How much `batch` weighs in its step, such as its number of tokens. Known without computing anything.
+    fn weight(&self, batch: &HostBatch) -> f64;
+
+    /// The sum of the losses of `batch`, computed as `choice` says, with the randomness of `noise`.
+    fn loss(&self, batch: &TensorBatch, choice: &Choice, noise: &Noise) -> StepLoss;
+}
+
+/// What a model says of one piece of a step.
+#[derive(Debug)]
+pub struct StepLoss {
+    /// The sum of the losses, on the tape.
+    pub sum: Tensor<1>,
+    /// Places in the batch of samples that no loss could be computed for, and that were left out of the sum.
+    pub left_out: Vec<usize>,
+}

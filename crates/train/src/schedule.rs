@@ -1,0 +1,72 @@
+//! The learning rate as a function of the step.
+
+use serde::{Deserialize, Serialize};
+
+/// What the rate does after the warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// It stays.
+    Constant,
+    /// It falls along half a cosine to the final rate at the last step.
+    #[default]
+    Cosine,
+    /// It falls with the root of the step.
+    InverseSqrt,
+}
+
+/// A linear warm-up from zero to the peak, then a [`Shape`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// What happens after the warm-up.
+    pub shape: Shape,
+    /// The highest rate.
+    pub peak: f64,
+    /// The rate at the last step, for a cosine.
+    pub last: f64,
+    /// Steps of the warm-up.
+    pub warmup: u64,
+    /// Steps of the whole run.
+    pub total: u64,
+}
+
+impl Schedule {
+    /// The rate of step `step`, the first being 1.
+    pub fn rate(&self, step: u64) -> f64 {
+        if step < self.warmup {
+            return self.peak * step as f64 / self.warmup as f64;
+        }
+        match self.shape {
+            Shape::Constant => self.peak,
+            Shape::Cosine => {
+                let span = self.total.saturating_sub(self.warmup).max(1) as f64;
+                let share = ((step - self.warmup) as f64 / span).min(1.0);
+                self.last + (self.peak - self.last) * 0.5 * (1.0 + (share * std::f64::consts::PI).cos())
+            }
+            Shape::InverseSqrt => self.peak * (self.warmup.max(1) as f64 / step.max(1) as f64).sqrt(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_warm_up_and_come_down() {
+        let schedule = |shape| Schedule { shape, peak: 1.0, last: 0.1, warmup: 10, total: 110 };
+        for (shape, step, rate) in [
+            (Shape::Cosine, 1, 0.1),
+            (Shape::Cosine, 10, 1.0),
+            (Shape::Cosine, 60, 0.55),
+            (Shape::Cosine, 110, 0.1),
+            (Shape::Cosine, 500, 0.1),
+            (Shape::Constant, 500, 1.0),
+            (Shape::InverseSqrt, 40, 0.5),
+        ] {
+            let found = schedule(shape).rate(step);
+            assert!((found - rate).abs() < 1e-12, "{shape:?} at {step}: {found}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Cargo called from inside `cargo run`: the same fingerprints as if a person had called it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The workspace's root. Asked of `cargo run` first, so that a moved checkout is still found.
+pub(crate) fn root() -> PathBuf {
+    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package).parent().expect("xtask lies in a folder of the workspace").to_owned()
+}
+
+/// The target directory: `cargo run` put this binary into `TARGET/<profile>/`, whatever chose `TARGET`.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    let xtask = env::current_exe().context("cannot find the path of xtask itself")?;
+    Ok(xtask.ancestors().nth(2).context("xtask was not built into a target directory")?.to_owned())
+}
+
+/// A cargo command in the workspace's root.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    forget_xtask(&mut command);
+    command.current_dir(root());
+    // A relative path was meant from where the person stands, not from the root.
+    if let Some(target) = env::var_os("CARGO_TARGET_DIR")
+        && let Ok(target) = std::path::absolute(target)
+    {
+        command.env("CARGO_TARGET_DIR", target);
+    }
+    command
+}
+
+/// Takes back what `cargo run` added to the environment for xtask.
+///
+/// Build scripts watch some of these variables (`CARGO_PKG_NAME` for one), so a nested build that kept them would
+/// compile dependencies again that a plain `cargo build` has just compiled, and the other way round.
+pub(crate) fn forget_xtask(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_about_xtask) {
+            command.env_remove(name);
+        }
+    }
+    for name in ["LD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"] {
+        let Some(paths) = env::var_os(name) else { continue };
+        let others: Vec<PathBuf> = env::split_paths(&paths).filter(|path| !added_by_cargo_run(path)).collect();
+        match env::join_paths(&others) {
+            Ok(joined) if !others.is_empty() => command.env(name, joined),
+            _ => command.env_remove(name),
+        };
+    }
+}
+
+fn is_about_xtask(name: &str) -> bool {
+    matches!(name, "CARGO" | "OUT_DIR" | "CARGO_CRATE_NAME" | "CARGO_BIN_NAME" | "CARGO_PRIMARY_PACKAGE")
+        || name.starts_with("CARGO_PKG_")
+        || name.starts_with("CARGO_MANIFEST_")
+}
+
+/// `cargo run` prepends xtask's own output folders and the toolchain's libraries.
+fn added_by_cargo_run(path: &Path) -> bool {
+    let built = env::current_exe().ok().and_then(|xtask| Some(xtask.parent()?.to_owned()));
+    let toolchain = env::var_os("CARGO").and_then(|cargo| Some(Path::new(&cargo).parent()?.parent()?.to_owned()));
+    built.is_some_and(|dir| path.starts_with(dir)) || toolchain.is_some_and(|dir| path.starts_with(dir))
+}
+
+/// Whether `cargo NAME` exists here, a component or an installed command.
+pub(crate) fn has_command(name: &str) -> bool {
+    let mut ask = cargo();
+    ask.args([name, "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    ask.status().is_ok_and(|status| status.success())
+}
+
+/// Builds one executable and says where it lies. Silent when it was up to date.
+pub(crate) fn build_executable<S: AsRef<OsStr>>(args: &[S]) -> Result<Result<PathBuf, ExitCode>> {
+    let mut command = cargo();
+    command.arg("build").args(args).arg("--message-format=json-render-diagnostics");
+    if io::stderr().is_terminal() {
+        // Through the pipe cargo would show neither its bar nor its colours.
+        command.env("CARGO_TERM_PROGRESS_WHEN", "always").env("CARGO_TERM_PROGRESS_WIDTH", "80");
+        if env::var_os("CARGO_TERM_COLOR").is_none() {
+            command.env("CARGO_TERM_COLOR", "always");
+        }
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let stderr = child.stderr.take().expect("stderr was piped above");
+    let relay = std::thread::spawn(move || relay_without_finish(stderr, io::stderr()));
+    let mut messages = String::new();
+    child.stdout.take().expect("stdout was piped above").read_to_string(&mut messages).context("cannot read cargo")?;
+    let status = child.wait().context("cannot wait for cargo")?;
+    relay.join().expect("the relay does not panic").context("cannot show what cargo says")?;
+    if !status.success() {
+        return Ok(Err(code_of(status)));
+    }
+    match messages.lines().rev().find_map(executable) {
+        Some(path) => Ok(Ok(path)),
+        None => bail!("cargo built no executable"),
+    }
+}
+
+/// Shows what cargo says, except that it has finished: after a build the program speaks for itself.
+fn relay_without_finish(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let (mut buffer, mut line) = ([0; 4096], Vec::new());
+    loop {
+        let n_bytes = from.read(&mut buffer)?;
+        if n_bytes == 0 {
+            return to.write_all(&line);
+        }
+        for &byte in &buffer[..n_bytes] {
+            line.push(byte);
+            if byte == b'\n' || byte == b'\r' {
+                let text = String::from_utf8_lossy(&line);
+                match text.split_once("Finished") {
+                    // What stands before it may be the order to wipe the progress bar off.
+                    Some((before, after)) if after.contains(" profile [") => {
+                        to.write_all(before.trim_end_matches(' ').as_bytes())?;
+                        to.write_all(if before.contains('\x1b') { b"\x1b[0m" } else { b"" })?;
+                    }
+                    _ => to.write_all(&line)?,
+                }
+                line.clear();
+            }
+        }
+        to.flush()?;
+    }
+}
+
+/// The path in one of cargo's JSON messages. One field of one message is no reason to build a JSON library.
+fn executable(message: &str) -> Option<PathBuf> {
+    let (_, rest) = message.split_once(r#""executable":""#)?;
+    let mut path = String::new();
+    let mut chars = rest.chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some(path.into()),
+            '\\' => path.push(chars.next()?),
+            char => path.push(char),
+        }
+    }
+}
+
+/// The exit code of a finished child; 1 when a signal ended it.
+pub(crate) fn code_of(status: ExitStatus) -> ExitCode {
+    ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+/// Gives the process over to `program`, so that signals and the exit code are its own.
+pub(crate) fn become_program(program: &Path, args: &[std::ffi::OsString]) -> Result<ExitCode> {
+    let mut command = Command::new(program);
+    command.args(args);
+    forget_xtask(&mut command);
+    start(&mut command).with_context(|| format!("cannot start {}", program.display()))
+}
+
+#[cfg(unix)]
+fn start(command: &mut Command) -> io::Result<ExitCode> {
+    use std::os::unix::process::CommandExt;
+    Err(command.exec())
+}
+
+#[cfg(not(unix))]
+fn start(command: &mut Command) -> io::Result<ExitCode> {
+    command.status().map(code_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_executable_in_a_message() {
+        let check = |message: &str, expected: Option<&str>| {
+            assert_eq!(executable(message), expected.map(PathBuf::from), "{message}");
+        };
+        check(
+            r#"{"reason":"compiler-artifact","executable":"/t/debug/plimsoll","fresh":true}"#,
+            Some("/t/debug/plimsoll"),
+        );
+        check(r#"{"executable":"C:\\t\\plimsoll.exe","fresh":true}"#, Some(r"C:\t\plimsoll.exe"));
+        check(r#"{"reason":"compiler-artifact","executable":null}"#, None);
+        check(r#"{"reason":"build-finished","success":true}"#, None);
+    }
+
+    #[test]
+    fn leaves_out_the_finish_alone() {
+        let check = |said: &str, shown: &str| {
+            let mut out = Vec::new();
+            relay_without_finish(said.as_bytes(), &mut out).expect("memory takes every byte");
+            assert_eq!(String::from_utf8_lossy(&out), shown, "{said:?}");
+        };
+        check("    Finished `dev` profile [optimized] target(s) in 0.1s\n", "");
+        check("   Compiling core v0.1.0\n    Finished `dev` profile [x]\n", "   Compiling core v0.1.0\n");
+        check("warning: Finished is a word\n", "warning: Finished is a word\n");
+        check(
+            " Building [=> ] 1/2\r\x1b[K\x1b[1m    Finished\x1b[0m `dev` profile [x]\n",
+            " Building [=> ] 1/2\r\x1b[K\x1b[1m\x1b[0m",
+        );
+        check("error: no newline", "error: no newline");
+    }
+
+    #[test]
+    fn knows_which_variables_are_about_xtask() {
+        for (name, expected) in [
+            ("CARGO", true),
+            ("CARGO_PKG_NAME", true),
+            ("CARGO_MANIFEST_DIR", true),
+            ("CARGO_HOME", false),
+            ("CARGO_TARGET_DIR", false),
+            ("CARGO_TERM_COLOR", false),
+            ("CARGO_BUILD_JOBS", false),
+        ] {
+            assert_eq!(is_about_xtask(name), expected, "{name}");
+        }
+    }
+}

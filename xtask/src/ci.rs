@@ -1,0 +1,62 @@
+//! What the continuous integration runs: every check, cheapest first.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::{cargo, code_of, has_command};
+use crate::test::Wish;
+use crate::tidy;
+
+struct Step {
+    name: &'static str,
+    /// What to type to see this failure again.
+    repeat: &'static str,
+    run: fn() -> Result<ExitCode>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", repeat: "cargo fmt --all -- --check", run: || call("fmt --all -- --check", None) },
+    Step { name: "tidy", repeat: "cargo xtask tidy", run: tidy::run },
+    Step {
+        name: "clippy",
+        repeat: "cargo clippy --workspace --all-targets -- -D warnings",
+        run: || call("clippy --workspace --all-targets --locked -- -D warnings", None),
+    },
+    Step { name: "test", repeat: "cargo xtask test", run: || Wish { locked: true, ..Wish::here() }.fulfil() },
+    Step {
+        name: "docs",
+        repeat: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
+        run: || call("doc --workspace --no-deps --locked", Some(("RUSTDOCFLAGS", "-D warnings"))),
+    },
+];
+
+/// Runs the steps and stops at the first that fails.
+pub(crate) fn run() -> Result<ExitCode> {
+    for (command, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if !has_command(command) {
+            bail!("`cargo {command}` is missing here: install it with `rustup component add {component}`");
+        }
+    }
+    let mut times = Vec::new();
+    for Step { name, repeat, run } in STEPS {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let code = run()?;
+        let secs = start.elapsed().as_secs_f64();
+        if code != ExitCode::SUCCESS {
+            println!("== {name} failed after {secs:.1} s; to repeat it: {repeat}");
+            return Ok(code);
+        }
+        println!("== {name} passed in {secs:.1} s");
+        times.push(format!("{name} {secs:.1} s"));
+    }
+    println!("\nci passed: {}", times.join(", "));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn call(args: &str, env: Option<(&str, &str)>) -> Result<ExitCode> {
+    let status = cargo().args(args.split(' ')).envs(env).status().context("cannot start cargo")?;
+    Ok(code_of(status))
+}

@@ -1,0 +1,64 @@
+//! Starts Plimsoll with the right features and keeps the house.
+//!
+//! It uses none of our crates, so it builds in seconds while the program takes minutes. What it does not know itself
+//! it forwards to the program, which knows its own commands best.
+
+mod backend;
+mod bench;
+mod cargo;
+mod ci;
+mod forward;
+mod help;
+mod test;
+mod tidy;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    dispatch(&args).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(if error.is::<Misuse>() { 2 } else { 1 })
+    })
+}
+
+fn dispatch(args: &[OsString]) -> Result<ExitCode> {
+    let Some((command, rest)) = args.split_first() else { return Ok(help::print()) };
+    let asks_for_help = rest.iter().any(|arg| arg == "--help" || arg == "-h");
+    match command.to_str() {
+        Some("--help" | "-h") => Ok(help::print()),
+        // `help train` is a question to the program.
+        Some("help") if rest.is_empty() => Ok(help::print()),
+        Some("test" | "tidy" | "ci") if asks_for_help => Ok(help::print()),
+        Some("test") => test::run(rest),
+        Some("tidy") => no_arguments("tidy", rest).and_then(|()| tidy::run()),
+        Some("ci") => no_arguments("ci", rest).and_then(|()| ci::run()),
+        Some("bench") => bench::run(rest),
+        _ => forward::run(args),
+    }
+}
+
+fn no_arguments(command: &str, rest: &[OsString]) -> Result<()> {
+    match rest.first() {
+        None => Ok(()),
+        Some(arg) => {
+            Err(Misuse(format!("`cargo xtask {command}` takes no arguments, but got `{}`", arg.display())).into())
+        }
+    }
+}
+
+/// A command line that cannot be meant: exit code 2, as shells and `clap` have it.
+#[derive(Debug)]
+pub(crate) struct Misuse(pub(crate) String);
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}

@@ -1,0 +1,144 @@
+//! Runs every test of the workspace, with nextest where it is installed.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::cargo::{cargo, code_of, has_command};
+
+/// Tests named `long_*` look for this variable and return at once without it.
+const LONG: &str = "PLIMSOLL_LONG";
+
+/// What to run, settled from the command line and the machine.
+pub(crate) struct Wish {
+    pub(crate) nextest: bool,
+    pub(crate) long: bool,
+    pub(crate) locked: bool,
+    /// Anything else a person wrote: a name, `-p crate`, options of the runner.
+    pub(crate) extra: Vec<OsString>,
+}
+
+/// `cargo xtask test [--long] [extra]`.
+pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
+    let mut wish = Wish::here();
+    wish.extra = args.iter().filter(|arg| *arg != "--long").cloned().collect();
+    wish.long |= wish.extra.len() < args.len();
+    wish.fulfil()
+}
+
+impl Wish {
+    /// Everything this machine runs by default.
+    pub(crate) fn here() -> Self {
+        Self {
+            nextest: has_command("nextest"),
+            long: env::var_os(LONG).is_some_and(|value| !value.is_empty()),
+            locked: false,
+            extra: Vec::new(),
+        }
+    }
+
+    /// Runs the tests, then the examples in the documentation; stops at the first failure.
+    pub(crate) fn fulfil(&self) -> Result<ExitCode> {
+        for args in self.commands() {
+            let mut command = cargo();
+            command.args(&args);
+            if self.long {
+                command.env(LONG, "1");
+            }
+            let status = command.status().context("cannot start cargo")?;
+            if !status.success() {
+                return Ok(code_of(status));
+            }
+        }
+        if !self.extra.is_empty() && self.nextest {
+            println!("the examples in the documentation were left out: run them with `cargo xtask test`");
+        }
+        if !self.long {
+            println!("long tests were skipped: run them with `cargo xtask test --long`");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The cargo commands, in order. Both runners compile the examples too, and no benchmarks.
+    fn commands(&self) -> Vec<Vec<OsString>> {
+        let mut tests: Vec<OsString> = if self.nextest { words("nextest run") } else { words("test") };
+        tests.extend(self.common());
+        if self.nextest {
+            // Two filters would mean "either", so one that a person wrote stands alone.
+            let filters = ["-E", "--filterset", "--filter-expr"];
+            if !self.long && !self.extra.iter().any(|arg| filters.iter().any(|filter| arg == filter)) {
+                tests.extend(["-E".into(), "not test(/(^|::)long_/)".into()]);
+            }
+            tests.extend(self.extra.iter().cloned());
+            if !self.extra.is_empty() {
+                return vec![tests];
+            }
+            let mut documents = words("test --doc");
+            documents.extend(self.common());
+            vec![tests, documents]
+        } else {
+            tests.extend(self.extra.iter().cloned());
+            if !self.long {
+                if !self.extra.iter().any(|arg| arg == "--") {
+                    tests.push("--".into());
+                }
+                // libtest knows substrings only, and a bare `long_` would also skip `belong_to`.
+                tests.extend(words("--skip ::long_"));
+            }
+            vec![tests]
+        }
+    }
+
+    fn common(&self) -> Vec<OsString> {
+        let chosen = self.extra.iter().any(|arg| {
+            let arg = arg.to_string_lossy();
+            arg == "-p" || arg == "--package" || arg.starts_with("--package=")
+        });
+        let mut args = if chosen { Vec::new() } else { words("--workspace") };
+        if self.locked {
+            args.push("--locked".into());
+        }
+        args
+    }
+}
+
+fn words(text: &str) -> Vec<OsString> {
+    text.split(' ').map(OsString::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(nextest: bool, long: bool, extra: &str, expected: &[&str]) {
+        let extra = extra.split_whitespace().map(OsString::from).collect();
+        let commands = Wish { nextest, long, locked: false, extra }.commands();
+        let found: Vec<String> =
+            commands.iter().map(|args| args.join(OsString::from(" ").as_os_str()).to_string_lossy().into()).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn runs_the_tests_and_then_the_documents() {
+        check(true, true, "", &["nextest run --workspace", "test --doc --workspace"]);
+        check(true, false, "", &["nextest run --workspace -E not test(/(^|::)long_/)", "test --doc --workspace"]);
+        check(false, true, "", &["test --workspace"]);
+        check(false, false, "", &["test --workspace -- --skip ::long_"]);
+    }
+
+    #[test]
+    fn extra_arguments_choose_a_part() {
+        check(true, true, "-p plimsoll-core units", &["nextest run -p plimsoll-core units"]);
+        check(true, false, "-E test(units)", &["nextest run --workspace -E test(units)"]);
+        check(false, false, "--package=plimsoll-core", &["test --package=plimsoll-core -- --skip ::long_"]);
+        check(false, false, "units -- --nocapture", &["test --workspace units -- --nocapture --skip ::long_"]);
+    }
+
+    #[test]
+    fn locked_goes_to_both() {
+        let wish = Wish { nextest: true, long: true, locked: true, extra: Vec::new() };
+        assert!(wish.commands().iter().all(|args| args.iter().any(|arg| arg == "--locked")));
+    }
+}

@@ -1,0 +1,152 @@
+//! Training and testing share one build of Burn.
+//!
+//! Cargo resolves features for the packages it is asked to build. A test's dependency can turn on a feature deep below
+//! Burn (proptest did: `default` of `regex-syntax`, which `burn-core` reaches through `regex`), and then everything
+//! above it compiles a second time, which takes minutes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail};
+
+use super::Finding;
+use super::house::{House, Manifest};
+use crate::cargo::cargo;
+
+/// Compares what each crate builds by itself with what `cargo xtask test` builds.
+///
+/// The program is held to it, since people train and test in turn; the others only warn, since `cargo test -p` is
+/// a habit of those who can read the warning.
+pub(super) fn compiled_twice(house: &House) -> Result<Vec<Finding>> {
+    let workspace = below_burn(&tree(&["--workspace", "--edges", "normal,build,dev"])?);
+    let mut findings = Vec::new();
+    let (mut slow, mut missing) = (Vec::new(), BTreeSet::new());
+    for Manifest { path, package, .. } in &house.manifests {
+        let program = package == "plimsoll";
+        let edges = if program { "normal,build" } else { "normal,build,dev" };
+        let differences = differences(&below_burn(&tree(&["--package", package, "--edges", edges])?), &workspace);
+        if differences.is_empty() {
+            continue;
+        }
+        if program {
+            let all = differences.join("; ");
+            let message = format!(
+                "`cargo xtask test` after `cargo xtask train` compiles Burn again: {all}; name it here with that feature"
+            );
+            findings.push(Finding::breaks(path, 1, message));
+        } else {
+            slow.push(package.as_str());
+            missing.extend(differences);
+        }
+    }
+    if !slow.is_empty() {
+        let (slow, all) = (slow.join(", "), missing.into_iter().collect::<Vec<_>>().join("; "));
+        let message = format!(
+            "`cargo test -p` of {slow} compiles Burn again: {all}; named with that feature in crates/tape/Cargo.toml, it would not"
+        );
+        findings.push(Finding::warns("Cargo.toml", 1, message));
+    }
+    Ok(findings)
+}
+
+/// `cargo tree`, one package a line: its depth, its name and version, a bar, its features.
+fn tree(args: &[&str]) -> Result<String> {
+    let output = cargo()
+        .args(["tree", "--locked", "--prefix", "depth", "--format", "{p}|{f}"])
+        .args(args)
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cannot compare features: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).context("cargo tree printed something that is not text")
+}
+
+/// A package and every set of features it is built with.
+type Built = BTreeMap<String, BTreeSet<String>>;
+
+/// What Burn is made of, down to the last crate.
+fn below_burn(tree: &str) -> Built {
+    let (mut edges, mut path) = (BTreeMap::<&str, BTreeSet<&str>>::new(), Vec::<&str>::new());
+    for line in tree.lines() {
+        // A subtree that was shown before is cut off and marked.
+        let line = line.trim_end_matches(" (*)");
+        let depth_len = line.len() - line.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+        let Ok(depth) = line[..depth_len].parse::<usize>() else { continue };
+        let node = &line[depth_len..];
+        path.truncate(depth);
+        if let Some(parent) = path.last() {
+            edges.entry(parent).or_default().insert(node);
+        }
+        edges.entry(node).or_default();
+        path.push(node);
+    }
+    let mut open: Vec<&str> =
+        edges.keys().copied().filter(|node| node.starts_with("burn") || node.starts_with("cubecl")).collect();
+    let mut seen = BTreeSet::new();
+    let mut built = Built::new();
+    while let Some(node) = open.pop() {
+        if seen.insert(node) {
+            open.extend(&edges[node]);
+            let (package, features) = node.split_once('|').unwrap_or((node, ""));
+            built.entry(package.to_owned()).or_default().insert(features.to_owned());
+        }
+    }
+    built
+}
+
+/// Packages that `alone` builds with features that `workspace` never does.
+fn differences(alone: &Built, workspace: &Built) -> Vec<String> {
+    let mut differences = Vec::new();
+    for (package, sets) in alone {
+        let Some(others) = workspace.get(package) else { continue };
+        for features in sets.difference(others) {
+            let words = |set: &str| set.split(',').map(str::to_owned).collect::<BTreeSet<_>>();
+            let lacks: BTreeSet<String> = others
+                .iter()
+                .flat_map(|other| &words(other) - &words(features))
+                .filter(|word| !word.is_empty())
+                .collect();
+            let lacks: Vec<String> = lacks.into_iter().collect();
+            differences.push(format!("{package} lacks `{}`", lacks.join(",")));
+        }
+    }
+    differences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(alone: &str, workspace: &str, expected: &[&str]) {
+        assert_eq!(differences(&below_burn(alone), &below_burn(workspace)), expected);
+    }
+
+    #[test]
+    fn finds_a_feature_deep_below_burn() {
+        let alone = "0plimsoll v0.1.0|\n1burn v0.22.1|std\n2regex v1|std\n3regex-syntax v0.8|std\n";
+        let tests = "0plimsoll v0.1.0|\n1burn v0.22.1|std\n2regex v1|std\n3regex-syntax v0.8|default,std\n";
+        check(alone, tests, &["regex-syntax v0.8 lacks `default`"]);
+        check(alone, alone, &[]);
+    }
+
+    #[test]
+    fn looks_at_burn_alone() {
+        let alone = "0plimsoll v0.1.0|\n1clap v4|std\n1burn v0.22.1|std\n";
+        let tests = "0plimsoll v0.1.0|\n1clap v4|default,std\n1burn v0.22.1|std\n";
+        check(alone, tests, &[]);
+    }
+
+    #[test]
+    fn follows_a_subtree_that_was_shown_before() {
+        let alone = "0plimsoll v0.1.0|\n1regex v1|\n2memchr v2|std\n1burn v0.22.1|\n2regex v1| (*)\n";
+        let tests = "0plimsoll v0.1.0|\n1regex v1|\n2memchr v2|alloc,std\n1burn v0.22.1|\n2regex v1| (*)\n";
+        check(alone, tests, &["memchr v2 lacks `alloc`"]);
+    }
+
+    #[test]
+    fn a_crate_may_be_built_in_several_ways() {
+        let alone = "0burn v0.22.1|\n1syn v2|full\n";
+        let tests = "0burn v0.22.1|\n1syn v2|full\n1syn v2|default\n";
+        check(alone, tests, &[]);
+    }
+}

@@ -1,0 +1,50 @@
+//! No path of one person's machine in what everybody reads.
+
+use super::Finding;
+use super::house::House;
+
+/// Folders that exist on the machines this house was built on. `/tmp/` is on everyone's.
+const MACHINE: [&str; 2] = ["/work/", "/root/"];
+
+/// Paths that mean nothing elsewhere, in every text file but xtask's, which has to name them.
+pub(super) fn paths(house: &House) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in house.files.iter().filter(|file| !file.path.starts_with("xtask/")) {
+        for (line_idx, line) in file.text.lines().enumerate() {
+            if let Some(path) = MACHINE.iter().find(|path| begins_a_path(line, path)) {
+                let message = format!("`{path}` is a folder of one machine: say it from the root of the repository");
+                findings.push(Finding::breaks(&file.path, line_idx + 1, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether `path` stands in `line` as the beginning of a path, and not inside a longer one or an address.
+fn begins_a_path(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|char| char.is_alphanumeric() || "._-~/}>$*".contains(char))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::check;
+
+    #[test]
+    fn finds_the_paths_of_one_machine() {
+        let work = "docs/a.md:2: `/work/` is a folder of one machine: say it from the root of the repository";
+        for (line, expected) in [
+            ("see /work/main/docs", &[work][..]),
+            ("`/work/main`", &[work]),
+            ("see ~/work/main and https://example.org/work/1 and $HOME/work/", &[]),
+            ("/tmp/scratch is everyone's", &[]),
+            ("the framework/worker", &[]),
+        ] {
+            check(paths, &[("docs/a.md", &format!("# A\n{line}\n"))], expected);
+        }
+        check(paths, &[("xtask/src/a.rs", "//! /root/ is ours to name.")], &[]);
+    }
+}

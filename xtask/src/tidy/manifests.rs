@@ -1,0 +1,116 @@
+//! Rules for what stands in a crate's manifest.
+
+use super::Finding;
+use super::house::{House, Manifest};
+
+/// Dependencies with one home, and why they have it. A name that ends in `-` stands for all that begin with it.
+const HOMES: &[(&str, &str, &str)] = &[
+    ("burn-", "plimsoll-tape", "only tape names Burn's insides"),
+    ("cubecl-", "plimsoll-tape", "only tape names Burn's insides"),
+    ("cubecl", "plimsoll-tape", "only tape names Burn's insides"),
+    ("clap", "plimsoll", "only the program reads arguments"),
+    ("miette", "plimsoll", "people meet errors at the program's edge"),
+    ("tracing-subscriber", "plimsoll", "only the program starts logging"),
+    ("anyhow", "xtask", "libraries have errors with names and fields"),
+];
+
+/// Some dependencies have one home.
+pub(super) fn homes(house: &House) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for Manifest { path, package, dependencies, .. } in &house.manifests {
+        for dependency in dependencies {
+            let name = dependency.name.as_str();
+            let matches = |wanted: &str| name == wanted || (wanted.ends_with('-') && name.starts_with(wanted));
+            if let Some((_, home, why)) = HOMES.iter().find(|(wanted, home, _)| matches(wanted) && home != package) {
+                let message = format!("`{name}` belongs to `{home}` alone: {why}");
+                findings.push(Finding::breaks(path, dependency.line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Versions and features are named once, in the workspace.
+pub(super) fn from_the_workspace(house: &House) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for manifest in &house.manifests {
+        for dependency in manifest.dependencies.iter().filter(|dependency| !dependency.from_workspace) {
+            let name = &dependency.name;
+            let message =
+                format!("name `{name}` in the workspace's Cargo.toml and write `{name}.workspace = true` here");
+            findings.push(Finding::breaks(&manifest.path, dependency.line, message));
+        }
+    }
+    findings
+}
+
+/// A crate that forgets this line escapes every lint of the house.
+pub(super) fn lints(house: &House) -> Vec<Finding> {
+    let escaped = house.manifests.iter().filter(|manifest| !manifest.inherits_lints);
+    escaped.map(|manifest| Finding::breaks(&manifest.path, 1, "write `workspace = true` under `[lints]`")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::check;
+
+    fn manifest(package: &str, dependency: &str) -> String {
+        format!("[package]\nname = \"{package}\"\n[dependencies]\n{dependency}\n")
+    }
+
+    #[test]
+    fn some_dependencies_have_one_home() {
+        let home = |package: &str, dependency: &str, expected: &[&str]| {
+            check(
+                homes,
+                &[("crates/x/Cargo.toml", &manifest(package, &format!("{dependency}.workspace = true")))],
+                expected,
+            );
+        };
+        home("plimsoll-tape", "burn-backend", &[]);
+        home("plimsoll-train", "burn", &[]);
+        home("plimsoll", "clap", &[]);
+        home("xtask", "anyhow", &[]);
+        home(
+            "plimsoll-train",
+            "burn-ir",
+            &["crates/x/Cargo.toml:4: `burn-ir` belongs to `plimsoll-tape` alone: only tape names Burn's insides"],
+        );
+        home(
+            "plimsoll-data",
+            "clap",
+            &["crates/x/Cargo.toml:4: `clap` belongs to `plimsoll` alone: only the program reads arguments"],
+        );
+        home(
+            "plimsoll",
+            "anyhow",
+            &["crates/x/Cargo.toml:4: `anyhow` belongs to `xtask` alone: libraries have errors with names and fields"],
+        );
+    }
+
+    #[test]
+    fn versions_are_named_in_the_workspace() {
+        let said =
+            "crates/x/Cargo.toml:4: name `serde` in the workspace's Cargo.toml and write `serde.workspace = true` here";
+        for (dependency, expected) in [
+            ("serde.workspace = true", &[][..]),
+            ("serde = { workspace = true, features = [\"rc\"] }", &[]),
+            ("serde = \"1\"", &[said]),
+            ("serde = { path = \"../serde\" }", &[said]),
+        ] {
+            check(from_the_workspace, &[("crates/x/Cargo.toml", &manifest("plimsoll-x", dependency))], expected);
+        }
+    }
+
+    #[test]
+    fn no_crate_escapes_the_lints() {
+        let path = "crates/x/Cargo.toml";
+        check(lints, &[(path, "[package]\nname = \"x\"\n[lints]\nworkspace = true\n")], &[]);
+        check(
+            lints,
+            &[(path, "[package]\nname = \"x\"\n")],
+            &["crates/x/Cargo.toml:1: write `workspace = true` under `[lints]`"],
+        );
+    }
+}

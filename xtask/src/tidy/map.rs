@@ -1,0 +1,50 @@
+//! The map names every room of the house.
+
+use super::Finding;
+use super::house::House;
+
+const MAP: &str = "docs/ARCHITECTURE.md";
+
+/// Every crate of the workspace stands on the map, by its package or its folder.
+pub(super) fn every_crate_is_named(house: &House) -> Vec<Finding> {
+    let Some(map) = house.files.iter().find(|file| file.path == MAP) else {
+        return vec![Finding::breaks(MAP, 1, "the map is missing: a newcomer starts there")];
+    };
+    let mut findings = Vec::new();
+    for manifest in &house.manifests {
+        let folder = manifest.path.trim_end_matches("/Cargo.toml");
+        if !names(&map.text, folder) && !names(&map.text, &manifest.package) {
+            findings.push(Finding::breaks(MAP, 1, format!("`{folder}` is not on the map: it deserves a paragraph")));
+        }
+    }
+    findings
+}
+
+/// Whether `word` stands in `text` by itself, so that `plimsoll-core` does not name `plimsoll`.
+fn names(text: &str, word: &str) -> bool {
+    let ends_it = |char: Option<char>| !char.is_some_and(|char| char.is_alphanumeric() || "-_/".contains(char));
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        ends_it(before.chars().next_back()) && ends_it(after.strip_prefix('/').unwrap_or(after).chars().next())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::check;
+
+    #[test]
+    fn every_crate_is_on_the_map() {
+        let core = ("crates/core/Cargo.toml", "[package]\nname = \"plimsoll-core\"\n");
+        let program = ("crates/plimsoll/Cargo.toml", "[package]\nname = \"plimsoll\"\n");
+        let missing = "docs/ARCHITECTURE.md:1: `crates/plimsoll` is not on the map: it deserves a paragraph";
+        let with = |map: &str, expected: &[&str]| check(every_crate_is_named, &[core, program, (MAP, map)], expected);
+        with("`plimsoll-core` holds words; `crates/plimsoll` is the program.", &[]);
+        with("crates/core/ holds words.\n`plimsoll` is the program.", &[]);
+        with("`plimsoll-core` holds words.", &[missing]);
+        with("see crates/core/src/lib.rs and crates/core", &[missing]);
+        let no_map = "docs/ARCHITECTURE.md:1: the map is missing: a newcomer starts there";
+        check(every_crate_is_named, &[core], &[no_map]);
+    }
+}
