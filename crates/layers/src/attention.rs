@@ -6,7 +6,7 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Noise;
 
-use crate::Lengths;
+use crate::{Lengths, dense};
 
 // Shapes: b batch, t frames, d model width, h heads, w width of a head.
 
@@ -55,7 +55,7 @@ impl Attention {
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, noise: &Noise) -> Tensor<3> {
         let [b, t, d] = x.dims();
         let (h, w) = (self.heads, d / self.heads);
-        let projected = self.project.forward(x).reshape([b, t, 3, h, w]);
+        let projected = dense(&self.project, x).reshape([b, t, 3, h, w]);
         let part = |index: usize| -> Tensor<4> {
             projected.clone().slice([0..b, 0..t, index..index + 1, 0..h, 0..w]).reshape([b, t, h, w]).swap_dims(1, 2)
         };
@@ -68,6 +68,6 @@ impl Attention {
         }
         let weights = noise.dropout(softmax(scores, 3), self.dropout);
         let mixed = weights.matmul(value).swap_dims(1, 2).reshape([b, t, d]);
-        self.output.forward(mixed)
+        dense(&self.output, mixed)
     }
 }

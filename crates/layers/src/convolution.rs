@@ -3,11 +3,10 @@
 use burn::module::Module;
 use burn::nn::conv::{Conv1d, Conv1dConfig};
 use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig, PaddingConfig1d};
-use burn::tensor::activation::{glu, silu};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::Noise;
+use plimsoll_tape::{Noise, depthwise, glu, silu};
 
-use crate::Lengths;
+use crate::{Lengths, dense};
 
 /// How to build a [`Convolution`].
 #[derive(Clone, Copy, Debug)]
@@ -56,9 +55,11 @@ impl ConvolutionConfig {
 impl Convolution {
     /// `[b, t, d]` to `[b, t, d]`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, noise: &Noise) -> Tensor<3> {
-        let gated = lengths.clear_padding(glu(self.widen.forward(x), 2));
-        let mixed = self.depthwise.forward(gated.swap_dims(1, 2)).swap_dims(1, 2);
-        let x = self.output.forward(silu(self.norm.forward(mixed)));
+        let gated = lengths.clear_padding(glu(dense(&self.widen, x)));
+        let Conv1d { weight, bias, .. } = &self.depthwise;
+        let bias = bias.as_ref().expect("built with a bias").val();
+        let mixed = depthwise(gated, weight.val(), bias);
+        let x = dense(&self.output, silu(self.norm.forward(mixed)));
         noise.dropout(x, self.dropout)
     }
 }

@@ -2,9 +2,10 @@
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
-use burn::tensor::activation::silu;
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::Noise;
+use plimsoll_tape::{Noise, silu};
+
+use crate::dense;
 
 /// How to build a [`FeedForward`].
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ impl FeedForwardConfig {
 impl FeedForward {
     /// `[b, t, d]` to `[b, t, d]`.
     pub fn forward(&self, x: Tensor<3>, noise: &Noise) -> Tensor<3> {
-        let inner = noise.with("inner").dropout(silu(self.widen.forward(x)), self.dropout);
-        noise.with("outer").dropout(self.narrow.forward(inner), self.dropout)
+        let inner = noise.with("inner").dropout(silu(dense(&self.widen, x)), self.dropout);
+        noise.with("outer").dropout(dense(&self.narrow, inner), self.dropout)
     }
 }

@@ -6,7 +6,7 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 
-use crate::Lengths;
+use crate::{Lengths, dense};
 
 /// How to build a [`Subsampling`].
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl Subsampling {
         };
         let maps = self.layers.iter().fold(x.unsqueeze_dim::<4>(1), |maps, layer| relu(layer.forward(maps)));
         let [b, c, t, f] = maps.dims();
-        let y = self.project.forward(maps.swap_dims(1, 2).reshape([b, t, c * f]));
+        let y = dense(&self.project, maps.swap_dims(1, 2).reshape([b, t, c * f]));
         let left = lengths.each().iter().map(|&n| SubsamplingConfig::frames_after(factor, n)).collect();
         (y, Lengths::new(left, t))
     }

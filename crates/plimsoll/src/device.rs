@@ -14,6 +14,8 @@ pub(crate) struct Chosen {
     pub(crate) name: String,
     /// Whether its memory is the process's own.
     pub(crate) is_host: bool,
+    /// Pieces of a step that it computes at the same time.
+    pub(crate) lanes: usize,
 }
 
 /// The device that `config` asks for; `auto` is the fastest one that this program was built for.
@@ -29,12 +31,12 @@ pub(crate) fn choose(config: &DeviceConfig) -> Result<Chosen, Failure> {
 
 fn cpu() -> Chosen {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    Chosen { device: Device::flex(), name: format!("the CPU, {threads} threads"), is_host: true }
+    Chosen { device: Device::flex(), name: format!("the CPU, {threads} threads"), is_host: true, lanes: threads }
 }
 
 #[cfg(feature = "cuda")]
 fn cuda(index: usize) -> Result<Chosen, Failure> {
-    Ok(Chosen { device: Device::cuda(index), name: format!("CUDA device {index}"), is_host: false })
+    Ok(Chosen { device: Device::cuda(index), name: format!("CUDA device {index}"), is_host: false, lanes: 1 })
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -46,7 +48,7 @@ fn cuda(_: usize) -> Result<Chosen, Failure> {
 fn wgpu(index: usize) -> Result<Chosen, Failure> {
     use burn::tensor::DeviceKind;
     let device = Device::wgpu(DeviceKind::DiscreteGpu(index));
-    Ok(Chosen { device, name: format!("graphics device {index}"), is_host: false })
+    Ok(Chosen { device, name: format!("graphics device {index}"), is_host: false, lanes: 1 })
 }
 
 #[cfg(not(feature = "wgpu"))]

@@ -21,6 +21,7 @@
 mod backward;
 mod batch;
 mod bridge;
+mod fused;
 mod known;
 mod noise;
 mod parameters;
@@ -29,6 +30,7 @@ mod task;
 pub use backward::backward;
 pub use batch::TensorBatch;
 pub use bridge::off_tape;
+pub use fused::{depthwise, glu, silu};
 pub use known::with_gradient;
 pub use noise::Noise;
 pub use parameters::{

@@ -1,10 +1,12 @@
 //! One step, as a transaction: it either happened or it did not.
 
-use burn::module::{ModuleVisitor, Param};
+use std::any::Any;
+
+use burn::module::{ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Choice, HostBatch, Key};
-use plimsoll_tape::{Noise, Task, TensorBatch, backward};
+use plimsoll_tape::{Noise, StepLoss, Task, TensorBatch, backward};
 
 use crate::{AdamW, AdamWConfig, Governor, Schedule};
 
@@ -21,6 +23,11 @@ pub struct TrainerConfig {
     pub frame_grid: usize,
     /// How pieces are computed.
     pub choice: Choice,
+    /// Pieces computed at the same time, each on a thread of its own: the cores of a CPU, one for a GPU.
+    ///
+    /// Most of Burn's operations on the CPU use one core; pieces are what can be given to the others. The result does
+    /// not depend on the threads' luck, as gradients are added in the order of the pieces.
+    pub lanes: usize,
     /// The root of the run's randomness.
     pub key: Key,
 }
@@ -137,25 +144,86 @@ impl<T: Task> Trainer<T> {
 
     /// The gradient of the whole batch, piece by piece, and its norm, read from the device.
     fn compute(&self, batch: &HostBatch, step: u64) -> Result<Computed, String> {
-        let pieces = batch.split(self.governor.limit(), self.config.frame_grid);
-        let weight = self.task.weight(batch).max(f64::MIN_POSITIVE);
-        let key = self.config.key.with("step").at(step);
+        let lanes = self.config.lanes.clamp(1, batch.len());
+        let together = self.governor.limit().min(batch.len());
+        let pieces = batch.split(together.div_ceil(lanes), self.config.frame_grid);
+        let job = Job {
+            scale: 1.0 / self.task.weight(batch).max(f64::MIN_POSITIVE),
+            key: self.config.key.with("step").at(step),
+            choice: self.config.choice,
+            device: &self.device,
+        };
         let mut gathered = GradientsParams::new();
         let (mut losses, mut left_out) = (Vec::new(), Vec::new());
-        for piece in &pieces {
-            let tensors = TensorBatch::send(piece, &self.device);
-            let noise = Noise::new(key, &piece.ids);
-            let loss = self.task.loss(&tensors, &self.config.choice, &noise);
-            left_out.extend(loss.left_out.iter().map(|&index| piece.names[index].clone()));
-            losses.push(loss.sum.clone().without_autodiff());
-            let gradients = backward(loss.sum * (1.0 / weight), &self.task);
-            gathered = add(&self.task, gathered, gradients);
+        for wave in pieces.chunks(lanes) {
+            for (piece, done) in wave.iter().zip(job.wave(&self.task, wave)?) {
+                left_out.extend(done.left_out.iter().map(|&index| piece.names[index].clone()));
+                losses.push(done.loss);
+                gathered = add(&self.task, gathered, done.gradients);
+            }
         }
         // Reading is where a device admits that it ran out of memory: nothing has been moved until here.
-        let loss = read(Tensor::cat(losses, 0).sum())? / weight;
+        let loss = read(Tensor::cat(losses, 0).sum())? * job.scale;
         let norm = read(square_sum(&self.task, &gathered, &self.device))?.sqrt();
         Ok(Computed { gradients: gathered, loss, norm, pieces: pieces.len(), left_out })
     }
+}
+
+/// What the pieces of a step share.
+struct Job<'a> {
+    scale: f64,
+    key: Key,
+    choice: Choice,
+    device: &'a Device,
+}
+
+/// What a piece gives.
+struct Done {
+    loss: Tensor<1>,
+    left_out: Vec<usize>,
+    gradients: GradientsParams,
+}
+
+impl Job<'_> {
+    /// Computes the pieces of `wave` at the same time.
+    fn wave<T: Task>(&self, task: &T, wave: &[HostBatch]) -> Result<Vec<Done>, String> {
+        if let [piece] = wave {
+            return Ok(vec![self.piece(task, piece)]);
+        }
+        // Leaves of their own keep the tapes of the threads apart: a shared one has a lock that they would wait for.
+        let lanes: Vec<T> = wave.iter().map(|_| task.clone().map(&mut FreshLeaves)).collect();
+        std::thread::scope(|scope| {
+            let start = |(lane, piece): (T, _)| scope.spawn(move || self.piece(&lane, piece));
+            let threads: Vec<_> = lanes.into_iter().zip(wave).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().map_err(|panic| told(&*panic))).collect()
+        })
+    }
+
+    fn piece<T: Task>(&self, task: &T, piece: &HostBatch) -> Done {
+        let tensors = TensorBatch::send(piece, self.device);
+        let noise = Noise::new(self.key, &piece.ids);
+        let StepLoss { sum, left_out } = task.loss(&tensors, &self.choice, &noise);
+        let loss = sum.clone().without_autodiff();
+        Done { loss, left_out, gradients: backward(sum * self.scale, task) }
+    }
+}
+
+/// The same parameters, as leaves of another tape.
+struct FreshLeaves;
+
+impl ModuleMapper for FreshLeaves {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|value| {
+            let required = value.is_require_grad();
+            value.detach().set_require_grad(required)
+        })
+    }
+}
+
+/// What a panic said.
+fn told(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a thread of the step failed").to_string()
 }
 
 fn read(value: Tensor<1>) -> Result<f64, String> {

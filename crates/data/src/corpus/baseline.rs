@@ -20,9 +20,9 @@ const WINDOW: usize = 512;
 const N_MELS: usize = 26;
 const N_CEPSTRA: usize = 13;
 const WIDTH: usize = 2 * N_CEPSTRA;
-const TEMPLATES_OF_A_WORD: usize = 4;
+const TEMPLATES_OF_A_WORD: usize = 5;
 /// What a new word costs, in distances of one frame; the best of these counts.
-const ENTRIES: [f32; 6] = [0.0, 3.0, 6.0, 10.0, 16.0, 30.0];
+const ENTRIES: [f32; 6] = [0.0, 1.5, 3.0, 6.0, 10.0, 20.0];
 
 type Frame = [f32; WIDTH];
 
@@ -124,9 +124,8 @@ fn templates(n_voices: usize, recorded: bool) -> Vec<Template> {
     for index in 0.. {
         let speaker = index as usize % n_voices;
         let utterance = utterance(speaker, index, recorded);
-        if index < 8 {
-            let frames = utterance.frames[1..4].to_vec();
-            templates.push(Template { word: None, frames });
+        if index < 24 {
+            templates.extend(gaps(&utterance).map(|frames| Template { word: None, frames }));
         }
         for (word, samples) in &utterance.words {
             let known = n_voices >= TEMPLATES_OF_A_WORD && heard[*word].contains(&speaker);
@@ -140,6 +139,18 @@ fn templates(n_voices: usize, recorded: bool) -> Vec<Template> {
         }
     }
     unreachable!("every word is drawn in the end")
+}
+
+/// What is heard between words: quiet, breath or hum, in pieces of three frames so that paths can leave when they like.
+fn gaps(utterance: &Utterance) -> impl Iterator<Item = Vec<Frame>> {
+    let lead = std::iter::once(0..utterance.words[0].1.start);
+    let inner = utterance.words.windows(2).map(|pair| pair[0].1.end..pair[1].1.start);
+    let long = |gap: &Range<usize>| gap.len() > 6 * HOP;
+    lead.chain(inner).filter(long).map(|gap| {
+        let frames = cut(&utterance.frames, &gap);
+        let middle = frames.len() / 2;
+        frames[middle - 1..=middle + 1].to_vec()
+    })
 }
 
 /// The frames whose windows are centred on `samples`.

@@ -55,17 +55,19 @@ impl Score {
         let pace = voice.pace * factor(key.with("pace"), 0.10);
         let score = Self { segments: Vec::new(), words: Vec::new(), accents: Vec::new() };
         let mut writer = Writer { score, voice, pace, n_frames: 0 };
-        writer.silence(between(key.with("lead"), 0.08, 0.35));
+        writer.silence(between(key.with("lead"), 0.06, 0.20));
+        writer.unspoken(key.with("before"));
         for (place, word) in words.iter().enumerate() {
             let key = key.with("word").at(place as u64);
-            if place > 0 && key.with("pauses").unit() < 0.15 {
-                writer.silence(between(key.with("pause"), 0.05, 0.25));
+            if place > 0 {
+                writer.unspoken(key.with("between"));
             }
             // The last word is drawn out, as in real sentences.
             let stretch = if place + 1 == words.len() { 1.25 } else { 1.0 };
             writer.word(word, stretch, key);
         }
-        writer.silence(between(key.with("trail"), 0.10, 0.35));
+        writer.unspoken(key.with("after"));
+        writer.silence(between(key.with("trail"), 0.06, 0.20));
         writer.score
     }
 
@@ -84,7 +86,27 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn silence(&mut self, secs: f32) {
-        self.push(secs, Target::silent([500.0, 1500.0, 2500.0]));
+        self.push(secs, Target::silent(SCHWA));
+    }
+
+    /// What is heard beside the words, and in no text: mostly nothing, else a pause, a breath or an `mm`.
+    fn unspoken(&mut self, key: Key) {
+        let secs = |low: f32, high: f32| between(key.with("secs"), low, high);
+        let rest = Target::silent(SCHWA);
+        let loudness = between(key.with("loudness"), 0.3, 0.9);
+        match key.with("kind").below(17) {
+            0 | 1 => self.silence(secs(0.05, 0.25)),
+            2 | 3 => {
+                self.push(secs(0.10, 0.25), rest.breathed(loudness));
+                self.silence(0.04);
+            }
+            4 | 5 => {
+                self.silence(0.04);
+                self.push(secs(0.10, 0.25), Target { nasal: 1.0, ..rest.voiced(loudness) });
+                self.silence(0.04);
+            }
+            _ => {}
+        }
     }
 
     fn word(&mut self, word: &Word, stretch: f32, key: Key) {
@@ -95,7 +117,7 @@ impl Writer<'_> {
             let key = key.with("phone").at(place as u64);
             let context = Context { word, place, stressed: accent.is_none(), voice: self.voice, key };
             let before = self.n_frames;
-            let length = self.pace * stretch * factor(key.with("length"), 0.20);
+            let length = self.pace * stretch * factor(key.with("length"), 0.18);
             for (secs, target) in parts(phone, &context) {
                 self.push(secs * length, target.scaled(loudness));
             }

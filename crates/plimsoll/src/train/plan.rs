@@ -78,6 +78,8 @@ pub(crate) struct TrainingPlan {
     pub(crate) clip_norm: f64,
     /// How pieces are computed.
     pub(crate) choice: Choice,
+    /// Pieces computed at the same time.
+    pub(crate) lanes: usize,
     /// The optimizer.
     pub(crate) optimizer: AdamWConfig,
     /// The learning rate.
@@ -102,6 +104,7 @@ impl RunPlan {
             clip_norm: self.training.clip_norm,
             frame_grid: self.config.data.frame_grid as usize,
             choice: self.training.choice,
+            lanes: self.training.lanes,
             key: Key::new(self.seed).with("train"),
         }
     }

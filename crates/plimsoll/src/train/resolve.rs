@@ -105,6 +105,7 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
         keep_checkpoints: training.keep_checkpoints as usize,
         clip_norm: training.clip_norm,
         choice: Choice { precision: Precision::Fp32, ..Choice::default() },
+        lanes: device.lanes,
         optimizer: AdamWConfig {
             beta_1: training.beta_1,
             beta_2: training.beta_2,

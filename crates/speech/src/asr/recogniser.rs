@@ -5,7 +5,7 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Choice, HostBatch, Key};
 use plimsoll_layers::{
-    Conformer, ConformerConfig, Lengths, Subsampling, SubsamplingConfig, add_sinusoids, ctc_greedy, ctc_loss,
+    Conformer, ConformerConfig, Lengths, Subsampling, SubsamplingConfig, add_sinusoids, ctc_greedy, ctc_loss, dense,
     is_ctc_feasible,
 };
 use plimsoll_tape::{Noise, StepLoss, Task, TensorBatch, initialise};
@@ -77,7 +77,7 @@ impl Recogniser {
         let x = noise.with("input").dropout(add_sinusoids(x), self.dropout);
         let run = |x, (index, block): (usize, &Conformer)| block.forward(x, &lengths, &noise.with("block").at(index));
         let x = self.blocks.iter().enumerate().fold(x, run);
-        (self.output.forward(x), lengths)
+        (dense(&self.output, x), lengths)
     }
 
     /// The most likely tokens of each utterance, frame by frame (greedy CTC).

@@ -1,0 +1,113 @@
+//! Operations over plain slices, put on the tape of the CPU backend.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+use burn::tensor::{DType, Shape, Tensor};
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::TensorData;
+use burn_backend::TensorMetadata;
+use burn_backend::tensor::FloatTensor;
+use burn_dispatch::backends::Flex;
+use burn_dispatch::backends::autodiff::Autodiff;
+
+use crate::bridge::{Family, Surface, family};
+
+type Plain = FloatTensor<Flex>;
+
+/// An operation on `N` tensors, as passes over their values.
+pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
+    /// The values of the result.
+    fn forward(&self, inputs: [&[f32]; N]) -> Vec<f32>;
+
+    /// The gradients by each input that is `wanted`, given the one that arrives from `above`.
+    fn backward(&self, inputs: [&[f32]; N], above: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
+}
+
+/// Whether `tensor` is one that a [`HostOp`] can take.
+pub(crate) fn is_host<const D: usize>(tensor: &Tensor<D>) -> bool {
+    family(&tensor.device()) == Family::Flex && tensor.dtype() == DType::F32
+}
+
+/// A tensor of any rank on its way into a [`HostOp`].
+pub(crate) enum Input {
+    /// On the tape.
+    Tracked(FloatTensor<Autodiff<Flex>>),
+    /// Outside it.
+    Plain(Plain),
+}
+
+impl Input {
+    pub(crate) fn of<const D: usize>(tensor: Tensor<D>) -> Self {
+        if tensor.is_autodiff() { Self::Tracked(Flex::tracked(tensor)) } else { Self::Plain(Flex::plain(tensor)) }
+    }
+
+    fn plain(&self) -> Plain {
+        let tensor = match self {
+            Self::Tracked(tensor) => tensor.clone().into_primitive(),
+            Self::Plain(tensor) => tensor.clone(),
+        };
+        tensor.to_contiguous()
+    }
+
+    fn tracked(self) -> FloatTensor<Autodiff<Flex>> {
+        match self {
+            Self::Tracked(tensor) => tensor,
+            // The rank does not matter to the tape: only the node is asked for, which requires no gradient.
+            Self::Plain(tensor) => {
+                let count = tensor.shape().num_elements();
+                Flex::tracked(Flex::from_plain::<1>(tensor.reshape(Shape::new([count]))).autodiff())
+            }
+        }
+    }
+}
+
+/// Runs `op` on `inputs`; the result has `shape`, and is on the tape where any input is.
+pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
+    op: Op,
+    inputs: [Input; N],
+    shape: [usize; D],
+) -> Tensor<D> {
+    let plain = inputs.each_ref().map(Input::plain);
+    let values = op.forward(plain.each_ref().map(values));
+    let output = tensor(values, Shape::new(shape));
+    if inputs.iter().all(|input| matches!(input, Input::Plain(_))) {
+        return Flex::from_plain(output);
+    }
+    let nodes = inputs.map(|input| input.tracked().node());
+    let step = HostStep::<Op, N>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
+    Flex::from_tracked(match step {
+        OpsKind::Tracked(step) => step.finish((op, plain), output),
+        OpsKind::UnTracked(step) => step.finish(output),
+    })
+}
+
+#[derive(Debug)]
+struct HostStep<Op, const N: usize>(PhantomData<Op>);
+
+impl<Op: HostOp<N>, const N: usize> Backward<Flex, N> for HostStep<Op, N> {
+    type State = (Op, [Plain; N]);
+
+    fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let above = gradients.consume::<Flex>(&ops.node).to_contiguous();
+        let (op, inputs) = ops.state;
+        let wanted = ops.parents.each_ref().map(Option::is_some);
+        let found = op.backward(inputs.each_ref().map(values), values(&above), wanted);
+        for ((parent, input), found) in ops.parents.iter().zip(&inputs).zip(found) {
+            if let (Some(parent), Some(found)) = (parent, found) {
+                gradients.register::<Flex>(parent.id, tensor(found, input.shape()));
+            }
+        }
+    }
+}
+
+fn values(tensor: &Plain) -> &[f32] {
+    tensor.as_slice().expect("contiguous, and of 32 bits")
+}
+
+fn tensor(values: Vec<f32>, shape: Shape) -> Plain {
+    Plain::from_data(TensorData::new(values, shape))
+}
