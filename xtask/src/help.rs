@@ -3,17 +3,16 @@
 use std::process::ExitCode;
 
 const TEXT: &str = "\
-Plimsoll trains speech models on the graphics card you have, and never runs out of its memory.
+Plimsoll trains speech models on the graphics card you have, or on the processor.
 
 Start with these two:
-  cargo xtask memtest           will it fit? the planned memory, by owner, before anything runs
-  cargo xtask train             train; without options, a small model on a small made-up corpus
+  cargo xtask train             train; without options, a small recogniser on speech that the program makes itself
+  cargo xtask test              run the tests
 
 The program's main commands (add --help to any of them for its options):
   train                         train a model, or go on with --resume
-  memtest                       plan a run and test it against this card, or against --gpu t4, --gpu 8GiB, ...
   transcribe                    turn a recording into text with a trained model
-  corpus                        make or check a list of recordings and their texts
+  corpus                        make speech with its texts, in voices of its own
   config                        show the configuration a run would have, and where each value comes from
 
 Keeping the house:

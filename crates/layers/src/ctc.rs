@@ -212,7 +212,7 @@ mod tests {
                 .enumerate()
         {
             let values = logits(Key::new(case as u64), 1, t, 3);
-            let (sum, _, left_out) = loss(&values, [1, t, 3], &[t as u32], &[text.clone()]);
+            let (sum, _, left_out) = loss(&values, [1, t, 3], &[t as u32], std::slice::from_ref(&text));
             let expected = by_enumeration(&values, 3, &text);
             assert!((f64::from(sum) - expected).abs() < 1e-5, "{text:?} in {t}: {sum} and {expected}");
             assert!(left_out.is_empty());
