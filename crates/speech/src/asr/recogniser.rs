@@ -74,7 +74,9 @@ impl Recogniser {
     /// `[b, t, f]` to the scores `[b, t', v]` of every token in every frame, before any softmax.
     pub fn forward(&self, features: Tensor<3>, lengths: &Lengths, noise: &Noise) -> (Tensor<3>, Lengths) {
         let (x, lengths) = self.subsampling.forward(features, lengths);
-        let x = noise.with("input").dropout(add_sinusoids(x), self.dropout);
+        // As in the Transformer: without the scale, positions of amplitude one drown the small values of a fresh model.
+        let [_, _, d] = x.dims();
+        let x = noise.with("input").dropout(add_sinusoids(x * (d as f64).sqrt()), self.dropout);
         let run = |x, (index, block): (usize, &Conformer)| block.forward(x, &lengths, &noise.with("block").at(index));
         let x = self.blocks.iter().enumerate().fold(x, run);
         (dense(&self.output, x), lengths)
