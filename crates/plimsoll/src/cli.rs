@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Corpus(CorpusCommand),
     /// Prints, checks and locates the configuration.
     #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(Box<ConfigCommand>),
 }
 
 /// What `train` takes.

@@ -49,7 +49,7 @@ fn loaded(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Loaded {
 fn the_main_job_loads_from_inside_and_from_the_disk() {
     let built_in = load(&ConfigArgs::default(), environment(&[])).unwrap();
     assert_eq!(built_in.warnings, []);
-    assert!(built_in.provenance.place("training.max_time").to_string().starts_with(BUILT_IN_NAME));
+    assert!(built_in.provenance.place("training.epochs").to_string().starts_with(BUILT_IN_NAME));
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.TOML");

@@ -11,11 +11,12 @@ use crate::program::{Place, SMALL, Said};
 /// Long enough for any machine: a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn wait_for_steps(record: &Path, steps: usize) {
+/// Waits until `child` has written `lines` into its record.
+fn wait_for_lines(child: &mut Child, record: &Path, lines: usize) {
     let start = Instant::now();
-    let seen = || std::fs::read_to_string(record).unwrap_or_default().matches("\"event\":\"step\"").count();
-    while seen() < steps {
-        assert!(start.elapsed() < PATIENCE, "no {steps} steps in {}", record.display());
+    while !record.exists() || std::fs::read_to_string(record).unwrap().lines().count() < lines {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none() && start.elapsed() < PATIENCE, "{ended:?}: no {lines} lines in {}", record.display());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -28,8 +29,8 @@ fn interrupt(child: &Child) {
 #[test]
 fn one_interrupt_saves_and_says_how_to_go_on() {
     let place = Place::new();
-    let child = place.start(&[&["train"], SMALL, &["--name", "r", "--steps", "100000"]].concat());
-    wait_for_steps(&place.path("runs/r/metrics.jsonl"), 3);
+    let mut child = place.start(&[&["train"], SMALL, &["--name", "r", "--steps", "100000"]].concat());
+    wait_for_lines(&mut child, &place.path("runs/r/metrics.jsonl"), 3);
     interrupt(&child);
     let said = Said::from(child.wait_with_output().unwrap());
     assert_eq!(said.code, Some(130), "{said:?}");
@@ -47,14 +48,9 @@ fn one_interrupt_saves_and_says_how_to_go_on() {
 fn a_second_interrupt_leaves_at_once() {
     let place = Place::new();
     // One step of this takes long enough for two signals to arrive within it.
-    let slow = ["--d-model", "512", "--set", "model.encoder_layers=8", "--batch-size", "18", "--name", "r"];
-    let child = place.start(&[&["train"], SMALL, &["--steps", "100000"], &slow].concat());
-    let made = place.path("runs/r/metrics.jsonl");
-    let start = Instant::now();
-    while !made.exists() {
-        assert!(start.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let slow = ["--set", "model.d_model=512", "--set", "model.encoder_layers=8", "--set", "data.batch_size=18"];
+    let mut child = place.start(&[&["train"], SMALL, &["--steps", "100000", "--name", "r"], &slow].concat());
+    wait_for_lines(&mut child, &place.path("runs/r/metrics.jsonl"), 0);
     std::thread::sleep(Duration::from_millis(200));
     interrupt(&child);
     std::thread::sleep(Duration::from_millis(100));

@@ -18,7 +18,7 @@ fn wrong_place() -> Place {
     let place = Place::new();
     let line = |file: &str, text: &str| format!("{{\"audio_filepath\": \"{file}\", \"text\": \"{text}\"}}\n");
     place.write("empty.jsonl", "");
-    place.write("garbage.jsonl", line("a.wav", "x") + "not json\n");
+    place.write("garbage.jsonl", line("silent.wav", "x") + "not json\n");
     place.write("keyless.jsonl", "{\"audio\": \"a.wav\"}\n");
     place.write("missing.jsonl", line("nowhere.wav", "x"));
     place.write("broken.wav", b"RIFF\x10\x00\x00\x00WAVEfmt \x00\x00");
