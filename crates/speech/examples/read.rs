@@ -1,0 +1,17 @@
+//! Reading a recording in one's own program: `cargo run -p plimsoll-speech --example read -- runs/asr-1 recording.wav`.
+
+use burn::tensor::Device;
+use plimsoll_data::read_audio;
+use plimsoll_speech::asr::Transcriber;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [run, recording] = args.as_slice() else {
+        println!("give the folder of a trained run and a WAV file");
+        return Ok(());
+    };
+    let transcriber = Transcriber::load(run.as_ref(), &Device::flex())?;
+    let audio = read_audio(recording, transcriber.sample_rate())?;
+    println!("{}", transcriber.read(&audio.samples));
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! A model of one's own through the whole loop: batches, steps, validation, checkpoints. It learns a straight line.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::Device;
+use plimsoll_core::{
+    BatchSource, Choice, CountingAllocator, Delivered, HostBatch, HostSample, Key, Position, SampleId, SourceError,
+};
+use plimsoll_tape::{Noise, StepLoss, Task, TensorBatch, initialise};
+use plimsoll_train::{
+    AdamWConfig, CheckpointStore, Event, Governor, Limits, RunOptions, RunState, Schedule, Score, Shape, Trainer,
+    TrainerConfig, run,
+};
+
+#[global_allocator]
+static MEMORY: CountingAllocator = CountingAllocator::new();
+
+/// `y = a x + b`, with `x` the first feature of a frame and `y` the second.
+#[derive(Module, Debug)]
+struct Line {
+    line: Linear,
+}
+
+impl Task for Line {
+    fn weight(&self, batch: &HostBatch) -> f64 {
+        batch.len() as f64
+    }
+
+    fn loss(&self, batch: &TensorBatch, _: &Choice, _: &Noise) -> StepLoss {
+        let [b, _, _] = batch.features.dims();
+        let x = batch.features.clone().slice([0..b, 0..1, 0..1]);
+        let y = batch.features.clone().slice([0..b, 0..1, 1..2]);
+        StepLoss { sum: (self.line.forward(x) - y).square().sum(), left_out: Vec::new() }
+    }
+}
+
+/// Eight points of the line for every batch, for ever.
+struct Points {
+    position: Position,
+}
+
+impl BatchSource for Points {
+    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
+        let key = Key::new(1).at(self.position.epoch).at(self.position.batch);
+        let sample = |i: u64| {
+            let x = key.at(i).unit() as f32;
+            let features = vec![x, 3.0 * x - 1.0];
+            HostSample { id: SampleId(i), name: format!("point {i}"), features, tokens: Vec::new() }
+        };
+        let batch = HostBatch::collate(&(0..8).map(sample).collect::<Vec<_>>(), 2, 1).expect("whole frames");
+        let batch_idx = self.position.batch + 1;
+        self.position = Position { epoch: self.position.epoch + batch_idx / 50, batch: batch_idx % 50 };
+        Some(Ok(Delivered { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
+    }
+
+    fn batches_in_epoch(&self) -> u64 {
+        50
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let device = Device::flex().autodiff();
+    let task = initialise(Line { line: LinearConfig::new(1, 1).init(&device) }, Key::new(2));
+    let schedule = Schedule { shape: Shape::Cosine, peak: 0.1, last: 1e-3, warmup: 10, total: 200 };
+    let config = TrainerConfig {
+        optimizer: AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() },
+        schedule,
+        clip_norm: 10.0,
+        frame_grid: 1,
+        choice: Choice::default(),
+        lanes: 1,
+        key: Key::new(3),
+    };
+    let mut trainer = Trainer::new(task, config, Governor::new(8, None));
+    let mut validate = |model: &Line| {
+        let slope = model.line.weight.val().into_scalar::<f32>();
+        Ok(Score { value: f64::from((slope - 3.0).abs()), all: vec![("slope".into(), f64::from(slope))] })
+    };
+    let mut watch = |event: &Event| {
+        if let Event::Validated { step, scores, .. } = event {
+            println!("after step {step} the slope is {:.3}", scores[0].1);
+        }
+    };
+    let options = RunOptions {
+        limits: Limits { steps: Some(200), ..Limits::default() },
+        validate_every: None,
+        save_every: 100,
+        failures_max: 3,
+    };
+    let outcome = run(
+        &mut trainer,
+        RunState::default(),
+        &mut Points { position: Position::default() },
+        &mut validate,
+        &CheckpointStore::new(folder.path(), 2),
+        &options,
+        &MEMORY,
+        &AtomicBool::new(false),
+        &mut watch,
+    )?;
+    println!("{} steps, the best slope is {:.3} off", outcome.state.step, outcome.state.best.unwrap_or(f64::NAN));
+    Ok(())
+}
