@@ -63,6 +63,8 @@ pub(crate) trait Surface: Backend {
     fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Self>;
     /// A tensor outside the tape.
     fn from_plain<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
+    /// A tensor on the autodiff device that no tape leads to, and that requires no gradient.
+    fn lifted<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
 }
 
 impl<B: Backend> Surface for B
@@ -87,6 +89,10 @@ where
 
     fn from_plain<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
         Tensor::<D, Float>::from_primitive::<B>(primitive)
+    }
+
+    fn lifted<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
+        Self::from_tracked(<Autodiff<B> as AutodiffBackend>::from_inner(primitive))
     }
 }
 

@@ -13,7 +13,7 @@
 //!
 //! let device = Device::flex().autodiff();
 //! let layer = initialise(LinearConfig::new(3, 2).init(&device), Key::new(1));
-//! let loss = layer.forward(Tensor::ones([4, 3], &device)).sum();
+//! let loss = layer.forward(Tensor::<2>::ones([4, 3], &device)).sum();
 //! let gradients = backward(loss, &layer);
 //! assert_eq!(gradients.len(), 2);
 //! ```
@@ -25,6 +25,7 @@ mod fused;
 mod known;
 mod noise;
 mod parameters;
+mod remat;
 mod task;
 
 pub use backward::backward;
@@ -36,4 +37,5 @@ pub use noise::Noise;
 pub use parameters::{
     NamedTensor, NamedVisitor, ParametersError, apply, collect, count, initialise, is_recording, plain_device, walk,
 };
+pub use remat::remat;
 pub use task::{StepLoss, Task};

@@ -21,6 +21,8 @@ enum Change {
     Same,
     /// True becomes `auto`, false `fp32`.
     SwitchToPrecision,
+    /// True becomes `all`, false `none`.
+    SwitchToRemat,
     /// A number is so many GiB.
     Gibibytes,
 }
@@ -46,6 +48,7 @@ pub const ALIASES: &[Alias] = &[
     same("training.lr", "training.learning_rate"),
     same("training.max_grad_norm", "training.clip_norm"),
     same("training.gradient_clip_norm", "training.clip_norm"),
+    Alias { old: "model.enable_gradient_checkpointing", key: "training.remat", change: Change::SwitchToRemat },
     Alias { old: "training.max_memory_gb", key: "training.max_memory", change: Change::Gibibytes },
     Alias { old: "training.mixed_precision", key: "training.precision", change: Change::SwitchToPrecision },
     Alias { old: "data.mixed_precision", key: "training.precision", change: Change::SwitchToPrecision },
@@ -65,7 +68,7 @@ impl Alias {
     pub(super) fn kind(&self, today: Kind) -> Kind {
         match self.change {
             Change::Same => today,
-            Change::SwitchToPrecision => Kind::Switch,
+            Change::SwitchToPrecision | Change::SwitchToRemat => Kind::Switch,
             Change::Gibibytes => Kind::Number(super::kind::Interval::POSITIVE),
         }
     }
@@ -75,6 +78,8 @@ impl Alias {
         match (self.change, value) {
             (Change::SwitchToPrecision, ValueKind::Boolean(true)) => "auto".into(),
             (Change::SwitchToPrecision, ValueKind::Boolean(false)) => "fp32".into(),
+            (Change::SwitchToRemat, ValueKind::Boolean(true)) => "all".into(),
+            (Change::SwitchToRemat, ValueKind::Boolean(false)) => "none".into(),
             (Change::Gibibytes, ValueKind::I64(n)) => format!("{n}GiB").into(),
             (Change::Gibibytes, ValueKind::Float(n)) => format!("{n}GiB").into(),
             (_, value) => value,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::Key;
 use super::kind::{Interval, Kind};
-use super::words::{BackendChoice, FeaturePreset, PrecisionChoice, Schedule, Task};
+use super::words::{BackendChoice, FeaturePreset, PrecisionChoice, RematChoice, Schedule, Task};
 
 /// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
 ///
@@ -208,6 +208,8 @@ section! {
         max_memory_fraction: Option<f64> = None, Kind::Number(Interval(Excluded(0.0), Included(1.0)));
         /// Numbers to compute in; `auto` takes the fastest that the device computes safely.
         precision: PrecisionChoice = PrecisionChoice::Auto, Kind::OneOf(PrecisionChoice::WORDS);
+        /// Blocks that compute their activations a second time instead of keeping them: less memory for more time.
+        remat: RematChoice = RematChoice::None, Kind::OneOf(RematChoice::WORDS);
         /// Highest learning rate, reached at the end of the warm-up.
         learning_rate: f64 = 1.5e-3, Kind::Number(Interval::POSITIVE);
         /// Steps in which the learning rate rises from zero.

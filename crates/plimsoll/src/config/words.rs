@@ -94,6 +94,19 @@ words! {
 }
 
 words! {
+    /// Which blocks compute their activations a second time instead of keeping them.
+    RematChoice {
+        /// None: everything is kept.
+        #[default]
+        None = "none",
+        /// Every second block.
+        Half = "half",
+        /// Every block.
+        All = "all",
+    }
+}
+
+words! {
     /// How the learning rate moves after the warm-up.
     Schedule {
         /// It stays.

@@ -1,6 +1,6 @@
 //! The only road from a configuration to a plan.
 
-use plimsoll_core::{Bytes, Choice, Key, Precision, Seconds};
+use plimsoll_core::{Bytes, Choice, Key, Precision, Remat, Seconds};
 use plimsoll_data::BatchSize;
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::RecogniserConfig;
@@ -8,7 +8,7 @@ use plimsoll_train::{AdamWConfig, Schedule, Shape};
 
 use super::data::{Prepared, batching, features};
 use super::plan::{DataPlan, RunPlan, TrainingPlan};
-use crate::config::{self, PrecisionChoice, RunConfig, Task};
+use crate::config::{self, PrecisionChoice, RematChoice, RunConfig, Task};
 use crate::device::Chosen;
 use crate::failure::Failure;
 
@@ -104,7 +104,7 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
         checkpoint_interval: training.checkpoint_interval,
         keep_checkpoints: training.keep_checkpoints as usize,
         clip_norm: training.clip_norm,
-        choice: Choice { precision: Precision::Fp32, ..Choice::default() },
+        choice: Choice { precision: Precision::Fp32, remat: remat(training.remat), ..Choice::default() },
         lanes: device.lanes,
         optimizer: AdamWConfig {
             beta_1: training.beta_1,
@@ -120,6 +120,14 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
             total: total_steps.unwrap_or(u64::MAX),
         },
     })
+}
+
+fn remat(choice: RematChoice) -> Remat {
+    match choice {
+        RematChoice::None => Remat::None,
+        RematChoice::Half => Remat::Half,
+        RematChoice::All => Remat::All,
+    }
 }
 
 /// Utterances computed at once: as given, or what the wanted number of pieces makes of a batch, or all.

@@ -96,3 +96,14 @@ fn letters_that_were_never_trained_on_are_counted() {
     let said = place.train(&other).fine();
     assert!(said.err.contains("warning: 4 letters of the held-out texts"), "{}", said.err);
 }
+
+#[test]
+fn rematerialised_blocks_change_no_bit_of_the_weights() {
+    let place = Place::new();
+    place.train(&["--name", "kept", "--steps", "3"]).fine();
+    // The documented name of older systems.
+    let said =
+        place.train(&["--name", "again", "--steps", "3", "--set", "model.enable_gradient_checkpointing=true"]).fine();
+    assert!(said.err.contains("training.remat"), "{}", said.err);
+    assert!(weights(&place, "again", 3) == weights(&place, "kept", 3), "the weights differ");
+}

@@ -8,7 +8,7 @@ use plimsoll_layers::{
     Conformer, ConformerConfig, Lengths, Subsampling, SubsamplingConfig, add_sinusoids, ctc_greedy, ctc_loss, dense,
     is_ctc_feasible,
 };
-use plimsoll_tape::{Noise, StepLoss, Task, TensorBatch, initialise};
+use plimsoll_tape::{Noise, StepLoss, Task, TensorBatch, initialise, remat};
 use serde::{Deserialize, Serialize};
 
 // Shapes: b batch, t frames, t' frames after subsampling, f features, d model width, v vocabulary.
@@ -72,12 +72,24 @@ impl RecogniserConfig {
 
 impl Recogniser {
     /// `[b, t, f]` to the scores `[b, t', v]` of every token in every frame, before any softmax.
-    pub fn forward(&self, features: Tensor<3>, lengths: &Lengths, noise: &Noise) -> (Tensor<3>, Lengths) {
+    ///
+    /// Blocks that `choice` rematerialises keep their input alone; the result is the same to the last bit.
+    pub fn forward(
+        &self,
+        features: Tensor<3>,
+        lengths: &Lengths,
+        choice: &Choice,
+        noise: &Noise,
+    ) -> (Tensor<3>, Lengths) {
         let (x, lengths) = self.subsampling.forward(features, lengths);
         // As in the Transformer: without the scale, positions of amplitude one drown the small values of a fresh model.
         let [_, _, d] = x.dims();
         let x = noise.with("input").dropout(add_sinusoids(x * (d as f64).sqrt()), self.dropout);
-        let run = |x, (index, block): (usize, &Conformer)| block.forward(x, &lengths, &noise.with("block").at(index));
+        let run = |x, (index, block): (usize, &Conformer)| {
+            let (lengths, noise) = (lengths.clone(), noise.with("block").at(index));
+            let forward = move |block: &Conformer, x| block.forward(x, &lengths, &noise);
+            if choice.remat.covers(index) { remat(block, x, forward) } else { forward(block, x) }
+        };
         let x = self.blocks.iter().enumerate().fold(x, run);
         (dense(&self.output, x), lengths)
     }
@@ -85,7 +97,7 @@ impl Recogniser {
     /// The most likely tokens of each utterance, frame by frame (greedy CTC).
     pub fn read(&self, features: Tensor<3>, frame_lengths: &[u32]) -> Vec<Vec<u32>> {
         let lengths = Lengths::new(frame_lengths.to_vec(), features.dims()[1]);
-        let (logits, lengths) = self.forward(features, &lengths, &Noise::off());
+        let (logits, lengths) = self.forward(features, &lengths, &Choice::default(), &Noise::off());
         ctc_greedy(logits, &lengths)
     }
 }
@@ -99,9 +111,9 @@ impl Task for Recogniser {
         counts.map(|index| tokens(index).len().max(1) as f64).sum()
     }
 
-    fn loss(&self, batch: &TensorBatch, _: &Choice, noise: &Noise) -> StepLoss {
+    fn loss(&self, batch: &TensorBatch, choice: &Choice, noise: &Noise) -> StepLoss {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
-        let (logits, lengths) = self.forward(batch.features.clone(), &lengths, noise);
+        let (logits, lengths) = self.forward(batch.features.clone(), &lengths, choice, noise);
         let loss = ctc_loss(logits, &lengths, &batch.tokens);
         StepLoss { sum: loss.sum, left_out: loss.infeasible }
     }
@@ -109,7 +121,7 @@ impl Task for Recogniser {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::{HostSample, SampleId};
+    use plimsoll_core::{HostSample, Remat, SampleId};
     use plimsoll_tape::{backward, collect};
 
     use super::*;
@@ -138,12 +150,16 @@ mod tests {
     }
 
     fn gradient(samples: &[HostSample], pieces: usize) -> (f64, Vec<f32>) {
+        gradient_under(samples, pieces, &Choice::default())
+    }
+
+    fn gradient_under(samples: &[HostSample], pieces: usize, choice: &Choice) -> (f64, Vec<f32>) {
         let model = SMALL.init(&Device::flex().autodiff(), Key::new(3));
         let batch = HostBatch::collate(samples, 20, 8).unwrap();
         let (mut loss, mut sum) = (0.0, Vec::new());
         for piece in batch.split(pieces, 1) {
             let noise = Noise::new(Key::new(4), &piece.ids);
-            let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), &Choice::default(), &noise);
+            let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), choice, &noise);
             loss += f64::from(step.sum.clone().into_scalar::<f32>());
             let gradients = backward(step.sum, &model);
             let weight = gradients.get::<2>(model.output.weight.id).unwrap();
@@ -166,6 +182,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rematerialised_model_gives_the_same_gradient_to_the_last_bit() {
+        let plain = gradient(&samples(), 4);
+        for remat in [Remat::All, Remat::Half, Remat::First(1)] {
+            let choice = Choice { remat, ..Choice::default() };
+            assert_eq!(gradient_under(&samples(), 4, &choice), plain, "{remat:?}");
+        }
+    }
+
+    #[test]
     fn padding_changes_nothing() {
         let model = SMALL.init(&Device::flex(), Key::new(3));
         let logits = |samples: &[HostSample], fill: f32| {
@@ -176,7 +201,7 @@ mod tests {
             }
             let tensors = TensorBatch::send(&batch, &Device::flex());
             let lengths = Lengths::new(batch.frame_lengths.clone(), batch.frames);
-            let (y, lengths) = model.forward(tensors.features, &lengths, &Noise::off());
+            let (y, lengths) = model.forward(tensors.features, &lengths, &Choice::default(), &Noise::off());
             let valid = lengths.each()[0] as usize;
             y.slice([0..1, 0..valid, 0..6]).into_data().try_into_vec::<f32>().unwrap()
         };
