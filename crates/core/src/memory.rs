@@ -25,6 +25,18 @@ pub trait MemoryMeter: Send + Sync {
     fn reset_peak(&self);
 }
 
+impl<M: MemoryMeter + ?Sized> MemoryMeter for &M {
+    fn current(&self) -> Bytes {
+        (**self).current()
+    }
+    fn peak(&self) -> Bytes {
+        (**self).peak()
+    }
+    fn reset_peak(&self) {
+        (**self).reset_peak();
+    }
+}
+
 /// Why a device did not say how much memory it has.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("cannot read the memory of {device}: {reason}")]

@@ -1,6 +1,7 @@
 //! Which device trains.
 
 use burn::tensor::Device;
+use plimsoll_core::{Bytes, MemoryMeter};
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::failure::Failure;
@@ -16,6 +17,36 @@ pub(crate) struct Chosen {
     pub(crate) is_host: bool,
     /// Pieces of a step that it computes at the same time.
     pub(crate) lanes: usize,
+}
+
+/// The pools of a device that has memory of its own.
+///
+/// What they reserve grows and stays, so that it is the peak even though it is read after the step.
+#[derive(Debug)]
+pub(crate) struct PoolMeter {
+    device: Device,
+}
+
+impl MemoryMeter for PoolMeter {
+    fn current(&self) -> Bytes {
+        Bytes(self.device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use))
+    }
+
+    fn peak(&self) -> Bytes {
+        Bytes(self.device.memory_pool_usage().map_or(0, |usage| usage.bytes_reserved))
+    }
+
+    fn reset_peak(&self) {}
+}
+
+impl Chosen {
+    /// Whoever counts the memory of this device: `process` where it is the process's own.
+    pub(crate) fn meter(&self, process: &'static dyn MemoryMeter) -> Box<dyn MemoryMeter> {
+        match self.is_host {
+            true => Box::new(process),
+            false => Box::new(PoolMeter { device: self.device.clone() }),
+        }
+    }
 }
 
 /// The device that `config` asks for; `auto` is the fastest one that this program was built for.

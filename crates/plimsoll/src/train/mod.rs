@@ -49,7 +49,7 @@ pub(crate) fn train(mut args: TrainArgs, meter: &'static dyn MemoryMeter) -> Res
         None => RunFolder::make(&plan)?,
     };
     let task = plan.model.init(&device.device.clone().autodiff(), Key::new(plan.seed));
-    let voyage = Voyage { loaded, plan, prepared, folder, meter };
+    let voyage = Voyage { loaded, plan, prepared, folder, meter: device.meter(meter) };
     voyage.sail(task, args.resume.is_some())
 }
 
@@ -59,7 +59,7 @@ struct Voyage {
     plan: RunPlan,
     prepared: Prepared,
     folder: RunFolder,
-    meter: &'static dyn MemoryMeter,
+    meter: Box<dyn MemoryMeter>,
 }
 
 impl Voyage {
@@ -90,7 +90,7 @@ impl Voyage {
             &mut validate,
             &store,
             &options,
-            self.meter,
+            &*self.meter,
             &signals.stop,
             &mut view,
         );

@@ -149,12 +149,13 @@ fn micro_batch(config: &RunConfig, data: &DataPlan) -> usize {
 fn budget(config: &RunConfig, device: &Chosen) -> Result<Option<Bytes>, Failure> {
     let training = &config.training;
     match (training.max_memory, training.max_memory_fraction) {
-        (Some(bytes), _) => Ok(Some(bytes)),
-        (None, Some(share)) if device.is_host => Ok(Some(Bytes((host_memory().0 as f64 * share) as u64))),
-        (None, Some(_)) => {
-            let message = "a share of this device's memory cannot be taken: it does not say how much it has";
-            Err(Failure::wrong(message, "give training.max_memory, such as `--max-memory 8GiB`"))
-        }
         (None, None) => Ok(None),
+        // What a card's pools reserve stays reserved: a step that passed the budget would shrink all that follow.
+        _ if !device.is_host => {
+            let message = "this version holds a memory budget on the CPU only";
+            Err(Failure::wrong(message, "leave --max-memory out, or write `--backend cpu`"))
+        }
+        (Some(bytes), _) => Ok(Some(bytes)),
+        (None, Some(share)) => Ok(Some(Bytes((host_memory().0 as f64 * share) as u64))),
     }
 }
