@@ -10,7 +10,7 @@ use crate::config::{ConfigArgs, ConfigCommand};
 use crate::failure::{Failure, ToldReport};
 use crate::{corpus, environment, train, transcribe};
 
-/// Trains speech models on the card a person has: plans memory before it is spent, makes every step a transaction.
+/// Trains speech models on the machine a person has, every step a transaction and every run resumable.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
