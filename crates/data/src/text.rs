@@ -71,7 +71,8 @@ struct Vocabulary {
 
 /// A vocabulary of characters.
 ///
-/// Ids: 0 is CTC's blank and the padding, 1 stands for what is unknown, then come the characters in their order.
+/// Ids: 0 is CTC's blank and the padding, 1 stands for what is unknown, 2 and 3 are a decoder's start and end, then come
+/// the characters in their order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vocabulary", into = "Vocabulary")]
 pub struct CharTokenizer {
@@ -85,8 +86,12 @@ impl CharTokenizer {
     pub const BLANK: u32 = 0;
     /// The id of what the vocabulary does not know.
     pub const UNKNOWN: u32 = 1;
+    /// The id that a decoder begins with.
+    pub const START: u32 = 2;
+    /// The id that a decoder ends with.
+    pub const END: u32 = 3;
     /// Ids before the first character.
-    const RESERVED: u32 = 2;
+    const RESERVED: u32 = 4;
 
     /// The vocabulary of all characters in `texts`, in the order of their code points.
     pub fn learn<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
@@ -122,7 +127,7 @@ impl CharTokenizer {
         fs::write(file, text + "\n").map_err(|source| TextError::File { file: file.into(), source })
     }
 
-    /// Ids in use, those of blank and unknown among them: the width of a model's output.
+    /// Ids in use, the four that are no characters among them: the width of a model's output.
     pub fn size(&self) -> usize {
         self.characters.len() + Self::RESERVED as usize
     }
@@ -151,13 +156,13 @@ impl CharTokenizer {
         (ids, unknown)
     }
 
-    /// The text of `ids`: blanks vanish, and what is unknown becomes U+FFFD.
+    /// The text of `ids`: blanks, starts and ends vanish, and what is unknown becomes U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let character = |&id: &u32| {
             let place = id.checked_sub(Self::RESERVED).map(|place| place as usize);
             place.and_then(|place| self.characters.get(place)).copied().unwrap_or(char::REPLACEMENT_CHARACTER)
         };
-        ids.iter().filter(|&&id| id != Self::BLANK).map(character).collect()
+        ids.iter().filter(|&&id| ![Self::BLANK, Self::START, Self::END].contains(&id)).map(character).collect()
     }
 
     fn id(&self, letter: char) -> Option<u32> {
@@ -194,7 +199,7 @@ mod tests {
             let ids = tokenizer.encode(text).unwrap();
             assert_eq!(tokenizer.decode(&ids), text);
             assert_eq!(ids.len(), text.chars().count());
-            assert!(ids.iter().all(|&id| id >= 2 && (id as usize) < tokenizer.size()));
+            assert!(ids.iter().all(|&id| id >= 4 && (id as usize) < tokenizer.size()));
         }
     }
 
@@ -202,8 +207,8 @@ mod tests {
     fn ids_are_in_the_order_of_the_letters() {
         let tokenizer = CharTokenizer::learn(["cab", " a  b\n"]);
         assert_eq!(tokenizer.characters(), [' ', 'a', 'b', 'c']);
-        assert_eq!(tokenizer.encode("\tabc  a ").unwrap(), [3, 4, 5, 2, 3]);
-        assert_eq!(tokenizer.decode(&[0, 3, 0, 0, 4, 1, 99]), "ab\u{fffd}\u{fffd}");
+        assert_eq!(tokenizer.encode("\tabc  a ").unwrap(), [5, 6, 7, 4, 5]);
+        assert_eq!(tokenizer.decode(&[2, 0, 5, 0, 0, 6, 1, 99, 3]), "ab\u{fffd}\u{fffd}");
     }
 
     #[test]
@@ -211,7 +216,7 @@ mod tests {
         let tokenizer = CharTokenizer::learn(["abc"]);
         let error = tokenizer.encode("abकb").unwrap_err();
         assert_eq!(error.to_string(), "the letter `क` (U+0915) in \"abकb\" is not in the vocabulary");
-        assert_eq!(tokenizer.encode_lossy("abकbx"), (vec![2, 3, 1, 3, 1], 2));
+        assert_eq!(tokenizer.encode_lossy("abकbx"), (vec![4, 5, 1, 5, 1], 2));
     }
 
     #[test]

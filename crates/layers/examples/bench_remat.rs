@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter, Remat, SampleId, Seconds};
+use plimsoll_core::{Bytes, Choice, CountingAllocator, Key, MemoryMeter, Remat, SampleId, Seconds};
 use plimsoll_layers::{Conformer, ConformerConfig, Lengths};
-use plimsoll_tape::{Noise, backward, initialise, remat};
+use plimsoll_tape::{Noise, Pass, backward, initialise, remat};
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
@@ -21,9 +21,10 @@ impl Encoder {
         let [b, t, _] = x.dims();
         let lengths = Lengths::new(vec![t as u32; b], t);
         let noise = Noise::new(Key::new(5), &(0..b as u64).map(SampleId).collect::<Vec<_>>());
+        let pass = Pass::new(Choice::default(), noise);
         self.blocks.iter().enumerate().fold(x, |x, (index, block)| {
-            let (lengths, noise) = (lengths.clone(), noise.at(index));
-            let run = move |block: &Conformer, x| block.forward(x, &lengths, &noise);
+            let (lengths, pass) = (lengths.clone(), pass.at(index));
+            let run = move |block: &Conformer, x| block.forward(x, &lengths, &pass);
             if choice.covers(index) { remat(block, x, run) } else { run(block, x) }
         })
     }

@@ -5,8 +5,8 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
-use plimsoll_layers::{Conformer, ConformerConfig, Lengths, ctc_greedy, ctc_loss, dense};
-use plimsoll_tape::{Noise, initialise};
+use plimsoll_layers::{Conformer, ConformerConfig, Lengths, ctc_greedy, ctc_loss};
+use plimsoll_tape::{Pass, initialise};
 
 #[derive(Module, Debug)]
 struct Speaker {
@@ -23,9 +23,10 @@ fn main() {
     let sound: Tensor<3> = Tensor::from_data(TensorData::new(values, [1, 20, 32]), &device);
     let lengths = Lengths::new(vec![20], 20);
     let text = vec![vec![3, 1, 4, 1]];
+    let pass = Pass::plain();
     let mut optimizer = AdamWConfig::new().init();
     for step in 0..60 {
-        let logits = dense(&speaker.letters, speaker.block.forward(sound.clone(), &lengths, &Noise::off()));
+        let logits = pass.dense(&speaker.letters, speaker.block.forward(sound.clone(), &lengths, &pass));
         let loss = ctc_loss(logits.clone(), &lengths, &text).sum;
         if step % 15 == 0 {
             let heard = ctc_greedy(logits, &lengths);
@@ -34,6 +35,6 @@ fn main() {
         let gradients = GradientsParams::from_grads(loss.backward(), &speaker);
         speaker = optimizer.step(3e-3, speaker, gradients);
     }
-    let logits = dense(&speaker.letters, speaker.block.forward(sound, &lengths, &Noise::off()));
+    let logits = pass.dense(&speaker.letters, speaker.block.forward(sound, &lengths, &pass));
     println!("in the end it says {:?}, and was to say {:?}", ctc_greedy(logits, &lengths)[0], text[0]);
 }

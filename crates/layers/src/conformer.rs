@@ -3,9 +3,12 @@
 use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::Noise;
+use plimsoll_tape::Pass;
 
-use crate::{Attention, AttentionConfig, Convolution, ConvolutionConfig, FeedForward, FeedForwardConfig, Lengths};
+use crate::{
+    Activation, Attention, AttentionConfig, Convolution, ConvolutionConfig, FeedForward, FeedForwardConfig,
+    HeadPositions, Lengths, NormKind, normed,
+};
 
 /// How to build a [`Conformer`] block.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +21,10 @@ pub struct ConformerConfig {
     pub kernel: usize,
     /// Width inside the feed-forward layers, as a multiple of the model's.
     pub feed_forward_multiplier: usize,
+    /// What attention itself knows of positions.
+    pub positions: HeadPositions,
+    /// What the norm inside the convolution takes its mean and variance over.
+    pub norm: NormKind,
     /// Share of values dropped in training.
     pub dropout: f64,
 }
@@ -38,24 +45,33 @@ pub struct Conformer {
 }
 
 impl ConformerConfig {
-    /// A block of width `d_model` with a kernel of 15 frames, four times the width inside, a dropout of 0.1.
+    /// A block of width `d_model` with a kernel of 15 frames, four times the width inside, layer norms, absolute
+    /// positions and a dropout of 0.1.
     pub fn new(d_model: usize, heads: usize) -> Self {
-        Self { d_model, heads, kernel: 15, feed_forward_multiplier: 4, dropout: 0.1 }
+        Self {
+            d_model,
+            heads,
+            kernel: 15,
+            feed_forward_multiplier: 4,
+            positions: HeadPositions::Absolute,
+            norm: NormKind::Layer,
+            dropout: 0.1,
+        }
     }
 
     /// A block on `device`.
     pub fn init(&self, device: &Device) -> Conformer {
-        let &Self { d_model, heads, kernel, dropout, .. } = self;
+        let &Self { d_model, heads, kernel, positions, norm: kind, dropout, .. } = self;
         let norm = || LayerNormConfig::new(d_model).init(device);
         let inner = d_model * self.feed_forward_multiplier;
-        let feed_forward = || FeedForwardConfig { d_model, inner, dropout }.init(device);
+        let feed_forward = || FeedForwardConfig { d_model, inner, activation: Activation::Silu, dropout }.init(device);
         Conformer {
             norm_first: norm(),
             first: feed_forward(),
             norm_attention: norm(),
-            attention: AttentionConfig { d_model, heads, dropout }.init(device),
+            attention: AttentionConfig { d_model, heads, dropout, positions, causal: false }.init(device),
             norm_convolution: norm(),
-            convolution: ConvolutionConfig { d_model, kernel, dropout }.init(device),
+            convolution: ConvolutionConfig { d_model, kernel, norm: kind, dropout }.init(device),
             norm_second: norm(),
             second: feed_forward(),
             norm_last: norm(),
@@ -66,14 +82,15 @@ impl ConformerConfig {
 
 impl Conformer {
     /// `[b, t, d]` to `[b, t, d]`.
-    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, noise: &Noise) -> Tensor<3> {
-        let half = self.first.forward(self.norm_first.forward(x.clone()), &noise.with("first"));
-        let x = x + half * 0.5;
-        let seen = self.attention.forward(self.norm_attention.forward(x.clone()), lengths, &noise.with("weights"));
-        let x = x + noise.with("attention").dropout(seen, self.dropout);
-        let mixed = self.norm_convolution.forward(x.clone());
-        let x = x + self.convolution.forward(mixed, lengths, &noise.with("convolution"));
-        let half = self.second.forward(self.norm_second.forward(x.clone()), &noise.with("second"));
-        self.norm_last.forward(x + half * 0.5)
+    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        let half = self.first.forward(normed(&self.norm_first, x.clone(), pass), &pass.with("first"));
+        let x = x + pass.full(half) * 0.5;
+        let seen = normed(&self.norm_attention, x.clone(), pass);
+        let seen = self.attention.forward(seen, lengths, &pass.with("weights"));
+        let x = x + pass.full(pass.with("attention").dropout(seen, self.dropout));
+        let mixed = normed(&self.norm_convolution, x.clone(), pass);
+        let x = x + pass.full(self.convolution.forward(mixed, lengths, &pass.with("convolution")));
+        let half = self.second.forward(normed(&self.norm_second, x.clone(), pass), &pass.with("second"));
+        normed(&self.norm_last, x + pass.full(half) * 0.5, pass)
     }
 }

@@ -2,11 +2,11 @@
 
 use burn::module::Module;
 use burn::nn::conv::{Conv1d, Conv1dConfig};
-use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig, PaddingConfig1d};
+use burn::nn::{Linear, LinearConfig, PaddingConfig1d};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Noise, depthwise, glu, silu};
+use plimsoll_tape::{Pass, depthwise, glu, silu};
 
-use crate::{Lengths, dense};
+use crate::{Lengths, Norm, NormConfig, NormKind};
 
 /// How to build a [`Convolution`].
 #[derive(Clone, Copy, Debug)]
@@ -15,16 +15,18 @@ pub struct ConvolutionConfig {
     pub d_model: usize,
     /// Frames that the depthwise kernel spans; odd, so that it has a middle.
     pub kernel: usize,
+    /// What the norm takes its mean and variance over.
+    pub norm: NormKind,
     /// Share of values dropped in training.
     pub dropout: f64,
 }
 
-/// Pointwise, gate, depthwise over time, layer norm, SiLU, pointwise (Gulati et al. 2020, with layer norm).
+/// Pointwise, gate, depthwise over time, norm, SiLU, pointwise (Gulati et al. 2020).
 #[derive(Module, Debug)]
 pub struct Convolution {
     widen: Linear,
     depthwise: Conv1d,
-    norm: LayerNorm,
+    norm: Norm,
     output: Linear,
     dropout: f64,
 }
@@ -45,7 +47,7 @@ impl ConvolutionConfig {
         Convolution {
             widen: LinearConfig::new(d, 2 * d).init(device),
             depthwise,
-            norm: LayerNormConfig::new(d).init(device),
+            norm: NormConfig { channels: d, kind: self.norm }.init(device),
             output: LinearConfig::new(d, d).init(device),
             dropout: self.dropout,
         }
@@ -54,12 +56,12 @@ impl ConvolutionConfig {
 
 impl Convolution {
     /// `[b, t, d]` to `[b, t, d]`.
-    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, noise: &Noise) -> Tensor<3> {
-        let gated = lengths.clear_padding(glu(dense(&self.widen, x)));
+    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        let gated = lengths.clear_padding(glu(pass.dense(&self.widen, x)));
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
-        let mixed = depthwise(gated, weight.val(), bias);
-        let x = dense(&self.output, silu(self.norm.forward(mixed)));
-        noise.dropout(x, self.dropout)
+        let mixed = depthwise(gated, pass.lower(weight.val()), pass.lower(bias));
+        let mixed = silu(self.norm.forward(mixed, lengths, pass));
+        pass.dropout(pass.dense(&self.output, mixed), self.dropout)
     }
 }

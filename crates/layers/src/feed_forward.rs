@@ -2,10 +2,19 @@
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
+use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Noise, silu};
+use plimsoll_tape::{Pass, silu};
 
-use crate::dense;
+/// What stands between the two linear layers of a [`FeedForward`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// `x` times its sigmoid, as in Conformers.
+    #[default]
+    Silu,
+    /// `x` where it is positive, as in the first Transformers.
+    Relu,
+}
 
 /// How to build a [`FeedForward`].
 #[derive(Clone, Copy, Debug)]
@@ -14,15 +23,18 @@ pub struct FeedForwardConfig {
     pub d_model: usize,
     /// Width inside.
     pub inner: usize,
+    /// What stands between the two layers.
+    pub activation: Activation,
     /// Share of values dropped in training, inside and at the end.
     pub dropout: f64,
 }
 
-/// Two linear layers with a SiLU between them.
+/// Two linear layers with an activation between them.
 #[derive(Module, Debug)]
 pub struct FeedForward {
     widen: Linear,
     narrow: Linear,
+    relu: bool,
     dropout: f64,
 }
 
@@ -32,6 +44,7 @@ impl FeedForwardConfig {
         FeedForward {
             widen: LinearConfig::new(self.d_model, self.inner).init(device),
             narrow: LinearConfig::new(self.inner, self.d_model).init(device),
+            relu: self.activation == Activation::Relu,
             dropout: self.dropout,
         }
     }
@@ -39,8 +52,10 @@ impl FeedForwardConfig {
 
 impl FeedForward {
     /// `[b, t, d]` to `[b, t, d]`.
-    pub fn forward(&self, x: Tensor<3>, noise: &Noise) -> Tensor<3> {
-        let inner = noise.with("inner").dropout(silu(dense(&self.widen, x)), self.dropout);
-        noise.with("outer").dropout(dense(&self.narrow, inner), self.dropout)
+    pub fn forward(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
+        let wide = pass.dense(&self.widen, x);
+        let inner = if self.relu { relu(wide) } else { silu(wide) };
+        let inner = pass.with("inner").dropout(inner, self.dropout);
+        pass.with("outer").dropout(pass.dense(&self.narrow, inner), self.dropout)
     }
 }

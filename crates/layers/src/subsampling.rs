@@ -6,7 +6,11 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 
-use crate::{Lengths, dense};
+use burn::tensor::module::conv2d;
+use burn::tensor::ops::ConvOptions;
+use plimsoll_tape::Pass;
+
+use crate::Lengths;
 
 /// How to build a [`Subsampling`].
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +53,13 @@ impl SubsamplingConfig {
 
     /// How many frames are left of `frames`; at least one, as short inputs are padded.
     pub fn frames_after(factor: usize, frames: u32) -> u32 {
-        (0..factor.ilog2()).fold(frames as usize, |n, _| halved(n)).max(1) as u32
+        (0..factor.max(1).ilog2()).fold(frames as usize, |n, _| halved(n)).max(1) as u32
     }
 }
 
 impl Subsampling {
     /// `[b, t, f]` to `[b, t', d]`, with the lengths that are left.
-    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths) -> (Tensor<3>, Lengths) {
+    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (Tensor<3>, Lengths) {
         let factor = 1 << self.layers.len();
         // The fewest frames that leave one: 3 for a factor of 2, 7 for 4, 15 for 8.
         let [b, t, f] = x.dims();
@@ -65,9 +69,14 @@ impl Subsampling {
         } else {
             x
         };
-        let maps = self.layers.iter().fold(x.unsqueeze_dim::<4>(1), |maps, layer| relu(layer.forward(maps)));
+        let convolved = |maps: Tensor<4>, layer: &Conv2d| {
+            let bias = layer.bias.as_ref().map(|bias| pass.lower(bias.val()));
+            let options = ConvOptions::new([2, 2], [0, 0], [1, 1], 1);
+            relu(conv2d(maps, pass.lower(layer.weight.val()), bias, options))
+        };
+        let maps = self.layers.iter().fold(pass.lower(x).unsqueeze_dim::<4>(1), convolved);
         let [b, c, t, f] = maps.dims();
-        let y = dense(&self.project, maps.swap_dims(1, 2).reshape([b, t, c * f]));
+        let y = pass.dense(&self.project, maps.swap_dims(1, 2).reshape([b, t, c * f]));
         let left = lengths.each().iter().map(|&n| SubsamplingConfig::frames_after(factor, n)).collect();
         (y, Lengths::new(left, t))
     }
@@ -95,8 +104,11 @@ mod tests {
         let config = SubsamplingConfig { features: 40, d_model: 16, channels: 4, factor: 4 };
         let layer = config.init(&device);
         for frames in [1, 7, 64] {
-            let (y, lengths) =
-                layer.forward(Tensor::ones([2, frames, 40], &device), &Lengths::new(vec![frames as u32, 1], frames));
+            let (y, lengths) = layer.forward(
+                Tensor::ones([2, frames, 40], &device),
+                &Lengths::new(vec![frames as u32, 1], frames),
+                &Pass::plain(),
+            );
             let left = SubsamplingConfig::frames_after(4, frames as u32);
             assert_eq!(y.dims(), [2, left as usize, 16]);
             assert_eq!(lengths.each(), [left, 1]);

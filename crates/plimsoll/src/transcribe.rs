@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use plimsoll_data::read_audio;
-use plimsoll_speech::asr::Transcriber;
+use plimsoll_speech::asr::{Search, Transcriber};
 
 use crate::cli::TranscribeArgs;
 use crate::config::{BackendChoice, DeviceConfig};
@@ -18,7 +18,7 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     let transcriber = Transcriber::load(&args.run, &device.device).wrong()?;
     for file in &files {
         let audio = read_audio(file, transcriber.sample_rate()).wrong()?;
-        let text = transcriber.read(&audio.samples);
+        let text = transcriber.read(&audio.samples, &Search::Greedy);
         match (args.json, files.len()) {
             (true, _) => println!("{}", serde_json::json!({"file": file, "text": text})),
             (false, 1) => println!("{text}"),

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use plimsoll_data::read_audio;
-use plimsoll_speech::asr::Transcriber;
+use plimsoll_speech::asr::{Search, Transcriber};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -12,6 +12,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let transcriber = Transcriber::load(run.as_ref(), &Device::flex())?;
     let audio = read_audio(recording, transcriber.sample_rate())?;
-    println!("{}", transcriber.read(&audio.samples));
+    println!("{}", transcriber.read(&audio.samples, &Search::Greedy));
     Ok(())
 }

@@ -25,17 +25,21 @@ mod fused;
 mod known;
 mod noise;
 mod parameters;
+mod pass;
 mod remat;
 mod task;
+mod tensors;
 
 pub use backward::backward;
 pub use batch::TensorBatch;
 pub use bridge::off_tape;
-pub use fused::{depthwise, glu, silu};
+pub use fused::{Sight, attention_weights, depthwise, glu, layer_norm, relative_shift, silu};
 pub use known::with_gradient;
 pub use noise::Noise;
 pub use parameters::{
     NamedTensor, NamedVisitor, ParametersError, apply, collect, count, initialise, is_recording, plain_device, walk,
 };
+pub use pass::Pass;
 pub use remat::remat;
 pub use task::{StepLoss, Task};
+pub use tensors::{FloatMapper, Tensors};

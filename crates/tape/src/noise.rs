@@ -1,18 +1,19 @@
 //! Randomness by key: a dropout mask is a function of what it is for, not of when it is drawn.
 
+mod mask;
+
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Tensor;
 use plimsoll_core::{Key, SampleId};
-use rayon::prelude::*;
 
-use crate::bridge::{Family, family};
+pub(crate) use mask::{Mask, draw, dropout};
 
 /// The randomness of one forward pass, or none.
 ///
 /// Masks depend on the key (run, step, layer), on each sample's id and on the position inside the sample. They do not
 /// depend on the split of the batch, on padding, on the order of the samples or on how often the pass is run, which is
-/// what makes retries, splits and rematerialisation exact.
+/// what makes retries, splits and rematerialisation exact. Every device draws the same.
 #[derive(Clone, Debug, Default)]
 pub struct Noise(Option<Source>);
 
@@ -56,64 +57,29 @@ impl Noise {
 
     /// Drops each value of `x` with probability `rate`, and scales what stays to keep the mean.
     ///
-    /// The first axis of `x` is the samples, one for each id.
+    /// The first axis of `x` is the samples, one for each id. The tape keeps nothing of it: the mask is drawn again in
+    /// the backward pass.
     ///
     /// # Panics
     /// Where the first axis is not as long as the list of samples, or `rate` is not in `[0, 1)`.
     pub fn dropout<const D: usize>(&self, x: Tensor<D>, rate: f64) -> Tensor<D> {
+        match self.mask(rate, 0) {
+            Some(mask) => dropout(x, mask),
+            None => x,
+        }
+    }
+
+    /// What a dropout at `rate` drops from a tensor that begins at `first` along the axis before its last.
+    pub(crate) fn mask(&self, rate: f64, first: usize) -> Option<Mask> {
         assert!((0.0..1.0).contains(&rate), "a dropout rate of {rate} is not in [0, 1)");
-        match &self.0 {
-            Some(source) if rate > 0.0 => {
-                let mask = source.mask(x.dims(), rate, &x.device());
-                x * mask
-            }
-            _ => x,
-        }
-    }
-}
-
-impl Source {
-    /// Zero where dropped, `1 / (1 - rate)` elsewhere.
-    fn mask<const D: usize>(&self, shape: [usize; D], rate: f64, device: &Device) -> Tensor<D> {
-        assert_eq!(shape[0], self.samples.len(), "one id for each sample of the batch");
-        let plain = device.clone().inner();
-        if family(&plain) == Family::Capture {
-            return Tensor::ones(shape, &plain);
-        }
-        let values = self.draw(&shape, rate);
-        Tensor::from_data(TensorData::new(values, shape), &plain)
-    }
-
-    fn draw(&self, shape: &[usize], rate: f64) -> Vec<f32> {
-        let width = shape[shape.len() - 1];
-        let rows_of_sample: usize = shape[1..shape.len() - 1].iter().product();
-        let kept = (1.0 / (1.0 - rate)) as f32;
-        // Four decisions of 16 bits come from one hash: a rate is exact to 1/65536.
-        let threshold = (rate * 65536.0).round() as u64;
-        let mut values = vec![0.0; shape.iter().product()];
-        let fill = |(row, values): (usize, &mut [f32])| {
-            let mut key = self.key.at(self.samples[row / rows_of_sample.max(1)].0);
-            // The coordinates, and not the running number, which would depend on the padding.
-            let mut rest = row % rows_of_sample.max(1);
-            for &extent in shape[1..shape.len() - 1].iter().rev() {
-                key = key.at((rest % extent) as u64);
-                rest /= extent;
-            }
-            for (four, values) in values.chunks_mut(4).enumerate() {
-                let bits = key.at(four as u64).bits();
-                for (place, value) in values.iter_mut().enumerate() {
-                    let draw = (bits >> (16 * place)) & 0xffff;
-                    *value = if draw < threshold { 0.0 } else { kept };
-                }
-            }
-        };
-        values.par_chunks_mut(width.max(1)).enumerate().with_min_len(64).for_each(fill);
-        values
+        self.0.as_ref().filter(|_| rate > 0.0).map(|source| Mask::new(source, rate, first))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
 
     fn ids(names: &[&str]) -> Vec<SampleId> {
@@ -144,6 +110,36 @@ mod tests {
             assert!((dropped - rate).abs() < 0.005, "{dropped} for {rate}");
             let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / 1e5;
             assert!((mean - 1.0).abs() < 0.05, "{mean}");
+        }
+    }
+
+    #[test]
+    fn a_device_draws_what_the_host_draws() {
+        for (shape, rate) in [([2, 7, 10], 0.3), ([2, 3, 1], 0.5), ([2, 1, 301], 0.1)] {
+            let source = Source { key: Key::new(8), samples: ids(&["a", "b"]).into() };
+            let keeps = Mask::new(&source, rate, 0).keeps(shape, &Device::flex());
+            let kept = Noise(Some(source)).dropout(Tensor::<3>::ones(shape, &Device::flex()), rate);
+            assert_eq!(keeps.into_data(), kept.not_equal_elem(0.0).into_data());
+        }
+    }
+
+    #[test]
+    fn the_gradient_is_dropped_where_the_value_was() {
+        let device = Device::flex().autodiff();
+        let x = Tensor::<3>::ones([1, 9, 20], &device).require_grad();
+        let y = Noise::new(Key::new(3), &ids(&["a"])).dropout(x.clone(), 0.4);
+        let gradient = x.grad(&(y.clone() * 2.0).sum().backward()).unwrap();
+        assert_eq!(gradient.into_data(), (y * 2.0).into_data());
+    }
+
+    #[test]
+    fn neighbours_along_every_axis_are_unrelated() {
+        let x = (mask(&["a", "b"], [2, 400, 500], 0.5) - 1.0).reshape([2, 400, 500]);
+        for (axis, extent) in [(0, 2), (1, 400), (2, 500)] {
+            let part = |from: usize| x.clone().narrow(axis, from, extent - 1);
+            let related = (part(0) * part(1)).mean().into_scalar::<f32>();
+            // 2e5 to 4e5 products of +-1 each: five standard deviations are 0.011.
+            assert!(related.abs() < 0.011, "axis {axis}: {related}");
         }
     }
 

@@ -90,16 +90,23 @@ pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
     found.0
 }
 
-/// The number of values in the float parameters of `module`.
+/// The number of values that training moves: running statistics and frozen parameters are not among them.
 pub fn count<M: Module>(module: &M) -> u64 {
     struct Count(u64);
     impl NamedVisitor for Count {
         fn parameter<const D: usize>(&mut self, _: &str, param: &Param<Tensor<D>>) {
-            self.0 += param.lazy_shape().num_elements() as u64;
+            let value = param.val();
+            if value.is_require_grad() {
+                self.0 += value.shape().num_elements() as u64;
+            }
         }
     }
     let mut found = Count(0);
-    walk(module, &mut found);
+    // Only on an autodiff device does a parameter say whether it is trained.
+    match module.devices().iter().any(Device::is_autodiff) {
+        true => walk(module, &mut found),
+        false => walk(&module.clone().train(), &mut found),
+    }
     found.0
 }
 

@@ -1,26 +1,33 @@
-//! Rematerialisation: a block keeps its input alone and computes its inside a second time in the backward pass.
+//! Rematerialisation: a block keeps its inputs alone and computes its inside a second time in the backward pass.
 
-use std::fmt;
-use std::marker::PhantomData;
+mod leaves;
+mod nodes;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
-use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::Tensor;
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
 use burn_autodiff::NodeId;
-use burn_autodiff::checkpoint::base::Checkpointer;
-use burn_autodiff::checkpoint::strategy::NoCheckpointing;
-use burn_autodiff::grads::Gradients;
-use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::tensor::FloatTensor;
 
 use crate::bridge::{Surface, on_backend};
+use crate::{FloatMapper, Tensors, is_recording};
+use leaves::{Leaves, Take};
+use nodes::{Exit, Outcome, Slots, hub, seed};
+use statistics::Statistics;
 
-/// Computes `block(module, x)`, keeping `x` and nothing that is made inside; the backward pass computes it again.
+/// Computes `block(module, inputs)`, keeping `inputs` and nothing that is made inside; the backward pass computes it
+/// again.
 ///
-/// Result and gradients are those of `block(module, x)` itself, to the last bit on the CPU: both passes run the same
-/// kernels, and what is random in the block must come from a [`Noise`](crate::Noise), which draws the same twice.
-/// Whatever else the block reads (lengths, masks, noise) it captures; tensors captured so are constants to it.
-/// Parameters may be shared with other blocks, and blocks may be nested.
+/// Inputs and outputs are tensors in any [arrangement](Tensors), floats with and without a gradient among them. Results
+/// and gradients are those of `block(module, inputs)` itself, to the last bit on the CPU: both passes run the same
+/// kernels, and what is random in the block must come from a [`Pass`](crate::Pass), which draws the same twice. Running
+/// statistics, such as those of Burn's `BatchNorm`, move once. Whatever else the block reads (lengths, masks, the pass)
+/// it captures; tensors captured so are constants to it. Parameters may be shared with other blocks, and blocks may be
+/// nested.
 ///
 /// ```
 /// use burn::nn::LinearConfig;
@@ -31,234 +38,143 @@ use crate::bridge::{Surface, on_backend};
 /// let device = Device::flex().autodiff();
 /// let layer = initialise(LinearConfig::new(3, 3).init(&device), Key::new(1));
 /// let x = Tensor::<2>::ones([4, 3], &device);
-/// let y = remat(&layer, x, |layer, x| silu(layer.forward(x)));
-/// assert_eq!(backward(y.sum(), &layer).len(), 2);
+/// let (y, z) = remat(&layer, (x.clone(), x), |layer, (x, left)| {
+///     let y = silu(layer.forward(x));
+///     (y.clone(), y * left)
+/// });
+/// assert_eq!(backward((y + z).sum(), &layer).len(), 2);
 /// ```
-pub fn remat<M, F, const D: usize, const E: usize>(module: &M, x: Tensor<D>, block: F) -> Tensor<E>
+pub fn remat<M, I, O, F>(module: &M, inputs: I, block: F) -> O
 where
     M: Module + Sync + 'static,
-    F: Fn(&M, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
+    I: Tensors,
+    O: Tensors,
+    F: Fn(&M, I) -> O + Send + Sync + 'static,
 {
-    let device = x.device();
-    if !device.is_autodiff() {
-        return block(module, x);
+    let (inputs, device) = device_of(module, inputs);
+    match device {
+        Some(device) => on_backend!(&device, B => remat_on::<B, M, I, O, F>(module, inputs, block, &device)),
+        None => block(module, inputs),
     }
-    on_backend!(&device, B => remat_on::<B, M, F, D, E>(module, x, block))
 }
 
-fn remat_on<B: Surface, M, F, const D: usize, const E: usize>(module: &M, x: Tensor<D>, block: F) -> Tensor<E>
+/// The autodiff device that anything is on, if one is.
+fn device_of<M: Module, I: Tensors>(module: &M, inputs: I) -> (I, Option<Device>) {
+    struct Look(Option<Device>);
+    impl FloatMapper for Look {
+        fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+            if tensor.is_autodiff() {
+                self.0.get_or_insert_with(|| tensor.device());
+            }
+            tensor
+        }
+    }
+    let mut look = Look(module.devices().into_iter().find(Device::is_autodiff));
+    (inputs.map_floats(&mut look), look.0)
+}
+
+fn remat_on<B: Surface, M, I, O, F>(module: &M, inputs: I, block: F, device: &Device) -> O
 where
     M: Module + Sync + 'static,
-    F: Fn(&M, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
+    I: Tensors,
+    O: Tensors,
+    F: Fn(&M, I) -> O + Send + Sync + 'static,
 {
-    // The step hangs on the input's node: an input without one, such as a batch, becomes a leaf that nobody asks.
-    let x = if x.is_tracked() { x } else { x.require_grad() };
-    let input = B::tracked(x);
-    let kept = input.clone().into_primitive();
+    let mut enter = Enter::<B> { guards: Vec::new(), nodes: Vec::new() };
+    let kept = inputs.map_floats(&mut enter);
     // On the autodiff device, where dropout and batch norm act, but with nothing that requires a gradient.
-    let quiet = module.clone().map(&mut Leaves::<B> { record: false, found: Vec::new() });
-    let y = B::plain(block(&quiet, B::lifted::<D>(kept.clone())));
-    let step = Again::<B>(PhantomData).prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful();
-    B::from_tracked(match step {
-        OpsKind::Tracked(step) => {
-            let module = module.clone();
-            let run = move |above| second_pass::<B, M, F, D, E>(&module, kept.clone(), &block, above);
-            step.finish(State(Arc::new(run)), y)
+    let outputs = block(&module.clone().map(&mut Leaves::<B>::silent()), kept.clone());
+    let slots = Slots::default();
+    let (module, nodes, above) = (module.clone(), enter.nodes, slots.clone());
+    let recorded = !is_recording(device);
+    let run = move || {
+        let statistics = recorded.then(|| Statistics::<B>::of(&module));
+        let found = second_pass::<B, M, I, O, F>(&module, kept.clone(), &nodes, &block, above.take());
+        if let Some(statistics) = statistics {
+            statistics.put_back(&module);
         }
-        OpsKind::UnTracked(step) => step.finish(y),
-    })
+        found
+    };
+    let hub = hub::<B>(enter.guards, Arc::new(run), device);
+    outputs.map_floats(&mut Exit { hub, slots })
+}
+
+/// Takes the inputs off the tape, remembering where on it they were.
+struct Enter<B: Surface> {
+    guards: Vec<nodes::Guard<B>>,
+    /// For each float input the node that its gradient goes to, if it wants one.
+    nodes: Vec<Option<NodeId>>,
+}
+
+impl<B: Surface> FloatMapper for Enter<B> {
+    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+        if !tensor.is_autodiff() {
+            self.nodes.push(None);
+            return tensor;
+        }
+        let wanted = tensor.is_tracked();
+        let input = B::tracked(tensor);
+        let kept = B::lifted::<D>(input.clone().into_primitive());
+        self.nodes.push(wanted.then(|| input.node().id()));
+        if wanted {
+            self.guards.push(input);
+        }
+        kept
+    }
 }
 
 /// Runs `block` with a tape of its own and takes that one back.
-fn second_pass<B: Surface, M: Module, F, const D: usize, const E: usize>(
+fn second_pass<B: Surface, M: Module, I: Tensors, O: Tensors, F: Fn(&M, I) -> O>(
     module: &M,
-    kept: FloatTensor<B>,
+    kept: I,
+    nodes: &[Option<NodeId>],
     block: &F,
-    above: FloatTensor<B>,
-) -> Found<B>
-where
-    F: Fn(&M, Tensor<D>) -> Tensor<E>,
-{
-    let mut leaves = Leaves::<B> { record: true, found: Vec::new() };
+    above: Vec<Option<FloatTensor<B>>>,
+) -> Outcome<B> {
+    let mut leaves = Leaves::<B>::recorded();
     let module = module.clone().map(&mut leaves);
-    let x = B::lifted::<D>(kept).require_grad();
-    let y = block(&module, x.clone());
-    let mut tape = B::tracked((y * B::lifted::<E>(above)).sum()).backward();
-    let input = B::tracked(x).grad_remove(&mut tape);
-    let parameters = leaves.found.into_iter().filter_map(|(node, take)| Some((node, take(&mut tape)?))).collect();
-    Found { input, parameters }
+    let mut again = Again::<B> { nodes: nodes.iter(), found: leaves.found };
+    let inputs = kept.map_floats(&mut again);
+    let mut ends = Ends::<B> { above: above.into_iter(), total: None };
+    let _ = block(&module, inputs).map_floats(&mut ends);
+    let Some(total) = ends.total else { return Vec::new() };
+    let mut tape = B::tracked(total).backward();
+    again.found.into_iter().filter_map(|(node, take)| Some((node, take(&mut tape)?))).collect()
 }
 
-/// The gradients that the second run of a block gives.
-struct Found<B: Surface> {
-    input: Option<FloatTensor<B>>,
-    parameters: Vec<(NodeId, FloatTensor<B>)>,
-}
-
-/// Runs the block again, given the gradient from above.
-struct State<B: Surface>(Arc<dyn Fn(FloatTensor<B>) -> Found<B> + Send + Sync>);
-
-impl<B: Surface> Clone for State<B> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<B: Surface> fmt::Debug for State<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a block to run again")
-    }
-}
-
-#[derive(Debug)]
-struct Again<B>(PhantomData<B>);
-
-impl<B: Surface> Backward<B, 1> for Again<B> {
-    type State = State<B>;
-
-    fn backward(self, ops: Ops<State<B>, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let above = gradients.consume::<B>(&ops.node);
-        let Found { input, parameters } = (ops.state.0)(above);
-        if let (Some(parent), Some(input)) = (&ops.parents[0], input) {
-            gradients.register::<B>(parent.id, input);
-        }
-        for (node, gradient) in parameters {
-            gradients.register::<B>(node, gradient);
-        }
-    }
-}
-
-/// Takes the gradient of a leaf out of a tape.
-type Take<B> = Box<dyn FnOnce(&mut Gradients) -> Option<FloatTensor<B>>>;
-
-/// Gives a module's parameters new leaves: recorded ones for the second pass, silent ones for the first.
-struct Leaves<B: Surface> {
-    record: bool,
-    /// For each recorded leaf the node of the parameter that it stands for.
+/// Puts the inputs that want a gradient on the tape of the second pass.
+struct Again<'a, B: Surface> {
+    nodes: std::slice::Iter<'a, Option<NodeId>>,
     found: Vec<(NodeId, Take<B>)>,
 }
 
-impl<B: Surface> ModuleMapper for Leaves<B> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let (id, value, mapper) = param.consume();
-        if !value.is_autodiff() {
-            return Param::from_mapped_value(id, value, mapper);
-        }
-        let required = value.is_require_grad() || value.is_tracked();
-        let original = B::tracked(value);
-        let leaf = B::lifted::<D>(original.clone().into_primitive()).set_require_grad(self.record && required);
-        if self.record && required {
-            let again = B::tracked(leaf.clone());
-            self.found.push((original.node().id(), Box::new(move |tape| again.grad_remove(tape))));
-        }
-        Param::from_mapped_value(id, leaf, mapper)
+impl<B: Surface> FloatMapper for Again<'_, B> {
+    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+        let Some(Some(node)) = self.nodes.next() else { return tensor };
+        let leaf = tensor.require_grad();
+        self.found.push((*node, leaves::take::<B, D>(&leaf)));
+        leaf
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use burn::nn::{Linear, LinearConfig};
-    use burn::optim::GradientsParams;
-    use burn::tensor::{Device, TensorData};
-    use plimsoll_core::{Key, SampleId};
+/// Joins the outputs of the second pass to one root that hands each the gradient it had from above.
+struct Ends<B: Surface> {
+    above: std::vec::IntoIter<Option<FloatTensor<B>>>,
+    total: Option<Tensor<1>>,
+}
 
-    use super::*;
-    use crate::{Noise, backward, initialise, silu};
-
-    #[derive(Module, Debug)]
-    struct Stack {
-        first: Linear,
-        second: Linear,
-    }
-
-    impl Stack {
-        fn block(layer: &Linear, x: Tensor<2>, noise: &Noise) -> Tensor<2> {
-            x.clone() + noise.dropout(silu(layer.forward(x)), 0.3)
+impl<B: Surface> FloatMapper for Ends<B> {
+    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+        if !tensor.is_autodiff() {
+            return tensor;
         }
-
-        /// The second layer runs twice: its parameters are shared.
-        fn forward(&self, x: Tensor<2>, again: bool) -> Tensor<2> {
-            let ids: Vec<SampleId> = (0..4).map(SampleId).collect();
-            let layers = [&self.first, &self.second, &self.second];
-            layers.into_iter().enumerate().fold(x, |x, (index, layer)| {
-                let noise = Noise::new(Key::new(9).at(index as u64), &ids);
-                match again {
-                    true => remat(layer, x, move |layer, x| Self::block(layer, x, &noise)),
-                    false => Self::block(layer, x, &noise),
-                }
-            })
-        }
-    }
-
-    fn stack(device: &Device) -> Stack {
-        let layer = || LinearConfig::new(6, 6).init(device);
-        initialise(Stack { first: layer(), second: layer() }, Key::new(1))
-    }
-
-    fn input(device: &Device) -> Tensor<2> {
-        let values: Vec<f32> = (0..24).map(|i| Key::new(2).at(i).unit() as f32 - 0.5).collect();
-        Tensor::from_data(TensorData::new(values, [4, 6]), device)
-    }
-
-    fn values(gradients: &GradientsParams, stack: &Stack) -> Vec<Vec<f32>> {
-        let matrix = |layer: &Linear| gradients.get::<2>(layer.weight.id).unwrap().into_data().try_into_vec().unwrap();
-        let bias = |layer: &Linear| {
-            let id = layer.bias.as_ref().unwrap().id;
-            gradients.get::<1>(id).unwrap().into_data().try_into_vec().unwrap()
-        };
-        [&stack.first, &stack.second].into_iter().flat_map(|layer| [matrix(layer), bias(layer)]).collect()
-    }
-
-    #[test]
-    fn gradients_are_the_same_to_the_last_bit_with_dropout_and_shared_parameters() {
-        let device = Device::flex().autodiff();
-        let stack = stack(&device);
-        let gradients = |again| {
-            let x = input(&device).require_grad();
-            let y = stack.forward(x.clone(), again);
-            let loss = (y.clone() * y).sum();
-            values(&backward(loss, &stack), &stack)
-        };
-        assert_eq!(gradients(true), gradients(false));
-    }
-
-    #[test]
-    fn blocks_may_be_nested_and_the_input_gets_its_gradient() {
-        let device = Device::flex().autodiff();
-        let stack = stack(&device);
-        let gradient = |again: bool| {
-            let x = input(&device).require_grad();
-            let y = match again {
-                true => remat(&stack, x.clone(), |stack, x| stack.forward(x, true)),
-                false => stack.forward(x.clone(), false),
-            };
-            let grads = y.square().sum().backward();
-            x.grad(&grads).unwrap().into_data()
-        };
-        assert_eq!(gradient(true), gradient(false));
-    }
-
-    #[test]
-    fn the_recording_device_sees_both_passes() {
-        let operations = |again| {
-            let device = Device::capture();
-            let captured = device.capture_scope(|scope| {
-                let device = device.clone().autodiff();
-                let stack = stack(&device);
-                let y = stack.forward(input(&device), again);
-                assert_eq!(backward(y.clone().mul(y).sum(), &stack).len(), 4);
-                scope.complete([], [])
+        if let (Some(Some(above)), true) = (self.above.next(), tensor.is_tracked()) {
+            let seed = seed::<B, D>(tensor.clone(), above);
+            self.total = Some(match self.total.take() {
+                Some(total) => total + seed,
+                None => seed,
             });
-            captured.unwrap().graph.operations.len()
-        };
-        assert!(operations(true) > operations(false));
-    }
-
-    #[test]
-    fn without_a_tape_the_block_just_runs() {
-        let device = Device::flex();
-        let stack = stack(&device);
-        let x = input(&device);
-        assert_eq!(stack.forward(x.clone(), true).into_data(), stack.forward(x, false).into_data());
+        }
+        tensor
     }
 }

@@ -2,9 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use plimsoll_core::{Choice, HostBatch};
+use plimsoll_core::HostBatch;
 
-use crate::{Noise, TensorBatch};
+use crate::{Pass, TensorBatch};
 
 /// A model with the loss it is trained by.
 ///
@@ -15,8 +15,8 @@ pub trait Task: Module {
     /// How much `batch` weighs in its step, such as its number of tokens. Known without computing anything.
     fn weight(&self, batch: &HostBatch) -> f64;
 
-    /// The sum of the losses of `batch`, computed as `choice` says, with the randomness of `noise`.
-    fn loss(&self, batch: &TensorBatch, choice: &Choice, noise: &Noise) -> StepLoss;
+    /// The sum of the losses of `batch`, computed by the choice and with the randomness of `pass`.
+    fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss;
 }
 
 /// What a model says of one piece of a step.
@@ -26,4 +26,6 @@ pub struct StepLoss {
     pub sum: Tensor<1>,
     /// Places in the batch of samples that no loss could be computed for, and that were left out of the sum.
     pub left_out: Vec<usize>,
+    /// Places in the batch of samples that a length policy cut short.
+    pub cut: Vec<usize>,
 }

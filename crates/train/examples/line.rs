@@ -9,7 +9,7 @@ use burn::tensor::Device;
 use plimsoll_core::{
     BatchSource, Choice, CountingAllocator, Delivered, HostBatch, HostSample, Key, Position, SampleId, SourceError,
 };
-use plimsoll_tape::{Noise, StepLoss, Task, TensorBatch, initialise};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
 use plimsoll_train::{
     AdamWConfig, CheckpointStore, Event, Governor, Limits, RunOptions, RunState, Schedule, Score, Shape, Trainer,
     TrainerConfig, run,
@@ -29,11 +29,11 @@ impl Task for Line {
         batch.len() as f64
     }
 
-    fn loss(&self, batch: &TensorBatch, _: &Choice, _: &Noise) -> StepLoss {
+    fn loss(&self, batch: &TensorBatch, _: &Pass) -> StepLoss {
         let [b, _, _] = batch.features.dims();
         let x = batch.features.clone().slice([0..b, 0..1, 0..1]);
         let y = batch.features.clone().slice([0..b, 0..1, 1..2]);
-        StepLoss { sum: (self.line.forward(x) - y).square().sum(), left_out: Vec::new() }
+        StepLoss { sum: (self.line.forward(x) - y).square().sum(), left_out: Vec::new(), cut: Vec::new() }
     }
 }
 

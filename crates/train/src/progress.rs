@@ -23,6 +23,8 @@ pub enum Event {
         rate: f64,
         /// Pieces that the batch was cut into.
         pieces: usize,
+        /// Samples that the model's length policy cut short.
+        cut: usize,
         /// Seconds of audio frames in the batch, padding apart, as a count of frames.
         frames: u64,
         /// Share of the batch that is padding.

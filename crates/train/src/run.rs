@@ -180,6 +180,7 @@ impl<T: Task> Voyage<'_, T> {
             norm: report.norm,
             rate: report.rate,
             pieces: report.pieces,
+            cut: report.cut.len(),
             frames: batch.frame_lengths.iter().map(|&n| u64::from(n)).sum(),
             padding: batch.padding(),
             step_seconds,

@@ -6,7 +6,7 @@ use burn::module::{ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Choice, HostBatch, Key};
-use plimsoll_tape::{Noise, StepLoss, Task, TensorBatch, backward};
+use plimsoll_tape::{Noise, Pass, StepLoss, Task, TensorBatch, backward};
 
 use crate::{AdamW, AdamWConfig, Governor, Schedule};
 
@@ -60,6 +60,8 @@ pub struct StepReport {
     pub pieces: usize,
     /// Samples that no loss could be computed for.
     pub left_out: Vec<String>,
+    /// Samples that the model's length policy cut short.
+    pub cut: Vec<String>,
 }
 
 /// Why a step did not happen. Parameters and optimizer are as they were.
@@ -96,6 +98,7 @@ struct Computed {
     norm: f64,
     pieces: usize,
     left_out: Vec<String>,
+    cut: Vec<String>,
 }
 
 impl<T: Task> Trainer<T> {
@@ -128,7 +131,7 @@ impl<T: Task> Trainer<T> {
                 Err(reason) => return Err(StepError::Device { step, name: batch.names[0].clone(), reason }),
             }
         };
-        let Computed { gradients, loss, norm, pieces, left_out } = computed;
+        let Computed { gradients, loss, norm, pieces, left_out, cut } = computed;
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() {
                 return Err(StepError::NotFinite { step, what, value, name: batch.names[0].clone() });
@@ -139,7 +142,7 @@ impl<T: Task> Trainer<T> {
         let scale = (self.config.clip_norm / (norm + 1e-6)).min(1.0);
         let task = self.task.clone();
         self.task = self.optimizer.step(rate, task, gradients, scale);
-        Ok(StepReport { step, loss, norm, rate, pieces, left_out })
+        Ok(StepReport { step, loss, norm, rate, pieces, left_out, cut })
     }
 
     /// The gradient of the whole batch, piece by piece, and its norm, read from the device.
@@ -154,10 +157,11 @@ impl<T: Task> Trainer<T> {
             device: &self.device,
         };
         let mut gathered = GradientsParams::new();
-        let (mut losses, mut left_out) = (Vec::new(), Vec::new());
+        let (mut losses, mut left_out, mut cut) = (Vec::new(), Vec::new(), Vec::new());
         for wave in pieces.chunks(lanes) {
             for (piece, done) in wave.iter().zip(job.wave(&self.task, wave)?) {
                 left_out.extend(done.left_out.iter().map(|&index| piece.names[index].clone()));
+                cut.extend(done.cut.iter().map(|&index| piece.names[index].clone()));
                 losses.push(done.loss);
                 gathered = add(&self.task, gathered, done.gradients);
             }
@@ -165,7 +169,7 @@ impl<T: Task> Trainer<T> {
         // Reading is where a device admits that it ran out of memory: nothing has been moved until here.
         let loss = read(Tensor::cat(losses, 0).sum())? * job.scale;
         let norm = read(square_sum(&self.task, &gathered, &self.device))?.sqrt();
-        Ok(Computed { gradients: gathered, loss, norm, pieces: pieces.len(), left_out })
+        Ok(Computed { gradients: gathered, loss, norm, pieces: pieces.len(), left_out, cut })
     }
 }
 
@@ -181,6 +185,7 @@ struct Job<'a> {
 struct Done {
     loss: Tensor<1>,
     left_out: Vec<usize>,
+    cut: Vec<usize>,
     gradients: GradientsParams,
 }
 
@@ -201,10 +206,10 @@ impl Job<'_> {
 
     fn piece<T: Task>(&self, task: &T, piece: &HostBatch) -> Done {
         let tensors = TensorBatch::send(piece, self.device);
-        let noise = Noise::new(self.key, &piece.ids);
-        let StepLoss { sum, left_out } = task.loss(&tensors, &self.choice, &noise);
+        let pass = Pass::new(self.choice, Noise::new(self.key, &piece.ids));
+        let StepLoss { sum, left_out, cut } = task.loss(&tensors, &pass);
         let loss = sum.clone().without_autodiff();
-        Done { loss, left_out, gradients: backward(sum * self.scale, task) }
+        Done { loss, left_out, cut, gradients: backward(sum * self.scale, task) }
     }
 }
 

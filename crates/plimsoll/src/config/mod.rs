@@ -53,4 +53,7 @@ pub use place::{ConfigText, Layer, Place, Provenance, Spans};
 pub use print::{to_json, to_toml};
 pub use reference::markdown;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
-pub use words::{BackendChoice, FeaturePreset, PrecisionChoice, RematChoice, Schedule, Task};
+pub use words::{
+    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, NormChoice, PositionsChoice, PrecisionChoice,
+    RematChoice, Schedule, Task,
+};

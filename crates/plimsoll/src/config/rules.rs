@@ -1,7 +1,7 @@
 //! The rules that bind several keys, as a table.
 
 use super::schema::RunConfig;
-use super::words::Schedule;
+use super::words::{AttentionChoice, NormChoice, PositionsChoice, Schedule};
 
 /// A rule between keys, or one that no simple limit of a key can say.
 pub(super) struct Rule {
@@ -25,6 +25,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["model.d_model", "model.attention_heads"], broken: heads_do_not_divide },
     Rule { keys: &["model.conv_kernel"], broken: kernel_has_no_middle },
     Rule { keys: &["model.subsampling"], broken: subsampling_is_no_power },
+    Rule { keys: &["model.d_model", "model.attention_heads", "model.positions"], broken: positions_have_no_pairs },
+    Rule { keys: &["model.conv_norm_groups", "model.d_model"], broken: groups_do_not_divide },
+    Rule { keys: &["model.max_attention_sequence_length", "model.attention"], broken: cut_without_truncation },
     Rule { keys: &["data.min_seconds", "data.max_seconds"], broken: nothing_is_long_enough },
     Rule { keys: &["features.win_length", "features.n_fft"], broken: window_is_too_long },
     Rule { keys: &["features.hop_length", "features.win_length"], broken: hop_leaves_gaps },
@@ -67,7 +70,37 @@ fn kernel_has_no_middle(config: &RunConfig) -> Option<String> {
 
 fn subsampling_is_no_power(config: &RunConfig) -> Option<String> {
     let factor = config.model.subsampling;
-    (!factor.is_power_of_two()).then(|| format!("`model.subsampling` is {factor}, expected 2, 4 or 8"))
+    (!factor.is_power_of_two()).then(|| format!("`model.subsampling` is {factor}, expected 1, 2, 4 or 8"))
+}
+
+fn positions_have_no_pairs(config: &RunConfig) -> Option<String> {
+    let model = &config.model;
+    let width = model.d_model / model.attention_heads.max(1);
+    if model.positions == PositionsChoice::Rotary && !width.is_multiple_of(2) {
+        return Some(format!("heads are {width} wide, expected an even width for `model.positions` = \"rotary\""));
+    }
+    (!model.d_model.is_multiple_of(2)).then(|| format!("`model.d_model` is {}, expected an even number", model.d_model))
+}
+
+fn groups_do_not_divide(config: &RunConfig) -> Option<String> {
+    let (groups, width) = (config.model.conv_norm_groups, config.model.d_model);
+    (config.model.conv_norm == NormChoice::Group && !width.is_multiple_of(groups)).then(|| {
+        format!("`model.conv_norm_groups` is {groups}, expected a divisor of `model.d_model`, which is {width}")
+    })
+}
+
+fn cut_without_truncation(config: &RunConfig) -> Option<String> {
+    let model = &config.model;
+    match (model.attention, model.max_attention_sequence_length) {
+        (AttentionChoice::Truncate, None) => {
+            Some("`model.attention` is \"truncate\", expected a `model.max_attention_sequence_length` to cut to".into())
+        }
+        (AttentionChoice::Exact | AttentionChoice::Chunked, Some(length)) => Some(format!(
+            "`model.max_attention_sequence_length` is {length}, expected `model.attention` = \"truncate\" beside it: \
+             nothing is cut unasked, and \"chunked\" saves the memory without cutting"
+        )),
+        _ => None,
+    }
 }
 
 fn nothing_is_long_enough(config: &RunConfig) -> Option<String> {

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::Key;
 use super::kind::{Interval, Kind};
-use super::words::{BackendChoice, FeaturePreset, PrecisionChoice, RematChoice, Schedule, Task};
+use super::words::{
+    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, NormChoice, PositionsChoice, PrecisionChoice,
+    RematChoice, Schedule, Task,
+};
 
 /// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
 ///
@@ -180,10 +183,36 @@ section! {
         conv_kernel: u32 = 15, Kind::Whole(1, 1023);
         /// Width of the feed-forward layers, in multiples of `model.d_model`.
         feed_forward_multiplier: u32 = 4, Kind::Whole(1, 64);
-        /// Frames that become one before the first block: 2, 4 or 8.
-        subsampling: u32 = 4, Kind::Whole(2, 8);
+        /// Frames that become one before the first block: 2, 4 or 8 by convolutions, or 1 to keep every frame.
+        subsampling: u32 = 4, Kind::Whole(1, 8);
         /// Channels of the convolutions that reduce the frames.
         subsampling_channels: u32 = 32, Kind::Whole(1, 65_536);
+        /// How the encoder knows positions: sinusoids added to its input, distances, or rotations inside attention.
+        positions: PositionsChoice = PositionsChoice::Absolute, Kind::OneOf(PositionsChoice::WORDS);
+        /// What the norm inside the convolutions looks at; `batch` makes results depend on the micro-batch.
+        conv_norm: NormChoice = NormChoice::Layer, Kind::OneOf(NormChoice::WORDS);
+        /// Groups of channels for `model.conv_norm` = `group`.
+        conv_norm_groups: u32 = 8, Kind::count(1);
+        /// Whether the encoder's input is scaled by the root of its width.
+        scale_input: bool = true, Kind::Switch;
+        /// How attention deals with long utterances; the first two give the same result.
+        attention: AttentionChoice = AttentionChoice::Exact, Kind::OneOf(AttentionChoice::WORDS);
+        /// Queries that `model.attention` = `chunked` takes at a time.
+        attention_chunk: u32 = 256, Kind::count(1);
+        /// Frames after subsampling that `model.attention` = `truncate` keeps of an utterance; every cut is counted.
+        max_attention_sequence_length: Option<u32> = None, Kind::count(1);
+        /// Blocks of the attention decoder; with 0 there is none, and CTC alone is learned.
+        decoder_layers: u32 = 0, Kind::Whole(0, 1024);
+        /// Width of the decoder's feed-forward layers, in multiples of `model.d_model`.
+        decoder_feed_forward_multiplier: u32 = 4, Kind::Whole(1, 64);
+        /// Where the decoder's norms stand: before what they serve, or after the residual.
+        decoder_norm: DecoderNormChoice = DecoderNormChoice::Pre, Kind::OneOf(DecoderNormChoice::WORDS);
+        /// Share of CTC in the loss of a model with a decoder; cross-entropy has the rest.
+        ctc_weight: f64 = 0.3, Kind::Number(Interval(Included(0.0), Included(1.0)));
+        /// Share of each label that the decoder's loss spreads over the vocabulary.
+        label_smoothing: f64 = 0.1, Kind::Number(Interval::BELOW_ONE);
+        /// Width of the outputs, at least the letters of the training texts and four; just these when not given.
+        vocabulary: Option<u32> = None, Kind::Whole(5, 1_000_000);
         /// Share of activations dropped in training.
         dropout: f64 = 0.1, Kind::Number(Interval::BELOW_ONE);
     }

@@ -118,3 +118,53 @@ words! {
         InverseSqrt = "inverse_sqrt",
     }
 }
+
+words! {
+    /// How an encoder knows positions.
+    PositionsChoice {
+        /// Sinusoids are added to the input.
+        #[default]
+        Absolute = "absolute",
+        /// Attention knows the distance of every two frames.
+        Relative = "relative",
+        /// Queries and keys are rotated by their place.
+        Rotary = "rotary",
+    }
+}
+
+words! {
+    /// What the norm inside a convolution takes its mean and variance over.
+    NormChoice {
+        /// The channels of a frame.
+        #[default]
+        Layer = "layer",
+        /// Groups of channels over an utterance.
+        Group = "group",
+        /// Each channel over a batch.
+        Batch = "batch",
+    }
+}
+
+words! {
+    /// Where the norms of a decoder stand.
+    DecoderNormChoice {
+        /// Before what they serve.
+        #[default]
+        Pre = "pre",
+        /// After the residual.
+        Post = "post",
+    }
+}
+
+words! {
+    /// How attention deals with long utterances.
+    AttentionChoice {
+        /// Everything at once: memory grows with the square of the length.
+        #[default]
+        Exact = "exact",
+        /// The same result from a chunk of queries at a time: memory grows with the length.
+        Chunked = "chunked",
+        /// Utterances are cut, and every cut is counted.
+        Truncate = "truncate",
+    }
+}

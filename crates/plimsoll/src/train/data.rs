@@ -9,7 +9,6 @@ use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Case, CharTokenizer, Dataset, Limits, Loader, LoaderConfig, LogMel,
     LogMelConfig, Manifest, Mode, Selection, SpecAugment, SplitBy, Utterance, hold_out, normalise,
 };
-use plimsoll_layers::SubsamplingConfig;
 use plimsoll_speech::asr::Bundle;
 
 use super::plan::RunPlan;
@@ -91,9 +90,8 @@ fn select(path: &std::path::Path, config: &RunConfig, log_mel: &LogMel) -> Resul
     for utterance in &mut manifest.utterances {
         utterance.text = normalise(&utterance.text, case);
     }
-    let factor = config.model.subsampling as usize;
-    let output_frames =
-        |length: Seconds| u64::from(SubsamplingConfig::frames_after(factor, log_mel.frames_in(length).0));
+    let model = super::resolve::model(config, log_mel.n_mels(), 1);
+    let output_frames = |length: Seconds| u64::from(model.frames_after(log_mel.frames_in(length).0));
     let limits = Limits {
         shortest: config.data.min_seconds,
         longest: config.data.max_seconds,

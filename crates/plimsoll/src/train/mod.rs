@@ -10,7 +10,7 @@ mod view;
 use std::process::ExitCode;
 
 use plimsoll_core::{Key, MemoryMeter};
-use plimsoll_speech::asr::{Bundle, Recogniser, evaluate};
+use plimsoll_speech::asr::{Bundle, Recogniser, Search, evaluate};
 use plimsoll_tape::apply;
 use plimsoll_train::{CheckpointStore, Ending, Governor, RunOptions, RunState, Score, Trainer, run};
 
@@ -124,7 +124,8 @@ impl Voyage {
 
     fn validate(&self, task: &Recogniser) -> Result<Score, String> {
         let mut source = self.prepared.validation_source(&self.plan);
-        let result = evaluate(task, &mut source, &self.prepared.validation_texts, &self.prepared.tokenizer);
+        let result =
+            evaluate(task, &mut source, &self.prepared.validation_texts, &self.prepared.tokenizer, &Search::Greedy);
         let evaluation = result.map_err(|error| error.to_string())?;
         let (cer, wer) = (evaluation.characters.rate(), evaluation.words.rate());
         Ok(Score { value: cer, all: vec![("cer".into(), cer), ("wer".into(), wer)] })
@@ -135,7 +136,8 @@ impl Voyage {
         let task = apply(task, store.best().failed()?.weights).failed()?;
         let mut source = self.prepared.validation_source(&self.plan);
         let evaluation =
-            evaluate(&task, &mut source, &self.prepared.validation_texts, &self.prepared.tokenizer).failed()?;
+            evaluate(&task, &mut source, &self.prepared.validation_texts, &self.prepared.tokenizer, &Search::Greedy)
+                .failed()?;
         let summary = report::summary(&self.plan, &self.folder, state, view, &evaluation, &self.prepared);
         summary.write(self.folder.path()).failed()?;
         print!("{}", report::told(&summary, &self.folder));

@@ -128,8 +128,15 @@ impl RunPlan {
             (
                 "model",
                 format!(
-                    "Conformer with CTC: {} blocks of width {}, {} letters, {} parameters",
-                    model.layers, model.d_model, model.vocabulary, self.parameters
+                    "Conformer with {}: {} blocks of width {}, {} tokens, {} parameters",
+                    match &model.decoder {
+                        Some(decoder) => format!("CTC and a decoder of {} blocks", decoder.layers),
+                        None => "CTC".into(),
+                    },
+                    model.layers,
+                    model.d_model,
+                    model.vocabulary,
+                    self.parameters
                 ),
             ),
             ("batch", format!("{batch} a step, {} at once", training.micro_batch)),

@@ -28,6 +28,9 @@ pub(crate) fn summary(
     if totals.left_out > 0 {
         left_out.push(("unreadable, or too short for their text, while training".into(), totals.left_out));
     }
+    if totals.cut > 0 {
+        left_out.push(("cut to `model.max_attention_sequence_length`, counted each time".into(), totals.cut));
+    }
     Summary {
         name: folder.name(),
         complete: true,

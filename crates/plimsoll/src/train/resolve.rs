@@ -1,14 +1,20 @@
 //! The only road from a configuration to a plan.
 
+use std::num::NonZeroU32;
+
 use plimsoll_core::{Bytes, Choice, Key, Precision, Remat, Seconds};
 use plimsoll_data::BatchSize;
+use plimsoll_layers::{HeadPositions, LengthPolicy, NormKind};
 use plimsoll_monitor::host_memory;
-use plimsoll_speech::asr::RecogniserConfig;
+use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
 use plimsoll_train::{AdamWConfig, Schedule, Shape};
 
 use super::data::{Prepared, batching, features};
 use super::plan::{DataPlan, RunPlan, TrainingPlan};
-use crate::config::{self, PrecisionChoice, RematChoice, RunConfig, Task};
+use crate::config::{
+    self, AttentionChoice, DecoderNormChoice, NormChoice, PositionsChoice, PrecisionChoice, RematChoice, RunConfig,
+    Task,
+};
 use crate::device::Chosen;
 use crate::failure::Failure;
 
@@ -36,8 +42,9 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
 
 /// Settles everything that `config` leaves open.
 pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) -> Result<RunPlan, Failure> {
-    let model = model(config, prepared);
-    let parameters = plimsoll_tape::count(&model.init(&burn::tensor::Device::flex(), Key::new(config.seed)));
+    let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
+    let model = model(config, prepared.training.log_mel().n_mels(), vocabulary);
+    let parameters = plimsoll_tape::count(&model.bare(&burn::tensor::Device::flex()));
     let data = data(config, prepared);
     let training = training(config, &data, device)?;
     Ok(RunPlan {
@@ -55,11 +62,13 @@ pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) 
     })
 }
 
-fn model(config: &RunConfig, prepared: &Prepared) -> RecogniserConfig {
+/// The model that `config` describes, over so many features and tokens.
+pub(crate) fn model(config: &RunConfig, features: usize, vocabulary: usize) -> RecogniserConfig {
     let model = &config.model;
+    let number = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
     RecogniserConfig {
-        features: prepared.training.log_mel().n_mels(),
-        vocabulary: prepared.tokenizer.size(),
+        features,
+        vocabulary,
         d_model: model.d_model as usize,
         layers: model.encoder_layers as usize,
         heads: model.attention_heads as usize,
@@ -67,7 +76,42 @@ fn model(config: &RunConfig, prepared: &Prepared) -> RecogniserConfig {
         feed_forward_multiplier: model.feed_forward_multiplier as usize,
         subsampling: model.subsampling as usize,
         subsampling_channels: model.subsampling_channels as usize,
+        positions: match model.positions {
+            PositionsChoice::Absolute => HeadPositions::Absolute,
+            PositionsChoice::Relative => HeadPositions::Relative,
+            PositionsChoice::Rotary => HeadPositions::Rotary,
+        },
+        norm: match model.conv_norm {
+            NormChoice::Layer => NormKind::Layer,
+            NormChoice::Group => NormKind::Group(model.conv_norm_groups as usize),
+            NormChoice::Batch => NormKind::Batch,
+        },
+        scale_input: model.scale_input,
+        length: match (model.attention, model.max_attention_sequence_length) {
+            (AttentionChoice::Truncate, Some(most)) => LengthPolicy::Truncate(number(most)),
+            (AttentionChoice::Chunked, _) => LengthPolicy::Chunked(number(model.attention_chunk)),
+            (AttentionChoice::Exact | AttentionChoice::Truncate, _) => LengthPolicy::Exact,
+        },
         dropout: model.dropout,
+        decoder: (model.decoder_layers > 0).then(|| DecoderConfig {
+            layers: model.decoder_layers as usize,
+            feed_forward_multiplier: model.decoder_feed_forward_multiplier as usize,
+            norm_first: model.decoder_norm == DecoderNormChoice::Pre,
+            ctc_weight: model.ctc_weight,
+            label_smoothing: model.label_smoothing,
+        }),
+    }
+}
+
+/// The width of the outputs: the letters of the texts, or more where the configuration says so.
+fn vocabulary(config: &RunConfig, letters: usize) -> Result<usize, Failure> {
+    match config.model.vocabulary {
+        None => Ok(letters),
+        Some(wanted) if wanted as usize >= letters => Ok(wanted as usize),
+        Some(wanted) => {
+            let message = format!("`model.vocabulary` is {wanted}, and the training texts need {letters}");
+            Err(Failure::wrong(message, format!("write `--set model.vocabulary={letters}`, or leave it out")))
+        }
     }
 }
 
@@ -105,7 +149,8 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
         keep_checkpoints: training.keep_checkpoints as usize,
         clip_norm: training.clip_norm,
         choice: Choice { precision: Precision::Fp32, remat: remat(training.remat), ..Choice::default() },
-        lanes: device.lanes,
+        // A batch norm's statistics would depend on which thread comes first.
+        lanes: if config.model.conv_norm == NormChoice::Batch { 1 } else { device.lanes },
         optimizer: AdamWConfig {
             beta_1: training.beta_1,
             beta_2: training.beta_2,

@@ -36,6 +36,8 @@ pub(crate) struct Totals {
     pub(crate) wait_seconds: f64,
     /// Samples left out while training.
     pub(crate) left_out: usize,
+    /// Times an utterance was cut short by the length policy.
+    pub(crate) cut: usize,
 }
 
 impl View {
@@ -66,7 +68,8 @@ impl View {
     fn add(&mut self, event: &Event) {
         let totals = &mut self.totals;
         match event {
-            Event::Step { frames, step_seconds, wait_seconds, peak_bytes, .. } => {
+            Event::Step { frames, step_seconds, wait_seconds, peak_bytes, cut, .. } => {
+                totals.cut += cut;
                 totals.peak = totals.peak.max(*peak_bytes);
                 totals.audio_seconds += *frames as f64 * self.hop_seconds;
                 totals.step_seconds += step_seconds;

@@ -13,7 +13,7 @@ use super::RecogniserConfig;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bundle {
-    /// The kind of model: `asr-ctc`.
+    /// The kind of model: `asr`.
     pub kind: String,
     /// Its sizes.
     pub recogniser: RecogniserConfig,
@@ -61,7 +61,7 @@ pub enum BundleError {
 
 impl Bundle {
     /// The kind of model that this version writes.
-    pub const KIND: &str = "asr-ctc";
+    pub const KIND: &str = "asr";
 
     /// The file in a run's folder.
     pub fn path(folder: &Path) -> PathBuf {

@@ -7,7 +7,7 @@ use plimsoll_data::CharTokenizer;
 use plimsoll_tape::TensorBatch;
 use serde::Serialize;
 
-use super::Recogniser;
+use super::{Recogniser, Search};
 use crate::score::ErrorCounts;
 use burn::module::Module;
 
@@ -44,12 +44,13 @@ impl Evaluation {
     }
 }
 
-/// Reads every utterance of `source` with `model`; `texts` has the truth by name.
+/// Reads every utterance of `source` with `model`, as `search` finds; `texts` has the truth by name.
 pub fn evaluate(
     model: &Recogniser,
     source: &mut dyn BatchSource,
     texts: &HashMap<String, String>,
     tokenizer: &CharTokenizer,
+    search: &Search,
 ) -> Result<Evaluation, SourceError> {
     // Off the tape: nothing is kept for a backward pass.
     let model = model.valid();
@@ -59,7 +60,7 @@ pub fn evaluate(
         let delivered = delivered?;
         let batch = delivered.batch;
         let tensors = TensorBatch::send(&batch, &device);
-        let read = model.read(tensors.features, &tensors.frame_lengths);
+        let read = model.read(tensors.features, &tensors.frame_lengths, search);
         for (name, tokens) in batch.names.iter().zip(read) {
             let truth = texts.get(name).cloned().unwrap_or_default();
             evaluation.add(Heard { name: name.clone(), truth, heard: tokenizer.decode(&tokens) });

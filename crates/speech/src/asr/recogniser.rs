@@ -1,52 +1,32 @@
-//! The recogniser: subsampling, Conformer blocks, and a letter for every frame.
+//! The recogniser: subsampling, Conformer blocks, a letter for every frame, and a decoder over the frames.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Choice, HostBatch, Key};
+use plimsoll_core::{HostBatch, Key};
+use plimsoll_data::CharTokenizer;
 use plimsoll_layers::{
-    Conformer, ConformerConfig, Lengths, Subsampling, SubsamplingConfig, add_sinusoids, ctc_greedy, ctc_loss, dense,
-    is_ctc_feasible,
+    Conformer, ConformerConfig, HeadPositions, LengthPolicy, Lengths, Subsampling, SubsamplingConfig, add_sinusoids,
+    ctc_greedy, ctc_loss, is_ctc_feasible,
 };
-use plimsoll_tape::{Noise, StepLoss, Task, TensorBatch, initialise, remat};
-use serde::{Deserialize, Serialize};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise, remat};
+
+use super::decode::{BeamOptions, CtcScores, Hypothesis, attention_beam, ctc_prefix_beam, joint_beam, rescore};
+use super::decoder::{Decoder, Encoded};
+use super::{RecogniserConfig, Search};
 
 // Shapes: b batch, t frames, t' frames after subsampling, f features, d model width, v vocabulary.
 
-/// The sizes of a [`Recogniser`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RecogniserConfig {
-    /// Features of a frame.
-    pub features: usize,
-    /// Tokens, the blank included.
-    pub vocabulary: usize,
-    /// Width of the model.
-    pub d_model: usize,
-    /// Conformer blocks.
-    pub layers: usize,
-    /// Attention heads.
-    pub heads: usize,
-    /// Frames that the depthwise kernel spans, odd.
-    pub kernel: usize,
-    /// Width inside the feed-forward layers, as a multiple of `d_model`.
-    pub feed_forward_multiplier: usize,
-    /// How many frames become one: 2, 4 or 8.
-    pub subsampling: usize,
-    /// Channels of the subsampling convolutions.
-    pub subsampling_channels: usize,
-    /// Share of values dropped in training.
-    pub dropout: f64,
-}
-
-/// A Conformer encoder with a linear layer for CTC.
+/// A Conformer encoder with a linear layer for CTC, and an attention decoder if it has one.
 #[derive(Module, Debug)]
 pub struct Recogniser {
-    subsampling: Subsampling,
+    subsampling: Option<Subsampling>,
+    input: Option<Linear>,
     blocks: Vec<Conformer>,
     output: Linear,
-    factor: usize,
-    dropout: f64,
+    decoder: Option<Decoder>,
+    #[module(skip)]
+    config: RecogniserConfig,
 }
 
 impl RecogniserConfig {
@@ -55,80 +35,167 @@ impl RecogniserConfig {
     /// # Panics
     /// Where the sizes contradict each other, as the layers say.
     pub fn init(&self, device: &Device, key: Key) -> Recogniser {
-        let &Self { features, d_model, heads, kernel, feed_forward_multiplier, dropout, .. } = self;
-        let block = ConformerConfig { d_model, heads, kernel, feed_forward_multiplier, dropout };
+        initialise(self.bare(device), key.with("weights"))
+    }
+
+    /// The same without first values of its own, for weights that come from elsewhere, and for counting.
+    pub fn bare(&self, device: &Device) -> Recogniser {
+        let &Self { features, d_model, heads, kernel, feed_forward_multiplier, dropout, positions, norm, .. } = self;
+        let block = ConformerConfig { d_model, heads, kernel, feed_forward_multiplier, positions, norm, dropout };
         let subsampling =
             SubsamplingConfig { features, d_model, channels: self.subsampling_channels, factor: self.subsampling };
-        let recogniser = Recogniser {
-            subsampling: subsampling.init(device),
+        let keeps_all = self.subsampling == 1;
+        Recogniser {
+            subsampling: (!keeps_all).then(|| subsampling.init(device)),
+            input: keeps_all.then(|| LinearConfig::new(features, d_model).init(device)),
             blocks: (0..self.layers).map(|_| block.init(device)).collect(),
             output: LinearConfig::new(d_model, self.vocabulary).init(device),
-            factor: self.subsampling,
-            dropout,
-        };
-        initialise(recogniser, key.with("weights"))
+            decoder: Decoder::init(self, device),
+            config: *self,
+        }
     }
 }
 
 impl Recogniser {
-    /// `[b, t, f]` to the scores `[b, t', v]` of every token in every frame, before any softmax.
-    ///
-    /// Blocks that `choice` rematerialises keep their input alone; the result is the same to the last bit.
-    pub fn forward(
-        &self,
-        features: Tensor<3>,
-        lengths: &Lengths,
-        choice: &Choice,
-        noise: &Noise,
-    ) -> (Tensor<3>, Lengths) {
-        let (x, lengths) = self.subsampling.forward(features, lengths);
-        // As in the Transformer: without the scale, positions of amplitude one drown the small values of a fresh model.
-        let [_, _, d] = x.dims();
-        let x = noise.with("input").dropout(add_sinusoids(x * (d as f64).sqrt()), self.dropout);
-        let run = |x, (index, block): (usize, &Conformer)| {
-            let (lengths, noise) = (lengths.clone(), noise.with("block").at(index));
-            let forward = move |block: &Conformer, x| block.forward(x, &lengths, &noise);
-            if choice.remat.covers(index) { remat(block, x, forward) } else { forward(block, x) }
-        };
-        let x = self.blocks.iter().enumerate().fold(x, run);
-        (dense(&self.output, x), lengths)
+    /// What it was built from.
+    pub fn config(&self) -> &RecogniserConfig {
+        &self.config
     }
 
-    /// The most likely tokens of each utterance, frame by frame (greedy CTC).
-    pub fn read(&self, features: Tensor<3>, frame_lengths: &[u32]) -> Vec<Vec<u32>> {
+    /// The attention decoder, if it has one.
+    pub fn decoder(&self) -> Option<&Decoder> {
+        self.decoder.as_ref()
+    }
+
+    /// `[b, t, f]` to what the encoder hears `[b, t', d]`, with the places of utterances that the length policy cut.
+    ///
+    /// Blocks that the pass rematerialises keep their input alone; the result is the same to the last bit.
+    pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (Encoded, Vec<usize>) {
+        let pass = &pass.by(self.config.length.applied(*pass.choice()));
+        let (x, lengths) = match (&self.subsampling, &self.input) {
+            (Some(subsampling), _) => subsampling.forward(features, lengths, pass),
+            (None, Some(input)) => (pass.dense(input, features), lengths.clone()),
+            (None, None) => (features, lengths.clone()),
+        };
+        let (x, lengths, cut) = self.config.length.cut(pass.full(x), lengths);
+        // As in the Transformer: without the scale, positions of amplitude one drown the small values of a fresh model.
+        let [_, _, d] = x.dims();
+        let x = if self.config.scale_input { x * (d as f64).sqrt() } else { x };
+        let x = if self.config.positions == HeadPositions::Absolute { add_sinusoids(x, 0) } else { x };
+        let x = pass.with("input").dropout(x, self.config.dropout);
+        let run = |x, (index, block): (usize, &Conformer)| {
+            let (lengths, pass) = (lengths.clone(), pass.with("block").at(index));
+            let again = pass.choice().remat.covers(index);
+            let forward = move |block: &Conformer, x| block.forward(x, &lengths, &pass);
+            if again { remat(block, x, forward) } else { forward(block, x) }
+        };
+        let frames = self.blocks.iter().enumerate().fold(x, run);
+        (Encoded { frames, lengths }, cut)
+    }
+
+    /// The scores `[b, t', v]` of every token in every frame, before any softmax.
+    pub fn ctc_scores(&self, heard: &Encoded, pass: &Pass) -> Tensor<3> {
+        pass.full(pass.dense(&self.output, heard.frames.clone()))
+    }
+
+    /// The most likely tokens of each utterance, as `search` finds them.
+    ///
+    /// # Panics
+    /// Where `search` needs a decoder and there is none.
+    pub fn read(&self, features: Tensor<3>, frame_lengths: &[u32], search: &Search) -> Vec<Vec<u32>> {
         let lengths = Lengths::new(frame_lengths.to_vec(), features.dims()[1]);
-        let (logits, lengths) = self.forward(features, &lengths, &Choice::default(), &Noise::off());
-        ctc_greedy(logits, &lengths)
+        let pass = Pass::plain();
+        let (heard, _) = self.encode(features, &lengths, &pass);
+        let logits = self.ctc_scores(&heard, &pass);
+        if *search == Search::Greedy {
+            return ctc_greedy(logits, &heard.lengths);
+        }
+        let [b, _, v] = logits.dims();
+        let one = |place: usize| {
+            let length = heard.lengths.each()[place] as usize;
+            let part = |x: &Tensor<3>| x.clone().narrow(0, place, 1).narrow(1, 0, length);
+            let scores = part(&logits).into_data().try_into_vec().expect("scores are in fp32");
+            let lengths = Lengths::new(vec![length as u32], length);
+            let heard = Encoded { frames: part(&heard.frames), lengths };
+            let found = self.search(&CtcScores::from_logits(scores, v), &heard, search);
+            found.into_iter().next().map(|best| best.tokens).unwrap_or_default()
+        };
+        (0..b).map(one).collect()
+    }
+
+    /// The best texts of one utterance, best first.
+    fn search(&self, scores: &CtcScores, heard: &Encoded, search: &Search) -> Vec<Hypothesis> {
+        let decoder = || self.decoder.as_ref().expect("asked for by a search that needs no decoder, or checked before");
+        let options = |width, ctc_weight, length_bonus| BeamOptions {
+            width,
+            ctc_weight,
+            length_bonus,
+            ..BeamOptions::new(CharTokenizer::START, CharTokenizer::END, scores.frames())
+        };
+        match *search {
+            Search::Greedy => ctc_prefix_beam(scores, std::num::NonZeroUsize::MIN),
+            Search::PrefixBeam { width } => ctc_prefix_beam(scores, width),
+            Search::Attention { width, length_bonus } => {
+                attention_beam(&mut decoder().reader(heard), &options(width, 0.0, length_bonus))
+            }
+            Search::Joint { width, ctc_weight, length_bonus } => {
+                joint_beam(scores, &mut decoder().reader(heard), &options(width, ctc_weight, length_bonus))
+            }
+            Search::Rescore { width, ctc_weight } => {
+                let candidates = ctc_prefix_beam(scores, width);
+                rescore(candidates, &mut decoder().reader(heard), &options(width, ctc_weight, 0.0))
+            }
+        }
+    }
+}
+
+impl RecogniserConfig {
+    /// How many frames are left of `frames` when CTC sees them.
+    pub fn frames_after(&self, frames: u32) -> u32 {
+        let left = SubsamplingConfig::frames_after(self.subsampling, frames);
+        match self.length {
+            LengthPolicy::Truncate(most) => left.min(most.get()),
+            LengthPolicy::Exact | LengthPolicy::Chunked(_) => left,
+        }
     }
 }
 
 impl Task for Recogniser {
     /// The tokens of the samples that have frames enough for them.
     fn weight(&self, batch: &HostBatch) -> f64 {
-        let frames = |index: usize| SubsamplingConfig::frames_after(self.factor, batch.frame_lengths[index]) as usize;
+        let frames = |index: usize| self.config.frames_after(batch.frame_lengths[index]) as usize;
         let tokens = |index: usize| batch.tokens_of(index);
         let counts = (0..batch.len()).filter(|&index| is_ctc_feasible(frames(index), tokens(index)));
         counts.map(|index| tokens(index).len().max(1) as f64).sum()
     }
 
-    fn loss(&self, batch: &TensorBatch, choice: &Choice, noise: &Noise) -> StepLoss {
+    fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
-        let (logits, lengths) = self.forward(batch.features.clone(), &lengths, choice, noise);
-        let loss = ctc_loss(logits, &lengths, &batch.tokens);
-        StepLoss { sum: loss.sum, left_out: loss.infeasible }
+        let (heard, cut) = self.encode(batch.features.clone(), &lengths, pass);
+        let ctc = ctc_loss(self.ctc_scores(&heard, pass), &heard.lengths, &batch.tokens);
+        let sum = match (&self.decoder, &self.config.decoder) {
+            (Some(decoder), Some(config)) => {
+                let spoken = decoder.loss(&batch.tokens, &ctc.infeasible, &heard, &pass.with("decoder"));
+                ctc.sum * config.ctc_weight + spoken * (1.0 - config.ctc_weight)
+            }
+            _ => ctc.sum,
+        };
+        StepLoss { sum, left_out: ctc.infeasible, cut }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::{HostSample, Remat, SampleId};
-    use plimsoll_tape::{backward, collect};
+    use plimsoll_core::{Choice, HostSample, Remat, SampleId};
+    use plimsoll_tape::{Noise, backward, collect};
 
+    use super::super::DecoderConfig;
     use super::*;
+    use plimsoll_layers::NormKind;
 
     const SMALL: RecogniserConfig = RecogniserConfig {
         features: 20,
-        vocabulary: 6,
+        vocabulary: 9,
         d_model: 16,
         layers: 2,
         heads: 2,
@@ -136,7 +203,18 @@ mod tests {
         feed_forward_multiplier: 2,
         subsampling: 4,
         subsampling_channels: 4,
+        positions: HeadPositions::Relative,
+        norm: NormKind::Layer,
+        scale_input: true,
+        length: LengthPolicy::Exact,
         dropout: 0.2,
+        decoder: Some(DecoderConfig {
+            layers: 1,
+            feed_forward_multiplier: 2,
+            norm_first: true,
+            ctc_weight: 0.3,
+            label_smoothing: 0.1,
+        }),
     };
 
     fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
@@ -146,7 +224,7 @@ mod tests {
     }
 
     fn samples() -> Vec<HostSample> {
-        vec![sample("a", 60, &[1, 2, 3]), sample("b", 41, &[4, 4]), sample("c", 77, &[5]), sample("d", 9, &[1, 1, 2])]
+        vec![sample("a", 60, &[5, 6, 7]), sample("b", 41, &[8, 8]), sample("c", 77, &[4]), sample("d", 9, &[5, 5, 6])]
     }
 
     fn gradient(samples: &[HostSample], pieces: usize) -> (f64, Vec<f32>) {
@@ -158,8 +236,8 @@ mod tests {
         let batch = HostBatch::collate(samples, 20, 8).unwrap();
         let (mut loss, mut sum) = (0.0, Vec::new());
         for piece in batch.split(pieces, 1) {
-            let noise = Noise::new(Key::new(4), &piece.ids);
-            let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), choice, &noise);
+            let pass = Pass::new(*choice, Noise::new(Key::new(4), &piece.ids));
+            let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), &pass);
             loss += f64::from(step.sum.clone().into_scalar::<f32>());
             let gradients = backward(step.sum, &model);
             let weight = gradients.get::<2>(model.output.weight.id).unwrap();
@@ -201,9 +279,10 @@ mod tests {
             }
             let tensors = TensorBatch::send(&batch, &Device::flex());
             let lengths = Lengths::new(batch.frame_lengths.clone(), batch.frames);
-            let (y, lengths) = model.forward(tensors.features, &lengths, &Choice::default(), &Noise::off());
-            let valid = lengths.each()[0] as usize;
-            y.slice([0..1, 0..valid, 0..6]).into_data().try_into_vec::<f32>().unwrap()
+            let (heard, _) = model.encode(tensors.features, &lengths, &Pass::plain());
+            let valid = heard.lengths.each()[0] as usize;
+            let y = model.ctc_scores(&heard, &Pass::plain());
+            y.slice([0..1, 0..valid, 0..9]).into_data().try_into_vec::<f32>().unwrap()
         };
         let all = samples();
         let alone = logits(&all[1..2], 0.0);
@@ -221,7 +300,7 @@ mod tests {
         // "d" has one frame left for four.
         assert_eq!(model.weight(&batch), 6.0);
         let tensors = TensorBatch::send(&batch, &Device::flex().autodiff());
-        assert_eq!(model.loss(&tensors, &Choice::default(), &Noise::off()).left_out, [3]);
+        assert_eq!(model.loss(&tensors, &Pass::plain()).left_out, [3]);
     }
 
     #[test]

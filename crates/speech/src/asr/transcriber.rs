@@ -8,7 +8,7 @@ use plimsoll_data::{CharTokenizer, LogMel};
 use plimsoll_tape::{TensorBatch, apply};
 use plimsoll_train::CheckpointStore;
 
-use super::{Bundle, BundleError, Recogniser};
+use super::{Bundle, BundleError, Recogniser, Search};
 
 /// A recogniser with its features and its letters.
 pub struct Transcriber {
@@ -23,7 +23,7 @@ impl Transcriber {
     pub fn load(folder: &Path, device: &Device) -> Result<Self, BundleError> {
         let bundle = Bundle::read(folder)?;
         let checkpoint = CheckpointStore::new(Bundle::checkpoints(folder), 1).best()?;
-        let model = bundle.recogniser.init(device, plimsoll_core::Key::new(0));
+        let model = bundle.recogniser.bare(device);
         let model = apply(model, checkpoint.weights)?;
         let log_mel = LogMel::new(&bundle.features)?;
         Ok(Self { model, log_mel, tokenizer: bundle.tokenizer, device: device.clone() })
@@ -34,14 +34,22 @@ impl Transcriber {
         self.log_mel.config().sample_rate
     }
 
-    /// The text of one recording.
-    pub fn read(&self, samples: &[f32]) -> String {
+    /// Whether `search` can be done: some need an attention decoder.
+    pub fn can(&self, search: &Search) -> bool {
+        !search.needs_decoder() || self.model.decoder().is_some()
+    }
+
+    /// The text of one recording, as `search` finds it.
+    ///
+    /// # Panics
+    /// Where the model [cannot](Self::can).
+    pub fn read(&self, samples: &[f32], search: &Search) -> String {
         let features = self.log_mel.extract(samples);
         let name = String::new();
         let sample = HostSample { id: SampleId(0), name, features, tokens: Vec::new() };
         let batch = HostBatch::collate(&[sample], self.log_mel.config().n_mels, 1).expect("whole frames");
         let tensors = TensorBatch::send(&batch, &self.device);
-        let tokens = self.model.read(tensors.features, &tensors.frame_lengths);
+        let tokens = self.model.read(tensors.features, &tensors.frame_lengths, search);
         self.tokenizer.decode(&tokens[0])
     }
 }

@@ -94,7 +94,7 @@ impl HostOp<1> for Glu {
 }
 
 /// Runs `work` compiled for the widest instructions that the processor has.
-pub(super) fn wide<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn wide<R>(work: impl FnOnce() -> R) -> R {
     struct Work<F>(F);
     impl<R, F: FnOnce() -> R> WithSimd for Work<F> {
         type Output = R;
@@ -123,7 +123,7 @@ fn sigmoid(x: f32) -> f32 {
 
 /// The exponential, within 2 units in the last place: Cephes' `expf`, written without branches so that it vectorises.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(super) fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 88.0);
     // x = n ln 2 + r, with ln 2 in two parts so that r keeps its digits.
     let n = (x * std::f32::consts::LOG2_E + 12_582_912.0) - 12_582_912.0;

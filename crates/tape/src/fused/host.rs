@@ -20,6 +20,9 @@ type Plain = FloatTensor<Flex>;
 
 /// An operation on `N` tensors, as passes over their values.
 pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
+    /// Whether the backward pass reads the inputs; without, it is given none.
+    const KEEPS: bool = true;
+
     /// The values of the result.
     fn forward(&self, inputs: [&[f32]; N]) -> Vec<f32>;
 
@@ -30,6 +33,11 @@ pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
 /// Whether `tensor` is one that a [`HostOp`] can take.
 pub(crate) fn is_host<const D: usize>(tensor: &Tensor<D>) -> bool {
     family(&tensor.device()) == Family::Flex && tensor.dtype() == DType::F32
+}
+
+/// What `read` makes of the values of a tensor that [is on the host](is_host) and off the tape.
+pub(crate) fn host_values<R, const D: usize>(tensor: Tensor<D>, read: impl FnOnce(&[f32]) -> R) -> R {
+    read(values(&Flex::plain(tensor).to_contiguous()))
 }
 
 /// A tensor of any rank on its way into a [`HostOp`].
@@ -80,7 +88,10 @@ pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
     let nodes = inputs.map(|input| input.tracked().node());
     let step = HostStep::<Op, N>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
     Flex::from_tracked(match step {
-        OpsKind::Tracked(step) => step.finish((op, plain), output),
+        OpsKind::Tracked(step) => {
+            let shapes = plain.each_ref().map(TensorMetadata::shape);
+            step.finish((op, shapes, Op::KEEPS.then_some(plain)), output)
+        }
         OpsKind::UnTracked(step) => step.finish(output),
     })
 }
@@ -89,16 +100,17 @@ pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
 struct HostStep<Op, const N: usize>(PhantomData<Op>);
 
 impl<Op: HostOp<N>, const N: usize> Backward<Flex, N> for HostStep<Op, N> {
-    type State = (Op, [Plain; N]);
+    type State = (Op, [Shape; N], Option<[Plain; N]>);
 
     fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let above = gradients.consume::<Flex>(&ops.node).to_contiguous();
-        let (op, inputs) = ops.state;
+        let (op, shapes, inputs) = ops.state;
         let wanted = ops.parents.each_ref().map(Option::is_some);
-        let found = op.backward(inputs.each_ref().map(values), values(&above), wanted);
-        for ((parent, input), found) in ops.parents.iter().zip(&inputs).zip(found) {
+        let inputs = inputs.as_ref().map_or([&[][..]; N], |inputs| inputs.each_ref().map(values));
+        let found = op.backward(inputs, values(&above), wanted);
+        for ((parent, shape), found) in ops.parents.iter().zip(shapes).zip(found) {
             if let (Some(parent), Some(found)) = (parent, found) {
-                gradients.register::<Flex>(parent.id, tensor(found, input.shape()));
+                gradients.register::<Flex>(parent.id, tensor(found, shape));
             }
         }
     }

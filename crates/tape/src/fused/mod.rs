@@ -8,6 +8,15 @@
 mod activation;
 mod depthwise;
 mod host;
+mod norm;
+mod shift;
+mod weights;
 
 pub use activation::{glu, silu};
 pub use depthwise::depthwise;
+pub use norm::layer_norm;
+pub use shift::relative_shift;
+pub use weights::{Sight, attention_weights};
+
+pub(crate) use activation::wide;
+pub(crate) use host::{host_values, is_host};

@@ -1,0 +1,73 @@
+//! Every block computes what PyTorch computes, forward and back. The fixtures' scripts are in `fixtures/`.
+
+use burn::module::Module;
+use burn::tensor::Device;
+use plimsoll_layers::{ConvolutionConfig, NormKind};
+use plimsoll_tape::Pass;
+
+use crate::block::{Block, Check, every_block, gradients, sequence, tensor, with_weights};
+use crate::fixture::{Fixture, close};
+
+/// How far from PyTorch, as a share of the largest number.
+const TOLERANCE: f32 = 1e-4;
+
+struct AgreesWithPyTorch;
+
+impl Check for AgreesWithPyTorch {
+    fn check<B: Block>(&self, name: &str, build: &dyn Fn(&Device) -> B) {
+        let fixture = Fixture::read(name);
+        let device = Device::flex().autodiff();
+        let block = with_weights(build(&device), &fixture);
+        let mut input = sequence(&fixture, "x", "lengths", &device);
+        input.x = input.x.require_grad();
+        let has_memory = fixture.shape("memory").is_some();
+        let mut memory =
+            if has_memory { sequence(&fixture, "memory", "memory_lengths", &device) } else { input.clone() };
+        memory.x = memory.x.detach().require_grad();
+        let y = block.run(input.x.clone(), &input.lengths, &memory, &Pass::plain());
+        // Whatever the padding became, the fixture has zeros there.
+        let valid =
+            if y.dims()[1] == input.lengths.width() { input.lengths.clear_padding(y.clone()) } else { y.clone() };
+        close(&format!("{name}: y"), &valid.into_data().try_into_vec().unwrap(), fixture.values("y"), TOLERANCE);
+        let tape = (y * tensor(&fixture, "c", &device)).sum().backward();
+        let by_x: Vec<f32> = input.x.grad(&tape).unwrap().into_data().try_into_vec().unwrap();
+        close(&format!("{name}: gradient by x"), &by_x, fixture.values("grad_x"), TOLERANCE);
+        if has_memory {
+            let by_memory: Vec<f32> = memory.x.grad(&tape).unwrap().into_data().try_into_vec().unwrap();
+            close(&format!("{name}: gradient by memory"), &by_memory, fixture.values("grad_memory"), TOLERANCE);
+        }
+        let found = gradients(&block, &tape);
+        for (weight, _, expected) in fixture.under("grad.") {
+            let found = found.get(weight).unwrap_or_else(|| panic!("{name}: no gradient of {weight}"));
+            close(&format!("{name}: gradient of {weight}"), found, expected, TOLERANCE);
+        }
+    }
+}
+
+#[test]
+fn every_block_agrees_with_pytorch() {
+    every_block(&AgreesWithPyTorch, 0.0);
+}
+
+#[test]
+fn a_batch_norm_keeps_the_statistics_that_pytorch_keeps_and_evaluates_by_them() {
+    let config = ConvolutionConfig { d_model: 16, kernel: 5, norm: NormKind::Batch, dropout: 0.0 };
+    let device = Device::flex().autodiff();
+    let trained = Fixture::read("convolution_batch_norm");
+    let block = with_weights(config.init(&device), &trained);
+    let input = sequence(&trained, "x", "lengths", &device);
+    block.forward(input.x, &input.lengths, &Pass::plain());
+    for value in plimsoll_tape::collect(&block) {
+        if let Some(name) = [("norm.mean", "running_mean"), ("norm.variance", "running_var")]
+            .iter()
+            .find_map(|(ours, theirs)| (value.name == *ours).then_some(theirs))
+        {
+            close(name, &value.values, trained.values(name), TOLERANCE);
+        }
+    }
+    let fixture = Fixture::read("convolution_batch_norm_evaluation");
+    let block = with_weights(config.init(&device), &fixture).valid();
+    let input = sequence(&fixture, "x", "lengths", &Device::flex());
+    let y = input.lengths.clear_padding(block.forward(input.x, &input.lengths, &Pass::plain()));
+    close("evaluation", &y.into_data().try_into_vec().unwrap(), fixture.values("y"), TOLERANCE);
+}

@@ -1,0 +1,174 @@
+//! Every block computes the same when it is computed otherwise: again, in chunks, alone, beside other padding.
+
+use std::num::NonZeroU32;
+
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{Choice, Key, SampleId};
+use plimsoll_layers::{AttentionConfig, HeadPositions, KeyValues, Lengths, TransformerConfig};
+use plimsoll_tape::{Noise, Pass, initialise, remat};
+
+use crate::block::{Block, Check, Sequence, every_block, gradients, sequence, with_weights};
+use crate::fixture::{Fixture, close};
+
+/// A share of dropout that shows.
+const DROPOUT: f64 = 0.2;
+
+fn pass(choice: Choice, samples: &[u64]) -> Pass {
+    let ids: Vec<SampleId> = samples.iter().copied().map(SampleId).collect();
+    Pass::new(choice, Noise::new(Key::new(11), &ids))
+}
+
+/// The result, and all gradients under a loss that is not linear.
+fn results<B: Block>(block: &B, name: &str, again: bool, pass: &Pass) -> Vec<(String, Vec<f32>)> {
+    let fixture = Fixture::read(name);
+    let device = Device::flex().autodiff();
+    let input = sequence(&fixture, "x", "lengths", &device);
+    let x = input.x.clone().require_grad();
+    let memory = if fixture.shape("memory").is_some() { "memory" } else { "x" };
+    let memory = sequence(&fixture, memory, &format!("{memory}_lengths"), &device);
+    let asked = memory.x.clone().require_grad();
+    let (lengths, memory_lengths, pass) = (input.lengths, memory.lengths, pass.clone());
+    let run = move |block: &B, (x, memory): (Tensor<3>, Tensor<3>)| {
+        block.run(x, &lengths, &Sequence { x: memory, lengths: memory_lengths.clone() }, &pass)
+    };
+    let inputs = (x.clone(), asked.clone());
+    let y = if again { remat(block, inputs, run) } else { run(block, inputs) };
+    let tape = (y.clone().square() + y.clone()).sum().backward();
+    let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
+    let mut found = vec![("y".to_string(), values(y))];
+    found.extend(x.grad(&tape).map(|gradient| ("x".into(), values(gradient))));
+    found.extend(asked.grad(&tape).map(|gradient| ("memory".into(), values(gradient))));
+    found.extend(gradients(block, &tape));
+    found
+}
+
+struct SameWhenRunAgain;
+
+impl Check for SameWhenRunAgain {
+    fn check<B: Block>(&self, name: &str, build: &dyn Fn(&Device) -> B) {
+        let build = || with_weights(build(&Device::flex().autodiff()), &Fixture::read(name));
+        let pass = pass(Choice::default(), &[3, 4]);
+        let [plain, again] = [false, true].map(|again| {
+            let block = build();
+            (results(&block, name, again, &pass), plimsoll_tape::collect(&block))
+        });
+        assert!(plain == again, "{name}: rematerialised, something differs");
+    }
+}
+
+#[test]
+fn a_rematerialised_block_gives_the_same_to_the_last_bit_with_dropout_on() {
+    every_block(&SameWhenRunAgain, DROPOUT);
+}
+
+struct SameInChunks;
+
+impl Check for SameInChunks {
+    fn check<B: Block>(&self, name: &str, build: &dyn Fn(&Device) -> B) {
+        let block = with_weights(build(&Device::flex().autodiff()), &Fixture::read(name));
+        let whole = results(&block, name, false, &pass(Choice::default(), &[3, 4]));
+        for chunk in [1, 5, 13] {
+            let choice = Choice { attention_chunk: NonZeroU32::new(chunk), ..Choice::default() };
+            let found = results(&block, name, false, &pass(choice, &[3, 4]));
+            for ((what, found), (_, expected)) in found.iter().zip(&whole) {
+                close(&format!("{name}: {what} in chunks of {chunk}"), found, expected, 1e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_in_chunks_gives_the_same_with_dropout_on() {
+    every_block(&SameInChunks, DROPOUT);
+}
+
+struct SameInAnyCompany;
+
+impl Check for SameInAnyCompany {
+    fn check<B: Block>(&self, name: &str, build: &dyn Fn(&Device) -> B) {
+        // A batch norm is what it is because it depends on its company.
+        if name.contains("batch_norm") || name == "subsampling" {
+            return;
+        }
+        let fixture = Fixture::read(name);
+        let device = Device::flex();
+        let block = with_weights(build(&device), &fixture);
+        let input = sequence(&fixture, "x", "lengths", &device);
+        let memory = if fixture.shape("memory").is_some() { "memory" } else { "x" };
+        let memory = sequence(&fixture, memory, &format!("{memory}_lengths"), &device);
+        let both = block.run(input.x.clone(), &input.lengths, &memory, &pass(Choice::default(), &[3, 4]));
+        for place in 0..2 {
+            let [own, asked] = [&input, &memory].map(|all| {
+                let length = all.lengths.each()[place] as usize;
+                let x = all.x.clone().narrow(0, place, 1).narrow(1, 0, length);
+                Sequence { x, lengths: Lengths::new(vec![length as u32], length) }
+            });
+            let alone = block.run(own.x, &own.lengths, &asked, &pass(Choice::default(), &[[3, 4][place]]));
+            let expected = both.clone().narrow(0, place, 1).narrow(1, 0, own.lengths.width());
+            let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
+            close(&format!("{name}: number {place} alone"), &values(alone), &values(expected), 1e-5);
+        }
+        // Nor does it matter what stands in the padding.
+        let noisy = |all: &Sequence| {
+            let padding = all.lengths.padding(&device).unwrap();
+            let shape = all.x.dims();
+            Sequence {
+                x: all.x.clone().mask_fill(padding.unsqueeze_dim::<3>(2).expand(shape), 7.0),
+                lengths: all.lengths.clone(),
+            }
+        };
+        let (input, memory) = (noisy(&input), if memory.lengths.is_padded() { noisy(&memory) } else { memory });
+        let found = block.run(input.x, &input.lengths, &memory, &pass(Choice::default(), &[3, 4]));
+        let values = |x: Tensor<3>| input.lengths.clear_padding(x).into_data().try_into_vec::<f32>().unwrap();
+        close(&format!("{name}: other padding"), &values(found), &values(both), 1e-5);
+    }
+}
+
+#[test]
+fn an_item_alone_equals_the_same_item_in_a_padded_batch_with_dropout_on() {
+    every_block(&SameInAnyCompany, DROPOUT);
+}
+
+fn random(b: usize, t: usize) -> Tensor<3> {
+    let values: Vec<f32> = (0..b * t * 16).map(|i| Key::new(5).at(i as u64).unit() as f32 - 0.5).collect();
+    Tensor::from_data(burn::tensor::TensorData::new(values, [b, t, 16]), &Device::flex())
+}
+
+#[test]
+fn what_comes_later_changes_nothing_and_a_cache_gives_the_same() {
+    for positions in [HeadPositions::Absolute, HeadPositions::Relative, HeadPositions::Rotary] {
+        let config = AttentionConfig { positions, causal: true, ..AttentionConfig::new(16, 4) };
+        let attention = initialise(config.init(&Device::flex()), Key::new(1));
+        let x = random(2, 9);
+        let whole = attention.forward(x.clone(), &Lengths::new(vec![9, 9], 9), &Pass::plain());
+        let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
+        let first = attention.forward(x.clone().narrow(1, 0, 4), &Lengths::new(vec![4, 4], 4), &Pass::plain());
+        close("the first four", &values(first), &values(whole.clone().narrow(1, 0, 4)), 1e-5);
+        let mut cache = KeyValues::default();
+        for (from, count) in [(0, 1), (1, 1), (2, 4), (6, 3)] {
+            let part = attention.extend(x.clone().narrow(1, from, count), &mut cache, &Pass::plain());
+            let expected = whole.clone().narrow(1, from, count);
+            close(&format!("{positions:?} from {from}"), &values(part), &values(expected), 1e-5);
+        }
+    }
+}
+
+#[test]
+fn a_decoder_block_goes_on_token_by_token_and_its_rows_can_change() {
+    let device = Device::flex();
+    let block = initialise(TransformerConfig::new(16, 4).decoder(&device), Key::new(1));
+    let (x, memory) = (random(2, 5), random(2, 7) * 2.0);
+    let (lengths, memory_lengths) = (Lengths::new(vec![5, 5], 5), Lengths::new(vec![7, 4], 7));
+    // The second sequence first, and then again with another last token.
+    let rows = [1, 0, 1];
+    let chosen = |x: &Tensor<3>| Tensor::cat(rows.map(|row| x.clone().narrow(0, row, 1)).to_vec(), 0);
+    let whole = block.forward(x.clone(), &lengths, memory.clone(), &memory_lengths, &Pass::plain());
+    let mut cache = block.cache(memory, &memory_lengths, &Pass::plain());
+    for place in 0..4 {
+        block.extend(x.clone().narrow(1, place, 1), &mut cache, &Pass::plain());
+    }
+    cache.select(&rows);
+    let last = block.extend(chosen(&x).narrow(1, 4, 1), &mut cache, &Pass::plain());
+    let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
+    close("the last tokens", &values(last), &values(chosen(&whole).narrow(1, 4, 1)), 1e-5);
+}

@@ -1,0 +1,61 @@
+//! CTC probabilities of growing prefixes: the forward variables of Watanabe et al. 2017, algorithm 2.
+
+use super::{BLANK, CtcScores, log_add};
+
+/// The log-probability, after each number of frames from none to all, that they read as one prefix and nothing more.
+pub(super) struct Forward {
+    /// The last token of the prefix; the blank for the empty one, because no token equals it.
+    last: u32,
+    /// Over the paths that end in a blank.
+    blank: Vec<f64>,
+    /// Over all paths.
+    either: Vec<f64>,
+}
+
+impl Forward {
+    /// The empty prefix: nothing but blanks.
+    pub(super) fn empty(scores: &CtcScores) -> Self {
+        let mut blank = vec![0.0];
+        for t in 0..scores.frames() {
+            blank.push(blank[t] + scores.at(t, BLANK));
+        }
+        Self { last: BLANK, either: blank.clone(), blank }
+    }
+
+    /// The log-probability that the prefix is the whole text.
+    pub(super) fn complete(&self) -> f64 {
+        *self.either.last().expect("no frames at all have a value too")
+    }
+
+    /// The log-probability that the text begins with the prefix and then `token`.
+    ///
+    /// The sum is over the frame in which `token` sets in, so it needs no forward variables of the longer prefix:
+    /// those are computed for the survivors of a step alone.
+    pub(super) fn with_token(&self, token: u32, scores: &CtcScores) -> f64 {
+        let before = self.open_to(token);
+        let terms: Vec<f64> = (0..scores.frames()).map(|t| before[t] + scores.at(t, token)).collect();
+        let highest = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if highest == f64::NEG_INFINITY {
+            return highest;
+        }
+        highest + terms.iter().map(|term| (term - highest).exp()).sum::<f64>().ln()
+    }
+
+    /// The prefix made longer by `token`.
+    pub(super) fn extend(&self, token: u32, scores: &CtcScores) -> Self {
+        let before = self.open_to(token);
+        let mut in_token = f64::NEG_INFINITY;
+        let (mut blank, mut either) = (vec![f64::NEG_INFINITY], vec![f64::NEG_INFINITY]);
+        for t in 0..scores.frames() {
+            in_token = log_add(in_token, before[t]) + scores.at(t, token);
+            blank.push(either[t] + scores.at(t, BLANK));
+            either.push(log_add(in_token, blank[t + 1]));
+        }
+        Self { last: token, blank, either }
+    }
+
+    /// The paths that another `token` makes longer: after an equal one it needs a blank.
+    fn open_to(&self, token: u32) -> &[f64] {
+        if token == self.last { &self.blank } else { &self.either }
+    }
+}

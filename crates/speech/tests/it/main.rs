@@ -1,0 +1,8 @@
+//! The models beside PyTorch, and by their published sizes.
+#![cfg(test)]
+
+mod family;
+#[path = "../../../../fixtures/read.rs"]
+mod fixture;
+mod pytorch;
+mod reading;

@@ -1,0 +1,136 @@
+//! A whole small model computes and learns as the same model in PyTorch does.
+
+use std::collections::BTreeMap;
+
+use burn::module::Param;
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{Bytes, Choice, HostBatch, HostSample, Key, SampleId};
+use plimsoll_layers::{HeadPositions, LengthPolicy, Lengths, NormKind};
+use plimsoll_speech::asr::{DecoderConfig, Encoded, Recogniser, RecogniserConfig};
+use plimsoll_tape::{NamedTensor, NamedVisitor, Pass, Task, TensorBatch, apply, backward, collect, walk};
+use plimsoll_train::{AdamWConfig, Governor, Schedule, Shape, Trainer, TrainerConfig};
+
+use crate::fixture::{Fixture, close};
+
+/// How far from PyTorch, as a share of the largest number.
+const TOLERANCE: f32 = 1e-4;
+
+const CONFIG: RecogniserConfig = RecogniserConfig {
+    features: 20,
+    vocabulary: 9,
+    d_model: 16,
+    layers: 2,
+    heads: 2,
+    kernel: 5,
+    feed_forward_multiplier: 4,
+    subsampling: 4,
+    subsampling_channels: 4,
+    positions: HeadPositions::Relative,
+    norm: NormKind::Layer,
+    scale_input: true,
+    length: LengthPolicy::Exact,
+    dropout: 0.0,
+    decoder: Some(DecoderConfig {
+        layers: 1,
+        feed_forward_multiplier: 4,
+        norm_first: true,
+        ctc_weight: 0.3,
+        label_smoothing: 0.1,
+    }),
+};
+
+fn model(fixture: &Fixture) -> Recogniser {
+    let values: Vec<NamedTensor> = fixture
+        .under("weight.")
+        .map(|(name, shape, values)| NamedTensor { name: name.into(), shape: shape.into(), values: values.into() })
+        .collect();
+    apply(CONFIG.bare(&Device::flex().autodiff()), values).unwrap()
+}
+
+fn batch(fixture: &Fixture) -> HostBatch {
+    let (lengths, text_lengths) = (fixture.numbers("lengths"), fixture.numbers("text_lengths"));
+    let [_, frames, features] = fixture.shape("features").unwrap().try_into().unwrap();
+    let longest = fixture.shape("texts").unwrap()[1];
+    let sample = |place: usize| {
+        let from = place * frames * features;
+        let texts = &fixture.numbers("texts")[place * longest..];
+        HostSample {
+            id: SampleId(place as u64),
+            name: place.to_string(),
+            features: fixture.values("features")[from..from + lengths[place] as usize * features].to_vec(),
+            tokens: texts[..text_lengths[place] as usize].to_vec(),
+        }
+    };
+    HostBatch::collate(&[sample(0), sample(1), sample(2)], features, 1).unwrap()
+}
+
+/// The valid part of each sample.
+fn valid(x: Tensor<3>, lengths: &[u32]) -> Vec<f32> {
+    let width = x.dims()[1];
+    Lengths::new(lengths.to_vec(), width).clear_padding(x).into_data().try_into_vec().unwrap()
+}
+
+fn by_name(module: &Recogniser, gradients: &GradientsParams) -> BTreeMap<String, Vec<f32>> {
+    struct Found<'a>(&'a GradientsParams, BTreeMap<String, Vec<f32>>);
+    impl NamedVisitor for Found<'_> {
+        fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+            let gradient = self.0.get::<D>(param.id).unwrap_or_else(|| panic!("no gradient of {name}"));
+            self.1.insert(name.into(), gradient.into_data().try_into_vec().unwrap());
+        }
+    }
+    let mut found = Found(gradients, BTreeMap::new());
+    walk(module, &mut found);
+    found.1
+}
+
+#[test]
+fn forward_and_gradients_are_those_of_pytorch() {
+    let fixture = Fixture::read("model");
+    let (model, batch) = (model(&fixture), batch(&fixture));
+    let tensors = TensorBatch::send(&batch, &Device::flex().autodiff());
+    let lengths = Lengths::new(tensors.frame_lengths.clone(), tensors.features.dims()[1]);
+    let (heard, _): (Encoded, _) = model.encode(tensors.features.clone(), &lengths, &Pass::plain());
+    assert_eq!(heard.lengths.each(), fixture.numbers("ctc_lengths"));
+    let scores = valid(model.ctc_scores(&heard, &Pass::plain()), heard.lengths.each());
+    close("scores of CTC", &scores, fixture.values("ctc_logits"), TOLERANCE);
+    let spoken = model.decoder().unwrap().forward(&tensors.tokens, &heard, &Pass::plain());
+    let text_lengths: Vec<u32> = fixture.numbers("text_lengths").iter().map(|n| n + 1).collect();
+    close("scores of the decoder", &valid(spoken, &text_lengths), fixture.values("decoder_logits"), TOLERANCE);
+    let weight = model.weight(&batch);
+    let loss = model.loss(&tensors, &Pass::plain()).sum / weight;
+    close("loss", &[loss.clone().into_scalar::<f32>()], &fixture.values("losses")[..1], TOLERANCE);
+    let gradients = by_name(&model, &backward(loss, &model));
+    for (name, _, expected) in fixture.under("grad.") {
+        close(&format!("gradient of {name}"), &gradients[name], expected, TOLERANCE);
+    }
+    assert_eq!(gradients.len(), fixture.under("grad.").count());
+}
+
+#[test]
+fn ten_steps_of_training_go_where_those_of_pytorch_go() {
+    let fixture = Fixture::read("model");
+    let constant = Schedule { shape: Shape::Constant, peak: 1e-3, last: 1e-3, warmup: 0, total: 10 };
+    let config = TrainerConfig {
+        optimizer: AdamWConfig::default(),
+        schedule: constant,
+        clip_norm: 5.0,
+        frame_grid: 1,
+        choice: Choice::default(),
+        lanes: 1,
+        key: Key::new(1),
+    };
+    let mut trainer = Trainer::new(model(&fixture), config, Governor::new(3, None::<Bytes>));
+    let batch = batch(&fixture);
+    let reports: Vec<_> = (0..10).map(|_| trainer.step(&batch).unwrap()).collect();
+    let losses: Vec<f32> = reports.iter().map(|report| report.loss as f32).collect();
+    let norms: Vec<f32> = reports.iter().map(|report| report.norm as f32).collect();
+    for (step, (found, expected)) in losses.iter().zip(fixture.values("losses")).enumerate() {
+        assert!((found - expected).abs() < TOLERANCE * expected, "step {step}: {found} {expected}");
+    }
+    close("norms", &norms, fixture.values("gradient_norms"), TOLERANCE);
+    let values: BTreeMap<String, Vec<f32>> = collect(&trainer.task).into_iter().map(|v| (v.name, v.values)).collect();
+    for (name, _, expected) in fixture.under("final.") {
+        close(&format!("{name} after ten steps"), &values[name], expected, TOLERANCE);
+    }
+}

@@ -1,0 +1,138 @@
+//! Layer norm: every row to mean zero and variance one, then scaled and shifted.
+
+use burn::tensor::Tensor;
+
+use super::activation::wide;
+use super::host::{HostOp, Input, is_host, run};
+
+/// `x` with each row, which is what lies along the last axis, at mean zero and variance one, times `scale` plus `shift`.
+///
+/// `epsilon` is added to the variance; 1e-5 is what PyTorch and Burn take.
+///
+/// # Panics
+/// Where the last axis, `scale` and `shift` differ in length.
+pub fn layer_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<D> {
+    let shape = x.dims();
+    let width = shape[D - 1];
+    assert!(scale.dims() == [width] && shift.dims() == [width], "one scale and one shift for each value of a row");
+    if is_host(&x) && is_host(&scale) {
+        let op = LayerNorm { width, epsilon: epsilon as f32 };
+        return run(op, [Input::of(x), Input::of(scale), Input::of(shift)], shape);
+    }
+    let centred = x.clone() - x.mean_dim(D - 1);
+    let deviation = (centred.clone().square().mean_dim(D - 1) + epsilon).sqrt();
+    centred / deviation * scale.unsqueeze() + shift.unsqueeze()
+}
+
+#[derive(Clone, Debug)]
+struct LayerNorm {
+    width: usize,
+    epsilon: f32,
+}
+
+impl LayerNorm {
+    /// Mean and one over the deviation of a row.
+    #[inline(always)]
+    fn moments(&self, row: &[f32]) -> (f32, f32) {
+        let n = self.width as f32;
+        let mean = sum(row.iter().copied()) / n;
+        let variance = sum(row.iter().map(|x| (x - mean) * (x - mean))) / n;
+        (mean, 1.0 / (variance + self.epsilon).sqrt())
+    }
+}
+
+/// A sum in sixteen parts: wide registers need additions that do not wait for each other.
+#[inline(always)]
+pub(super) fn sum(values: impl ExactSizeIterator<Item = f32>) -> f32 {
+    let mut parts = [0.0; 16];
+    for (place, value) in values.enumerate() {
+        parts[place % 16] += value;
+    }
+    parts.iter().sum()
+}
+
+impl HostOp<3> for LayerNorm {
+    fn forward(&self, [x, scale, shift]: [&[f32]; 3]) -> Vec<f32> {
+        let mut y = vec![0.0; x.len()];
+        wide(
+            #[inline(always)]
+            || {
+                for (y, x) in y.chunks_exact_mut(self.width).zip(x.chunks_exact(self.width)) {
+                    let (mean, inverse) = self.moments(x);
+                    for (((y, x), scale), shift) in y.iter_mut().zip(x).zip(scale).zip(shift) {
+                        *y = (x - mean) * inverse * scale + shift;
+                    }
+                }
+            },
+        );
+        y
+    }
+
+    fn backward(&self, [x, scale, _]: [&[f32]; 3], above: &[f32], wanted: [bool; 3]) -> [Option<Vec<f32>>; 3] {
+        let width = self.width;
+        let mut by_x = vec![0.0; x.len()];
+        let (mut by_scale, mut by_shift) = (vec![0.0; width], vec![0.0; width]);
+        let n = width as f32;
+        wide(
+            #[inline(always)]
+            || {
+                let rows = by_x.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(above.chunks_exact(width));
+                for ((by_x, x), above) in rows {
+                    let (mean, inverse) = self.moments(x);
+                    // The slope by the normed row; what of it is the row's mean or points along it changes nothing.
+                    for (by_x, (above, scale)) in by_x.iter_mut().zip(above.iter().zip(scale)) {
+                        *by_x = above * scale;
+                    }
+                    let flat = sum(by_x.iter().copied()) / n;
+                    let along = sum(by_x.iter().zip(x).map(|(g, x)| g * (x - mean) * inverse)) / n;
+                    for i in 0..width {
+                        let normed = (x[i] - mean) * inverse;
+                        by_x[i] = inverse * (by_x[i] - flat - normed * along);
+                        by_scale[i] += above[i] * normed;
+                        by_shift[i] += above[i];
+                    }
+                }
+            },
+        );
+        let [x, scale, shift] = wanted;
+        [x.then_some(by_x), scale.then_some(by_scale), shift.then_some(by_shift)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, TensorData};
+    use plimsoll_core::Key;
+
+    use super::*;
+
+    fn tensor<const D: usize>(shape: [usize; D], key: u64, device: &Device) -> Tensor<D> {
+        let count = shape.iter().product::<usize>() as u64;
+        let values: Vec<f32> = (0..count).map(|i| Key::new(key).at(i).unit() as f32 * 3.0 - 1.0).collect();
+        Tensor::from_data(TensorData::new(values, shape), device)
+    }
+
+    #[test]
+    fn values_and_gradients_are_those_of_burn() {
+        let device = Device::flex().autodiff();
+        for width in [1, 5, 16, 50] {
+            let results = |ours: bool| {
+                let leaf = |key| tensor([width], key, &device).require_grad();
+                let (x, scale, shift) = (tensor([3, 2, width], 1, &device).require_grad(), leaf(2), leaf(3));
+                let y = if ours {
+                    layer_norm(x.clone(), scale.clone(), shift.clone(), 1e-5)
+                } else {
+                    let centred = x.clone() - x.clone().mean_dim(2);
+                    let deviation = (centred.clone().square().mean_dim(2) + 1e-5).sqrt();
+                    centred / deviation * scale.clone().unsqueeze() + shift.clone().unsqueeze()
+                };
+                let grads = (y.clone() * tensor([3, 2, width], 4, &device)).sum().backward();
+                let by_x = x.grad(&grads).unwrap().into_data();
+                [y.into_data(), by_x, scale.grad(&grads).unwrap().into_data(), shift.grad(&grads).unwrap().into_data()]
+            };
+            for (ours, theirs) in results(true).iter().zip(&results(false)) {
+                ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-4, 2e-4));
+            }
+        }
+    }
+}

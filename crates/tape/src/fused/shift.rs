@@ -1,0 +1,80 @@
+//! From offsets to keys: the step of relative attention that moves every row by its own place.
+
+use burn::tensor::Tensor;
+
+use super::host::{HostOp, Input, is_host, run};
+
+// Shapes: b samples, h heads, q queries, l offsets, k keys.
+
+/// Scores by offset `[b, h, q, l]` to scores by key `[b, h, q, keys]`.
+///
+/// Row `r` is read from place `q - 1 - r` on: the offsets go down from the first key of the last query, so that each
+/// query earlier finds its own one place further right (Dai et al. 2019).
+///
+/// # Panics
+/// Where `l` is not `q - 1 + keys`.
+pub fn relative_shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
+    let [b, h, q, l] = scores.dims();
+    assert_eq!(l, q - 1 + keys, "one offset for each distance of a query from a key");
+    if is_host(&scores) {
+        return run(Shift { q, l, keys }, [Input::of(scores)], [b, h, q, keys]);
+    }
+    // A row that is one longer than it is read moves every row by one more than the row before.
+    let zeros = Tensor::zeros([b, h, q, 1], (&scores.device(), scores.dtype()));
+    let padded = Tensor::cat(vec![zeros, scores], 3).reshape([b, h, l + 1, q]);
+    padded.narrow(2, 1, l).reshape([b, h, q, l]).narrow(3, 0, keys)
+}
+
+#[derive(Clone, Debug)]
+struct Shift {
+    q: usize,
+    l: usize,
+    keys: usize,
+}
+
+impl HostOp<1> for Shift {
+    const KEEPS: bool = false;
+
+    fn forward(&self, [scores]: [&[f32]; 1]) -> Vec<f32> {
+        let mut shifted = Vec::with_capacity(scores.len() / self.l * self.keys);
+        for (row, scores) in scores.chunks_exact(self.l).enumerate() {
+            let first = self.q - 1 - row % self.q;
+            shifted.extend_from_slice(&scores[first..first + self.keys]);
+        }
+        shifted
+    }
+
+    fn backward(&self, _: [&[f32]; 1], above: &[f32], _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
+        let mut gradient = vec![0.0; above.len() / self.keys * self.l];
+        let rows = gradient.chunks_exact_mut(self.l).zip(above.chunks_exact(self.keys));
+        for (row, (gradient, above)) in rows.enumerate() {
+            let first = self.q - 1 - row % self.q;
+            gradient[first..first + self.keys].copy_from_slice(above);
+        }
+        [Some(gradient)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{DType, Device, FloatDType, TensorData};
+
+    use super::*;
+
+    #[test]
+    fn the_host_shifts_as_every_device_does() {
+        let device = Device::flex().autodiff();
+        for (q, keys) in [(3, 5), (4, 4), (1, 3), (5, 2)] {
+            let l = q - 1 + keys;
+            let values: Vec<f64> = (0..2 * 2 * q * l).map(|i| i as f64).collect();
+            let exact = Tensor::<4>::from_data(TensorData::new(values, [2, 2, q, l]), (&device, DType::F64));
+            let results = [exact.clone(), exact.cast(FloatDType::F32)].map(|x| {
+                let x = x.detach().require_grad();
+                let y = relative_shift(x.clone(), keys);
+                let grads = y.clone().square().sum().backward();
+                [y.into_data(), x.grad(&grads).unwrap().into_data()].map(|data| data.convert::<f32>())
+            });
+            assert_eq!(results[0], results[1], "{q} queries, {keys} keys");
+        }
+    }
+}

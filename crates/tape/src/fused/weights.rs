@@ -1,0 +1,236 @@
+//! Attention weights: masked scores through a softmax and a dropout, in one pass over the scores.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use burn::tensor::{DType, FloatDType, Tensor, TensorData, activation};
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::tensor::FloatTensor;
+use burn_dispatch::backends::Flex;
+use rayon::prelude::*;
+
+use super::activation::{exp, wide};
+use super::host::{host_values, is_host};
+use super::norm::sum;
+use crate::Noise;
+use crate::bridge::Surface;
+use crate::noise::{Mask, draw, dropout};
+
+// Shapes: b samples, h heads, q queries, k keys.
+
+/// A score that softmax turns into an exact zero, and that is still finite in 16 bits.
+const MASKED: f32 = -3e4;
+
+/// Which keys a query sees.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    /// How many keys of each sample are valid; those beyond are padding.
+    pub keys: Arc<[u32]>,
+    /// Whether a query sees only the keys up to its own place.
+    pub causal: bool,
+    /// The place of the first query: more than zero in a chunk, or behind a cache.
+    pub first: usize,
+}
+
+impl Sight {
+    /// How many keys, from the first on, the query in row `row` of sample `sample` sees.
+    fn of(&self, sample: usize, row: usize, keys: usize) -> usize {
+        let valid = (self.keys[sample] as usize).min(keys);
+        if self.causal { valid.min(self.first + row + 1) } else { valid }
+    }
+}
+
+/// Scores `[b, h, q, k]` to the weights of the keys: softmax over the keys in `sight`, then the dropout of `noise`.
+///
+/// The sums are in fp32 whatever the scores are in, and the weights come back in the numbers of the scores. A query
+/// that sees no key at all has weights of zero.
+pub fn attention_weights(scores: Tensor<4>, sight: &Sight, noise: &Noise, rate: f64) -> Tensor<4> {
+    let mask = noise.mask(rate, sight.first);
+    if is_host(&scores) {
+        return on_host(scores, Weights { sight: sight.clone(), mask });
+    }
+    let dtype = scores.dtype();
+    let low = matches!(dtype, DType::F16 | DType::BF16);
+    let scores = if low { scores.cast(FloatDType::F32) } else { scores };
+    let [b, h, q, k] = scores.dims();
+    let everything = !sight.causal && sight.keys.iter().all(|&keys| keys as usize >= k);
+    let weights = if everything {
+        activation::softmax(scores, 3)
+    } else {
+        let device = scores.device();
+        let seen: Vec<bool> = (0..b)
+            .flat_map(|sample| (0..if sight.causal { q } else { 1 }).map(move |row| sight.of(sample, row, k)))
+            .flat_map(|seen| (0..k).map(move |key| key >= seen))
+            .collect();
+        let rows = seen.len() / (b * k);
+        let hidden = Tensor::<4, burn::tensor::Bool>::from_data(TensorData::new(seen, [b, 1, rows, k]), &device);
+        let hidden = hidden.expand([b, h, q, k]);
+        // Filled twice: a query that sees nothing would otherwise look at everything.
+        activation::softmax(scores.mask_fill(hidden.clone(), MASKED), 3).mask_fill(hidden, 0.0)
+    };
+    let weights =
+        if low { weights.cast(if dtype == DType::F16 { FloatDType::F16 } else { FloatDType::BF16 }) } else { weights };
+    match mask {
+        Some(mask) => dropout(weights, mask),
+        None => weights,
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Weights {
+    sight: Sight,
+    mask: Option<Mask>,
+}
+
+/// Rows given to a thread at once: below some thousand values threads cost more than they give.
+fn lines(width: usize) -> usize {
+    (1_usize << 14).div_ceil(width.max(1))
+}
+
+impl Weights {
+    /// The softmax of every row of `scores`, in place.
+    fn softmax(&self, scores: &mut [f32], [_, h, q, k]: [usize; 4]) {
+        let lines = lines(k);
+        scores.par_chunks_mut(lines * k).enumerate().for_each(|(piece, scores)| {
+            wide(
+                #[inline(always)]
+                || {
+                    for (row, scores) in scores.chunks_exact_mut(k).enumerate() {
+                        let row = piece * lines + row;
+                        let seen = self.sight.of(row / (h * q), row % q, k);
+                        let (scores, hidden) = scores.split_at_mut(seen);
+                        hidden.fill(0.0);
+                        softmax_row(scores);
+                    }
+                },
+            );
+        });
+    }
+
+    /// What the dropout leaves of the weights.
+    fn drop_out(&self, values: &[f32], shape: [usize; 4]) -> Option<Vec<f32>> {
+        self.mask.as_ref().map(|mask| mask.apply(values, &shape))
+    }
+
+    /// The gradient by the scores: `p * (g - sum(p * g))` along each row, `g` being what the dropout lets through.
+    fn backward(&self, softmax: &[f32], above: &[f32], shape: [usize; 4]) -> Vec<f32> {
+        let k = shape[3];
+        let lines = lines(k);
+        let dropped = self.mask.as_ref().map(|mask| (mask.rows(&shape), mask.threshold(), mask.scale()));
+        let mut gradient = vec![0.0; softmax.len()];
+        let pieces =
+            gradient.par_chunks_mut(lines * k).zip(softmax.par_chunks(lines * k)).zip(above.par_chunks(lines * k));
+        pieces.enumerate().for_each(|(piece, ((gradient, softmax), above))| {
+            wide(
+                #[inline(always)]
+                || {
+                    let rows = gradient.chunks_exact_mut(k).zip(softmax.chunks_exact(k)).zip(above.chunks_exact(k));
+                    for (row, ((gradient, softmax), above)) in rows.enumerate() {
+                        match &dropped {
+                            Some((keys, threshold, scale)) => {
+                                let key = keys[piece * lines + row];
+                                for (place, (g, above)) in gradient.iter_mut().zip(above).enumerate() {
+                                    *g = if draw(key, place as u32) < *threshold { 0.0 } else { above * scale };
+                                }
+                            }
+                            None => gradient.copy_from_slice(above),
+                        }
+                        let along = sum(gradient.iter().zip(softmax).map(|(g, p)| g * p));
+                        gradient.iter_mut().zip(softmax).for_each(|(g, p)| *g = p * (*g - along));
+                    }
+                },
+            );
+        });
+        gradient
+    }
+}
+
+#[inline(always)]
+fn softmax_row(scores: &mut [f32]) {
+    let mut highest = [f32::NEG_INFINITY; 16];
+    for (place, &score) in scores.iter().enumerate() {
+        highest[place % 16] = if score > highest[place % 16] { score } else { highest[place % 16] };
+    }
+    let highest = highest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    scores.iter_mut().for_each(|score| *score = exp(*score - highest));
+    let inverse = 1.0 / sum(scores.iter().copied());
+    scores.iter_mut().for_each(|score| *score *= inverse);
+}
+
+fn on_host(scores: Tensor<4>, op: Weights) -> Tensor<4> {
+    let (shape, device) = (scores.dims(), scores.device().inner());
+    let tensor = |values: Vec<f32>| Tensor::<4>::from_data(TensorData::new(values, shape), &device);
+    let tracked = scores.is_autodiff().then(|| Flex::tracked(scores.clone()));
+    let mut softmax = host_values(scores, <[f32]>::to_vec);
+    op.softmax(&mut softmax, shape);
+    let dropped = op.drop_out(&softmax, shape);
+    let softmax = tensor(softmax);
+    let weights = dropped.map_or_else(|| softmax.clone(), tensor);
+    let Some(input) = tracked else { return weights };
+    let step = Step(PhantomData).prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful();
+    Flex::from_tracked(match step {
+        OpsKind::Tracked(step) => step.finish((op, Flex::plain(softmax)), Flex::plain(weights)),
+        OpsKind::UnTracked(step) => step.finish(Flex::plain(weights)),
+    })
+}
+
+#[derive(Debug)]
+struct Step(PhantomData<Flex>);
+
+impl Backward<Flex, 1> for Step {
+    type State = (Weights, FloatTensor<Flex>);
+
+    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let above: Tensor<4> = Flex::from_plain(gradients.consume::<Flex>(&ops.node));
+        let (op, softmax) = ops.state;
+        let Some(parent) = &ops.parents[0] else { return };
+        let (shape, device) = (above.dims(), above.device());
+        let softmax: Tensor<4> = Flex::from_plain(softmax);
+        let gradient = host_values(above, |above| host_values(softmax, |softmax| op.backward(softmax, above, shape)));
+        let gradient = Tensor::<4>::from_data(TensorData::new(gradient, shape), &device);
+        gradients.register::<Flex>(parent.id, Flex::plain(gradient));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, Tolerance};
+    use plimsoll_core::{Key, SampleId};
+
+    use super::*;
+
+    fn scores(device: &Device) -> Tensor<4> {
+        let values: Vec<f64> = (0..2 * 3 * 4 * 5).map(|i| Key::new(2).at(i).unit() * 8.0 - 4.0).collect();
+        Tensor::from_data(TensorData::new(values, [2, 3, 4, 5]), (device, DType::F64))
+    }
+
+    /// Weights and gradient on the host's own path, in fp32, or on that of every other device, in fp64.
+    fn results(host: bool, sight: &Sight, rate: f64) -> [TensorData; 2] {
+        let device = Device::flex().autodiff();
+        let x = scores(&device);
+        let x = if host { x.cast(FloatDType::F32) } else { x }.detach().require_grad();
+        let noise = Noise::new(Key::new(7), &[SampleId(1), SampleId(2)]);
+        let y = attention_weights(x.clone(), sight, &noise, rate);
+        let grads = (y.clone().square() * (y.clone() + 1.0)).sum().backward();
+        [y.into_data(), x.grad(&grads).unwrap().into_data()].map(|data| data.convert::<f32>())
+    }
+
+    #[test]
+    fn the_host_computes_what_every_device_does() {
+        for (keys, causal, first, rate) in [
+            ([5, 5], false, 0, 0.0),
+            ([3, 5], false, 0, 0.0),
+            ([5, 2], true, 0, 0.0),
+            ([4, 5], true, 1, 0.3),
+            ([0, 5], false, 0, 0.3),
+        ] {
+            let sight = Sight { keys: keys.into(), causal, first };
+            for (ours, theirs) in results(true, &sight, rate).iter().zip(&results(false, &sight, rate)) {
+                ours.assert_approx_eq::<f32>(theirs, Tolerance::absolute(1e-5));
+            }
+        }
+    }
+}

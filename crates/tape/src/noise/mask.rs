@@ -1,0 +1,171 @@
+//! What a dropout drops: drawn in one pass on the CPU, from whole numbers on every other device, never kept.
+
+use std::marker::PhantomData;
+
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use plimsoll_core::{Key, SampleId};
+use rayon::prelude::*;
+
+use super::Source;
+use crate::bridge::{Surface, on_backend};
+use crate::fused::{host_values, is_host, wide};
+
+/// What is dropped from one tensor.
+#[derive(Clone, Debug)]
+pub(crate) struct Mask {
+    source: Source,
+    rate: f64,
+    /// Where along the axis before the last the tensor begins: a chunk of queries draws what all of them would.
+    first: usize,
+}
+
+impl Mask {
+    pub(super) fn new(source: &Source, rate: f64, first: usize) -> Self {
+        Self { source: source.clone(), rate, first }
+    }
+
+    /// The factor of what stays.
+    pub(crate) fn scale(&self) -> f32 {
+        (1.0 / (1.0 - self.rate)) as f32
+    }
+
+    /// Draws below it are dropped.
+    pub(crate) fn threshold(&self) -> u32 {
+        (self.rate * 4_294_967_296.0) as u32
+    }
+
+    /// The two halves of the key of each row of a tensor of this shape, a row being what lies along the last axis.
+    pub(crate) fn rows(&self, shape: &[usize]) -> Vec<[u32; 2]> {
+        assert!(shape.len() > 1, "samples have values along at least one more axis");
+        assert_eq!(shape[0], self.source.samples.len(), "one id for each sample of the batch");
+        let sample = |id: &SampleId| self.source.key.at(id.0);
+        let mut keys: Vec<Key> = self.source.samples.iter().map(sample).collect();
+        // The coordinates, and not the running number, which would depend on the padding.
+        let last = shape.len() - 2;
+        for (axis, &extent) in shape.iter().enumerate().take(last + 1).skip(1) {
+            let first = if axis == last { self.first as u64 } else { 0 };
+            keys = keys.iter().flat_map(|key| (first..first + extent as u64).map(|place| key.at(place))).collect();
+        }
+        keys.iter().map(|key| [key.bits() as u32, (key.bits() >> 32) as u32]).collect()
+    }
+
+    /// `values` with what is dropped at zero and what stays scaled.
+    pub(crate) fn apply(&self, values: &[f32], shape: &[usize]) -> Vec<f32> {
+        let (scale, threshold) = (self.scale(), self.threshold());
+        let width = shape[shape.len() - 1].max(1);
+        let rows = self.rows(shape);
+        let mut kept = vec![0.0; values.len()];
+        let fill = |kept: &mut [f32], values: &[f32], row: &[[u32; 2]]| {
+            wide(
+                #[inline(always)]
+                || {
+                    let lines = kept.chunks_exact_mut(width).zip(values.chunks_exact(width));
+                    for ((kept, values), &key) in lines.zip(row) {
+                        for (place, (kept, &value)) in kept.iter_mut().zip(values).enumerate() {
+                            *kept = if draw(key, place as u32) < threshold { 0.0 } else { value * scale };
+                        }
+                    }
+                },
+            );
+        };
+        // Pieces of some thousand values: threads cost more than they give below that.
+        let lines = (1_usize << 14).div_ceil(width);
+        let pieces = kept.par_chunks_mut(lines * width).zip(values.par_chunks(lines * width));
+        pieces.zip(rows.par_chunks(lines)).for_each(|((kept, values), row)| fill(kept, values, row));
+        kept
+    }
+
+    /// Where a tensor of `shape` on `device`, which is off the tape, keeps its values: the same draws as on the host.
+    pub(super) fn keeps<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
+        let width = shape[D - 1];
+        let rows = self.rows(&shape);
+        let half = |index: usize| -> Tensor<2, Int> {
+            let values: Vec<i32> = rows.iter().map(|row| row[index] as i32).collect();
+            let column = TensorData::new(values, [rows.len(), 1]);
+            Tensor::<2, Int>::from_data(column, (device, DType::I32)).expand([rows.len(), width])
+        };
+        // What a step of the golden ratio makes of each place, on the host: one row for all.
+        let steps: Vec<i32> = (0..width as u32).map(|place| place.wrapping_mul(GOLDEN) as i32).collect();
+        let steps: Tensor<2, Int> = Tensor::from_data(TensorData::new(steps, [1, width]), (device, DType::I32));
+        let drawn = draws(half(0).bitwise_xor(steps.expand([rows.len(), width])), half(1));
+        // Unsigned numbers compare as signed ones do when the first bit of both is turned over.
+        let threshold = (self.threshold() ^ 0x8000_0000) as i32;
+        drawn.bitwise_xor_scalar(i32::MIN).greater_equal_elem(threshold).reshape(shape)
+    }
+}
+
+const GOLDEN: u32 = 0x9e37_79b9;
+const FIRST: u32 = 0x7feb_352d;
+const SECOND: u32 = 0x846c_a68b;
+
+/// A number of 32 bits, even over all, for a `place` along a row: the mixer "lowbias32" (Wellons 2018) over the first
+/// half of the row's key and the place, with the second half in between.
+#[inline(always)]
+pub(crate) fn draw([low, high]: [u32; 2], place: u32) -> u32 {
+    let mut x = low ^ place.wrapping_mul(GOLDEN);
+    x = (x ^ (x >> 16)).wrapping_mul(FIRST);
+    x = ((x ^ (x >> 15)).wrapping_add(high)).wrapping_mul(SECOND);
+    x ^ (x >> 16)
+}
+
+/// [`draw`] for a whole tensor, in signed numbers, whose sums and products wrap to the same bits.
+fn draws(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int> {
+    // Shifting a signed number copies its first bit: the mask takes the copies away.
+    let shifted = |x: &Tensor<2, Int>, by: u32| {
+        x.clone().bitwise_right_shift_scalar(by as i32).bitwise_and_scalar((u32::MAX >> by) as i32)
+    };
+    let mixed = |x: Tensor<2, Int>, by: u32| {
+        let right = shifted(&x, by);
+        x.bitwise_xor(right)
+    };
+    let x = mixed(x, 16).mul_scalar(FIRST as i32);
+    let x = (mixed(x, 15) + high).mul_scalar(SECOND as i32);
+    mixed(x, 16)
+}
+
+/// Drops from `x` what `mask` says, on the tape if `x` is.
+pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
+    if !x.is_autodiff() {
+        return drop_plain(x, &mask);
+    }
+    let device = x.device();
+    on_backend!(&device, B => {
+        let input = B::tracked(x);
+        let y = drop_plain(B::from_plain::<D>(input.clone().into_primitive()), &mask);
+        let step = Drop::<B, D>(PhantomData).prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful();
+        B::from_tracked(match step {
+            OpsKind::Tracked(step) => step.finish(mask, B::plain(y)),
+            OpsKind::UnTracked(step) => step.finish(B::plain(y)),
+        })
+    })
+}
+
+/// The same, off the tape.
+fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask) -> Tensor<D> {
+    let shape = x.dims();
+    if is_host(&x) {
+        let device = x.device();
+        let kept = host_values(x, |values| mask.apply(values, &shape));
+        return Tensor::from_data(TensorData::new(kept, shape), &device);
+    }
+    let keeps = mask.keeps(shape, &x.device());
+    x.mul_scalar(mask.scale()).mask_fill(keeps.bool_not(), 0.0)
+}
+
+#[derive(Debug)]
+struct Drop<B, const D: usize>(PhantomData<B>);
+
+impl<B: Surface, const D: usize> Backward<B, 1> for Drop<B, D> {
+    type State = Mask;
+
+    fn backward(self, ops: Ops<Mask, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let above: Tensor<D> = B::from_plain(gradients.consume::<B>(&ops.node));
+        if let Some(parent) = &ops.parents[0] {
+            gradients.register::<B>(parent.id, B::plain(drop_plain(above, &ops.state)));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Rematerialised blocks beside plain ones.
+
+use burn::nn::{BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig};
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::GradientsParams;
+use burn::tensor::Int;
+use burn::tensor::{Device, TensorData};
+use plimsoll_core::{Key, SampleId};
+
+use super::*;
+use crate::{Noise, backward, initialise, silu};
+
+#[derive(Module, Debug)]
+struct Stack {
+    first: Linear,
+    second: Linear,
+}
+
+impl Stack {
+    fn block(layer: &Linear, x: Tensor<2>, noise: &Noise) -> Tensor<2> {
+        x.clone() + noise.dropout(silu(layer.forward(x)), 0.3)
+    }
+
+    /// The second layer runs twice: its parameters are shared.
+    fn forward(&self, x: Tensor<2>, again: bool) -> Tensor<2> {
+        let ids: Vec<SampleId> = (0..4).map(SampleId).collect();
+        let layers = [&self.first, &self.second, &self.second];
+        layers.into_iter().enumerate().fold(x, |x, (index, layer)| {
+            let noise = Noise::new(Key::new(9).at(index as u64), &ids);
+            match again {
+                true => remat(layer, x, move |layer, x| Self::block(layer, x, &noise)),
+                false => Self::block(layer, x, &noise),
+            }
+        })
+    }
+}
+
+fn stack(device: &Device) -> Stack {
+    let layer = || LinearConfig::new(6, 6).init(device);
+    initialise(Stack { first: layer(), second: layer() }, Key::new(1))
+}
+
+fn input(device: &Device) -> Tensor<2> {
+    let values: Vec<f32> = (0..24).map(|i| Key::new(2).at(i).unit() as f32 - 0.5).collect();
+    Tensor::from_data(TensorData::new(values, [4, 6]), device)
+}
+
+fn values(gradients: &GradientsParams, stack: &Stack) -> Vec<Vec<f32>> {
+    let matrix = |layer: &Linear| gradients.get::<2>(layer.weight.id).unwrap().into_data().try_into_vec().unwrap();
+    let bias = |layer: &Linear| {
+        let id = layer.bias.as_ref().unwrap().id;
+        gradients.get::<1>(id).unwrap().into_data().try_into_vec().unwrap()
+    };
+    [&stack.first, &stack.second].into_iter().flat_map(|layer| [matrix(layer), bias(layer)]).collect()
+}
+
+#[test]
+fn gradients_are_the_same_to_the_last_bit_with_dropout_and_shared_parameters() {
+    let device = Device::flex().autodiff();
+    let stack = stack(&device);
+    let gradients = |again| {
+        let x = input(&device).require_grad();
+        let y = stack.forward(x.clone(), again);
+        let loss = (y.clone() * y).sum();
+        values(&backward(loss, &stack), &stack)
+    };
+    assert_eq!(gradients(true), gradients(false));
+}
+
+#[test]
+fn blocks_may_be_nested_and_the_input_gets_its_gradient() {
+    let device = Device::flex().autodiff();
+    let stack = stack(&device);
+    let gradient = |again: bool| {
+        let x = input(&device).require_grad();
+        let y = match again {
+            true => remat(&stack, x.clone(), |stack, x| stack.forward(x, true)),
+            false => stack.forward(x.clone(), false),
+        };
+        let grads = y.square().sum().backward();
+        x.grad(&grads).unwrap().into_data()
+    };
+    assert_eq!(gradient(true), gradient(false));
+}
+
+#[test]
+fn the_recording_device_sees_both_passes() {
+    let operations = |again| {
+        let device = Device::capture();
+        let captured = device.capture_scope(|scope| {
+            let device = device.clone().autodiff();
+            let stack = stack(&device);
+            let y = stack.forward(input(&device), again);
+            assert_eq!(backward(y.clone().mul(y).sum(), &stack).len(), 4);
+            scope.complete([], [])
+        });
+        captured.unwrap().graph.operations.len()
+    };
+    assert!(operations(true) > operations(false));
+}
+
+#[test]
+fn without_a_tape_the_block_just_runs() {
+    let device = Device::flex();
+    let stack = stack(&device);
+    let x = input(&device);
+    assert_eq!(stack.forward(x.clone(), true).into_data(), stack.forward(x, false).into_data());
+}
+
+/// Somebody else's block: whole numbers in, two outputs, one input that wants no gradient, running statistics.
+#[derive(Module, Debug)]
+struct Odd {
+    embedding: Embedding,
+    norm: BatchNorm,
+    mix: Linear,
+}
+
+type OddInputs = (Tensor<2, Int>, Tensor<2>, [Tensor<2>; 2]);
+
+impl Odd {
+    fn forward(&self, (ids, constant, [a, b]): OddInputs) -> (Tensor<2>, Vec<Tensor<2>>) {
+        let [n, _] = ids.dims();
+        let embedded: Tensor<2> = self.embedding.forward(ids).reshape([n, 6]);
+        let mixed = self.norm.forward(self.mix.forward(embedded + a.clone() * constant));
+        (mixed.clone() * b, vec![mixed.exp(), a])
+    }
+}
+
+fn odd(device: &Device) -> Odd {
+    let odd = Odd {
+        embedding: EmbeddingConfig::new(5, 6).init(device),
+        norm: BatchNormConfig::new(6).init(device),
+        mix: LinearConfig::new(6, 6).init(device),
+    };
+    initialise(odd, Key::new(4))
+}
+
+/// Gradients of parameters and inputs, and the running statistics after three passes.
+fn odd_results(again: bool) -> Vec<TensorData> {
+    let device = Device::flex().autodiff();
+    let odd = odd(&device);
+    let mut results = Vec::new();
+    for _ in 0..3 {
+        let ids = Tensor::<2, Int>::from_ints([[1], [3], [3], [0]], &device);
+        let (a, b) = (input(&device).require_grad(), (input(&device) * 2.0).require_grad());
+        let inputs = (ids, input(&device) + 1.0, [a.clone(), b.clone()]);
+        let (first, rest) = match again {
+            true => remat(&odd, inputs, Odd::forward),
+            false => odd.forward(inputs),
+        };
+        // The third output reaches no loss.
+        let loss = (first.clone() * first).sum() + rest[0].clone().sum();
+        let tape = loss.backward();
+        results.extend([a.grad(&tape).unwrap().into_data(), b.grad(&tape).unwrap().into_data()]);
+        let gradients = GradientsParams::from_grads(tape, &odd);
+        results.push(gradients.get::<2>(odd.embedding.weight.id).unwrap().into_data());
+        results.push(gradients.get::<2>(odd.mix.weight.id).unwrap().into_data());
+    }
+    let norm = odd.norm.valid();
+    results.extend([norm.running_mean.value().into_data(), norm.running_var.value().into_data()]);
+    results
+}
+
+#[test]
+fn any_inputs_and_outputs_and_statistics_that_move_once() {
+    assert_eq!(odd_results(true), odd_results(false));
+}
