@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Bytes, Choice, CountingAllocator, Key, MemoryMeter, Remat, SampleId, Seconds};
 use plimsoll_layers::{Conformer, ConformerConfig, Lengths};
-use plimsoll_tape::{Noise, Pass, backward, initialise, remat};
+use plimsoll_tape::{Noise, Pass, backward, initialise};
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
@@ -23,9 +23,11 @@ impl Encoder {
         let noise = Noise::new(Key::new(5), &(0..b as u64).map(SampleId).collect::<Vec<_>>());
         let pass = Pass::new(Choice::default(), noise);
         self.blocks.iter().enumerate().fold(x, |x, (index, block)| {
-            let (lengths, pass) = (lengths.clone(), pass.at(index));
-            let run = move |block: &Conformer, x| block.forward(x, &lengths, &pass);
-            if choice.covers(index) { remat(block, x, run) } else { run(block, x) }
+            let pass = pass.at(index);
+            match choice.covers(index) {
+                true => block.rematerialised(x, &lengths, &pass),
+                false => block.forward(x, &lengths, &pass),
+            }
         })
     }
 }

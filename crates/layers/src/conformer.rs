@@ -1,9 +1,9 @@
 //! The macaron Conformer block.
 
 use burn::module::Module;
-use burn::nn::{LayerNorm, LayerNormConfig};
+use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::Pass;
+use plimsoll_tape::{Pass, remat_dense};
 
 use crate::{
     Activation, Attention, AttentionConfig, Convolution, ConvolutionConfig, FeedForward, FeedForwardConfig,
@@ -83,14 +83,63 @@ impl ConformerConfig {
 impl Conformer {
     /// `[b, t, d]` to `[b, t, d]`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let half = self.first.forward(normed(&self.norm_first, x.clone(), pass), &pass.with("first"));
-        let x = x + pass.full(half) * 0.5;
-        let seen = normed(&self.norm_attention, x.clone(), pass);
-        let seen = self.attention.forward(seen, lengths, &pass.with("weights"));
-        let x = x + pass.full(pass.with("attention").dropout(seen, self.dropout));
-        let mixed = normed(&self.norm_convolution, x.clone(), pass);
-        let x = x + pass.full(self.convolution.forward(mixed, lengths, &pass.with("convolution")));
-        let half = self.second.forward(normed(&self.norm_second, x.clone(), pass), &pass.with("second"));
-        normed(&self.norm_last, x + pass.full(half) * 0.5, pass)
+        self.run(x, lengths, pass, false)
     }
+
+    /// The same to the last bit, keeping the input of each of its four parts alone: their inside is computed a second
+    /// time in the backward pass, but for the product that each ends in.
+    pub fn rematerialised(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        self.run(x, lengths, pass, true)
+    }
+
+    fn run(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass, again: bool) -> Tensor<3> {
+        let half = feed(&self.norm_first, &self.first, x.clone(), pass.with("first"), again);
+        let x = x + half * 0.5;
+        let seen = {
+            let (lengths, within) = (lengths.clone(), pass.with("weights"));
+            let part = part(&self.norm_attention, &self.attention);
+            let inner = move |(norm, attention): &(LayerNorm, Attention), x| {
+                attention.inner(normed(norm, x, &within), &lengths, &within)
+            };
+            ending(&part, x.clone(), inner, |part| part.1.last(), pass, again)
+        };
+        let x = x + pass.full(pass.with("attention").dropout(seen, self.dropout));
+        let mixed = {
+            let (lengths, within) = (lengths.clone(), pass.with("convolution"));
+            let part = part(&self.norm_convolution, &self.convolution);
+            let inner = move |(norm, convolution): &(LayerNorm, Convolution), x| {
+                convolution.inner(normed(norm, x, &within), &lengths, &within)
+            };
+            ending(&part, x.clone(), inner, |part| part.1.last(), pass, again)
+        };
+        let x = x + pass.full(pass.with("convolution").dropout(mixed, self.dropout));
+        let half = feed(&self.norm_second, &self.second, x.clone(), pass.with("second"), again);
+        normed(&self.norm_last, x + half * 0.5, pass)
+    }
+}
+
+/// A layer with the norm before it; both are handles to the same parameters.
+fn part<L: Clone>(norm: &LayerNorm, layer: &L) -> (LayerNorm, L) {
+    (norm.clone(), layer.clone())
+}
+
+fn feed(norm: &LayerNorm, layer: &FeedForward, x: Tensor<3>, pass: Pass, again: bool) -> Tensor<3> {
+    let inner = {
+        let pass = pass.clone();
+        move |(norm, layer): &(LayerNorm, FeedForward), x| layer.inner(normed(norm, x, &pass), &pass)
+    };
+    let y = ending(&part(norm, layer), x, inner, |part| part.1.last(), &pass, again);
+    pass.full(layer.end(y, &pass))
+}
+
+/// `inner` and then the layer that it ends in, with the inside kept or computed again.
+fn ending<M: Module + Sync + 'static>(
+    module: &M,
+    x: Tensor<3>,
+    inner: impl Fn(&M, Tensor<3>) -> Tensor<3> + Send + Sync + 'static,
+    last: fn(&M) -> &Linear,
+    pass: &Pass,
+    again: bool,
+) -> Tensor<3> {
+    if again { remat_dense(module, x, inner, last, pass) } else { pass.dense(last(module), inner(module, x)) }
 }

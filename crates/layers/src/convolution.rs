@@ -57,11 +57,20 @@ impl ConvolutionConfig {
 impl Convolution {
     /// `[b, t, d]` to `[b, t, d]`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        pass.dropout(pass.dense(&self.output, self.inner(x, lengths, pass)), self.dropout)
+    }
+
+    /// What goes into the last product.
+    pub(crate) fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let gated = lengths.clear_padding(glu(pass.dense(&self.widen, x)));
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
         let mixed = depthwise(gated, pass.lower(weight.val()), pass.lower(bias));
-        let mixed = silu(self.norm.forward(mixed, lengths, pass));
-        pass.dropout(pass.dense(&self.output, mixed), self.dropout)
+        silu(self.norm.forward(mixed, lengths, pass))
+    }
+
+    /// The last product's layer.
+    pub(crate) fn last(&self) -> &Linear {
+        &self.output
     }
 }

@@ -53,9 +53,23 @@ impl FeedForwardConfig {
 impl FeedForward {
     /// `[b, t, d]` to `[b, t, d]`.
     pub fn forward(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
+        self.end(pass.dense(&self.narrow, self.inner(x, pass)), pass)
+    }
+
+    /// What goes into the last product.
+    pub(crate) fn inner(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
         let wide = pass.dense(&self.widen, x);
         let inner = if self.relu { relu(wide) } else { silu(wide) };
-        let inner = pass.with("inner").dropout(inner, self.dropout);
-        pass.with("outer").dropout(pass.dense(&self.narrow, inner), self.dropout)
+        pass.with("inner").dropout(inner, self.dropout)
+    }
+
+    /// The last product's layer.
+    pub(crate) fn last(&self) -> &Linear {
+        &self.narrow
+    }
+
+    /// What comes after the last product.
+    pub(crate) fn end(&self, y: Tensor<3>, pass: &Pass) -> Tensor<3> {
+        pass.with("outer").dropout(y, self.dropout)
     }
 }

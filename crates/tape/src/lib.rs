@@ -40,6 +40,6 @@ pub use parameters::{
     NamedTensor, NamedVisitor, ParametersError, apply, collect, count, initialise, is_recording, plain_device, walk,
 };
 pub use pass::Pass;
-pub use remat::remat;
+pub use remat::{remat, remat_dense};
 pub use task::{StepLoss, Task};
 pub use tensors::{FloatMapper, Tensors};

@@ -6,15 +6,17 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use burn::module::Module;
+use burn::nn::Linear;
 use burn::tensor::{Device, Tensor};
 use burn_autodiff::NodeId;
 use burn_backend::tensor::FloatTensor;
 
 use crate::bridge::{Surface, on_backend};
-use crate::{FloatMapper, Tensors, is_recording};
+use crate::{FloatMapper, Pass, Tensors, is_recording};
 use leaves::{Leaves, Take};
 use nodes::{Exit, Outcome, Slots, hub, seed};
 use statistics::Statistics;
@@ -52,9 +54,106 @@ where
     F: Fn(&M, I) -> O + Send + Sync + 'static,
 {
     let (inputs, device) = device_of(module, inputs);
-    match device {
-        Some(device) => on_backend!(&device, B => remat_on::<B, M, I, O, F>(module, inputs, block, &device)),
-        None => block(module, inputs),
+    let Some(device) = device else { return block(module, inputs) };
+    on_backend!(&device, B => remat_on::<B, _, _, _, _, _>(module, inputs, block, Whole, &device))
+}
+
+/// Computes `block(module, inputs)` and puts it through the linear layer that `tail` finds, as [`remat`] does, but
+/// without computing that layer's product a second time: nothing in the backward pass reads it.
+///
+/// For layers that end in a product, such as a feed-forward layer or attention, this is a third of the second pass.
+pub fn remat_dense<M, I, F, const D: usize>(
+    module: &M,
+    inputs: I,
+    block: F,
+    tail: fn(&M) -> &Linear,
+    pass: &Pass,
+) -> Tensor<D>
+where
+    M: Module + Sync + 'static,
+    I: Tensors,
+    F: Fn(&M, I) -> Tensor<D> + Send + Sync + 'static,
+{
+    let (inputs, device) = device_of(module, inputs);
+    let Some(device) = device else { return pass.dense(tail(module), block(module, inputs)) };
+    on_backend!(&device, B => remat_on::<B, _, _, _, _, _>(
+        module,
+        inputs,
+        block,
+        Tail { layer: tail, pass: pass.clone() },
+        &device,
+    ))
+}
+
+/// What follows a block: its value in the first pass, and where the gradients from above enter in the second.
+trait End<B: Surface, M, O: Tensors>: Send + Sync + 'static {
+    /// The values of the outputs.
+    fn value(&self, module: &M, outputs: O) -> O;
+    /// One root over all outputs that hands each its gradient.
+    fn root(&self, module: &M, outputs: O, above: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>>;
+}
+
+/// Nothing follows: the outputs are what the block makes.
+struct Whole;
+
+impl<B: Surface, M, O: Tensors> End<B, M, O> for Whole {
+    fn value(&self, _: &M, outputs: O) -> O {
+        outputs
+    }
+
+    fn root(&self, _: &M, outputs: O, above: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>> {
+        let mut ends = Ends::<B> { above: above.into_iter(), total: None };
+        let _ = outputs.map_floats(&mut ends);
+        ends.total
+    }
+}
+
+/// A linear layer follows, whose product the second pass does without.
+struct Tail<M> {
+    layer: fn(&M) -> &Linear,
+    pass: Pass,
+}
+
+impl<B: Surface, M: 'static, const D: usize> End<B, M, Tensor<D>> for Tail<M> {
+    fn value(&self, module: &M, output: Tensor<D>) -> Tensor<D> {
+        self.pass.dense((self.layer)(module), output)
+    }
+
+    fn root(&self, module: &M, output: Tensor<D>, above: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>> {
+        let above = B::from_plain::<D>(above.into_iter().next()??);
+        let (layer, shape) = ((self.layer)(module), output.dims());
+        let rows = shape[..D - 1].iter().product::<usize>();
+        let off = |x: Tensor<2>| B::from_plain::<2>(B::plain(x));
+        let weight = layer.weight.val();
+        let above = above.reshape([rows, layer.weight.val().dims()[1]]);
+        let low = self.pass.lower(off(output.clone().reshape([rows, shape[D - 1]])));
+        let by_output = above.clone().matmul(self.pass.lower(off(weight.clone())).transpose()).reshape(shape);
+        let by_weight = low.transpose().matmul(above.clone());
+        let mut roots = Roots::<B>(None, PhantomData);
+        roots.add(output, by_output);
+        roots.add(weight, by_weight);
+        if let Some(bias) = &layer.bias {
+            let [width] = bias.val().dims();
+            roots.add(bias.val(), above.sum_dim(0).reshape([width]));
+        }
+        roots.0
+    }
+}
+
+/// A sum of roots, each of which hands a tensor its gradient.
+struct Roots<B>(Option<Tensor<1>>, PhantomData<B>);
+
+impl<B: Surface> Roots<B> {
+    fn add<const D: usize>(&mut self, tensor: Tensor<D>, gradient: Tensor<D>) {
+        if !tensor.is_tracked() {
+            return;
+        }
+        let gradient = if gradient.dtype() == tensor.dtype() { gradient } else { gradient.cast(tensor.dtype()) };
+        let seed = seed::<B, D>(tensor, B::plain(gradient));
+        self.0 = Some(match self.0.take() {
+            Some(total) => total + seed,
+            None => seed,
+        });
     }
 }
 
@@ -73,23 +172,25 @@ fn device_of<M: Module, I: Tensors>(module: &M, inputs: I) -> (I, Option<Device>
     (inputs.map_floats(&mut look), look.0)
 }
 
-fn remat_on<B: Surface, M, I, O, F>(module: &M, inputs: I, block: F, device: &Device) -> O
+fn remat_on<B: Surface, M, I, O, F, E>(module: &M, inputs: I, block: F, end: E, device: &Device) -> O
 where
     M: Module + Sync + 'static,
     I: Tensors,
     O: Tensors,
     F: Fn(&M, I) -> O + Send + Sync + 'static,
+    E: End<B, M, O>,
 {
     let mut enter = Enter::<B> { guards: Vec::new(), nodes: Vec::new() };
     let kept = inputs.map_floats(&mut enter);
     // On the autodiff device, where dropout and batch norm act, but with nothing that requires a gradient.
-    let outputs = block(&module.clone().map(&mut Leaves::<B>::silent()), kept.clone());
+    let quiet = module.clone().map(&mut Leaves::<B>::silent());
+    let outputs = end.value(&quiet, block(&quiet, kept.clone()));
     let slots = Slots::default();
     let (module, nodes, above) = (module.clone(), enter.nodes, slots.clone());
     let recorded = !is_recording(device);
     let run = move || {
         let statistics = recorded.then(|| Statistics::<B>::of(&module));
-        let found = second_pass::<B, M, I, O, F>(&module, kept.clone(), &nodes, &block, above.take());
+        let found = second_pass::<B, M, I, O, F, E>(&module, kept.clone(), &nodes, (&block, &end), above.take());
         if let Some(statistics) = statistics {
             statistics.put_back(&module);
         }
@@ -124,20 +225,19 @@ impl<B: Surface> FloatMapper for Enter<B> {
 }
 
 /// Runs `block` with a tape of its own and takes that one back.
-fn second_pass<B: Surface, M: Module, I: Tensors, O: Tensors, F: Fn(&M, I) -> O>(
+fn second_pass<B: Surface, M: Module, I: Tensors, O: Tensors, F: Fn(&M, I) -> O, E: End<B, M, O>>(
     module: &M,
     kept: I,
     nodes: &[Option<NodeId>],
-    block: &F,
+    (block, end): (&F, &E),
     above: Vec<Option<FloatTensor<B>>>,
 ) -> Outcome<B> {
     let mut leaves = Leaves::<B>::recorded();
     let module = module.clone().map(&mut leaves);
     let mut again = Again::<B> { nodes: nodes.iter(), found: leaves.found };
     let inputs = kept.map_floats(&mut again);
-    let mut ends = Ends::<B> { above: above.into_iter(), total: None };
-    let _ = block(&module, inputs).map_floats(&mut ends);
-    let Some(total) = ends.total else { return Vec::new() };
+    let outputs = block(&module, inputs);
+    let Some(total) = end.root(&module, outputs, above) else { return Vec::new() };
     let mut tape = B::tracked(total).backward();
     again.found.into_iter().filter_map(|(node, take)| Some((node, take(&mut tape)?))).collect()
 }

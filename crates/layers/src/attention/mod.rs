@@ -102,9 +102,19 @@ impl Attention {
     /// Where the pass says so, queries are taken in chunks, each of which computes its scores a second time in the
     /// backward pass: the result is the same, and memory grows with the length instead of its square.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        pass.dense(&self.output, self.inner(x, lengths, pass))
+    }
+
+    /// What goes into the last product.
+    pub(crate) fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let [query, key, value] = self.parts(x, 0, pass);
         let sight = Sight { keys: lengths.each().into(), causal: self.causal, first: 0 };
         self.mixed(query, key, value, sight, pass)
+    }
+
+    /// The last product's layer.
+    pub(crate) fn last(&self) -> &Linear {
+        &self.output
     }
 
     /// The same for frames `[b, t, d]` that come after those in `cache`, whose keys and values join it.
@@ -117,7 +127,7 @@ impl Attention {
         let [query, key, value] = self.parts(x, first, pass);
         let (key, value) = cache.append(key, value);
         let sight = Sight { keys: vec![(first + t) as u32; b].into(), causal: self.causal, first };
-        self.mixed(query, key, value, sight, pass)
+        pass.dense(&self.output, self.mixed(query, key, value, sight, pass))
     }
 
     /// Queries, keys and values `[b, h, t, w]` of frames from place `first` on.
@@ -148,6 +158,6 @@ impl Attention {
             _ => (query * scale, None),
         };
         let mixed = attend(Attended { query, key, value, offsets }, &sight, pass, self.dropout);
-        pass.dense(&self.output, mixed.swap_dims(1, 2).reshape([b, t, h * w]))
+        mixed.swap_dims(1, 2).reshape([b, t, h * w])
     }
 }

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Choice, Key, SampleId};
-use plimsoll_layers::{AttentionConfig, HeadPositions, KeyValues, Lengths, TransformerConfig};
+use plimsoll_layers::{
+    AttentionConfig, ConformerConfig, HeadPositions, KeyValues, Lengths, NormKind, TransformerConfig,
+};
 use plimsoll_tape::{Noise, Pass, initialise, remat};
 
 use crate::block::{Block, Check, Sequence, every_block, gradients, sequence, with_weights};
@@ -59,6 +61,38 @@ impl Check for SameWhenRunAgain {
 #[test]
 fn a_rematerialised_block_gives_the_same_to_the_last_bit_with_dropout_on() {
     every_block(&SameWhenRunAgain, DROPOUT);
+}
+
+#[test]
+fn a_conformer_that_keeps_its_parts_inputs_gives_the_same_to_the_last_bit_with_dropout_on() {
+    for (name, positions, norm) in [
+        ("conformer_absolute", HeadPositions::Absolute, NormKind::Layer),
+        ("conformer_relative", HeadPositions::Relative, NormKind::Layer),
+        ("conformer_batch_norm", HeadPositions::Absolute, NormKind::Batch),
+    ] {
+        let found = [false, true].map(|again| {
+            let device = Device::flex().autodiff();
+            let fixture = Fixture::read(name);
+            let base = ConformerConfig::new(16, 4);
+            let config = ConformerConfig { kernel: 5, positions, norm, dropout: DROPOUT, ..base };
+            let block = with_weights(config.init(&device), &fixture);
+            let input = sequence(&fixture, "x", "lengths", &device);
+            let x = input.x.require_grad();
+            let pass = pass(Choice::default(), &[3, 4]);
+            let y = match again {
+                true => block.rematerialised(x.clone(), &input.lengths, &pass),
+                false => block.forward(x.clone(), &input.lengths, &pass),
+            };
+            let tape = (y.clone().square() + y.clone()).sum().backward();
+            (
+                y.into_data(),
+                x.grad(&tape).unwrap().into_data(),
+                gradients(&block, &tape),
+                plimsoll_tape::collect(&block),
+            )
+        });
+        assert!(found[0] == found[1], "{name}");
+    }
 }
 
 struct SameInChunks;

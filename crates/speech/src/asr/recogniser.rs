@@ -9,7 +9,7 @@ use plimsoll_layers::{
     Conformer, ConformerConfig, HeadPositions, LengthPolicy, Lengths, Subsampling, SubsamplingConfig, add_sinusoids,
     ctc_greedy, ctc_loss, is_ctc_feasible,
 };
-use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise, remat};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
 
 use super::decode::{BeamOptions, CtcScores, Hypothesis, attention_beam, ctc_prefix_beam, joint_beam, rescore};
 use super::decoder::{Decoder, Encoded};
@@ -84,10 +84,11 @@ impl Recogniser {
         let x = if self.config.positions == HeadPositions::Absolute { add_sinusoids(x, 0) } else { x };
         let x = pass.with("input").dropout(x, self.config.dropout);
         let run = |x, (index, block): (usize, &Conformer)| {
-            let (lengths, pass) = (lengths.clone(), pass.with("block").at(index));
-            let again = pass.choice().remat.covers(index);
-            let forward = move |block: &Conformer, x| block.forward(x, &lengths, &pass);
-            if again { remat(block, x, forward) } else { forward(block, x) }
+            let pass = pass.with("block").at(index);
+            match pass.choice().remat.covers(index) {
+                true => block.rematerialised(x, &lengths, &pass),
+                false => block.forward(x, &lengths, &pass),
+            }
         };
         let frames = self.blocks.iter().enumerate().fold(x, run);
         (Encoded { frames, lengths }, cut)

@@ -40,6 +40,17 @@ pub(crate) fn host_values<R, const D: usize>(tensor: Tensor<D>, read: impl FnOnc
     read(values(&Flex::plain(tensor).to_contiguous()))
 }
 
+/// Lets `change` write the values of `tensor`: in place where nobody else holds them, in a copy where somebody does.
+pub(crate) fn change(tensor: Plain, change: impl FnOnce(&mut [f32])) -> Plain {
+    let mut tensor = if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() };
+    let count = tensor.shape().num_elements();
+    if tensor.layout().start_offset() != 0 || tensor.bytes().len() != count * size_of::<f32>() {
+        tensor = self::tensor(values(&tensor).to_vec(), tensor.shape());
+    }
+    change(tensor.storage_mut::<f32>());
+    tensor
+}
+
 /// A tensor of any rank on its way into a [`HostOp`].
 pub(crate) enum Input {
     /// On the tape.

@@ -19,4 +19,4 @@ pub use shift::relative_shift;
 pub use weights::{Sight, attention_weights};
 
 pub(crate) use activation::wide;
-pub(crate) use host::{host_values, is_host};
+pub(crate) use host::{change, is_host};

@@ -8,12 +8,13 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::Flex;
 use rayon::prelude::*;
 
 use super::activation::{exp, wide};
-use super::host::{host_values, is_host};
+use super::host::{change, host_values, is_host};
 use super::norm::sum;
 use crate::Noise;
 use crate::bridge::Surface;
@@ -90,61 +91,74 @@ fn lines(width: usize) -> usize {
     (1_usize << 14).div_ceil(width.max(1))
 }
 
+/// The rows of a tensor's mask, its threshold and its scale.
+type Dropped = (Vec<[u32; 2]>, u32, f32);
+
 impl Weights {
-    /// The softmax of every row of `scores`, in place.
-    fn softmax(&self, scores: &mut [f32], [_, h, q, k]: [usize; 4]) {
+    fn dropped(&self, shape: [usize; 4]) -> Option<Dropped> {
+        self.mask.as_ref().map(|mask| (mask.rows(&shape), mask.threshold(), mask.scale()))
+    }
+
+    /// The softmax of every row of `scores`, in place, and in `weights` what a dropout leaves of it.
+    fn forward(&self, scores: &mut [f32], weights: &mut [f32], [b, h, q, k]: [usize; 4]) {
         let lines = lines(k);
-        scores.par_chunks_mut(lines * k).enumerate().for_each(|(piece, scores)| {
+        let dropped = self.dropped([b, h, q, k]);
+        // Without a dropout the weights are the softmax itself, and there is nothing to write them to.
+        let pieces: Vec<&mut [f32]> = match weights.is_empty() {
+            true => scores.chunks(lines * k).map(|_| &mut [][..]).collect(),
+            false => weights.chunks_mut(lines * k).collect(),
+        };
+        scores.par_chunks_mut(lines * k).zip(pieces).enumerate().for_each(|(piece, (scores, weights))| {
             wide(
                 #[inline(always)]
                 || {
                     for (row, scores) in scores.chunks_exact_mut(k).enumerate() {
-                        let row = piece * lines + row;
-                        let seen = self.sight.of(row / (h * q), row % q, k);
-                        let (scores, hidden) = scores.split_at_mut(seen);
+                        let place = piece * lines + row;
+                        let (seen, hidden) = scores.split_at_mut(self.sight.of(place / (h * q), place % q, k));
                         hidden.fill(0.0);
-                        softmax_row(scores);
+                        softmax_row(seen);
+                        if let Some((keys, threshold, scale)) = &dropped {
+                            drop_row(&mut weights[row * k..(row + 1) * k], scores, keys[place], *threshold, *scale);
+                        }
                     }
                 },
             );
         });
     }
 
-    /// What the dropout leaves of the weights.
-    fn drop_out(&self, values: &[f32], shape: [usize; 4]) -> Option<Vec<f32>> {
-        self.mask.as_ref().map(|mask| mask.apply(values, &shape))
-    }
-
-    /// The gradient by the scores: `p * (g - sum(p * g))` along each row, `g` being what the dropout lets through.
-    fn backward(&self, softmax: &[f32], above: &[f32], shape: [usize; 4]) -> Vec<f32> {
+    /// The gradient by the scores, written over the one from `above`: `p * (g - sum(p * g))` along each row, `g` being
+    /// what the dropout lets through.
+    fn backward(&self, softmax: &[f32], above: &mut [f32], shape: [usize; 4]) {
         let k = shape[3];
         let lines = lines(k);
-        let dropped = self.mask.as_ref().map(|mask| (mask.rows(&shape), mask.threshold(), mask.scale()));
-        let mut gradient = vec![0.0; softmax.len()];
-        let pieces =
-            gradient.par_chunks_mut(lines * k).zip(softmax.par_chunks(lines * k)).zip(above.par_chunks(lines * k));
-        pieces.enumerate().for_each(|(piece, ((gradient, softmax), above))| {
-            wide(
-                #[inline(always)]
-                || {
-                    let rows = gradient.chunks_exact_mut(k).zip(softmax.chunks_exact(k)).zip(above.chunks_exact(k));
-                    for (row, ((gradient, softmax), above)) in rows.enumerate() {
-                        match &dropped {
-                            Some((keys, threshold, scale)) => {
+        let dropped = self.dropped(shape);
+        above.par_chunks_mut(lines * k).zip(softmax.par_chunks(lines * k)).enumerate().for_each(
+            |(piece, (above, softmax))| {
+                wide(
+                    #[inline(always)]
+                    || {
+                        let rows = above.chunks_exact_mut(k).zip(softmax.chunks_exact(k));
+                        for (row, (gradient, softmax)) in rows.enumerate() {
+                            if let Some((keys, threshold, scale)) = &dropped {
                                 let key = keys[piece * lines + row];
-                                for (place, (g, above)) in gradient.iter_mut().zip(above).enumerate() {
-                                    *g = if draw(key, place as u32) < *threshold { 0.0 } else { above * scale };
+                                for (place, g) in gradient.iter_mut().enumerate() {
+                                    *g = if draw(key, place as u32) < *threshold { 0.0 } else { *g * scale };
                                 }
                             }
-                            None => gradient.copy_from_slice(above),
+                            let along = sum(gradient.iter().zip(softmax).map(|(g, p)| g * p));
+                            gradient.iter_mut().zip(softmax).for_each(|(g, p)| *g = p * (*g - along));
                         }
-                        let along = sum(gradient.iter().zip(softmax).map(|(g, p)| g * p));
-                        gradient.iter_mut().zip(softmax).for_each(|(g, p)| *g = p * (*g - along));
-                    }
-                },
-            );
-        });
-        gradient
+                    },
+                );
+            },
+        );
+    }
+}
+
+#[inline(always)]
+fn drop_row(kept: &mut [f32], values: &[f32], key: [u32; 2], threshold: u32, scale: f32) {
+    for (place, (kept, value)) in kept.iter_mut().zip(values).enumerate() {
+        *kept = if draw(key, place as u32) < threshold { 0.0 } else { value * scale };
     }
 }
 
@@ -161,20 +175,32 @@ fn softmax_row(scores: &mut [f32]) {
 }
 
 fn on_host(scores: Tensor<4>, op: Weights) -> Tensor<4> {
-    let (shape, device) = (scores.dims(), scores.device().inner());
-    let tensor = |values: Vec<f32>| Tensor::<4>::from_data(TensorData::new(values, shape), &device);
-    let tracked = scores.is_autodiff().then(|| Flex::tracked(scores.clone()));
-    let mut softmax = host_values(scores, <[f32]>::to_vec);
-    op.softmax(&mut softmax, shape);
-    let dropped = op.drop_out(&softmax, shape);
-    let softmax = tensor(softmax);
-    let weights = dropped.map_or_else(|| softmax.clone(), tensor);
-    let Some(input) = tracked else { return weights };
-    let step = Step(PhantomData).prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful();
+    let shape = scores.dims();
+    if !scores.is_autodiff() {
+        let (_, weights) = op.of(Flex::plain(scores), shape);
+        return Flex::from_plain(weights);
+    }
+    // Taken apart, so that nobody else holds the scores: the softmax is written over them.
+    let (scores, node) = Flex::tracked(scores).into_parts();
+    let (softmax, weights) = op.of(scores, shape);
+    let step = Step(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
     Flex::from_tracked(match step {
-        OpsKind::Tracked(step) => step.finish((op, Flex::plain(softmax)), Flex::plain(weights)),
-        OpsKind::UnTracked(step) => step.finish(Flex::plain(weights)),
+        OpsKind::Tracked(step) => step.finish((op, softmax), weights),
+        OpsKind::UnTracked(step) => step.finish(weights),
     })
+}
+
+impl Weights {
+    /// The softmax, and the weights: the same where nothing is dropped.
+    fn of(&self, scores: FloatTensor<Flex>, shape: [usize; 4]) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
+        let mut weights = vec![0.0; if self.mask.is_some() { shape.iter().product() } else { 0 }];
+        let softmax = change(scores, |scores| self.forward(scores, &mut weights, shape));
+        let weights = match self.mask {
+            Some(_) => FloatTensor::<Flex>::from_data(TensorData::new(weights, shape)),
+            None => softmax.clone(),
+        };
+        (softmax, weights)
+    }
 }
 
 #[derive(Debug)]
@@ -184,14 +210,13 @@ impl Backward<Flex, 1> for Step {
     type State = (Weights, FloatTensor<Flex>);
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let above: Tensor<4> = Flex::from_plain(gradients.consume::<Flex>(&ops.node));
+        let above = gradients.consume::<Flex>(&ops.node);
         let (op, softmax) = ops.state;
         let Some(parent) = &ops.parents[0] else { return };
-        let (shape, device) = (above.dims(), above.device());
+        let shape = above.shape().dims();
         let softmax: Tensor<4> = Flex::from_plain(softmax);
-        let gradient = host_values(above, |above| host_values(softmax, |softmax| op.backward(softmax, above, shape)));
-        let gradient = Tensor::<4>::from_data(TensorData::new(gradient, shape), &device);
-        gradients.register::<Flex>(parent.id, Flex::plain(gradient));
+        let gradient = host_values(softmax, |softmax| change(above, |above| op.backward(softmax, above, shape)));
+        gradients.register::<Flex>(parent.id, gradient);
     }
 }
 

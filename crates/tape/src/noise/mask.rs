@@ -7,12 +7,13 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_dispatch::backends::Flex;
 use plimsoll_core::{Key, SampleId};
 use rayon::prelude::*;
 
 use super::Source;
 use crate::bridge::{Surface, on_backend};
-use crate::fused::{host_values, is_host, wide};
+use crate::fused::{change, is_host, wide};
 
 /// What is dropped from one tensor.
 #[derive(Clone, Debug)]
@@ -53,20 +54,18 @@ impl Mask {
         keys.iter().map(|key| [key.bits() as u32, (key.bits() >> 32) as u32]).collect()
     }
 
-    /// `values` with what is dropped at zero and what stays scaled.
-    pub(crate) fn apply(&self, values: &[f32], shape: &[usize]) -> Vec<f32> {
+    /// Sets what is dropped of `values` to zero, and scales what stays.
+    fn apply(&self, values: &mut [f32], shape: &[usize]) {
         let (scale, threshold) = (self.scale(), self.threshold());
         let width = shape[shape.len() - 1].max(1);
         let rows = self.rows(shape);
-        let mut kept = vec![0.0; values.len()];
-        let fill = |kept: &mut [f32], values: &[f32], row: &[[u32; 2]]| {
+        let fill = |values: &mut [f32], row: &[[u32; 2]]| {
             wide(
                 #[inline(always)]
                 || {
-                    let lines = kept.chunks_exact_mut(width).zip(values.chunks_exact(width));
-                    for ((kept, values), &key) in lines.zip(row) {
-                        for (place, (kept, &value)) in kept.iter_mut().zip(values).enumerate() {
-                            *kept = if draw(key, place as u32) < threshold { 0.0 } else { value * scale };
+                    for (values, &key) in values.chunks_exact_mut(width).zip(row) {
+                        for (place, value) in values.iter_mut().enumerate() {
+                            *value = if draw(key, place as u32) < threshold { 0.0 } else { *value * scale };
                         }
                     }
                 },
@@ -74,9 +73,7 @@ impl Mask {
         };
         // Pieces of some thousand values: threads cost more than they give below that.
         let lines = (1_usize << 14).div_ceil(width);
-        let pieces = kept.par_chunks_mut(lines * width).zip(values.par_chunks(lines * width));
-        pieces.zip(rows.par_chunks(lines)).for_each(|((kept, values), row)| fill(kept, values, row));
-        kept
+        values.par_chunks_mut(lines * width).zip(rows.par_chunks(lines)).for_each(|(values, row)| fill(values, row));
     }
 
     /// Where a tensor of `shape` on `device`, which is off the tape, keeps its values: the same draws as on the host.
@@ -134,9 +131,10 @@ pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     }
     let device = x.device();
     on_backend!(&device, B => {
-        let input = B::tracked(x);
-        let y = drop_plain(B::from_plain::<D>(input.clone().into_primitive()), &mask);
-        let step = Drop::<B, D>(PhantomData).prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful();
+        // Taken apart, so that nobody else holds the values if the tape does not.
+        let (values, node) = B::tracked(x).into_parts();
+        let y = drop_plain(B::from_plain::<D>(values), &mask);
+        let step = Drop::<B, D>(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
         B::from_tracked(match step {
             OpsKind::Tracked(step) => step.finish(mask, B::plain(y)),
             OpsKind::UnTracked(step) => step.finish(B::plain(y)),
@@ -148,9 +146,7 @@ pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
 fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask) -> Tensor<D> {
     let shape = x.dims();
     if is_host(&x) {
-        let device = x.device();
-        let kept = host_values(x, |values| mask.apply(values, &shape));
-        return Tensor::from_data(TensorData::new(kept, shape), &device);
+        return Flex::from_plain(change(Flex::plain(x), |values| mask.apply(values, &shape)));
     }
     let keeps = mask.keeps(shape, &x.device());
     x.mul_scalar(mask.scale()).mask_fill(keeps.bool_not(), 0.0)
