@@ -8,7 +8,8 @@ use plimsoll_core::MemoryMeter;
 
 use crate::config::{ConfigArgs, ConfigCommand};
 use crate::failure::{Failure, ToldReport};
-use crate::{corpus, environment, train, transcribe};
+use crate::search::SearchArgs;
+use crate::{corpus, environment, eval, export, model, train, transcribe};
 
 /// Trains speech models on the machine a person has, every step a transaction and every run resumable.
 #[derive(Debug, Parser)]
@@ -32,6 +33,13 @@ pub(crate) enum Command {
     Train(Box<TrainArgs>),
     /// Reads recordings with a trained recogniser.
     Transcribe(TranscribeArgs),
+    /// Says how well a trained recogniser reads a corpus whose texts are known.
+    Eval(EvalArgs),
+    /// Writes a trained recogniser into a folder that needs nothing else of its run.
+    Export(ExportArgs),
+    /// Tells of a model before it is trained.
+    #[command(subcommand)]
+    Model(Box<ModelCommand>),
     /// Makes speech with its texts, without a download.
     #[command(subcommand)]
     Corpus(CorpusCommand),
@@ -61,15 +69,79 @@ pub(crate) struct TranscribeArgs {
     /// WAV files, or folders of them.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// The run whose best checkpoint reads.
+    /// The run whose best checkpoint reads, or the folder of an exported model.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// Prints one JSON object a line, `{"file": ..., "text": ...}`, instead of text.
+    /// Prints one JSON object a line, `{"file": ..., "text": ..., "seconds": ...}` or `{"file": ..., "error": ...}`.
     #[arg(long)]
     pub(crate) json: bool,
     /// Kind of device: auto, cpu, cuda or wgpu.
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
+    /// How the best text is looked for.
+    #[command(flatten)]
+    pub(crate) search: SearchArgs,
+}
+
+/// What `eval` takes.
+#[derive(Debug, Args)]
+pub(crate) struct EvalArgs {
+    /// The run whose best checkpoint is judged, or the folder of an exported model.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// List of the utterances to read; without one, those that the run held out of its training.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) manifest: Option<PathBuf>,
+    /// How many of the worst utterances are shown.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) worst: usize,
+    /// Writes a line for every utterance into this file, tab-separated under a header.
+    #[arg(long, value_name = "FILE.tsv")]
+    pub(crate) table: Option<PathBuf>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Kind of device: auto, cpu, cuda or wgpu.
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+    /// How the best text is looked for.
+    #[command(flatten)]
+    pub(crate) search: SearchArgs,
+}
+
+/// What `export` takes.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The run whose model is written.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// The folder to write it into.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Which checkpoint: that of the best score, or the newest.
+    #[arg(long, value_parser = ["best", "newest"], default_value = "best")]
+    pub(crate) step: String,
+    /// Writes into the folder even if something is in it; files of the same names are replaced.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// The commands of `model`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// Says how large the model of a configuration is, part by part, and what it makes of time.
+    Info(InfoArgs),
+}
+
+/// What `model info` takes.
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The configuration.
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 }
 
 /// The commands of `corpus`.
@@ -94,6 +166,9 @@ pub(crate) struct CorpusArgs {
     /// Decides voices, sentences, rooms and noise; the words stay the same.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Only the first so many words of the list, where not all are wanted; the first ten in English are the digits.
+    #[arg(long, value_name = "N")]
+    pub(crate) words: Option<std::num::NonZeroUsize>,
     /// What speaks: our own formant synthesiser, or espeak-ng where it is installed.
     #[arg(long, value_parser = ["formant", "espeak-ng"], default_value = "formant")]
     pub(crate) engine: String,
@@ -110,6 +185,12 @@ impl Command {
         match self {
             Self::Train(args) => train::train(*args, meter),
             Self::Transcribe(args) => transcribe::transcribe(&args),
+            Self::Eval(args) => eval::eval(&args),
+            Self::Export(args) => export::export(&args),
+            Self::Model(command) => {
+                let ModelCommand::Info(args) = *command;
+                model::info(&args)
+            }
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make_told(&args),
             Self::Config(command) => {
                 command.run(environment(), &mut std::io::stdout().lock()).told()?;

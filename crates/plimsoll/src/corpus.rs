@@ -10,6 +10,9 @@ use crate::cli::CorpusArgs;
 use crate::config::DataConfig;
 use crate::failure::{Failure, Told};
 
+/// The list of utterances in a corpus's folder; it is written last.
+const MANIFEST: &str = "manifest.jsonl";
+
 /// Makes the corpus that `args` ask for and says what was made.
 pub(crate) fn make_told(args: &CorpusArgs) -> Result<ExitCode, Failure> {
     let engine = match args.engine.as_str() {
@@ -21,6 +24,7 @@ pub(crate) fn make_told(args: &CorpusArgs) -> Result<ExitCode, Failure> {
         utterances: args.utterances,
         speakers: args.speakers,
         seed: args.seed,
+        words: args.words.map(std::num::NonZeroUsize::get),
         engine,
     };
     let report = make_shown(&options)?;
@@ -32,14 +36,24 @@ pub(crate) fn make_told(args: &CorpusArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manifest of the built-in corpus that `config` describes, made first where it is missing.
+/// The folder of the built-in corpus that `config` describes, made or not.
 ///
 /// Each description has a folder of its own, so that another number of voices is never mistaken for this one.
+fn folder(config: &DataConfig) -> PathBuf {
+    let DataConfig { corpus_utterances, corpus_speakers, corpus_seed, .. } = config;
+    config.corpus_dir.join(format!("formant-{corpus_utterances}x{corpus_speakers}-seed{corpus_seed}"))
+}
+
+/// Whether the built-in corpus that `config` describes has been made.
+pub(crate) fn is_made(config: &DataConfig) -> bool {
+    folder(config).join(MANIFEST).exists()
+}
+
+/// The manifest of the built-in corpus that `config` describes, made first where it is missing.
 pub(crate) fn built_in(config: &DataConfig) -> Result<PathBuf, Failure> {
     let &DataConfig { corpus_utterances, corpus_speakers, corpus_seed, .. } = config;
-    let name = format!("formant-{corpus_utterances}x{corpus_speakers}-seed{corpus_seed}");
-    let out = config.corpus_dir.join(name);
-    let manifest = out.join("manifest.jsonl");
+    let out = folder(config);
+    let manifest = out.join(MANIFEST);
     if !manifest.exists() {
         eprintln!("No data was given: making the built-in corpus in {}", out.display());
         let options = CorpusOptions {
@@ -47,6 +61,7 @@ pub(crate) fn built_in(config: &DataConfig) -> Result<PathBuf, Failure> {
             utterances: corpus_utterances as usize,
             speakers: corpus_speakers as usize,
             seed: corpus_seed,
+            words: None,
             engine: Engine::Formant,
         };
         let report = make_shown(&options)?;

@@ -1,40 +1,65 @@
 //! `plimsoll transcribe`: recordings in, text out.
 
+mod stretches;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use plimsoll_data::read_audio;
-use plimsoll_speech::asr::{Search, Transcriber};
+use plimsoll_core::Seconds;
+use plimsoll_data::{AudioError, read_audio};
+use serde_json::json;
 
 use crate::cli::TranscribeArgs;
-use crate::config::{BackendChoice, DeviceConfig};
-use crate::device;
+use crate::config::ConfigError;
 use crate::failure::{Failure, Told};
+use crate::reading::{self, Reader};
+use stretches::stretches;
 
-/// Reads every recording that `args` name, in order.
-pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
-    let files = files(&args.inputs)?;
-    let device = device::choose(&DeviceConfig { backend: backend(&args.backend)?, index: 0 })?;
-    let transcriber = Transcriber::load(&args.run, &device.device).wrong()?;
-    for file in &files {
-        let audio = read_audio(file, transcriber.sample_rate()).wrong()?;
-        let text = transcriber.read(&audio.samples, &Search::Greedy);
-        match (args.json, files.len()) {
-            (true, _) => println!("{}", serde_json::json!({"file": file, "text": text})),
-            (false, 1) => println!("{text}"),
-            (false, _) => println!("{}\t{text}", file.display()),
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+/// What was read of one recording.
+struct Transcript {
+    text: String,
+    seconds: Seconds,
 }
 
-fn backend(word: &str) -> Result<BackendChoice, Failure> {
-    match word {
-        "auto" => Ok(BackendChoice::Auto),
-        "cpu" => Ok(BackendChoice::Cpu),
-        "cuda" => Ok(BackendChoice::Cuda),
-        "wgpu" => Ok(BackendChoice::Wgpu),
-        other => Err(Failure::wrong(format!("there is no backend `{other}`"), "use auto, cpu, cuda or wgpu")),
+/// Reads every recording that `args` name, in order; one that cannot be read is told and stops no other.
+pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
+    let files = files(&args.inputs)?;
+    let reader = Reader::load(&args.run, &args.search, &args.backend)?;
+    let bar = reading::bar(files.len());
+    let mut unreadable = 0;
+    for file in &files {
+        let read = read(file, &reader);
+        unreadable += usize::from(read.is_err());
+        // A line of text and a bar on the same terminal would run into each other.
+        bar.suspend(|| tell(file, &read, args.json, files.len() == 1));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(if unreadable == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
+}
+
+fn read(file: &Path, reader: &Reader) -> Result<Transcript, AudioError> {
+    let audio = read_audio(file, reader.sample_rate())?;
+    let texts = stretches(&audio.samples, audio.rate).into_iter().map(|stretch| reader.text(stretch));
+    let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+    Ok(Transcript { text: texts.join(" "), seconds: audio.duration() })
+}
+
+fn tell(file: &Path, read: &Result<Transcript, AudioError>, json: bool, alone: bool) {
+    let name = file.display().to_string();
+    match read {
+        Ok(Transcript { text, seconds }) if json => {
+            println!("{}", json!({"file": name, "text": text, "seconds": seconds}));
+        }
+        Ok(Transcript { text, .. }) if alone => println!("{text}"),
+        Ok(Transcript { text, .. }) => println!("{name}\t{text}"),
+        Err(error) => {
+            let reason = reading::reason(error);
+            if json {
+                println!("{}", json!({"file": name, "error": reason}));
+            }
+            eprintln!("error: {name}: {reason}");
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub struct CorpusOptions {
     pub speakers: usize,
     /// Decides voices, sentences, rooms and noise.
     pub seed: u64,
+    /// Only so many words, the first of their list; all of them where `None`. The first ten in English are the digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<usize>,
     /// What speaks.
     pub engine: Engine,
 }
@@ -109,7 +112,8 @@ fn utterance(options: &CorpusOptions, talker: &dyn Talker, index: usize) -> Resu
     let key = Key::new(options.seed).with("utterance").at(index as u64);
     let speaker = index % options.speakers;
     let words = talker.words();
-    let sentence = sentence(words.len(), key.with("sentence"));
+    let n_words = options.words.map_or(words.len(), |most| most.clamp(1, words.len()));
+    let sentence = sentence(n_words, key.with("sentence"));
     let dry = talker.say(&sentence, speaker, key.with("speech"))?;
     let samples = Recording::new(key.with("recording")).record(&dry);
     let id = format!("s{speaker:03}-{index:05}");

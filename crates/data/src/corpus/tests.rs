@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn options(out: &Path, seed: u64) -> CorpusOptions {
-    CorpusOptions { out: out.into(), utterances: 60, speakers: 12, seed, engine: Engine::Formant }
+    CorpusOptions { out: out.into(), utterances: 60, speakers: 12, seed, words: None, engine: Engine::Formant }
 }
 
 /// Every file of a corpus with its bytes.
@@ -132,4 +132,15 @@ fn espeak_makes_the_same_kind_of_corpus() {
     assert!(matches!(with("klingon"), Err(CorpusError::UnknownLanguage { known, .. }) if known.len() > 50));
     let error = with("de").unwrap_err().to_string();
     assert_eq!(error, "there is no word list for `de`; there is one for en, kok, hi, mr, fa");
+}
+
+#[test]
+fn a_corpus_of_few_words_has_only_the_first_of_the_list() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&CorpusOptions { words: Some(3), ..options(folder.path(), 1) }, &|_, _| {}).unwrap();
+    let texts = fs::read_to_string(folder.path().join("metadata.csv")).unwrap();
+    let mut words: Vec<&str> = texts.lines().flat_map(|l| l.rsplit('|').next().unwrap().split(' ')).collect();
+    words.sort_unstable();
+    words.dedup();
+    assert_eq!(words, ["one", "two", "zero"]);
 }

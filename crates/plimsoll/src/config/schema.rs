@@ -198,7 +198,7 @@ section! {
         /// How attention deals with long utterances; the first two give the same result.
         attention: AttentionChoice = AttentionChoice::Exact, Kind::OneOf(AttentionChoice::WORDS);
         /// Queries that `model.attention` = `chunked` takes at a time.
-        attention_chunk: u32 = 256, Kind::count(1);
+        attention_chunk: u32 = 64, Kind::count(1);
         /// Frames after subsampling that `model.attention` = `truncate` keeps of an utterance; every cut is counted.
         max_attention_sequence_length: Option<u32> = None, Kind::count(1);
         /// Blocks of the attention decoder; with 0 there is none, and CTC alone is learned.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_core::{Key, Position, Seconds};
@@ -83,13 +84,19 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     })
 }
 
-/// The usable utterances of the manifest at `path`.
-fn select(path: &std::path::Path, config: &RunConfig, log_mel: &LogMel) -> Result<Selection, Failure> {
+/// The manifest at `path`, its texts as a model learns them.
+pub(crate) fn read_manifest(path: &Path, lowercase: bool) -> Result<Manifest, Failure> {
     let mut manifest = Manifest::read(path).wrong()?;
-    let case = if config.data.lowercase { Case::Lower } else { Case::Keep };
+    let case = if lowercase { Case::Lower } else { Case::Keep };
     for utterance in &mut manifest.utterances {
         utterance.text = normalise(&utterance.text, case);
     }
+    Ok(manifest)
+}
+
+/// The usable utterances of the manifest at `path`.
+fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<Selection, Failure> {
+    let manifest = read_manifest(path, config.data.lowercase)?;
     let model = super::resolve::model(config, log_mel.n_mels(), 1);
     let output_frames = |length: Seconds| u64::from(model.frames_after(log_mel.frames_in(length).0));
     let limits = Limits {

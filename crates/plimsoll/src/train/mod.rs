@@ -1,10 +1,10 @@
 //! `plimsoll train`: from a configuration to a trained model and a folder that tells how.
 
-mod data;
+pub(crate) mod data;
 mod folder;
 mod plan;
 mod report;
-mod resolve;
+pub(crate) mod resolve;
 mod view;
 
 use std::process::ExitCode;

@@ -18,12 +18,18 @@ use crate::config::{
 use crate::device::Chosen;
 use crate::failure::Failure;
 
-/// Refuses, before any work, what this version cannot do.
-pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
+/// Refuses a task that this version has no model for.
+pub(crate) fn check_task(config: &RunConfig) -> Result<(), Failure> {
     if config.task == Task::Tts {
         let message = "this version trains recognisers only (task = \"asr\"), not text-to-speech";
         return Err(Failure::wrong(message, "leave `task` out, or write `--task asr`"));
     }
+    Ok(())
+}
+
+/// Refuses, before any work, what this version cannot do.
+pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
+    check_task(config)?;
     if matches!(config.training.precision, PrecisionChoice::Bf16 | PrecisionChoice::Fp16) {
         let message = format!("this version trains in fp32 only, not in {}", config.training.precision);
         return Err(Failure::wrong(message, "write `--precision auto` or `--precision fp32`"));

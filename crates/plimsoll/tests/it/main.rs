@@ -3,6 +3,8 @@
 
 mod program;
 mod runs;
+mod shipped;
 mod stopping;
+mod using;
 mod voyage;
 mod wrong_input;

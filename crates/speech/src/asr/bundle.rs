@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_data::{CharTokenizer, FeatureError, LogMelConfig};
 use plimsoll_tape::ParametersError;
-use plimsoll_train::CheckpointError;
+use plimsoll_train::{CheckpointError, WeightsError};
 use serde::{Deserialize, Serialize};
 
 use super::RecogniserConfig;
 
-/// All that it takes to use a run's weights, in one file of its folder, `model.json`.
+/// All that it takes to use a model's weights, in one file of its folder, `model.json`.
+///
+/// The folder is that of a run, with its checkpoints, or that of an exported model, with one file of weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bundle {
@@ -51,6 +53,9 @@ pub enum BundleError {
     /// The run has no usable checkpoint.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The weights of an exported model cannot be read.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
     /// The checkpoint is that of another model.
     #[error(transparent)]
     Parameters(#[from] ParametersError),
@@ -63,7 +68,7 @@ impl Bundle {
     /// The kind of model that this version writes.
     pub const KIND: &str = "asr";
 
-    /// The file in a run's folder.
+    /// The file in a folder.
     pub fn path(folder: &Path) -> PathBuf {
         folder.join("model.json")
     }
@@ -73,14 +78,19 @@ impl Bundle {
         folder.join("checkpoints")
     }
 
-    /// Writes it into a run's folder.
+    /// The weights in an exported model's folder.
+    pub fn weights(folder: &Path) -> PathBuf {
+        folder.join("model.safetensors")
+    }
+
+    /// Writes it into a folder.
     pub fn write(&self, folder: &Path) -> Result<(), BundleError> {
         let path = Self::path(folder);
         let text = serde_json::to_string_pretty(self).expect("a bundle is plain data");
         std::fs::write(&path, text).map_err(|source| BundleError::Io { path, source })
     }
 
-    /// Reads that of a run's folder.
+    /// Reads that of a folder.
     pub fn read(folder: &Path) -> Result<Self, BundleError> {
         let path = Self::path(folder);
         let text = std::fs::read_to_string(&path).map_err(|source| match source.kind() {

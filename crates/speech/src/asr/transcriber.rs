@@ -5,8 +5,8 @@ use std::path::Path;
 use burn::tensor::Device;
 use plimsoll_core::{HostBatch, HostSample, SampleId};
 use plimsoll_data::{CharTokenizer, LogMel};
-use plimsoll_tape::{TensorBatch, apply};
-use plimsoll_train::CheckpointStore;
+use plimsoll_tape::{NamedTensor, TensorBatch, apply};
+use plimsoll_train::{CheckpointStore, read_weights};
 
 use super::{Bundle, BundleError, Recogniser, Search};
 
@@ -19,12 +19,10 @@ pub struct Transcriber {
 }
 
 impl Transcriber {
-    /// Loads the best checkpoint of the run in `folder`.
+    /// Loads the best checkpoint of the run in `folder`, or the model that was exported into it.
     pub fn load(folder: &Path, device: &Device) -> Result<Self, BundleError> {
         let bundle = Bundle::read(folder)?;
-        let checkpoint = CheckpointStore::new(Bundle::checkpoints(folder), 1).best()?;
-        let model = bundle.recogniser.bare(device);
-        let model = apply(model, checkpoint.weights)?;
+        let model = apply(bundle.recogniser.bare(device), weights(folder)?)?;
         let log_mel = LogMel::new(&bundle.features)?;
         Ok(Self { model, log_mel, tokenizer: bundle.tokenizer, device: device.clone() })
     }
@@ -52,4 +50,13 @@ impl Transcriber {
         let tokens = self.model.read(tensors.features, &tensors.frame_lengths, search);
         self.tokenizer.decode(&tokens[0])
     }
+}
+
+/// The weights of a run's best checkpoint, or those of an exported model, which has no checkpoints.
+fn weights(folder: &Path) -> Result<Vec<NamedTensor>, BundleError> {
+    let (checkpoints, exported) = (Bundle::checkpoints(folder), Bundle::weights(folder));
+    if !checkpoints.exists() && exported.is_file() {
+        return Ok(read_weights(&exported)?);
+    }
+    Ok(CheckpointStore::new(checkpoints, 1).best()?.weights)
 }

@@ -1,0 +1,193 @@
+//! What came of an evaluation: rates, counts and the worst utterances, for people and as JSON.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use plimsoll_core::{Seconds, Skipped};
+use plimsoll_speech::asr::{Heard, Search};
+use plimsoll_speech::score::ErrorCounts;
+use serde_json::{Value, json};
+
+/// One utterance, read and compared with its text.
+pub(super) struct Judged {
+    /// What was said and what was heard.
+    pub(super) heard: Heard,
+    /// How long it is.
+    pub(super) seconds: Seconds,
+    /// Its words.
+    pub(super) words: ErrorCounts,
+    /// Its characters.
+    pub(super) characters: ErrorCounts,
+}
+
+/// What came of an evaluation.
+pub(super) struct Report {
+    run: PathBuf,
+    name: String,
+    search: Search,
+    /// What was read, in the order it was read in.
+    pub(super) judged: Vec<Judged>,
+    /// What could not be read.
+    pub(super) skipped: Vec<Skipped>,
+    /// Seconds from samples to text: features are part of it, reading files is not.
+    pub(super) decode_seconds: f64,
+}
+
+impl Judged {
+    /// Counts the errors of `heard`, an utterance of `seconds`.
+    pub(super) fn new(heard: Heard, seconds: Seconds) -> Self {
+        let words = ErrorCounts::words(&heard.truth, &heard.heard);
+        let characters = ErrorCounts::characters(&heard.truth, &heard.heard);
+        Self { heard, seconds, words, characters }
+    }
+}
+
+/// Units that are wrong, missing or too many.
+pub(super) fn errors(counts: &ErrorCounts) -> u64 {
+    counts.substitutions + counts.deletions + counts.insertions
+}
+
+impl Report {
+    /// The report of the model in `run`, read by `search`, which is called `name`; nothing is judged yet.
+    pub(super) fn new(run: &Path, name: &str, search: Search) -> Self {
+        let (judged, skipped) = (Vec::new(), Vec::new());
+        Self { run: run.into(), name: name.into(), search, judged, skipped, decode_seconds: 0.0 }
+    }
+
+    fn characters(&self) -> ErrorCounts {
+        self.judged.iter().map(|judged| judged.characters).sum()
+    }
+
+    fn words(&self) -> ErrorCounts {
+        self.judged.iter().map(|judged| judged.words).sum()
+    }
+
+    /// Utterances with a wrong word.
+    fn sentence_errors(&self) -> usize {
+        self.judged.iter().filter(|judged| errors(&judged.words) > 0).count()
+    }
+
+    fn audio(&self) -> Seconds {
+        self.judged.iter().map(|judged| judged.seconds).sum()
+    }
+
+    /// Seconds of reading for each second of sound.
+    fn real_time_factor(&self) -> f64 {
+        self.decode_seconds / self.audio().0.max(f64::MIN_POSITIVE)
+    }
+
+    /// The `count` utterances with the highest character error rates, the worst first.
+    fn worst(&self, count: usize) -> Vec<&Judged> {
+        let mut sorted: Vec<&Judged> = self.judged.iter().collect();
+        let rate = |judged: &Judged| judged.characters.rate();
+        sorted.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.heard.name.cmp(&b.heard.name)));
+        sorted.truncate(count);
+        sorted
+    }
+
+    /// Everything, with the `worst` worst utterances.
+    pub(super) fn json(&self, worst: usize) -> Value {
+        let (characters, words) = (self.characters(), self.words());
+        let shown = |judged: &&Judged| {
+            let Heard { name, truth, heard } = &judged.heard;
+            json!({"name": name, "truth": truth, "heard": heard, "cer": judged.characters.rate()})
+        };
+        json!({
+            "run": self.run.display().to_string(),
+            "search": self.search,
+            "utterances": self.judged.len(),
+            "cer": characters.rate(),
+            "wer": words.rate(),
+            "counts": {"characters": characters, "words": words},
+            "sentence_errors": self.sentence_errors(),
+            "audio_seconds": self.audio(),
+            "decode_seconds": self.decode_seconds,
+            "rtf": self.real_time_factor(),
+            "skipped": self.skipped,
+            "worst": self.worst(worst).iter().map(shown).collect::<Vec<Value>>(),
+        })
+    }
+
+    /// Everything in lines, with the `worst` worst utterances.
+    pub(super) fn told(&self, worst: usize) -> String {
+        let Self { run, name, judged, skipped, .. } = self;
+        let (count, audio) = (judged.len(), self.audio());
+        let mut text = format!("{} by {name} search on {count} utterances, {audio} of speech\n", run.display());
+        for (name, units, counts) in [("CER", "characters", self.characters()), ("WER", "words", self.words())] {
+            let _ = writeln!(
+                text,
+                "  {name:<10} {:>6.2} % of {} {units}: {}",
+                counts.rate() * 100.0,
+                counts.truth(),
+                told(counts)
+            );
+        }
+        let wrong = self.sentence_errors();
+        let share = wrong as f64 / count.max(1) as f64 * 100.0;
+        let _ = writeln!(text, "  sentences  {share:>6.2} % of {count} have an error: {wrong}");
+        let (factor, decoding) = (self.real_time_factor(), Seconds(self.decode_seconds));
+        let _ = writeln!(text, "  speed      real-time factor {factor:.4}, features included: {decoding} of reading");
+        for Judged { heard, characters, .. } in self.worst(worst) {
+            let Heard { name, truth, heard } = heard;
+            let _ = writeln!(text, "  {name}: CER {:.2} %", characters.rate() * 100.0);
+            let _ = writeln!(text, "    truth    {truth}\n    heard    {heard}");
+        }
+        if !skipped.is_empty() {
+            let _ = writeln!(text, "  {} more could not be read", skipped.len());
+        }
+        for Skipped { name, reason } in skipped {
+            let _ = writeln!(text, "    {name}: {reason}");
+        }
+        text
+    }
+}
+
+fn told(counts: ErrorCounts) -> String {
+    let ErrorCounts { hits, substitutions, deletions, insertions } = counts;
+    format!("{hits} hits, {substitutions} substitutions, {deletions} deletions, {insertions} insertions")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::new(Path::new("runs/a"), "greedy", Search::Greedy);
+        for (name, truth, heard) in [("fine", "one two", "one two"), ("bad", "three", ""), ("fair", "abcd", "abce")] {
+            let heard = Heard { name: name.into(), truth: truth.into(), heard: heard.into() };
+            report.judged.push(Judged::new(heard, Seconds(2.0)));
+        }
+        report.skipped.push(Skipped { name: "gone".into(), reason: "it is empty".into() });
+        report.decode_seconds = 1.5;
+        report
+    }
+
+    #[test]
+    fn rates_are_pooled_and_the_worst_comes_first() {
+        let report = report();
+        let json = report.json(2);
+        assert_eq!(json["cer"], 6.0 / 16.0);
+        assert_eq!(json["wer"], 2.0 / 4.0);
+        assert_eq!((&json["utterances"], &json["sentence_errors"], &json["rtf"]), (&json!(3), &json!(2), &json!(0.25)));
+        let worst: Vec<&str> = json["worst"].as_array().unwrap().iter().map(|w| w["name"].as_str().unwrap()).collect();
+        assert_eq!(worst, ["bad", "fair"]);
+        assert_eq!(json["skipped"][0]["name"], "gone");
+        assert_eq!(json["search"], json!({"kind": "greedy"}));
+    }
+
+    #[test]
+    fn people_are_told_the_same() {
+        let expected = "\
+runs/a by greedy search on 3 utterances, 6s of speech
+  CER         37.50 % of 16 characters: 10 hits, 1 substitutions, 5 deletions, 0 insertions
+  WER         50.00 % of 4 words: 2 hits, 1 substitutions, 1 deletions, 0 insertions
+  sentences   66.67 % of 3 have an error: 2
+  speed      real-time factor 0.2500, features included: 1.5s of reading
+  bad: CER 100.00 %
+    truth    three
+    heard    \n  1 more could not be read
+    gone: it is empty
+";
+        assert_eq!(report().told(1), expected);
+    }
+}

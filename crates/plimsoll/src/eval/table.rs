@@ -1,0 +1,55 @@
+//! The table of an evaluation: a line for each utterance, for spreadsheets and scripts.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use super::report::{Judged, errors};
+use crate::failure::{Failure, Told};
+
+/// What the columns hold.
+const HEADER: &str = "name\tseconds\tword_errors\twords\tcharacter_errors\tcharacters\ttruth\theard";
+
+/// Opens the table at `path`; an older one is replaced.
+pub(super) fn create(path: &Path) -> Result<File, Failure> {
+    let help = "`--table` takes the name of a file to write";
+    File::create(path).map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display()), help))
+}
+
+/// Writes a line for each utterance below the header.
+pub(super) fn write(table: File, judged: &[Judged]) -> Result<(), Failure> {
+    lines(BufWriter::new(table), judged).failed()
+}
+
+fn lines(mut table: impl Write, judged: &[Judged]) -> io::Result<()> {
+    writeln!(table, "{HEADER}")?;
+    for Judged { heard, seconds, words, characters } in judged {
+        let numbers = [errors(words), words.truth(), errors(characters), characters.truth()];
+        let numbers = numbers.map(|number| number.to_string()).join("\t");
+        let (name, truth, heard) = (cell(&heard.name), cell(&heard.truth), cell(&heard.heard));
+        writeln!(table, "{name}\t{:.3}\t{numbers}\t{truth}\t{heard}", seconds.0)?;
+    }
+    table.flush()
+}
+
+/// A text that stays inside its cell.
+fn cell(text: &str) -> String {
+    text.replace(['\t', '\n', '\r'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::Seconds;
+    use plimsoll_speech::asr::Heard;
+
+    use super::*;
+
+    #[test]
+    fn every_utterance_has_a_line_of_eight_cells() {
+        let heard = Heard { name: "a\tb".into(), truth: "one two".into(), heard: "one too".into() };
+        let mut table = Vec::new();
+        lines(&mut table, &[Judged::new(heard, Seconds(1.5))]).unwrap();
+        let text = String::from_utf8(table).unwrap();
+        assert_eq!(text, format!("{HEADER}\na b\t1.500\t1\t2\t1\t7\tone two\tone too\n"));
+    }
+}

@@ -1,0 +1,52 @@
+//! Which utterances are judged: those of a manifest, or those that the run held out of its training.
+
+use std::path::Path;
+
+use plimsoll_data::Utterance;
+use plimsoll_speech::asr::Bundle;
+
+use crate::cli::EvalArgs;
+use crate::config::{ConfigArgs, RunConfig, load};
+use crate::failure::{Failure, Told};
+use crate::train::data;
+
+/// The utterances that `args` ask for, with their texts as the model learned texts.
+pub(super) fn chosen(args: &EvalArgs) -> Result<Vec<Utterance>, Failure> {
+    let run = &args.run;
+    match (&args.manifest, configuration(run)?) {
+        (Some(manifest), Some(config)) => Ok(data::read_manifest(manifest, config.data.lowercase)?.utterances),
+        (Some(manifest), None) => {
+            eprintln!("note: {} has no config.toml, so texts are compared in the case they have", run.display());
+            Ok(data::read_manifest(manifest, false)?.utterances)
+        }
+        (None, Some(config)) => held_out(run, &config),
+        (None, None) => {
+            let message = format!("{} does not say what was held out: it has no config.toml", run.display());
+            Err(Failure::wrong(message, "name a list of utterances: --manifest FILE"))
+        }
+    }
+}
+
+/// The configuration that the run in `folder` was started with; an exported model has none.
+///
+/// The environment has no say: with another seed, what was trained on would count as held out.
+fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
+    let path = folder.join("config.toml");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let args = ConfigArgs { config: Some(path), ..ConfigArgs::default() };
+    Ok(Some(load(&args, std::iter::empty())?.config))
+}
+
+fn held_out(run: &Path, config: &RunConfig) -> Result<Vec<Utterance>, Failure> {
+    let prepared = data::prepare(config)?;
+    // Other letters are a sign of other texts, and other texts are divided in another way.
+    if prepared.tokenizer != Bundle::read(run).wrong()?.tokenizer {
+        let message =
+            format!("the texts that {} was trained on have changed: its letters are others now", run.display());
+        return Err(Failure::wrong(message, "name a list of utterances: --manifest FILE"));
+    }
+    let validation = &prepared.validation;
+    Ok((0..validation.len()).map(|index| validation.utterance(index).clone()).collect())
+}

@@ -1,0 +1,251 @@
+//! `plimsoll model info`: how large the model of a configuration is, before anything is trained.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{Bytes, Seconds};
+use plimsoll_data::LogMel;
+use plimsoll_speech::asr::RecogniserConfig;
+use plimsoll_tape::{NamedVisitor, count, walk};
+use serde_json::{Value, json};
+
+use crate::cli::InfoArgs;
+use crate::config::{RunConfig, load};
+use crate::failure::{Failure, Told};
+use crate::train::{data, resolve};
+use crate::{corpus, environment};
+
+/// Bytes of a parameter's value in fp32.
+const WEIGHT: u64 = 4;
+/// Bytes of a parameter in training: its value, its gradient and AdamW's two moments.
+const TRAINED: u64 = 4 * WEIGHT;
+
+/// Prints the sizes of the model that `args` describe.
+pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
+    let loaded = load(&args.config, environment())?;
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let config = &loaded.config;
+    resolve::check_task(config)?;
+    let log_mel = LogMel::new(&data::features(&config.features)).wrong()?;
+    let model = resolve::model(config, log_mel.n_mels(), vocabulary(config)?);
+    let sizes = Sizes::of(model, log_mel);
+    match args.json {
+        true => println!("{:#}", sizes.json()),
+        false => print!("{}", sizes.told()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tokens of the model: as given, or what training would learn from its texts.
+fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
+    if let Some(vocabulary) = config.model.vocabulary {
+        return Ok(vocabulary as usize);
+    }
+    if config.data.manifest.is_none() && !corpus::is_made(&config.data) {
+        let message = "nothing says how many tokens the model knows";
+        return Err(Failure::wrong(message, "give --set model.vocabulary=N, or a --manifest to count its letters"));
+    }
+    Ok(data::prepare(config)?.tokenizer.size())
+}
+
+/// A model's sizes.
+struct Sizes {
+    model: RecogniserConfig,
+    log_mel: LogMel,
+    parameters: u64,
+    parts: Vec<Part>,
+}
+
+/// A part of a model: what the names of its parameters begin with.
+#[derive(Debug, PartialEq)]
+struct Part {
+    name: String,
+    /// The parameters of each of its blocks; a part that repeats nothing is one block.
+    blocks: Vec<u64>,
+}
+
+impl Part {
+    fn parameters(&self) -> u64 {
+        self.blocks.iter().sum()
+    }
+
+    /// `12 x 1,522,944` where all blocks are alike.
+    fn each(&self) -> String {
+        match self.blocks.as_slice() {
+            [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|block| block == first) => {
+                format!("{} x {}", self.blocks.len(), thousands(*first))
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl Sizes {
+    fn of(model: RecogniserConfig, log_mel: LogMel) -> Self {
+        let built = model.bare(&Device::flex());
+        let parameters = count(&built);
+        Self { model, log_mel, parameters, parts: parts(&counted(built)) }
+    }
+
+    /// Frames of so much sound, before and after subsampling.
+    fn frames(&self, seconds: f64) -> (u32, u32) {
+        let frames = self.log_mel.frames_in(Seconds(seconds)).0;
+        (frames, self.model.frames_after(frames))
+    }
+
+    fn json(&self) -> Value {
+        let Self { model, parameters, .. } = self;
+        let part = |part: &Part| json!({"name": part.name, "parameters": part.parameters()});
+        json!({
+            "parameters": parameters,
+            "parts": self.parts.iter().map(part).collect::<Vec<Value>>(),
+            "weights_bytes": parameters * WEIGHT,
+            "training_bytes": parameters * TRAINED,
+            "features": model.features,
+            "vocabulary": model.vocabulary,
+            "d_model": model.d_model,
+            "layers": model.layers,
+            "decoder_layers": model.decoder.map_or(0, |decoder| decoder.layers),
+            "subsampling": model.subsampling,
+            "frames_after_10s": self.frames(10.0).1,
+            "frames_after_30s": self.frames(30.0).1,
+        })
+    }
+
+    fn told(&self) -> String {
+        let Self { model, parameters, parts, .. } = self;
+        let features = self.log_mel.config();
+        let hop = Seconds(features.hop_length as f64 / f64::from(features.sample_rate));
+        let mut text = format!("  {:<18} {:>18} {:>16}\n", "part", "each", "parameters");
+        for part in parts {
+            let (each, all) = (part.each(), thousands(part.parameters()));
+            let _ = writeln!(text, "  {:<18} {each:>18} {all:>16}", part.name);
+        }
+        let _ = writeln!(text, "  {:<18} {:>18} {:>16}\n", "total", "", thousands(*parameters));
+        let (weights, trained) = (Bytes(parameters * WEIGHT), Bytes(parameters * TRAINED));
+        let _ = writeln!(text, "  weights     {weights} in fp32");
+        let _ =
+            writeln!(text, "  training    {trained} with gradients and both moments of AdamW; activations come on top");
+        let _ = writeln!(text, "  features    {} mel bands, a frame every {hop}", model.features);
+        let _ = writeln!(text, "  vocabulary  {} tokens", thousands(model.vocabulary as u64));
+        for seconds in [10.0, 30.0] {
+            let (before, after) = self.frames(seconds);
+            let (before, after) = (thousands(before.into()), thousands(after.into()));
+            let _ = writeln!(text, "  {:<11} {before} frames, {after} after subsampling", Seconds(seconds));
+        }
+        text
+    }
+}
+
+/// The name of each parameter, and how many values training moves in it: what the module's `count` adds up.
+fn counted(model: impl Module) -> Vec<(String, u64)> {
+    struct Counted(Vec<(String, u64)>);
+    impl NamedVisitor for Counted {
+        fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+            let value = param.val();
+            if value.is_require_grad() {
+                self.0.push((name.into(), value.shape().num_elements() as u64));
+            }
+        }
+    }
+    let mut counted = Counted(Vec::new());
+    // Only on an autodiff device does a parameter say whether it is trained.
+    walk(&model.train(), &mut counted);
+    counted.0
+}
+
+/// Adds up the parameters of each part, in the order of the model.
+fn parts(counted: &[(String, u64)]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (parameter, count) in counted {
+        let (name, block) = place(parameter);
+        if parts.last().is_none_or(|part| part.name != name) {
+            parts.push(Part { name, blocks: Vec::new() });
+        }
+        let blocks = &mut parts.last_mut().expect("one was pushed if there was none").blocks;
+        blocks.resize(blocks.len().max(block + 1), 0);
+        blocks[block] += count;
+    }
+    parts
+}
+
+/// The part that a parameter belongs to, and the number of the block in it.
+fn place(parameter: &str) -> (String, usize) {
+    let fields: Vec<&str> = parameter.split('.').collect();
+    // The decoder is a model in the model.
+    let depth = if fields[0] == "decoder" { 2 } else { 1 };
+    let (name, inside) = fields.split_at(depth.min(fields.len()));
+    let block = inside.first().and_then(|field| field.parse().ok()).unwrap_or(0);
+    (name.join("."), block)
+}
+
+/// A number with a comma after every three digits.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_come_in_threes() {
+        for (number, expected) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (24_770_704, "24,770,704"), (100_000, "100,000")]
+        {
+            assert_eq!(thousands(number), expected);
+        }
+    }
+
+    #[test]
+    fn parameters_come_together_by_part_and_block() {
+        let named = [
+            ("subsampling.layers.0.weight", 9),
+            ("subsampling.layers.1.weight", 81),
+            ("blocks.0.first.widen.weight", 1000),
+            ("blocks.0.first.widen.bias", 4),
+            ("blocks.1.first.widen.weight", 1000),
+            ("blocks.1.first.widen.bias", 4),
+            ("output.weight", 7),
+            ("decoder.embedding.weight", 5),
+            ("decoder.blocks.0.norm_self.gamma", 2),
+            ("decoder.output.weight", 6),
+        ];
+        let named: Vec<(String, u64)> = named.map(|(name, count)| (name.to_string(), count)).into();
+        let told: Vec<(String, u64, String)> =
+            parts(&named).into_iter().map(|part| (part.name.clone(), part.parameters(), part.each())).collect();
+        let expected = [
+            ("subsampling", 90u64, ""),
+            ("blocks", 2008, "2 x 1,004"),
+            ("output", 7, ""),
+            ("decoder.embedding", 5, ""),
+            ("decoder.blocks", 2, ""),
+            ("decoder.output", 6, ""),
+        ];
+        assert_eq!(told, expected.map(|(name, count, each)| (name.to_string(), count, each.to_string())));
+    }
+
+    /// KonkaniVani's small model as it was published; its batch norms have statistics, which nobody trains.
+    #[test]
+    fn the_parts_are_the_whole() {
+        let model = RecogniserConfig::konkani(128, 6, 3, 200);
+        let sizes = Sizes::of(model, LogMel::new(&plimsoll_data::LogMelConfig::default()).unwrap());
+        assert_eq!(sizes.parameters, 3_189_136);
+        assert_eq!(sizes.parts.iter().map(Part::parameters).sum::<u64>(), sizes.parameters);
+        let blocks = &sizes.parts.iter().find(|part| part.name == "blocks").unwrap().blocks;
+        assert!(blocks.len() == 6 && blocks.iter().all(|block| *block == blocks[0]), "{blocks:?}");
+        assert_eq!(sizes.json()["frames_after_10s"], 1001);
+    }
+}

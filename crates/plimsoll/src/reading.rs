@@ -1,0 +1,68 @@
+//! What every command that reads shares: a trained recogniser on a device, and what is said on the way.
+
+use std::error::Error;
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_speech::asr::{Search, Transcriber};
+
+use crate::config::{BackendChoice, DeviceConfig};
+use crate::device;
+use crate::failure::{Failure, Told};
+use crate::search::SearchArgs;
+
+/// A trained recogniser with the search that it reads by.
+pub(crate) struct Reader {
+    transcriber: Transcriber,
+    /// The search.
+    pub(crate) search: Search,
+}
+
+impl Reader {
+    /// Loads the model in `folder`, a run's or an exported one, onto the device that `backend` names.
+    pub(crate) fn load(folder: &Path, search: &SearchArgs, backend: &str) -> Result<Self, Failure> {
+        let search = search.settle()?;
+        let device = device::choose(&DeviceConfig { backend: choice(backend)?, index: 0 })?;
+        let transcriber = Transcriber::load(folder, &device.device).wrong()?;
+        if !transcriber.can(&search) {
+            let message = format!("the model in {} has no attention decoder", folder.display());
+            return Err(Failure::wrong(message, "use `--search greedy` or `--search prefix-beam`"));
+        }
+        Ok(Self { transcriber, search })
+    }
+
+    /// Samples a second that [`text`](Self::text) expects.
+    pub(crate) fn sample_rate(&self) -> u32 {
+        self.transcriber.sample_rate()
+    }
+
+    /// The text of `samples`.
+    pub(crate) fn text(&self, samples: &[f32]) -> String {
+        self.transcriber.read(samples, &self.search)
+    }
+}
+
+fn choice(backend: &str) -> Result<BackendChoice, Failure> {
+    match backend {
+        "auto" => Ok(BackendChoice::Auto),
+        "cpu" => Ok(BackendChoice::Cpu),
+        "cuda" => Ok(BackendChoice::Cuda),
+        "wgpu" => Ok(BackendChoice::Wgpu),
+        other => Err(Failure::wrong(format!("there is no backend `{other}`"), "use auto, cpu, cuda or wgpu")),
+    }
+}
+
+/// A bar for the reading of `count` recordings; a single one needs none, and away from a terminal it is not seen.
+pub(crate) fn bar(count: usize) -> ProgressBar {
+    if count < 2 {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("reading {bar:40} {pos}/{len} recordings, {eta} left");
+    ProgressBar::new(count as u64).with_style(style.expect("the template is valid"))
+}
+
+/// What `error` says, then what each cause says, in one line.
+pub(crate) fn reason(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+}
