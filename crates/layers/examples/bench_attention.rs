@@ -78,7 +78,7 @@ fn main() {
     let numbers: Vec<u32> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
     let (positions, chunk) = match numbers.as_slice() {
         [positions, chunk] => (*positions as usize, *chunk),
-        _ => (4096, 256),
+        _ => (4096, 64),
     };
     let chunk = NonZeroU32::new(chunk).unwrap_or(NonZeroU32::MIN);
     let device = Device::flex().autodiff();

@@ -33,7 +33,9 @@ mod tensors;
 pub use backward::backward;
 pub use batch::TensorBatch;
 pub use bridge::off_tape;
-pub use fused::{Sight, attention_weights, depthwise, glu, layer_norm, relative_shift, silu};
+pub use fused::{
+    Attended, Offsets, Sight, attention_weights, chunked_attention, depthwise, glu, layer_norm, relative_shift, silu,
+};
 pub use known::with_gradient;
 pub use noise::Noise;
 pub use parameters::{

@@ -3,10 +3,10 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, Sight};
+use plimsoll_tape::{Attended, Pass, Sight};
 
 use super::cache::chosen;
-use super::mix::{Attended, attend};
+use super::mix::attend;
 use super::width_of_head;
 use crate::Lengths;
 

@@ -8,14 +8,14 @@ mod mix;
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, Sight};
+use plimsoll_tape::{Attended, Offsets, Pass, Sight};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
 use crate::position::{offsets, rotate};
 pub use cache::KeyValues;
 pub use cross::{CrossAttention, CrossAttentionConfig, CrossMemory};
-use mix::{Attended, Offsets, attend};
+use mix::attend;
 
 // Shapes: b batch, t frames, d model width, h heads, w width of a head.
 

@@ -6,6 +6,7 @@
 //! them, and the recording device sees what that backend would do.
 
 mod activation;
+mod chunked;
 mod depthwise;
 mod host;
 mod norm;
@@ -13,6 +14,7 @@ mod shift;
 mod weights;
 
 pub use activation::{glu, silu};
+pub use chunked::{Attended, Offsets, chunked_attention};
 pub use depthwise::depthwise;
 pub use norm::layer_norm;
 pub use shift::relative_shift;

@@ -1,8 +1,8 @@
 //! From offsets to keys: the step of relative attention that moves every row by its own place.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 
-use super::host::{HostOp, Input, is_host, run};
+use super::host::{HostOp, Input, host_values, is_host, run};
 
 // Shapes: b samples, h heads, q queries, l offsets, k keys.
 
@@ -25,6 +25,22 @@ pub fn relative_shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
     padded.narrow(2, 1, l).reshape([b, h, q, l]).narrow(3, 0, keys)
 }
 
+/// The gradient of [`relative_shift`], off the tape: scores by key `[b, h, q, keys]` back to scores by offset.
+pub(super) fn shifted_back(gradient: Tensor<4>) -> Tensor<4> {
+    let [b, h, q, keys] = gradient.dims();
+    let l = q - 1 + keys;
+    if is_host(&gradient) {
+        let op = Shift { q, l, keys };
+        let device = gradient.device();
+        let values = host_values(gradient, |above| op.unshifted(above));
+        return Tensor::from_data(TensorData::new(values, [b, h, q, l]), &device);
+    }
+    let options = (&gradient.device(), gradient.dtype());
+    let filled = Tensor::cat(vec![gradient, Tensor::zeros([b, h, q, l - keys], options)], 3).reshape([b, h, l, q]);
+    let padded = Tensor::cat(vec![Tensor::zeros([b, h, 1, q], options), filled], 2).reshape([b, h, q, l + 1]);
+    padded.narrow(3, 1, l)
+}
+
 #[derive(Clone, Debug)]
 struct Shift {
     q: usize,
@@ -45,19 +61,25 @@ impl HostOp<1> for Shift {
     }
 
     fn backward(&self, _: [&[f32]; 1], above: &[f32], _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
+        [Some(self.unshifted(above))]
+    }
+}
+
+impl Shift {
+    fn unshifted(&self, above: &[f32]) -> Vec<f32> {
         let mut gradient = vec![0.0; above.len() / self.keys * self.l];
         let rows = gradient.chunks_exact_mut(self.l).zip(above.chunks_exact(self.keys));
         for (row, (gradient, above)) in rows.enumerate() {
             let first = self.q - 1 - row % self.q;
             gradient[first..first + self.keys].copy_from_slice(above);
         }
-        [Some(gradient)]
+        gradient
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::{DType, Device, FloatDType, TensorData};
+    use burn::tensor::{DType, Device, FloatDType};
 
     use super::*;
 
@@ -75,6 +97,11 @@ mod tests {
                 [y.into_data(), x.grad(&grads).unwrap().into_data()].map(|data| data.convert::<f32>())
             });
             assert_eq!(results[0], results[1], "{q} queries, {keys} keys");
+            let y = Tensor::<4>::from_data(results[0][0].clone(), &Device::flex());
+            let by_hand = [shifted_back(y.clone()), shifted_back(y.cast(FloatDType::F64))];
+            for x in by_hand {
+                assert_eq!((x * 2.0).into_data().convert::<f32>(), results[0][1]);
+            }
         }
     }
 }

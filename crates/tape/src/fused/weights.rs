@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::tensor::{DType, FloatDType, Tensor, TensorData, activation};
+use burn::tensor::{Bool, DType, FloatDType, Tensor, TensorData, activation};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
@@ -49,41 +49,74 @@ impl Sight {
 /// The sums are in fp32 whatever the scores are in, and the weights come back in the numbers of the scores. A query
 /// that sees no key at all has weights of zero.
 pub fn attention_weights(scores: Tensor<4>, sight: &Sight, noise: &Noise, rate: f64) -> Tensor<4> {
-    let mask = noise.mask(rate, sight.first);
+    let op = Weights { sight: sight.clone(), mask: noise.mask(rate, sight.first) };
     if is_host(&scores) {
-        return on_host(scores, Weights { sight: sight.clone(), mask });
+        return on_host(scores, op);
     }
-    let dtype = scores.dtype();
-    let low = matches!(dtype, DType::F16 | DType::BF16);
-    let scores = if low { scores.cast(FloatDType::F32) } else { scores };
-    let [b, h, q, k] = scores.dims();
-    let everything = !sight.causal && sight.keys.iter().all(|&keys| keys as usize >= k);
-    let weights = if everything {
-        activation::softmax(scores, 3)
-    } else {
-        let device = scores.device();
-        let seen: Vec<bool> = (0..b)
-            .flat_map(|sample| (0..if sight.causal { q } else { 1 }).map(move |row| sight.of(sample, row, k)))
-            .flat_map(|seen| (0..k).map(move |key| key >= seen))
-            .collect();
-        let rows = seen.len() / (b * k);
-        let hidden = Tensor::<4, burn::tensor::Bool>::from_data(TensorData::new(seen, [b, 1, rows, k]), &device);
-        let hidden = hidden.expand([b, h, q, k]);
-        // Filled twice: a query that sees nothing would otherwise look at everything.
-        activation::softmax(scores.mask_fill(hidden.clone(), MASKED), 3).mask_fill(hidden, 0.0)
-    };
-    let weights =
-        if low { weights.cast(if dtype == DType::F16 { FloatDType::F16 } else { FloatDType::BF16 }) } else { weights };
-    match mask {
-        Some(mask) => dropout(weights, mask),
-        None => weights,
+    let softmax = op.composed(scores);
+    match op.mask {
+        Some(mask) => dropout(softmax, mask),
+        None => softmax,
     }
 }
 
+/// What becomes of scores.
 #[derive(Clone, Debug)]
-struct Weights {
-    sight: Sight,
-    mask: Option<Mask>,
+pub(super) struct Weights {
+    pub(super) sight: Sight,
+    pub(super) mask: Option<Mask>,
+}
+
+impl Weights {
+    /// The softmax and the weights of scores off the tape: the same where nothing is dropped.
+    pub(super) fn both(&self, scores: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        if is_host(&scores) {
+            let shape = scores.dims();
+            let (softmax, weights) = self.of(Flex::plain(scores), shape);
+            return (Flex::from_plain(softmax), Flex::from_plain(weights));
+        }
+        let softmax = self.composed(scores);
+        let weights = self.mask.clone().map_or_else(|| softmax.clone(), |mask| dropout(softmax.clone(), mask));
+        (softmax, weights)
+    }
+
+    /// The gradient by the scores, off the tape, from that by the weights.
+    pub(super) fn gradient(&self, softmax: Tensor<4>, above: Tensor<4>) -> Tensor<4> {
+        if is_host(&above) && is_host(&softmax) {
+            let shape = above.dims();
+            let change_by = |softmax: &[f32]| change(Flex::plain(above), |above| self.backward(softmax, above, shape));
+            return Flex::from_plain(host_values(softmax, change_by));
+        }
+        let above = self.mask.clone().map_or_else(|| above.clone(), |mask| dropout(above.clone(), mask));
+        let along = (above.clone() * softmax.clone()).sum_dim(3);
+        softmax * (above - along)
+    }
+
+    /// The softmax from Burn's own operations, for every device.
+    fn composed(&self, scores: Tensor<4>) -> Tensor<4> {
+        let dtype = scores.dtype();
+        let low = matches!(dtype, DType::F16 | DType::BF16);
+        let scores = if low { scores.cast(FloatDType::F32) } else { scores };
+        let [b, _, q, k] = scores.dims();
+        let everything = !self.sight.causal && self.sight.keys.iter().all(|&keys| keys as usize >= k);
+        let softmax = if everything { activation::softmax(scores, 3) } else { self.masked(scores, [b, q, k]) };
+        match dtype {
+            DType::F16 => softmax.cast(FloatDType::F16),
+            DType::BF16 => softmax.cast(FloatDType::BF16),
+            _ => softmax,
+        }
+    }
+
+    fn masked(&self, scores: Tensor<4>, [b, q, k]: [usize; 3]) -> Tensor<4> {
+        // A causal mask has a row for each query, any other one row for all.
+        let rows = if self.sight.causal { q } else { 1 };
+        let seen = (0..b).flat_map(|sample| (0..rows).map(move |row| self.sight.of(sample, row, k)));
+        let hidden: Vec<bool> = seen.flat_map(|seen| (0..k).map(move |key| key >= seen)).collect();
+        let hidden = TensorData::new(hidden, [b, 1, rows, k]);
+        let hidden = Tensor::<4, Bool>::from_data(hidden, &scores.device()).expand(scores.dims());
+        // Filled twice: a query that sees nothing would otherwise look at everything.
+        activation::softmax(scores.mask_fill(hidden.clone(), MASKED), 3).mask_fill(hidden, 0.0)
+    }
 }
 
 /// Rows given to a thread at once: below some thousand values threads cost more than they give.
