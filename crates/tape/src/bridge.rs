@@ -103,3 +103,64 @@ pub fn off_tape<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     on_backend!(&device, B => B::from_plain(B::plain(tensor)))
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::TensorData;
+
+    use super::*;
+
+    /// Every device that is there without a graphics card.
+    fn devices() -> [(Device, Family); 2] {
+        [(Device::flex(), Family::Flex), (Device::capture(), Family::Capture)]
+    }
+
+    fn tensor(device: &Device) -> Tensor<2> {
+        Tensor::from_data(TensorData::new(vec![1.0_f32, 2.0, 3.0, 4.0], [2, 2]), device)
+    }
+
+    #[test]
+    fn a_device_has_the_same_family_with_and_without_a_tape() {
+        for (device, expected) in devices() {
+            assert_eq!(family(&device), expected);
+            assert_eq!(family(&device.clone().autodiff()), expected);
+        }
+    }
+
+    /// The way of a tensor through all that the bridge can do; nothing of it may depend on the backend.
+    fn ways(device: &Device) {
+        let x = tensor(&device.clone().autodiff()).require_grad();
+        on_backend!(device, B => {
+            let back = B::from_tracked::<2>(B::tracked(x.clone()));
+            assert!(back.is_autodiff() && back.is_tracked());
+            let plain = B::from_plain::<2>(B::plain(x.clone()));
+            assert!(!plain.is_autodiff());
+            assert!(!B::from_plain::<2>(B::plain(plain.clone())).is_autodiff());
+            let lifted = B::lifted::<2>(B::plain(plain));
+            assert!(lifted.is_autodiff() && !lifted.is_tracked() && !lifted.is_require_grad());
+        });
+        assert!(!off_tape(x).is_autodiff());
+    }
+
+    #[test]
+    fn tensors_go_on_and_off_the_tape_of_every_device() {
+        ways(&Device::flex());
+        let device = Device::capture();
+        let captured = device.capture_scope(|scope| {
+            ways(&device);
+            scope.complete([], [])
+        });
+        assert!(captured.is_ok());
+    }
+
+    #[test]
+    fn values_survive_the_way() {
+        let device = Device::flex();
+        let x = tensor(&device.clone().autodiff());
+        let expected = tensor(&device).into_data();
+        on_backend!(&device, B => {
+            let round = B::from_tracked::<2>(B::tracked(B::lifted::<2>(B::plain(x.clone()))));
+            assert_eq!(B::from_plain::<2>(B::plain(round)).into_data(), expected);
+        });
+    }
+}

@@ -1,6 +1,7 @@
 //! The program as a person meets it: commands, exit codes, messages, folders.
 #![cfg(test)]
 
+mod learning;
 mod program;
 mod runs;
 mod shipped;

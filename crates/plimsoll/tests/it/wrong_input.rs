@@ -38,15 +38,15 @@ fn wrong_place() -> Place {
     place
 }
 
-/// A WAV file of silence.
+/// A WAV file of silence at 16 kHz.
 fn wav(samples: u32) -> Vec<u8> {
+    wav_at(16_000, samples)
+}
+
+fn wav_at(sample_rate: u32, samples: u32) -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());
-    let spec = hound::WavSpec {
-        channels: 1,
-        sample_rate: 16_000,
-        bits_per_sample: 16,
-        sample_format: hound::SampleFormat::Int,
-    };
+    let spec =
+        hound::WavSpec { channels: 1, sample_rate, bits_per_sample: 16, sample_format: hound::SampleFormat::Int };
     let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
     (0..samples).for_each(|_| writer.write_sample(0i16).unwrap());
     writer.finalize().unwrap();
@@ -127,4 +127,45 @@ fn a_trained_model_refuses_what_is_no_recording() {
     place.write("runs/r/checkpoints/step-0000001/weights.safetensors", "nonsense");
     let told = refused(&place, &["transcribe", "silent.wav", "--run", "runs/r"], 2);
     assert!(told.contains("weights.safetensors is damaged"), "{told}");
+}
+
+#[test]
+fn any_rate_is_read_and_two_hours_are_left_out_by_count() {
+    let place = Place::new();
+    place.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).fine();
+    let manifest = std::fs::read_to_string(place.path("c/manifest.jsonl")).unwrap();
+    // Two hours that take no room on the disk: a header, and a hole.
+    let mut long = wav(0);
+    let bytes = 2 * 3600 * 16_000 * 2_u32;
+    long[4..8].copy_from_slice(&(bytes + 36).to_le_bytes());
+    let data = long.len() - 4;
+    long[data..].copy_from_slice(&bytes.to_le_bytes());
+    place.write("c/long.wav", &long);
+    let file = std::fs::File::options().write(true).open(place.path("c/long.wav")).unwrap();
+    file.set_len(u64::from(bytes) + long.len() as u64).unwrap();
+    let textless = manifest.lines().next().unwrap().replacen("\"text\":\"", "\"text\":\"\",\"spoken\":\"", 1);
+    let line = "{\"audio_filepath\": \"long.wav\", \"text\": \"on and on\"}\n".to_string();
+    place.write("c/odd.jsonl", manifest.clone() + &line + &textless.replace("s000-00000\"", "other\"") + "\n");
+    let small = &SMALL[4..];
+    let told =
+        place.run(&[&["train", "--manifest", "c/odd.jsonl", "--dry-run", "--steps", "1"], small].concat()).fine();
+    assert!(told.err.contains("1 utterances: ") && told.err.contains("left out"), "{told:?}");
+    place.run(&[&["train", "--manifest", "c/manifest.jsonl", "--name", "r", "--steps", "1"], small].concat()).fine();
+    for rate in [8_000, 11_025, 44_100, 48_000, 96_000] {
+        place.write("other.wav", wav_at(rate, rate / 2));
+        place.run(&["transcribe", "other.wav", "--run", "runs/r"]).fine();
+    }
+}
+
+#[test]
+fn the_weights_of_another_model_are_refused_by_name() {
+    let place = Place::new();
+    for (name, width) in [("narrow", "model.d_model=16"), ("wide", "model.d_model=24")] {
+        place.train(&["--name", name, "--steps", "1", "--set", width]).fine();
+        place.run(&["export", "--run", &format!("runs/{name}"), "--out", name]).fine();
+    }
+    std::fs::copy(place.path("wide/model.safetensors"), place.path("narrow/model.safetensors")).unwrap();
+    place.write("silent.wav", wav(1600));
+    let told = refused(&place, &["transcribe", "silent.wav", "--run", "narrow"], 2);
+    assert!(told.contains("in the weights and"), "{told}");
 }

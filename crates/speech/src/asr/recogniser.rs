@@ -187,7 +187,7 @@ impl Task for Recogniser {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::{Choice, HostSample, Remat, SampleId};
+    use plimsoll_core::{Choice, HostSample, Precision, Remat, SampleId};
     use plimsoll_tape::{Noise, backward, collect};
 
     use super::super::DecoderConfig;
@@ -302,6 +302,43 @@ mod tests {
         assert_eq!(model.weight(&batch), 6.0);
         let tensors = TensorBatch::send(&batch, &Device::flex().autodiff());
         assert_eq!(model.loss(&tensors, &Pass::plain()).left_out, [3]);
+    }
+
+    #[test]
+    fn low_precision_learns_nearly_the_same_and_keeps_parameters_in_fp32() {
+        let (exact, expected) = gradient(&samples(), 4);
+        for precision in [Precision::Bf16, Precision::Fp16] {
+            let choice = Choice { precision, ..Choice::default() };
+            let (loss, found) = gradient_under(&samples(), 4, &choice);
+            assert!((loss - exact).abs() < 0.02 * exact, "{precision:?}: {loss} {exact}");
+            let norm = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>().sqrt();
+            let difference: Vec<f32> = found.iter().zip(&expected).map(|(a, b)| a - b).collect();
+            assert!(norm(&difference) < 0.05 * norm(&expected), "{precision:?}");
+        }
+    }
+
+    #[test]
+    fn the_recording_device_sees_a_step_under_every_choice() {
+        let operations = |choice: Choice, norm: NormKind| {
+            let device = Device::capture();
+            let captured = device.capture_scope(|scope| {
+                let device = device.clone().autodiff();
+                let model = RecogniserConfig { norm, ..SMALL }.init(&device, Key::new(3));
+                let batch = HostBatch::collate(&samples()[..3], 20, 8).unwrap();
+                let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
+                let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
+                assert!(backward(loss.sum, &model).len() > 50);
+                scope.complete([], [])
+            });
+            captured.unwrap().graph.operations.len()
+        };
+        let plain = operations(Choice::default(), NormKind::Layer);
+        assert!(plain > 500, "{plain}");
+        assert!(operations(Choice { remat: Remat::All, ..Choice::default() }, NormKind::Layer) > plain);
+        let chunk = std::num::NonZeroU32::new(4);
+        assert!(operations(Choice { attention_chunk: chunk, ..Choice::default() }, NormKind::Layer) > plain);
+        let low = Choice { precision: Precision::Bf16, remat: Remat::Half, ..Choice::default() };
+        assert!(operations(low, NormKind::Batch) > plain);
     }
 
     #[test]
