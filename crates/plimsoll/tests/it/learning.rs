@@ -22,7 +22,7 @@ fn learns(name: &str, corpus: &[&str], training: &[&str], most: f64) {
 fn long_digits_are_learned_in_a_minute() {
     if is_long() {
         let corpus = ["--words", "10", "--utterances", "450", "--speakers", "1"];
-        let training = "--steps 1200 --d-model 64 --set model.encoder_layers=2 --set training.warmup_steps=150 \
+        let training = "--epochs 30 --d-model 64 --set model.encoder_layers=2 --set training.warmup_steps=150 \
                         --set training.learning_rate=2e-3 --set training.validation_interval=400";
         learns("digits, unseen sentences", &corpus, &training.split_whitespace().collect::<Vec<_>>(), 0.05);
     }
