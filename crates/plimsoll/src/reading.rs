@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_core::Samples;
 use plimsoll_speech::asr::{Search, Transcriber};
 
 use crate::config::{BackendChoice, DeviceConfig};
@@ -38,6 +39,10 @@ impl Reader {
 
     /// The text of `samples`.
     pub(crate) fn text(&self, samples: &[f32]) -> String {
+        let length = Samples(samples.len() as u64).at(self.sample_rate());
+        if self.transcriber.cuts(length) {
+            eprintln!("warning: of a recording of {length} the end is cut, as the model's length policy has it");
+        }
         self.transcriber.read(samples, &self.search)
     }
 }

@@ -152,6 +152,18 @@ fn a_recording_may_be_longer_than_any_that_was_trained_on() {
 }
 
 #[test]
+fn a_model_that_cuts_says_so_in_training_and_in_reading() {
+    let place = Place::new();
+    let cut = ["--set", "model.attention=truncate", "--set", "model.max_attention_sequence_length=20"];
+    place.train(&[&["--name", "r", "--steps", "2"], &cut[..]].concat()).fine();
+    let summary = std::fs::read_to_string(place.path("runs/r/summary.md")).unwrap();
+    assert!(summary.contains("cut to `model.max_attention_sequence_length`"), "{summary}");
+    place.write("long.wav", silence(10));
+    let said = place.run(&["transcribe", "long.wav", "--run", "runs/r"]).fine();
+    assert!(said.err.contains("the end is cut"), "{said:?}");
+}
+
+#[test]
 fn an_exported_model_reads_as_its_run_does() {
     let place = trained();
     let said = place.run(&["export", "--run", "runs/r", "--out", "models/r"]).fine();

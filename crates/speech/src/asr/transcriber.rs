@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_core::{HostBatch, HostSample, SampleId};
+use plimsoll_core::{HostBatch, HostSample, SampleId, Seconds};
 use plimsoll_data::{CharTokenizer, LogMel};
+use plimsoll_layers::LengthPolicy;
 use plimsoll_tape::{NamedTensor, TensorBatch, apply};
 use plimsoll_train::{CheckpointStore, read_weights};
 
-use super::{Bundle, BundleError, Recogniser, Search};
+use super::{Bundle, BundleError, Recogniser, RecogniserConfig, Search};
 
 /// A recogniser with its features and its letters.
 pub struct Transcriber {
@@ -35,6 +36,14 @@ impl Transcriber {
     /// Whether `search` can be done: some need an attention decoder.
     pub fn can(&self, search: &Search) -> bool {
         !search.needs_decoder() || self.model.decoder().is_some()
+    }
+
+    /// Whether the model's length policy cuts a recording of `length` short, so that its end is not heard.
+    pub fn cuts(&self, length: Seconds) -> bool {
+        let config = self.model.config();
+        let whole = RecogniserConfig { length: LengthPolicy::Exact, ..*config };
+        let frames = self.log_mel.frames_in(length).0;
+        config.frames_after(frames) < whole.frames_after(frames)
     }
 
     /// The text of one recording, as `search` finds it.
