@@ -93,53 +93,46 @@ impl Conformer {
     }
 
     fn run(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass, again: bool) -> Tensor<3> {
-        let half = feed(&self.norm_first, &self.first, x.clone(), pass.with("first"), again);
-        let x = x + half * 0.5;
-        let seen = {
-            let (lengths, within) = (lengths.clone(), pass.with("weights"));
-            let part = part(&self.norm_attention, &self.attention);
-            let inner = move |(norm, attention): &(LayerNorm, Attention), x| {
-                attention.inner(normed(norm, x, &within), &lengths, &within)
-            };
-            ending(&part, x.clone(), inner, |part| part.1.last(), pass, again)
-        };
+        let [first, second] = [pass.with("first"), pass.with("second")];
+        let half = branch(&self.norm_first, &self.first, x.clone(), lengths, &first, again);
+        let x = x + pass.full(self.first.end(half, &first)) * 0.5;
+        let seen = branch(&self.norm_attention, &self.attention, x.clone(), lengths, &pass.with("weights"), again);
         let x = x + pass.full(pass.with("attention").dropout(seen, self.dropout));
-        let mixed = {
-            let (lengths, within) = (lengths.clone(), pass.with("convolution"));
-            let part = part(&self.norm_convolution, &self.convolution);
-            let inner = move |(norm, convolution): &(LayerNorm, Convolution), x| {
-                convolution.inner(normed(norm, x, &within), &lengths, &within)
-            };
-            ending(&part, x.clone(), inner, |part| part.1.last(), pass, again)
-        };
-        let x = x + pass.full(pass.with("convolution").dropout(mixed, self.dropout));
-        let half = feed(&self.norm_second, &self.second, x.clone(), pass.with("second"), again);
-        normed(&self.norm_last, x + half * 0.5, pass)
+        let convolution = pass.with("convolution");
+        let mixed = branch(&self.norm_convolution, &self.convolution, x.clone(), lengths, &convolution, again);
+        let x = x + pass.full(convolution.dropout(mixed, self.dropout));
+        let half = branch(&self.norm_second, &self.second, x.clone(), lengths, &second, again);
+        normed(&self.norm_last, x + pass.full(self.second.end(half, &second)) * 0.5, pass)
     }
 }
 
-/// A layer with the norm before it; both are handles to the same parameters.
-fn part<L: Clone>(norm: &LayerNorm, layer: &L) -> (LayerNorm, L) {
-    (norm.clone(), layer.clone())
+/// A layer that ends in a product.
+pub(crate) trait EndsInProduct: Module + Sync + 'static {
+    /// What goes into the product.
+    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3>;
+
+    /// The product's layer.
+    fn last(&self) -> &Linear;
 }
 
-fn feed(norm: &LayerNorm, layer: &FeedForward, x: Tensor<3>, pass: Pass, again: bool) -> Tensor<3> {
-    let inner = {
-        let pass = pass.clone();
-        move |(norm, layer): &(LayerNorm, FeedForward), x| layer.inner(normed(norm, x, &pass), &pass)
-    };
-    let y = ending(&part(norm, layer), x, inner, |part| part.1.last(), &pass, again);
-    pass.full(layer.end(y, &pass))
-}
-
-/// `inner` and then the layer that it ends in, with the inside kept or computed again.
-fn ending<M: Module + Sync + 'static>(
-    module: &M,
+/// A norm and a layer behind it, up to its product; with the inside kept, or computed again.
+fn branch<L: EndsInProduct>(
+    norm: &LayerNorm,
+    layer: &L,
     x: Tensor<3>,
-    inner: impl Fn(&M, Tensor<3>) -> Tensor<3> + Send + Sync + 'static,
-    last: fn(&M) -> &Linear,
+    lengths: &Lengths,
     pass: &Pass,
     again: bool,
 ) -> Tensor<3> {
-    if again { remat_dense(module, x, inner, last, pass) } else { pass.dense(last(module), inner(module, x)) }
+    let inner = |norm: &LayerNorm, layer: &L, x, lengths: &Lengths, pass: &Pass| {
+        layer.inner(normed(norm, x, pass), lengths, pass)
+    };
+    if !again {
+        return pass.dense(layer.last(), inner(norm, layer, x, lengths, pass));
+    }
+    let (lengths, within) = (lengths.clone(), pass.clone());
+    // Both are handles to the same parameters.
+    let part = (norm.clone(), layer.clone());
+    let block = move |(norm, layer): &(LayerNorm, L), x| inner(norm, layer, x, &lengths, &within);
+    remat_dense(&part, x, block, |part| part.1.last(), pass)
 }

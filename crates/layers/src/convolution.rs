@@ -6,6 +6,7 @@ use burn::nn::{Linear, LinearConfig, PaddingConfig1d};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, depthwise, glu, silu};
 
+use crate::conformer::EndsInProduct;
 use crate::{Lengths, Norm, NormConfig, NormKind};
 
 /// How to build a [`Convolution`].
@@ -59,9 +60,10 @@ impl Convolution {
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         pass.dropout(pass.dense(&self.output, self.inner(x, lengths, pass)), self.dropout)
     }
+}
 
-    /// What goes into the last product.
-    pub(crate) fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+impl EndsInProduct for Convolution {
+    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let gated = lengths.clear_padding(glu(pass.dense(&self.widen, x)));
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
@@ -69,8 +71,7 @@ impl Convolution {
         silu(self.norm.forward(mixed, lengths, pass))
     }
 
-    /// The last product's layer.
-    pub(crate) fn last(&self) -> &Linear {
+    fn last(&self) -> &Linear {
         &self.output
     }
 }

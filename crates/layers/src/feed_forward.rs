@@ -6,6 +6,9 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, silu};
 
+use crate::Lengths;
+use crate::conformer::EndsInProduct;
+
 /// What stands between the two linear layers of a [`FeedForward`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
@@ -53,23 +56,27 @@ impl FeedForwardConfig {
 impl FeedForward {
     /// `[b, t, d]` to `[b, t, d]`.
     pub fn forward(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
-        self.end(pass.dense(&self.narrow, self.inner(x, pass)), pass)
+        self.end(pass.dense(&self.narrow, self.widened(x, pass)), pass)
     }
 
-    /// What goes into the last product.
-    pub(crate) fn inner(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
+    fn widened(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
         let wide = pass.dense(&self.widen, x);
         let inner = if self.relu { relu(wide) } else { silu(wide) };
         pass.with("inner").dropout(inner, self.dropout)
     }
 
-    /// The last product's layer.
-    pub(crate) fn last(&self) -> &Linear {
-        &self.narrow
-    }
-
     /// What comes after the last product.
     pub(crate) fn end(&self, y: Tensor<3>, pass: &Pass) -> Tensor<3> {
         pass.with("outer").dropout(y, self.dropout)
+    }
+}
+
+impl EndsInProduct for FeedForward {
+    fn inner(&self, x: Tensor<3>, _: &Lengths, pass: &Pass) -> Tensor<3> {
+        self.widened(x, pass)
+    }
+
+    fn last(&self) -> &Linear {
+        &self.narrow
     }
 }

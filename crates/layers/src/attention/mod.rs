@@ -12,6 +12,7 @@ use plimsoll_tape::{Attended, Offsets, Pass, Sight};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
+use crate::conformer::EndsInProduct;
 use crate::position::{offsets, rotate};
 pub use cache::KeyValues;
 pub use cross::{CrossAttention, CrossAttentionConfig, CrossMemory};
@@ -105,18 +106,6 @@ impl Attention {
         pass.dense(&self.output, self.inner(x, lengths, pass))
     }
 
-    /// What goes into the last product.
-    pub(crate) fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let [query, key, value] = self.parts(x, 0, pass);
-        let sight = Sight { keys: lengths.each().into(), causal: self.causal, first: 0 };
-        self.mixed(query, key, value, sight, pass)
-    }
-
-    /// The last product's layer.
-    pub(crate) fn last(&self) -> &Linear {
-        &self.output
-    }
-
     /// The same for frames `[b, t, d]` that come after those in `cache`, whose keys and values join it.
     ///
     /// All sequences are as long as each other, and causal attention is what makes the result that of
@@ -159,5 +148,17 @@ impl Attention {
         };
         let mixed = attend(Attended { query, key, value, offsets }, &sight, pass, self.dropout);
         mixed.swap_dims(1, 2).reshape([b, t, h * w])
+    }
+}
+
+impl EndsInProduct for Attention {
+    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        let [query, key, value] = self.parts(x, 0, pass);
+        let sight = Sight { keys: lengths.each().into(), causal: self.causal, first: 0 };
+        self.mixed(query, key, value, sight, pass)
+    }
+
+    fn last(&self) -> &Linear {
+        &self.output
     }
 }
