@@ -13,7 +13,7 @@ use plimsoll_core::{Bytes, Choice, CountingAllocator, HostBatch, HostSample, Key
 use plimsoll_layers::HeadPositions;
 use plimsoll_speech::asr::{Recogniser, RecogniserConfig};
 use plimsoll_tape::count;
-use plimsoll_train::{AdamWConfig, Governor, Schedule, Shape, Trainer, TrainerConfig};
+use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig};
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
@@ -63,10 +63,9 @@ impl Job {
     }
 
     fn trainer(&self, remat: Remat, lanes: usize) -> Trainer<Recogniser> {
-        let constant = Schedule { shape: Shape::Constant, peak: 1e-3, last: 1e-3, warmup: 0, total: 1 };
         let config = TrainerConfig {
             optimizer: AdamWConfig::default(),
-            schedule: constant,
+            schedule: Schedule::constant(1e-3),
             clip_norm: 5.0,
             frame_grid: 1,
             choice: Choice { remat, ..Choice::default() },

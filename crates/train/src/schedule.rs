@@ -32,6 +32,11 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// The same rate at every step.
+    pub fn constant(rate: f64) -> Self {
+        Self { shape: Shape::Constant, peak: rate, last: rate, warmup: 0, total: u64::MAX }
+    }
+
     /// The rate of step `step`, the first being 1.
     pub fn rate(&self, step: u64) -> f64 {
         if step < self.warmup {
@@ -68,5 +73,6 @@ mod tests {
             let found = schedule(shape).rate(step);
             assert!((found - rate).abs() < 1e-12, "{shape:?} at {step}: {found}");
         }
+        assert!([1, 1000].iter().all(|&step| Schedule::constant(0.3).rate(step) == 0.3));
     }
 }

@@ -187,36 +187,25 @@ impl Task for Recogniser {
 
 #[cfg(test)]
 mod tests {
+    use burn::module::Param;
+    use burn::optim::GradientsParams;
     use plimsoll_core::{Choice, HostSample, Precision, Remat, SampleId};
-    use plimsoll_tape::{Noise, backward, collect};
+    use plimsoll_tape::{NamedVisitor, Noise, backward, collect, count, walk};
 
-    use super::super::DecoderConfig;
     use super::*;
     use plimsoll_layers::NormKind;
 
-    const SMALL: RecogniserConfig = RecogniserConfig {
-        features: 20,
-        vocabulary: 9,
-        d_model: 16,
-        layers: 2,
-        heads: 2,
-        kernel: 5,
-        feed_forward_multiplier: 2,
-        subsampling: 4,
-        subsampling_channels: 4,
-        positions: HeadPositions::Relative,
-        norm: NormKind::Layer,
-        scale_input: true,
-        length: LengthPolicy::Exact,
-        dropout: 0.2,
-        decoder: Some(DecoderConfig {
-            layers: 1,
-            feed_forward_multiplier: 2,
-            norm_first: true,
-            ctc_weight: 0.3,
-            label_smoothing: 0.1,
-        }),
-    };
+    /// Small enough for a step in milliseconds, with everything that a recogniser can have.
+    fn small() -> RecogniserConfig {
+        RecogniserConfig {
+            features: 20,
+            heads: 2,
+            kernel: 5,
+            subsampling_channels: 4,
+            dropout: 0.2,
+            ..RecogniserConfig::recommended(16, 2, 1, 9)
+        }
+    }
 
     fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
         let key = Key::new(1).with(name);
@@ -228,23 +217,33 @@ mod tests {
         vec![sample("a", 60, &[5, 6, 7]), sample("b", 41, &[8, 8]), sample("c", 77, &[4]), sample("d", 9, &[5, 5, 6])]
     }
 
+    /// The loss, and the gradients of all parameters one after the other.
     fn gradient(samples: &[HostSample], pieces: usize) -> (f64, Vec<f32>) {
         gradient_under(samples, pieces, &Choice::default())
     }
 
     fn gradient_under(samples: &[HostSample], pieces: usize, choice: &Choice) -> (f64, Vec<f32>) {
-        let model = SMALL.init(&Device::flex().autodiff(), Key::new(3));
+        struct All<'a>(&'a GradientsParams, Vec<f32>);
+        impl NamedVisitor for All<'_> {
+            fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+                let gradient = self.0.get::<D>(param.id).unwrap_or_else(|| panic!("{name} has no gradient"));
+                self.1.extend(gradient.into_data().try_into_vec::<f32>().unwrap());
+            }
+        }
+        let model = small().init(&Device::flex().autodiff(), Key::new(3));
         let batch = HostBatch::collate(samples, 20, 8).unwrap();
-        let (mut loss, mut sum) = (0.0, Vec::new());
+        let (mut loss, mut sum) = (0.0, vec![0.0; count(&model) as usize]);
         for piece in batch.split(pieces, 1) {
             let pass = Pass::new(*choice, Noise::new(Key::new(4), &piece.ids));
             let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), &pass);
             loss += f64::from(step.sum.clone().into_scalar::<f32>());
             let gradients = backward(step.sum, &model);
-            let weight = gradients.get::<2>(model.output.weight.id).unwrap();
-            let values: Vec<f32> = weight.into_data().try_into_vec().unwrap();
-            sum = if sum.is_empty() { values } else { sum.iter().zip(values).map(|(a, b)| a + b).collect() };
+            let mut all = All(&gradients, Vec::new());
+            walk(&model, &mut all);
+            assert_eq!(all.1.len(), sum.len());
+            sum.iter_mut().zip(all.1).for_each(|(sum, gradient)| *sum += gradient);
         }
+        assert!(loss.is_finite() && sum.iter().all(|gradient| gradient.is_finite()));
         (loss, sum)
     }
 
@@ -271,7 +270,7 @@ mod tests {
 
     #[test]
     fn padding_changes_nothing() {
-        let model = SMALL.init(&Device::flex(), Key::new(3));
+        let model = small().init(&Device::flex(), Key::new(3));
         let logits = |samples: &[HostSample], fill: f32| {
             let mut batch = HostBatch::collate(samples, 20, 16).unwrap();
             let width = batch.frames * 20;
@@ -296,7 +295,7 @@ mod tests {
 
     #[test]
     fn weight_counts_what_the_loss_counts() {
-        let model = SMALL.init(&Device::flex().autodiff(), Key::new(3));
+        let model = small().init(&Device::flex().autodiff(), Key::new(3));
         let batch = HostBatch::collate(&samples(), 20, 1).unwrap();
         // "d" has one frame left for four.
         assert_eq!(model.weight(&batch), 6.0);
@@ -323,7 +322,7 @@ mod tests {
             let device = Device::capture();
             let captured = device.capture_scope(|scope| {
                 let device = device.clone().autodiff();
-                let model = RecogniserConfig { norm, ..SMALL }.init(&device, Key::new(3));
+                let model = RecogniserConfig { norm, ..small() }.init(&device, Key::new(3));
                 let batch = HostBatch::collate(&samples()[..3], 20, 8).unwrap();
                 let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
                 let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
@@ -343,7 +342,7 @@ mod tests {
 
     #[test]
     fn the_first_values_follow_from_the_seed() {
-        let values = |seed| collect(&SMALL.init(&Device::flex(), Key::new(seed)));
+        let values = |seed| collect(&small().init(&Device::flex(), Key::new(seed)));
         assert_eq!(values(1), values(1));
         assert_ne!(values(1), values(2));
     }

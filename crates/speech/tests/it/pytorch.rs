@@ -6,46 +6,34 @@ use burn::module::Param;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Bytes, Choice, HostBatch, HostSample, Key, SampleId};
-use plimsoll_layers::{HeadPositions, LengthPolicy, Lengths, NormKind};
-use plimsoll_speech::asr::{DecoderConfig, Encoded, Recogniser, RecogniserConfig};
+use plimsoll_layers::Lengths;
+use plimsoll_speech::asr::{Encoded, Recogniser, RecogniserConfig};
 use plimsoll_tape::{NamedTensor, NamedVisitor, Pass, Task, TensorBatch, apply, backward, collect, walk};
-use plimsoll_train::{AdamWConfig, Governor, Schedule, Shape, Trainer, TrainerConfig};
+use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig};
 
 use crate::fixture::{Fixture, close};
 
 /// How far from PyTorch, as a share of the largest number.
 const TOLERANCE: f32 = 1e-4;
 
-const CONFIG: RecogniserConfig = RecogniserConfig {
-    features: 20,
-    vocabulary: 9,
-    d_model: 16,
-    layers: 2,
-    heads: 2,
-    kernel: 5,
-    feed_forward_multiplier: 4,
-    subsampling: 4,
-    subsampling_channels: 4,
-    positions: HeadPositions::Relative,
-    norm: NormKind::Layer,
-    scale_input: true,
-    length: LengthPolicy::Exact,
-    dropout: 0.0,
-    decoder: Some(DecoderConfig {
-        layers: 1,
-        feed_forward_multiplier: 4,
-        norm_first: true,
-        ctc_weight: 0.3,
-        label_smoothing: 0.1,
-    }),
-};
+/// The model of `fixtures/model.py`.
+fn config() -> RecogniserConfig {
+    RecogniserConfig {
+        features: 20,
+        heads: 2,
+        kernel: 5,
+        subsampling_channels: 4,
+        dropout: 0.0,
+        ..RecogniserConfig::recommended(16, 2, 1, 9)
+    }
+}
 
 fn model(fixture: &Fixture) -> Recogniser {
     let values: Vec<NamedTensor> = fixture
         .under("weight.")
         .map(|(name, shape, values)| NamedTensor { name: name.into(), shape: shape.into(), values: values.into() })
         .collect();
-    apply(CONFIG.bare(&Device::flex().autodiff()), values).unwrap()
+    apply(config().bare(&Device::flex().autodiff()), values).unwrap()
 }
 
 fn batch(fixture: &Fixture) -> HostBatch {
@@ -110,10 +98,9 @@ fn forward_and_gradients_are_those_of_pytorch() {
 #[test]
 fn ten_steps_of_training_go_where_those_of_pytorch_go() {
     let fixture = Fixture::read("model");
-    let constant = Schedule { shape: Shape::Constant, peak: 1e-3, last: 1e-3, warmup: 0, total: 10 };
     let config = TrainerConfig {
         optimizer: AdamWConfig::default(),
-        schedule: constant,
+        schedule: Schedule::constant(1e-3),
         clip_norm: 5.0,
         frame_grid: 1,
         choice: Choice::default(),
