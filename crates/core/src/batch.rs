@@ -13,11 +13,13 @@ pub struct HostSample {
     pub features: Vec<f32>,
     /// Its text as token ids.
     pub tokens: Vec<u32>,
+    /// Features of another stretch of the same voice, frame after frame; empty where the task asks for none.
+    pub reference: Vec<f32>,
 }
 
 /// A batch of utterances, padded with zeros to one length.
 ///
-/// Shapes: b utterances, t frames, f features of a frame, u tokens.
+/// Shapes: b utterances, t frames, f features of a frame, u tokens, r frames of a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostBatch {
     /// Ids of the utterances.
@@ -38,6 +40,12 @@ pub struct HostBatch {
     pub token_width: usize,
     /// Tokens of each utterance.
     pub token_lengths: Vec<u32>,
+    /// Features `[b, r, f]` of the voices' references, zero where padded; empty where there are none.
+    pub references: Vec<f32>,
+    /// Frames of the padded references.
+    pub reference_frames: usize,
+    /// Frames of each reference.
+    pub reference_lengths: Vec<u32>,
 }
 
 /// Why samples do not make a batch.
@@ -66,14 +74,19 @@ impl HostBatch {
         if samples.is_empty() {
             return Err(BatchError::Empty);
         }
-        if let Some(bad) = samples.iter().find(|s| s.features.len() % feature_width != 0) {
-            let (name, values) = (bad.name.clone(), bad.features.len());
-            return Err(BatchError::Ragged { name, values, width: feature_width });
+        let ragged = |values: usize| !values.is_multiple_of(feature_width);
+        if let Some(bad) = samples.iter().find(|s| ragged(s.features.len()) || ragged(s.reference.len())) {
+            let both = [bad.features.len(), bad.reference.len()];
+            let values = both.into_iter().find(|&values| ragged(values)).unwrap_or_default();
+            return Err(BatchError::Ragged { name: bad.name.clone(), values, width: feature_width });
         }
-        let frame_lengths: Vec<u32> = samples.iter().map(|s| (s.features.len() / feature_width) as u32).collect();
+        let frames_of = |values: usize| (values / feature_width) as u32;
+        let frame_lengths: Vec<u32> = samples.iter().map(|s| frames_of(s.features.len())).collect();
+        let reference_lengths: Vec<u32> = samples.iter().map(|s| frames_of(s.reference.len())).collect();
         let token_lengths: Vec<u32> = samples.iter().map(|s| s.tokens.len() as u32).collect();
         let frames = longest(&frame_lengths).next_multiple_of(frame_grid.max(1));
         let token_width = longest(&token_lengths).max(1);
+        let reference_frames = longest(&reference_lengths);
         let mut batch = Self {
             ids: samples.iter().map(|s| s.id).collect(),
             names: samples.iter().map(|s| s.name.clone()).collect(),
@@ -84,12 +97,17 @@ impl HostBatch {
             tokens: vec![0; samples.len() * token_width],
             token_width,
             token_lengths,
+            references: vec![0.0; samples.len() * reference_frames * feature_width],
+            reference_frames,
+            reference_lengths,
         };
         for (index, sample) in samples.iter().enumerate() {
             let start = index * frames * feature_width;
             batch.features[start..start + sample.features.len()].copy_from_slice(&sample.features);
             let start = index * token_width;
             batch.tokens[start..start + sample.tokens.len()].copy_from_slice(&sample.tokens);
+            let start = index * reference_frames * feature_width;
+            batch.references[start..start + sample.reference.len()].copy_from_slice(&sample.reference);
         }
         Ok(batch)
     }
@@ -121,13 +139,16 @@ impl HostBatch {
 
     /// Utterance `index`, without padding.
     pub fn sample(&self, index: usize) -> HostSample {
-        let start = index * self.frames * self.feature_width;
-        let length = self.frame_lengths[index] as usize * self.feature_width;
+        let part = |values: &[f32], frames: usize, length: u32| {
+            let start = index * frames * self.feature_width;
+            values[start..start + length as usize * self.feature_width].to_vec()
+        };
         HostSample {
             id: self.ids[index],
             name: self.names[index].clone(),
-            features: self.features[start..start + length].to_vec(),
+            features: part(&self.features, self.frames, self.frame_lengths[index]),
             tokens: self.tokens_of(index).to_vec(),
+            reference: part(&self.references, self.reference_frames, self.reference_lengths[index]),
         }
     }
 
@@ -165,6 +186,7 @@ mod tests {
             name: name.into(),
             features: (1..=frames * 2).map(|v| v as f32).collect(),
             tokens: (1..=tokens as u32).collect(),
+            reference: vec![7.0; tokens * 2],
         }
     }
 
@@ -175,6 +197,8 @@ mod tests {
         assert_eq!(batch.features, [1., 2., 3., 4., 5., 6., 0., 0., 1., 2., 0., 0., 0., 0., 0., 0.]);
         assert_eq!(batch.tokens, [1, 0, 0, 0, 1, 2, 3, 4]);
         assert_eq!(batch.padding(), 0.5);
+        assert_eq!((batch.reference_frames, batch.reference_lengths.as_slice()), (4, &[1, 4][..]));
+        assert_eq!(batch.references[..8], [7., 7., 0., 0., 0., 0., 0., 0.]);
     }
 
     #[test]
@@ -194,5 +218,8 @@ mod tests {
         let mut ragged = sample("a", 2, 1);
         ragged.features.pop();
         assert!(matches!(HostBatch::collate(&[ragged], 2, 1), Err(BatchError::Ragged { values: 3, .. })));
+        let mut ragged = sample("a", 2, 1);
+        ragged.reference.pop();
+        assert!(matches!(HostBatch::collate(&[ragged], 2, 1), Err(BatchError::Ragged { values: 1, .. })));
     }
 }

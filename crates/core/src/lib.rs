@@ -17,6 +17,7 @@
 mod batch;
 mod choice;
 mod key;
+mod measure;
 mod memory;
 mod shape;
 mod source;
@@ -25,6 +26,7 @@ mod units;
 pub use batch::{BatchError, HostBatch, HostSample};
 pub use choice::{Choice, Precision, Remat};
 pub use key::{Key, SampleId};
+pub use measure::{Measure, MeasureUnit};
 pub use memory::{CountingAllocator, DeviceMemory, MemoryMeter, ProbeError};
 pub use shape::BatchShape;
 pub use source::{BatchSource, Delivered, Position, Skipped, SourceError};

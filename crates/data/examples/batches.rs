@@ -7,8 +7,7 @@ use std::num::NonZeroU32;
 
 use plimsoll_core::{Bytes, Key};
 use plimsoll_data::{
-    BatchSize, BatchingConfig, CharTokenizer, Dataset, Limits, LogMel, LogMelConfig, Manifest, SampleMeta,
-    epoch_batches,
+    BatchSize, BatchingConfig, Dataset, Limits, LogMel, LogMelConfig, Manifest, SampleMeta, Tokenizer, epoch_batches,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -23,8 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("  {count} not used: {reason}");
     }
 
-    let tokenizer = CharTokenizer::learn(selection.kept.iter().map(|utterance| &utterance.text));
-    println!("{} characters", tokenizer.characters().len());
+    let tokenizer = Tokenizer::characters(selection.kept.iter().map(|utterance| &utterance.text));
+    println!("{} characters", tokenizer.size());
     let log_mel = LogMel::new(&LogMelConfig::default())?;
     let samples = Dataset::new(selection.kept, log_mel, tokenizer, None, Bytes(0))?.metas();
     quantiles("seconds", samples.iter().map(|sample| sample.seconds.0).collect());

@@ -1,4 +1,6 @@
-//! Reading WAV files: any channels, any rate, any common encoding, to mono samples in `-1..1`.
+//! WAV files: reading any channels, any rate, any common encoding, to mono samples in `-1..1`; writing 16 bits of them.
+
+mod write;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -8,6 +10,8 @@ use hound::{SampleFormat, WavReader, WavSpec};
 use plimsoll_core::{Samples, Seconds};
 
 use crate::resample::resample;
+pub(crate) use write::wav_bytes;
+pub use write::write_wav;
 
 /// One channel of sound.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +38,7 @@ pub struct Stretch {
     pub duration: Option<Seconds>,
 }
 
-/// Why a file gives no audio.
+/// Why a file gives or takes no audio.
 #[derive(Debug, thiserror::Error)]
 pub enum AudioError {
     /// There is no such file.
@@ -88,6 +92,14 @@ pub enum AudioError {
         from: Seconds,
         /// Where it ends.
         to: Seconds,
+    },
+    /// The file cannot be written.
+    #[error("cannot write audio file {}", file.display())]
+    Unwritable {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        source: io::Error,
     },
 }
 

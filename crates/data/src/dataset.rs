@@ -1,9 +1,10 @@
 //! A data set: utterances that become samples when asked for.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll_core::{BatchError, Bytes, HostSample, Key, SampleId};
+use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId};
 
 use crate::audio::{Audio, AudioError, Stretch, read_audio_stretch};
 use crate::augment::{Augment, AugmentError};
@@ -11,7 +12,7 @@ use crate::batching::SampleMeta;
 use crate::features::LogMel;
 use crate::manifest::Utterance;
 use crate::resample::resample;
-use crate::text::CharTokenizer;
+use crate::text::Tokenizer;
 
 /// Why a sample or a batch cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +56,9 @@ pub struct Dataset {
     utterances: Vec<Utterance>,
     tokens: Vec<Vec<u32>>,
     log_mel: LogMel,
-    tokenizer: CharTokenizer,
+    tokenizer: Tokenizer,
     augment: Option<Augment>,
+    voices: Option<Voices>,
     unknown_letters: usize,
     cache: Cache,
 }
@@ -68,7 +70,7 @@ impl Dataset {
     pub fn new(
         utterances: Vec<Utterance>,
         log_mel: LogMel,
-        tokenizer: CharTokenizer,
+        tokenizer: Tokenizer,
         augment: Option<Augment>,
         cache_limit: Bytes,
     ) -> Result<Self, AugmentError> {
@@ -81,7 +83,20 @@ impl Dataset {
             tracing::warn!(unknown_letters, %first, "some letters are not in the vocabulary");
         }
         let cache = Cache::new(utterances.len(), cache_limit);
-        Ok(Self { utterances, tokens, log_mel, tokenizer, augment, unknown_letters, cache })
+        Ok(Self { utterances, tokens, log_mel, tokenizer, augment, voices: None, unknown_letters, cache })
+    }
+
+    /// The same for synthesis: texts say their language, if the tokenizer knows any, and where they end; and each sample
+    /// brings a reference of its voice, so many frames of another utterance of its speaker.
+    ///
+    /// An utterance whose speaker says nothing else, or has no name, is its own reference.
+    #[must_use]
+    pub fn for_synthesis(mut self, reference: Frames) -> Self {
+        for (tokens, utterance) in self.tokens.iter_mut().zip(&self.utterances) {
+            *tokens = self.tokenizer.spoken(std::mem::take(tokens), utterance.language.as_deref());
+        }
+        self.voices = Some(Voices::new(&self.utterances, reference));
+        self
     }
 
     /// Utterances in it.
@@ -105,7 +120,7 @@ impl Dataset {
     }
 
     /// The tokens that samples have.
-    pub fn tokenizer(&self) -> &CharTokenizer {
+    pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
@@ -151,7 +166,24 @@ impl Dataset {
             augment.spec.apply(&mut features, self.log_mel.n_mels(), key.with("masks"));
         }
         let (id, name) = (SampleId::of(&utterance.id), utterance.id.clone());
-        Ok(HostSample { id, name, features, tokens: self.tokens[index].clone() })
+        let reference = match &self.voices {
+            Some(voices) => self.reference(voices, index, key.unwrap_or(Key::new(id.0)))?,
+            None => Vec::new(),
+        };
+        Ok(HostSample { id, name, features, tokens: self.tokens[index].clone(), reference })
+    }
+
+    /// A stretch of another utterance in the voice of utterance `index`; which one, and where in it, follows from `key`.
+    fn reference(&self, voices: &Voices, index: usize, key: Key) -> Result<Vec<f32>, LoadError> {
+        let key = key.with("reference");
+        let other = voices.other(index, key);
+        let name = || self.utterances[other].id.clone();
+        let features = self.features(other).map_err(|source| LoadError::Audio { name: name(), source })?;
+        let width = self.log_mel.n_mels();
+        let (frames, wanted) = (features.len() / width, voices.frames.0 as usize);
+        let spare = frames.saturating_sub(wanted);
+        let first = (key.with("place").unit() * (spare + 1) as f64) as usize;
+        Ok(features[first * width..(first + wanted.min(frames)) * width].to_vec())
     }
 
     /// Un-augmented features, from memory where they are there.
@@ -176,6 +208,48 @@ impl Dataset {
         let Utterance { audio, offset, duration, .. } = &self.utterances[index];
         let stretch = Stretch { offset: *offset, duration: Some(*duration) };
         read_audio_stretch(audio, stretch, self.log_mel.config().sample_rate)
+    }
+}
+
+/// Who speaks which utterances.
+struct Voices {
+    /// The utterances of each speaker.
+    speakers: Vec<Vec<usize>>,
+    /// The speaker of each utterance.
+    by: Vec<usize>,
+    /// The longest that a reference may be.
+    frames: Frames,
+}
+
+impl Voices {
+    fn new(utterances: &[Utterance], frames: Frames) -> Self {
+        let mut named: HashMap<&str, usize> = HashMap::new();
+        let mut speakers: Vec<Vec<usize>> = Vec::new();
+        let mut by = Vec::with_capacity(utterances.len());
+        for (index, utterance) in utterances.iter().enumerate() {
+            let next = speakers.len();
+            let speaker = utterance.speaker.as_deref().map_or(next, |name| *named.entry(name).or_insert(next));
+            if speaker == next {
+                speakers.push(Vec::new());
+            }
+            speakers[speaker].push(index);
+            by.push(speaker);
+        }
+        Self { speakers, by, frames }
+    }
+
+    /// An utterance of the same speaker, another one where there is any.
+    fn other(&self, index: usize, key: Key) -> usize {
+        let all = &self.speakers[self.by[index]];
+        let place = all.binary_search(&index).expect("utterances are listed in order, each with its speaker");
+        match all.len() {
+            1 => index,
+            // One of the others: whoever would be the utterance itself is the last instead.
+            n => {
+                let drawn = (key.unit() * (n - 1) as f64) as usize;
+                all[if drawn == place { n - 1 } else { drawn }]
+            }
+        }
     }
 }
 
@@ -283,6 +357,32 @@ mod tests {
     }
 
     #[test]
+    fn a_reference_is_another_utterance_of_the_same_speaker() {
+        let folder = TempDir::new().unwrap();
+        let mut corpus = corpus(folder.path(), 6);
+        for (index, utterance) in corpus.0.iter_mut().enumerate() {
+            utterance.speaker = [Some("a"), Some("b"), None][index % 3].map(Into::into);
+        }
+        let dataset = corpus.dataset(None, Bytes(0)).for_synthesis(Frames(9));
+        let own: Vec<Vec<f32>> = (0..6).map(|index| dataset.load(index, None).unwrap().features).collect();
+        let from = |reference: &[f32]| -> Vec<usize> {
+            assert!(reference.len() <= 9 * 80);
+            (0..6).filter(|&i| own[i].windows(reference.len()).step_by(80).any(|part| part == reference)).collect()
+        };
+        for seed in 0..5 {
+            for (index, expected) in [(0, 3), (1, 4), (2, 2), (3, 0), (4, 1), (5, 5)] {
+                let reference = dataset.load(index, Some(Key::new(seed))).unwrap().reference;
+                assert_eq!(from(&reference), [expected], "{index}");
+                assert_eq!(reference, dataset.load(index, Some(Key::new(seed))).unwrap().reference);
+            }
+        }
+        assert_eq!(dataset.load(0, None).unwrap(), dataset.load(0, None).unwrap());
+        let sample = dataset.load(0, None).unwrap();
+        assert_eq!(sample.tokens.last(), Some(&Tokenizer::END));
+        assert_eq!(dataset.meta(0).tokens as usize, sample.tokens.len());
+    }
+
+    #[test]
     fn what_fails_is_named() {
         let folder = TempDir::new().unwrap();
         let dataset = dataset(&folder, None, Bytes(0));
@@ -291,7 +391,7 @@ mod tests {
         let other = Dataset::new(
             vec![dataset.utterance(0).clone()],
             dataset.log_mel,
-            CharTokenizer::learn(["x"]),
+            Tokenizer::characters(["x"]),
             None,
             Bytes(0),
         );

@@ -2,7 +2,7 @@
 //!
 //! The way of the data is one line: a [`Manifest`] lists utterances, [`Manifest::select`] says which can be used and
 //! why the others cannot, [`hold_out`] sets some aside, a [`Dataset`] makes features ([`LogMel`]) and tokens
-//! ([`CharTokenizer`]) of them, and a [`Loader`] hands them out in batches that were loaded ahead.
+//! ([`Tokenizer`]) of them, and a [`Loader`] hands them out in batches that were loaded ahead.
 //!
 //! Order and randomness follow from the configuration, the seed and a [`Position`](plimsoll_core::Position) of two numbers, never from the card,
 //! the number of threads or their luck. Whatever is left out is counted and named. There is no Burn here.
@@ -27,7 +27,7 @@
 //! std::fs::write(folder.path().join("manifest.jsonl"), lines)?;
 //!
 //! let selection = Manifest::read(folder.path())?.select(&Limits::default());
-//! let tokenizer = CharTokenizer::learn(selection.kept.iter().map(|utterance| &utterance.text));
+//! let tokenizer = Tokenizer::characters(selection.kept.iter().map(|utterance| &utterance.text));
 //! let log_mel = LogMel::new(&LogMelConfig::default())?;
 //! let dataset = Dataset::new(selection.kept, log_mel, tokenizer, Some(Augment::default()), Bytes::mib(64))?;
 //!
@@ -53,6 +53,8 @@ mod resample;
 
 mod features;
 mod text;
+mod traits;
+mod vocoder;
 
 mod augment;
 mod batching;
@@ -65,13 +67,16 @@ pub mod corpus;
 mod testing;
 mod told;
 
-pub use audio::{Audio, AudioError, Stretch, read_audio, read_audio_stretch, read_wav, wav_duration};
+pub use audio::{Audio, AudioError, Stretch, read_audio, read_audio_stretch, read_wav, wav_duration, write_wav};
 pub use augment::{Augment, AugmentError, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, SampleMeta, epoch_batches};
 pub use dataset::{Dataset, LoadError};
 pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
 pub use loader::{Loader, LoaderConfig, Mode};
 pub use manifest::{LineError, Manifest, ManifestError, Utterance};
+pub use resample::resample;
 pub use select::{Limits, Reason, Refusal, Selection};
 pub use split::{Split, SplitBy, SplitError, hold_out};
-pub use text::{Case, CharTokenizer, TextError, normalise};
+pub use text::{Case, CharTokenizer, TextError, Tokenizer, normalise};
+pub use traits::VoiceTraits;
+pub use vocoder::{Vocoder, VocoderError};

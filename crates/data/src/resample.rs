@@ -12,7 +12,7 @@ const BLOCK: usize = 1024;
 ///
 /// # Panics
 /// When a rate is zero.
-pub(crate) fn resample(samples: Vec<f32>, from: u32, to: u32) -> Vec<f32> {
+pub fn resample(samples: Vec<f32>, from: u32, to: u32) -> Vec<f32> {
     assert!(from > 0 && to > 0, "a rate of zero samples a second was asked for");
     if from == to || samples.is_empty() {
         return samples;

@@ -19,12 +19,19 @@ pub struct Limits<'a> {
     ///
     /// It needs one frame for each character and one more between two that are equal (Graves et al. 2006).
     pub output_frames: Option<&'a dyn Fn(Seconds) -> u64>,
+    /// The longest text that is kept, in characters.
+    pub longest_text: Option<usize>,
 }
 
 impl Default for Limits<'_> {
     /// Anything that has a length.
     fn default() -> Self {
-        Self { shortest: Seconds(f64::MIN_POSITIVE), longest: Seconds(f64::INFINITY), output_frames: None }
+        Self {
+            shortest: Seconds(f64::MIN_POSITIVE),
+            longest: Seconds(f64::INFINITY),
+            output_frames: None,
+            longest_text: None,
+        }
     }
 }
 
@@ -37,6 +44,8 @@ pub enum Reason {
     TooLong(Seconds),
     /// Nothing is said in it.
     EmptyText,
+    /// Its text is longer than the limit, with so many characters.
+    LongText(usize),
     /// Its text is longer than a CTC loss can align with its audio.
     TooLittleAudio {
         /// Frames that the loss would see.
@@ -53,6 +62,7 @@ impl Reason {
             Self::TooShort(_) => "too short",
             Self::TooLong(_) => "too long",
             Self::EmptyText => "empty text",
+            Self::LongText(_) => "too long a text",
             Self::TooLittleAudio { .. } => "too little audio for the text",
         }
     }
@@ -64,6 +74,7 @@ impl fmt::Display for Reason {
         match self {
             Self::TooShort(duration) | Self::TooLong(duration) => write!(f, "{kind}: it lasts {duration}"),
             Self::EmptyText => f.write_str(kind),
+            Self::LongText(characters) => write!(f, "{kind}: it has {characters} characters"),
             Self::TooLittleAudio { frames, needed } => write!(f, "{kind}: {needed} frames needed, {frames} there"),
         }
     }
@@ -127,6 +138,10 @@ fn refuse(utterance: &Utterance, limits: &Limits<'_>) -> Option<Reason> {
     if needed == 0 {
         return Some(Reason::EmptyText);
     }
+    let characters = utterance.text.chars().count();
+    if limits.longest_text.is_some_and(|longest| characters > longest) {
+        return Some(Reason::LongText(characters));
+    }
     let frames = limits.output_frames?(duration);
     (frames < needed).then_some(Reason::TooLittleAudio { frames, needed })
 }
@@ -163,10 +178,16 @@ mod tests {
             utterance("fast", 0.4, "abcde fghi"),
             utterance("repeats", 1.0, "aaaaaa"),
             utterance("nothing", 0.0, "x"),
+            utterance("wordy", 9.0, "abcde fghijk"),
         ];
         let manifest = Manifest { path: "m".into(), utterances };
         let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
-        let limits = Limits { shortest: Seconds(0.1), longest: Seconds(20.0), output_frames: Some(&ten_a_second) };
+        let limits = Limits {
+            shortest: Seconds(0.1),
+            longest: Seconds(20.0),
+            output_frames: Some(&ten_a_second),
+            longest_text: Some(10),
+        };
         let selection = manifest.select(&limits);
         assert_eq!(selection.kept, [manifest.utterances[1].clone()]);
         let told: Vec<String> = selection.refused.iter().map(|r| format!("{}: {}", r.id, r.reason)).collect();
@@ -177,9 +198,10 @@ mod tests {
     fast: too little audio for the text: 10 frames needed, 4 there
     repeats: too little audio for the text: 11 frames needed, 10 there
     nothing: too short: it lasts 0s
+    wordy: too long a text: it has 12 characters
     "#);
         assert_eq!(selection.counts()["too little audio for the text"], 2);
-        assert_eq!(selection.counts().values().sum::<usize>(), 6);
+        assert_eq!(selection.counts().values().sum::<usize>(), 7);
         let lax = manifest.select(&Limits::default());
         assert_eq!(lax.counts().into_iter().collect::<Vec<_>>(), [("empty text", 1), ("too short", 1)]);
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use hound::{SampleFormat, WavSpec, WavWriter};
 use plimsoll_core::{Bytes, Seconds};
 
-use crate::{Augment, CharTokenizer, Dataset, LogMel, LogMelConfig, Normalise, Utterance};
+use crate::{Augment, Dataset, LogMel, LogMelConfig, Normalise, Tokenizer, Utterance};
 
 /// A sine of half the full scale.
 pub(crate) fn tone(hertz: f64, seconds: f64, rate: u32) -> Vec<f32> {
@@ -49,7 +49,7 @@ impl Corpus {
     pub(crate) fn dataset(self, augment: Option<Augment>, cache: Bytes) -> Dataset {
         // Not normalised, because a steady tone minus its mean is noise.
         let config = LogMelConfig { normalise: Normalise::None, ..LogMelConfig::default() };
-        let tokenizer = CharTokenizer::learn(self.0.iter().map(|utterance| &utterance.text));
+        let tokenizer = Tokenizer::characters(self.0.iter().map(|utterance| &utterance.text));
         Dataset::new(self.0, LogMel::new(&config).unwrap(), tokenizer, augment, cache).unwrap()
     }
 }

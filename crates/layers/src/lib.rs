@@ -21,12 +21,18 @@ mod convolution;
 mod cross_entropy;
 mod ctc;
 mod feed_forward;
+mod guide;
 mod lengths;
+mod mel_loss;
 mod norm;
+mod over_time;
 mod policy;
 mod position;
+mod postnet;
+mod prenet;
 mod subsampling;
 mod transformer;
+mod voice;
 
 pub use attention::{
     Attention, AttentionConfig, CrossAttention, CrossAttentionConfig, CrossMemory, HeadPositions, KeyValues,
@@ -36,9 +42,14 @@ pub use convolution::{Convolution, ConvolutionConfig};
 pub use cross_entropy::cross_entropy;
 pub use ctc::{CTC_BLANK, CtcLoss, ctc_greedy, ctc_loss, is_ctc_feasible};
 pub use feed_forward::{Activation, FeedForward, FeedForwardConfig};
+pub use guide::Guide;
 pub use lengths::Lengths;
+pub use mel_loss::{Distance, mel_distance, stop_loss};
 pub use norm::{Norm, NormConfig, NormKind, normed};
 pub use policy::LengthPolicy;
 pub use position::{LearnedPositions, add_sinusoids, rotate};
+pub use postnet::{Postnet, PostnetConfig};
+pub use prenet::{Prenet, PrenetConfig};
 pub use subsampling::{Subsampling, SubsamplingConfig};
 pub use transformer::{DecoderBlock, DecoderCache, EncoderBlock, TransformerConfig};
+pub use voice::{AttentivePooling, SpeakerEncoder, SpeakerEncoderConfig, StyleTokens, StyleTokensConfig};

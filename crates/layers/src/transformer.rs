@@ -7,7 +7,7 @@ use plimsoll_tape::Pass;
 
 use crate::{
     Activation, Attention, AttentionConfig, CrossAttention, CrossAttentionConfig, CrossMemory, FeedForward,
-    FeedForwardConfig, HeadPositions, KeyValues, Lengths, normed,
+    FeedForwardConfig, Guide, HeadPositions, KeyValues, Lengths, normed,
 };
 
 // Shapes: b batch, t frames, u tokens, d model width, m memory width.
@@ -173,7 +173,48 @@ impl DecoderBlock {
         pass: &Pass,
     ) -> Tensor<3> {
         let memory = self.cross.look(memory, memory_lengths, pass);
-        self.through(x, &memory, pass, |x| self.attention.forward(x, lengths, &pass.with("weights")))
+        let attend = |x| self.attention.forward(x, lengths, &pass.with("weights"));
+        self.through(x, pass, attend, |x, pass| self.cross.ask(x, &memory, pass))
+    }
+
+    /// The same, and how far it looked from where `guide` would, the sum over all valid tokens.
+    pub fn forward_guided(
+        &self,
+        x: Tensor<3>,
+        lengths: &Lengths,
+        memory: Tensor<3>,
+        memory_lengths: &Lengths,
+        guide: &Guide,
+        pass: &Pass,
+    ) -> (Tensor<3>, Tensor<1>) {
+        let memory = self.cross.look(memory, memory_lengths, pass);
+        let attend = |x| self.attention.forward(x, lengths, &pass.with("weights"));
+        let mut penalty = None;
+        let y = self.through(x, pass, attend, |x, pass| {
+            let (asked, apart) = self.cross.ask_guided(x, &memory, guide, pass);
+            penalty = Some(apart);
+            asked
+        });
+        (y, penalty.expect("the memory was asked"))
+    }
+
+    /// The same, and the weights `[b, h, u, t]` by which each token looks at the memory: for pictures, as they are large.
+    pub fn forward_watched(
+        &self,
+        x: Tensor<3>,
+        lengths: &Lengths,
+        memory: Tensor<3>,
+        memory_lengths: &Lengths,
+        pass: &Pass,
+    ) -> (Tensor<3>, Tensor<4>) {
+        let memory = self.cross.look(memory, memory_lengths, pass);
+        let attend = |x| self.attention.forward(x, lengths, &pass.with("weights"));
+        let mut weights = None;
+        let y = self.through(x, pass, attend, |x, pass| {
+            weights = Some(self.cross.weights(x.clone(), &memory, pass));
+            self.cross.ask(x, &memory, pass)
+        });
+        (y, weights.expect("the memory was asked"))
     }
 
     /// What it needs to go on token by token over `memory` `[b, t, m]`.
@@ -184,21 +225,22 @@ impl DecoderBlock {
     /// The next tokens `[b, u, d]` after those in `cache`.
     pub fn extend(&self, x: Tensor<3>, cache: &mut DecoderCache, pass: &Pass) -> Tensor<3> {
         let DecoderCache { seen, memory } = cache;
-        self.through(x, memory, pass, |x| self.attention.extend(x, seen, &pass.with("weights")))
+        let attend = |x| self.attention.extend(x, seen, &pass.with("weights"));
+        self.through(x, pass, attend, |x, pass| self.cross.ask(x, memory, pass))
     }
 
     fn through(
         &self,
         x: Tensor<3>,
-        memory: &CrossMemory,
         pass: &Pass,
         attend: impl FnOnce(Tensor<3>) -> Tensor<3>,
+        ask: impl FnOnce(Tensor<3>, &Pass) -> Tensor<3>,
     ) -> Tensor<3> {
         let x = residual(&self.norm_self, self.norm_first, x, pass, |x| {
             pass.with("attention").dropout(attend(x), self.dropout)
         });
         let x = residual(&self.norm_cross, self.norm_first, x, pass, |x| {
-            let asked = self.cross.ask(x, memory, &pass.with("cross weights"));
+            let asked = ask(x, &pass.with("cross weights"));
             pass.with("cross").dropout(asked, self.dropout)
         });
         residual(&self.norm_feed_forward, self.norm_first, x, pass, |x| {

@@ -12,9 +12,11 @@
 //! ```
 
 mod host;
+mod picture;
 mod record;
 mod summary;
 
 pub use host::host_memory;
+pub use picture::{Axis, Heatmap, Picture, Ticks};
 pub use record::{RecordError, Recorder, read_records};
 pub use summary::{Example, Summary};

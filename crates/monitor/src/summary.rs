@@ -3,22 +3,21 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use plimsoll_core::{Bytes, Seconds};
-use serde::Serialize;
+use plimsoll_core::{Bytes, Measure, Seconds};
+use serde::{Serialize, Serializer};
 
 use crate::RecordError;
 
-/// What came of a recogniser's run.
+/// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The run's name.
     pub name: String,
     /// Whether it ran to its end or was stopped.
     pub complete: bool,
-    /// Character error rate on the held-out utterances.
-    pub cer: f64,
-    /// Word error rate on the held-out utterances.
-    pub wer: f64,
+    /// What was measured on the held-out utterances; in the file each is a key of its own.
+    #[serde(flatten, serialize_with = "by_name")]
+    pub scores: Vec<Measure>,
     /// Held-out utterances.
     pub held_out: usize,
     /// Seconds of training: steps and waiting for data, validation apart.
@@ -67,10 +66,9 @@ impl Summary {
     pub fn to_markdown(&self) -> String {
         let mut page = format!("# {}\n\n", self.name);
         let state = if self.complete { "complete" } else { "stopped before its end" };
-        let rows = [
-            ("state", state.to_string()),
-            ("character error rate", format!("{:.2} %", self.cer * 100.0)),
-            ("word error rate", format!("{:.2} %", self.wer * 100.0)),
+        let mut rows = vec![("state", state.to_string())];
+        rows.extend(self.scores.iter().map(|score| (&*score.label, score.told())));
+        rows.extend([
             ("held-out utterances", self.held_out.to_string()),
             ("training time", Seconds(self.train_seconds).to_string()),
             ("steps", format!("{} in {} epochs", self.steps, self.epochs)),
@@ -78,7 +76,7 @@ impl Summary {
             ("peak memory", self.peak_bytes.to_string()),
             ("speed", format!("{:.0} s of audio a second", self.audio_seconds_per_second)),
             ("waiting for data", format!("{:.1} % of the time", self.wait_share * 100.0)),
-        ];
+        ]);
         page.push_str("| | |\n|---|---|\n");
         for (name, value) in rows {
             let _ = writeln!(page, "| {name} | {value} |");
@@ -89,12 +87,18 @@ impl Summary {
                 let _ = writeln!(page, "- {count} utterances: {reason}");
             }
         }
-        page.push_str("\n## Examples\n");
+        if !self.examples.is_empty() {
+            page.push_str("\n## Examples\n");
+        }
         for Example { name, truth, output } in &self.examples {
             let _ = write!(page, "\n`{name}`\n\n- truth: {truth}\n- output: {output}\n");
         }
         page
     }
+}
+
+fn by_name<S: Serializer>(scores: &[Measure], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(scores.iter().map(|score| (&score.name, score.value)))
 }
 
 #[cfg(test)]
@@ -107,8 +111,10 @@ mod tests {
         let summary = Summary {
             name: "toy".into(),
             complete: true,
-            cer: 0.0512,
-            wer: 0.2,
+            scores: vec![
+                Measure::share("cer", "character error rate", 0.0512),
+                Measure::share("wer", "word error rate", 0.2),
+            ],
             held_out: 160,
             train_seconds: 271.4,
             peak_bytes: Bytes::mib(150),
@@ -121,5 +127,6 @@ mod tests {
             examples: vec![example],
         };
         insta::assert_snapshot!(summary.to_markdown());
+        assert_eq!(serde_json::to_value(&summary).unwrap()["cer"], 0.0512);
     }
 }

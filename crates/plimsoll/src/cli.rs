@@ -9,7 +9,7 @@ use plimsoll_core::MemoryMeter;
 use crate::config::{ConfigArgs, ConfigCommand};
 use crate::failure::{Failure, ToldReport};
 use crate::search::SearchArgs;
-use crate::{corpus, environment, eval, export, model, train, transcribe};
+use crate::{corpus, environment, eval, export, model, say, train, transcribe};
 
 /// Trains speech models on the machine a person has, every step a transaction and every run resumable.
 #[derive(Debug, Parser)]
@@ -33,7 +33,9 @@ pub(crate) enum Command {
     Train(Box<TrainArgs>),
     /// Reads recordings with a trained recogniser.
     Transcribe(TranscribeArgs),
-    /// Says how well a trained recogniser reads a corpus whose texts are known.
+    /// Says texts with a trained synthesiser.
+    Say(SayArgs),
+    /// Says how well a trained recogniser reads a corpus whose texts are known, or a synthesiser says them.
     Eval(EvalArgs),
     /// Writes a trained recogniser into a folder that needs nothing else of its run.
     Export(ExportArgs),
@@ -83,6 +85,44 @@ pub(crate) struct TranscribeArgs {
     pub(crate) search: SearchArgs,
 }
 
+/// What `say` takes.
+#[derive(Debug, Args)]
+pub(crate) struct SayArgs {
+    /// The text; `-` reads it from standard input.
+    #[arg(required_unless_present = "file", conflicts_with = "file", value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+    /// Says every line of this file into a WAV file of its own.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The run whose best checkpoint speaks, or the folder of an exported model.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// The WAV file to write; said.wav where it is not named.
+    #[arg(long, value_name = "FILE.wav", conflicts_with = "file")]
+    pub(crate) out: Option<PathBuf>,
+    /// The folder for the lines of --file, called by their numbers: 0001.wav and so on; said where it is not named.
+    #[arg(long, value_name = "DIR", requires = "file")]
+    pub(crate) out_dir: Option<PathBuf>,
+    /// A recording of the voice to speak in; without one, a voice that the model learned from.
+    #[arg(long, value_name = "FILE.wav")]
+    pub(crate) speaker: Option<PathBuf>,
+    /// The language of the text, for a model that was taught several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) language: Option<String>,
+    /// Decides what is random in speaking: the same text with the same seed sounds the same.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Draws where the model looked in the text while it spoke, into this SVG file.
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "file")]
+    pub(crate) picture: Option<PathBuf>,
+    /// Prints one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Kind of device: auto, cpu, cuda or wgpu.
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+}
+
 /// What `eval` takes.
 #[derive(Debug, Args)]
 pub(crate) struct EvalArgs {
@@ -95,6 +135,18 @@ pub(crate) struct EvalArgs {
     /// How many of the worst utterances are shown.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) worst: usize,
+    /// What the run learned, asr or tts; the run says so itself.
+    #[arg(long, value_parser = ["asr", "tts"])]
+    pub(crate) task: Option<String>,
+    /// The run of a recogniser that reads what a synthesiser says.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) judge: Option<PathBuf>,
+    /// Keeps what a synthesiser says in this folder, a WAV file for each utterance.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out_dir: Option<PathBuf>,
+    /// Only the first so many utterances.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<std::num::NonZeroUsize>,
     /// Writes a line for every utterance into this file, tab-separated under a header.
     #[arg(long, value_name = "FILE.tsv")]
     pub(crate) table: Option<PathBuf>,
@@ -169,6 +221,9 @@ pub(crate) struct CorpusArgs {
     /// Only the first so many words of the list, where not all are wanted; the first ten in English are the digits.
     #[arg(long, value_name = "N")]
     pub(crate) words: Option<std::num::NonZeroUsize>,
+    /// Recorded without rooms and noise, as voices for synthesis are.
+    #[arg(long)]
+    pub(crate) studio: bool,
     /// What speaks: our own formant synthesiser, or espeak-ng where it is installed.
     #[arg(long, value_parser = ["formant", "espeak-ng"], default_value = "formant")]
     pub(crate) engine: String,
@@ -185,6 +240,7 @@ impl Command {
         match self {
             Self::Train(args) => train::train(*args, meter),
             Self::Transcribe(args) => transcribe::transcribe(&args),
+            Self::Say(args) => say::say(&args),
             Self::Eval(args) => eval::eval(&args),
             Self::Export(args) => export::export(&args),
             Self::Model(command) => {

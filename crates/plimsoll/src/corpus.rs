@@ -25,6 +25,7 @@ pub(crate) fn make_told(args: &CorpusArgs) -> Result<ExitCode, Failure> {
         speakers: args.speakers,
         seed: args.seed,
         words: args.words.map(std::num::NonZeroUsize::get),
+        studio: args.studio,
         engine,
     };
     let report = make_shown(&options)?;
@@ -40,8 +41,10 @@ pub(crate) fn make_told(args: &CorpusArgs) -> Result<ExitCode, Failure> {
 ///
 /// Each description has a folder of its own, so that another number of voices is never mistaken for this one.
 fn folder(config: &DataConfig) -> PathBuf {
-    let DataConfig { corpus_utterances, corpus_speakers, corpus_seed, .. } = config;
-    config.corpus_dir.join(format!("formant-{corpus_utterances}x{corpus_speakers}-seed{corpus_seed}"))
+    let DataConfig { corpus_utterances, corpus_speakers, corpus_seed, corpus_words, corpus_studio, .. } = config;
+    let words = corpus_words.map(|words| format!("-words{words}")).unwrap_or_default();
+    let studio = if *corpus_studio { "-studio" } else { "" };
+    config.corpus_dir.join(format!("formant-{corpus_utterances}x{corpus_speakers}{words}{studio}-seed{corpus_seed}"))
 }
 
 /// Whether the built-in corpus that `config` describes has been made.
@@ -51,7 +54,7 @@ pub(crate) fn is_made(config: &DataConfig) -> bool {
 
 /// The manifest of the built-in corpus that `config` describes, made first where it is missing.
 pub(crate) fn built_in(config: &DataConfig) -> Result<PathBuf, Failure> {
-    let &DataConfig { corpus_utterances, corpus_speakers, corpus_seed, .. } = config;
+    let &DataConfig { corpus_utterances, corpus_speakers, corpus_seed, corpus_words, corpus_studio, .. } = config;
     let out = folder(config);
     let manifest = out.join(MANIFEST);
     if !manifest.exists() {
@@ -61,7 +64,8 @@ pub(crate) fn built_in(config: &DataConfig) -> Result<PathBuf, Failure> {
             utterances: corpus_utterances as usize,
             speakers: corpus_speakers as usize,
             seed: corpus_seed,
-            words: None,
+            words: corpus_words.map(|words| words as usize),
+            studio: corpus_studio,
             engine: Engine::Formant,
         };
         let report = make_shown(&options)?;

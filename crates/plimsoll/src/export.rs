@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use burn::tensor::Device;
 use plimsoll_core::Bytes;
-use plimsoll_data::CharTokenizer;
+use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::Bundle;
 use plimsoll_tape::{apply, count};
 use plimsoll_train::{Checkpoint, CheckpointStore, write_weights};
@@ -22,26 +22,26 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let bundle = Bundle::read(&args.run).wrong()?;
     let checkpoint = checkpoint(args)?;
     // Put into the model first: whoever reads the folder finds every parameter there, and no other.
-    let model = apply(bundle.recogniser.bare(&Device::flex()), checkpoint.weights.clone()).wrong()?;
+    let model = apply(bundle.model.bare(&Device::flex()), checkpoint.weights.clone()).wrong()?;
     let readme = readme(&args.run, &bundle, &checkpoint, count(&model));
     prepare(&args.out, args.force)?;
-    let weights = Bundle::weights(&args.out);
+    let weights = ModelFolder(&args.out).exported();
     write_weights(&weights, &checkpoint.weights).failed()?;
     let vocabulary = args.out.join(VOCABULARY);
-    let tokens = serde_json::to_string_pretty(&vocabulary_of(&bundle.tokenizer)).expect("texts are plain data");
+    let tokens = serde_json::to_string_pretty(&bundle.tokenizer.names()).expect("texts are plain data");
     fs::write(&vocabulary, tokens + "\n").failed()?;
     let about = args.out.join(README);
     fs::write(&about, readme).failed()?;
     // Last, because this is the file by which a folder counts as a model.
     bundle.write(&args.out).failed()?;
-    for file in [weights, Bundle::path(&args.out), vocabulary, about] {
+    for file in [weights, ModelFolder(&args.out).description(), vocabulary, about] {
         println!("{}  {}", file.display(), Bytes(fs::metadata(&file).failed()?.len()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
-    let store = CheckpointStore::new(Bundle::checkpoints(&args.run), 1);
+    let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
     if args.step != "newest" {
         return store.best().wrong();
     }
@@ -66,22 +66,6 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What every token stands for, in the order of their ids.
-fn vocabulary_of(tokenizer: &CharTokenizer) -> Vec<String> {
-    let special = [
-        (CharTokenizer::BLANK, "<blank>"),
-        (CharTokenizer::UNKNOWN, "<unk>"),
-        (CharTokenizer::START, "<sos>"),
-        (CharTokenizer::END, "<eos>"),
-    ];
-    let mut tokens = vec![String::new(); special.len()];
-    for (id, name) in special {
-        tokens[id as usize] = name.into();
-    }
-    tokens.extend(tokenizer.characters().iter().map(ToString::to_string));
-    tokens
-}
-
 fn readme(run: &Path, bundle: &Bundle, checkpoint: &Checkpoint, parameters: u64) -> String {
     let state = &checkpoint.state;
     let percent = |score: f64| format!("{:.2} %", score * 100.0);
@@ -92,7 +76,7 @@ fn readme(run: &Path, bundle: &Bundle, checkpoint: &Checkpoint, parameters: u64)
         (Some(best), Some(step)) => format!("not the best of its run, which was {} after step {step}", percent(best)),
         _ => "not validated".into(),
     };
-    let (model, features) = (&bundle.recogniser, &bundle.features);
+    let (model, features) = (&bundle.model, &bundle.features);
     let decoder = match &model.decoder {
         Some(decoder) => format!("an attention decoder of {} blocks", decoder.layers),
         None => "no attention decoder".into(),
@@ -159,18 +143,6 @@ A name is the path of fields that leads to a parameter, such as `blocks.0.first.
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_token_stands_at_the_place_of_its_id() {
-        let tokenizer = CharTokenizer::learn(["ab घ"]);
-        let tokens = vocabulary_of(&tokenizer);
-        assert_eq!(tokens[..4], ["<blank>", "<unk>", "<sos>", "<eos>"]);
-        assert_eq!(tokens.len(), tokenizer.size());
-        for letter in ["a", "b", " ", "घ"] {
-            let id = tokenizer.encode(&format!("a{letter}a")).unwrap()[1];
-            assert_eq!(tokens[id as usize], letter);
-        }
-    }
 
     #[test]
     fn only_an_empty_folder_is_filled_unasked() {

@@ -7,13 +7,13 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Bytes, Seconds};
 use plimsoll_data::LogMel;
-use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_tape::{NamedVisitor, count, walk};
 use serde_json::{Value, json};
 
 use crate::cli::InfoArgs;
-use crate::config::{RunConfig, load};
+use crate::config::{RunConfig, Task, load};
 use crate::failure::{Failure, Told};
+use crate::train::plan::ModelPlan;
 use crate::train::{data, resolve};
 use crate::{corpus, environment};
 
@@ -29,9 +29,12 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
         eprintln!("warning: {warning}");
     }
     let config = &loaded.config;
-    resolve::check_task(config)?;
     let log_mel = LogMel::new(&data::features(&config.features)).wrong()?;
-    let model = resolve::model(config, log_mel.n_mels(), vocabulary(config)?);
+    let vocabulary = vocabulary(config)?;
+    let model = match config.task {
+        Task::Asr => ModelPlan::Recogniser(resolve::recogniser(config, log_mel.n_mels(), vocabulary)),
+        Task::Tts => ModelPlan::Synthesiser(resolve::synthesiser(config, log_mel.n_mels(), vocabulary)),
+    };
     let sizes = Sizes::of(model, log_mel);
     match args.json {
         true => println!("{:#}", sizes.json()),
@@ -54,7 +57,7 @@ fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
 
 /// A model's sizes.
 struct Sizes {
-    model: RecogniserConfig,
+    model: ModelPlan,
     log_mel: LogMel,
     parameters: u64,
     parts: Vec<Part>,
@@ -85,39 +88,71 @@ impl Part {
 }
 
 impl Sizes {
-    fn of(model: RecogniserConfig, log_mel: LogMel) -> Self {
-        let built = model.bare(&Device::flex());
-        let parameters = count(&built);
-        Self { model, log_mel, parameters, parts: parts(&counted(built)) }
+    fn of(model: ModelPlan, log_mel: LogMel) -> Self {
+        let device = Device::flex();
+        let (parameters, counted) = match &model {
+            ModelPlan::Recogniser(model) => of_module(model.bare(&device)),
+            ModelPlan::Synthesiser(model) => of_module(model.bare(&device)),
+        };
+        Self { model, log_mel, parameters, parts: parts(&counted) }
     }
 
-    /// Frames of so much sound, before and after subsampling.
+    /// Frames of so much sound, and what attention sees of them.
     fn frames(&self, seconds: f64) -> (u32, u32) {
         let frames = self.log_mel.frames_in(Seconds(seconds)).0;
-        (frames, self.model.frames_after(frames))
+        let seen = match &self.model {
+            ModelPlan::Recogniser(model) => model.frames_after(frames),
+            ModelPlan::Synthesiser(model) => model.steps(frames),
+        };
+        (frames, seen)
+    }
+
+    /// Features, tokens, and what attention sees of frames in words.
+    fn facts(&self) -> (usize, usize, &'static str) {
+        match &self.model {
+            ModelPlan::Recogniser(model) => (model.features, model.vocabulary, "after subsampling"),
+            ModelPlan::Synthesiser(model) => (model.features, model.vocabulary, "steps of the decoder"),
+        }
     }
 
     fn json(&self) -> Value {
-        let Self { model, parameters, .. } = self;
+        let Self { parameters, .. } = self;
+        let (features, vocabulary, _) = self.facts();
         let part = |part: &Part| json!({"name": part.name, "parameters": part.parameters()});
-        json!({
+        let mut json = json!({
             "parameters": parameters,
             "parts": self.parts.iter().map(part).collect::<Vec<Value>>(),
             "weights_bytes": parameters * WEIGHT,
             "training_bytes": parameters * TRAINED,
-            "features": model.features,
-            "vocabulary": model.vocabulary,
-            "d_model": model.d_model,
-            "layers": model.layers,
-            "decoder_layers": model.decoder.map_or(0, |decoder| decoder.layers),
-            "subsampling": model.subsampling,
+            "features": features,
+            "vocabulary": vocabulary,
             "frames_after_10s": self.frames(10.0).1,
             "frames_after_30s": self.frames(30.0).1,
-        })
+        });
+        let sizes = match &self.model {
+            ModelPlan::Recogniser(model) => json!({
+                "d_model": model.d_model,
+                "layers": model.layers,
+                "decoder_layers": model.decoder.map_or(0, |decoder| decoder.layers),
+                "subsampling": model.subsampling,
+            }),
+            ModelPlan::Synthesiser(model) => json!({
+                "text_encoder_dim": model.text_dim,
+                "text_encoder_layers": model.text_layers,
+                "decoder_dim": model.decoder_dim,
+                "decoder_layers": model.decoder_layers,
+                "reduction_factor": model.reduction,
+            }),
+        };
+        if let (Value::Object(json), Value::Object(sizes)) = (&mut json, sizes) {
+            json.extend(sizes);
+        }
+        json
     }
 
     fn told(&self) -> String {
-        let Self { model, parameters, parts, .. } = self;
+        let Self { parameters, parts, .. } = self;
+        let (bands, vocabulary, seen) = self.facts();
         let features = self.log_mel.config();
         let hop = Seconds(features.hop_length as f64 / f64::from(features.sample_rate));
         let mut text = format!("  {:<18} {:>18} {:>16}\n", "part", "each", "parameters");
@@ -130,15 +165,20 @@ impl Sizes {
         let _ = writeln!(text, "  weights     {weights} in fp32");
         let _ =
             writeln!(text, "  training    {trained} with gradients and both moments of AdamW; activations come on top");
-        let _ = writeln!(text, "  features    {} mel bands, a frame every {hop}", model.features);
-        let _ = writeln!(text, "  vocabulary  {} tokens", thousands(model.vocabulary as u64));
+        let _ = writeln!(text, "  features    {bands} mel bands, a frame every {hop}");
+        let _ = writeln!(text, "  vocabulary  {} tokens", thousands(vocabulary as u64));
         for seconds in [10.0, 30.0] {
             let (before, after) = self.frames(seconds);
             let (before, after) = (thousands(before.into()), thousands(after.into()));
-            let _ = writeln!(text, "  {:<11} {before} frames, {after} after subsampling", Seconds(seconds));
+            let _ = writeln!(text, "  {:<11} {before} frames, {after} {seen}", Seconds(seconds));
         }
         text
     }
+}
+
+/// How many values training moves in a module, and by parameter.
+fn of_module(module: impl Module) -> (u64, Vec<(String, u64)>) {
+    (count(&module), counted(module))
 }
 
 /// The name of each parameter, and how many values training moves in it: what the module's `count` adds up.
@@ -176,8 +216,8 @@ fn parts(counted: &[(String, u64)]) -> Vec<Part> {
 /// The part that a parameter belongs to, and the number of the block in it.
 fn place(parameter: &str) -> (String, usize) {
     let fields: Vec<&str> = parameter.split('.').collect();
-    // The decoder is a model in the model.
-    let depth = if fields[0] == "decoder" { 2 } else { 1 };
+    // Decoders and encoders with a name are models in the model.
+    let depth = if ["decoder", "text", "voice"].contains(&fields[0]) { 2 } else { 1 };
     let (name, inside) = fields.split_at(depth.min(fields.len()));
     let block = inside.first().and_then(|field| field.parse().ok()).unwrap_or(0);
     (name.join("."), block)
@@ -240,8 +280,9 @@ mod tests {
     /// KonkaniVani's small model as it was published; its batch norms have statistics, which nobody trains.
     #[test]
     fn the_parts_are_the_whole() {
-        let model = RecogniserConfig::konkani(128, 6, 3, 200);
-        let sizes = Sizes::of(model, LogMel::new(&plimsoll_data::LogMelConfig::default()).unwrap());
+        let model = plimsoll_speech::asr::RecogniserConfig::konkani(128, 6, 3, 200);
+        let sizes =
+            Sizes::of(ModelPlan::Recogniser(model), LogMel::new(&plimsoll_data::LogMelConfig::default()).unwrap());
         assert_eq!(sizes.parameters, 3_189_136);
         assert_eq!(sizes.parts.iter().map(Part::parameters).sum::<u64>(), sizes.parameters);
         let blocks = &sizes.parts.iter().find(|part| part.name == "blocks").unwrap().blocks;

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
+use burn::tensor::Device;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::Samples;
 use plimsoll_speech::asr::{Search, Transcriber};
@@ -23,8 +24,7 @@ impl Reader {
     /// Loads the model in `folder`, a run's or an exported one, onto the device that `backend` names.
     pub(crate) fn load(folder: &Path, search: &SearchArgs, backend: &str) -> Result<Self, Failure> {
         let search = search.settle()?;
-        let device = device::choose(&DeviceConfig { backend: choice(backend)?, index: 0 })?;
-        let transcriber = Transcriber::load(folder, &device.device).wrong()?;
+        let transcriber = Transcriber::load(folder, &device(backend)?).wrong()?;
         if !transcriber.can(&search) {
             let message = format!("the model in {} has no attention decoder", folder.display());
             return Err(Failure::wrong(message, "use `--search greedy` or `--search prefix-beam`"));
@@ -45,6 +45,11 @@ impl Reader {
         }
         self.transcriber.read(samples, &self.search)
     }
+}
+
+/// The device that `backend` names.
+pub(crate) fn device(backend: &str) -> Result<Device, Failure> {
+    Ok(device::choose(&DeviceConfig { backend: choice(backend)?, index: 0 })?.device)
 }
 
 fn choice(backend: &str) -> Result<BackendChoice, Failure> {

@@ -56,7 +56,8 @@ impl Job {
             let key = Key::new(2).at(place as u64);
             let features = (0..self.frames * FEATURES).map(|i| key.at(i as u64).unit() as f32 * 2.0 - 1.0).collect();
             let tokens = (0..TOKENS).map(|i| 4 + key.with("text").at(i as u64).below(VOCABULARY as u64 - 4) as u32);
-            HostSample { id: SampleId(place as u64), name: place.to_string(), features, tokens: tokens.collect() }
+            let (id, name, tokens) = (SampleId(place as u64), place.to_string(), tokens.collect());
+            HostSample { id, name, features, tokens, reference: Vec::new() }
         };
         let samples: Vec<HostSample> = (0..self.batch).map(sample).collect();
         HostBatch::collate(&samples, FEATURES, 1).expect("whole frames")

@@ -1,5 +1,5 @@
-//! The two tasks of Plimsoll, where layers, data and the `Task` seam meet in a model: recognition ([`asr`]), and in
-//! time synthesis.
+//! The two tasks of Plimsoll, where layers, data and the `Task` seam meet in a model: recognition ([`asr`]) and
+//! synthesis ([`tts`]).
 //!
 //! ```
 //! use plimsoll_speech::score::ErrorCounts;
@@ -9,4 +9,8 @@
 //! ```
 
 pub mod asr;
+mod bundle;
 pub mod score;
+pub mod tts;
+
+pub use bundle::{Bundle, BundleError, Described, ModelFolder};

@@ -63,7 +63,16 @@ impl Noise {
     /// # Panics
     /// Where the first axis is not as long as the list of samples, or `rate` is not in `[0, 1)`.
     pub fn dropout<const D: usize>(&self, x: Tensor<D>, rate: f64) -> Tensor<D> {
-        match self.mask(rate, 0) {
+        self.dropout_from(x, rate, 0)
+    }
+
+    /// The same for a part of a sequence that begins at place `first` of the axis before the last: what the whole would
+    /// drop there. For what stays random while a sequence grows, such as the prenet of a synthesiser.
+    ///
+    /// # Panics
+    /// As [`dropout`](Self::dropout).
+    pub fn dropout_from<const D: usize>(&self, x: Tensor<D>, rate: f64, first: usize) -> Tensor<D> {
+        match self.mask(rate, first) {
             Some(mask) => dropout(x, mask),
             None => x,
         }
@@ -100,6 +109,14 @@ mod tests {
         let swapped = mask(&["b", "a"], [2, 7, 10], 0.5);
         let first = both.slice([0..1, 0..7, 0..10]);
         assert_eq!(first.into_data(), swapped.slice([1..2, 0..7, 0..10]).into_data());
+    }
+
+    #[test]
+    fn a_part_of_a_sequence_drops_what_the_whole_drops_there() {
+        let noise = Noise::new(Key::new(5), &ids(&["a", "b"]));
+        let whole = noise.dropout(Tensor::<3>::ones([2, 9, 12], &Device::flex()), 0.5);
+        let part = noise.dropout_from(Tensor::<3>::ones([2, 3, 12], &Device::flex()), 0.5, 4);
+        assert_eq!(whole.slice([0..2, 4..7, 0..12]).into_data(), part.into_data());
     }
 
     #[test]

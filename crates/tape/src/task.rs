@@ -24,8 +24,17 @@ pub trait Task: Module {
 pub struct StepLoss {
     /// The sum of the losses, on the tape.
     pub sum: Tensor<1>,
+    /// What the sum is made of, by name, for whoever watches; each divided by the step's weight is told beside the loss.
+    pub parts: Vec<(&'static str, Tensor<1>)>,
     /// Places in the batch of samples that no loss could be computed for, and that were left out of the sum.
     pub left_out: Vec<usize>,
     /// Places in the batch of samples that a length policy cut short.
     pub cut: Vec<usize>,
+}
+
+impl StepLoss {
+    /// A loss of one part over all samples.
+    pub fn of(sum: Tensor<1>) -> Self {
+        Self { sum, parts: Vec::new(), left_out: Vec::new(), cut: Vec::new() }
+    }
 }

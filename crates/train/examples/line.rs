@@ -7,7 +7,8 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::Device;
 use plimsoll_core::{
-    BatchSource, Choice, CountingAllocator, Delivered, HostBatch, HostSample, Key, Position, SampleId, SourceError,
+    BatchSource, Choice, CountingAllocator, Delivered, HostBatch, HostSample, Key, Measure, Position, SampleId,
+    SourceError,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
 use plimsoll_train::{
@@ -33,7 +34,7 @@ impl Task for Line {
         let [b, _, _] = batch.features.dims();
         let x = batch.features.clone().slice([0..b, 0..1, 0..1]);
         let y = batch.features.clone().slice([0..b, 0..1, 1..2]);
-        StepLoss { sum: (self.line.forward(x) - y).square().sum(), left_out: Vec::new(), cut: Vec::new() }
+        StepLoss::of((self.line.forward(x) - y).square().sum())
     }
 }
 
@@ -48,7 +49,8 @@ impl BatchSource for Points {
         let sample = |i: u64| {
             let x = key.at(i).unit() as f32;
             let features = vec![x, 3.0 * x - 1.0];
-            HostSample { id: SampleId(i), name: format!("point {i}"), features, tokens: Vec::new() }
+            let (id, name) = (SampleId(i), format!("point {i}"));
+            HostSample { id, name, features, tokens: Vec::new(), reference: Vec::new() }
         };
         let batch = HostBatch::collate(&(0..8).map(sample).collect::<Vec<_>>(), 2, 1).expect("whole frames");
         let batch_idx = self.position.batch + 1;
@@ -76,13 +78,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         key: Key::new(3),
     };
     let mut trainer = Trainer::new(task, config, Governor::new(8, None));
-    let mut validate = |model: &Line| {
+    let mut validate = |model: &Line, _: u64| {
         let slope = model.line.weight.val().into_scalar::<f32>();
-        Ok(Score { value: f64::from((slope - 3.0).abs()), all: vec![("slope".into(), f64::from(slope))] })
+        let all = vec![Measure::number("slope", "slope of the line", slope.into())];
+        Ok(Score { value: f64::from((slope - 3.0).abs()), all })
     };
     let mut watch = |event: &Event| {
         if let Event::Validated { step, scores, .. } = event {
-            println!("after step {step} the slope is {:.3}", scores[0].1);
+            println!("after step {step} the slope is {:.3}", scores[0].value);
         }
     };
     let options = RunOptions {

@@ -1,8 +1,9 @@
 //! What a run tells whoever watches it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use plimsoll_core::{Bytes, Position, Skipped};
+use plimsoll_core::{Bytes, Measure, Position, Skipped};
 use serde::Serialize;
 
 /// Something that happened in a run.
@@ -17,6 +18,9 @@ pub enum Event {
         position: Position,
         /// The loss, per unit of weight.
         loss: f64,
+        /// What the loss is made of, by name, per unit of weight.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        parts: BTreeMap<&'static str, f64>,
         /// The norm of the gradient before clipping.
         norm: f64,
         /// The learning rate.
@@ -64,7 +68,7 @@ pub enum Event {
         /// Epochs completed.
         epoch: u64,
         /// The scores, by name.
-        scores: Vec<(String, f64)>,
+        scores: Vec<Measure>,
         /// Seconds that it took.
         seconds: f64,
         /// Whether it is the best so far.

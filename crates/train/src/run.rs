@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{BatchSource, Delivered, MemoryMeter, Position, SourceError};
+use plimsoll_core::{BatchSource, Delivered, Measure, MemoryMeter, Position, SourceError};
 use plimsoll_tape::{Task, collect};
 
 use crate::{CheckpointError, CheckpointStore, Event, Observer, RunState, StepError, Trainer};
@@ -37,8 +37,8 @@ pub struct RunOptions {
 pub struct Score {
     /// What the best model is chosen by: lower is better.
     pub value: f64,
-    /// All that was measured, by name.
-    pub all: Vec<(String, f64)>,
+    /// All that was measured.
+    pub all: Vec<Measure>,
 }
 
 /// Why a run ended.
@@ -99,7 +99,7 @@ pub fn run<T: Task>(
     trainer: &mut Trainer<T>,
     state: RunState,
     source: &mut dyn BatchSource,
-    validate: &mut dyn FnMut(&T) -> Result<Score, String>,
+    validate: &mut dyn FnMut(&T, u64) -> Result<Score, String>,
     store: &CheckpointStore,
     options: &RunOptions,
     meter: &dyn MemoryMeter,
@@ -177,6 +177,7 @@ impl<T: Task> Voyage<'_, T> {
             step: report.step,
             position,
             loss: report.loss,
+            parts: report.parts,
             norm: report.norm,
             rate: report.rate,
             pieces: report.pieces,
@@ -211,10 +212,10 @@ impl<T: Task> Voyage<'_, T> {
         Ok(())
     }
 
-    fn validate(&mut self, validate: &mut dyn FnMut(&T) -> Result<Score, String>) -> Result<Score, TrainError> {
+    fn validate(&mut self, validate: &mut dyn FnMut(&T, u64) -> Result<Score, String>) -> Result<Score, TrainError> {
         self.meter.reset_peak();
         let start = Instant::now();
-        let score = validate(&self.trainer.task).map_err(TrainError::Validation)?;
+        let score = validate(&self.trainer.task, self.state.step).map_err(TrainError::Validation)?;
         let best = self.state.best.is_none_or(|best| score.value < best);
         if best {
             self.state.best = Some(score.value);

@@ -1,6 +1,7 @@
 //! One step, as a transaction: it either happened or it did not.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 
 use burn::module::{ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -52,6 +53,8 @@ pub struct StepReport {
     pub step: u64,
     /// The loss, per unit of weight.
     pub loss: f64,
+    /// What the loss is made of, by name, per unit of weight.
+    pub parts: BTreeMap<&'static str, f64>,
     /// The norm of the gradient before it was clipped.
     pub norm: f64,
     /// The learning rate.
@@ -95,6 +98,7 @@ pub enum StepError {
 struct Computed {
     gradients: GradientsParams,
     loss: f64,
+    parts: BTreeMap<&'static str, f64>,
     norm: f64,
     pieces: usize,
     left_out: Vec<String>,
@@ -131,7 +135,7 @@ impl<T: Task> Trainer<T> {
                 Err(reason) => return Err(StepError::Device { step, name: batch.names[0].clone(), reason }),
             }
         };
-        let Computed { gradients, loss, norm, pieces, left_out, cut } = computed;
+        let Computed { gradients, loss, parts, norm, pieces, left_out, cut } = computed;
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() {
                 return Err(StepError::NotFinite { step, what, value, name: batch.names[0].clone() });
@@ -142,7 +146,7 @@ impl<T: Task> Trainer<T> {
         let scale = (self.config.clip_norm / (norm + 1e-6)).min(1.0);
         let task = self.task.clone();
         self.task = self.optimizer.step(rate, task, gradients, scale);
-        Ok(StepReport { step, loss, norm, rate, pieces, left_out, cut })
+        Ok(StepReport { step, loss, parts, norm, rate, pieces, left_out, cut })
     }
 
     /// The gradient of the whole batch, piece by piece, and its norm, read from the device.
@@ -162,14 +166,15 @@ impl<T: Task> Trainer<T> {
             for (piece, done) in wave.iter().zip(job.wave(&self.task, wave)?) {
                 left_out.extend(done.left_out.iter().map(|&index| piece.names[index].clone()));
                 cut.extend(done.cut.iter().map(|&index| piece.names[index].clone()));
-                losses.push(done.loss);
+                losses.push((None, done.loss));
+                losses.extend(done.parts.into_iter().map(|(name, part)| (Some(name), part)));
                 gathered = add(&self.task, gathered, done.gradients);
             }
         }
         // Reading is where a device admits that it ran out of memory: nothing has been moved until here.
-        let loss = read(Tensor::cat(losses, 0).sum())? * job.scale;
+        let (loss, parts) = read_losses(losses, job.scale)?;
         let norm = read(square_sum(&self.task, &gathered, &self.device))?.sqrt();
-        Ok(Computed { gradients: gathered, loss, norm, pieces: pieces.len(), left_out, cut })
+        Ok(Computed { gradients: gathered, loss, parts, norm, pieces: pieces.len(), left_out, cut })
     }
 }
 
@@ -184,6 +189,7 @@ struct Job<'a> {
 /// What a piece gives.
 struct Done {
     loss: Tensor<1>,
+    parts: Vec<(&'static str, Tensor<1>)>,
     left_out: Vec<usize>,
     cut: Vec<usize>,
     gradients: GradientsParams,
@@ -207,9 +213,10 @@ impl Job<'_> {
     fn piece<T: Task>(&self, task: &T, piece: &HostBatch) -> Done {
         let tensors = TensorBatch::send(piece, self.device);
         let pass = Pass::new(self.choice, Noise::new(self.key, &piece.ids));
-        let StepLoss { sum, left_out, cut } = task.loss(&tensors, &pass);
+        let StepLoss { sum, parts, left_out, cut } = task.loss(&tensors, &pass);
         let loss = sum.clone().without_autodiff();
-        Done { loss, left_out, cut, gradients: backward(sum * self.scale, task) }
+        let parts = parts.into_iter().map(|(name, part)| (name, part.without_autodiff())).collect();
+        Done { loss, parts, left_out, cut, gradients: backward(sum * self.scale, task) }
     }
 }
 
@@ -233,6 +240,22 @@ fn told(panic: &(dyn Any + Send)) -> String {
 
 fn read(value: Tensor<1>) -> Result<f64, String> {
     value.try_into_scalar::<f32>().map(f64::from).map_err(|error| error.to_string())
+}
+
+/// The sum of what has no name, and the sums by name, all read at once.
+fn read_losses(
+    losses: Vec<(Option<&'static str>, Tensor<1>)>,
+    scale: f64,
+) -> Result<(f64, BTreeMap<&'static str, f64>), String> {
+    let (names, values): (Vec<_>, Vec<_>) = losses.into_iter().unzip();
+    let data = Tensor::cat(values, 0).try_into_data().map_err(|error| error.to_string())?;
+    let values = data.try_into_vec::<f32>().map_err(|error| format!("a loss is not in fp32: {error:?}"))?;
+    let (mut whole, mut parts) = (0.0, BTreeMap::new());
+    for (name, value) in names.into_iter().zip(values) {
+        let sum = name.map_or(&mut whole, |name| parts.entry(name).or_default());
+        *sum += f64::from(value) * scale;
+    }
+    Ok((whole, parts))
 }
 
 /// The sum of two sets of gradients of `module`.

@@ -72,11 +72,11 @@ fn average(column: &[f32], reach: usize) -> Vec<f32> {
 
 /// Pitch: it sinks along the sentence, rises at accents, ends in a fall or, for one in five, in a rise.
 fn pitch(score: &Score, voice: &Voice, key: Key) -> Vec<f32> {
-    let base = voice.pitch * factor(key.with("base"), 0.06);
-    let sinking = between(key.with("sinking"), 0.10, 0.25);
-    let ending = if key.with("question").unit() < 0.2 { 1.5 } else { -1.0 } * voice.liveliness;
+    let base = voice.pitch * factor(key.with("base"), 0.06 * voice.freedom);
+    let sinking = voice.held(between(key.with("sinking"), 0.10, 0.25), 0.175);
+    let ending = if !voice.reads() && key.with("question").unit() < 0.2 { 1.5 } else { -1.0 } * voice.liveliness;
     let heights: Vec<f32> = (0..score.accents.len())
-        .map(|place| voice.liveliness * between(key.with("accent").at(place as u64), 0.1, 1.2))
+        .map(|place| voice.liveliness * voice.held(between(key.with("accent").at(place as u64), 0.1, 1.2), 0.65))
         .collect();
     let flutter = between(key.with("flutter"), 2.0, 5.0);
     let n_frames = score.n_frames();

@@ -3,9 +3,10 @@
 use super::CorpusError;
 use super::espeak::EspeakTalker;
 use super::lexicon::sentence;
-use super::recording::Recording;
+use super::recording::{Recording, in_studio};
 use super::synthesiser::SAMPLE_RATE;
 use super::talker::{FormantTalker, Talker};
+use crate::audio::wav_bytes;
 use plimsoll_core::{Key, Samples, Seconds};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct CorpusOptions {
     /// Only so many words, the first of their list; all of them where `None`. The first ten in English are the digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<usize>,
+    /// Read aloud and recorded without a room and without noise, as voices for synthesis are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub studio: bool,
     /// What speaks.
     pub engine: Engine,
 }
@@ -102,7 +106,7 @@ fn talker(options: &CorpusOptions) -> Result<Box<dyn Talker>, CorpusError> {
         return Err(CorpusError::NoSpeakers);
     }
     Ok(match &options.engine {
-        Engine::Formant => Box::new(FormantTalker { seed: options.seed }),
+        Engine::Formant => Box::new(FormantTalker { seed: options.seed, reads: options.studio }),
         Engine::EspeakNg { language } => Box::new(EspeakTalker::new(language, options.seed)?),
     })
 }
@@ -115,10 +119,11 @@ fn utterance(options: &CorpusOptions, talker: &dyn Talker, index: usize) -> Resu
     let n_words = options.words.map_or(words.len(), |most| most.clamp(1, words.len()));
     let sentence = sentence(n_words, key.with("sentence"));
     let dry = talker.say(&sentence, speaker, key.with("speech"))?;
-    let samples = Recording::new(key.with("recording")).record(&dry);
+    let place = key.with("recording");
+    let samples = if options.studio { in_studio(&dry, place) } else { Recording::new(place).record(&dry) };
     let id = format!("s{speaker:03}-{index:05}");
     let audio_filepath = format!("wavs/{id}.wav");
-    write_file(&options.out.join(&audio_filepath), &wav(&samples))?;
+    write_file(&options.out.join(&audio_filepath), &wav_bytes(&samples, SAMPLE_RATE))?;
     Ok(Line {
         id,
         audio_filepath,
@@ -126,26 +131,6 @@ fn utterance(options: &CorpusOptions, talker: &dyn Talker, index: usize) -> Resu
         text: sentence.iter().map(|&word| words[word]).collect::<Vec<_>>().join(" "),
         speaker: format!("s{speaker:03}"),
     })
-}
-
-/// The bytes of a WAV file: 16 kHz, 16 bit, one channel.
-fn wav(samples: &[f32]) -> Vec<u8> {
-    let spec = hound::WavSpec {
-        channels: 1,
-        sample_rate: SAMPLE_RATE,
-        bits_per_sample: 16,
-        sample_format: hound::SampleFormat::Int,
-    };
-    let mut bytes = io::Cursor::new(Vec::new());
-    let mut write = || -> Result<(), hound::Error> {
-        let mut writer = hound::WavWriter::new(&mut bytes, spec)?;
-        for sample in samples {
-            writer.write_sample((sample * f32::from(i16::MAX)).round() as i16)?;
-        }
-        writer.finalize()
-    };
-    write().expect("memory takes what is written to it");
-    bytes.into_inner()
 }
 
 fn metadata(lines: &[Line]) -> String {

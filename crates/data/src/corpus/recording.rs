@@ -1,4 +1,4 @@
-//! A recording: dry speech put into a room, with noise behind it, at some distance from the microphone.
+//! A recording: dry speech put into a room, with noise behind it, at some distance from the microphone; or a studio's.
 
 use super::draw::between;
 use super::noise::{background, power};
@@ -48,6 +48,22 @@ impl Recording {
         noise.iter_mut().for_each(|sample| *sample *= level);
         noise
     }
+}
+
+/// What is quieter than this share of the loudest sample, 50 dB below it, is silence before or after the speech.
+const SILENCE: f32 = 0.003;
+
+/// Dry speech as a studio delivers it: nothing added, at one loudness or nearly, and 50 to 100 ms of silence around it.
+pub(super) fn in_studio(dry: &[f32], key: Key) -> Vec<f32> {
+    let loudest = dry.iter().fold(0.0_f32, |most, sample| most.max(sample.abs()));
+    let heard = |sample: &f32| sample.abs() > SILENCE * loudest;
+    let (Some(first), Some(last)) = (dry.iter().position(heard), dry.iter().rposition(heard)) else {
+        return dry.to_vec();
+    };
+    let gain = between(key.with("studio peak"), 0.7, 0.9) / loudest;
+    let silence = |name: &str| vec![0.0; (between(key.with(name), 0.05, 0.10) * SAMPLE_RATE as f32) as usize];
+    let speech = dry[first..=last].iter().map(|sample| gain * sample).collect();
+    [silence("studio lead"), speech, silence("studio trail")].concat()
 }
 
 /// Mean power where somebody speaks: 20 ms blocks no more than 35 dB below the loudest.

@@ -52,7 +52,7 @@ pub(super) struct Score {
 impl Score {
     /// Writes the score of a sentence as this voice would say it.
     pub(super) fn write(words: &[&Word], voice: &Voice, key: Key) -> Self {
-        let pace = voice.pace * factor(key.with("pace"), 0.10);
+        let pace = voice.pace * factor(key.with("pace"), 0.10 * voice.freedom);
         let score = Self { segments: Vec::new(), words: Vec::new(), accents: Vec::new() };
         let mut writer = Writer { score, voice, pace, n_frames: 0 };
         writer.silence(between(key.with("lead"), 0.06, 0.20));
@@ -91,6 +91,9 @@ impl Writer<'_> {
 
     /// What is heard beside the words, and in no text: mostly nothing, else a pause, a breath or an `mm`.
     fn unspoken(&mut self, key: Key) {
+        if self.voice.reads() {
+            return;
+        }
         let secs = |low: f32, high: f32| between(key.with("secs"), low, high);
         let rest = Target::silent(SCHWA);
         let loudness = between(key.with("loudness"), 0.3, 0.9);
@@ -112,12 +115,12 @@ impl Writer<'_> {
     fn word(&mut self, word: &Word, stretch: f32, key: Key) {
         let start = self.n_frames;
         let mut accent = None;
-        let loudness = factor(key.with("loudness"), 0.25);
+        let loudness = factor(key.with("loudness"), 0.25 * self.voice.freedom);
         for (place, phone) in word.phones.iter().enumerate() {
             let key = key.with("phone").at(place as u64);
             let context = Context { word, place, stressed: accent.is_none(), voice: self.voice, key };
             let before = self.n_frames;
-            let length = self.pace * stretch * factor(key.with("length"), 0.18);
+            let length = self.pace * stretch * factor(key.with("length"), 0.18 * self.voice.freedom);
             for (secs, target) in parts(phone, &context) {
                 self.push(secs * length, target.scaled(loudness));
             }
@@ -228,7 +231,9 @@ fn parts(phone: &Phone, context: &Context<'_>) -> Vec<(f32, Target)> {
         Manner::Affricate => vec![(secs, still.voiced(voicing(0.15))), (0.065, hissing(0.3))],
         Manner::Stop => {
             let mut parts = vec![(secs, still.voiced(voicing(0.15)))];
-            if context.is_last() && context.key.with("release").unit() as f32 > context.voice.release {
+            if context.is_last()
+                && context.voice.held(context.key.with("release").unit() as f32, 0.5) > context.voice.release
+            {
                 return parts;
             }
             parts.push((0.012, hissing(0.2)));

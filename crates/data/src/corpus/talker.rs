@@ -19,6 +19,8 @@ pub(super) trait Talker: Sync {
 pub(super) struct FormantTalker {
     /// The seed of the corpus, which decides the voices.
     pub(super) seed: u64,
+    /// Whether its voices read aloud, and do not talk freely.
+    pub(super) reads: bool,
 }
 
 impl Talker for FormantTalker {
@@ -27,6 +29,8 @@ impl Talker for FormantTalker {
     }
 
     fn say(&self, words: &[usize], speaker: usize, key: Key) -> Result<Vec<f32>, CorpusError> {
-        Ok(synthesise(words, &Voice::of(self.seed, speaker), key).samples)
+        let voice = Voice::of(self.seed, speaker);
+        let voice = if self.reads { voice.reading() } else { voice };
+        Ok(synthesise(words, &voice, key).samples)
     }
 }

@@ -8,7 +8,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn options(out: &Path, seed: u64) -> CorpusOptions {
-    CorpusOptions { out: out.into(), utterances: 60, speakers: 12, seed, words: None, engine: Engine::Formant }
+    CorpusOptions {
+        out: out.into(),
+        utterances: 60,
+        speakers: 12,
+        seed,
+        words: None,
+        studio: false,
+        engine: Engine::Formant,
+    }
 }
 
 /// Every file of a corpus with its bytes.
@@ -74,6 +82,38 @@ fn check_wav(path: &Path, duration: &serde_json::Value) -> f64 {
     secs
 }
 
+/// What a manifest says beside durations: who says what, and in which file.
+fn lines_of(folder: &Path) -> Vec<[String; 4]> {
+    let text = fs::read_to_string(folder.join("manifest.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let part = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap().to_string();
+    lines.map(|line| ["id", "audio_filepath", "text", "speaker"].map(|name| part(&line, name))).collect()
+}
+
+#[test]
+fn a_studio_has_the_same_sentences_without_room_noise_and_breaths() {
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let usual = CorpusOptions { utterances: 8, speakers: 4, ..options(folders[0].path(), 5) };
+    let studio = |n: usize| CorpusOptions { out: folders[n].path().into(), studio: true, ..usual.clone() };
+    bytes_of(&usual);
+    assert!(bytes_of(&studio(1)) == bytes_of(&studio(2)));
+    let lines = lines_of(folders[0].path());
+    assert_eq!(lines, lines_of(folders[1].path()));
+    for [id, file, ..] in lines {
+        let read = |folder: usize| crate::read_wav(folders[folder].path().join(&file)).unwrap().samples;
+        let (usual, studio) = (read(0), read(1));
+        let peak = studio.iter().fold(0.0_f32, |most, s| most.max(s.abs()));
+        assert!((0.69..0.91).contains(&peak), "{id}: {peak}");
+        let lead = studio.iter().position(|&s| s != 0.0).unwrap();
+        let trail = studio.len() - 1 - studio.iter().rposition(|&s| s != 0.0).unwrap();
+        assert!((800..1_600).contains(&lead) && (800..1_600).contains(&trail), "{id}: {lead} {trail}");
+        assert!(usual[..200].iter().any(|&s| s != 0.0), "{id} has noise from the start, elsewhere");
+        // A breath or a doubt at every other word is what is missing at most.
+        let longer = usual.len() as f64 / studio.len() as f64;
+        assert!((0.8..1.7).contains(&longer), "{id}: {} {}", usual.len(), studio.len());
+    }
+}
+
 #[test]
 fn an_interrupted_corpus_has_no_manifest() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,6 +150,8 @@ fn options_are_plain_text() {
     let espeak = json.replace(r#""formant""#, r#"{"espeak-ng":{"language":"kok"}}"#);
     let engine = serde_json::from_str::<CorpusOptions>(&espeak).unwrap().engine;
     assert_eq!(engine, Engine::EspeakNg { language: "kok".into() });
+    let studio = CorpusOptions { studio: true, ..options };
+    assert_eq!(serde_json::from_str::<CorpusOptions>(&serde_json::to_string(&studio).unwrap()).unwrap(), studio);
 }
 
 #[test]

@@ -41,7 +41,12 @@ pub struct Voice {
     pub(super) release: f32,
     /// Whether an r after a vowel is heard at all.
     pub(super) rhotic: bool,
+    /// How far a moment strays from the voice's usual, 1 being free talk.
+    pub(super) freedom: f32,
 }
+
+/// How far a practised reader strays, beside free talk: a guess that leaves every sentence another melody.
+const READING: f32 = 0.3;
 
 impl Voice {
     /// Voice number `speaker` of the corpus with this seed.
@@ -69,7 +74,24 @@ impl Voice {
             slur: draw("slur", 0.0, 0.5),
             release: draw("release", 0.4, 1.0),
             rhotic: key.with("rhotic").unit() < 0.65,
+            freedom: 1.0,
         }
+    }
+
+    /// The same voice reading aloud, as in a studio: evenly, without breaths, doubts and questions.
+    #[must_use]
+    pub fn reading(self) -> Self {
+        Self { freedom: READING, ..self }
+    }
+
+    /// Whether it reads aloud, and does not talk.
+    pub(super) fn reads(&self) -> bool {
+        self.freedom < 1.0
+    }
+
+    /// What was drawn, as near to the usual as this voice stays.
+    pub(super) fn held(&self, drawn: f32, usual: f32) -> f32 {
+        if self.reads() { usual + (drawn - usual) * self.freedom } else { drawn }
     }
 
     /// `formants` of `phone` in this throat and this accent.

@@ -11,11 +11,11 @@ struct Filter {
 
 /// The filters of all channels.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct MelFilters(Vec<Filter>);
+pub(crate) struct MelFilters(Vec<Filter>);
 
 impl MelFilters {
     /// Triangles whose corners are evenly spaced in mels, as torchaudio and librosa draw them.
-    pub(super) fn new(config: &LogMelConfig) -> Self {
+    pub(crate) fn new(config: &LogMelConfig) -> Self {
         let (scale, bins) = (config.mel_scale, config.n_fft / 2 + 1);
         let (low, high) = (scale.mels(config.f_min), scale.mels(config.f_max()));
         let corner = |n: usize| scale.hertz(low + (high - low) * n as f64 / (config.n_mels + 1) as f64);
@@ -32,10 +32,19 @@ impl MelFilters {
     }
 
     /// Sums the bins of `spectrum` into `mels`.
-    pub(super) fn apply(&self, spectrum: &[f32], mels: &mut [f32]) {
+    pub(crate) fn apply(&self, spectrum: &[f32], mels: &mut [f32]) {
         for (mel, filter) in mels.iter_mut().zip(&self.0) {
             let bins = &spectrum[filter.first..filter.first + filter.weights.len()];
             *mel = bins.iter().zip(&filter.weights).map(|(bin, weight)| bin * weight).sum();
+        }
+    }
+
+    /// The way back, as the transposed matrix goes it: every bin of `spectrum` sums the `mels` it is in.
+    pub(crate) fn spread(&self, mels: &[f32], spectrum: &mut [f32]) {
+        spectrum.fill(0.0);
+        for (mel, filter) in mels.iter().zip(&self.0) {
+            let bins = &mut spectrum[filter.first..filter.first + filter.weights.len()];
+            bins.iter_mut().zip(&filter.weights).for_each(|(bin, weight)| *bin += mel * weight);
         }
     }
 }
@@ -129,5 +138,12 @@ mod tests {
         let mut mels = [0.0];
         by_hand(false).apply(&[9.0, 1.0, 2.0, 4.0, 9.0, 9.0, 9.0, 9.0, 9.0], &mut mels);
         assert_eq!(mels, [0.5 + 2.0 + 2.0]);
+    }
+
+    #[test]
+    fn a_mel_is_spread_over_its_bins() {
+        let mut spectrum = [7.0; 9];
+        by_hand(false).spread(&[3.0], &mut spectrum);
+        assert_eq!(spectrum, [0.0, 1.5, 3.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
 }

@@ -16,7 +16,7 @@ use realfft::num_complex::Complex32;
 use realfft::{RealFftPlanner, RealToComplex};
 
 pub use config::{Floor, Log, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
-use mel::MelFilters;
+pub(crate) use mel::MelFilters;
 
 /// Why a configuration describes no features.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -58,10 +58,10 @@ pub enum FeatureError {
 /// An extractor of log-mel features; one serves any number of threads.
 #[derive(Clone)]
 pub struct LogMel {
-    config: LogMelConfig,
-    window: Vec<f32>,
-    filters: MelFilters,
-    transform: Arc<dyn RealToComplex<f32>>,
+    pub(crate) config: LogMelConfig,
+    pub(crate) window: Vec<f32>,
+    pub(crate) filters: MelFilters,
+    pub(crate) transform: Arc<dyn RealToComplex<f32>>,
 }
 
 impl LogMel {
@@ -210,7 +210,7 @@ fn window(config: &LogMelConfig) -> Vec<f32> {
 }
 
 /// Sample `index` of audio that goes on as zeros or as its mirror image, for as long as asked.
-fn at(samples: &[f32], index: isize, mirrored: bool) -> f32 {
+pub(crate) fn at(samples: &[f32], index: isize, mirrored: bool) -> f32 {
     if let Some(&sample) = usize::try_from(index).ok().and_then(|index| samples.get(index)) {
         return sample;
     }

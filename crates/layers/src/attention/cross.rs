@@ -3,12 +3,12 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Attended, Pass, Sight};
+use plimsoll_tape::{Attended, Noise, Pass, Sight, attention_weights};
 
 use super::cache::chosen;
 use super::mix::attend;
 use super::width_of_head;
-use crate::Lengths;
+use crate::{Guide, Lengths};
 
 // Shapes: b batch, u queries, t frames of the memory, d model width, m memory width, h heads, w width of a head.
 
@@ -44,6 +44,10 @@ pub struct CrossMemory {
 }
 
 impl CrossMemory {
+    fn sight(&self) -> Sight {
+        Sight { keys: self.lengths.as_slice().into(), causal: false, first: 0 }
+    }
+
     /// Keeps the sequences numbered in `rows`, in that order; a number may come more than once.
     pub fn select(&mut self, rows: &[usize]) {
         self.key = chosen(self.key.clone(), rows);
@@ -91,12 +95,37 @@ impl CrossAttention {
 
     /// `x` `[b, u, d]` asks what [`look`](Self::look) gave.
     pub fn ask(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<3> {
+        let mixed = self.mixed(self.query(x, pass), memory, memory.value.clone(), pass);
+        self.joined(mixed, pass)
+    }
+
+    /// The same, and how far it looked from where `guide` would: the sum over all valid queries.
+    pub fn ask_guided(&self, x: Tensor<3>, memory: &CrossMemory, guide: &Guide, pass: &Pass) -> (Tensor<3>, Tensor<1>) {
+        let values = guide.append(memory.value.clone());
+        let (mixed, penalty) = guide.take(self.mixed(self.query(x, pass), memory, values, pass));
+        (self.joined(mixed, pass), penalty)
+    }
+
+    /// The weights `[b, h, u, t]` by which `x` `[b, u, d]` would look: for pictures, as they are large.
+    pub fn weights(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<4> {
+        let scores = pass.full(self.query(x, pass)).matmul(pass.full(memory.key.clone()).swap_dims(2, 3));
+        attention_weights(scores, &memory.sight(), &Noise::off(), 0.0)
+    }
+
+    /// What asks, scaled, `[b, h, u, w]`.
+    fn query(&self, x: Tensor<3>, pass: &Pass) -> Tensor<4> {
         let [b, u, d] = x.dims();
         let (h, w) = (self.heads, d / self.heads);
-        let query = pass.dense(&self.query, x).reshape([b, u, h, w]).swap_dims(1, 2) * (1.0 / (w as f64).sqrt());
-        let sight = Sight { keys: memory.lengths.as_slice().into(), causal: false, first: 0 };
-        let (key, value) = (memory.key.clone(), memory.value.clone());
-        let mixed = attend(Attended { query, key, value, offsets: None }, &sight, pass, self.dropout);
-        pass.dense(&self.output, mixed.swap_dims(1, 2).reshape([b, u, d]))
+        pass.dense(&self.query, x).reshape([b, u, h, w]).swap_dims(1, 2) * (1.0 / (w as f64).sqrt())
+    }
+
+    fn mixed(&self, query: Tensor<4>, memory: &CrossMemory, value: Tensor<4>, pass: &Pass) -> Tensor<4> {
+        let parts = Attended { query, key: memory.key.clone(), value, offsets: None };
+        attend(parts, &memory.sight(), pass, self.dropout)
+    }
+
+    fn joined(&self, mixed: Tensor<4>, pass: &Pass) -> Tensor<3> {
+        let [b, h, u, w] = mixed.dims();
+        pass.dense(&self.output, mixed.swap_dims(1, 2).reshape([b, u, h * w]))
     }
 }

@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_layers::{
     Activation, Attention, AttentionConfig, Conformer, ConformerConfig, Convolution, ConvolutionConfig, CrossAttention,
     CrossAttentionConfig, DecoderBlock, EncoderBlock, FeedForward, FeedForwardConfig, HeadPositions, Lengths, NormKind,
+    Postnet, PostnetConfig, Prenet, PrenetConfig, SpeakerEncoder, SpeakerEncoderConfig, StyleTokens, StyleTokensConfig,
     Subsampling, SubsamplingConfig, TransformerConfig,
 };
 use plimsoll_tape::{NamedTensor, NamedVisitor, Pass, apply, collect, walk};
@@ -47,6 +48,10 @@ blocks! {
         block.forward(x, lengths, memory.x.clone(), &memory.lengths, pass)
     };
     Subsampling: |block, x, lengths, _memory, pass| block.forward(x, lengths, pass).0;
+    Prenet: |block, x, _lengths, _memory, pass| block.forward(x, 0, pass.noise(), pass);
+    Postnet: |block, x, lengths, _memory, pass| block.forward(x, lengths, pass);
+    SpeakerEncoder: |block, x, lengths, _memory, pass| block.forward(x, lengths, pass);
+    StyleTokens: |block, x, _lengths, _memory, pass| block.forward(x, pass);
 }
 
 /// What is done with every block.
@@ -96,6 +101,14 @@ pub(crate) fn every_block(check: &impl Check, dropout: f64) {
     }
     let subsampling = SubsamplingConfig { features: 20, d_model, channels: 4, factor: 4 };
     check.check("subsampling", &|device| subsampling.init(device));
+    let prenet = PrenetConfig { features: 20, width: 16, layers: 2, dropout };
+    check.check("prenet", &|device| prenet.init(device));
+    let postnet = PostnetConfig { features: 20, channels: 12, kernel: 5, layers: 3, dropout };
+    check.check("postnet", &|device| postnet.init(device));
+    let speaker = SpeakerEncoderConfig { features: 20, channels: 12, layers: 2, kernel: 5, dropout };
+    check.check("speaker_encoder", &|device| speaker.init(device));
+    let style = StyleTokensConfig { input: 24, tokens: 4, width: 8, heads: 2 };
+    check.check("style_tokens", &|device| style.init(device));
 }
 
 /// A tensor of the fixture.

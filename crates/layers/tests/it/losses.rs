@@ -1,7 +1,11 @@
 //! The losses beside PyTorch's.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use plimsoll_layers::{Lengths, cross_entropy, ctc_loss};
+use plimsoll_core::Choice;
+use plimsoll_layers::{
+    CrossAttention, CrossAttentionConfig, Distance, Guide, Lengths, cross_entropy, ctc_loss, mel_distance, stop_loss,
+};
+use plimsoll_tape::Pass;
 
 use crate::fixture::{Fixture, close};
 
@@ -42,4 +46,83 @@ fn cross_entropy_agrees_with_pytorch_and_counts_no_padding() {
     close("loss", &[loss.into_scalar::<f32>()], fixture.values("loss"), 1e-5);
     let gradient: Vec<f32> = x.grad(&tape).unwrap().into_data().try_into_vec().unwrap();
     close("gradient", &gradient, fixture.values("grad_logits"), 1e-4);
+}
+
+/// A tensor of the fixture, and its gradient under `loss`, which must be the fixture's.
+fn agrees<const D: usize>(fixture: &Fixture, name: &str, loss: impl FnOnce(Tensor<D>) -> Tensor<1>) {
+    let shape: [usize; D] = fixture.shape(name).unwrap().try_into().unwrap();
+    let data = TensorData::new(fixture.values(name).to_vec(), shape);
+    let x = Tensor::<D>::from_data(data, &Device::flex().autodiff()).require_grad();
+    let loss = loss(x.clone());
+    let tape = loss.backward();
+    close("loss", &[loss.into_scalar::<f32>()], fixture.values("loss"), 1e-5);
+    let gradient: Vec<f32> = x.grad(&tape).unwrap().into_data().try_into_vec().unwrap();
+    close("gradient", &gradient, fixture.values(&format!("grad_{name}")), 1e-4);
+}
+
+#[test]
+fn distances_of_frames_agree_with_pytorch_and_count_no_padding() {
+    for (name, distance) in [("mel_distance_l1", Distance::L1), ("mel_distance_huber", Distance::Huber)] {
+        let fixture = Fixture::read(name);
+        let shape: [usize; 3] = fixture.shape("truth").unwrap().try_into().unwrap();
+        let truth = Tensor::<3>::from_data(TensorData::new(fixture.values("truth").to_vec(), shape), &Device::flex());
+        let lengths = Lengths::new(fixture.numbers("lengths"), shape[1]);
+        agrees(&fixture, "found", |found: Tensor<3>| {
+            let truth = Tensor::from_data(truth.into_data(), &found.device());
+            mel_distance(found, truth, &lengths, distance)
+        });
+    }
+}
+
+#[test]
+fn stopping_agrees_with_pytorch_and_counts_no_padding() {
+    let fixture = Fixture::read("stop_loss");
+    let steps = fixture.shape("logits").unwrap()[1];
+    let lengths = Lengths::new(fixture.numbers("lengths"), steps);
+    agrees(&fixture, "logits", |logits: Tensor<2>| stop_loss(logits, &lengths, 5.0));
+}
+
+/// Layers that hand queries and keys on as they are: what asks and what is asked then say which weights there are.
+fn transparent(device: &Device, d: usize) -> CrossAttention {
+    use plimsoll_tape::{apply, collect};
+    let attention = CrossAttentionConfig { d_model: d, d_memory: 2 * d, heads: 2, dropout: 0.0 }.init(device);
+    let mut values = collect(&attention);
+    for value in &mut values {
+        let columns = value.shape.last().copied().unwrap_or(1);
+        let is_matrix = value.shape.len() == 2;
+        for (place, x) in value.values.iter_mut().enumerate() {
+            *x = f32::from(is_matrix && place / columns == place % columns);
+        }
+    }
+    apply(attention, values).unwrap()
+}
+
+#[test]
+fn straying_from_the_diagonal_agrees_with_pytorch_all_at_once_and_in_chunks() {
+    let fixture = Fixture::read("guided_attention");
+    let device = Device::flex().autodiff();
+    let [b, h, u, w]: [usize; 4] = fixture.shape("query").unwrap().try_into().unwrap();
+    let k = fixture.shape("key").unwrap()[2];
+    let head = |name: &str, n: usize| -> Tensor<4> {
+        let data = TensorData::new(fixture.values(name).to_vec(), [b, h, n, w]);
+        Tensor::<4>::from_data(data, &device).require_grad()
+    };
+    let joined = |x: &Tensor<4>, n: usize| -> Tensor<3> { x.clone().swap_dims(1, 2).reshape([b, n, h * w]) };
+    let queries = Lengths::new(fixture.numbers("query_lengths"), u);
+    let keys = Lengths::new(fixture.numbers("key_lengths"), k);
+    let guide = Guide::new(0.2, &queries, &keys, &device);
+    let layer = transparent(&device, h * w);
+    for chunk in [None, std::num::NonZeroU32::new(4)] {
+        let pass = Pass::plain().by(Choice { attention_chunk: chunk, ..Choice::default() });
+        let (query, key) = (head("query", u), head("key", k));
+        let memory = Tensor::cat(vec![joined(&key, k), Tensor::zeros([b, k, h * w], &device)], 2);
+        let memory = layer.look(memory, &keys, &pass);
+        let (_, penalty) = layer.ask_guided(joined(&query, u), &memory, &guide, &pass);
+        let tape = penalty.backward();
+        close("penalty", &[penalty.into_scalar::<f32>()], fixture.values("penalty"), 1e-4);
+        for (name, x) in [("grad_query", query), ("grad_key", key)] {
+            let gradient: Vec<f32> = x.grad(&tape).unwrap().into_data().try_into_vec().unwrap();
+            close(name, &gradient, fixture.values(name), 1e-4);
+        }
+    }
 }

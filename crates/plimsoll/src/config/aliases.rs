@@ -43,6 +43,8 @@ pub const ALIASES: &[Alias] = &[
     same("data.n_mels", "features.n_mels"),
     same("model.num_heads", "model.attention_heads"),
     same("model.num_encoder_layers", "model.encoder_layers"),
+    same("model.speaker_embedding_dim", "model.speaker_dim"),
+    same("model.max_text_length", "data.max_text_length"),
     same("training.num_epochs", "training.epochs"),
     same("training.max_steps", "training.steps"),
     same("training.lr", "training.learning_rate"),

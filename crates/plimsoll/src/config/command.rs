@@ -6,9 +6,10 @@ use miette::IntoDiagnostic;
 
 use super::arguments::ConfigArgs;
 use super::environment::{self, PREFIX, RESERVED};
-use super::file::BUILT_IN_NAME;
-use super::load::{Loaded, load};
+use super::file::built_in_name;
+use super::load::{Loaded, load, task_of};
 use super::print;
+use super::words::Task;
 
 /// What to do with the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Subcommand)]
@@ -68,7 +69,7 @@ fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
     let notes: String = loaded.warnings.iter().map(|warning| format!("note: {warning}\n")).collect();
     format!(
         "valid: {}, {changed} keys set\n{}: width {}, {} layers; batches of {batch}; stops after {}\n{notes}",
-        file_name(args),
+        file_name(args, config.task),
         config.task,
         config.model.d_model,
         config.model.encoder_layers,
@@ -77,10 +78,14 @@ fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
 }
 
 fn places(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> String {
+    let environment: Vec<(String, String)> = environment.collect();
+    let mut said = environment::read(environment.iter().cloned());
+    said.extend(args.read(&mut Vec::new()));
     let mut text = String::from("later places are stronger than earlier ones\n");
     let absent = args.config.as_ref().is_some_and(|path| !path.exists());
-    text += &format!("file: {}{}\n", file_name(args), if absent { " (not there)" } else { "" });
-    let mut variables: Vec<String> = environment.map(|(name, _)| name).filter(|n| n.starts_with(PREFIX)).collect();
+    text += &format!("file: {}{}\n", file_name(args, task_of(&said)), if absent { " (not there)" } else { "" });
+    let mut variables: Vec<String> =
+        environment.into_iter().map(|(name, _)| name).filter(|n| n.starts_with(PREFIX)).collect();
     variables.sort();
     if variables.is_empty() {
         text += &format!("environment: nothing begins with {PREFIX}\n");
@@ -100,6 +105,6 @@ fn key_of(variable: &str) -> String {
     environment::read(one).into_iter().map(|setting| setting.name).collect()
 }
 
-fn file_name(args: &ConfigArgs) -> String {
-    args.config.as_ref().map_or(BUILT_IN_NAME.into(), |path| path.display().to_string())
+fn file_name(args: &ConfigArgs, task: Task) -> String {
+    args.config.as_ref().map_or(built_in_name(task).into(), |path| path.display().to_string())
 }

@@ -14,23 +14,35 @@ use super::error::{ConfigError, Syntax};
 use super::keys;
 use super::names::{Raw, Written};
 use super::place::{ConfigText, Place, Spans};
+use super::words::Task;
 
-/// The main job: what runs when nobody names a file.
-const BUILT_IN: &str = include_str!("../../../../configs/toy_asr.toml");
+/// The main jobs: what runs when nobody names a file.
+const RECOGNISER: &str = include_str!("../../../../configs/toy_asr.toml");
+const SYNTHESISER: &str = include_str!("../../../../configs/toy_tts.toml");
 
-/// How the main job is called in messages.
-pub const BUILT_IN_NAME: &str = "built-in toy_asr.toml";
+/// How the main job for `task` is called in messages.
+pub fn built_in_name(task: Task) -> &'static str {
+    match task {
+        Task::Asr => "built-in toy_asr.toml",
+        Task::Tts => "built-in toy_tts.toml",
+    }
+}
 
 /// How a file is read; the seam that lets tests give a text without a disk.
 pub(super) type ReadFile<'f> = &'f dyn Fn(&Path) -> io::Result<String>;
 
-/// The file at `path`, or the built-in main job, and its settings.
+/// The file at `path`, or the built-in main job for `task`, and its settings.
 pub(super) fn read(
     path: Option<&Path>,
+    task: Task,
     read_file: ReadFile<'_>,
 ) -> Result<(Arc<ConfigText>, Vec<Written>), ConfigError> {
     let Some(path) = path else {
-        let file = Arc::new(ConfigText { name: BUILT_IN_NAME.into(), text: BUILT_IN.into() });
+        let text = match task {
+            Task::Asr => RECOGNISER,
+            Task::Tts => SYNTHESISER,
+        };
+        let file = Arc::new(ConfigText { name: built_in_name(task).into(), text: text.into() });
         let settings = toml_settings(&file)?;
         return Ok((file, settings));
     };

@@ -6,9 +6,10 @@ use super::environment;
 use super::error::ConfigError;
 use super::file::{self, ReadFile};
 use super::merge::merge;
-use super::names::{self, Warning};
+use super::names::{self, Raw, Warning, Written};
 use super::place::{Place, Provenance};
 use super::schema::RunConfig;
+use super::words::Task;
 
 /// A configuration to run with, and how it came about.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,10 +35,11 @@ pub(super) fn load_with(
     environment: impl Iterator<Item = (String, String)>,
     read_file: ReadFile<'_>,
 ) -> Result<Loaded, ConfigError> {
-    let (file, mut written) = file::read(args.config.as_deref(), read_file)?;
     let mut findings = Vec::new();
-    written.extend(environment::read(environment));
-    written.extend(args.read(&mut findings));
+    let mut said = environment::read(environment);
+    said.extend(args.read(&mut findings));
+    let (file, mut written) = file::read(args.config.as_deref(), task_of(&said), read_file)?;
+    written.extend(said);
     let (mut settings, warnings) = names::resolve(written, &mut findings);
     check::twice(&settings, &mut findings);
     // A misspelt key leaves a hole that would show up again as a wrong value: names are settled first.
@@ -49,4 +51,11 @@ pub(super) fn load_with(
     findings.extend(check::together(&config, &provenance, &Place::File(file, None), &bad));
     ConfigError::from_findings(findings)?;
     Ok(Loaded { config, provenance, warnings })
+}
+
+/// The task that the environment and the flags ask for, the last word counting: it decides which job is built in.
+pub(super) fn task_of(said: &[Written]) -> Task {
+    let is_tts = |value: &Raw| matches!(value, Raw::Text(text) if text == Task::Tts.word());
+    let last = said.iter().rfind(|setting| setting.name == "task");
+    if last.is_some_and(|setting| is_tts(&setting.value)) { Task::Tts } else { Task::Asr }
 }

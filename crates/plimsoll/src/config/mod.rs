@@ -44,7 +44,7 @@ pub use arguments::ConfigArgs;
 pub use command::ConfigCommand;
 pub use environment::RESERVED;
 pub use error::{ConfigError, Finding, Problem, Syntax};
-pub use file::BUILT_IN_NAME;
+pub use file::built_in_name;
 pub use keys::{KEYS, Key, Section, keys};
 pub use kind::{Interval, Kind};
 pub use load::{Loaded, load};
@@ -54,6 +54,6 @@ pub use print::{to_json, to_toml};
 pub use reference::markdown;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
 pub use words::{
-    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, NormChoice, PositionsChoice, PrecisionChoice,
-    RematChoice, Schedule, Task,
+    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, PositionsChoice,
+    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice,
 };

@@ -1,7 +1,7 @@
 //! The rules that bind several keys, as a table.
 
 use super::schema::RunConfig;
-use super::words::{AttentionChoice, NormChoice, PositionsChoice, Schedule};
+use super::words::{AttentionChoice, NormChoice, PositionsChoice, Schedule, Task};
 
 /// A rule between keys, or one that no simple limit of a key can say.
 pub(super) struct Rule {
@@ -23,6 +23,14 @@ pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["name"], broken: name_is_no_folder },
     Rule { keys: &["training.max_time", "training.steps", "training.epochs"], broken: never_stops },
     Rule { keys: &["model.d_model", "model.attention_heads"], broken: heads_do_not_divide },
+    Rule {
+        keys: &["model.text_encoder_dim", "model.text_encoder_heads", "model.d_model"],
+        broken: text_heads_do_not_divide,
+    },
+    Rule { keys: &["model.decoder_dim", "model.decoder_heads", "model.d_model"], broken: decoder_heads_do_not_divide },
+    Rule { keys: &["model.decoder_layers"], broken: synthesiser_has_no_decoder },
+    Rule { keys: &["model.postnet_layers"], broken: postnet_is_too_short },
+    Rule { keys: &["model.attention"], broken: synthesiser_truncates },
     Rule { keys: &["model.conv_kernel"], broken: kernel_has_no_middle },
     Rule { keys: &["model.subsampling"], broken: subsampling_is_no_power },
     Rule { keys: &["model.d_model", "model.attention_heads", "model.positions"], broken: positions_have_no_pairs },
@@ -60,6 +68,43 @@ fn heads_do_not_divide(config: &RunConfig) -> Option<String> {
     let (width, heads) = (config.model.d_model, config.model.attention_heads);
     (!width.is_multiple_of(heads)).then(|| {
         format!("`model.d_model` is {width}, expected a multiple of `model.attention_heads`, which is {heads}")
+    })
+}
+
+/// Of a synthesiser's part: its width and its heads fit each other, and positions come in pairs.
+fn part_does_not_fit(config: &RunConfig, part: &str, width: Option<u32>, heads: Option<u32>) -> Option<String> {
+    let model = &config.model;
+    let (width, heads) = (width.unwrap_or(model.d_model), heads.unwrap_or(model.attention_heads));
+    (config.task == Task::Tts && !(width.is_multiple_of(heads) && width.is_multiple_of(2))).then(|| {
+        format!("`model.{part}_dim` is {width}, expected an even multiple of its attention heads, which are {heads}")
+    })
+}
+
+fn text_heads_do_not_divide(config: &RunConfig) -> Option<String> {
+    let model = &config.model;
+    part_does_not_fit(config, "text_encoder", model.text_encoder_dim, model.text_encoder_heads)
+}
+
+fn decoder_heads_do_not_divide(config: &RunConfig) -> Option<String> {
+    let model = &config.model;
+    part_does_not_fit(config, "decoder", model.decoder_dim, model.decoder_heads)
+}
+
+fn synthesiser_has_no_decoder(config: &RunConfig) -> Option<String> {
+    (config.task == Task::Tts && config.model.decoder_layers == Some(0))
+        .then(|| "`model.decoder_layers` is 0, expected at least 1: the decoder is what speaks".into())
+}
+
+fn postnet_is_too_short(config: &RunConfig) -> Option<String> {
+    (config.task == Task::Tts && config.model.postnet_layers == 1)
+        .then(|| "`model.postnet_layers` is 1, expected 0 for none, or at least 2".into())
+}
+
+fn synthesiser_truncates(config: &RunConfig) -> Option<String> {
+    (config.task == Task::Tts && config.model.attention == AttentionChoice::Truncate).then(|| {
+        "`model.attention` is \"truncate\", expected \"exact\" or \"chunked\" for tts: a text without its end does \
+         not belong to its sound; `data.max_text_length` and `data.max_seconds` leave long utterances out"
+            .into()
     })
 }
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::keys::Key;
 use super::kind::{Interval, Kind};
 use super::words::{
-    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, NormChoice, PositionsChoice, PrecisionChoice,
-    RematChoice, Schedule, Task,
+    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, PositionsChoice,
+    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice,
 };
 
 /// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
@@ -73,7 +73,7 @@ section! {
         data: DataConfig,
         /// The audio features.
         features: FeaturesConfig,
-        /// The distortions of the training audio.
+        /// The distortions of a recogniser's training audio.
         augment: AugmentConfig,
         /// The network.
         model: ModelConfig,
@@ -103,6 +103,10 @@ section! {
         corpus_utterances: u32 = 1600, Kind::count(1);
         /// Voices of the built-in corpus.
         corpus_speakers: u32 = 40, Kind::count(1);
+        /// Only so many of the built-in corpus's words, the first of their list; the first ten are the digits.
+        corpus_words: Option<u32> = None, Kind::count(1);
+        /// Whether the built-in corpus is recorded without rooms and noise, as voices for synthesis are.
+        corpus_studio: bool = false, Kind::Switch;
         /// Seed of the built-in corpus, apart from the run's so that runs can share a corpus.
         corpus_seed: u64 = 1, Kind::long_count(0);
         /// List of the utterances to validate on; without one a share of the training utterances is kept back.
@@ -125,10 +129,20 @@ section! {
         min_seconds: Seconds = Seconds(0.1), Kind::Time(Interval::NOT_NEGATIVE);
         /// Longer utterances are left out and counted.
         max_seconds: Seconds = Seconds(30.0), Kind::Time(Interval::POSITIVE);
+        /// Utterances with longer texts, in characters, are left out and counted.
+        max_text_length: Option<u32> = None, Kind::count(1);
+        /// How much of another utterance of the same voice a synthesiser hears before it speaks.
+        reference_seconds: Seconds = Seconds(2.0), Kind::Time(Interval::POSITIVE);
         /// Host memory for features that are kept between epochs.
         cache_memory: Bytes = Bytes::gib(1), Kind::Memory(Bytes(0));
         /// Whether texts are put in lower case.
         lowercase: bool = false, Kind::Switch;
+        /// What the tokens of a text are: its characters, or pieces of words that are learned from the training texts.
+        tokenizer: TokenizerChoice = TokenizerChoice::Characters, Kind::OneOf(TokenizerChoice::WORDS);
+        /// Tokens for `data.tokenizer` = `bpe`.
+        bpe_size: u32 = 500, Kind::Whole(5, 1_000_000);
+        /// Tokens from a file instead: a `vocabulary.json` of ours, or a Hugging Face `tokenizer.json` with BPE.
+        tokenizer_file: Option<PathBuf> = None, Kind::Path;
     }
 }
 
@@ -151,7 +165,7 @@ section! {
 }
 
 section! {
-    /// How training audio is distorted, so that a model does not learn it by heart.
+    /// How a recogniser's training audio is distorted, so that it does not learn it by heart.
     AugmentConfig, "augment." {
         /// Whether anything below happens.
         enabled: bool = true, Kind::Switch;
@@ -201,8 +215,9 @@ section! {
         attention_chunk: u32 = 64, Kind::count(1);
         /// Frames after subsampling that `model.attention` = `truncate` keeps of an utterance; every cut is counted.
         max_attention_sequence_length: Option<u32> = None, Kind::count(1);
-        /// Blocks of the attention decoder; with 0 there is none, and CTC alone is learned.
-        decoder_layers: u32 = 0, Kind::Whole(0, 1024);
+        /// Blocks of the decoder: none for a recogniser when not given, which then learns CTC alone, and 3 for a
+        /// synthesiser.
+        decoder_layers: Option<u32> = None, Kind::Whole(0, 1024);
         /// Width of the decoder's feed-forward layers, in multiples of `model.d_model`.
         decoder_feed_forward_multiplier: u32 = 4, Kind::Whole(1, 64);
         /// Where the decoder's norms stand: before what they serve, or after the residual.
@@ -215,6 +230,44 @@ section! {
         vocabulary: Option<u32> = None, Kind::Whole(5, 1_000_000);
         /// Share of activations dropped in training.
         dropout: f64 = 0.1, Kind::Number(Interval::BELOW_ONE);
+        /// Width of a synthesiser's text encoder; `model.d_model` when not given.
+        text_encoder_dim: Option<u32> = None, Kind::count(2);
+        /// Blocks of a synthesiser's text encoder.
+        text_encoder_layers: u32 = 3, Kind::Whole(1, 1024);
+        /// Attention heads of a synthesiser's text encoder; `model.attention_heads` when not given.
+        text_encoder_heads: Option<u32> = None, Kind::Whole(1, 1024);
+        /// Width of a synthesiser's decoder; `model.d_model` when not given.
+        decoder_dim: Option<u32> = None, Kind::count(2);
+        /// Attention heads of a synthesiser's decoder; `model.attention_heads` when not given.
+        decoder_heads: Option<u32> = None, Kind::Whole(1, 1024);
+        /// Channels of the convolutions that hear a voice; `model.d_model` when not given.
+        audio_encoder_dim: Option<u32> = None, Kind::count(1);
+        /// Convolutions that hear a voice.
+        audio_encoder_layers: u32 = 3, Kind::Whole(1, 64);
+        /// Width of what is known of a speaker.
+        speaker_dim: u32 = 64, Kind::count(1);
+        /// Styles that a synthesiser learns beside speakers; 0 for none.
+        style_tokens: u32 = 10, Kind::count(0);
+        /// Width of the layers that hear the last frame; the decoder's when not given.
+        prenet_dim: Option<u32> = None, Kind::count(1);
+        /// Share of them that is dropped, in training and in synthesis: what is forgotten has to come from the text.
+        prenet_dropout: f64 = 0.5, Kind::Number(Interval::BELOW_ONE);
+        /// Convolutions that refine the frames; 0 for none.
+        postnet_layers: u32 = 3, Kind::Whole(0, 64);
+        /// Channels of these; the decoder's width when not given.
+        postnet_channels: Option<u32> = None, Kind::count(1);
+        /// Frames that a synthesiser says in one step.
+        reduction_factor: u32 = 3, Kind::Whole(1, 64);
+        /// How far a frame is from the true one.
+        mel_loss: MelLossChoice = MelLossChoice::L1, Kind::OneOf(MelLossChoice::WORDS);
+        /// How much stopping weighs in the loss beside the frames.
+        stop_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
+        /// How much a stop weighs beside going on, which is seen far more often.
+        stop_positive_weight: f64 = 5.0, Kind::Number(Interval::POSITIVE);
+        /// How much attention off the diagonal weighs in the loss; 0 lets it look where it likes.
+        guided_attention_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
+        /// How broad that diagonal is, as a share of the utterance.
+        guided_attention_sigma: f64 = 0.2, Kind::Number(Interval(Excluded(0.0), Included(1.0)));
     }
 }
 
@@ -259,6 +312,8 @@ section! {
         clip_norm: f64 = 5.0, Kind::Number(Interval::POSITIVE);
         /// Steps from one validation to the next; 0 validates after each epoch.
         validation_interval: u64 = 0, Kind::long_count(0);
+        /// Held-out sentences that a synthesiser says into files at each validation, with pictures.
+        samples: u32 = 3, Kind::count(0);
         /// Steps from one checkpoint to the next.
         checkpoint_interval: u64 = 200, Kind::long_count(1);
         /// Checkpoints kept, the newest ones.

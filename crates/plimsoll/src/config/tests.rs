@@ -49,13 +49,19 @@ fn loaded(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Loaded {
 fn the_main_job_loads_from_inside_and_from_the_disk() {
     let built_in = load(&ConfigArgs::default(), environment(&[])).unwrap();
     assert_eq!(built_in.warnings, []);
-    assert!(built_in.provenance.place("training.epochs").to_string().starts_with(BUILT_IN_NAME));
+    assert!(built_in.provenance.place("training.epochs").to_string().starts_with(built_in_name(Task::Asr)));
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.TOML");
     std::fs::write(&path, include_str!("../../../../configs/toy_asr.toml")).unwrap();
     let from_disk = load(&ConfigArgs { config: Some(path), ..Default::default() }, environment(&[])).unwrap();
     assert_eq!(from_disk.config, built_in.config);
+
+    for (variables, flag) in [(&[][..], Some("tts")), (&[("PLIMSOLL_TASK", "tts")][..], None)] {
+        let args = ConfigArgs { task: flag.map(Into::into), ..Default::default() };
+        let built_in = load(&args, environment(variables)).unwrap();
+        assert!(built_in.provenance.place("training.epochs").to_string().starts_with(built_in_name(Task::Tts)));
+    }
 }
 
 #[test]

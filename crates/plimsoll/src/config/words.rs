@@ -43,6 +43,28 @@ words! {
 }
 
 words! {
+    /// What the tokens of a text are.
+    TokenizerChoice {
+        /// Its characters.
+        #[default]
+        Characters = "char",
+        /// Pieces of words, learned from the texts.
+        Bpe = "bpe",
+    }
+}
+
+words! {
+    /// How far a frame is from the true one.
+    MelLossChoice {
+        /// The absolute difference.
+        #[default]
+        L1 = "l1",
+        /// Half its square below one, the absolute difference above.
+        Huber = "huber",
+    }
+}
+
+words! {
     /// The kind of device that trains.
     BackendChoice {
         /// The best one that this program was built for and finds.

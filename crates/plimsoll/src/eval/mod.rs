@@ -1,6 +1,7 @@
-//! `plimsoll eval`: how well a trained recogniser reads a corpus whose texts are known.
+//! `plimsoll eval`: how well a recogniser reads a corpus whose texts are known, or how well a synthesiser says them.
 
 mod report;
+mod synthesis;
 mod table;
 mod utterances;
 
@@ -9,17 +10,37 @@ use std::time::Instant;
 
 use plimsoll_core::Skipped;
 use plimsoll_data::{AudioError, Stretch, Utterance, read_audio_stretch};
-use plimsoll_speech::asr::Heard;
+use plimsoll_speech::ModelFolder;
+use plimsoll_speech::asr::{Bundle, Heard};
 
 use crate::cli::EvalArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Told};
 use crate::reading::{self, Reader};
 use report::{Judged, Report};
 
 /// Reads the utterances that `args` ask for, one by one, and says how many errors there were.
 pub(crate) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    let kind = ModelFolder(&args.run).kind().wrong()?;
+    if let Some(task) = args.task.as_deref().filter(|task| *task != kind) {
+        let message = format!("{} holds a model of the kind `{kind}`, and not `{task}`", args.run.display());
+        return Err(Failure::wrong(message, "leave --task out: the run says what it is"));
+    }
+    match kind.as_str() {
+        "tts" => synthesis::eval(args),
+        _ => recognition(args),
+    }
+}
+
+fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    if args.judge.is_some() || args.out_dir.is_some() {
+        let message = format!("{} is a recogniser, which is judged by what it reads", args.run.display());
+        return Err(Failure::wrong(message, "--judge and --out-dir are for synthesisers"));
+    }
     let reader = Reader::load(&args.run, &args.search, &args.backend)?;
-    let utterances = utterances::chosen(args)?;
+    let mut utterances = utterances::chosen(args, &Bundle::read(&args.run).wrong()?.tokenizer)?;
+    if let Some(limit) = args.limit {
+        utterances.truncate(limit.get());
+    }
     // Opened first: nobody wants to learn at the end of an hour that a file cannot be written.
     let table = args.table.as_deref().map(table::create).transpose()?;
     let report = judge(args, &reader, &utterances)?;

@@ -47,6 +47,15 @@ pub(super) fn errors(counts: &ErrorCounts) -> u64 {
     counts.substitutions + counts.deletions + counts.insertions
 }
 
+/// The `count` of `judged` with the highest character error rates, the worst first.
+pub(super) fn worst(judged: &[Judged], count: usize) -> Vec<&Judged> {
+    let mut sorted: Vec<&Judged> = judged.iter().collect();
+    let rate = |judged: &Judged| judged.characters.rate();
+    sorted.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.heard.name.cmp(&b.heard.name)));
+    sorted.truncate(count);
+    sorted
+}
+
 impl Report {
     /// The report of the model in `run`, read by `search`, which is called `name`; nothing is judged yet.
     pub(super) fn new(run: &Path, name: &str, search: Search) -> Self {
@@ -78,11 +87,7 @@ impl Report {
 
     /// The `count` utterances with the highest character error rates, the worst first.
     fn worst(&self, count: usize) -> Vec<&Judged> {
-        let mut sorted: Vec<&Judged> = self.judged.iter().collect();
-        let rate = |judged: &Judged| judged.characters.rate();
-        sorted.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.heard.name.cmp(&b.heard.name)));
-        sorted.truncate(count);
-        sorted
+        worst(&self.judged, count)
     }
 
     /// Everything, with the `worst` worst utterances.

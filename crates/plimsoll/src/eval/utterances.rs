@@ -2,16 +2,17 @@
 
 use std::path::Path;
 
-use plimsoll_data::Utterance;
-use plimsoll_speech::asr::Bundle;
+use plimsoll_data::{Tokenizer, Utterance};
 
 use crate::cli::EvalArgs;
 use crate::config::{ConfigArgs, RunConfig, load};
-use crate::failure::{Failure, Told};
+use crate::failure::Failure;
 use crate::train::data;
 
 /// The utterances that `args` ask for, with their texts as the model learned texts.
-pub(super) fn chosen(args: &EvalArgs) -> Result<Vec<Utterance>, Failure> {
+///
+/// `tokenizer` is that of the model: other texts than those it learned from have other tokens.
+pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let run = &args.run;
     match (&args.manifest, configuration(run)?) {
         (Some(manifest), Some(config)) => Ok(data::read_manifest(manifest, config.data.lowercase)?.utterances),
@@ -19,7 +20,7 @@ pub(super) fn chosen(args: &EvalArgs) -> Result<Vec<Utterance>, Failure> {
             eprintln!("note: {} has no config.toml, so texts are compared in the case they have", run.display());
             Ok(data::read_manifest(manifest, false)?.utterances)
         }
-        (None, Some(config)) => held_out(run, &config),
+        (None, Some(config)) => held_out(run, &config, tokenizer),
         (None, None) => {
             let message = format!("{} does not say what was held out: it has no config.toml", run.display());
             Err(Failure::wrong(message, "name a list of utterances: --manifest FILE"))
@@ -39,10 +40,10 @@ fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
     Ok(Some(load(&args, std::iter::empty())?.config))
 }
 
-fn held_out(run: &Path, config: &RunConfig) -> Result<Vec<Utterance>, Failure> {
+fn held_out(run: &Path, config: &RunConfig, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let prepared = data::prepare(config)?;
     // Other letters are a sign of other texts, and other texts are divided in another way.
-    if prepared.tokenizer != Bundle::read(run).wrong()?.tokenizer {
+    if prepared.tokenizer != *tokenizer {
         let message =
             format!("the texts that {} was trained on have changed: its letters are others now", run.display());
         return Err(Failure::wrong(message, "name a list of utterances: --manifest FILE"));

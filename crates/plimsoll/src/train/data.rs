@@ -1,21 +1,24 @@
 //! The data of a run: read, checked, divided, and told.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_core::{Key, Position, Seconds};
+use plimsoll_core::{Frames, Key, Position, Seconds};
 use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Case, CharTokenizer, Dataset, Limits, Loader, LoaderConfig, LogMel,
-    LogMelConfig, Manifest, Mode, Selection, SpecAugment, SplitBy, Utterance, hold_out, normalise,
+    Augment, BatchSize, BatchingConfig, Case, Dataset, Limits, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest,
+    Mode, Selection, SpecAugment, SplitBy, Tokenizer, Utterance, hold_out, normalise,
 };
-use plimsoll_speech::asr::Bundle;
+use plimsoll_speech::tts::{Pace, Scale};
 
 use super::plan::RunPlan;
-use crate::config::{DataConfig, FeaturesConfig, RunConfig};
+use crate::config::{DataConfig, FeaturesConfig, RunConfig, Task, TokenizerChoice};
 use crate::corpus;
 use crate::failure::{Failure, Told};
+
+/// Training utterances that say where the features lie.
+const SCALE_UTTERANCES: usize = 200;
 
 /// The utterances of a run, ready to be loaded.
 pub(crate) struct Prepared {
@@ -26,7 +29,7 @@ pub(crate) struct Prepared {
     /// The true texts of the validation, by name.
     pub(crate) validation_texts: HashMap<String, String>,
     /// The letters.
-    pub(crate) tokenizer: CharTokenizer,
+    pub(crate) tokenizer: Tokenizer,
     /// How the validation was chosen.
     pub(crate) held_out: &'static str,
     /// Utterances left out, by reason.
@@ -62,10 +65,16 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
             (split.train, split.validation, by)
         }
     };
-    let tokenizer = CharTokenizer::learn(training.iter().map(|utterance| &utterance.text));
+    let tokenizer = tokenizer(config, &training)?;
     let texts = validation.iter().map(|u| (u.id.clone(), u.text.clone())).collect();
     let dataset = |utterances, augment| {
-        Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, data.cache_memory).wrong()
+        let dataset =
+            Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, data.cache_memory).wrong()?;
+        let dataset = match config.task {
+            Task::Asr => dataset,
+            Task::Tts => dataset.for_synthesis(reference_frames(config)),
+        };
+        Ok::<_, Failure>(dataset)
     };
     let (training, validation) = (dataset(training, augment(config))?, dataset(by_length(validation), None)?);
     if validation.unknown_letters() > 0 {
@@ -84,6 +93,27 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     })
 }
 
+/// The tokens of the training texts, as `config` asks for them; a synthesiser of several languages is told which.
+fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Failure> {
+    let data = &config.data;
+    let texts = || training.iter().map(|utterance| &utterance.text);
+    let tokenizer = match (&data.tokenizer_file, data.tokenizer) {
+        (Some(path), _) => Tokenizer::from_file(path).wrong()?,
+        (None, TokenizerChoice::Characters) => Tokenizer::characters(texts()),
+        (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts(), data.bpe_size as usize).wrong()?,
+    };
+    let languages: BTreeSet<String> = training.iter().filter_map(|utterance| utterance.language.clone()).collect();
+    let several = config.task == Task::Tts && languages.len() > 1;
+    Ok(if several { tokenizer.with_languages(languages) } else { tokenizer })
+}
+
+/// The frames of a reference of a voice, at most.
+pub(crate) fn reference_frames(config: &RunConfig) -> Frames {
+    let features = features(&config.features);
+    let frames = config.data.reference_seconds.0 * f64::from(features.sample_rate) / features.hop_length as f64;
+    Frames((frames.ceil() as u32).max(1))
+}
+
 /// The manifest at `path`, its texts as a model learns them.
 pub(crate) fn read_manifest(path: &Path, lowercase: bool) -> Result<Manifest, Failure> {
     let mut manifest = Manifest::read(path).wrong()?;
@@ -97,12 +127,14 @@ pub(crate) fn read_manifest(path: &Path, lowercase: bool) -> Result<Manifest, Fa
 /// The usable utterances of the manifest at `path`.
 fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<Selection, Failure> {
     let manifest = read_manifest(path, config.data.lowercase)?;
-    let model = super::resolve::model(config, log_mel.n_mels(), 1);
+    let model = super::resolve::recogniser(config, log_mel.n_mels(), 1);
     let output_frames = |length: Seconds| u64::from(model.frames_after(log_mel.frames_in(length).0));
     let limits = Limits {
         shortest: config.data.min_seconds,
         longest: config.data.max_seconds,
-        output_frames: Some(&output_frames),
+        // Only a recogniser learns by CTC.
+        output_frames: (config.task == Task::Asr).then_some(&output_frames as &dyn Fn(Seconds) -> u64),
+        longest_text: config.data.max_text_length.map(|longest| longest as usize),
     };
     let selection = manifest.select(&limits);
     if selection.kept.is_empty() {
@@ -134,7 +166,8 @@ pub(crate) fn features(config: &FeaturesConfig) -> LogMelConfig {
 
 fn augment(config: &RunConfig) -> Option<Augment> {
     let augment = &config.augment;
-    augment.enabled.then(|| Augment {
+    // What is blanked, a synthesiser would learn as silence.
+    (augment.enabled && config.task == Task::Asr).then(|| Augment {
         spec: SpecAugment {
             time_masks: augment.time_masks,
             time_mask_frames: augment.time_mask_frames,
@@ -160,14 +193,38 @@ pub(crate) fn batching(data: &DataConfig) -> BatchingConfig {
 }
 
 impl Prepared {
-    /// What belongs to the model besides its weights.
-    pub(crate) fn bundle(&self, plan: &RunPlan) -> Bundle {
-        Bundle {
-            kind: Bundle::KIND.into(),
-            recogniser: plan.model,
-            features: plan.features.clone(),
-            tokenizer: self.tokenizer.clone(),
+    /// Where the log-mels of the training utterances lie: their mean, and their deviation from it.
+    pub(crate) fn scale(&self) -> Result<Scale, Failure> {
+        let all = self.training.len();
+        // Evenly over the whole list: a hundred say what thousands would.
+        let step = all.div_ceil(SCALE_UTTERANCES).max(1);
+        let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        for index in (0..all).step_by(step) {
+            // What cannot be read is told when its turn comes in training.
+            let Ok(sample) = self.training.load(index, None) else { continue };
+            for value in sample.features.into_iter().map(f64::from) {
+                count += 1.0;
+                sum += value;
+                squares += value * value;
+            }
         }
+        if count == 0.0 {
+            let message = "none of the training utterances that were looked at can be read";
+            return Err(Failure::wrong(message, "the list of utterances says which file is which"));
+        }
+        let mean: f64 = sum / count;
+        let spread = (squares / count - mean * mean).max(0.0).sqrt().max(1e-3);
+        Ok(Scale { centre: mean as f32, spread: spread as f32 })
+    }
+
+    /// How many frames the tokens of the training utterances take.
+    pub(crate) fn pace(&self) -> Pace {
+        let metas = self.training.metas();
+        let ratios = metas.iter().map(|meta| f64::from(meta.frames.0) / f64::from(meta.tokens.max(1)));
+        let longest = metas.iter().map(|meta| meta.tokens as usize).max().unwrap_or(1);
+        let (fewest, most) =
+            ratios.fold((f64::INFINITY, 0.0), |(least, most), r| (f64::min(least, r), f64::max(most, r)));
+        Pace { fewest: if fewest.is_finite() { fewest } else { 0.0 }, most, longest }
     }
 
     /// The batches of training, from `position` on.

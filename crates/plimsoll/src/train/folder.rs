@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_speech::asr::Bundle;
-
 use super::plan::RunPlan;
 use crate::config::{Loaded, to_toml};
 use crate::failure::{Failure, Told};
@@ -65,12 +63,11 @@ impl RunFolder {
         format!("cargo xtask train --resume {}", self.path.display())
     }
 
-    /// Writes what does not change: the plan, the configuration, the model's description.
-    pub(crate) fn write(&self, plan: &RunPlan, loaded: &Loaded, bundle: &Bundle) -> Result<(), Failure> {
+    /// Writes what does not change: the plan and the configuration.
+    pub(crate) fn write(&self, plan: &RunPlan, loaded: &Loaded) -> Result<(), Failure> {
         let text = toml::to_string_pretty(plan).failed()?;
         fs::write(self.path.join("plan.toml"), text).failed()?;
-        fs::write(self.path.join("config.toml"), to_toml(loaded)).failed()?;
-        bundle.write(&self.path).failed()
+        fs::write(self.path.join("config.toml"), to_toml(loaded)).failed()
     }
 }
 

@@ -1,27 +1,34 @@
 //! `plimsoll train`: from a configuration to a trained model and a folder that tells how.
 
+mod craft;
 pub(crate) mod data;
 mod folder;
-mod plan;
+pub(crate) mod plan;
+mod recognition;
 mod report;
 pub(crate) mod resolve;
+mod synthesis;
 mod view;
 
 use std::process::ExitCode;
 
+use burn::tensor::Device;
 use plimsoll_core::{Key, MemoryMeter};
-use plimsoll_speech::asr::{Bundle, Recogniser, Search, evaluate};
-use plimsoll_tape::apply;
-use plimsoll_train::{CheckpointStore, Ending, Governor, RunOptions, RunState, Score, Trainer, run};
+use plimsoll_speech::ModelFolder;
+use plimsoll_tape::{Task, apply};
+use plimsoll_train::{CheckpointStore, Ending, Governor, RunOptions, RunState, Trainer, run};
 
 use crate::cli::TrainArgs;
 use crate::config::{Loaded, load};
 use crate::failure::{Failure, Told};
 use crate::signals::Signals;
 use crate::{device, environment};
+use craft::Craft;
 use data::Prepared;
 use folder::RunFolder;
-use plan::RunPlan;
+use plan::{ModelPlan, RunPlan};
+use recognition::Recognition;
+use synthesis::Synthesis;
 use view::View;
 
 /// Steps in a row that may come out infinite or not a number before the run stops.
@@ -48,35 +55,45 @@ pub(crate) fn train(mut args: TrainArgs, meter: &'static dyn MemoryMeter) -> Res
         Some(path) => RunFolder::reopen(path),
         None => RunFolder::make(&plan)?,
     };
-    let task = plan.model.init(&device.device.clone().autodiff(), Key::new(plan.seed));
+    let model = plan.model;
     let voyage = Voyage { loaded, plan, prepared, folder, meter: device.meter(meter) };
-    voyage.sail(task, args.resume.is_some())
+    let (device, resumed) = (device.device.autodiff(), args.resume.is_some());
+    match model {
+        ModelPlan::Recogniser(config) => voyage.sail(&Recognition::new(config), &device, resumed),
+        ModelPlan::Synthesiser(config) => voyage.sail(&Synthesis::new(config), &device, resumed),
+    }
 }
 
 /// A run with all that it needs.
-struct Voyage {
+pub(crate) struct Voyage {
     loaded: Loaded,
+    /// What will happen.
     plan: RunPlan,
+    /// The data.
     prepared: Prepared,
+    /// Where it is written down.
     folder: RunFolder,
     meter: Box<dyn MemoryMeter>,
 }
 
 impl Voyage {
-    fn sail(self, task: Recogniser, resumed: bool) -> Result<ExitCode, Failure> {
-        let store = CheckpointStore::new(Bundle::checkpoints(self.folder.path()), self.plan.training.keep_checkpoints);
+    fn sail<C: Craft>(self, craft: &C, device: &Device, resumed: bool) -> Result<ExitCode, Failure> {
+        let task = craft.model(device, Key::new(self.plan.seed));
+        let checkpoints = ModelFolder(self.folder.path()).checkpoints();
+        let store = CheckpointStore::new(checkpoints, self.plan.training.keep_checkpoints);
         let governor = Governor::new(self.plan.training.micro_batch, self.plan.training.budget);
         let mut trainer = Trainer::new(task, self.plan.trainer(), governor);
         let mut state = RunState { seed: self.plan.seed, ..RunState::default() };
         if resumed {
             state = self.resume(&store, &mut trainer)?;
         } else {
-            self.folder.write(&self.plan, &self.loaded, &self.prepared.bundle(&self.plan))?;
+            self.folder.write(&self.plan, &self.loaded)?;
+            craft.describe(&self)?;
         }
         let signals = Signals::listen().failed()?;
         let mut view = View::new(&self.plan, &self.folder, &state)?;
         let mut source = self.prepared.training_source(&self.plan, state.position);
-        let mut validate = |task: &Recogniser| self.validate(task);
+        let mut validate = |task: &C::Model, step| craft.validate(task, step, &self);
         let options = RunOptions {
             limits: self.plan.training.limits(),
             validate_every: self.plan.training.validate_every(),
@@ -101,12 +118,16 @@ impl Voyage {
             eprintln!("Stopped after step {}. To go on: {}", outcome.state.step, self.folder.resume_command());
             return Ok(ExitCode::from(signals.exit_code()));
         }
-        self.finish(&store, trainer.task, &view, &outcome.state)?;
+        let best = apply(trainer.task, store.best().failed()?.weights).failed()?;
+        let verdict = craft.finish(best, &self)?;
+        let summary = report::summary(&self.plan, &self.folder, &outcome.state, &view, verdict, &self.prepared);
+        summary.write(self.folder.path()).failed()?;
+        print!("{}{}", report::told(&summary, &self.folder), craft.farewell(self.folder.path()));
         Ok(ExitCode::SUCCESS)
     }
 
     /// Takes up the newest whole checkpoint.
-    fn resume(&self, store: &CheckpointStore, trainer: &mut Trainer<Recogniser>) -> Result<RunState, Failure> {
+    fn resume<T: Task>(&self, store: &CheckpointStore, trainer: &mut Trainer<T>) -> Result<RunState, Failure> {
         let (checkpoint, damaged) = store.newest().wrong()?;
         for error in damaged {
             eprintln!("warning: {error}; using the checkpoint before it");
@@ -120,27 +141,5 @@ impl Voyage {
         }
         eprintln!("Going on after step {} from {}", state.step, checkpoint.path.display());
         Ok(state)
-    }
-
-    fn validate(&self, task: &Recogniser) -> Result<Score, String> {
-        let mut source = self.prepared.validation_source(&self.plan);
-        let result =
-            evaluate(task, &mut source, &self.prepared.validation_texts, &self.prepared.tokenizer, &Search::Greedy);
-        let evaluation = result.map_err(|error| error.to_string())?;
-        let (cer, wer) = (evaluation.characters.rate(), evaluation.words.rate());
-        Ok(Score { value: cer, all: vec![("cer".into(), cer), ("wer".into(), wer)] })
-    }
-
-    /// Reads the held-out voices once more with the best weights, and leaves the summary.
-    fn finish(&self, store: &CheckpointStore, task: Recogniser, view: &View, state: &RunState) -> Result<(), Failure> {
-        let task = apply(task, store.best().failed()?.weights).failed()?;
-        let mut source = self.prepared.validation_source(&self.plan);
-        let evaluation =
-            evaluate(&task, &mut source, &self.prepared.validation_texts, &self.prepared.tokenizer, &Search::Greedy)
-                .failed()?;
-        let summary = report::summary(&self.plan, &self.folder, state, view, &evaluation, &self.prepared);
-        summary.write(self.folder.path()).failed()?;
-        print!("{}", report::told(&summary, &self.folder));
-        Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_core::{Bytes, Choice, Key, Seconds};
 use plimsoll_data::LogMelConfig;
 use plimsoll_speech::asr::RecogniserConfig;
+use plimsoll_speech::tts::SynthesiserConfig;
 use plimsoll_train::{AdamWConfig, Limits, Schedule, TrainerConfig};
 use serde::Serialize;
 
@@ -31,11 +32,45 @@ pub(crate) struct RunPlan {
     /// The training.
     pub(crate) training: TrainingPlan,
     /// The model.
-    pub(crate) model: RecogniserConfig,
+    pub(crate) model: ModelPlan,
     /// The features.
     pub(crate) features: LogMelConfig,
     /// The configuration that all this follows from.
     pub(crate) config: RunConfig,
+}
+
+/// The model of either task.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum ModelPlan {
+    /// A recogniser.
+    Recogniser(RecogniserConfig),
+    /// A synthesiser.
+    Synthesiser(SynthesiserConfig),
+}
+
+impl ModelPlan {
+    /// The model in a line.
+    fn told(&self) -> String {
+        match self {
+            Self::Recogniser(model) => {
+                let decoder = match &model.decoder {
+                    Some(decoder) => format!("CTC and a decoder of {} blocks", decoder.layers),
+                    None => "CTC".into(),
+                };
+                let RecogniserConfig { layers, d_model, vocabulary, .. } = model;
+                format!("Conformer with {decoder}: {layers} blocks of width {d_model}, {vocabulary} tokens")
+            }
+            Self::Synthesiser(model) => {
+                let SynthesiserConfig { text_layers, text_dim, decoder_layers, decoder_dim, .. } = model;
+                format!(
+                    "synthesiser: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, \
+                     {} frames a step, {} tokens",
+                    model.reduction, model.vocabulary
+                )
+            }
+        }
+    }
 }
 
 /// What is trained and validated on.
@@ -125,20 +160,7 @@ impl RunPlan {
                     data.training_utterances, data.training_seconds, data.validation_utterances, data.held_out
                 ),
             ),
-            (
-                "model",
-                format!(
-                    "Conformer with {}: {} blocks of width {}, {} tokens, {} parameters",
-                    match &model.decoder {
-                        Some(decoder) => format!("CTC and a decoder of {} blocks", decoder.layers),
-                        None => "CTC".into(),
-                    },
-                    model.layers,
-                    model.d_model,
-                    model.vocabulary,
-                    self.parameters
-                ),
-            ),
+            ("model", format!("{}, {} parameters", model.told(), self.parameters)),
             ("batch", format!("{batch} a step, {} at once", training.micro_batch)),
             ("ends", self.told_end()),
         ];

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use plimsoll_monitor::{Example, Summary};
-use plimsoll_speech::asr::{Evaluation, Heard};
-use plimsoll_speech::score::ErrorCounts;
+use plimsoll_core::Measure;
+use plimsoll_monitor::Summary;
 use plimsoll_train::RunState;
 
+use super::craft::Verdict;
 use super::data::Prepared;
 use super::folder::RunFolder;
 use super::plan::RunPlan;
@@ -18,7 +18,7 @@ pub(crate) fn summary(
     folder: &RunFolder,
     state: &RunState,
     view: &View,
-    evaluation: &Evaluation,
+    verdict: Verdict,
     prepared: &Prepared,
 ) -> Summary {
     let totals = &view.totals;
@@ -34,9 +34,8 @@ pub(crate) fn summary(
     Summary {
         name: folder.name(),
         complete: true,
-        cer: evaluation.characters.rate(),
-        wer: evaluation.words.rate(),
-        held_out: evaluation.utterances.len(),
+        scores: verdict.scores,
+        held_out: verdict.held_out,
         train_seconds: state.train_seconds,
         peak_bytes: totals.peak,
         steps: state.step,
@@ -45,30 +44,18 @@ pub(crate) fn summary(
         audio_seconds_per_second: totals.audio_seconds / seconds,
         wait_share: totals.wait_seconds / seconds,
         left_out,
-        examples: examples(evaluation),
+        examples: verdict.examples,
     }
-}
-
-/// Three utterances: a good one, a middling one and the worst, by their error rates.
-fn examples(evaluation: &Evaluation) -> Vec<Example> {
-    let rate = |heard: &&Heard| ErrorCounts::characters(&heard.truth, &heard.heard).rate();
-    let mut sorted: Vec<&Heard> = evaluation.utterances.iter().collect();
-    sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)).then_with(|| a.name.cmp(&b.name)));
-    let last = sorted.len().saturating_sub(1);
-    let mut places = vec![0, last / 2, last];
-    places.dedup();
-    let example =
-        |heard: &&Heard| Example { name: heard.name.clone(), truth: heard.truth.clone(), output: heard.heard.clone() };
-    places.into_iter().filter_map(|place| sorted.get(place)).map(example).collect()
 }
 
 /// The last lines of a run.
 pub(crate) fn told(summary: &Summary, folder: &RunFolder) -> String {
+    let score = |score: &Measure| format!("{} {}", score.name.to_uppercase(), score.told());
+    let scores: Vec<String> = summary.scores.iter().map(score).collect();
     let mut text = format!(
-        "{}: CER {:.2} %, WER {:.2} % on {} held-out utterances, after {} of training in at most {}\n",
+        "{}: {} on {} held-out utterances, after {} of training in at most {}\n",
         summary.name,
-        summary.cer * 100.0,
-        summary.wer * 100.0,
+        scores.join(", "),
         summary.held_out,
         plimsoll_core::Seconds(summary.train_seconds),
         summary.peak_bytes,
@@ -78,6 +65,5 @@ pub(crate) fn told(summary: &Summary, folder: &RunFolder) -> String {
     }
     let path = folder.path().display();
     let _ = writeln!(text, "In {path}: summary.md, metrics.jsonl, plan.toml, checkpoints/");
-    let _ = writeln!(text, "To read a recording with it: cargo xtask transcribe FILE.wav --run {path}");
     text
 }

@@ -3,36 +3,34 @@
 use std::num::NonZeroU32;
 
 use plimsoll_core::{Bytes, Choice, Key, Precision, Remat, Seconds};
-use plimsoll_data::BatchSize;
-use plimsoll_layers::{HeadPositions, LengthPolicy, NormKind};
+use plimsoll_data::{BatchSize, Vocoder};
+use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
+use plimsoll_speech::tts::{LossConfig, Pace, Scale, SynthesiserConfig, VoiceConfig};
 use plimsoll_train::{AdamWConfig, Schedule, Shape};
 
-use super::data::{Prepared, batching, features};
-use super::plan::{DataPlan, RunPlan, TrainingPlan};
+use super::data::{Prepared, batching, reference_frames};
+use super::plan::{DataPlan, ModelPlan, RunPlan, TrainingPlan};
 use crate::config::{
-    self, AttentionChoice, DecoderNormChoice, NormChoice, PositionsChoice, PrecisionChoice, RematChoice, RunConfig,
-    Task,
+    self, AttentionChoice, DecoderNormChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice, PrecisionChoice,
+    RematChoice, RunConfig, Task,
 };
 use crate::device::Chosen;
 use crate::failure::Failure;
 
-/// Refuses a task that this version has no model for.
-pub(crate) fn check_task(config: &RunConfig) -> Result<(), Failure> {
-    if config.task == Task::Tts {
-        let message = "this version trains recognisers only (task = \"asr\"), not text-to-speech";
-        return Err(Failure::wrong(message, "leave `task` out, or write `--task asr`"));
-    }
-    Ok(())
-}
-
 /// Refuses, before any work, what this version cannot do.
 pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
-    check_task(config)?;
     if matches!(config.training.precision, PrecisionChoice::Bf16 | PrecisionChoice::Fp16) {
         let message = format!("this version trains in fp32 only, not in {}", config.training.precision);
         return Err(Failure::wrong(message, "write `--precision auto` or `--precision fp32`"));
+    }
+    if config.task == Task::Tts {
+        // What it says must become sound again.
+        let features = super::data::features(&config.features);
+        Vocoder::new(&features).map_err(|error| {
+            Failure::wrong(error.to_string(), "`--set features.preset=myxtts` has features that a synthesiser can say")
+        })?;
     }
     let training = &config.training;
     if training.epochs.is_none() && training.steps.is_none() && training.max_time.is_none() {
@@ -49,8 +47,22 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
 /// Settles everything that `config` leaves open.
 pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) -> Result<RunPlan, Failure> {
     let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
-    let model = model(config, prepared.training.log_mel().n_mels(), vocabulary);
-    let parameters = plimsoll_tape::count(&model.bare(&burn::tensor::Device::flex()));
+    let features = prepared.training.log_mel().n_mels();
+    let cpu = burn::tensor::Device::flex();
+    let (model, parameters) = match config.task {
+        Task::Asr => {
+            let model = recogniser(config, features, vocabulary);
+            (ModelPlan::Recogniser(model), plimsoll_tape::count(&model.bare(&cpu)))
+        }
+        Task::Tts => {
+            let model = SynthesiserConfig {
+                scale: prepared.scale()?,
+                pace: prepared.pace(),
+                ..synthesiser(config, features, vocabulary)
+            };
+            (ModelPlan::Synthesiser(model), plimsoll_tape::count(&model.bare(&cpu)))
+        }
+    };
     let data = data(config, prepared);
     let training = training(config, &data, device)?;
     Ok(RunPlan {
@@ -63,15 +75,15 @@ pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) 
         data,
         training,
         model,
-        features: features(&config.features),
+        features: super::data::features(&config.features),
         config: config.clone(),
     })
 }
 
-/// The model that `config` describes, over so many features and tokens.
-pub(crate) fn model(config: &RunConfig, features: usize, vocabulary: usize) -> RecogniserConfig {
+/// The recogniser that `config` describes, over so many features and tokens.
+pub(crate) fn recogniser(config: &RunConfig, features: usize, vocabulary: usize) -> RecogniserConfig {
     let model = &config.model;
-    let number = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
+    let decoder_layers = model.decoder_layers.unwrap_or(0);
     RecogniserConfig {
         features,
         vocabulary,
@@ -93,19 +105,73 @@ pub(crate) fn model(config: &RunConfig, features: usize, vocabulary: usize) -> R
             NormChoice::Batch => NormKind::Batch,
         },
         scale_input: model.scale_input,
-        length: match (model.attention, model.max_attention_sequence_length) {
-            (AttentionChoice::Truncate, Some(most)) => LengthPolicy::Truncate(number(most)),
-            (AttentionChoice::Chunked, _) => LengthPolicy::Chunked(number(model.attention_chunk)),
-            (AttentionChoice::Exact | AttentionChoice::Truncate, _) => LengthPolicy::Exact,
-        },
+        length: length(model),
         dropout: model.dropout,
-        decoder: (model.decoder_layers > 0).then(|| DecoderConfig {
-            layers: model.decoder_layers as usize,
+        decoder: (decoder_layers > 0).then(|| DecoderConfig {
+            layers: decoder_layers as usize,
             feed_forward_multiplier: model.decoder_feed_forward_multiplier as usize,
             norm_first: model.decoder_norm == DecoderNormChoice::Pre,
             ctc_weight: model.ctc_weight,
             label_smoothing: model.label_smoothing,
         }),
+    }
+}
+
+fn length(model: &ModelConfig) -> LengthPolicy {
+    let number = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
+    match (model.attention, model.max_attention_sequence_length) {
+        (AttentionChoice::Truncate, Some(most)) => LengthPolicy::Truncate(number(most)),
+        (AttentionChoice::Chunked, _) => LengthPolicy::Chunked(number(model.attention_chunk)),
+        (AttentionChoice::Exact | AttentionChoice::Truncate, _) => LengthPolicy::Exact,
+    }
+}
+
+/// Blocks of a synthesiser's decoder where nothing is said of them.
+const DECODER_LAYERS: u32 = 3;
+
+/// The synthesiser that `config` describes, over so many features and tokens; its scale and its pace come from data.
+pub(crate) fn synthesiser(config: &RunConfig, features: usize, vocabulary: usize) -> SynthesiserConfig {
+    let model = &config.model;
+    let or = |given: Option<u32>, otherwise: u32| given.unwrap_or(otherwise) as usize;
+    let decoder_dim = model.decoder_dim.unwrap_or(model.d_model);
+    SynthesiserConfig {
+        features,
+        vocabulary,
+        text_dim: or(model.text_encoder_dim, model.d_model),
+        text_layers: model.text_encoder_layers as usize,
+        text_heads: or(model.text_encoder_heads, model.attention_heads),
+        voice: VoiceConfig {
+            layers: model.audio_encoder_layers as usize,
+            channels: or(model.audio_encoder_dim, model.d_model),
+            speaker_dim: model.speaker_dim as usize,
+            style_tokens: model.style_tokens as usize,
+            style_dim: model.speaker_dim as usize,
+            style_heads: if model.speaker_dim.is_multiple_of(4) { 4 } else { 1 },
+            reference_frames: reference_frames(config).0 as usize,
+        },
+        decoder_dim: decoder_dim as usize,
+        decoder_layers: or(model.decoder_layers, DECODER_LAYERS),
+        decoder_heads: or(model.decoder_heads, model.attention_heads),
+        feed_forward_multiplier: model.feed_forward_multiplier as usize,
+        prenet_dim: or(model.prenet_dim, decoder_dim),
+        prenet_dropout: model.prenet_dropout,
+        postnet_layers: model.postnet_layers as usize,
+        postnet_channels: or(model.postnet_channels, decoder_dim),
+        reduction: model.reduction_factor as usize,
+        length: length(model),
+        dropout: model.dropout,
+        loss: LossConfig {
+            distance: match model.mel_loss {
+                MelLossChoice::L1 => Distance::L1,
+                MelLossChoice::Huber => Distance::Huber,
+            },
+            stop_weight: model.stop_loss_weight,
+            stop_positive: model.stop_positive_weight,
+            guide_weight: model.guided_attention_weight,
+            guide_sigma: model.guided_attention_sigma,
+        },
+        scale: Scale::default(),
+        pace: Pace::default(),
     }
 }
 
@@ -156,7 +222,7 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
         clip_norm: training.clip_norm,
         choice: Choice { precision: Precision::Fp32, remat: remat(training.remat), ..Choice::default() },
         // A batch norm's statistics would depend on which thread comes first.
-        lanes: if config.model.conv_norm == NormChoice::Batch { 1 } else { device.lanes },
+        lanes: if config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch { 1 } else { device.lanes },
         optimizer: AdamWConfig {
             beta_1: training.beta_1,
             beta_2: training.beta_2,

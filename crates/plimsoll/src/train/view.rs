@@ -98,8 +98,7 @@ impl View {
                 }
             }
             Event::Validated { step, epoch, scores, seconds, best, .. } => {
-                let scores: Vec<String> =
-                    scores.iter().map(|(name, value)| format!("{name} {:.2} %", value * 100.0)).collect();
+                let scores: Vec<String> = scores.iter().map(ToString::to_string).collect();
                 let mark = if *best { ", the best so far" } else { "" };
                 let (scores, seconds) = (scores.join(", "), Seconds(*seconds));
                 self.say(&format!("validated after step {step} (epoch {epoch}) in {seconds}: {scores}{mark}"));

@@ -175,10 +175,7 @@ fn an_exported_model_reads_as_its_run_does() {
     assert_eq!(exported, kept);
     let vocabulary = place.json("models/r/vocabulary.json");
     assert_eq!(vocabulary[3], "<eos>");
-    assert_eq!(
-        vocabulary.as_array().unwrap().len() as u64,
-        place.json("models/r/model.json")["recogniser"]["vocabulary"]
-    );
+    assert_eq!(vocabulary.as_array().unwrap().len() as u64, place.json("models/r/model.json")["model"]["vocabulary"]);
 
     let wavs = format!("{CORPUS}/wavs");
     let read = |run: &str| place.run(&["transcribe", &wavs, "--run", run, "--json"]).fine().out;

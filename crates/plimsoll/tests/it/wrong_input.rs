@@ -70,7 +70,7 @@ fn every_mistake_gets_one_message() {
         &["train", "--backend", "tpu"],
         &["train", "--backend", "wgpu", "--manifest", "empty.jsonl"],
         &["train", "--max-memory", "lots"],
-        &["train", "--task", "tts"],
+        &["train", "--task", "tts", "--set", "features.preset=whisper"],
         &["train", "--precision", "bf16"],
         &["train", "--d-model", "30"],
         &["train", "--manifest", "nowhere.jsonl"],

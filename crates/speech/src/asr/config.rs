@@ -3,6 +3,8 @@
 use plimsoll_layers::{HeadPositions, LengthPolicy, NormKind};
 use serde::{Deserialize, Serialize};
 
+use crate::Described;
+
 /// The sizes of a [`Recogniser`](super::Recogniser).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +39,11 @@ pub struct RecogniserConfig {
     pub dropout: f64,
     /// The attention decoder; CTC alone where there is none.
     pub decoder: Option<DecoderConfig>,
+}
+
+impl Described for RecogniserConfig {
+    const KIND: &'static str = "asr";
+    const NAME: &'static str = "a recogniser";
 }
 
 /// The sizes of an attention decoder, and how its loss is mixed with that of CTC.

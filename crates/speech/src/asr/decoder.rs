@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use plimsoll_data::CharTokenizer;
+use plimsoll_data::Tokenizer;
 use plimsoll_layers::{DecoderBlock, DecoderCache, Lengths, TransformerConfig, add_sinusoids, cross_entropy, normed};
 use plimsoll_tape::{Pass, remat};
 
@@ -62,8 +62,8 @@ impl Decoder {
         let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32 + 1).collect();
         let width = lengths.iter().copied().max().unwrap_or(1) as usize;
         let row = |text: &Vec<u32>| -> Vec<u32> {
-            let row = std::iter::once(CharTokenizer::START).chain(text.iter().copied());
-            row.chain(std::iter::repeat(CharTokenizer::BLANK)).take(width).collect()
+            let row = std::iter::once(Tokenizer::START).chain(text.iter().copied());
+            row.chain(std::iter::repeat(Tokenizer::BLANK)).take(width).collect()
         };
         let x = self.embedded(texts.iter().flat_map(row).collect(), width, 0, &heard.frames.device());
         let x = pass.with("embedding").dropout(x, self.dropout);
@@ -85,7 +85,7 @@ impl Decoder {
     pub(super) fn loss(&self, texts: &[Vec<u32>], left_out: &[usize], heard: &Encoded, pass: &Pass) -> Tensor<1> {
         let target = |(place, text): (usize, &Vec<u32>)| -> Vec<u32> {
             let counts = !left_out.contains(&place);
-            let whole = text.iter().copied().chain(std::iter::once(CharTokenizer::END));
+            let whole = text.iter().copied().chain(std::iter::once(Tokenizer::END));
             whole.filter(|_| counts).collect()
         };
         let targets: Vec<Vec<u32>> = texts.iter().enumerate().map(target).collect();

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use plimsoll_core::{BatchSource, Skipped, SourceError};
-use plimsoll_data::CharTokenizer;
+use plimsoll_core::{BatchSource, Measure, Skipped, SourceError};
+use plimsoll_data::Tokenizer;
 use plimsoll_tape::TensorBatch;
 use serde::Serialize;
 
@@ -42,6 +42,14 @@ impl Evaluation {
         self.words = self.words + ErrorCounts::words(&heard.truth, &heard.heard);
         self.utterances.push(heard);
     }
+
+    /// Its error rates.
+    pub fn scores(&self) -> Vec<Measure> {
+        vec![
+            Measure::share("cer", "character error rate", self.characters.rate()),
+            Measure::share("wer", "word error rate", self.words.rate()),
+        ]
+    }
 }
 
 /// Reads every utterance of `source` with `model`, as `search` finds; `texts` has the truth by name.
@@ -49,7 +57,7 @@ pub fn evaluate(
     model: &Recogniser,
     source: &mut dyn BatchSource,
     texts: &HashMap<String, String>,
-    tokenizer: &CharTokenizer,
+    tokenizer: &Tokenizer,
     search: &Search,
 ) -> Result<Evaluation, SourceError> {
     // Off the tape: nothing is kept for a backward pass.

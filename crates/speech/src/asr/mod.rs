@@ -1,6 +1,5 @@
 //! Speech recognition: a Conformer with CTC and an attention decoder, what belongs to it on disk, and how it is judged.
 
-mod bundle;
 mod config;
 pub mod decode;
 mod decoder;
@@ -9,10 +8,12 @@ mod recogniser;
 mod search;
 mod transcriber;
 
-pub use bundle::{Bundle, BundleError};
 pub use config::{DecoderConfig, RecogniserConfig};
 pub use decoder::{Decoder, Encoded};
 pub use evaluate::{Evaluation, Heard, evaluate};
 pub use recogniser::Recogniser;
 pub use search::Search;
 pub use transcriber::Transcriber;
+
+/// What belongs to a recogniser besides its weights.
+pub type Bundle = crate::Bundle<RecogniserConfig>;

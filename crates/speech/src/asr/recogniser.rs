@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{HostBatch, Key};
-use plimsoll_data::CharTokenizer;
+use plimsoll_data::Tokenizer;
 use plimsoll_layers::{
     Conformer, ConformerConfig, HeadPositions, LengthPolicy, Lengths, Subsampling, SubsamplingConfig, add_sinusoids,
     ctc_greedy, ctc_loss, is_ctc_feasible,
@@ -131,7 +131,7 @@ impl Recogniser {
             width,
             ctc_weight,
             length_bonus,
-            ..BeamOptions::new(CharTokenizer::START, CharTokenizer::END, scores.frames())
+            ..BeamOptions::new(Tokenizer::START, Tokenizer::END, scores.frames())
         };
         match *search {
             Search::Greedy => ctc_prefix_beam(scores, std::num::NonZeroUsize::MIN),
@@ -174,14 +174,15 @@ impl Task for Recogniser {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
         let (heard, cut) = self.encode(batch.features.clone(), &lengths, pass);
         let ctc = ctc_loss(self.ctc_scores(&heard, pass), &heard.lengths, &batch.tokens);
-        let sum = match (&self.decoder, &self.config.decoder) {
+        let (sum, parts) = match (&self.decoder, &self.config.decoder) {
             (Some(decoder), Some(config)) => {
                 let spoken = decoder.loss(&batch.tokens, &ctc.infeasible, &heard, &pass.with("decoder"));
-                ctc.sum * config.ctc_weight + spoken * (1.0 - config.ctc_weight)
+                let sum = ctc.sum.clone() * config.ctc_weight + spoken.clone() * (1.0 - config.ctc_weight);
+                (sum, vec![("ctc", ctc.sum), ("attention", spoken)])
             }
-            _ => ctc.sum,
+            _ => (ctc.sum, Vec::new()),
         };
-        StepLoss { sum, left_out: ctc.infeasible, cut }
+        StepLoss { sum, parts, left_out: ctc.infeasible, cut }
     }
 }
 
@@ -210,7 +211,8 @@ mod tests {
     fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
         let key = Key::new(1).with(name);
         let features = (0..frames * 20).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
-        HostSample { id: SampleId::of(name), name: name.into(), features, tokens: tokens.to_vec() }
+        let (id, name, tokens) = (SampleId::of(name), name.into(), tokens.to_vec());
+        HostSample { id, name, features, tokens, reference: Vec::new() }
     }
 
     fn samples() -> Vec<HostSample> {

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use plimsoll_core::{HostBatch, HostSample, SampleId, Seconds};
-use plimsoll_data::{CharTokenizer, LogMel};
+use plimsoll_data::{LogMel, Tokenizer};
 use plimsoll_layers::LengthPolicy;
-use plimsoll_tape::{NamedTensor, TensorBatch, apply};
-use plimsoll_train::{CheckpointStore, read_weights};
+use plimsoll_tape::{TensorBatch, apply};
 
-use super::{Bundle, BundleError, Recogniser, RecogniserConfig, Search};
+use super::{Bundle, Recogniser, RecogniserConfig, Search};
+use crate::{BundleError, ModelFolder};
 
 /// A recogniser with its features and its letters.
 pub struct Transcriber {
     model: Recogniser,
     log_mel: LogMel,
-    tokenizer: CharTokenizer,
+    tokenizer: Tokenizer,
     device: Device,
 }
 
@@ -23,7 +23,7 @@ impl Transcriber {
     /// Loads the best checkpoint of the run in `folder`, or the model that was exported into it.
     pub fn load(folder: &Path, device: &Device) -> Result<Self, BundleError> {
         let bundle = Bundle::read(folder)?;
-        let model = apply(bundle.recogniser.bare(device), weights(folder)?)?;
+        let model = apply(bundle.model.bare(device), ModelFolder(folder).weights()?)?;
         let log_mel = LogMel::new(&bundle.features)?;
         Ok(Self { model, log_mel, tokenizer: bundle.tokenizer, device: device.clone() })
     }
@@ -53,19 +53,10 @@ impl Transcriber {
     pub fn read(&self, samples: &[f32], search: &Search) -> String {
         let features = self.log_mel.extract(samples);
         let name = String::new();
-        let sample = HostSample { id: SampleId(0), name, features, tokens: Vec::new() };
+        let sample = HostSample { id: SampleId(0), name, features, tokens: Vec::new(), reference: Vec::new() };
         let batch = HostBatch::collate(&[sample], self.log_mel.config().n_mels, 1).expect("whole frames");
         let tensors = TensorBatch::send(&batch, &self.device);
         let tokens = self.model.read(tensors.features, &tensors.frame_lengths, search);
         self.tokenizer.decode(&tokens[0])
     }
-}
-
-/// The weights of a run's best checkpoint, or those of an exported model, which has no checkpoints.
-fn weights(folder: &Path) -> Result<Vec<NamedTensor>, BundleError> {
-    let (checkpoints, exported) = (Bundle::checkpoints(folder), Bundle::weights(folder));
-    if !checkpoints.exists() && exported.is_file() {
-        return Ok(read_weights(&exported)?);
-    }
-    Ok(CheckpointStore::new(checkpoints, 1).best()?.weights)
 }

@@ -6,3 +6,4 @@ mod family;
 mod fixture;
 mod pytorch;
 mod reading;
+mod tts_pytorch;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::Param;
+use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Bytes, Choice, HostBatch, HostSample, Key, SampleId};
@@ -14,7 +14,7 @@ use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig};
 use crate::fixture::{Fixture, close};
 
 /// How far from PyTorch, as a share of the largest number.
-const TOLERANCE: f32 = 1e-4;
+pub(crate) const TOLERANCE: f32 = 1e-4;
 
 /// The model of `fixtures/model.py`.
 fn config() -> RecogniserConfig {
@@ -48,18 +48,19 @@ fn batch(fixture: &Fixture) -> HostBatch {
             name: place.to_string(),
             features: fixture.values("features")[from..from + lengths[place] as usize * features].to_vec(),
             tokens: texts[..text_lengths[place] as usize].to_vec(),
+            reference: Vec::new(),
         }
     };
     HostBatch::collate(&[sample(0), sample(1), sample(2)], features, 1).unwrap()
 }
 
 /// The valid part of each sample.
-fn valid(x: Tensor<3>, lengths: &[u32]) -> Vec<f32> {
+pub(crate) fn valid(x: Tensor<3>, lengths: &[u32]) -> Vec<f32> {
     let width = x.dims()[1];
     Lengths::new(lengths.to_vec(), width).clear_padding(x).into_data().try_into_vec().unwrap()
 }
 
-fn by_name(module: &Recogniser, gradients: &GradientsParams) -> BTreeMap<String, Vec<f32>> {
+pub(crate) fn by_name<M: Module>(module: &M, gradients: &GradientsParams) -> BTreeMap<String, Vec<f32>> {
     struct Found<'a>(&'a GradientsParams, BTreeMap<String, Vec<f32>>);
     impl NamedVisitor for Found<'_> {
         fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {

@@ -1,4 +1,4 @@
-//! SiLU and the gated linear unit.
+//! SiLU, the gated linear unit and the hyperbolic tangent.
 
 use burn::tensor::{Tensor, activation};
 use pulp::{Arch, WithSimd};
@@ -12,6 +12,15 @@ pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     }
     let shape = x.dims();
     run(Silu, [Input::of(x)], shape)
+}
+
+/// The hyperbolic tangent, value by value.
+pub fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if !is_host(&x) {
+        return x.tanh();
+    }
+    let shape = x.dims();
+    run(Tanh, [Input::of(x)], shape)
 }
 
 /// The first half of the last axis times the sigmoid of the second half.
@@ -49,6 +58,39 @@ impl HostOp<1> for Silu {
         );
         [Some(gradient)]
     }
+}
+
+#[derive(Clone, Debug)]
+struct Tanh;
+
+impl HostOp<1> for Tanh {
+    fn forward(&self, [x]: [&[f32]; 1]) -> Vec<f32> {
+        let mut y = vec![0.0; x.len()];
+        wide(
+            #[inline(always)]
+            || y.iter_mut().zip(x).for_each(|(y, &x)| *y = tangent(x)),
+        );
+        y
+    }
+
+    fn backward(&self, [x]: [&[f32]; 1], above: &[f32], _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
+        let mut gradient = vec![0.0; x.len()];
+        wide(
+            #[inline(always)]
+            || {
+                for ((g, &x), &above) in gradient.iter_mut().zip(x).zip(above) {
+                    let y = tangent(x);
+                    *g = above * (1.0 - y * y);
+                }
+            },
+        );
+        [Some(gradient)]
+    }
+}
+
+#[inline(always)]
+fn tangent(x: f32) -> f32 {
+    2.0 * sigmoid(2.0 * x) - 1.0
 }
 
 #[derive(Clone, Debug)]
@@ -171,6 +213,7 @@ mod tests {
     fn values_and_gradients_are_burns() {
         check(silu, activation::silu);
         check(glu, |x| activation::glu(x, 2));
+        check(tanh, Tensor::tanh);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod norm;
 mod shift;
 mod weights;
 
-pub use activation::{glu, silu};
+pub use activation::{glu, silu, tanh};
 pub use chunked::{Attended, Offsets, chunked_attention};
 pub use depthwise::depthwise;
 pub use norm::layer_norm;

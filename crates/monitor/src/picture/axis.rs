@@ -1,0 +1,189 @@
+//! The axes of a heat map: where their ticks stand and what is written beside them.
+
+use super::svg::{TEXT_SIZE, fitted, text_width};
+
+/// With more labels than this an axis is numbered: nobody reads a column of a hundred letters.
+const LABELS_MAX: usize = 80;
+/// The widest label of a row, in pixels.
+const ROW_LABEL_WIDTH: f64 = 160.0;
+/// The widest label of a column: half of the first hangs over the left margin.
+const COLUMN_LABEL_WIDTH: f64 = 76.0;
+
+/// An axis of a heat map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What it measures, with its unit.
+    pub label: String,
+    /// What its cells are called.
+    pub ticks: Ticks,
+}
+
+/// What the cells along an axis are called.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ticks {
+    /// Round numbers.
+    Scale {
+        /// Where the first cell begins.
+        from: f64,
+        /// Where the last cell ends.
+        to: f64,
+    },
+    /// A label for each cell. Of more than 80 cells, the numbers, the first being 1.
+    Labels(Vec<String>),
+}
+
+/// A tick.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tick {
+    /// Where it stands, from the axis's beginning at 0 to its end at 1.
+    pub(super) at: f64,
+    pub(super) label: String,
+}
+
+/// Where an axis leads, which says how much room its labels need.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Direction {
+    Across,
+    Up,
+}
+
+impl Ticks {
+    /// # Panics
+    /// Where they do not name `n_cells` cells.
+    pub(super) fn check(&self, n_cells: usize) {
+        match self {
+            Self::Scale { from, to } => {
+                assert!(from.is_finite() && to.is_finite() && from <= to, "a scale from {from} to {to}");
+            }
+            Self::Labels(labels) => assert_eq!(labels.len(), n_cells, "one label for each cell"),
+        }
+    }
+
+    /// Whether each cell has its name beside it.
+    pub(super) fn name_each(&self) -> bool {
+        matches!(self, Self::Labels(labels) if labels.len() <= LABELS_MAX)
+    }
+
+    /// The ticks of an axis that is `length` pixels long, so far apart that no label touches the next.
+    pub(super) fn place(&self, length: f64, direction: Direction) -> Vec<Tick> {
+        match self {
+            Self::Scale { from, to } => place_numbers(*from, *to, length, direction),
+            Self::Labels(labels) if self.name_each() => place_labels(labels, length, direction),
+            // Whole numbers stand at the middle of their cells.
+            Self::Labels(labels) => place_numbers(0.5, labels.len() as f64 + 0.5, length, direction),
+        }
+    }
+}
+
+fn place_labels(labels: &[String], length: f64, direction: Direction) -> Vec<Tick> {
+    let widest = match direction {
+        Direction::Across => COLUMN_LABEL_WIDTH,
+        Direction::Up => ROW_LABEL_WIDTH,
+    };
+    let labels: Vec<String> = labels.iter().map(|label| fitted(&visible(label), widest, TEXT_SIZE)).collect();
+    let need = match direction {
+        Direction::Across => labels.iter().map(|label| text_width(label, TEXT_SIZE)).fold(0.0, f64::max) + 4.0,
+        Direction::Up => TEXT_SIZE,
+    };
+    let cell = length / labels.len() as f64;
+    let every = (need / cell).ceil().max(1.0) as usize;
+    let at = |index: usize| (index as f64 + 0.5) * cell / length;
+    labels.into_iter().enumerate().step_by(every).map(|(index, label)| Tick { at: at(index), label }).collect()
+}
+
+/// A label whose spaces and signs without a shape can be seen.
+fn visible(label: &str) -> String {
+    match label {
+        // Persian spelling needs the first; within a word both do their work unseen.
+        "\u{200c}" => "ZWNJ".into(),
+        "\u{200d}" => "ZWJ".into(),
+        _ => label.replace([' ', '\u{a0}'], "\u{2423}"),
+    }
+}
+
+fn place_numbers(from: f64, to: f64, length: f64, direction: Direction) -> Vec<Tick> {
+    let room = match direction {
+        Direction::Across => 80.0,
+        Direction::Up => 40.0,
+    };
+    let most = (length / room).max(2.0);
+    // Without a length, or with one that the numbers' last digits drown, nothing can be told apart.
+    if to - from <= from.abs().max(to.abs()) * 1e-12 {
+        return vec![];
+    }
+    let (digit, power) = nice_step((to - from) / most);
+    let step = digit * 10f64.powi(power);
+    // A tick at either end may miss it by the last bits: 1.1 / 0.1 is above 11.
+    let first = (from / step - 1e-9).ceil();
+    let values = (0..=most as usize).map(|index| (first + index as f64) * step);
+    let values: Vec<f64> = values.filter(|&value| value <= to + step * 1e-9).collect();
+    let largest = values.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
+    let tick = |&value: &f64| Tick {
+        at: ((value - from) / (to - from)).clamp(0.0, 1.0),
+        label: number(value, power, largest),
+    };
+    values.iter().map(tick).collect()
+}
+
+/// The least of 1, 2 and 5 times a power of ten that is not below `raw`: the digit and the power.
+fn nice_step(raw: f64) -> (f64, i32) {
+    let power = raw.log10().floor();
+    let leading = raw / 10f64.powf(power);
+    let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| leading <= digit * (1.0 + 1e-9));
+    digit.map_or((1.0, power as i32 + 1), |digit| (digit, power as i32))
+}
+
+/// `value` with the digits that steps of `10^power` need, among ticks up to `largest`.
+fn number(value: f64, power: i32, largest: f64) -> String {
+    let decimals = usize::try_from(-power).unwrap_or(0);
+    if value.abs() < 10f64.powi(power) / 2.0 {
+        "0".into()
+    } else if largest >= 1e6 || decimals > 4 {
+        let digits = (largest.log10().floor() as i32 - power).max(0) as usize;
+        format!("{value:.digits$e}").replace('-', "\u{2212}")
+    } else {
+        format!("{value:.decimals$}").replace('-', "\u{2212}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(ticks: &Ticks, length: f64, direction: Direction) -> String {
+        ticks.place(length, direction).into_iter().map(|tick| tick.label).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn numbers_are_round() {
+        let check = |from, to, expected: &str| {
+            assert_eq!(labels(&Ticks::Scale { from, to }, 400.0, Direction::Across), expected, "{from} to {to}");
+        };
+        check(0.0, 1.0, "0 0.2 0.4 0.6 0.8 1.0");
+        check(0.0, 3.17, "0 1 2 3");
+        check(-11.5, 2.1, "−10 −5 0");
+        check(1.1, 1.6, "1.1 1.2 1.3 1.4 1.5 1.6");
+        check(0.1, 0.3, "0.10 0.15 0.20 0.25 0.30");
+        check(0.0, 2e6, "0 5.0e5 1.0e6 1.5e6 2.0e6");
+        check(0.0, 4e-7, "0 1e−7 2e−7 3e−7 4e−7");
+        check(7.0, 7.0, "");
+        check(1e15, 1e15 + 0.125, "");
+        check(-1e300, 1e300, "−1.0e300 −5.0e299 0 5.0e299 1.0e300");
+    }
+
+    #[test]
+    fn labels_are_thinned_to_their_room() {
+        let ticks = Ticks::Labels(["alpha", "beta", "gamma", "delta"].map(String::from).to_vec());
+        assert_eq!(labels(&ticks, 400.0, Direction::Across), "alpha beta gamma delta");
+        assert_eq!(labels(&ticks, 100.0, Direction::Across), "alpha gamma");
+        assert_eq!(labels(&ticks, 1.0, Direction::Up), "alpha");
+        let many = Ticks::Labels(vec!["a".into(); 100]);
+        assert_eq!(labels(&many, 200.0, Direction::Up), "20 40 60 80 100");
+    }
+
+    #[test]
+    fn what_has_no_shape_can_be_seen() {
+        let ticks = Ticks::Labels([" ", "\u{200c}", "می\u{200c}خواهم", "a b"].map(String::from).to_vec());
+        assert_eq!(labels(&ticks, 1000.0, Direction::Across), "␣ ZWNJ می\u{200c}خواهم a␣b");
+    }
+}

@@ -1,0 +1,44 @@
+//! What differs between the tasks of a run: the model, how it is judged, and what is said of it.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use plimsoll_core::{Key, Measure};
+use plimsoll_monitor::Example;
+use plimsoll_tape::Task;
+use plimsoll_train::Score;
+
+use super::Voyage;
+use crate::failure::Failure;
+
+/// A kind of model in training. There are two: recognition and synthesis.
+pub(super) trait Craft {
+    /// The model.
+    type Model: Task;
+
+    /// A new one, its first values drawn from `key`.
+    fn model(&self, device: &Device, key: Key) -> Self::Model;
+
+    /// Writes into the run's folder what belongs to the model besides its weights.
+    fn describe(&self, voyage: &Voyage) -> Result<(), Failure>;
+
+    /// Judges a model in training, after `step`.
+    fn validate(&self, model: &Self::Model, step: u64, voyage: &Voyage) -> Result<Score, String>;
+
+    /// Judges the best model at the end.
+    fn finish(&self, model: Self::Model, voyage: &Voyage) -> Result<Verdict, Failure>;
+
+    /// What to do next with the run in `folder`, in whole lines.
+    fn farewell(&self, folder: &Path) -> String;
+}
+
+/// What was found at the end of a run.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    /// What was measured.
+    pub(super) scores: Vec<Measure>,
+    /// On how many held-out utterances.
+    pub(super) held_out: usize,
+    /// A few of them.
+    pub(super) examples: Vec<Example>,
+}

@@ -1,0 +1,72 @@
+//! Training a recogniser: judged by the errors it makes on what was held out.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use plimsoll_core::Key;
+use plimsoll_monitor::Example;
+use plimsoll_speech::asr::{Bundle, Evaluation, Heard, Recogniser, RecogniserConfig, Search, evaluate};
+use plimsoll_speech::score::ErrorCounts;
+use plimsoll_train::Score;
+
+use super::Voyage;
+use super::craft::{Craft, Verdict};
+use crate::failure::{Failure, Told};
+
+/// A recogniser in training.
+pub(super) struct Recognition {
+    config: RecogniserConfig,
+}
+
+impl Recognition {
+    pub(super) fn new(config: RecogniserConfig) -> Self {
+        Self { config }
+    }
+
+    fn evaluate(&self, model: &Recogniser, voyage: &Voyage) -> Result<Evaluation, plimsoll_core::SourceError> {
+        let prepared = &voyage.prepared;
+        let mut source = prepared.validation_source(&voyage.plan);
+        evaluate(model, &mut source, &prepared.validation_texts, &prepared.tokenizer, &Search::Greedy)
+    }
+}
+
+impl Craft for Recognition {
+    type Model = Recogniser;
+
+    fn model(&self, device: &Device, key: Key) -> Recogniser {
+        self.config.init(device, key)
+    }
+
+    fn describe(&self, voyage: &Voyage) -> Result<(), Failure> {
+        let (features, tokenizer) = (voyage.plan.features.clone(), voyage.prepared.tokenizer.clone());
+        Bundle::new(self.config, features, tokenizer).write(voyage.folder.path()).failed()
+    }
+
+    fn validate(&self, model: &Recogniser, _: u64, voyage: &Voyage) -> Result<Score, String> {
+        let evaluation = self.evaluate(model, voyage).map_err(|error| error.to_string())?;
+        Ok(Score { value: evaluation.characters.rate(), all: evaluation.scores() })
+    }
+
+    fn finish(&self, model: Recogniser, voyage: &Voyage) -> Result<Verdict, Failure> {
+        let evaluation = self.evaluate(&model, voyage).failed()?;
+        let held_out = evaluation.utterances.len();
+        Ok(Verdict { scores: evaluation.scores(), held_out, examples: examples(&evaluation) })
+    }
+
+    fn farewell(&self, folder: &Path) -> String {
+        format!("To read a recording with it: cargo xtask transcribe FILE.wav --run {}\n", folder.display())
+    }
+}
+
+/// Three utterances: a good one, a middling one and the worst, by their error rates.
+fn examples(evaluation: &Evaluation) -> Vec<Example> {
+    let rate = |heard: &&Heard| ErrorCounts::characters(&heard.truth, &heard.heard).rate();
+    let mut sorted: Vec<&Heard> = evaluation.utterances.iter().collect();
+    sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)).then_with(|| a.name.cmp(&b.name)));
+    let last = sorted.len().saturating_sub(1);
+    let mut places = vec![0, last / 2, last];
+    places.dedup();
+    let example =
+        |heard: &&Heard| Example { name: heard.name.clone(), truth: heard.truth.clone(), output: heard.heard.clone() };
+    places.into_iter().filter_map(|place| sorted.get(place)).map(example).collect()
+}

@@ -1,0 +1,147 @@
+//! Training a synthesiser: judged by what it says of held-out texts by itself, which can be listened to and looked at.
+
+use std::fs;
+use std::path::Path;
+
+use burn::tensor::Device;
+use plimsoll_core::{HostSample, Key, Measure};
+use plimsoll_data::{Stretch, read_audio_stretch, write_wav};
+use plimsoll_monitor::Picture;
+use plimsoll_speech::ModelFolder;
+use plimsoll_speech::tts::{self, Bundle, Delivery, Narrator, Spoke, Synthesiser, SynthesiserConfig};
+use plimsoll_train::Score;
+
+use super::Voyage;
+use super::craft::{Craft, Verdict};
+use crate::failure::{Failure, Told};
+use crate::pictures::{self, Mels};
+
+/// Held-out texts that are said at each validation.
+const SAID: usize = 16;
+/// Held-out texts that are said at the end, at most.
+const SAID_AT_THE_END: usize = 200;
+/// Texts that are said at the same time.
+const TOGETHER: usize = 32;
+
+/// A synthesiser in training.
+pub(super) struct Synthesis {
+    config: SynthesiserConfig,
+}
+
+impl Synthesis {
+    pub(super) fn new(config: SynthesiserConfig) -> Self {
+        Self { config }
+    }
+
+    fn bundle(&self, voyage: &Voyage) -> Bundle {
+        Bundle::new(self.config, voyage.plan.features.clone(), voyage.prepared.tokenizer.clone())
+    }
+
+    /// What it says by itself of up to `count` held-out utterances, evenly spread over their lengths.
+    fn deliver(&self, model: &Synthesiser, count: usize, voyage: &Voyage) -> Delivery {
+        tts::deliver(model, &held_out(voyage, count), TOGETHER)
+    }
+
+    /// What was measured, the first being what the best model is chosen by.
+    fn scores(&self, model: &Synthesiser, delivery: &Delivery, voyage: &Voyage) -> Result<Vec<Measure>, String> {
+        let mut source = voyage.prepared.validation_source(&voyage.plan);
+        let losses = tts::losses(model, &mut source).map_err(|error| error.to_string())?;
+        let told = losses.get("fine").or(losses.get("rough")).copied().unwrap_or(f64::NAN);
+        Ok(vec![
+            Measure::number("distance", "distance of free speech from the truth, warped in time", delivery.apart()),
+            Measure::number("mel", "distance of a frame that is told all before it", told),
+            Measure::share("stopped", "utterances that end by themselves", delivery.stopped()),
+            Measure::share("off length", "difference of lengths from the truth", delivery.off_length()),
+        ])
+    }
+
+    /// Writes sound and picture of the first few that were said into the run's folder.
+    fn show(&self, model: &Synthesiser, delivery: &Delivery, step: u64, voyage: &Voyage) -> Result<(), String> {
+        let count = voyage.plan.config.training.samples as usize;
+        let folder = voyage.folder.path().join("samples");
+        fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        let narrator = Narrator::new(model.clone(), &self.bundle(voyage)).map_err(|error| error.to_string())?;
+        let rate = narrator.sample_rate();
+        for (number, spoke) in delivery.utterances.iter().take(count).enumerate() {
+            let place = |name: String| folder.join(name);
+            let wav = |name: String, mels: &[f32]| {
+                write_wav(&place(name), &narrator.sound([mels].into_iter()), rate).map_err(|error| error.to_string())
+            };
+            let number = number + 1;
+            // The truth as the vocoder has it: the model can come no closer.
+            let truth = format!("truth-{number}.wav");
+            if !place(truth.clone()).exists() {
+                wav(truth, &spoke.truth.features)?;
+            }
+            wav(format!("step-{step:06}-{number}.wav"), &spoke.spoken.mels)?;
+            let picture = place(format!("step-{step:06}-{number}.svg"));
+            self.draw(model, spoke, voyage, &picture)?;
+        }
+        Ok(())
+    }
+
+    fn draw(&self, model: &Synthesiser, spoke: &Spoke, voyage: &Voyage, path: &Path) -> Result<(), String> {
+        let features = &voyage.plan.features;
+        let text = voyage.prepared.validation_texts.get(&spoke.truth.name).map_or("", String::as_str);
+        let names = voyage.prepared.tokenizer.names();
+        let alignment = spoke.alignment(model);
+        let said = [("said", &spoke.spoken.mels), ("true", &spoke.truth.features)];
+        let mels = said.map(|(title, features_of)| Mels::new(title, features_of, features.n_mels));
+        let looked = pictures::alignment(text, &alignment, &spoke.truth.tokens, &names, features);
+        let maps = [looked].into_iter().chain(pictures::mels(&mels, features)).collect();
+        Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
+    }
+}
+
+/// Up to `count` held-out utterances, evenly spread over their lengths; what cannot be read is told in training.
+fn held_out(voyage: &Voyage, count: usize) -> Vec<HostSample> {
+    let all = voyage.prepared.validation.len();
+    let step = all.div_ceil(count.max(1)).max(1);
+    let load = |index| voyage.prepared.validation.load(index, None).ok();
+    // From the longest down: a listener learns more from a long one.
+    (0..all).rev().step_by(step).filter_map(load).collect()
+}
+
+impl Craft for Synthesis {
+    type Model = Synthesiser;
+
+    fn model(&self, device: &Device, key: Key) -> Synthesiser {
+        self.config.init(device, key)
+    }
+
+    fn describe(&self, voyage: &Voyage) -> Result<(), Failure> {
+        let folder = voyage.folder.path();
+        self.bundle(voyage).write(folder).failed()?;
+        // The voice that it speaks in where no other is named: one of those that it learns from.
+        let training = &voyage.prepared.training;
+        let wanted = voyage.plan.config.data.reference_seconds.0;
+        let off = |index: &usize| (training.utterance(*index).duration.0 - wanted).abs();
+        let Some(index) = (0..training.len()).min_by(|a, b| off(a).total_cmp(&off(b))) else { return Ok(()) };
+        let utterance = training.utterance(index);
+        let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
+        let rate = voyage.plan.features.sample_rate;
+        let audio = read_audio_stretch(&utterance.audio, stretch, rate).wrong()?;
+        write_wav(&ModelFolder(folder).voice(), &audio.samples, rate).failed()
+    }
+
+    fn validate(&self, model: &Synthesiser, step: u64, voyage: &Voyage) -> Result<Score, String> {
+        let delivery = self.deliver(model, SAID, voyage);
+        self.show(model, &delivery, step, voyage)?;
+        let all = self.scores(model, &delivery, voyage)?;
+        Ok(Score { value: all[0].value, all })
+    }
+
+    fn finish(&self, model: Synthesiser, voyage: &Voyage) -> Result<Verdict, Failure> {
+        let delivery = self.deliver(&model, SAID_AT_THE_END, voyage);
+        let scores = self.scores(&model, &delivery, voyage).map_err(|message| Failure::wrong(message, ""))?;
+        Ok(Verdict { scores, held_out: delivery.utterances.len(), examples: Vec::new() })
+    }
+
+    fn farewell(&self, folder: &Path) -> String {
+        let folder = folder.display();
+        format!(
+            "To listen to it and to see where it looked: {folder}/samples/\n\
+             To say something with it: cargo xtask say \"TEXT\" --run {folder} --out said.wav\n"
+        )
+    }
+}

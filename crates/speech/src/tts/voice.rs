@@ -1,0 +1,52 @@
+//! Who is to say it: a reference of a voice as one vector.
+
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{Device, Tensor};
+use plimsoll_layers::{Lengths, SpeakerEncoder, SpeakerEncoderConfig, StyleTokens, StyleTokensConfig};
+use plimsoll_tape::Pass;
+
+use super::SynthesiserConfig;
+
+// Shapes: b references, r frames, f features, v width of a voice.
+
+/// Frames under each convolution over a reference.
+const KERNEL: usize = 5;
+
+/// An encoder of references: the speaker, and beside it a style where there are any.
+#[derive(Module, Debug)]
+pub struct VoiceEncoder {
+    encoder: SpeakerEncoder,
+    speaker: Linear,
+    style: Option<StyleTokens>,
+}
+
+impl VoiceEncoder {
+    /// The voice encoder that `config` has, on `device`.
+    pub(super) fn init(config: &SynthesiserConfig, device: &Device) -> Self {
+        let &SynthesiserConfig { features, voice, dropout, .. } = config;
+        let encoder =
+            SpeakerEncoderConfig { features, channels: voice.channels, layers: voice.layers, kernel: KERNEL, dropout };
+        let style = StyleTokensConfig {
+            input: encoder.width(),
+            tokens: voice.style_tokens,
+            width: voice.style_dim,
+            heads: voice.style_heads,
+        };
+        Self {
+            encoder: encoder.init(device),
+            speaker: LinearConfig::new(encoder.width(), voice.speaker_dim).init(device),
+            style: (voice.style_tokens > 0).then(|| style.init(device)),
+        }
+    }
+
+    /// References `[b, r, f]`, in the model's scale, to `[b, 1, v]`.
+    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        let heard = self.encoder.forward(x, lengths, pass);
+        let speaker = pass.full(pass.dense(&self.speaker, heard.clone())).tanh();
+        match &self.style {
+            Some(style) => Tensor::cat(vec![speaker, style.forward(heard, pass)], 2),
+            None => speaker,
+        }
+    }
+}
