@@ -11,6 +11,7 @@ mod unmel;
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use realfft::{ComplexToReal, RealFftPlanner};
 
 use crate::features::{FeatureError, LogMel, LogMelConfig, Normalise, Padding};
@@ -97,6 +98,11 @@ impl Vocoder {
     /// The features it was made for.
     pub fn config(&self) -> &LogMelConfig {
         self.log_mel.config()
+    }
+
+    /// The sound of each of `stretches`, as [`wave`](Self::wave) makes it, all cores at work.
+    pub fn waves(&self, stretches: &[&[f32]]) -> Vec<Vec<f32>> {
+        stretches.par_iter().map(|features| self.wave(features)).collect()
     }
 
     /// The sound of `features` `[t, m]`, frame after frame: samples at the configured rate, between -1 and 1.

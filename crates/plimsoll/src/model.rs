@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use plimsoll_core::{Bytes, Seconds};
 use plimsoll_data::LogMel;
-use plimsoll_tape::{NamedVisitor, count, walk};
+use plimsoll_tape::{NamedVisitor, count, on_paper, walk};
 use serde_json::{Value, json};
 
 use crate::cli::InfoArgs;
@@ -89,11 +89,10 @@ impl Part {
 
 impl Sizes {
     fn of(model: ModelPlan, log_mel: LogMel) -> Self {
-        let device = Device::flex();
-        let (parameters, counted) = match &model {
-            ModelPlan::Recogniser(model) => of_module(model.bare(&device)),
-            ModelPlan::Synthesiser(model) => of_module(model.bare(&device)),
-        };
+        let (parameters, counted) = on_paper(|paper| match &model {
+            ModelPlan::Recogniser(model) => of_module(model.bare(paper)),
+            ModelPlan::Synthesiser(model) => of_module(model.bare(paper)),
+        });
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
 
@@ -193,8 +192,7 @@ fn counted(model: impl Module) -> Vec<(String, u64)> {
         }
     }
     let mut counted = Counted(Vec::new());
-    // Only on an autodiff device does a parameter say whether it is trained.
-    walk(&model.train(), &mut counted);
+    walk(&model, &mut counted);
     counted.0
 }
 

@@ -40,7 +40,8 @@ pub use fused::{
 pub use known::with_gradient;
 pub use noise::Noise;
 pub use parameters::{
-    NamedTensor, NamedVisitor, ParametersError, apply, collect, count, initialise, is_recording, plain_device, walk,
+    NamedTensor, NamedVisitor, ParametersError, apply, collect, count, initialise, is_recording, on_paper,
+    plain_device, walk,
 };
 pub use pass::Pass;
 pub use remat::{remat, remat_dense};

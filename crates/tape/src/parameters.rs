@@ -206,6 +206,28 @@ fn set<const D: usize>(param: Param<Tensor<D>>, values: Vec<f32>) -> Param<Tenso
     })
 }
 
+/// Does `work` on a device that only records: what is built there takes no memory and no time, however large it is.
+///
+/// For sizes that are asked before anything is trained. What is returned must not hold tensors of that device.
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use plimsoll_tape::{count, on_paper};
+///
+/// let parameters = on_paper(|device| count(&LinearConfig::new(1 << 20, 1 << 20).init(device)));
+/// assert_eq!(parameters, (1 << 40) + (1 << 20));
+/// ```
+pub fn on_paper<R>(work: impl FnOnce(&Device) -> R) -> R {
+    let device = Device::capture();
+    let mut result = None;
+    let captured = device.capture_scope(|scope| {
+        result = Some(work(&device.clone().autodiff()));
+        scope.complete([], [])
+    });
+    assert!(captured.is_ok(), "nothing is asked of what was recorded");
+    result.expect("the work was done")
+}
+
 /// Whether `device` only records operations and computes nothing.
 pub fn is_recording(device: &Device) -> bool {
     family(device) == Family::Capture

@@ -8,6 +8,7 @@ use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
 use plimsoll_speech::tts::{LossConfig, Pace, Scale, SynthesiserConfig, VoiceConfig};
+use plimsoll_tape::{count, on_paper};
 use plimsoll_train::{AdamWConfig, Schedule, Shape};
 
 use super::data::{Prepared, batching, reference_frames};
@@ -48,11 +49,10 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
 pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) -> Result<RunPlan, Failure> {
     let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
     let features = prepared.training.log_mel().n_mels();
-    let cpu = burn::tensor::Device::flex();
     let (model, parameters) = match config.task {
         Task::Asr => {
             let model = recogniser(config, features, vocabulary);
-            (ModelPlan::Recogniser(model), plimsoll_tape::count(&model.bare(&cpu)))
+            (ModelPlan::Recogniser(model), on_paper(|paper| count(&model.bare(paper))))
         }
         Task::Tts => {
             let model = SynthesiserConfig {
@@ -60,7 +60,7 @@ pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) 
                 pace: prepared.pace(),
                 ..synthesiser(config, features, vocabulary)
             };
-            (ModelPlan::Synthesiser(model), plimsoll_tape::count(&model.bare(&cpu)))
+            (ModelPlan::Synthesiser(model), on_paper(|paper| count(&model.bare(paper))))
         }
     };
     let data = data(config, prepared);

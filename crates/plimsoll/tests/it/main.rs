@@ -5,6 +5,7 @@ mod learning;
 mod program;
 mod runs;
 mod shipped;
+mod speaking;
 mod stopping;
 mod using;
 mod voyage;

@@ -15,14 +15,14 @@ fn shipped() -> Vec<String> {
         let files = names(&folder().join(inside)).into_iter().filter(|name| name.ends_with(".toml"));
         files.map(|name| format!("{inside}{name}")).collect()
     };
-    [of(""), of("asr/")].concat()
+    [of(""), of("asr/"), of("tts/")].concat()
 }
 
 #[test]
 fn every_shipped_configuration_passes_a_dry_run() {
     let place = Place::new();
     let shipped = shipped();
-    assert!(shipped.len() >= 7, "{shipped:?}");
+    assert!(shipped.len() >= 13, "{shipped:?}");
     for name in shipped {
         let path = folder().join(&name);
         let small = ["--set", "data.corpus_utterances=24", "--set", "data.corpus_speakers=4"];
@@ -43,6 +43,11 @@ fn the_families_have_the_sizes_that_their_names_promise() {
         ("asr/base", 27_381_136),
         ("asr/medium", 10_699_024),
         ("asr/small", 3_739_152),
+        ("tts/tiny", 79_342_066),
+        ("tts/small", 210_139_378),
+        ("tts/normal", 610_231_026),
+        ("tts/big", 1_369_920_242),
+        ("tts/xtts", 509_993_362),
     ] {
         let path = folder().join(format!("{name}.toml"));
         let said = place.run(&["model", "info", "--config", path.to_str().unwrap(), "--json"]).fine();

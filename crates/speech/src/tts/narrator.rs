@@ -20,6 +20,8 @@ const SILENCE: f32 = 1e-3;
 const STRETCHES: usize = 8;
 /// Parts of a text that are said at the same time.
 const TOGETHER: usize = 16;
+/// Characters of a text that a message repeats.
+const SHOWN: usize = 60;
 /// Silence between two parts of a text.
 const PAUSE: Seconds = Seconds(0.25);
 
@@ -65,9 +67,9 @@ pub enum SayError {
     #[error("the text is empty")]
     Empty,
     /// Nothing is left of the text.
-    #[error("the model knows no letter of the text {text:?}: it was trained on {known}")]
+    #[error("the model knows no letter of \"{text}\": it was trained on {known}")]
     Unknown {
-        /// The text.
+        /// The text, or its beginning.
         text: String,
         /// The letters that it knows.
         known: String,
@@ -183,7 +185,8 @@ impl Narrator {
         // Tokens are letters or more of them, and the last one says that the text ends.
         let texts = parts(&known, self.model.config().pace.longest.saturating_sub(1));
         if texts.is_empty() {
-            return Err(SayError::Unknown { text: whole, known: self.letters() });
+            let text = whole.chars().take(SHOWN).collect();
+            return Err(SayError::Unknown { text, known: self.letters() });
         }
         let texts: Vec<String> = texts.iter().map(|text| normalise(text, Case::Keep)).collect();
         let tokens = |text: &String| self.tokenizer.spoken(self.tokenizer.encode_lossy(text).0, language);
@@ -206,8 +209,7 @@ impl Narrator {
     /// The sound of log-mels, one stretch after the other with a pause between them.
     pub fn sound<'a>(&self, stretches: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
         let pause = vec![0.0; (PAUSE.0 * f64::from(self.sample_rate())) as usize];
-        let sounds: Vec<Vec<f32>> = stretches.map(|mels| self.vocoder.wave(mels)).collect();
-        sounds.join(pause.as_slice())
+        self.vocoder.waves(&stretches.collect::<Vec<_>>()).join(pause.as_slice())
     }
 
     /// Where it looked while it said the passage numbered `index` of a narration with `seed`.

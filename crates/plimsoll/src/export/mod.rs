@@ -1,14 +1,17 @@
-//! `plimsoll export`: a trained recogniser in a folder of its own, for other programs and for ours.
+//! `plimsoll export`: a trained model in a folder of its own, for other programs and for ours.
+
+mod recogniser;
+mod synthesiser;
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use burn::tensor::Device;
 use plimsoll_core::Bytes;
-use plimsoll_speech::ModelFolder;
-use plimsoll_speech::asr::Bundle;
-use plimsoll_tape::{apply, count};
+use plimsoll_speech::asr::RecogniserConfig;
+use plimsoll_speech::tts::SynthesiserConfig;
+use plimsoll_speech::{Bundle, Described, ModelFolder};
+use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointStore, write_weights};
 
 use crate::cli::ExportArgs;
@@ -17,13 +20,32 @@ use crate::failure::{Failure, Told};
 const VOCABULARY: &str = "vocabulary.json";
 const README: &str = "README.md";
 
+/// A kind of model that can be carried elsewhere.
+trait Portable: Described {
+    /// How many parameters a model of these sizes has with `weights` in it: all of them, and no other.
+    fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError>;
+
+    /// The page that goes with the model called `name`.
+    fn readme(bundle: &Bundle<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
+    where
+        Self: Sized;
+}
+
 /// Writes the model that `args` ask for and says what was written.
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let bundle = Bundle::read(&args.run).wrong()?;
+    match ModelFolder(&args.run).kind().wrong()?.as_str() {
+        SynthesiserConfig::KIND => write::<SynthesiserConfig>(args),
+        _ => write::<RecogniserConfig>(args),
+    }
+}
+
+fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let bundle = Bundle::<M>::read(&args.run).wrong()?;
     let checkpoint = checkpoint(args)?;
-    // Put into the model first: whoever reads the folder finds every parameter there, and no other.
-    let model = apply(bundle.model.bare(&Device::flex()), checkpoint.weights.clone()).wrong()?;
-    let readme = readme(&args.run, &bundle, &checkpoint, count(&model));
+    // Counted in a model: whoever reads the folder finds every parameter there, and no other.
+    let parameters = bundle.model.parameters(checkpoint.weights.clone()).wrong()?;
+    let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let readme = M::readme(&bundle, &name.unwrap_or_else(|| "model".into()), &checkpoint, parameters);
     prepare(&args.out, args.force)?;
     let weights = ModelFolder(&args.out).exported();
     write_weights(&weights, &checkpoint.weights).failed()?;
@@ -32,9 +54,15 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     fs::write(&vocabulary, tokens + "\n").failed()?;
     let about = args.out.join(README);
     fs::write(&about, readme).failed()?;
+    let mut written = vec![weights, ModelFolder(&args.out).description(), vocabulary, about];
+    let (voice, own) = (ModelFolder(&args.run).voice(), ModelFolder(&args.out).voice());
+    if voice.is_file() {
+        fs::copy(&voice, &own).failed()?;
+        written.push(own);
+    }
     // Last, because this is the file by which a folder counts as a model.
     bundle.write(&args.out).failed()?;
-    for file in [weights, ModelFolder(&args.out).description(), vocabulary, about] {
+    for file in written {
         println!("{}  {}", file.display(), Bytes(fs::metadata(&file).failed()?.len()));
     }
     Ok(ExitCode::SUCCESS)
@@ -66,52 +94,8 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn readme(run: &Path, bundle: &Bundle, checkpoint: &Checkpoint, parameters: u64) -> String {
-    let state = &checkpoint.state;
-    let percent = |score: f64| format!("{:.2} %", score * 100.0);
-    let score = match (state.best, state.best_step) {
-        (Some(best), Some(step)) if step == state.step => {
-            format!("character error rate {} on the held-out utterances of its run", percent(best))
-        }
-        (Some(best), Some(step)) => format!("not the best of its run, which was {} after step {step}", percent(best)),
-        _ => "not validated".into(),
-    };
-    let (model, features) = (&bundle.model, &bundle.features);
-    let decoder = match &model.decoder {
-        Some(decoder) => format!("an attention decoder of {} blocks", decoder.layers),
-        None => "no attention decoder".into(),
-    };
-    let name = run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let name = name.unwrap_or_else(|| "model".into());
-    format!(
-        "\
-# {name}
-
-A speech recogniser, exported by Plimsoll {version}: a Conformer of {layers} blocks, {width} wide, with CTC and {decoder}.
-
-- parameters: {parameters}
-- training step: {step}
-- score: {score}
-- sound: {rate} samples a second, {mels} mel bands every {hop} samples
-- tokens: {vocabulary}, of which {known} are in use
-
-`cargo xtask transcribe FILE.wav --run FOLDER` reads with this folder as it does with a run's.
-
-{FILES}",
-        version = env!("CARGO_PKG_VERSION"),
-        layers = model.layers,
-        width = model.d_model,
-        step = state.step,
-        rate = features.sample_rate,
-        mels = features.n_mels,
-        hop = features.hop_length,
-        vocabulary = model.vocabulary,
-        known = bundle.tokenizer.size(),
-    )
-}
-
-/// The part of the README that is the same for every model.
-const FILES: &str = "\
+/// The part of a README that is the same for every model.
+const LAYOUTS: &str = "\
 ## Files
 
 - `model.safetensors`: the weights, all in fp32
@@ -130,14 +114,6 @@ A name is the path of fields that leads to a parameter, such as `blocks.0.first.
 - `attention.project` gives queries, keys and values side by side, each with one head after the other; `cross.memory` gives
   keys and values in the same way.
 
-## Parts
-
-- `subsampling`: convolutions of stride 2 over time and frequency, then a linear layer; or `input`, a linear layer over every
-  frame
-- `blocks.N`: the Conformer blocks: half a feed-forward layer (`first`), `attention`, `convolution`, the other half
-  (`second`), each behind its norm, and `norm_last` at the end
-- `output`: the scores of CTC
-- `decoder.embedding`, `decoder.blocks.N`, `decoder.norm`, `decoder.output`: the attention decoder, if there is one
 ";
 
 #[cfg(test)]

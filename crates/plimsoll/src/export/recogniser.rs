@@ -1,0 +1,71 @@
+//! A recogniser that is carried elsewhere.
+
+use burn::tensor::Device;
+use plimsoll_speech::Bundle;
+use plimsoll_speech::asr::RecogniserConfig;
+use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
+use plimsoll_train::Checkpoint;
+
+use super::{LAYOUTS, Portable};
+
+impl Portable for RecogniserConfig {
+    fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
+        Ok(count(&apply(self.bare(&Device::flex()), weights)?))
+    }
+
+    fn readme(bundle: &Bundle<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
+        let state = &checkpoint.state;
+        let percent = |score: f64| format!("{:.2} %", score * 100.0);
+        let score = match (state.best, state.best_step) {
+            (Some(best), Some(step)) if step == state.step => {
+                format!("character error rate {} on the held-out utterances of its run", percent(best))
+            }
+            (Some(best), Some(step)) => {
+                format!("not the best of its run, which was {} after step {step}", percent(best))
+            }
+            _ => "not validated".into(),
+        };
+        let (model, features) = (&bundle.model, &bundle.features);
+        let decoder = match &model.decoder {
+            Some(decoder) => format!("an attention decoder of {} blocks", decoder.layers),
+            None => "no attention decoder".into(),
+        };
+        format!(
+            "\
+# {name}
+
+A speech recogniser, exported by Plimsoll {version}: a Conformer of {layers} blocks, {width} wide, with CTC and {decoder}.
+
+- parameters: {parameters}
+- training step: {step}
+- score: {score}
+- sound: {rate} samples a second, {mels} mel bands every {hop} samples
+- tokens: {vocabulary}, of which {known} are in use
+
+`cargo xtask transcribe FILE.wav --run FOLDER` reads with this folder as it does with a run's.
+
+{LAYOUTS}{PARTS}",
+            version = env!("CARGO_PKG_VERSION"),
+            layers = model.layers,
+            width = model.d_model,
+            step = state.step,
+            rate = features.sample_rate,
+            mels = features.n_mels,
+            hop = features.hop_length,
+            vocabulary = model.vocabulary,
+            known = bundle.tokenizer.size(),
+        )
+    }
+}
+
+/// What the names of its parameters begin with.
+const PARTS: &str = "\
+## Parts
+
+- `subsampling`: convolutions of stride 2 over time and frequency, then a linear layer; or `input`, a linear layer over every
+  frame
+- `blocks.N`: the Conformer blocks: half a feed-forward layer (`first`), `attention`, `convolution`, the other half
+  (`second`), each behind its norm, and `norm_last` at the end
+- `output`: the scores of CTC
+- `decoder.embedding`, `decoder.blocks.N`, `decoder.norm`, `decoder.output`: the attention decoder, if there is one
+";
