@@ -12,7 +12,8 @@ Start with these two:
 The program's main commands (add --help to any of them for its options):
   train                         train a model, or go on with --resume
   transcribe                    turn a recording into text with a trained model
-  eval                          say how many errors a trained model makes, on its held-out voices or a corpus of yours
+  say                           turn a text into sound with a trained model
+  eval                          say how well a trained model reads or speaks, on what it held out or a corpus of yours
   export                        write a trained model into a folder of its own, for other programs
   model                         say how large a model would be, part by part, before it is trained
   corpus                        make speech with its texts, in voices of its own

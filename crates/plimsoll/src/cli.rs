@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Say(SayArgs),
     /// Says how well a trained recogniser reads a corpus whose texts are known, or a synthesiser says them.
     Eval(EvalArgs),
-    /// Writes a trained recogniser into a folder that needs nothing else of its run.
+    /// Writes a trained model into a folder that needs nothing else of its run.
     Export(ExportArgs),
     /// Tells of a model before it is trained.
     #[command(subcommand)]

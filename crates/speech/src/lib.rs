@@ -11,6 +11,8 @@
 pub mod asr;
 mod bundle;
 pub mod score;
+#[cfg(test)]
+mod testing;
 pub mod tts;
 
 pub use bundle::{Bundle, BundleError, Described, ModelFolder};

@@ -90,12 +90,16 @@ impl Tokenizer {
         Pieces::learn(texts, size).map(|pieces| Self::new(Alphabet::Pieces(Box::new(pieces))))
     }
 
-    /// Reads a vocabulary file or a Hugging Face `tokenizer.json` with a BPE model; its content tells which it is.
+    /// Reads a vocabulary file, the `model.json` of a model of ours, or a Hugging Face `tokenizer.json` with a BPE model; its
+    /// content tells which it is.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, TextError> {
         let file = path.as_ref();
         let text = fs::read_to_string(file).map_err(|source| TextError::File { file: file.into(), source })?;
         let read = |text: &str| {
-            let value: Value = serde_json::from_str(text)?;
+            let mut value: Value = serde_json::from_str(text)?;
+            if let Some(own) = value.get_mut("tokenizer") {
+                return serde_json::from_value(own.take());
+            }
             let foreign = value.get("model").is_some();
             serde_json::from_value(if foreign { json!({ "hugging_face": value }) } else { value })
         };

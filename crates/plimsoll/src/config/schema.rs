@@ -141,7 +141,7 @@ section! {
         tokenizer: TokenizerChoice = TokenizerChoice::Characters, Kind::OneOf(TokenizerChoice::WORDS);
         /// Tokens for `data.tokenizer` = `bpe`.
         bpe_size: u32 = 500, Kind::Whole(5, 1_000_000);
-        /// Tokens from a file instead: a `vocabulary.json` of ours, or a Hugging Face `tokenizer.json` with BPE.
+        /// Tokens from a file instead: the `model.json` of another model, or a Hugging Face `tokenizer.json` with BPE.
         tokenizer_file: Option<PathBuf> = None, Kind::Path;
     }
 }

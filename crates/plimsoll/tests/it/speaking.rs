@@ -143,6 +143,8 @@ fn a_long_text_is_said_in_parts_and_unknown_letters_are_left_out() {
     assert!(told["parts"].as_u64().unwrap() > 50, "{}", told["parts"]);
     let said = place.run(&["say", "zerö, one!", "--run", "runs/v", "--out", "u.wav"]).fine();
     assert!(said.err.contains("letters that the model does not know were left out: !,ö"), "{}", said.err);
+    let loud = place.run(&["say", "ZERO One", "--run", "runs/v", "--out", "u.wav"]).fine();
+    assert!(!loud.err.contains("letters"), "capitals are said as small letters: {}", loud.err);
     // A model that was hardly trained does not stop where it should; the guard says when.
     let cut = place.run(&["say", "zero", "--run", "runs/v", "--out", "z.wav", "--seed", "3"]).fine();
     let (_, seconds) = length(&place.path("z.wav"));

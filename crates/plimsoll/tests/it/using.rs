@@ -164,6 +164,20 @@ fn a_model_that_cuts_says_so_in_training_and_in_reading() {
 }
 
 #[test]
+fn a_recogniser_can_learn_pieces_of_words() {
+    let place = Place::new();
+    let more = ["--set", "data.tokenizer=bpe", "--set", "data.bpe_size=60", "--name", "b", "--steps", "2"];
+    let said = place.train(&more).fine();
+    assert!(said.err.contains("60 tokens"), "{}", said.err);
+    place.run(&["transcribe", &recording(&place), "--run", "runs/b"]).fine();
+    place.run(&["eval", "--run", "runs/b"]).fine();
+    // Its tokens can be those of another.
+    let file = "data.tokenizer_file=runs/b/model.json";
+    let said = place.train(&["--set", file, "--name", "c", "--steps", "1"]).fine();
+    assert!(said.err.contains("60 tokens"), "{}", said.err);
+}
+
+#[test]
 fn an_exported_model_reads_as_its_run_does() {
     let place = trained();
     let said = place.run(&["export", "--run", "runs/r", "--out", "models/r"]).fine();

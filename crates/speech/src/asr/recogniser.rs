@@ -188,12 +188,11 @@ impl Task for Recogniser {
 
 #[cfg(test)]
 mod tests {
-    use burn::module::Param;
-    use burn::optim::GradientsParams;
     use plimsoll_core::{Choice, HostSample, Precision, Remat, SampleId};
-    use plimsoll_tape::{NamedVisitor, Noise, backward, collect, count, walk};
+    use plimsoll_tape::{Noise, backward, collect};
 
     use super::*;
+    use crate::testing::{self, apart};
     use plimsoll_layers::NormKind;
 
     /// Small enough for a step in milliseconds, with everything that a recogniser can have.
@@ -225,28 +224,8 @@ mod tests {
     }
 
     fn gradient_under(samples: &[HostSample], pieces: usize, choice: &Choice) -> (f64, Vec<f32>) {
-        struct All<'a>(&'a GradientsParams, Vec<f32>);
-        impl NamedVisitor for All<'_> {
-            fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
-                let gradient = self.0.get::<D>(param.id).unwrap_or_else(|| panic!("{name} has no gradient"));
-                self.1.extend(gradient.into_data().try_into_vec::<f32>().unwrap());
-            }
-        }
         let model = small().init(&Device::flex().autodiff(), Key::new(3));
-        let batch = HostBatch::collate(samples, 20, 8).unwrap();
-        let (mut loss, mut sum) = (0.0, vec![0.0; count(&model) as usize]);
-        for piece in batch.split(pieces, 1) {
-            let pass = Pass::new(*choice, Noise::new(Key::new(4), &piece.ids));
-            let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), &pass);
-            loss += f64::from(step.sum.clone().into_scalar::<f32>());
-            let gradients = backward(step.sum, &model);
-            let mut all = All(&gradients, Vec::new());
-            walk(&model, &mut all);
-            assert_eq!(all.1.len(), sum.len());
-            sum.iter_mut().zip(all.1).for_each(|(sum, gradient)| *sum += gradient);
-        }
-        assert!(loss.is_finite() && sum.iter().all(|gradient| gradient.is_finite()));
-        (loss, sum)
+        testing::gradient_under(&model, samples, 20, pieces, choice)
     }
 
     #[test]
@@ -255,9 +234,7 @@ mod tests {
         for pieces in [1, 2, 3] {
             let (loss, found) = gradient(&samples(), pieces);
             assert!((loss - whole).abs() < 1e-4 * whole, "{loss} {whole}");
-            let norm = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>().sqrt();
-            let difference: Vec<f32> = found.iter().zip(&expected).map(|(a, b)| a - b).collect();
-            assert!(norm(&difference) < 1e-5 * norm(&expected), "{pieces}");
+            assert!(apart(&found, &expected) < 1e-5, "{pieces}");
         }
     }
 
@@ -312,9 +289,7 @@ mod tests {
             let choice = Choice { precision, ..Choice::default() };
             let (loss, found) = gradient_under(&samples(), 4, &choice);
             assert!((loss - exact).abs() < 0.02 * exact, "{precision:?}: {loss} {exact}");
-            let norm = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>().sqrt();
-            let difference: Vec<f32> = found.iter().zip(&expected).map(|(a, b)| a - b).collect();
-            assert!(norm(&difference) < 0.05 * norm(&expected), "{precision:?}");
+            assert!(apart(&found, &expected) < 0.05, "{precision:?}");
         }
     }
 

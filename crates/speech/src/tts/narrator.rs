@@ -166,7 +166,8 @@ impl Narrator {
 
     /// Says `text` in `voice`; `told` hears how many of its parts are done, and of how many.
     ///
-    /// Letters that the model does not know are left out. The same `seed` says the same in the same way.
+    /// Letters that the model does not know are said as their small letters where it knows these, and else left out. The
+    /// same `seed` says the same in the same way.
     pub fn say(
         &self,
         text: &str,
@@ -180,7 +181,8 @@ impl Narrator {
         if whole.is_empty() {
             return Err(SayError::Empty);
         }
-        let unknown = self.tokenizer.unknown_in(&whole);
+        let text = self.spelled(text);
+        let unknown = self.tokenizer.unknown_in(&normalise(&text, Case::Keep));
         let known: String = text.chars().filter(|letter| !unknown.contains(letter)).collect();
         // Tokens are letters or more of them, and the last one says that the text ends.
         let texts = parts(&known, self.model.config().pace.longest.saturating_sub(1));
@@ -226,6 +228,17 @@ impl Narrator {
         let forgetting = Noise::new(Key::new(seed).with("say"), &batch.ids);
         let watched = self.model.watch_in(&batch, voice.0.clone(), &forgetting);
         Alignment::of(&watched, self.model.config().reduction)
+    }
+
+    /// `text` with small letters for the capitals that it does not know.
+    fn spelled(&self, text: &str) -> String {
+        let unknown = self.tokenizer.unknown_in(text);
+        let spelled = |letter: char| -> String {
+            let small: String = letter.to_lowercase().collect();
+            let known = unknown.contains(&letter) && self.tokenizer.unknown_in(&small).is_empty();
+            if known { small } else { letter.into() }
+        };
+        text.chars().map(spelled).collect()
     }
 
     fn check_language(&self, language: Option<&str>) -> Result<(), SayError> {

@@ -1,12 +1,12 @@
 //! What must hold of a synthesiser whatever its weights are.
 
-use burn::module::{Module, Param};
-use burn::optim::GradientsParams;
+use burn::module::Module;
 use plimsoll_core::{Choice, HostSample, Precision, Remat, SampleId};
-use plimsoll_tape::{NamedVisitor, backward, collect, count, walk};
+use plimsoll_tape::{backward, collect};
 
 use super::super::{Pace, VoiceConfig};
 use super::*;
+use crate::testing::{self, apart};
 
 /// Small enough for a step in milliseconds, with everything that a synthesiser can have.
 fn small() -> SynthesiserConfig {
@@ -43,37 +43,9 @@ fn samples() -> Vec<HostSample> {
     vec![sample("a", 31, &[5, 6, 7]), sample("b", 20, &[8, 8]), sample("c", 18, &[4, 5, 6, 7, 8]), sample("d", 4, &[5])]
 }
 
-/// The loss, and the gradients of all parameters one after the other.
 fn gradient_under(samples: &[HostSample], pieces: usize, choice: &Choice) -> (f64, Vec<f32>) {
-    struct All<'a>(&'a GradientsParams, Vec<f32>);
-    impl NamedVisitor for All<'_> {
-        fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
-            let gradient = self.0.get::<D>(param.id).unwrap_or_else(|| panic!("{name} has no gradient"));
-            self.1.extend(gradient.into_data().try_into_vec::<f32>().unwrap());
-        }
-    }
     let model = small().init(&Device::flex().autodiff(), Key::new(3));
-    let batch = HostBatch::collate(samples, 10, 8).unwrap();
-    let (mut loss, mut sum) = (0.0, vec![0.0; count(&model) as usize]);
-    for piece in batch.split(pieces, 1) {
-        let pass = Pass::new(*choice, Noise::new(Key::new(4), &piece.ids));
-        let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), &pass);
-        loss += f64::from(step.sum.clone().into_scalar::<f32>());
-        let gradients = backward(step.sum, &model);
-        let mut all = All(&gradients, Vec::new());
-        walk(&model, &mut all);
-        assert_eq!(all.1.len(), sum.len());
-        sum.iter_mut().zip(all.1).for_each(|(sum, gradient)| *sum += gradient);
-    }
-    assert!(loss.is_finite() && sum.iter().all(|gradient| gradient.is_finite()));
-    (loss, sum)
-}
-
-/// How far two gradients are apart, as a share of the second.
-fn apart(found: &[f32], expected: &[f32]) -> f32 {
-    let norm = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>().sqrt();
-    let difference: Vec<f32> = found.iter().zip(expected).map(|(a, b)| a - b).collect();
-    norm(&difference) / norm(expected)
+    testing::gradient_under(&model, samples, 10, pieces, choice)
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! A whole small synthesiser beside PyTorch: what it says, the gradients, and where ten steps of training lead.
 
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Bytes, Choice, HostBatch, HostSample, Key, SampleId};
+use plimsoll_core::{HostBatch, HostSample, SampleId};
 use plimsoll_layers::Lengths;
 use plimsoll_speech::tts::{Scale, Synthesiser, SynthesiserConfig, VoiceConfig};
-use plimsoll_tape::{NamedTensor, Noise, Pass, Task, TensorBatch, apply, backward, collect};
-use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig};
+use plimsoll_tape::{NamedTensor, Noise, Pass, Task, TensorBatch, apply};
 
 use crate::fixture::{Fixture, close};
-use crate::pytorch::{TOLERANCE, by_name, valid};
+use crate::pytorch::{TOLERANCE, gradients_agree, ten_steps_agree, valid};
 
 /// The model of `fixtures/tts_model.py`.
 fn config() -> SynthesiserConfig {
@@ -86,49 +85,15 @@ fn what_a_synthesiser_says_and_its_gradients_are_those_of_pytorch() {
         let (_, found) = losses.iter().find(|(found, _)| *found == name).unwrap();
         close(name, &[found.clone().into_scalar::<f32>()], &[expected], TOLERANCE);
     }
-    let loss = model.loss(&tensors, &Pass::plain()).sum / model.weight(&batch);
-    close("loss", &[loss.clone().into_scalar::<f32>()], &fixture.values("losses")[..1], TOLERANCE);
-    let gradients = by_name(&model, &backward(loss, &model));
-    for (name, _, expected) in fixture.under("grad.") {
-        close(&format!("gradient of {name}"), &gradients[name], expected, TOLERANCE);
-    }
-    assert_eq!(gradients.len(), fixture.under("grad.").count());
+    gradients_agree(&model, model.loss(&tensors, &Pass::plain()).sum / model.weight(&batch), &fixture);
 }
 
 #[test]
 fn ten_steps_of_a_synthesiser_go_where_those_of_pytorch_go() {
     let fixture = Fixture::read("tts_model");
-    let config = TrainerConfig {
-        optimizer: AdamWConfig::default(),
-        schedule: Schedule::constant(1e-3),
-        clip_norm: 5.0,
-        frame_grid: 1,
-        choice: Choice::default(),
-        lanes: 1,
-        key: Key::new(1),
-    };
-    let mut trainer = Trainer::new(model(&fixture), config, Governor::new(3, None::<Bytes>));
-    let batch = batch(&fixture);
-    for (step, expected) in fixture.values("losses").iter().enumerate() {
-        let report = trainer.step(&batch).unwrap();
-        close(&format!("loss {step}"), &[report.loss as f32], &[*expected], TOLERANCE);
-        close(
-            &format!("norm {step}"),
-            &[report.norm as f32],
-            &fixture.values("gradient_norms")[step..=step],
-            TOLERANCE,
-        );
-        let parts: f64 = report.parts.values().sum();
-        assert!((parts - report.loss).abs() < 1e-6 * report.loss, "{:?}", report.parts);
-    }
-    let values = collect(&trainer.task);
-    for (name, _, expected) in fixture.under("final.") {
-        let found = values.iter().find(|value| value.name == name).unwrap();
-        close(&format!("{name} after ten steps"), &found.values, expected, TOLERANCE);
-    }
+    ten_steps_agree(model(&fixture), &batch(&fixture), &fixture);
 }
 
-/// The frames of each utterance, one after the other.
 #[test]
 fn an_utterance_says_the_same_alone() {
     let fixture = Fixture::read("tts_model");

@@ -1,0 +1,58 @@
+//! What a frame of free speech costs at 50 frames and at 500: `cargo xtask bench speak [WIDTH LAYERS]`.
+//!
+//! An untrained synthesiser is made to say exactly so many frames, in turn, five times each, after one that is not
+//! measured. With its memory of what it said, a step looks back and computes nothing twice.
+
+use std::time::Instant;
+
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{Key, SampleId};
+use plimsoll_speech::tts::{Pace, Synthesiser, SynthesiserConfig};
+
+const TOKENS: usize = 40;
+const ROUNDS: usize = 5;
+const LENGTHS: [usize; 2] = [50, 500];
+
+/// A synthesiser that says about `frames` frames of [`TOKENS`] tokens: no fewer, and few more.
+fn model(width: usize, layers: usize, frames: usize) -> Synthesiser {
+    let tokens = TOKENS as f64;
+    // What `Pace::guards` makes of these: half of the fewest, and half as many again as the most with some to spare.
+    let pace = Pace {
+        fewest: 2.0 * frames as f64 / tokens,
+        most: ((frames as f64 - 40.0) / 1.5 / tokens).max(0.0),
+        longest: TOKENS,
+    };
+    let config = SynthesiserConfig { pace, ..SynthesiserConfig::recommended(80, 60, width, layers) };
+    config.init(&Device::flex(), Key::new(1))
+}
+
+fn main() {
+    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|number| number.parse().ok()).collect();
+    let (width, layers) = match numbers[..] {
+        [width, layers] => (width, layers),
+        _ => (256, 4),
+    };
+    println!("width {width}, {layers} + {layers} blocks, {TOKENS} tokens, three frames a step, the CPU");
+    let models = LENGTHS.map(|frames| model(width, layers, frames));
+    let voice = Tensor::zeros([1, 1, models[0].config().voice.width()], &Device::flex());
+    let tokens: Vec<u32> = (0..TOKENS as u32).map(|token| 4 + token % 50).collect();
+    let mut each = LENGTHS.map(|_| Vec::new());
+    for round in 0..=ROUNDS {
+        for (model, times) in models.iter().zip(&mut each) {
+            let start = Instant::now();
+            let spoken = model.speak(std::slice::from_ref(&tokens), &[SampleId(1)], voice.clone(), Key::new(1));
+            let frames = spoken[0].mels.len() / 80;
+            if round > 0 {
+                times.push(start.elapsed().as_secs_f64() * 1e6 / frames as f64);
+            }
+        }
+    }
+    let medians = each.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    for (frames, median) in LENGTHS.iter().zip(medians) {
+        println!("{frames:>4} frames: {median:>7.0} us a frame");
+    }
+    println!("{:.2}x", medians[1] / medians[0]);
+}
