@@ -2,39 +2,67 @@
 
 use burn::tensor::{Int, Tensor};
 
-// Shapes: b sequences, h heads, t frames, w width of a head.
+// Shapes: b sequences, h heads, t frames, r room for frames, w width of a head.
+
+/// The least room that is made for frames.
+const ROOM: usize = 32;
 
 /// The keys and values of one layer, for sequences that grow together.
+///
+/// They stand in buffers with room to spare, which double when they are full: a frame that joins is written where it
+/// belongs, and what is there already is not copied for it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyValues {
-    parts: Option<(Tensor<4>, Tensor<4>)>,
+    /// Keys and values `[b, h, r, w]`.
+    buffers: Option<(Tensor<4>, Tensor<4>)>,
+    len: usize,
 }
 
 impl KeyValues {
     /// How many frames it holds of each sequence.
     pub fn len(&self) -> usize {
-        self.parts.as_ref().map_or(0, |(key, _)| key.dims()[2])
+        self.len
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.parts.is_none()
+        self.len == 0
     }
 
     /// Keeps the sequences numbered in `rows`, in that order; a number may come more than once.
     pub fn select(&mut self, rows: &[usize]) {
-        self.parts = self.parts.take().map(|(key, value)| (chosen(key, rows), chosen(value, rows)));
+        self.buffers = self.buffers.take().map(|(key, value)| (chosen(key, rows), chosen(value, rows)));
     }
 
     /// Adds frames `[b, h, t, w]`, and gives all there are now.
     pub(super) fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        let all = match self.parts.take() {
-            Some((keys, values)) => (Tensor::cat(vec![keys, key], 2), Tensor::cat(vec![values, value], 2)),
-            None => (key, value),
+        let (first, len) = (self.len, self.len + key.dims()[2]);
+        let (keys, values) = match self.buffers.take() {
+            Some((keys, values)) => (Some(keys), Some(values)),
+            None => (None, None),
         };
-        self.parts = Some(all.clone());
-        all
+        let (keys, values) = (written(keys, key, first), written(values, value, first));
+        self.buffers = Some((keys.clone(), values.clone()));
+        self.len = len;
+        (keys.narrow(2, 0, len), values.narrow(2, 0, len))
     }
+}
+
+/// `buffer`, larger where it must be, with `frames` from place `first` on.
+fn written(buffer: Option<Tensor<4>>, frames: Tensor<4>, first: usize) -> Tensor<4> {
+    let [b, h, t, w] = frames.dims();
+    let room = |frames: usize| frames.next_power_of_two().max(ROOM);
+    let buffer = match buffer {
+        Some(buffer) if buffer.dims()[2] >= first + t => buffer,
+        full => {
+            let larger = Tensor::<4>::zeros([b, h, room(first + t), w], &frames.device()).cast(frames.dtype());
+            match full {
+                Some(full) => larger.slice_assign([0..b, 0..h, 0..first, 0..w], full.narrow(2, 0, first)),
+                None => larger,
+            }
+        }
+    };
+    buffer.slice_assign([0..b, 0..h, first..first + t, 0..w], frames)
 }
 
 /// The rows of `x` numbered in `rows`.
