@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_core::{HostSample, Key, Measure};
+use plimsoll_core::{HostSample, Key, Measure, SourceError};
 use plimsoll_data::{Stretch, read_audio_stretch, write_wav};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::ModelFolder;
@@ -43,9 +43,9 @@ impl Synthesis {
     }
 
     /// What was measured.
-    fn scores(&self, model: &Synthesiser, delivery: &Delivery, voyage: &Voyage) -> Result<Vec<Measure>, String> {
+    fn scores(&self, model: &Synthesiser, delivery: &Delivery, voyage: &Voyage) -> Result<Vec<Measure>, SourceError> {
         let mut source = voyage.prepared.validation_source(&voyage.plan);
-        let losses = tts::losses(model, &mut source).map_err(|error| error.to_string())?;
+        let losses = tts::losses(model, &mut source)?;
         let told = losses.get("fine").or(losses.get("rough")).copied().unwrap_or(f64::NAN);
         Ok(vec![
             Measure::number("distance", "distance of free speech from the truth, warped in time", delivery.apart()),
@@ -116,18 +116,25 @@ impl Craft for Synthesis {
         let training = &voyage.prepared.training;
         let wanted = voyage.plan.config.data.reference_seconds.0;
         let off = |index: &usize| (training.utterance(*index).duration.0 - wanted).abs();
-        let Some(index) = (0..training.len()).min_by(|a, b| off(a).total_cmp(&off(b))) else { return Ok(()) };
-        let utterance = training.utterance(index);
-        let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
+        let mut nearest: Vec<usize> = (0..training.len()).collect();
+        nearest.sort_by(|a, b| off(a).total_cmp(&off(b)));
         let rate = voyage.plan.features.sample_rate;
-        let audio = read_audio_stretch(&utterance.audio, stretch, rate).wrong()?;
-        write_wav(&ModelFolder(folder).voice(), &audio.samples, rate).failed()
+        let read = |index: usize| {
+            let utterance = training.utterance(index);
+            let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
+            // What cannot be read is told when its turn comes in training.
+            read_audio_stretch(&utterance.audio, stretch, rate).ok()
+        };
+        match nearest.into_iter().find_map(read) {
+            Some(audio) => write_wav(&ModelFolder(folder).voice(), &audio.samples, rate).failed(),
+            None => Ok(()),
+        }
     }
 
     fn validate(&self, model: &Synthesiser, step: u64, voyage: &Voyage) -> Result<Score, String> {
         let delivery = self.deliver(model, SAID, voyage);
         self.show(model, &delivery, step, voyage)?;
-        let all = self.scores(model, &delivery, voyage)?;
+        let all = self.scores(model, &delivery, voyage).map_err(|error| error.to_string())?;
         // What does not stop drones on in sounds that are near to anything: an utterance that is cut off counts as one
         // nat more, which is about what separates noise from speech.
         let value = delivery.apart() + (1.0 - delivery.stopped());
@@ -136,7 +143,7 @@ impl Craft for Synthesis {
 
     fn finish(&self, model: Synthesiser, voyage: &Voyage) -> Result<Verdict, Failure> {
         let delivery = self.deliver(&model, SAID_AT_THE_END, voyage);
-        let scores = self.scores(&model, &delivery, voyage).map_err(|message| Failure::wrong(message, ""))?;
+        let scores = self.scores(&model, &delivery, voyage).failed()?;
         Ok(Verdict { scores, held_out: delivery.utterances.len(), examples: Vec::new() })
     }
 

@@ -81,7 +81,8 @@ fn hearing(place: &Place, manifest: &str) -> serde_json::Value {
     let said =
         run(place, &format!("eval --run runs/v --judge runs/judge --manifest {manifest} --json --out-dir heard"));
     let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    eprintln!("{found:#}");
+    let trained = &place.json("runs/v/summary.json")["train_seconds"];
+    eprintln!("after {trained} seconds of training: {found:#}");
     found
 }
 
@@ -92,7 +93,8 @@ const VOICE: &str = "--task tts --manifest c/seen.jsonl --batch-size 8 --set tra
 fn long_sixteen_sentences_are_spoken_after_two_minutes() {
     if is_long() {
         let place = judged(1, 16, 16);
-        run(&place, &format!("train --name v {VOICE} --set data.validation_manifest=c/seen.jsonl --epochs 1000"));
+        let heart = "--set data.validation_manifest=c/seen.jsonl --set model.dropout=0";
+        run(&place, &format!("train --name v {VOICE} {heart} --epochs 1300"));
         let found = hearing(&place, "c/seen.jsonl");
         assert!(found["cer"].as_f64().unwrap() <= 0.05, "{found}");
         assert_eq!(found["stopped"], 1.0);
