@@ -34,8 +34,8 @@ pub use backward::backward;
 pub use batch::{References, TensorBatch};
 pub use bridge::off_tape;
 pub use fused::{
-    Attended, Offsets, Sight, attention_weights, chunked_attention, depthwise, glu, layer_norm, relative_shift, silu,
-    tanh,
+    Attended, Offsets, Sight, attention_weights, chunked_attention, depthwise, glance, glu, layer_norm, relative_shift,
+    silu, tanh,
 };
 pub use known::with_gradient;
 pub use noise::Noise;

@@ -34,7 +34,7 @@ impl KeyValues {
         self.buffers = self.buffers.take().map(|(key, value)| (chosen(key, rows), chosen(value, rows)));
     }
 
-    /// Adds frames `[b, h, t, w]`, and gives all there are now.
+    /// Adds frames `[b, h, t, w]`, and gives the buffers `[b, h, r, w]` with all there are now.
     pub(super) fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let (first, len) = (self.len, self.len + key.dims()[2]);
         let (keys, values) = match self.buffers.take() {
@@ -44,7 +44,7 @@ impl KeyValues {
         let (keys, values) = (written(keys, key, first), written(values, value, first));
         self.buffers = Some((keys.clone(), values.clone()));
         self.len = len;
-        (keys.narrow(2, 0, len), values.narrow(2, 0, len))
+        (keys, values)
     }
 }
 

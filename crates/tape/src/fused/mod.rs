@@ -8,6 +8,7 @@
 mod activation;
 mod chunked;
 mod depthwise;
+mod glance;
 mod host;
 mod norm;
 mod shift;
@@ -16,6 +17,7 @@ mod weights;
 pub use activation::{glu, silu, tanh};
 pub use chunked::{Attended, Offsets, chunked_attention};
 pub use depthwise::depthwise;
+pub use glance::glance;
 pub use norm::layer_norm;
 pub use shift::relative_shift;
 pub use weights::{Sight, attention_weights};
