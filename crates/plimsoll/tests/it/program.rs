@@ -97,6 +97,17 @@ impl Said {
     }
 }
 
+/// A WAV file of silence.
+pub(crate) fn silence(sample_rate: u32, samples: u32) -> Vec<u8> {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let spec =
+        hound::WavSpec { channels: 1, sample_rate, bits_per_sample: 16, sample_format: hound::SampleFormat::Int };
+    let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
+    (0..samples).for_each(|_| writer.write_sample(0i16).unwrap());
+    writer.finalize().unwrap();
+    bytes.into_inner()
+}
+
 /// The names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::program::{Place, Said, names};
+use crate::program::{Place, Said, names, silence};
 
 /// A corpus and a synthesiser small enough for a step in milliseconds.
 const SMALL_VOICE: &[&str] = &[
@@ -205,26 +205,11 @@ fn pieces_of_words_and_several_languages_can_be_learned() {
     assert!(refused.code == Some(2) && refused.err.contains("it knows en, mr"), "{refused:?}");
 }
 
-/// Sixteen thousand samples a second of one value.
-fn wav(samples: u32) -> Vec<u8> {
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    let spec = hound::WavSpec {
-        channels: 1,
-        sample_rate: 16_000,
-        bits_per_sample: 16,
-        sample_format: hound::SampleFormat::Int,
-    };
-    let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
-    (0..samples).for_each(|_| writer.write_sample(0i16).unwrap());
-    writer.finalize().unwrap();
-    bytes.into_inner()
-}
-
 #[test]
 fn what_cannot_be_said_is_told_clearly() {
     let place = trained();
-    place.write("silent.wav", wav(32_000));
-    place.write("short.wav", wav(100));
+    place.write("silent.wav", silence(16_000, 32_000));
+    place.write("short.wav", silence(16_000, 100));
     place.write("broken.wav", b"RIFF\x10\x00\x00\x00WAVEfmt \x00\x00");
     place.write("nothing.txt", " \n\n");
     place.write("mixed.txt", "zero\nबरें\none\n");

@@ -3,7 +3,7 @@
 use plimsoll_train::read_weights;
 use serde_json::Value;
 
-use crate::program::{Place, SMALL, names};
+use crate::program::{Place, SMALL, names, silence};
 
 const CORPUS: &str = "corpus/formant-24x4-seed1";
 
@@ -29,21 +29,6 @@ fn refused(place: &Place, args: &[&str], expected: &str) {
     let said = place.run(args);
     assert_eq!(said.code, Some(2), "{args:?}: {said:?}");
     assert!(said.out.is_empty() && said.err.contains(expected), "{args:?}: {said:?}");
-}
-
-/// A WAV file with so many seconds of silence.
-fn silence(seconds: u32) -> Vec<u8> {
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    let spec = hound::WavSpec {
-        channels: 1,
-        sample_rate: 16_000,
-        bits_per_sample: 16,
-        sample_format: hound::SampleFormat::Int,
-    };
-    let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
-    (0..seconds * 16_000).for_each(|_| writer.write_sample(0i16).unwrap());
-    writer.finalize().unwrap();
-    bytes.into_inner()
 }
 
 #[test]
@@ -146,7 +131,7 @@ fn one_broken_recording_stops_no_other() {
 #[test]
 fn a_recording_may_be_longer_than_any_that_was_trained_on() {
     let place = trained();
-    place.write("long.wav", silence(100));
+    place.write("long.wav", silence(16_000, 100 * 16_000));
     let line = json(&place, &["transcribe", "long.wav", "--run", "runs/r", "--json"]);
     assert_eq!(line["seconds"].as_f64(), Some(100.0));
 }
@@ -158,7 +143,7 @@ fn a_model_that_cuts_says_so_in_training_and_in_reading() {
     place.train(&[&["--name", "r", "--steps", "2"], &cut[..]].concat()).fine();
     let summary = std::fs::read_to_string(place.path("runs/r/summary.md")).unwrap();
     assert!(summary.contains("cut to `model.max_attention_sequence_length`"), "{summary}");
-    place.write("long.wav", silence(10));
+    place.write("long.wav", silence(16_000, 10 * 16_000));
     let said = place.run(&["transcribe", "long.wav", "--run", "runs/r"]).fine();
     assert!(said.err.contains("the end is cut"), "{said:?}");
 }

@@ -1,6 +1,6 @@
 //! Wrong input of every kind: one clear message, the right exit code, no panic, no back trace.
 
-use crate::program::{Place, SMALL, Said};
+use crate::program::{Place, SMALL, Said, silence};
 
 /// Runs `args` in `place` and returns what was said, checked for manners.
 fn refused(place: &Place, args: &[&str], code: i32) -> String {
@@ -24,7 +24,7 @@ fn wrong_place() -> Place {
     place.write("broken.wav", b"RIFF\x10\x00\x00\x00WAVEfmt \x00\x00");
     place.write("text.wav", "this is no sound");
     place.write("broken.jsonl", line("broken.wav", "x"));
-    place.write("silent.wav", wav(1600));
+    place.write("silent.wav", silence(16_000, 1600));
     place.write("long_text.jsonl", line("silent.wav", "a very long text for a tenth of a second of sound"));
     place.write("twice.jsonl", line("silent.wav", "a") + &line("silent.wav", "b"));
     place.write("textless.jsonl", line("silent.wav", "  "));
@@ -36,21 +36,6 @@ fn wrong_place() -> Place {
     place.write("runs/no_checkpoint/config.toml", "[training]\nsteps = 5\n");
     place.write("runs/no_checkpoint/model.json", "{}");
     place
-}
-
-/// A WAV file of silence at 16 kHz.
-fn wav(samples: u32) -> Vec<u8> {
-    wav_at(16_000, samples)
-}
-
-fn wav_at(sample_rate: u32, samples: u32) -> Vec<u8> {
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    let spec =
-        hound::WavSpec { channels: 1, sample_rate, bits_per_sample: 16, sample_format: hound::SampleFormat::Int };
-    let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
-    (0..samples).for_each(|_| writer.write_sample(0i16).unwrap());
-    writer.finalize().unwrap();
-    bytes.into_inner()
 }
 
 #[test]
@@ -122,7 +107,7 @@ fn a_trained_model_refuses_what_is_no_recording() {
         assert!(told.contains(file), "{told}");
     }
     // Three milliseconds are a recording all the same.
-    place.write("short.wav", wav(48));
+    place.write("short.wav", silence(16_000, 48));
     place.run(&["transcribe", "short.wav", "--run", "runs/r"]).fine();
     place.write("runs/r/checkpoints/step-0000001/weights.safetensors", "nonsense");
     let told = refused(&place, &["transcribe", "silent.wav", "--run", "runs/r"], 2);
@@ -135,7 +120,7 @@ fn any_rate_is_read_and_two_hours_are_left_out_by_count() {
     place.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).fine();
     let manifest = std::fs::read_to_string(place.path("c/manifest.jsonl")).unwrap();
     // Two hours that take no room on the disk: a header, and a hole.
-    let mut long = wav(0);
+    let mut long = silence(16_000, 0);
     let bytes = 2 * 3600 * 16_000 * 2_u32;
     long[4..8].copy_from_slice(&(bytes + 36).to_le_bytes());
     let data = long.len() - 4;
@@ -152,7 +137,7 @@ fn any_rate_is_read_and_two_hours_are_left_out_by_count() {
     assert!(told.err.contains("1 utterances: ") && told.err.contains("left out"), "{told:?}");
     place.run(&[&["train", "--manifest", "c/manifest.jsonl", "--name", "r", "--steps", "1"], small].concat()).fine();
     for rate in [8_000, 11_025, 44_100, 48_000, 96_000] {
-        place.write("other.wav", wav_at(rate, rate / 2));
+        place.write("other.wav", silence(rate, rate / 2));
         place.run(&["transcribe", "other.wav", "--run", "runs/r"]).fine();
     }
 }
@@ -165,7 +150,7 @@ fn the_weights_of_another_model_are_refused_by_name() {
         place.run(&["export", "--run", &format!("runs/{name}"), "--out", name]).fine();
     }
     std::fs::copy(place.path("wide/model.safetensors"), place.path("narrow/model.safetensors")).unwrap();
-    place.write("silent.wav", wav(1600));
+    place.write("silent.wav", silence(16_000, 1600));
     let told = refused(&place, &["transcribe", "silent.wav", "--run", "narrow"], 2);
     assert!(told.contains("in the weights and"), "{told}");
 }
