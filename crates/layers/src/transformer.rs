@@ -172,9 +172,7 @@ impl DecoderBlock {
         memory_lengths: &Lengths,
         pass: &Pass,
     ) -> Tensor<3> {
-        let memory = self.cross.look(memory, memory_lengths, pass);
-        let attend = |x| self.attention.forward(x, lengths, &pass.with("weights"));
-        self.through(x, pass, attend, |x, pass| self.cross.ask(x, &memory, pass))
+        self.over(x, lengths, memory, memory_lengths, pass, |x, memory, pass| (self.cross.ask(x, memory, pass), ())).0
     }
 
     /// The same, and how far it looked from where `guide` would, the sum over all valid tokens.
@@ -187,15 +185,9 @@ impl DecoderBlock {
         guide: &Guide,
         pass: &Pass,
     ) -> (Tensor<3>, Tensor<1>) {
-        let memory = self.cross.look(memory, memory_lengths, pass);
-        let attend = |x| self.attention.forward(x, lengths, &pass.with("weights"));
-        let mut penalty = None;
-        let y = self.through(x, pass, attend, |x, pass| {
-            let (asked, apart) = self.cross.ask_guided(x, &memory, guide, pass);
-            penalty = Some(apart);
-            asked
-        });
-        (y, penalty.expect("the memory was asked"))
+        self.over(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
+            self.cross.ask_guided(x, memory, guide, pass)
+        })
     }
 
     /// The same, and the weights `[b, h, u, t]` by which each token looks at the memory: for pictures, as they are large.
@@ -207,14 +199,31 @@ impl DecoderBlock {
         memory_lengths: &Lengths,
         pass: &Pass,
     ) -> (Tensor<3>, Tensor<4>) {
+        self.over(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
+            let weights = self.cross.weights(x.clone(), memory, pass);
+            (self.cross.ask(x, memory, pass), weights)
+        })
+    }
+
+    /// All tokens at once over a memory that is asked by `ask`, which may say something beside.
+    fn over<R>(
+        &self,
+        x: Tensor<3>,
+        lengths: &Lengths,
+        memory: Tensor<3>,
+        memory_lengths: &Lengths,
+        pass: &Pass,
+        ask: impl FnOnce(Tensor<3>, &CrossMemory, &Pass) -> (Tensor<3>, R),
+    ) -> (Tensor<3>, R) {
         let memory = self.cross.look(memory, memory_lengths, pass);
         let attend = |x| self.attention.forward(x, lengths, &pass.with("weights"));
-        let mut weights = None;
+        let mut beside = None;
         let y = self.through(x, pass, attend, |x, pass| {
-            weights = Some(self.cross.weights(x.clone(), &memory, pass));
-            self.cross.ask(x, &memory, pass)
+            let (asked, more) = ask(x, &memory, pass);
+            beside = Some(more);
+            asked
         });
-        (y, weights.expect("the memory was asked"))
+        (y, beside.expect("the memory was asked"))
     }
 
     /// What it needs to go on token by token over `memory` `[b, t, m]`.

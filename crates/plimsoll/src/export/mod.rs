@@ -94,6 +94,21 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is said of every model: its size, what came of it, what goes in and out.
+fn facts<M>(bundle: &Bundle<M>, step: u64, score: &str, parameters: u64, vocabulary: usize) -> String {
+    let (features, known) = (&bundle.features, bundle.tokenizer.size());
+    let (rate, mels, hop) = (features.sample_rate, features.n_mels, features.hop_length);
+    format!(
+        "\
+- parameters: {parameters}
+- training step: {step}
+- score: {score}
+- sound: {rate} samples a second, {mels} mel bands every {hop} samples
+- tokens: {vocabulary}, of which {known} are in use
+"
+    )
+}
+
 /// The part of a README that is the same for every model.
 const LAYOUTS: &str = "\
 ## Files

@@ -6,7 +6,7 @@ use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
 use plimsoll_train::Checkpoint;
 
-use super::{LAYOUTS, Portable};
+use super::{LAYOUTS, Portable, facts};
 
 impl Portable for RecogniserConfig {
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
@@ -25,7 +25,7 @@ impl Portable for RecogniserConfig {
             }
             _ => "not validated".into(),
         };
-        let (model, features) = (&bundle.model, &bundle.features);
+        let model = &bundle.model;
         let decoder = match &model.decoder {
             Some(decoder) => format!("an attention decoder of {} blocks", decoder.layers),
             None => "no attention decoder".into(),
@@ -36,24 +36,14 @@ impl Portable for RecogniserConfig {
 
 A speech recogniser, exported by Plimsoll {version}: a Conformer of {layers} blocks, {width} wide, with CTC and {decoder}.
 
-- parameters: {parameters}
-- training step: {step}
-- score: {score}
-- sound: {rate} samples a second, {mels} mel bands every {hop} samples
-- tokens: {vocabulary}, of which {known} are in use
-
+{facts}
 `cargo xtask transcribe FILE.wav --run FOLDER` reads with this folder as it does with a run's.
 
 {LAYOUTS}{PARTS}",
             version = env!("CARGO_PKG_VERSION"),
             layers = model.layers,
             width = model.d_model,
-            step = state.step,
-            rate = features.sample_rate,
-            mels = features.n_mels,
-            hop = features.hop_length,
-            vocabulary = model.vocabulary,
-            known = bundle.tokenizer.size(),
+            facts = facts(bundle, state.step, &score, parameters, model.vocabulary),
         )
     }
 }

@@ -6,7 +6,7 @@ use plimsoll_speech::tts::SynthesiserConfig;
 use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
 use plimsoll_train::Checkpoint;
 
-use super::{LAYOUTS, Portable};
+use super::{LAYOUTS, Portable, facts};
 
 impl Portable for SynthesiserConfig {
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
@@ -14,7 +14,7 @@ impl Portable for SynthesiserConfig {
     }
 
     fn readme(bundle: &Bundle<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
-        let (model, features, state) = (&bundle.model, &bundle.features, &checkpoint.state);
+        let (model, state) = (&bundle.model, &checkpoint.state);
         let score = match (state.best, state.best_step) {
             (Some(best), Some(step)) if step == state.step => {
                 format!("{best:.4}, the distance of free speech from the truth on held-out utterances of its run")
@@ -29,12 +29,7 @@ impl Portable for SynthesiserConfig {
 A synthesiser, exported by Plimsoll {version}: a text encoder of {text_layers} blocks, {text_dim} wide, and a decoder of
 {decoder_layers} blocks, {decoder_dim} wide, which says {reduction} frames a step.
 
-- parameters: {parameters}
-- training step: {step}
-- score: {score}
-- sound: {rate} samples a second, {mels} mel bands every {hop} samples
-- tokens: {vocabulary}, of which {known} are in use
-
+{facts}
 `cargo xtask say \"TEXT\" --run FOLDER --out said.wav` speaks with this folder as it does with a run's.
 
 {LAYOUTS}{PARTS}",
@@ -44,12 +39,7 @@ A synthesiser, exported by Plimsoll {version}: a text encoder of {text_layers} b
             decoder_layers = model.decoder_layers,
             decoder_dim = model.decoder_dim,
             reduction = model.reduction,
-            step = state.step,
-            rate = features.sample_rate,
-            mels = features.n_mels,
-            hop = features.hop_length,
-            vocabulary = model.vocabulary,
-            known = bundle.tokenizer.size(),
+            facts = facts(bundle, state.step, &score, parameters, model.vocabulary),
         )
     }
 }

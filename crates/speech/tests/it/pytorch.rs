@@ -28,12 +28,19 @@ fn config() -> RecogniserConfig {
     }
 }
 
+/// A model with the weights of the fixture.
+pub(crate) fn with_weights<M: Module>(model: M, fixture: &Fixture) -> M {
+    let values = fixture.under("weight.");
+    let named = |(name, shape, values): (&str, &[usize], &[f32])| NamedTensor {
+        name: name.into(),
+        shape: shape.into(),
+        values: values.into(),
+    };
+    apply(model, values.map(named).collect()).unwrap()
+}
+
 fn model(fixture: &Fixture) -> Recogniser {
-    let values: Vec<NamedTensor> = fixture
-        .under("weight.")
-        .map(|(name, shape, values)| NamedTensor { name: name.into(), shape: shape.into(), values: values.into() })
-        .collect();
-    apply(config().bare(&Device::flex().autodiff()), values).unwrap()
+    with_weights(config().bare(&Device::flex().autodiff()), fixture)
 }
 
 fn batch(fixture: &Fixture) -> HostBatch {

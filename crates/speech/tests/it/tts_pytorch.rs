@@ -4,10 +4,10 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_core::{HostBatch, HostSample, SampleId};
 use plimsoll_layers::Lengths;
 use plimsoll_speech::tts::{Scale, Synthesiser, SynthesiserConfig, VoiceConfig};
-use plimsoll_tape::{NamedTensor, Noise, Pass, Task, TensorBatch, apply};
+use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
 
 use crate::fixture::{Fixture, close};
-use crate::pytorch::{TOLERANCE, gradients_agree, ten_steps_agree, valid};
+use crate::pytorch::{TOLERANCE, gradients_agree, ten_steps_agree, valid, with_weights};
 
 /// The model of `fixtures/tts_model.py`.
 fn config() -> SynthesiserConfig {
@@ -39,11 +39,7 @@ fn config() -> SynthesiserConfig {
 }
 
 fn model(fixture: &Fixture) -> Synthesiser {
-    let values: Vec<NamedTensor> = fixture
-        .under("weight.")
-        .map(|(name, shape, values)| NamedTensor { name: name.into(), shape: shape.into(), values: values.into() })
-        .collect();
-    apply(config().bare(&Device::flex().autodiff()), values).unwrap()
+    with_weights(config().bare(&Device::flex().autodiff()), fixture)
 }
 
 fn batch(fixture: &Fixture) -> HostBatch {
