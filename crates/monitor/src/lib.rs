@@ -1,4 +1,5 @@
-//! Records and reports of a run: what it did, line by line, and what came of it. Watches, never steers.
+//! Records and reports of a run: what it did, line by line, and what came of it; and of the machine it runs on, with its
+//! cards and who holds them ([`Machine`]). Watches, never steers.
 //!
 //! ```
 //! use plimsoll_monitor::{Recorder, read_records};
@@ -13,10 +14,15 @@
 
 mod host;
 mod picture;
+mod probe;
 mod record;
 mod summary;
 
-pub use host::host_memory;
+pub use host::{Host, host_memory};
 pub use picture::{Axis, Heatmap, Picture, Ticks};
+pub use probe::{
+    Card, CardHandle, CardMemory, CardProcess, CardReport, CardSource, CudaEnvironment, FakeCards, Holder,
+    InstanceReport, Machine, NoCards, NvmlCards, Place, Roster, Unaccounted, Unseen, Version, Visible, WorkKind,
+};
 pub use record::{RecordError, Recorder, read_records};
 pub use summary::{Example, Summary};

@@ -2,10 +2,13 @@
 //!
 //! Everything in this workspace that depends on how Burn 0.22.1 is built inside stands in this file.
 
+use std::sync::RwLock;
+
 use burn::tensor::{Device, Float, Tensor};
 use burn_autodiff::Autodiff;
 use burn_backend::tensor::FloatTensor;
-use burn_backend::{AutodiffBackend, Backend};
+use burn_backend::{AutodiffBackend, Backend, BackendTypes};
+use burn_dispatch::backends::Capture;
 use burn_dispatch::{DispatchDevice, DispatchKindConversion, DispatchTensor};
 
 /// Which backend a device belongs to, whether or not it records gradients.
@@ -28,6 +31,27 @@ pub(crate) fn family(device: &Device) -> Family {
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(_) => Family::Cube,
         other => unreachable!("no feature of this workspace enables the backend of {other:?}"),
+    }
+}
+
+/// Whether operations of the host run on `device`: it is the CPU, or a recording that plays it.
+pub(crate) fn plays_host(device: &Device) -> bool {
+    match device.clone().inner().as_dispatch() {
+        DispatchDevice::Flex(_) => true,
+        DispatchDevice::Capture(device) => HOSTS.read().is_ok_and(|hosts| hosts.contains(device)),
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(_) => false,
+        other => unreachable!("no feature of this workspace enables the backend of {other:?}"),
+    }
+}
+
+/// Recording devices that play the CPU.
+static HOSTS: RwLock<Vec<<Capture as BackendTypes>::Device>> = RwLock::new(Vec::new());
+
+/// Lets the recording `device` play the CPU from now on.
+pub(crate) fn play_host(device: &Device) {
+    if let (DispatchDevice::Capture(device), Ok(mut hosts)) = (device.as_dispatch(), HOSTS.write()) {
+        hosts.push(*device);
     }
 }
 

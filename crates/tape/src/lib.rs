@@ -26,6 +26,7 @@ mod known;
 mod noise;
 mod parameters;
 mod pass;
+mod record;
 mod remat;
 mod task;
 mod tensors;
@@ -44,6 +45,7 @@ pub use parameters::{
     plain_device, walk,
 };
 pub use pass::Pass;
+pub use record::{Note, Played, RecordError, Recorder, note_scratch, record, records_now};
 pub use remat::{remat, remat_dense};
 pub use task::{StepLoss, Task};
 pub use tensors::{FloatMapper, Tensors};

@@ -41,6 +41,8 @@ pub fn glu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 struct Silu;
 
 impl HostOp<1> for Silu {
+    const NAME: &'static str = "silu";
+
     fn forward(&self, [x]: [&[f32]; 1]) -> Vec<f32> {
         let mut y = vec![0.0; x.len()];
         wide(
@@ -64,6 +66,8 @@ impl HostOp<1> for Silu {
 struct Tanh;
 
 impl HostOp<1> for Tanh {
+    const NAME: &'static str = "tanh";
+
     fn forward(&self, [x]: [&[f32]; 1]) -> Vec<f32> {
         let mut y = vec![0.0; x.len()];
         wide(
@@ -99,6 +103,8 @@ struct Glu {
 }
 
 impl HostOp<1> for Glu {
+    const NAME: &'static str = "glu";
+
     fn forward(&self, [x]: [&[f32]; 1]) -> Vec<f32> {
         let mut y = vec![0.0; x.len() / 2];
         wide(

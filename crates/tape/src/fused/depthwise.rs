@@ -55,6 +55,8 @@ impl Depthwise {
 }
 
 impl HostOp<3> for Depthwise {
+    const NAME: &'static str = "depthwise";
+
     fn forward(&self, [x, weight, bias]: [&[f32]; 3]) -> Vec<f32> {
         let d = self.d;
         let taps = self.taps(weight);

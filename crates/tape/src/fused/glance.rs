@@ -3,7 +3,7 @@
 use burn::tensor::{Tensor, TensorData, activation};
 
 use super::activation::{exp, wide};
-use super::host::{host_values, is_host};
+use super::host::{host_values, is_computed};
 
 // Shapes: b sequences, h heads, r room for frames, w width of a head.
 
@@ -17,7 +17,7 @@ const LANES: usize = 16;
 /// reading does (docs/LOG.md, 2026-11-21).
 pub fn glance(query: Tensor<4>, keys: &Tensor<4>, values: &Tensor<4>, seen: usize) -> Tensor<4> {
     let on_tape = [&query, keys, values].iter().any(|x| x.is_autodiff());
-    if on_tape || ![&query, keys, values].iter().all(|x| is_host(x)) {
+    if on_tape || ![&query, keys, values].iter().all(|x| is_computed(x)) {
         let (keys, values) = (keys.clone().narrow(2, 0, seen), values.clone().narrow(2, 0, seen));
         return activation::softmax(query.matmul(keys.swap_dims(2, 3)), 3).matmul(values);
     }

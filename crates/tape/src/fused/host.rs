@@ -1,4 +1,4 @@
-//! Operations over plain slices, put on the tape of the CPU backend.
+//! Operations over plain slices, put on the tape of the CPU backend, or written down as what they take.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -8,18 +8,19 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
-use burn_backend::TensorData;
-use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
-use burn_dispatch::backends::Flex;
+use burn_backend::{AutodiffBackend, TensorData, TensorMetadata};
 use burn_dispatch::backends::autodiff::Autodiff;
+use burn_dispatch::backends::{Capture, Flex};
 
-use crate::bridge::{Family, Surface, family};
+use crate::bridge::{Family, Surface, family, plays_host};
 
 type Plain = FloatTensor<Flex>;
 
 /// An operation on `N` tensors, as passes over their values.
 pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
+    /// Its name in a recording.
+    const NAME: &'static str;
     /// Whether the backward pass reads the inputs; without, it is given none.
     const KEEPS: bool = true;
 
@@ -30,56 +31,149 @@ pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
     fn backward(&self, inputs: [&[f32]; N], above: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
 }
 
-/// Whether `tensor` is one that a [`HostOp`] can take.
+/// Where a host operation is computed, or recorded with the memory that it would take.
+pub(crate) trait Host: Surface {
+    /// `tensor` with its values in one row of memory, copied where they are not.
+    fn contiguous(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// New tensors of `shapes` from the values of `inputs`.
+    fn make(
+        name: &'static str,
+        inputs: &[&FloatTensor<Self>],
+        shapes: Vec<Shape>,
+        compute: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
+    ) -> Vec<FloatTensor<Self>>;
+
+    /// Lets `change` write the values of `tensor`: in place where nobody else holds them, in a copy where somebody
+    /// does. Beside it `change` reads `inputs`, fills a new tensor of the shape `fresh`, and uses `scratch` bytes.
+    fn change(
+        name: &'static str,
+        tensor: FloatTensor<Self>,
+        work: Beside<'_, Self>,
+        change: impl FnOnce(&mut [f32], &mut [f32], &[&[f32]]),
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
+}
+
+/// What a change in place takes beside what it changes.
+pub(crate) struct Beside<'a, B: Surface> {
+    pub(crate) inputs: &'a [&'a FloatTensor<B>],
+    pub(crate) fresh: Option<Shape>,
+    pub(crate) scratch: usize,
+}
+
+impl<B: Surface> Beside<'_, B> {
+    /// Nothing but `scratch` bytes.
+    pub(crate) fn scratch(scratch: usize) -> Self {
+        Self { inputs: &[], fresh: None, scratch }
+    }
+}
+
+impl Host for Flex {
+    fn contiguous(tensor: Plain) -> Plain {
+        tensor.to_contiguous()
+    }
+
+    fn make(
+        _: &'static str,
+        inputs: &[&Plain],
+        shapes: Vec<Shape>,
+        compute: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
+    ) -> Vec<Plain> {
+        let inputs: Vec<&[f32]> = inputs.iter().map(|tensor| values(tensor)).collect();
+        compute(&inputs).into_iter().zip(shapes).map(|(values, shape)| tensor(values, shape)).collect()
+    }
+
+    fn change(
+        _: &'static str,
+        mut tensor: Plain,
+        Beside { inputs, fresh, .. }: Beside<'_, Self>,
+        change: impl FnOnce(&mut [f32], &mut [f32], &[&[f32]]),
+    ) -> (Plain, Option<Plain>) {
+        let mut new = vec![0.0; fresh.as_ref().map_or(0, Shape::num_elements)];
+        tensor = if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() };
+        let count = tensor.shape().num_elements();
+        if tensor.layout().start_offset() != 0 || tensor.bytes().len() != count * size_of::<f32>() {
+            tensor = self::tensor(values(&tensor).to_vec(), tensor.shape());
+        }
+        let inputs: Vec<&[f32]> = inputs.iter().map(|tensor| values(tensor)).collect();
+        change(tensor.storage_mut::<f32>(), &mut new, &inputs);
+        (tensor, fresh.map(|shape| self::tensor(new, shape)))
+    }
+}
+
+/// Whether `tensor` is one that a [`HostOp`] can take: it is on the CPU, or on a recording of one.
 pub(crate) fn is_host<const D: usize>(tensor: &Tensor<D>) -> bool {
+    plays_host(&tensor.device()) && tensor.dtype() == DType::F32
+}
+
+/// Whether `tensor` is on the CPU itself.
+pub(crate) fn is_computed<const D: usize>(tensor: &Tensor<D>) -> bool {
     family(&tensor.device()) == Family::Flex && tensor.dtype() == DType::F32
 }
 
-/// What `read` makes of the values of a tensor that [is on the host](is_host) and off the tape.
+/// Runs `$body` with `$B` standing for the backend of `$tensor`, which [is on the host](is_host).
+macro_rules! on_host {
+    ($tensor:expr, $B:ident => $body:expr) => {
+        match $crate::bridge::family(&$tensor.device()) {
+            $crate::bridge::Family::Flex => {
+                type $B = burn_dispatch::backends::Flex;
+                $body
+            }
+            _ => {
+                type $B = burn_dispatch::backends::Capture;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on_host;
+
+/// What `read` makes of the values of a tensor that [is on the CPU](is_computed) and off the tape.
 pub(crate) fn host_values<R, const D: usize>(tensor: Tensor<D>, read: impl FnOnce(&[f32]) -> R) -> R {
     read(values(&Flex::plain(tensor).to_contiguous()))
 }
 
-/// Lets `change` write the values of `tensor`: in place where nobody else holds them, in a copy where somebody does.
-pub(crate) fn change(tensor: Plain, change: impl FnOnce(&mut [f32])) -> Plain {
-    let mut tensor = if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() };
-    let count = tensor.shape().num_elements();
-    if tensor.layout().start_offset() != 0 || tensor.bytes().len() != count * size_of::<f32>() {
-        tensor = self::tensor(values(&tensor).to_vec(), tensor.shape());
-    }
-    change(tensor.storage_mut::<f32>());
-    tensor
-}
-
 /// A tensor of any rank on its way into a [`HostOp`].
 pub(crate) enum Input {
+    /// On the CPU.
+    Computed(Place<Flex>),
+    /// On a recording of it.
+    Recorded(Place<Capture>),
+}
+
+/// Where a tensor is.
+pub(crate) enum Place<B: Surface> {
     /// On the tape.
-    Tracked(FloatTensor<Autodiff<Flex>>),
+    Tracked(FloatTensor<Autodiff<B>>),
     /// Outside it.
-    Plain(Plain),
+    Plain(FloatTensor<B>),
 }
 
 impl Input {
     pub(crate) fn of<const D: usize>(tensor: Tensor<D>) -> Self {
-        if tensor.is_autodiff() { Self::Tracked(Flex::tracked(tensor)) } else { Self::Plain(Flex::plain(tensor)) }
+        match family(&tensor.device()) {
+            Family::Flex => Self::Computed(Place::of(tensor)),
+            _ => Self::Recorded(Place::of(tensor)),
+        }
+    }
+}
+
+impl<B: Host> Place<B> {
+    fn of<const D: usize>(tensor: Tensor<D>) -> Self {
+        if tensor.is_autodiff() { Self::Tracked(B::tracked(tensor)) } else { Self::Plain(B::plain(tensor)) }
     }
 
-    fn plain(&self) -> Plain {
-        let tensor = match self {
+    fn plain(&self) -> FloatTensor<B> {
+        B::contiguous(match self {
             Self::Tracked(tensor) => tensor.clone().into_primitive(),
             Self::Plain(tensor) => tensor.clone(),
-        };
-        tensor.to_contiguous()
+        })
     }
 
-    fn tracked(self) -> FloatTensor<Autodiff<Flex>> {
+    fn tracked(self) -> FloatTensor<Autodiff<B>> {
         match self {
             Self::Tracked(tensor) => tensor,
-            // The rank does not matter to the tape: only the node is asked for, which requires no gradient.
-            Self::Plain(tensor) => {
-                let count = tensor.shape().num_elements();
-                Flex::tracked(Flex::from_plain::<1>(tensor.reshape(Shape::new([count]))).autodiff())
-            }
+            Self::Plain(tensor) => <Autodiff<B> as AutodiffBackend>::from_inner(tensor),
         }
     }
 }
@@ -90,15 +184,34 @@ pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
     inputs: [Input; N],
     shape: [usize; D],
 ) -> Tensor<D> {
-    let plain = inputs.each_ref().map(Input::plain);
-    let values = op.forward(plain.each_ref().map(values));
-    let output = tensor(values, Shape::new(shape));
-    if inputs.iter().all(|input| matches!(input, Input::Plain(_))) {
-        return Flex::from_plain(output);
+    if inputs.iter().any(|input| matches!(input, Input::Recorded(_))) {
+        let recorded = |input| match input {
+            Input::Recorded(place) => place,
+            Input::Computed(_) => unreachable!("one operation, one device"),
+        };
+        return run_on::<Capture, Op, N, D>(op, inputs.map(recorded), shape);
+    }
+    let computed = |input| match input {
+        Input::Computed(place) => place,
+        Input::Recorded(_) => unreachable!("one operation, one device"),
+    };
+    run_on::<Flex, Op, N, D>(op, inputs.map(computed), shape)
+}
+
+fn run_on<B: Host, Op: HostOp<N>, const N: usize, const D: usize>(
+    op: Op,
+    inputs: [Place<B>; N],
+    shape: [usize; D],
+) -> Tensor<D> {
+    let plain = inputs.each_ref().map(Place::plain);
+    let forward = |values: &[&[f32]]| vec![op.forward(std::array::from_fn(|place| values[place]))];
+    let output = B::make(Op::NAME, &plain.each_ref(), vec![Shape::new(shape)], forward).remove(0);
+    if inputs.iter().all(|input| matches!(input, Place::Plain(_))) {
+        return B::from_plain(output);
     }
     let nodes = inputs.map(|input| input.tracked().node());
-    let step = HostStep::<Op, N>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
-    Flex::from_tracked(match step {
+    let step = HostStep::<B, Op, N>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
+    B::from_tracked(match step {
         OpsKind::Tracked(step) => {
             let shapes = plain.each_ref().map(TensorMetadata::shape);
             step.finish((op, shapes, Op::KEEPS.then_some(plain)), output)
@@ -108,20 +221,27 @@ pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
 }
 
 #[derive(Debug)]
-struct HostStep<Op, const N: usize>(PhantomData<Op>);
+struct HostStep<B, Op, const N: usize>(PhantomData<(B, Op)>);
 
-impl<Op: HostOp<N>, const N: usize> Backward<Flex, N> for HostStep<Op, N> {
-    type State = (Op, [Shape; N], Option<[Plain; N]>);
+impl<B: Host, Op: HostOp<N>, const N: usize> Backward<B, N> for HostStep<B, Op, N> {
+    type State = (Op, [Shape; N], Option<[FloatTensor<B>; N]>);
 
     fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let above = gradients.consume::<Flex>(&ops.node).to_contiguous();
-        let (op, shapes, inputs) = ops.state;
+        let above = B::contiguous(gradients.consume::<B>(&ops.node));
+        let (op, shapes, kept) = ops.state;
         let wanted = ops.parents.each_ref().map(Option::is_some);
-        let inputs = inputs.as_ref().map_or([&[][..]; N], |inputs| inputs.each_ref().map(values));
-        let found = op.backward(inputs, values(&above), wanted);
-        for ((parent, shape), found) in ops.parents.iter().zip(shapes).zip(found) {
-            if let (Some(parent), Some(found)) = (parent, found) {
-                gradients.register::<Flex>(parent.id, tensor(found, shape));
+        let mut inputs = vec![&above];
+        inputs.extend(kept.iter().flatten());
+        let wanted_shapes = shapes.into_iter().zip(wanted).filter_map(|(shape, wanted)| wanted.then_some(shape));
+        let mut found = B::make(Op::NAME, &inputs, wanted_shapes.collect(), |values| {
+            let inputs = std::array::from_fn(|place| values.get(place + 1).copied().unwrap_or_default());
+            op.backward(inputs, values[0], wanted).into_iter().flatten().collect()
+        })
+        .into_iter();
+        drop(inputs);
+        for parent in ops.parents.iter().flatten() {
+            if let Some(found) = found.next() {
+                gradients.register::<B>(parent.id, found);
             }
         }
     }

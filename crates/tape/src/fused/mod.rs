@@ -23,4 +23,4 @@ pub use shift::relative_shift;
 pub use weights::{Sight, attention_weights};
 
 pub(crate) use activation::wide;
-pub(crate) use host::{change, is_host};
+pub(crate) use host::{Beside, Host, is_host, on_host};

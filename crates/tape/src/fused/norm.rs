@@ -52,6 +52,8 @@ pub(super) fn sum(values: impl ExactSizeIterator<Item = f32>) -> f32 {
 }
 
 impl HostOp<3> for LayerNorm {
+    const NAME: &'static str = "layer_norm";
+
     fn forward(&self, [x, scale, shift]: [&[f32]; 3]) -> Vec<f32> {
         let mut y = vec![0.0; x.len()];
         wide(

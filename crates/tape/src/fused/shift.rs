@@ -1,8 +1,9 @@
 //! From offsets to keys: the step of relative attention that moves every row by its own place.
 
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Shape, Tensor};
 
-use super::host::{HostOp, Input, host_values, is_host, run};
+use super::host::{Host, HostOp, Input, is_host, on_host, run};
+use crate::bridge::Surface;
 
 // Shapes: b samples, h heads, q queries, l offsets, k keys.
 
@@ -31,9 +32,11 @@ pub(super) fn shifted_back(gradient: Tensor<4>) -> Tensor<4> {
     let l = q - 1 + keys;
     if is_host(&gradient) {
         let op = Shift { q, l, keys };
-        let device = gradient.device();
-        let values = host_values(gradient, |above| op.unshifted(above));
-        return Tensor::from_data(TensorData::new(values, [b, h, q, l]), &device);
+        return on_host!(gradient, B => {
+            let above = B::contiguous(B::plain(gradient));
+            let unshifted = |values: &[&[f32]]| vec![op.unshifted(values[0])];
+            B::from_plain(B::make(Shift::NAME, &[&above], vec![Shape::new([b, h, q, l])], unshifted).remove(0))
+        });
     }
     let options = (&gradient.device(), gradient.dtype());
     let filled = Tensor::cat(vec![gradient, Tensor::zeros([b, h, q, l - keys], options)], 3).reshape([b, h, l, q]);
@@ -49,6 +52,7 @@ struct Shift {
 }
 
 impl HostOp<1> for Shift {
+    const NAME: &'static str = "relative_shift";
     const KEEPS: bool = false;
 
     fn forward(&self, [scores]: [&[f32]; 1]) -> Vec<f32> {
@@ -79,7 +83,7 @@ impl Shift {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::{DType, Device, FloatDType};
+    use burn::tensor::{DType, Device, FloatDType, TensorData};
 
     use super::*;
 

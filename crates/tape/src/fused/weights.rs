@@ -3,22 +3,22 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::tensor::{Bool, DType, FloatDType, Tensor, TensorData, activation};
+use burn::tensor::{Bool, DType, FloatDType, Shape, Tensor, TensorData, activation};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
-use burn_dispatch::backends::Flex;
 use rayon::prelude::*;
 
 use super::activation::{exp, wide};
-use super::host::{change, host_values, is_host};
+use super::host::{Beside, Host, is_host, on_host};
 use super::norm::sum;
 use crate::Noise;
 use crate::bridge::Surface;
 use crate::noise::{Mask, draw, dropout};
+use crate::record::unread_bools;
 
 // Shapes: b samples, h heads, q queries, k keys.
 
@@ -72,8 +72,10 @@ impl Weights {
     pub(super) fn both(&self, scores: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         if is_host(&scores) {
             let shape = scores.dims();
-            let (softmax, weights) = self.of(Flex::plain(scores), shape);
-            return (Flex::from_plain(softmax), Flex::from_plain(weights));
+            return on_host!(scores, B => {
+                let (softmax, weights) = self.of::<B>(B::plain(scores), shape);
+                (B::from_plain(softmax), B::from_plain(weights))
+            });
         }
         let softmax = self.composed(scores);
         let weights = self.mask.clone().map_or_else(|| softmax.clone(), |mask| dropout(softmax.clone(), mask));
@@ -84,8 +86,10 @@ impl Weights {
     pub(super) fn gradient(&self, softmax: Tensor<4>, above: Tensor<4>) -> Tensor<4> {
         if is_host(&above) && is_host(&softmax) {
             let shape = above.dims();
-            let change_by = |softmax: &[f32]| change(Flex::plain(above), |above| self.backward(softmax, above, shape));
-            return Flex::from_plain(host_values(softmax, change_by));
+            return on_host!(above, B => {
+                let softmax = B::contiguous(B::plain(softmax));
+                B::from_plain(self.changed_back::<B>(&softmax, B::plain(above), shape))
+            });
         }
         let above = self.mask.clone().map_or_else(|| above.clone(), |mask| dropout(above.clone(), mask));
         let along = (above.clone() * softmax.clone()).sum_dim(3);
@@ -110,10 +114,12 @@ impl Weights {
     fn masked(&self, scores: Tensor<4>, [b, q, k]: [usize; 3]) -> Tensor<4> {
         // A causal mask has a row for each query, any other one row for all.
         let rows = if self.sight.causal { q } else { 1 };
-        let seen = (0..b).flat_map(|sample| (0..rows).map(move |row| self.sight.of(sample, row, k)));
-        let hidden: Vec<bool> = seen.flat_map(|seen| (0..k).map(move |key| key >= seen)).collect();
-        let hidden = TensorData::new(hidden, [b, 1, rows, k]);
-        let hidden = Tensor::<4, Bool>::from_data(hidden, &scores.device()).expand(scores.dims());
+        let told = || {
+            let seen = (0..b).flat_map(|sample| (0..rows).map(move |row| self.sight.of(sample, row, k)));
+            let hidden: Vec<bool> = seen.flat_map(|seen| (0..k).map(move |key| key >= seen)).collect();
+            Tensor::<4, Bool>::from_data(TensorData::new(hidden, [b, 1, rows, k]), &scores.device())
+        };
+        let hidden = unread_bools([b, 1, rows, k], &scores.device()).unwrap_or_else(told).expand(scores.dims());
         // Filled twice: a query that sees nothing would otherwise look at everything.
         activation::softmax(scores.mask_fill(hidden.clone(), MASKED), 3).mask_fill(hidden, 0.0)
     }
@@ -210,14 +216,18 @@ fn softmax_row(scores: &mut [f32]) {
 fn on_host(scores: Tensor<4>, op: Weights) -> Tensor<4> {
     let shape = scores.dims();
     if !scores.is_autodiff() {
-        let (_, weights) = op.of(Flex::plain(scores), shape);
-        return Flex::from_plain(weights);
+        return on_host!(scores, B => B::from_plain(op.of::<B>(B::plain(scores), shape).1));
     }
+    on_host!(scores, B => on_tape::<B>(scores, op))
+}
+
+fn on_tape<B: Host>(scores: Tensor<4>, op: Weights) -> Tensor<4> {
+    let shape = scores.dims();
     // Taken apart, so that nobody else holds the scores: the softmax is written over them.
-    let (scores, node) = Flex::tracked(scores).into_parts();
-    let (softmax, weights) = op.of(scores, shape);
-    let step = Step(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
-    Flex::from_tracked(match step {
+    let (scores, node) = B::tracked(scores).into_parts();
+    let (softmax, weights) = op.of::<B>(scores, shape);
+    let step = Step::<B>(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
+    B::from_tracked(match step {
         OpsKind::Tracked(step) => step.finish((op, softmax), weights),
         OpsKind::UnTracked(step) => step.finish(weights),
     })
@@ -225,31 +235,46 @@ fn on_host(scores: Tensor<4>, op: Weights) -> Tensor<4> {
 
 impl Weights {
     /// The softmax, and the weights: the same where nothing is dropped.
-    fn of(&self, scores: FloatTensor<Flex>, shape: [usize; 4]) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
-        let mut weights = vec![0.0; if self.mask.is_some() { shape.iter().product() } else { 0 }];
-        let softmax = change(scores, |scores| self.forward(scores, &mut weights, shape));
-        let weights = match self.mask {
-            Some(_) => FloatTensor::<Flex>::from_data(TensorData::new(weights, shape)),
-            None => softmax.clone(),
-        };
+    fn of<B: Host>(&self, scores: FloatTensor<B>, shape: [usize; 4]) -> (FloatTensor<B>, FloatTensor<B>) {
+        let fresh = self.mask.as_ref().map(|_| Shape::new(shape));
+        let beside = Beside { inputs: &[], fresh, scratch: self.scratch(shape) };
+        let forward = |scores: &mut [f32], weights: &mut [f32], _: &[&[f32]]| self.forward(scores, weights, shape);
+        let (softmax, weights) = B::change("attention_weights", scores, beside, forward);
+        let weights = weights.unwrap_or_else(|| softmax.clone());
         (softmax, weights)
+    }
+
+    /// The gradient by the scores, written over `above` where nobody else holds it.
+    fn changed_back<B: Host>(
+        &self,
+        softmax: &FloatTensor<B>,
+        above: FloatTensor<B>,
+        shape: [usize; 4],
+    ) -> FloatTensor<B> {
+        let beside = Beside { inputs: &[softmax], fresh: None, scratch: self.scratch(shape) };
+        let backward = |above: &mut [f32], _: &mut [f32], inputs: &[&[f32]]| self.backward(inputs[0], above, shape);
+        B::change("attention_weights", above, beside, backward).0
+    }
+
+    /// Bytes of the keys of the mask's rows.
+    fn scratch(&self, shape: [usize; 4]) -> usize {
+        self.mask.as_ref().map_or(0, |_| Mask::scratch(&shape))
     }
 }
 
 #[derive(Debug)]
-struct Step(PhantomData<Flex>);
+struct Step<B>(PhantomData<B>);
 
-impl Backward<Flex, 1> for Step {
-    type State = (Weights, FloatTensor<Flex>);
+impl<B: Host> Backward<B, 1> for Step<B> {
+    type State = (Weights, FloatTensor<B>);
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let above = gradients.consume::<Flex>(&ops.node);
+        let above = gradients.consume::<B>(&ops.node);
         let (op, softmax) = ops.state;
         let Some(parent) = &ops.parents[0] else { return };
         let shape = above.shape().dims();
-        let softmax: Tensor<4> = Flex::from_plain(softmax);
-        let gradient = host_values(softmax, |softmax| change(above, |above| op.backward(softmax, above, shape)));
-        gradients.register::<Flex>(parent.id, gradient);
+        let gradient = op.changed_back::<B>(&B::contiguous(softmax), above, shape);
+        gradients.register::<B>(parent.id, gradient);
     }
 }
 

@@ -7,13 +7,14 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
-use burn_dispatch::backends::Flex;
-use plimsoll_core::{Key, SampleId};
+use plimsoll_core::Key;
 use rayon::prelude::*;
 
 use super::Source;
 use crate::bridge::{Surface, on_backend};
-use crate::fused::{change, is_host, wide};
+use crate::fused::{Beside, Host, is_host, on_host, wide};
+use crate::is_recording;
+use crate::record::unread_ints;
 
 /// What is dropped from one tensor.
 #[derive(Clone, Debug)]
@@ -43,15 +44,27 @@ impl Mask {
     pub(crate) fn rows(&self, shape: &[usize]) -> Vec<[u32; 2]> {
         assert!(shape.len() > 1, "samples have values along at least one more axis");
         assert_eq!(shape[0], self.source.samples.len(), "one id for each sample of the batch");
-        let sample = |id: &SampleId| self.source.key.at(id.0);
-        let mut keys: Vec<Key> = self.source.samples.iter().map(sample).collect();
-        // The coordinates, and not the running number, which would depend on the padding.
-        let last = shape.len() - 2;
-        for (axis, &extent) in shape.iter().enumerate().take(last + 1).skip(1) {
-            let first = if axis == last { self.first as u64 } else { 0 };
-            keys = keys.iter().flat_map(|key| (first..first + extent as u64).map(|place| key.at(place))).collect();
+        let halves = |key: Key| [key.bits() as u32, (key.bits() >> 32) as u32];
+        let mut rows = Vec::with_capacity(shape[..shape.len() - 1].iter().product());
+        for id in self.source.samples.iter() {
+            self.rows_below(self.source.key.at(id.0), &shape[1..shape.len() - 1], &mut |key| rows.push(halves(key)));
         }
-        keys.iter().map(|key| [key.bits() as u32, (key.bits() >> 32) as u32]).collect()
+        rows
+    }
+
+    /// The keys of the rows below the one with `key`, whose own axes are `axes`: of the coordinates, and not of the
+    /// running number, which would depend on the padding.
+    fn rows_below(&self, key: Key, axes: &[usize], found: &mut impl FnMut(Key)) {
+        let Some((&extent, rest)) = axes.split_first() else { return found(key) };
+        let first = if rest.is_empty() { self.first as u64 } else { 0 };
+        for place in first..first + extent as u64 {
+            self.rows_below(key.at(place), rest, found);
+        }
+    }
+
+    /// Bytes of the keys of the rows of a tensor of this shape.
+    pub(crate) fn scratch(shape: &[usize]) -> usize {
+        shape[..shape.len() - 1].iter().product::<usize>() * size_of::<[u32; 2]>()
     }
 
     /// Sets what is dropped of `values` to zero, and scales what stays.
@@ -79,8 +92,12 @@ impl Mask {
     /// Where a tensor of `shape` on `device`, which is off the tape, keeps its values: the same draws as on the host.
     pub(super) fn keeps<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
         let width = shape[D - 1];
-        let rows = self.rows(&shape);
+        let count = shape[..D - 1].iter().product();
+        let rows = if is_recording(device) { Vec::new() } else { self.rows(&shape) };
         let half = |index: usize| -> Tensor<2, Int> {
+            if let Some(column) = unread_ints([count, 1], device) {
+                return column.expand([count, width]);
+            }
             let values: Vec<i32> = rows.iter().map(|row| row[index] as i32).collect();
             let column = TensorData::new(values, [rows.len(), 1]);
             Tensor::<2, Int>::from_data(column, (device, DType::I32)).expand([rows.len(), width])
@@ -88,7 +105,7 @@ impl Mask {
         // What a step of the golden ratio makes of each place, on the host: one row for all.
         let steps: Vec<i32> = (0..width as u32).map(|place| place.wrapping_mul(GOLDEN) as i32).collect();
         let steps: Tensor<2, Int> = Tensor::from_data(TensorData::new(steps, [1, width]), (device, DType::I32));
-        let drawn = draws(half(0).bitwise_xor(steps.expand([rows.len(), width])), half(1));
+        let drawn = draws(half(0).bitwise_xor(steps.expand([count, width])), half(1));
         // Unsigned numbers compare as signed ones do when the first bit of both is turned over.
         let threshold = (self.threshold() ^ 0x8000_0000) as i32;
         drawn.bitwise_xor_scalar(i32::MIN).greater_equal_elem(threshold).reshape(shape)
@@ -146,7 +163,11 @@ pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
 fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask) -> Tensor<D> {
     let shape = x.dims();
     if is_host(&x) {
-        return Flex::from_plain(change(Flex::plain(x), |values| mask.apply(values, &shape)));
+        return on_host!(x, B => {
+            let beside = Beside::scratch(Mask::scratch(&shape));
+            let apply = |values: &mut [f32], _: &mut [f32], _: &[&[f32]]| mask.apply(values, &shape);
+            B::from_plain(B::change("dropout", B::plain(x), beside, apply).0)
+        });
     }
     let keeps = mask.keeps(shape, &x.device());
     x.mul_scalar(mask.scale()).mask_fill(keeps.bool_not(), 0.0)
