@@ -1,0 +1,146 @@
+//! The catalogue: its table holds together, and people find their card in it.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Finds `text` and compares the card's name, or the start of the error.
+fn check(text: &str, expected: &str) {
+    let found = find(text).map_or_else(|error| error.to_string(), |card| card.name.into_owned());
+    assert!(found.starts_with(expected), "`{text}` gave `{found}`, not `{expected}`");
+}
+
+#[test]
+fn cards_are_found_however_they_are_written() {
+    for (text, expected) in [
+        ("RTX 3060", "RTX 3060 12GB"),
+        ("rtx-3060", "RTX 3060 12GB"),
+        ("rtx3060", "RTX 3060 12GB"),
+        ("3060", "RTX 3060 12GB"),
+        ("3060-12g", "RTX 3060 12GB"),
+        ("NVIDIA GeForce RTX 3060", "RTX 3060 12GB"),
+        ("3060ti", "RTX 3060 Ti"),
+        ("3080", "RTX 3080 10GB"),
+        ("RTX 3080 12 GB", "RTX 3080 12GB"),
+        ("GeForce RTX 2080 Ti", "RTX 2080 Ti"),
+        ("4060 ti", "RTX 4060 Ti 8GB"),
+        ("4060ti 16gb", "RTX 4060 Ti 16GB"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti Super"),
+        ("RTX_4090", "RTX 4090"),
+        ("5060 Ti", "RTX 5060 Ti 16GB"),
+        ("rtx 5090 32 gib", "RTX 5090"),
+        ("a100", "A100 40GB"),
+        ("a100-80g", "A100 80GB"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100 40GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80GB"),
+        ("NVIDIA A100 80GB PCIe", "A100 80GB"),
+        ("h100", "H100 PCIe"),
+        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("H100-SXM5-80GB", "H100 SXM"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA B200", "B200"),
+        ("Tesla T4", "T4"),
+        ("t4 16GB", "T4"),
+        ("Tesla P100-PCIE-16GB", "P100"),
+        ("Tesla V100-SXM2-16GB", "V100 16GB"),
+        ("Tesla V100-SXM2-32GB", "V100 32GB"),
+        ("v100", "V100 16GB"),
+        ("Quadro RTX 6000", "Quadro RTX 6000"),
+        ("RTX 6000", "Quadro RTX 6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("NVIDIA RTX A6000", "RTX A6000"),
+        ("a10g", "A10G"),
+        ("NVIDIA L40S", "L40S"),
+    ] {
+        check(text, expected);
+    }
+}
+
+#[test]
+fn a_size_is_a_card_of_its_class() {
+    for (text, bytes, class) in [
+        ("8GiB", 8 << 30, "RTX 4060"),
+        ("12 GB", 12_000_000_000, "RTX 3060"),
+        ("12GiB", 12 << 30, "RTX 3060"),
+        ("16gb", 16_000_000_000, "RTX 4060 Ti 16GB"),
+        ("24g", 24 << 30, "RTX 3090"),
+        ("48GiB", 48 << 30, "RTX A6000"),
+        ("80GiB", 80 << 30, "A100 80GB"),
+        ("1 TiB", 1 << 40, "A100 80GB"),
+    ] {
+        let (card, class) = (find(text).unwrap(), find(class).unwrap());
+        assert_eq!((card.memory, card.usable), (Bytes(bytes), Bytes(bytes)), "{text}");
+        assert_eq!((card.peak, card.bandwidth), (class.peak, class.bandwidth), "{text}");
+        assert!(card.supports(Precision::Bf16));
+        assert_eq!(card.name, format!("card of {text}"));
+    }
+}
+
+#[test]
+fn what_is_no_card_is_told_with_its_neighbours() {
+    for (text, expected) in [
+        ("3061", "no card is called `3061`; near it are RTX 3060 12GB, RTX 3060 Ti, "),
+        ("A1000", "no card is called `A1000`; near it are A100 40GB, A100 80GB, "),
+        ("RTX 3060 Laptop GPU", "no card is called `RTX 3060 Laptop GPU`; near it are RTX 3060"),
+        ("3060 8GB", "no card is called `3060 8GB`; near it are "),
+        ("24", "no card is called `24`; near it are "),
+        ("", "no card is called ``; near it are "),
+        ("rtx", "no card is called `rtx`; near it are "),
+        ("-8GiB", "no card is called `-8GiB`; near it are "),
+        ("0GiB", "a card of `0GiB` has no memory to plan"),
+        ("0", "a card of `0` has no memory to plan"),
+    ] {
+        check(text, expected);
+    }
+    assert!(find("4o90").unwrap_err().to_string().ends_with("; a size such as `24GiB` works too"));
+}
+
+#[test]
+fn the_table_holds_together() {
+    assert!(catalogue().len() >= 28);
+    for card in catalogue() {
+        let name = &card.name;
+        assert!(card.usable < card.memory && card.usable.0 * 10 > card.memory.0 * 9, "{name}: {}", card.usable);
+        assert!(card.bandwidth > 1e11, "{name}");
+        let rates = [card.peak.tf32, card.peak.fp16, card.peak.bf16].into_iter().flatten();
+        assert!(rates.chain([card.peak.fp32]).all(|rate| rate > 1e12 && rate < 1e16), "{name}");
+        assert_eq!(card.supports(Precision::Fp16), card.capability >= (7, 0), "{name}");
+        assert_eq!(card.supports(Precision::Bf16), card.capability >= (8, 0), "{name}");
+        assert_eq!(card.peak.tf32.is_some(), card.peak.bf16.is_some(), "{name}");
+        for precision in [Precision::Bf16, Precision::Fp16] {
+            assert!(card.rate(precision) >= card.rate(Precision::Fp32), "{name}");
+        }
+    }
+}
+
+#[test]
+fn no_spelling_names_two_cards() {
+    let mut owners: BTreeMap<String, &str> = BTreeMap::new();
+    for card in catalogue() {
+        for spelling in card.spellings() {
+            let before = owners.insert(spelling.clone(), &card.name);
+            assert!(before.is_none_or(|name| name == card.name), "`{spelling}` is {before:?} and {}", card.name);
+        }
+    }
+}
+
+#[test]
+fn names_and_aliases_are_written_once() {
+    let mut names: Vec<String> = Vec::new();
+    for card in catalogue() {
+        names.extend(card.aliases.iter().copied().chain([card.name.as_ref()]).map(plain));
+    }
+    let written = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), written);
+}
+
+#[test]
+fn a_smaller_card_answers_for_its_name() {
+    for (name, smallest) in [("a100", 40), ("v100", 16), ("3080", 10), ("4060 ti", 8)] {
+        assert_eq!(find(name).unwrap().memory, Bytes::gib(smallest), "{name}");
+    }
+}

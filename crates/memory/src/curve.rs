@@ -1,0 +1,259 @@
+//! Memory by owner over the moments of a timeline, as the page and the trace draw it.
+
+use std::ops::Range;
+
+use plimsoll_core::Bytes;
+
+use crate::timeline::{Owner, Phase, Timeline};
+
+/// Every owner, from the ground up: what stays lies below what comes and goes, so that a drawing keeps still.
+pub(crate) const OWNERS: [Owner; 8] = [
+    Owner::Weights,
+    Owner::Optimizer,
+    Owner::Gradients,
+    Owner::Workspace,
+    Owner::Batch,
+    Owner::Prefetch,
+    Owner::Activations,
+    Owner::Temporaries,
+];
+
+/// An owner in words.
+pub(crate) fn owner_name(owner: Owner) -> &'static str {
+    match owner {
+        Owner::Weights => "weights",
+        Owner::Gradients => "gradients",
+        Owner::Optimizer => "optimizer",
+        Owner::Activations => "activations",
+        Owner::Temporaries => "temporaries",
+        Owner::Batch => "batch",
+        Owner::Prefetch => "prefetch",
+        Owner::Workspace => "workspace",
+    }
+}
+
+/// A phase in words.
+pub(crate) fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Forward => "forward",
+        Phase::Backward => "backward",
+        Phase::Optimizer => "optimizer",
+        Phase::Validation => "validation",
+        Phase::Decoding => "decoding",
+        Phase::Checkpoint => "checkpoint",
+    }
+}
+
+/// The bytes of each owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stack([u64; OWNERS.len()]);
+
+impl Stack {
+    /// What one owner has.
+    pub(crate) fn of(&self, owner: Owner) -> Bytes {
+        Bytes(self.0[owner as usize])
+    }
+
+    /// What all owners have.
+    pub(crate) fn total(&self) -> Bytes {
+        Bytes(self.0.iter().sum())
+    }
+}
+
+/// A moment and what is in memory at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// The moment.
+    pub(crate) moment: usize,
+    /// The bytes of each owner.
+    pub(crate) stack: Stack,
+}
+
+/// A stretch of moments, and the highest of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    /// The moments.
+    pub(crate) moments: Range<usize>,
+    /// The first moment among them with the most memory.
+    pub(crate) highest: Level,
+}
+
+/// Memory by owner over the moments of a timeline, kept as its changes and so no longer than its allocations.
+pub(crate) struct Curve {
+    /// The moments at which something changes, in order, the first being 0.
+    levels: Vec<Level>,
+    moments: usize,
+}
+
+impl Curve {
+    /// The curve of `timeline`. Allocations that die as they are born are never there.
+    pub(crate) fn of(timeline: &Timeline) -> Self {
+        let lasting = || timeline.allocations.iter().filter(|one| one.birth < one.death);
+        let mut events: Vec<(usize, usize, Owner, u64)> = Vec::with_capacity(timeline.allocations.len() * 2);
+        for one in lasting() {
+            events.push((one.birth, 1, one.owner, one.size.0));
+            events.push((one.death, 0, one.owner, one.size.0));
+        }
+        // Deaths first: a moment's memory is what is alive once all its changes are made.
+        events.sort_unstable_by_key(|&(moment, birth, ..)| (moment, birth));
+        let mut levels = vec![Level::default()];
+        let mut stack = Stack::default();
+        for (moment, birth, owner, size) in events {
+            let bytes = &mut stack.0[owner as usize];
+            *bytes = if birth == 1 { *bytes + size } else { *bytes - size };
+            match levels.last_mut() {
+                Some(last) if last.moment == moment => last.stack = stack,
+                _ => levels.push(Level { moment, stack }),
+            }
+        }
+        // An allocation after the last moment is somebody's mistake, which a drawing should show and not hide.
+        let moments = lasting().map(|one| one.birth + 1).max().unwrap_or(0).max(timeline.moments);
+        Self { levels, moments }
+    }
+
+    /// The number of moments.
+    pub(crate) fn moments(&self) -> usize {
+        self.moments
+    }
+
+    /// The first moment with the most memory.
+    pub(crate) fn peak(&self) -> Level {
+        self.highest(0..self.moments)
+    }
+
+    /// What is in memory at `moment`.
+    pub(crate) fn at(&self, moment: usize) -> Stack {
+        self.levels[self.index_at(moment)].stack
+    }
+
+    /// The first moment of `moments` with the most memory; the start of an empty range.
+    pub(crate) fn highest(&self, moments: Range<usize>) -> Level {
+        let mut highest = Level { moment: moments.start, stack: self.at(moments.start) };
+        let later = &self.levels[self.index_at(moments.start) + 1..];
+        for level in later.iter().take_while(|level| level.moment < moments.end) {
+            if level.stack.total() > highest.stack.total() {
+                highest = *level;
+            }
+        }
+        highest
+    }
+
+    /// The most that `owner` has at any moment, which need not be the peak's.
+    pub(crate) fn most(&self, owner: Owner) -> Bytes {
+        self.levels.iter().map(|level| level.stack.of(owner)).max().unwrap_or_default()
+    }
+
+    /// The curve in at most `most` columns of equal width. Each keeps its highest moment, so the peak is never lost.
+    pub(crate) fn columns(&self, most: usize) -> Vec<Column> {
+        let count = self.moments.min(most);
+        let edge = |index: usize| (index as u128 * self.moments as u128 / count as u128) as usize;
+        (0..count)
+            .map(|index| {
+                let moments = edge(index)..edge(index + 1);
+                Column { highest: self.highest(moments.clone()), moments }
+            })
+            .collect()
+    }
+
+    /// The last level that starts at `moment` or before.
+    fn index_at(&self, moment: usize) -> usize {
+        self.levels.partition_point(|level| level.moment <= moment) - 1
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::timeline::{Allocation, Stretch};
+
+    /// A timeline of `count` allocations drawn from `seed`, in three phases.
+    pub(crate) fn drawn(seed: u64, count: usize, moments: usize) -> Timeline {
+        let mut state = seed;
+        let mut draw = |below: usize| {
+            // Knuth's MMIX constants; the low bits of such a generator are poor.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut allocations: Vec<Allocation> = (0..count)
+            .map(|_| {
+                let birth = draw(moments);
+                let size = Bytes(draw(1 << 20) as u64);
+                let (owner, death) = (OWNERS[draw(8)], birth + draw(moments));
+                Allocation { size, birth, death, owner, phase: Phase::Forward, made_by: "matmul" }
+            })
+            .collect();
+        allocations.sort_by_key(|one| one.birth);
+        let edges = [0, moments / 3, moments * 9 / 10, moments];
+        let phases = [Phase::Forward, Phase::Backward, Phase::Optimizer];
+        let phases = (0..3).map(|i| Stretch { phase: phases[i], start: edges[i], end: edges[i + 1] }).collect();
+        Timeline { allocations, phases, moments }
+    }
+
+    /// The slow way, one moment at a time.
+    fn plainly(timeline: &Timeline, moment: usize) -> Stack {
+        let mut stack = Stack::default();
+        for one in timeline.allocations.iter().filter(|one| one.birth <= moment && moment < one.death) {
+            stack.0[one.owner as usize] += one.size.0;
+        }
+        stack
+    }
+
+    #[test]
+    fn a_curve_is_the_sum_of_what_is_alive() {
+        for seed in 0..30 {
+            let moments = 1 + seed as usize * 7;
+            let timeline = drawn(seed, 60, moments);
+            let curve = Curve::of(&timeline);
+            let slow: Vec<Stack> = (0..moments).map(|moment| plainly(&timeline, moment)).collect();
+            assert!((0..moments).all(|moment| curve.at(moment) == slow[moment]), "seed {seed}");
+            let most = slow.iter().map(Stack::total).max().unwrap();
+            let first = slow.iter().position(|stack| stack.total() == most).unwrap();
+            assert_eq!(curve.peak(), Level { moment: first, stack: slow[first] }, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn columns_cover_every_moment_and_keep_the_peak() {
+        for seed in 0..30 {
+            let curve = Curve::of(&drawn(seed, 200, 1 + seed as usize * 40));
+            for most in [1, 7, 100, 5000] {
+                let columns = curve.columns(most);
+                assert_eq!(columns.len(), most.min(curve.moments()));
+                assert!(columns.windows(2).all(|pair| pair[0].moments.end == pair[1].moments.start));
+                assert_eq!(columns.last().unwrap().moments.end, curve.moments());
+                assert!(columns.iter().all(|column| column.moments.contains(&column.highest.moment)));
+                assert!(columns.iter().any(|column| column.highest == curve.peak()), "seed {seed}, {most} columns");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_a_curve_too() {
+        let curve = Curve::of(&Timeline::default());
+        assert_eq!((curve.peak(), curve.columns(10)), (Level::default(), vec![]));
+    }
+
+    #[test]
+    fn what_never_dies_or_never_lives_is_counted_right() {
+        let one = |birth, death| Allocation {
+            size: Bytes(5),
+            birth,
+            death,
+            owner: Owner::Weights,
+            phase: Phase::Forward,
+            made_by: "start",
+        };
+        let timeline =
+            Timeline { allocations: vec![one(0, usize::MAX), one(1, 1), one(9, 10)], phases: vec![], moments: 3 };
+        let curve = Curve::of(&timeline);
+        assert_eq!((curve.moments(), curve.peak().moment), (10, 9));
+        assert_eq!(curve.at(2).of(Owner::Weights), Bytes(5));
+    }
+
+    #[test]
+    fn owners_are_all_there() {
+        let mut places: Vec<usize> = OWNERS.iter().map(|&owner| owner as usize).collect();
+        places.sort_unstable();
+        assert_eq!(places, [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+}

@@ -1,0 +1,283 @@
+//! Memory as a device hands it out: blocks, and the tensors that look at them.
+//!
+//! A [`Value`] is a handle on a block with a layout, as a backend's tensor is. Handles are counted: an operation may write
+//! over a block that only one handle looks at, and the block is gone with its last handle. The code that moves the values
+//! around (`flex`, `cube`) reads like the backend that it stands for, without the numbers.
+
+use std::collections::HashMap;
+
+use burn_ir::{TensorId, TensorIr, TensorStatus};
+use plimsoll_core::Bytes;
+
+use crate::timeline::{Allocation, Owner, Phase, Stretch, Timeline};
+
+/// A handle on a block of memory, with the layout by which it is read.
+#[derive(Debug)]
+pub(crate) struct Value {
+    block: usize,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) strides: Vec<isize>,
+    pub(crate) offset: usize,
+    /// Bytes of one number.
+    pub(crate) width: usize,
+}
+
+impl Value {
+    /// How many numbers it has.
+    pub(crate) fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether its numbers lie in order, one after the other. Axes of length 1 do not count.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (&length, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            if length == 1 {
+                continue;
+            }
+            if stride != expected {
+                return false;
+            }
+            expected *= length as isize;
+        }
+        true
+    }
+}
+
+/// The strides of numbers in order.
+pub(crate) fn in_order(shape: &[usize]) -> Vec<isize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as isize;
+    }
+    strides
+}
+
+#[derive(Debug)]
+struct Block {
+    size: usize,
+    handles: usize,
+    birth: usize,
+    death: Option<usize>,
+    phase: Phase,
+    owner: Option<Owner>,
+    made_by: &'static str,
+}
+
+/// The memory of a device while operations are done.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    blocks: Vec<Block>,
+    tensors: HashMap<TensorId, Value>,
+    now: usize,
+    phase: Phase,
+    phases: Vec<Stretch>,
+    operation: &'static str,
+    /// Sizes are rounded up to a multiple of this, as the device's allocator does.
+    grain: usize,
+}
+
+impl Heap {
+    pub(crate) fn new(grain: usize) -> Self {
+        Self {
+            blocks: Vec::new(),
+            tensors: HashMap::new(),
+            now: 0,
+            phase: Phase::Forward,
+            phases: Vec::new(),
+            operation: "",
+            grain,
+        }
+    }
+
+    /// From here on `phase` is done.
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        let start = self.now + 1;
+        if let Some(last) = self.phases.last_mut() {
+            last.end = start;
+        }
+        self.phases.push(Stretch { phase, start, end: start });
+        self.phase = phase;
+    }
+
+    /// From here on blocks are made by `operation`.
+    pub(crate) fn begin(&mut self, operation: &'static str) {
+        self.operation = operation;
+    }
+
+    /// A new value of numbers in order, of `width` bytes each.
+    pub(crate) fn fresh(&mut self, shape: &[usize], width: usize) -> Value {
+        let size = shape.iter().product::<usize>() * width;
+        let block = self.block(size);
+        Value { block, shape: shape.to_vec(), strides: in_order(shape), offset: 0, width }
+    }
+
+    /// A new value that is made twice for a moment: flex takes plain bytes first and then, as it wants them aligned, a
+    /// copy of them.
+    pub(crate) fn aligned(&mut self, shape: &[usize], width: usize) -> Value {
+        let bytes = self.scratch(shape.iter().product::<usize>() * width);
+        let value = self.fresh(shape, width);
+        self.free(bytes);
+        value
+    }
+
+    /// Bytes that are in use until [`free`](Self::free) takes them back.
+    pub(crate) fn scratch(&mut self, bytes: usize) -> Value {
+        self.fresh(&[bytes], 1)
+    }
+
+    fn block(&mut self, size: usize) -> usize {
+        self.now += 1;
+        self.blocks.push(Block {
+            size: size.next_multiple_of(self.grain),
+            handles: 1,
+            birth: self.now,
+            death: None,
+            phase: self.phase,
+            owner: None,
+            made_by: self.operation,
+        });
+        self.blocks.len() - 1
+    }
+
+    /// Another handle on the same numbers.
+    pub(crate) fn share(&mut self, value: &Value) -> Value {
+        self.blocks[value.block].handles += 1;
+        Value {
+            block: value.block,
+            shape: value.shape.clone(),
+            strides: value.strides.clone(),
+            offset: value.offset,
+            width: value.width,
+        }
+    }
+
+    /// Gives a handle back.
+    pub(crate) fn free(&mut self, value: Value) {
+        let block = &mut self.blocks[value.block];
+        block.handles -= 1;
+        if block.handles == 0 {
+            block.death = Some(self.now + 1);
+        }
+    }
+
+    /// Whether nobody else looks at the block of `value`.
+    pub(crate) fn is_unique(&self, value: &Value) -> bool {
+        self.blocks[value.block].handles == 1
+    }
+
+    /// Whether `value` is the whole of its block, in order.
+    pub(crate) fn is_whole(&self, value: &Value) -> bool {
+        let size = (value.count() * value.width).next_multiple_of(self.grain);
+        value.is_contiguous() && value.offset == 0 && self.blocks[value.block].size == size
+    }
+
+    /// Takes a handle on an operation's input: the only one where nobody else has one, another one otherwise.
+    pub(crate) fn take(&mut self, tensor: &TensorIr) -> Value {
+        if tensor.status == TensorStatus::ReadWrite
+            && let Some(value) = self.tensors.remove(&tensor.id)
+        {
+            return value;
+        }
+        match self.tensors.get(&tensor.id) {
+            Some(value) => {
+                let (block, width, offset) = (value.block, value.width, value.offset);
+                let (shape, strides) = (value.shape.clone(), value.strides.clone());
+                self.blocks[block].handles += 1;
+                Value { block, shape, strides, offset, width }
+            }
+            // Something that was there before the recording began; it counts from its first use.
+            None => {
+                let width = tensor.dtype.size();
+                let value = self.fresh(&tensor.shape, width);
+                let handle = self.share(&value);
+                self.tensors.insert(tensor.id, value);
+                handle
+            }
+        }
+    }
+
+    /// Makes `value` what `tensor` looks at.
+    pub(crate) fn give(&mut self, tensor: &TensorIr, mut value: Value) {
+        if value.shape != tensor.shape[..] {
+            // Rules that know the amount and not the arrangement.
+            value.shape = tensor.shape.to_vec();
+            value.strides = in_order(&tensor.shape);
+        }
+        if let Some(old) = self.tensors.insert(tensor.id, value) {
+            self.free(old);
+        }
+    }
+
+    /// Whether the tensor looks at a block.
+    pub(crate) fn has(&self, id: TensorId) -> bool {
+        self.tensors.contains_key(&id)
+    }
+
+    /// Whether the tensor's numbers lie in order.
+    pub(crate) fn lies_in_order(&self, id: TensorId) -> bool {
+        self.tensors.get(&id).is_some_and(Value::is_contiguous)
+    }
+
+    /// Whether `id` is the only one to look at its block, which has room for `size` bytes and not much more.
+    pub(crate) fn can_become(&self, id: TensorId, size: usize) -> bool {
+        self.tensors.get(&id).is_some_and(|value| {
+            let block = &self.blocks[value.block];
+            block.handles == 1 && block.owner.is_none() && block.size == size.next_multiple_of(self.grain)
+        })
+    }
+
+    /// What `id` looked at is from now on what `tensor` looks at.
+    pub(crate) fn rename(&mut self, id: TensorId, tensor: &TensorIr) {
+        if let Some(value) = self.tensors.remove(&id) {
+            self.give(tensor, value);
+        }
+    }
+
+    /// Nobody holds the tensor any more.
+    pub(crate) fn drop_tensor(&mut self, id: TensorId) {
+        if let Some(value) = self.tensors.remove(&id) {
+            self.free(value);
+        }
+    }
+
+    /// Writes down whose the block of a tensor is.
+    pub(crate) fn own(&mut self, id: TensorId, owner: Owner) {
+        if let Some(value) = self.tensors.get(&id) {
+            self.blocks[value.block].owner = Some(owner);
+        }
+    }
+
+    /// Bytes of the blocks that `ids` look at, each counted once.
+    pub(crate) fn bytes_of(&self, ids: &[TensorId]) -> Bytes {
+        let mut blocks: Vec<usize> = ids.iter().filter_map(|id| Some(self.tensors.get(id)?.block)).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        Bytes(blocks.into_iter().map(|block| self.blocks[block].size as u64).sum())
+    }
+
+    /// What was in memory, from the moment on at which the phases began. What nobody owned is told by its life: made
+    /// forward and there when the backward pass begins, it was saved for that.
+    pub(crate) fn into_timeline(mut self) -> Timeline {
+        let end = self.now + 1;
+        if let Some(last) = self.phases.last_mut() {
+            last.end = end;
+        }
+        let backward = self.phases.iter().find(|stretch| stretch.phase == Phase::Backward).map(|stretch| stretch.start);
+        let allocations = self.blocks.iter().filter(|block| block.size > 0 && block.death != Some(block.birth));
+        let allocations = allocations.map(|block| {
+            let death = block.death.unwrap_or(end);
+            let saved = backward.is_some_and(|start| block.birth < start && death > start);
+            let told = if saved { Owner::Activations } else { Owner::Temporaries };
+            Allocation {
+                size: Bytes(block.size as u64),
+                birth: block.birth,
+                death,
+                owner: block.owner.unwrap_or(told),
+                phase: block.phase,
+                made_by: block.made_by,
+            }
+        });
+        Timeline { allocations: allocations.collect(), phases: self.phases, moments: end }
+    }
+}

@@ -1,0 +1,77 @@
+//! What operations are called in a timeline.
+
+use burn_ir::{BaseOperationIr, FloatOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr};
+use plimsoll_tape::Note;
+
+/// The name of an operation, in plain words.
+pub(crate) fn name_of(operation: &OperationIr) -> &'static str {
+    match operation {
+        OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => base_name(base),
+        OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => numeric_name(numeric),
+        OperationIr::Float(_, float) => float_name(float),
+        OperationIr::Module(module) => module_name(module),
+        OperationIr::Activation(_) => "activation",
+        OperationIr::Bool(_) | OperationIr::Int(_) => "mask",
+        OperationIr::Init(_) => "from the host",
+        OperationIr::Custom(_) => noted_name(operation),
+        OperationIr::Drop(_) | OperationIr::Distributed(_) => "other",
+    }
+}
+
+fn base_name(base: &BaseOperationIr) -> &'static str {
+    match base {
+        BaseOperationIr::Reshape(_) => "reshape",
+        BaseOperationIr::Cat(_) => "concatenation",
+        BaseOperationIr::SliceAssign(_) => "slice assignment",
+        BaseOperationIr::Cast(_) => "cast",
+        BaseOperationIr::MaskFill(_) | BaseOperationIr::MaskWhere(_) => "masking",
+        BaseOperationIr::Zeros(_) | BaseOperationIr::Ones(_) | BaseOperationIr::Empty(_) => "fill",
+        BaseOperationIr::Gather(_) | BaseOperationIr::Select(_) => "selection",
+        BaseOperationIr::Scatter(_) | BaseOperationIr::SelectAssign(_) => "scattering",
+        _ => "rearrangement",
+    }
+}
+
+fn numeric_name(numeric: &NumericOperationIr) -> &'static str {
+    match numeric {
+        NumericOperationIr::Add(_) | NumericOperationIr::AddScalar(_) => "addition",
+        NumericOperationIr::Sub(_) | NumericOperationIr::SubScalar(_) => "subtraction",
+        NumericOperationIr::Mul(_) | NumericOperationIr::MulScalar(_) => "multiplication",
+        NumericOperationIr::Div(_) | NumericOperationIr::DivScalar(_) => "division",
+        NumericOperationIr::SumDim(_) | NumericOperationIr::SumDims(_) | NumericOperationIr::Sum(_) => "sum",
+        NumericOperationIr::MeanDim(_) | NumericOperationIr::Mean(_) => "mean",
+        _ => "arithmetic",
+    }
+}
+
+fn float_name(float: &FloatOperationIr) -> &'static str {
+    match float {
+        FloatOperationIr::Matmul(_) => "matrix product",
+        FloatOperationIr::Random(_) => "first values",
+        _ => "function",
+    }
+}
+
+fn module_name(module: &ModuleOperationIr) -> &'static str {
+    match module {
+        ModuleOperationIr::Conv1d(_) | ModuleOperationIr::Conv2d(_) => "convolution",
+        ModuleOperationIr::Conv1dXBackward(_) | ModuleOperationIr::Conv2dXBackward(_) => "convolution, back to input",
+        ModuleOperationIr::Conv1dWeightBackward(_) | ModuleOperationIr::Conv2dWeightBackward(_) => {
+            "convolution, back to weight"
+        }
+        ModuleOperationIr::Embedding(_) | ModuleOperationIr::EmbeddingBackward(_) => "embedding",
+        _ => "layer",
+    }
+}
+
+fn noted_name(operation: &OperationIr) -> &'static str {
+    const NAMES: &[&str] =
+        &["attention_weights", "depthwise", "dropout", "glu", "layer_norm", "relative_shift", "silu", "tanh"];
+    match Note::of(operation) {
+        Some(Note::Contiguous) => "copy in order",
+        Some(Note::Make(name) | Note::Change { name, .. } | Note::Scratch { name, .. }) => {
+            NAMES.iter().find(|known| **known == name).copied().unwrap_or("host work")
+        }
+        _ => "custom operation",
+    }
+}

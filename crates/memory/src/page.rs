@@ -1,0 +1,229 @@
+//! A timeline as one page of HTML that needs nothing else: a step's memory drawn by owner, and what its peak holds.
+
+use std::fmt::Write;
+
+use plimsoll_core::Bytes;
+use serde_json::json;
+
+use crate::curve::{Column, Curve, Level, OWNERS, owner_name, phase_name};
+use crate::timeline::{Allocation, Owner, Phase, Timeline};
+
+mod drawing;
+#[cfg(test)]
+mod tests;
+
+/// Columns of the drawing at most: about the pixels of its width.
+const COLUMNS_MAX: usize = 1200;
+
+/// Rows of the table of allocations.
+const LARGEST: usize = 20;
+
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPT: &str = include_str!("page/hover.js");
+
+/// What the page tells, computed once.
+struct Report<'a> {
+    timeline: &'a Timeline,
+    curve: Curve,
+    columns: Vec<Column>,
+    peak: Level,
+    /// The owners that ever have memory, from the ground up, and the most each has at once.
+    owners: Vec<(Owner, Bytes)>,
+}
+
+/// `timeline` as a page: its curve, and tables of what is in memory at its peak.
+///
+/// The page loads nothing, so it can be mailed, archived and opened from a disk.
+pub fn page(title: &str, timeline: &Timeline) -> String {
+    let report = Report::of(timeline);
+    let title = escape(title);
+    let (lead, chart, legend) = (report.lead(), drawing::chart(&report), report.legend());
+    let (by_owner, by_phase, largest) = (report.by_owner(), report.by_phase(), report.largest());
+    let data = report.data();
+    format!(
+        r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+<p class="lead">{lead}</p>
+<figure>
+{chart}
+<figcaption>{legend}</figcaption>
+</figure>
+<div class="tables">
+{by_owner}
+{by_phase}
+</div>
+{largest}
+</main>
+<script type="application/json" id="data">{data}</script>
+<script>
+{SCRIPT}</script>
+</body>
+</html>
+"#
+    )
+}
+
+impl<'a> Report<'a> {
+    fn of(timeline: &'a Timeline) -> Self {
+        let curve = Curve::of(timeline);
+        let columns = curve.columns(COLUMNS_MAX);
+        let peak = curve.peak();
+        let owners =
+            OWNERS.into_iter().map(|owner| (owner, curve.most(owner))).filter(|(_, most)| most.0 > 0).collect();
+        Self { timeline, curve, columns, peak, owners }
+    }
+
+    /// The phase at `moment`.
+    fn phase_at(&self, moment: usize) -> Option<Phase> {
+        let at = self.timeline.phases.iter().find(|stretch| stretch.start <= moment && moment < stretch.end);
+        at.map(|stretch| stretch.phase)
+    }
+
+    /// The page in two sentences.
+    fn lead(&self) -> String {
+        let (count, moments) = (grouped(self.timeline.allocations.len()), grouped(self.curve.moments()));
+        let place = self.phase_at(self.peak.moment).map(|phase| format!(" ({})", phase_name(phase)));
+        format!(
+            "The peak is <strong>{}</strong> at moment {}{}. The step makes {count} allocations in {moments} moments; \
+             a moment is one operation, or one allocation inside it.",
+            self.peak.stack.total(),
+            grouped(self.peak.moment),
+            place.unwrap_or_default(),
+        )
+    }
+
+    /// Every owner with its colour and the most it has at once, in the order of the drawing.
+    fn legend(&self) -> String {
+        let mut items = String::new();
+        for (owner, most) in self.owners.iter().rev() {
+            let name = owner_name(*owner);
+            push(&mut items, format_args!(r#"<li>{}{name} <b>{most}</b></li>"#, swatch(*owner)));
+        }
+        format!("<p>The most each owner has at once, in the order of the drawing:</p>\n<ul>{items}</ul>")
+    }
+
+    /// What each owner has at the peak.
+    fn by_owner(&self) -> String {
+        let stack = self.curve.at(self.peak.moment);
+        let total = stack.total();
+        let mut owners: Vec<(Owner, Bytes)> = self.owners.iter().map(|&(owner, _)| (owner, stack.of(owner))).collect();
+        owners.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        let mut rows = String::new();
+        for (owner, bytes) in owners {
+            let share = bytes.0 as f64 / total.0.max(1) as f64 * 100.0;
+            let name = owner_name(owner);
+            push(&mut rows, format_args!("<tr><th scope=row>{}{name}<td>{bytes}<td>{share:.1} %\n", swatch(owner)));
+        }
+        let foot = format!("<tfoot><tr><th scope=row>all<td>{total}<td>100 %</tfoot>");
+        let foot = if total.0 > 0 { foot } else { String::new() };
+        table("At the peak, by owner", &["owner", "memory", "share"], &rows, &foot)
+    }
+
+    /// The highest moment of each phase.
+    fn by_phase(&self) -> String {
+        let mut phases: Vec<(Phase, Level)> = Vec::new();
+        for stretch in &self.timeline.phases {
+            let highest = self.curve.highest(stretch.start..stretch.end);
+            match phases.iter_mut().find(|(phase, _)| *phase == stretch.phase) {
+                Some((_, before)) if before.stack.total() >= highest.stack.total() => {}
+                Some((_, before)) => *before = highest,
+                None => phases.push((stretch.phase, highest)),
+            }
+        }
+        let mut rows = String::new();
+        for (phase, Level { moment, stack }) in phases {
+            let (name, moment, total) = (phase_name(phase), grouped(moment), stack.total());
+            push(&mut rows, format_args!("<tr><th scope=row>{name}<td>{total}<td>{moment}\n"));
+        }
+        table("The highest moment of each phase", &["phase", "memory", "moment"], &rows, "")
+    }
+
+    /// The largest allocations that are alive at the peak.
+    fn largest(&self) -> String {
+        let at = self.peak.moment;
+        let alive = self.timeline.allocations.iter().filter(|one| one.birth <= at && at < one.death);
+        let mut alive: Vec<&Allocation> = alive.collect();
+        alive.sort_by_key(|one| std::cmp::Reverse(one.size));
+        let count = grouped(alive.len());
+        let mut rows = String::new();
+        for one in alive.into_iter().take(LARGEST) {
+            let (size, owner, phase) = (one.size, owner_name(one.owner), phase_name(one.phase));
+            let (swatch, made_by) = (swatch(one.owner), escape(one.made_by));
+            push(&mut rows, format_args!("<tr><td>{size}<td>{swatch}{owner}<td>{phase}<td><code>{made_by}</code>\n"));
+        }
+        let caption = format!("The largest of the {count} allocations alive at the peak");
+        table(&caption, &["size", "owner", "phase", "made by"], &rows, "")
+    }
+
+    /// What the script shows of a moment: for each column its moments, the highest, and the bytes of each owner at it.
+    fn data(&self) -> String {
+        let column = |column: &Column| {
+            let head = [column.moments.start, column.moments.end, column.highest.moment].map(|moment| moment as u64);
+            head.into_iter().chain(self.owners.iter().map(|&(owner, _)| column.highest.stack.of(owner).0)).collect()
+        };
+        let columns: Vec<Vec<u64>> = self.columns.iter().map(column).collect();
+        let owners: Vec<&str> = self.owners.iter().map(|&(owner, _)| owner_name(owner)).collect();
+        let phases: Vec<_> = self.timeline.phases.iter().map(|s| (phase_name(s.phase), s.start, s.end)).collect();
+        json!({ "owners": owners, "phases": phases, "columns": columns }).to_string()
+    }
+}
+
+fn table(caption: &str, heads: &[&str], rows: &str, foot: &str) -> String {
+    let heads: String = heads.iter().map(|head| format!("<th scope=col>{head}")).collect();
+    let empty = "<tr><td colspan=4>nothing\n";
+    let rows = if rows.is_empty() { empty } else { rows };
+    format!(
+        "<section class=\"table\"><h2>{caption}</h2>\n<table><thead><tr>{heads}</thead>\n<tbody>\n{rows}</tbody>{foot}\
+         </table></section>"
+    )
+}
+
+/// An owner's colour beside its name.
+fn swatch(owner: Owner) -> String {
+    format!(r#"<i class="swatch {}"></i>"#, owner_name(owner))
+}
+
+/// Appends `text`, which a string never refuses.
+fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
+    page.write_fmt(text).expect("a string takes any text");
+}
+
+/// A number with its thousands apart.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `text` as HTML shows it, in an element or in a quoted attribute.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

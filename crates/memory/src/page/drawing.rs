@@ -1,0 +1,156 @@
+//! The drawing of a page: an area for each owner over the moments, with its axes, its phases and its peak.
+//!
+//! Only shapes are SVG, stretched to whatever width there is; words are HTML laid over them, so that they keep their
+//! size on a telephone.
+
+use plimsoll_core::Bytes;
+
+use super::{Report, escape, grouped, push};
+use crate::curve::{owner_name, phase_name};
+use crate::timeline::{Owner, Stretch};
+
+/// Height of the drawing in its own units; its width is the number of columns.
+const HEIGHT: u64 = 1000;
+
+/// Air above the peak for its mark.
+const HEADROOM: f64 = 1.16;
+
+/// Lines across the drawing at most.
+const TICKS_MAX: u64 = 5;
+
+/// The memory at the upper edge, and how to get from bytes to places.
+struct Scale {
+    top: f64,
+    moments: f64,
+}
+
+impl Scale {
+    fn of(report: &Report<'_>) -> Self {
+        let top = report.peak.stack.total().0.max(1) as f64 * HEADROOM;
+        Self { top, moments: report.curve.moments().max(1) as f64 }
+    }
+
+    /// From above, in units of the drawing.
+    fn y(&self, bytes: u64) -> u64 {
+        HEIGHT - (bytes as f64 / self.top * HEIGHT as f64).round() as u64
+    }
+
+    /// From the left, in percent.
+    fn x(&self, moment: f64) -> f64 {
+        moment / self.moments * 100.0
+    }
+
+    /// Round amounts for lines: a power of two and its multiples, as memory is counted in them.
+    fn ticks(&self) -> Vec<Bytes> {
+        let mut step = 1;
+        while step * TICKS_MAX < self.top as u64 {
+            step *= 2;
+        }
+        (0..=TICKS_MAX).map(|index| Bytes(index * step)).take_while(|tick| tick.0 as f64 <= self.top).collect()
+    }
+}
+
+/// The drawing with everything around it.
+pub(super) fn chart(report: &Report<'_>) -> String {
+    let scale = Scale::of(report);
+    let (svg, ticks, peak) = (svg(report, &scale), ticks(&scale), peak(report, &scale));
+    let (phases, moments) = (phases(report, &scale), grouped(report.curve.moments()));
+    format!(
+        r#"<div class="chart">
+<div class="ticks" aria-hidden="true">{ticks}</div>
+<div class="plot" id="plot" tabindex="0" role="group" aria-label="Memory over the step; the arrow keys walk through it">
+{svg}
+{peak}
+<div class="cursor" id="cursor" hidden></div>
+<div class="tip" id="tip" role="status" hidden></div>
+</div>
+<div class="phases">{phases}</div>
+<div class="moments" aria-hidden="true"><span>0</span><span>moments</span><span>{moments}</span></div>
+</div>"#
+    )
+}
+
+fn svg(report: &Report<'_>, scale: &Scale) -> String {
+    let width = report.columns.len().max(1);
+    let (total, moment) = (report.peak.stack.total(), grouped(report.peak.moment));
+    let owners: Vec<String> =
+        report.owners.iter().map(|(owner, most)| format!("{} up to {most}", owner_name(*owner))).collect();
+    let told =
+        escape(&format!("Memory by owner over the step: peak {total} at moment {moment}; {}", owners.join(", ")));
+    let mut shapes = String::new();
+    for tick in scale.ticks() {
+        push(&mut shapes, format_args!(r#"<path class="line" d="M0 {}H{width}"/>"#, scale.y(tick.0)));
+    }
+    let mut below = vec![0; report.columns.len()];
+    for &(owner, _) in &report.owners {
+        let above = raised(report, &below, owner);
+        let (class, path) = (owner_name(owner), area(&places(&below, scale), &places(&above, scale)));
+        push(&mut shapes, format_args!("\n<path class=\"area {class}\" d=\"{path}\"/>"));
+        below = above;
+    }
+    let size = format!(r#"viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none""#);
+    format!("<svg role=\"img\" aria-label=\"{told}\" {size}>{shapes}\n</svg>")
+}
+
+/// The upper edge of `owner`, which lies on `below`.
+fn raised(report: &Report<'_>, below: &[u64], owner: Owner) -> Vec<u64> {
+    below.iter().zip(&report.columns).map(|(below, column)| below + column.highest.stack.of(owner).0).collect()
+}
+
+fn places(edge: &[u64], scale: &Scale) -> Vec<u64> {
+    edge.iter().map(|&bytes| scale.y(bytes)).collect()
+}
+
+/// The path between two edges, in steps: there along `above`, back along `below`.
+fn area(below: &[u64], above: &[u64]) -> String {
+    let (Some(first), width) = (above.first(), above.len()) else { return String::new() };
+    let mut path = format!("M0 {first}");
+    for index in 1..width {
+        if above[index] != above[index - 1] {
+            push(&mut path, format_args!("H{index}V{}", above[index]));
+        }
+    }
+    push(&mut path, format_args!("H{width}V{}", below[width - 1]));
+    for index in (1..width).rev() {
+        if below[index] != below[index - 1] {
+            push(&mut path, format_args!("H{index}V{}", below[index - 1]));
+        }
+    }
+    path.push_str("H0Z");
+    path
+}
+
+fn ticks(scale: &Scale) -> String {
+    let mut ticks = String::new();
+    for tick in scale.ticks() {
+        let top = scale.y(tick.0) as f64 / HEIGHT as f64 * 100.0;
+        push(&mut ticks, format_args!(r#"<span style="top:{top:.1}%">{tick}</span>"#));
+    }
+    ticks
+}
+
+/// The mark of the peak, with its words on the side where there is room.
+fn peak(report: &Report<'_>, scale: &Scale) -> String {
+    let total = report.peak.stack.total();
+    let left = scale.x(report.peak.moment as f64 + 0.5);
+    let top = scale.y(total.0) as f64 / HEIGHT as f64 * 100.0;
+    let side = if left > 50.0 { "peak leftward" } else { "peak" };
+    format!(r#"<div class="{side}" style="left:{left:.2}%;top:{top:.1}%" aria-hidden="true"><b>peak {total}</b></div>"#)
+}
+
+/// The phases as bands along the moments. Bands that begin in one column are drawn once: no more would be seen.
+fn phases(report: &Report<'_>, scale: &Scale) -> String {
+    let mut bands = String::new();
+    let mut last = None;
+    for Stretch { phase, start, end } in &report.timeline.phases {
+        let column = start * report.columns.len() / report.curve.moments().max(1);
+        if last.replace(column) == Some(column) {
+            continue;
+        }
+        let (left, width) = (scale.x(*start as f64), scale.x(end.saturating_sub(*start) as f64));
+        let (name, from, to) = (phase_name(*phase), grouped(*start), grouped(*end));
+        let (place, told) = (format!("left:{left:.2}%;width:{width:.2}%"), format!("{name}, moments {from} to {to}"));
+        push(&mut bands, format_args!(r#"<span style="{place}" title="{told}"><b>{name}</b></span>"#));
+    }
+    bands
+}

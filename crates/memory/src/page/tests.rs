@@ -1,0 +1,78 @@
+//! The page: whole, safe, and with its peak.
+
+use super::*;
+use crate::curve::tests::drawn;
+
+fn data(page: &str) -> serde_json::Value {
+    let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let end = start + page[start..].find("</script>").unwrap();
+    serde_json::from_str(&page[start..end]).unwrap()
+}
+
+#[test]
+fn a_page_is_whole_and_loads_nothing() {
+    let page = page("one step", &drawn(5, 500, 3000));
+    for foreign in ["http", "//", "src=", "@import", "url("] {
+        let lines: Vec<&str> = page.lines().filter(|line| line.contains(foreign)).collect();
+        let comments = lines.iter().all(|line| foreign == "//" && line.trim_start().starts_with("//"));
+        assert!(comments, "{foreign}: {lines:?}");
+    }
+    for expected in
+        ["<html lang=\"en\">", "<title>one step</title>", "role=\"img\" aria-label=\"", "activations", "At the peak"]
+    {
+        assert!(page.contains(expected), "{expected}");
+    }
+}
+
+#[test]
+fn the_peak_is_told_and_drawn_however_many_moments_there_are() {
+    for (seed, moments) in [(1, 10), (2, 1200), (3, 1201), (4, 250_000)] {
+        let timeline = drawn(seed, 4000, moments);
+        let peak = Curve::of(&timeline).peak();
+        let page = page("step", &timeline);
+        assert!(page.contains(&format!("The peak is <strong>{}</strong>", peak.stack.total())));
+        let columns = data(&page)["columns"].clone();
+        let columns: Vec<Vec<u64>> = serde_json::from_value(columns).unwrap();
+        assert!(columns.len() <= COLUMNS_MAX);
+        let totals = columns.iter().map(|column| column[3..].iter().sum::<u64>());
+        assert_eq!(totals.max(), Some(peak.stack.total().0));
+        assert!(columns.iter().any(|column| column[2] == peak.moment as u64));
+    }
+}
+
+#[test]
+fn foreign_text_stays_text() {
+    let mut timeline = drawn(5, 5, 30);
+    for one in &mut timeline.allocations {
+        (one.birth, one.death, one.made_by) = (0, 30, "<b onclick='x'>&\"");
+    }
+    let page = page("</title><script>alert(1)</script>", &timeline);
+    assert!(!page.contains("<script>alert") && !page.contains("<b onclick"));
+    assert!(page.contains("<code>&lt;b onclick=&#39;x&#39;&gt;&amp;&quot;</code>"));
+    assert!(page.contains("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;</title>"));
+}
+
+#[test]
+fn the_largest_are_the_twenty_largest_alive() {
+    let timeline = drawn(9, 1000, 100);
+    let page = page("step", &timeline);
+    assert_eq!(page.matches("<code>matmul</code>").count(), LARGEST);
+    let at = Curve::of(&timeline).peak().moment;
+    let alive = timeline.allocations.iter().filter(|one| one.birth <= at && at < one.death);
+    let largest = alive.map(|one| one.size).max().unwrap();
+    assert!(page.contains(&format!("<tr><td>{largest}<td>")));
+}
+
+#[test]
+fn an_empty_timeline_is_a_page() {
+    let page = page("nothing", &Timeline::default());
+    assert!(page.contains("The peak is <strong>0 B</strong>") && page.contains("nothing\n</tbody>"));
+    assert_eq!(data(&page)["columns"], json!([]));
+}
+
+#[test]
+fn numbers_are_grouped_by_thousands() {
+    for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+        assert_eq!(grouped(number), expected);
+    }
+}

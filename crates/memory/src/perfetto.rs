@@ -1,0 +1,117 @@
+//! A timeline as a trace that `ui.perfetto.dev` and `chrome://tracing` open.
+//!
+//! The format is the Chrome trace event format, in its object form. It knows only time, so a moment is a microsecond.
+
+use serde_json::{Map, Value, json};
+
+use crate::curve::{Curve, Level, OWNERS, owner_name, phase_name};
+use crate::timeline::{Owner, Timeline};
+
+/// Counter events of a trace at most, so that it stays near 2 MB however many moments there are.
+const COUNTERS_MAX: usize = 10_000;
+
+/// One process holds everything: a trace has no other place for a title.
+const PROCESS: u32 = 1;
+const THREAD: u32 = 1;
+
+/// `timeline` as a trace in JSON: a counter for each owner and for the total, the phases, and the peak.
+///
+/// Beyond ten thousand moments only the highest of each stretch is kept, and so the peak always is.
+pub fn perfetto(title: &str, timeline: &Timeline) -> String {
+    let curve = Curve::of(timeline);
+    let peak = curve.peak();
+    let columns = curve.columns(COUNTERS_MAX);
+    let owners: Vec<Owner> =
+        OWNERS.into_iter().filter(|&owner| columns.iter().any(|column| column.highest.stack.of(owner).0 > 0)).collect();
+    let mut events = vec![name("process_name", title), name("thread_name", "phases")];
+    events.extend(timeline.phases.iter().map(|stretch| {
+        let duration = stretch.end.saturating_sub(stretch.start);
+        let name = phase_name(stretch.phase);
+        json!({ "ph": "X", "pid": PROCESS, "tid": THREAD, "name": name, "ts": stretch.start, "dur": duration })
+    }));
+    let mut last = None;
+    for column in &columns {
+        // A counter holds its value until the next event, so a value that stays needs none.
+        if last.replace(column.highest.stack) != Some(column.highest.stack) {
+            events.extend(counters(&column.highest, &owners));
+        }
+    }
+    // The last value holds up to here, or the trace would end with it.
+    let end = Level { moment: curve.moments(), stack: last.unwrap_or_default() };
+    events.extend(counters(&end, &owners));
+    events.push(json!({
+        "ph": "i", "s": "p", "pid": PROCESS, "tid": THREAD, "ts": peak.moment,
+        "name": format!("peak {}", peak.stack.total()), "args": bytes(&peak, &owners),
+    }));
+    let about = json!({ "title": title, "unit": "1 us is one moment", "moments": curve.moments() });
+    json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": about }).to_string()
+}
+
+fn name(what: &str, name: &str) -> Value {
+    json!({ "ph": "M", "pid": PROCESS, "tid": THREAD, "name": what, "args": { "name": name } })
+}
+
+/// Two events: the owners together, which are drawn stacked, and the total.
+fn counters(level: &Level, owners: &[Owner]) -> [Value; 2] {
+    let event =
+        |name: &str, args: Value| json!({ "ph": "C", "pid": PROCESS, "name": name, "ts": level.moment, "args": args });
+    [event("memory", bytes(level, owners)), event("total", json!({ "bytes": level.stack.total().0 }))]
+}
+
+fn bytes(level: &Level, owners: &[Owner]) -> Value {
+    let of = |&owner: &Owner| (owner_name(owner).to_string(), Value::from(level.stack.of(owner).0));
+    Value::Object(owners.iter().map(of).collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curve::tests::drawn;
+
+    fn events(trace: &str, kind: &str) -> Vec<Value> {
+        let trace: Value = serde_json::from_str(trace).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        events.iter().filter(|event| event["ph"] == kind).cloned().collect()
+    }
+
+    #[test]
+    fn a_million_moments_are_small_and_keep_their_peak() {
+        let timeline = drawn(7, 200_000, 1_000_000);
+        let peak = Curve::of(&timeline).peak();
+        let trace = perfetto("large", &timeline);
+        assert!(trace.len() < 5_000_000, "{} bytes", trace.len());
+        let counters = events(&trace, "C");
+        let totals = counters.iter().filter(|event| event["name"] == "total");
+        let highest = totals.max_by_key(|event| event["args"]["bytes"].as_u64()).unwrap();
+        assert_eq!(highest["args"]["bytes"], peak.stack.total().0);
+        let marks = events(&trace, "i");
+        assert_eq!((marks.len(), &marks[0]["ts"]), (1, &Value::from(peak.moment)));
+        assert_eq!(marks[0]["args"]["weights"], peak.stack.of(Owner::Weights).0);
+    }
+
+    #[test]
+    fn few_moments_are_all_there() {
+        let timeline = drawn(3, 50, 40);
+        let curve = Curve::of(&timeline);
+        let trace = perfetto("a \"small\" </script> one", &timeline);
+        let counters = events(&trace, "C");
+        let totals: Vec<&Value> = counters.iter().filter(|event| event["name"] == "total").collect();
+        for moment in 0..40 {
+            let held = totals.iter().rfind(|event| event["ts"].as_u64().unwrap() <= moment as u64).unwrap();
+            assert_eq!(held["args"]["bytes"], curve.at(moment).total().0);
+        }
+        let phases = events(&trace, "X");
+        assert_eq!(
+            phases.iter().map(|event| event["name"].as_str().unwrap()).collect::<Vec<_>>(),
+            ["forward", "backward", "optimizer"]
+        );
+        assert_eq!((&phases[1]["ts"], &phases[1]["dur"]), (&Value::from(13), &Value::from(23)));
+        assert_eq!(events(&trace, "M")[0]["args"]["name"], "a \"small\" </script> one");
+    }
+
+    #[test]
+    fn an_empty_timeline_is_a_trace() {
+        let trace = perfetto("", &Timeline::default());
+        assert_eq!(events(&trace, "C").len(), 2);
+    }
+}

@@ -1,0 +1,207 @@
+//! Plans: never over the budget, as fast as the best, and a refusal that helps.
+
+use std::num::NonZeroU32;
+
+use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Precision, Remat};
+use plimsoll_memory::{BackendRules, Change, Cost, Demand, PlanError, Speed, StepMemory, Survey, plan};
+use proptest::prelude::*;
+
+use crate::model::Stacks;
+
+/// A device on which starting kernels, arithmetic and memory all count.
+const SPEED: Speed = Speed { operations: 1e12, bytes: 2e11, launch: 3e-6 };
+
+fn demand(buckets: Vec<BatchShape>, layers: u32, rules: BackendRules) -> Demand {
+    Demand {
+        buckets,
+        blocks: layers,
+        second_passes: (0..=layers).collect(),
+        chunks: vec![None],
+        precision: Precision::Fp32,
+        micro_batch: None,
+        rules,
+        step: StepMemory::default(),
+        prefetch: 1,
+    }
+}
+
+fn bucket(utterances: u32, frames: u32) -> BatchShape {
+    BatchShape { utterances, frames: Frames(frames), tokens: 1 }
+}
+
+fn remat(passes: u32, layers: u32) -> Remat {
+    match passes {
+        0 => Remat::None,
+        passes if passes >= layers => Remat::All,
+        passes => Remat::First(passes),
+    }
+}
+
+/// Every way there is: its peak, and the seconds of a step.
+fn everything(survey: &Survey<'_, Stacks>, bucket: BatchShape, layers: u32) -> Vec<(Bytes, f64)> {
+    let mut all = Vec::new();
+    for passes in 0..=layers {
+        let choice = Choice { remat: remat(passes, layers), ..Choice::default() };
+        for micro in 1..=bucket.utterances {
+            let weighed = survey.weigh(bucket, micro, choice).unwrap();
+            let cost = |utterances: u32| -> Cost { survey.weigh(bucket, utterances, choice).unwrap().cost };
+            let rest = bucket.utterances % micro;
+            let last = if rest > 0 { SPEED.seconds(&cost(rest)) } else { 0.0 };
+            all.push((weighed.peak, f64::from(bucket.utterances / micro) * SPEED.seconds(&weighed.cost) + last));
+        }
+    }
+    all
+}
+
+/// The numbers of a test's models, drawn from a seed so that they are the same every day.
+fn drawn(seed: u64) -> impl FnMut(u64, u64) -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+    move |from, to| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        from + (state >> 33) % (to - from + 1)
+    }
+}
+
+#[test]
+fn plans_are_nearly_as_fast_as_the_best_that_fits() {
+    for seed in 0..30 {
+        let mut draw = drawn(seed);
+        let layers = draw(2, 4) as u32;
+        let stacks = Stacks { heads: 2, width: 8 * draw(1, 4) as usize, layers: layers as usize };
+        let shape = bucket(draw(2, 7) as u32, draw(20, 120) as u32);
+        let survey = Survey::of(&stacks, demand(vec![shape], layers, BackendRules::card())).unwrap();
+        let all = everything(&survey, shape, layers);
+        let (least, most) = (all.iter().map(|one| one.0).min().unwrap(), all.iter().map(|one| one.0).max().unwrap());
+        let budget = Bytes(least.0 + (most.0 - least.0) * draw(0, 100) / 100);
+        let found = plan(&survey, budget, &SPEED).unwrap();
+        assert!(found.peak <= budget);
+        let best = all.iter().filter(|one| one.0 <= budget).map(|one| one.1).fold(f64::INFINITY, f64::min);
+        let chosen = &found.buckets[0];
+        let seconds = everything(&survey, shape, layers)
+            .into_iter()
+            .find(|one| one.0 == chosen.peak)
+            .map_or(f64::INFINITY, |one| one.1);
+        assert!(best / seconds >= 0.97, "seed {seed}: {seconds} and the best has {best}; {chosen:?}");
+    }
+}
+
+#[test]
+fn more_memory_is_never_slower_and_what_is_split_uses_it() {
+    let stacks = Stacks { heads: 2, width: 24, layers: 6 };
+    let shape = bucket(96, 50);
+    for rules in [BackendRules::card(), BackendRules::Flex { threads: 2 }] {
+        let survey = Survey::of(&stacks, demand(vec![shape], 6, rules)).unwrap();
+        let least = survey.weigh(shape, 1, Choice { remat: Remat::All, ..Choice::default() }).unwrap().peak;
+        let most = survey.weigh(shape, 96, Choice::default()).unwrap().peak;
+        let mut before = f64::INFINITY;
+        for part in 0..=20 {
+            let budget = Bytes(least.0 + (most.0 - least.0) * part / 20);
+            let found = plan(&survey, budget, &SPEED).unwrap();
+            let bucket = &found.buckets[0];
+            assert!(found.peak <= budget, "{part}: {found:?}");
+            assert!(bucket.seconds <= before * 1.0001, "{part}: {before} and then {bucket:?}");
+            before = bucket.seconds;
+            // Where one more utterance takes less than a twelfth of the budget, as it does from here on.
+            if bucket.accumulation > 1 && part > 3 {
+                assert!(found.peak.0 as f64 >= 0.92 * budget.0 as f64, "{part}: {} of {budget}: {bucket:?}", found.peak);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refusal_says_what_is_missing_and_what_would_help() {
+    let stacks = Stacks { heads: 2, width: 16, layers: 4 };
+    let shape = bucket(8, 150);
+    let fixed = |passes: u32, micro: u32| Demand {
+        second_passes: vec![passes],
+        micro_batch: Some(micro),
+        ..demand(vec![shape], 4, BackendRules::card())
+    };
+    let needs = |micro, remat| {
+        let free = Survey::of(&stacks, demand(vec![shape], 4, BackendRules::card())).unwrap();
+        free.weigh(shape, micro, Choice { remat, ..Choice::default() }).unwrap().peak
+    };
+    let refused = |passes, micro, budget: Bytes| {
+        let survey = Survey::of(&stacks, fixed(passes, micro)).unwrap();
+        plan(&survey, budget, &SPEED).unwrap_err()
+    };
+    let cases = [
+        (0, 8, needs(3, Remat::None), Some(Change::MicroBatch { utterances: 3 })),
+        (0, 1, needs(1, Remat::All), Some(Change::Rematerialise)),
+    ];
+    for (passes, micro, budget, expected) in cases {
+        match refused(passes, micro, budget) {
+            PlanError::NothingFits { needed, missing, change, .. } => {
+                assert_eq!(missing.0, needed.0 - budget.0);
+                assert_eq!(change, expected);
+            }
+            other => panic!("{other}"),
+        }
+    }
+    // Below the weights alone.
+    let error = refused(4, 1, Bytes(20_000));
+    assert!(
+        matches!(error, PlanError::NothingFits { change: Some(Change::SmallerModel { .. }) | None, .. }),
+        "{error}"
+    );
+    let error = refused(4, 1, Bytes(0));
+    assert!(error.to_string().starts_with("a budget of 0 B holds nothing: the smallest plan needs "), "{error}");
+}
+
+#[test]
+fn nothing_to_plan_is_said() {
+    let stacks = Stacks { heads: 1, width: 8, layers: 1 };
+    let survey = Survey::of(&stacks, demand(vec![bucket(1, 8)], 1, BackendRules::card())).unwrap();
+    assert!(plan(&survey, Bytes::mib(64), &SPEED).is_ok());
+    assert!(Survey::of(&stacks, demand(Vec::new(), 1, BackendRules::card())).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_plan_exceeds_its_budget_or_changes_the_batch(
+        heads in 1_usize..3,
+        width in 1_usize..4,
+        layers in 1_usize..4,
+        lengths in prop::collection::vec((1_u32..9, 4_u32..90), 1..4),
+        part in 0_u64..110,
+        on_the_cpu in any::<bool>(),
+        chunked in any::<bool>(),
+    ) {
+        let stacks = Stacks { heads, width: 8 * width, layers };
+        let buckets: Vec<BatchShape> = lengths.iter().map(|&(utterances, frames)| bucket(utterances, frames)).collect();
+        let rules = if on_the_cpu { BackendRules::Flex { threads: 2 } } else { BackendRules::card() };
+        let mut wanted = demand(buckets.clone(), layers as u32, rules);
+        if chunked {
+            wanted.chunks.push(NonZeroU32::new(16));
+        }
+        let survey = Survey::of(&stacks, wanted).unwrap();
+        let most = buckets.iter().map(|&shape| {
+            survey.weigh(shape, shape.utterances, Choice::default()).unwrap().peak.0
+        }).max().unwrap();
+        let budget = Bytes(most * part / 100);
+        match plan(&survey, budget, &SPEED) {
+            Ok(found) => {
+                prop_assert!(found.peak <= budget);
+                prop_assert_eq!(found.buckets.len(), buckets.len());
+                for (bucket, wanted) in found.buckets.iter().zip(&buckets) {
+                    prop_assert!(bucket.peak <= budget);
+                    prop_assert_eq!(bucket.bucket, *wanted);
+                    // Nobody is left out, and nobody counts twice.
+                    prop_assert!(bucket.micro_batch >= 1 && bucket.micro_batch <= wanted.utterances);
+                    prop_assert_eq!(bucket.accumulation, wanted.utterances.div_ceil(bucket.micro_batch));
+                    let weighed = survey.weigh(bucket.bucket, bucket.micro_batch, bucket.choice).unwrap();
+                    prop_assert!(weighed.peak <= budget);
+                }
+            }
+            Err(PlanError::NothingFits { needed, budget: told, missing, .. }) => {
+                prop_assert!(needed > told);
+                prop_assert_eq!(missing.0, needed.0 - told.0);
+            }
+            Err(PlanError::NoBudget { needed, .. }) => prop_assert!(part == 0 && needed.0 > 0),
+            Err(other) => return Err(TestCaseError::fail(other.to_string())),
+        }
+    }
+}

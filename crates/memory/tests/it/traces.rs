@@ -1,0 +1,110 @@
+//! Traces: what is in them, and what is refused.
+
+use burn::module::Module;
+use burn::tensor::Device;
+use plimsoll_core::{BatchShape, Choice, Frames, HostBatch, Remat};
+use plimsoll_memory::{BackendRules, Life, Owner, Phase, StepMemory, Subject, TraceError, trace, trace_validation};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
+
+use crate::model::{Stack, Stacks};
+
+const STACKS: Stacks = Stacks { heads: 2, width: 16, layers: 6 };
+const SHAPE: BatchShape = BatchShape { utterances: 4, frames: Frames(60), tokens: 1 };
+
+fn both() -> [BackendRules; 2] {
+    [BackendRules::Flex { threads: 2 }, BackendRules::card()]
+}
+
+#[test]
+fn every_byte_has_an_owner_and_every_moment_a_phase() {
+    for rules in both() {
+        let piece = trace(&STACKS, SHAPE, Choice::default(), rules).unwrap();
+        let values = 6 * (2 * 32 * 128 + 128 + 32) as u64;
+        assert_eq!(piece.parameters.iter().sum::<u64>(), values);
+        assert!(piece.weights.0 >= 4 * values && piece.weights.0 < 4 * values + 256 * 24, "{:?}", piece.weights);
+        let phases: Vec<Phase> = piece.timeline.phases.iter().map(|stretch| stretch.phase).collect();
+        assert_eq!(phases, [Phase::Forward, Phase::Backward]);
+        for owner in [Owner::Weights, Owner::Gradients, Owner::Activations, Owner::Temporaries, Owner::Batch] {
+            assert!(piece.timeline.allocations.iter().any(|one| one.owner == owner), "{owner:?} under {rules:?}");
+        }
+        let life = Life::of(&piece, None, StepMemory { pieces: 2, snapshot: true, ..StepMemory::default() });
+        let peaks = life.timeline.peaks_by_phase();
+        assert!(peaks.iter().any(|(phase, _)| *phase == Phase::Optimizer));
+        assert!(peaks.iter().any(|(phase, _)| *phase == Phase::Checkpoint));
+        assert_eq!(peaks.iter().map(|(_, bytes)| *bytes).max(), Some(life.peak()));
+        let owned: u64 = life.timeline.owners_at_peak().iter().map(|(_, bytes)| bytes.0).sum();
+        assert_eq!(owned, life.peak().0);
+    }
+}
+
+#[test]
+fn second_passes_take_activations_away() {
+    for rules in both() {
+        let saved = |remat| {
+            let piece = trace(&STACKS, SHAPE, Choice { remat, ..Choice::default() }, rules).unwrap();
+            let all = piece.timeline.allocations.iter().filter(|one| one.owner == Owner::Activations);
+            (all.map(|one| one.size.0).sum::<u64>(), piece.cost.operations)
+        };
+        let (none, half, all) = (saved(Remat::None), saved(Remat::Half), saved(Remat::All));
+        assert!(all.0 * 3 < none.0 && all.0 < half.0 && half.0 < none.0, "{none:?} {half:?} {all:?}");
+        assert!(all.1 > half.1 && half.1 > none.1, "{none:?} {half:?} {all:?}");
+    }
+}
+
+#[test]
+fn validation_keeps_nothing_for_a_backward_pass() {
+    for rules in both() {
+        let trained = trace(&STACKS, SHAPE, Choice::default(), rules).unwrap();
+        let validated = trace_validation(&STACKS, SHAPE, rules).unwrap();
+        let above = |peak: u64| peak - trained.weights.0;
+        assert!(above(validated.peak().0) * 2 < above(trained.timeline.peak().0), "{rules:?}");
+    }
+}
+
+#[test]
+fn lanes_and_pieces_add_up() {
+    let piece = trace(&STACKS, SHAPE, Choice::default(), BackendRules::card()).unwrap();
+    let peak = |pieces, lanes| Life::of(&piece, None, StepMemory { pieces, lanes, ..StepMemory::default() }).peak().0;
+    assert_eq!(peak(2, 1) - peak(1, 1), piece.gradients.0);
+    assert_eq!(peak(5, 1), peak(2, 1));
+    assert!(peak(2, 2) > peak(2, 1) + piece.gradients.0 / 2);
+}
+
+/// A model that looks at a value on its way, which no recording can show it.
+#[derive(Module, Debug)]
+struct Curious {
+    inner: Stack,
+}
+
+impl Task for Curious {
+    fn weight(&self, batch: &HostBatch) -> f64 {
+        self.inner.weight(batch)
+    }
+
+    fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
+        let loss = self.inner.loss(batch, pass);
+        let seen: f32 = loss.sum.clone().into_scalar();
+        StepLoss::of(loss.sum * f64::from(seen))
+    }
+}
+
+struct Curiosity;
+
+impl Subject for Curiosity {
+    type Task = Curious;
+
+    fn init(&self, device: &Device) -> Curious {
+        Curious { inner: STACKS.init(device) }
+    }
+
+    fn batch(&self, shape: BatchShape) -> HostBatch {
+        STACKS.batch(shape)
+    }
+}
+
+#[test]
+fn who_reads_values_cannot_be_traced_and_is_told_so() {
+    let error = trace(&Curiosity, SHAPE, Choice::default(), BackendRules::card()).unwrap_err();
+    assert!(matches!(error, TraceError::Record(_)));
+    assert!(error.to_string().starts_with("the model cannot be traced: "), "{error}");
+}
