@@ -9,7 +9,7 @@ use plimsoll_core::MemoryMeter;
 use crate::config::{ConfigArgs, ConfigCommand};
 use crate::failure::{Failure, ToldReport};
 use crate::search::SearchArgs;
-use crate::{corpus, environment, eval, export, model, say, train, transcribe};
+use crate::{corpus, environment, eval, export, gpu_info, memtest, model, optimize, say, train, transcribe};
 
 /// Trains speech models on the machine a person has, every step a transaction and every run resumable.
 #[derive(Debug, Parser)]
@@ -24,7 +24,7 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed while running; 2 wrong usage, configuration or input; \
-130 or 143 stopped by a signal, with a checkpoint to resume from.";
+3 does not fit (memtest, optimize); 130 or 143 stopped by a signal, with a checkpoint to resume from.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -42,6 +42,16 @@ pub(crate) enum Command {
     /// Tells of a model before it is trained.
     #[command(subcommand)]
     Model(Box<ModelCommand>),
+    /// Says whether a run fits a card, which need not be here, and how it would be computed there.
+    Memtest(Box<MemtestArgs>),
+    /// Writes a configuration of the same run that fits a card, and says what it changed and why.
+    Optimize(OptimizeArgs),
+    /// Says which cards are here, who holds their memory, and what we may use.
+    GpuInfo {
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Makes speech with its texts, without a download.
     #[command(subcommand)]
     Corpus(CorpusCommand),
@@ -196,6 +206,63 @@ pub(crate) struct InfoArgs {
     pub(crate) config: ConfigArgs,
 }
 
+/// What `memtest` takes.
+#[derive(Debug, Args)]
+pub(crate) struct MemtestArgs {
+    /// A card by name, such as `t4` or `rtx 3060`, or a size such as 8GiB, or cpu; may be repeated. Without one: the card
+    /// that is here, or the CPU.
+    #[arg(long, value_name = "NAME|SIZE")]
+    pub(crate) gpu: Vec<String>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draws memory over the step, by owner, into this HTML page.
+    #[arg(long, value_name = "FILE.html", conflicts_with = "verify")]
+    pub(crate) timeline: Option<PathBuf>,
+    /// Writes the same for ui.perfetto.dev into this file.
+    #[arg(long, value_name = "FILE.json", conflicts_with = "verify")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Runs steps for real on the CPU and compares what they need with what was predicted: a matrix of cases, or the one
+    /// that --batch names.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Utterances of a piece of the one case to verify, of the model that the configuration describes.
+    #[arg(long, value_name = "B", requires = "verify")]
+    pub(crate) batch: Option<u32>,
+    /// Its frames; the longest where not given.
+    #[arg(long, value_name = "T", requires = "batch")]
+    pub(crate) frames: Option<u32>,
+    /// Its tokens.
+    #[arg(long, value_name = "U", requires = "batch")]
+    pub(crate) tokens: Option<u32>,
+    /// What it computes a second time.
+    #[arg(long, value_parser = ["none", "half", "all"], requires = "batch")]
+    pub(crate) remat: Option<String>,
+    /// The case that this process is to run, as --verify tells it to the processes it starts.
+    #[arg(long, hide = true, requires = "verify")]
+    pub(crate) case: Option<String>,
+    /// Cases of sizes drawn at random, beside those of the matrix.
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "verify")]
+    pub(crate) random: u32,
+    /// The configuration.
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+/// What `optimize` takes.
+#[derive(Debug, Args)]
+pub(crate) struct OptimizeArgs {
+    /// The configuration to start from, a TOML file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: PathBuf,
+    /// Where the changed one is written.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) output: PathBuf,
+    /// A card by name or size, as for memtest; of several, it fits all. Without one: what is here.
+    #[arg(long, value_name = "NAME|SIZE")]
+    pub(crate) gpu: Vec<String>,
+}
+
 /// The commands of `corpus`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CorpusCommand {
@@ -236,7 +303,7 @@ pub(crate) struct CorpusArgs {
 }
 
 impl Command {
-    pub(crate) fn run(self, meter: &'static dyn MemoryMeter) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, meter: &'static dyn MemoryMeter, wordy: bool) -> Result<ExitCode, Failure> {
         match self {
             Self::Train(args) => train::train(*args, meter),
             Self::Transcribe(args) => transcribe::transcribe(&args),
@@ -247,6 +314,9 @@ impl Command {
                 let ModelCommand::Info(args) = *command;
                 model::info(&args)
             }
+            Self::Optimize(args) => optimize::optimize(&args),
+            Self::GpuInfo { json } => gpu_info::gpu_info(json),
+            Self::Memtest(args) => memtest::memtest(&args, wordy, meter),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make_told(&args),
             Self::Config(command) => {
                 command.run(environment(), &mut std::io::stdout().lock()).told()?;

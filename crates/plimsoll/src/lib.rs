@@ -10,7 +10,10 @@ mod device;
 mod eval;
 mod export;
 mod failure;
+mod gpu_info;
+mod memtest;
 mod model;
+mod optimize;
 mod pictures;
 mod reading;
 mod say;
@@ -28,7 +31,8 @@ use plimsoll_core::MemoryMeter;
 pub fn program(meter: &'static dyn MemoryMeter) -> ExitCode {
     let cli = cli::Cli::parse();
     start_log(cli.verbose);
-    match cli.command.run(meter) {
+    keep_recordings_quiet();
+    match cli.command.run(meter, cli.verbose > 0) {
         Ok(code) => code,
         Err(failure) => failure.print(),
     }
@@ -37,6 +41,16 @@ pub fn program(meter: &'static dyn MemoryMeter) -> ExitCode {
 /// The environment, less the variables whose names or values are not Unicode: none of ours is.
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// A model that cannot be recorded says so by a panic, which becomes a message of ours and is not printed beside it.
+fn keep_recordings_quiet() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !plimsoll_tape::records_now() {
+            print(panic);
+        }
+    }));
 }
 
 fn start_log(verbose: u8) {

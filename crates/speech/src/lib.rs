@@ -10,6 +10,7 @@
 
 pub mod asr;
 mod bundle;
+mod paper;
 pub mod score;
 #[cfg(test)]
 mod testing;

@@ -51,7 +51,7 @@ pub(crate) enum ModelPlan {
 
 impl ModelPlan {
     /// The model in a line.
-    fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         match self {
             Self::Recogniser(model) => {
                 let decoder = match &model.decoder {

@@ -1,0 +1,243 @@
+//! `memtest --verify`: predictions beside what was measured, each case in a process of its own.
+
+use std::num::NonZeroU32;
+use std::process::{Command, ExitCode, Stdio};
+
+use indicatif::ProgressBar;
+use plimsoll_core::{BatchShape, Choice, Frames, Key, MemoryMeter, Precision, Remat};
+use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
+use plimsoll_speech::tts::SynthesiserConfig;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::ask::Asked;
+use super::case::{self, Found};
+use super::verdict::choice_words;
+use crate::cli::MemtestArgs;
+use crate::config::RunConfig;
+use crate::failure::{Failure, Told};
+use crate::train::plan::ModelPlan;
+
+/// One case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Case {
+    name: String,
+    model: Model,
+    shape: (u32, u32, u32),
+    choice: Choice,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Model {
+    Recogniser(RecogniserConfig),
+    Synthesiser(SynthesiserConfig),
+}
+
+/// A case with what came of it.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    name: String,
+    case: String,
+    #[serde(flatten)]
+    found: Found,
+    /// How far the prediction is from what was measured, in percent.
+    error_percent: f64,
+    /// The same of the part above weights, gradients and optimizer.
+    above_error_percent: f64,
+}
+
+/// Runs the matrix, or the one case of `args`.
+pub(crate) fn verify(
+    args: &MemtestArgs,
+    config: RunConfig,
+    meter: &'static dyn MemoryMeter,
+) -> Result<ExitCode, Failure> {
+    if let Some(case) = &args.case {
+        let case: Case = serde_json::from_str(case).wrong()?;
+        println!("{}", json!(run(&case, meter)?));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let cases = match args.batch {
+        Some(batch) => vec![named(args, batch, config)?],
+        None => {
+            let mut cases = matrix();
+            cases.extend(drawn(args.random));
+            cases
+        }
+    };
+    let bar = if args.json { ProgressBar::hidden() } else { ProgressBar::new(cases.len() as u64) };
+    let mut rows = Vec::new();
+    for case in &cases {
+        let row = in_a_process(case)?;
+        if !args.json {
+            bar.suspend(|| println!("{}", row.told()));
+        }
+        rows.push(row);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    match args.json {
+        true => println!("{:#}", json!({"cases": rows})),
+        false => print!("{}", summary(&rows)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(case: &Case, meter: &dyn MemoryMeter) -> Result<Found, Failure> {
+    let (utterances, frames, tokens) = case.shape;
+    let shape = BatchShape { utterances, frames: Frames(frames), tokens };
+    match &case.model {
+        Model::Recogniser(model) => case::found(model, shape, case.choice, meter),
+        Model::Synthesiser(model) => case::found(model, shape, case.choice, meter),
+    }
+}
+
+fn in_a_process(case: &Case) -> Result<Row, Failure> {
+    let program = std::env::current_exe().failed()?;
+    let output = Command::new(program)
+        .args(["memtest", "--verify", "--case", &json!(case).to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .failed()?;
+    let found: Result<Found, _> = serde_json::from_slice(&output.stdout);
+    let Ok(found) = found else {
+        let message = format!("the case `{}` ended with {}", case.name, output.status);
+        return Err(Failure::wrong(message, "run it alone with --batch, --frames and --tokens"));
+    };
+    let (predicted, measured, fixed) =
+        (found.predicted_bytes as f64, found.measured_bytes as f64, found.fixed_bytes as f64);
+    let (utterances, frames, tokens) = case.shape;
+    Ok(Row {
+        name: case.name.clone(),
+        case: format!("{utterances} x {frames} x {tokens}, {}", choice_words(case.choice)),
+        error_percent: (predicted / measured - 1.0) * 100.0,
+        above_error_percent: ((predicted - fixed) / (measured - fixed) - 1.0) * 100.0,
+        found,
+    })
+}
+
+impl Row {
+    fn told(&self) -> String {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        format!(
+            "{:<12} {:<55} predicted {:>8.1} MiB, measured {:>8.1} MiB, {:+.2} %, above the fixed part {:+.2} %",
+            self.name,
+            self.case,
+            mib(self.found.predicted_bytes),
+            mib(self.found.measured_bytes),
+            self.error_percent,
+            self.above_error_percent
+        )
+    }
+}
+
+fn summary(rows: &[Row]) -> String {
+    let line = |what: &str, error: fn(&Row) -> f64| {
+        let mut sizes: Vec<f64> = rows.iter().map(|row| error(row).abs()).collect();
+        sizes.sort_by(f64::total_cmp);
+        let at = |share: f64| sizes[((sizes.len() as f64 * share).ceil() as usize).clamp(1, sizes.len()) - 1];
+        let lowest = rows.iter().map(error).fold(f64::INFINITY, f64::min);
+        format!(
+            "{what}: median error {:.2} %, 95th percentile {:.2} %, largest {:.2} %, most below {:.2} %\n",
+            at(0.5),
+            at(0.95),
+            at(1.0),
+            -lowest.min(0.0)
+        )
+    };
+    let mut text = format!("{} cases\n", rows.len());
+    text.push_str(&line("whole", |row| row.error_percent));
+    text.push_str(&line("above the fixed part", |row| row.above_error_percent));
+    text
+}
+
+/// The case that the flags name.
+fn named(args: &MemtestArgs, batch: u32, config: RunConfig) -> Result<Case, Failure> {
+    let asked = Asked::of(config)?;
+    let longest = asked.buckets().pop().expect("there are lengths");
+    let remat = match args.remat.as_deref() {
+        Some("half") => Remat::Half,
+        Some("all") => Remat::All,
+        Some(_) => Remat::None,
+        None => asked.choice().remat,
+    };
+    let model = match asked.model {
+        ModelPlan::Recogniser(model) => Model::Recogniser(model),
+        ModelPlan::Synthesiser(model) => Model::Synthesiser(model),
+    };
+    let (frames, tokens) = (args.frames.unwrap_or(longest.frames.0), args.tokens.unwrap_or(longest.tokens));
+    if batch == 0 || frames == 0 || tokens == 0 {
+        return Err(Failure::wrong("a case needs utterances, frames and tokens", "give numbers above 0"));
+    }
+    Ok(Case { name: "asked".into(), model, shape: (batch, frames, tokens), choice: Choice { remat, ..asked.choice() } })
+}
+
+/// The levels that every model is tried at.
+const REMATS: [Remat; 3] = [Remat::None, Remat::Half, Remat::All];
+
+/// Both models in three sizes, two batches and lengths each, four ways to compute: three levels of rematerialisation,
+/// attention in chunks and not, in fp32 and in bf16.
+fn matrix() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let ways = |place: usize| {
+        let chunk = |on: bool| if on { NonZeroU32::new(32) } else { None };
+        let precision = |low: bool| if low { Precision::Bf16 } else { Precision::Fp32 };
+        [0, 1, 2, 3].map(|way| Choice {
+            remat: REMATS[(way + place) % 3],
+            attention_chunk: chunk((way + place / 2) % 2 == 1),
+            precision: precision(way == 3),
+        })
+    };
+    for (size, (width, layers)) in [(96, 3), (128, 4), (192, 6)].into_iter().enumerate() {
+        for (batch, (utterances, frames, tokens)) in [(3, 500, 40), (8, 260, 22)].into_iter().enumerate() {
+            for choice in ways(size + batch) {
+                let model = Model::Recogniser(recogniser(width, layers, 100));
+                let name = format!("asr {width}/{layers}");
+                cases.push(Case { name, model, shape: (utterances, frames, tokens), choice });
+                let model = Model::Synthesiser(SynthesiserConfig::recommended(80, 100, width, layers));
+                let name = format!("tts {width}/{layers}");
+                cases.push(Case { name, model, shape: (utterances, frames, tokens), choice });
+            }
+        }
+    }
+    cases
+}
+
+fn recogniser(width: usize, layers: usize, vocabulary: usize) -> RecogniserConfig {
+    let config = RecogniserConfig::recommended(width, layers, layers / 2, vocabulary);
+    RecogniserConfig { subsampling_channels: width.min(128), ..config }
+}
+
+/// Cases of sizes that no rule was written for.
+fn drawn(count: u32) -> Vec<Case> {
+    let case = |place: u32| {
+        let key = Key::new(2026).at(u64::from(place));
+        let draw = |name: &str, from: u64, to: u64| from + key.with(name).below(to - from + 1);
+        let width = 16 * draw("width", 5, 14) as usize;
+        let layers = draw("layers", 2, 8) as usize;
+        let (utterances, frames) = (draw("utterances", 2, 9) as u32, draw("frames", 150, 700) as u32);
+        let tokens = draw("tokens", 5, u64::from(frames / 8)) as u32;
+        let choice = Choice {
+            remat: REMATS[draw("remat", 0, 2) as usize],
+            attention_chunk: NonZeroU32::new([0, 24, 48][draw("chunk", 0, 2) as usize]),
+            precision: [Precision::Fp32, Precision::Bf16][draw("precision", 0, 1) as usize],
+        };
+        let shape = (utterances, frames, tokens);
+        let vocabulary = draw("vocabulary", 30, 900) as usize;
+        if place.is_multiple_of(2) {
+            let config = recogniser(width, layers, vocabulary);
+            let decoder = config.decoder.map(|decoder| DecoderConfig { layers: 1 + layers / 3, ..decoder });
+            let kernel = 1 + 2 * draw("kernel", 2, 15) as usize;
+            let model = Model::Recogniser(RecogniserConfig { decoder, kernel, ..config });
+            return Case { name: format!("asr {width}/{layers}"), model, shape, choice };
+        }
+        let config = SynthesiserConfig::recommended(80, vocabulary, width, layers);
+        let config = SynthesiserConfig {
+            reduction: draw("reduction", 1, 4) as usize,
+            postnet_layers: [0, 2, 3, 5][draw("postnet", 0, 3) as usize],
+            ..config
+        };
+        Case { name: format!("tts {width}/{layers}"), model: Model::Synthesiser(config), shape, choice }
+    };
+    (0..count).map(case).collect()
+}

@@ -1,0 +1,159 @@
+//! What `memtest` found out, as a table and as JSON.
+
+use std::fmt::Write;
+
+use plimsoll_core::{Bytes, Choice, Precision, Remat};
+use plimsoll_memory::{Life, Owner, Phase, Plan, PlanError};
+use serde_json::{Value, json};
+
+/// What there is to say of one card.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    /// The card.
+    pub(crate) name: String,
+    /// What may be used of it.
+    pub(crate) budget: Bytes,
+    /// The plan, or why there is none.
+    pub(crate) plan: Result<Plan, PlanError>,
+    /// The life of a run at its worst bucket, where there is a plan.
+    pub(crate) life: Option<Life>,
+}
+
+impl Verdict {
+    pub(crate) fn fits(&self) -> bool {
+        self.plan.is_ok()
+    }
+
+    /// What is needed at least, as far as it is known.
+    pub(crate) fn peak(&self) -> Option<Bytes> {
+        match &self.plan {
+            Ok(plan) => Some(plan.peak),
+            Err(PlanError::NothingFits { needed, .. } | PlanError::NoBudget { needed, .. }) => Some(*needed),
+            Err(_) => None,
+        }
+    }
+
+    /// The verdict in lines; `wordy` adds the peak by owner and phase.
+    pub(crate) fn told(&self, wordy: bool) -> String {
+        let mut text = String::new();
+        match &self.plan {
+            Ok(plan) => {
+                let spare = Bytes(self.budget.0 - plan.peak.0);
+                let _ =
+                    writeln!(text, "{}: fits, {} of {} at most, {spare} to spare", self.name, plan.peak, self.budget);
+                let _ = writeln!(
+                    text,
+                    "  {:>7} {:>7} {:>6} {:>8} {:>7} {:>6} {:>6} {:>10}",
+                    "frames", "tokens", "batch", "at once", "pieces", "remat", "chunk", "peak"
+                );
+                for bucket in &plan.buckets {
+                    let _ = writeln!(
+                        text,
+                        "  {:>7} {:>7} {:>6} {:>8} {:>7} {:>6} {:>6} {:>10}",
+                        bucket.bucket.frames.0,
+                        bucket.bucket.tokens,
+                        bucket.bucket.utterances,
+                        bucket.micro_batch,
+                        bucket.accumulation,
+                        remat_word(bucket.choice.remat),
+                        bucket.choice.attention_chunk.map_or_else(|| "-".into(), |chunk| chunk.to_string()),
+                        bucket.peak.to_string(),
+                    );
+                }
+                let _ = writeln!(
+                    text,
+                    "  {} whatever the batch (weights, gradients, optimizer); validates {} at once; {}",
+                    plan.fixed,
+                    plan.validation_batch,
+                    precision_word(plan.precision)
+                );
+            }
+            Err(error) => {
+                let _ = writeln!(text, "{}: does not fit: {error}", self.name);
+                if let PlanError::NothingFits { change, .. } = error {
+                    match change {
+                        Some(change) => {
+                            let _ = writeln!(text, "  the cheapest change that would make it fit: {change}");
+                        }
+                        None => text.push_str("  no single change would make it fit\n"),
+                    }
+                }
+            }
+        }
+        if let (true, Some(life)) = (wordy, &self.life) {
+            text.push_str(&breakdown(life));
+        }
+        text
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let reason = self.plan.as_ref().err().map(ToString::to_string);
+        let change = match &self.plan {
+            Err(PlanError::NothingFits { change, .. }) => change.clone(),
+            _ => None,
+        };
+        json!({
+            "name": self.name,
+            "budget_bytes": self.budget.0,
+            "peak_bytes": self.peak().map(|bytes| bytes.0),
+            "fits": self.fits(),
+            "plan": self.plan.as_ref().ok(),
+            "reason": reason,
+            "change": change,
+            "owners": self.life.as_ref().map(|life| named(&life.timeline.owners_at_peak())),
+            "phases": self.life.as_ref().map(|life| named(&life.timeline.peaks_by_phase())),
+        })
+    }
+}
+
+fn named<T: serde::Serialize>(rows: &[(T, Bytes)]) -> Value {
+    let row = |(what, bytes): &(T, Bytes)| Some((json!(what).as_str()?.to_string(), json!(bytes.0)));
+    Value::Object(rows.iter().filter_map(row).collect())
+}
+
+/// The peak by owner, and the most that each phase needs.
+fn breakdown(life: &Life) -> String {
+    let mut text = String::from("  at the peak of the worst length:\n");
+    let whole = life.peak().0.max(1) as f64;
+    for (owner, bytes) in life.timeline.owners_at_peak() {
+        let share = bytes.0 as f64 / whole * 100.0;
+        let _ = writeln!(text, "    {:<12} {:>10} {share:>5.1} %", owner_word(owner), bytes.to_string());
+    }
+    text.push_str("  most in each phase:\n");
+    for (phase, bytes) in life.timeline.peaks_by_phase() {
+        let _ = writeln!(text, "    {:<12} {:>10}", phase_word(phase), bytes.to_string());
+    }
+    text
+}
+
+fn owner_word(owner: Owner) -> String {
+    json!(owner).as_str().unwrap_or_default().replace('_', " ")
+}
+
+fn phase_word(phase: Phase) -> String {
+    json!(phase).as_str().unwrap_or_default().replace('_', " ")
+}
+
+/// How much is computed a second time, in a word.
+pub(crate) fn remat_word(remat: Remat) -> String {
+    match remat {
+        Remat::None => "none".into(),
+        Remat::Half => "half".into(),
+        Remat::All => "all".into(),
+        Remat::First(blocks) => format!("{blocks}"),
+    }
+}
+
+pub(crate) fn precision_word(precision: Precision) -> &'static str {
+    match precision {
+        Precision::Fp32 => "fp32",
+        Precision::Bf16 => "bf16",
+        Precision::Fp16 => "fp16",
+    }
+}
+
+/// A choice in a few words.
+pub(crate) fn choice_words(choice: Choice) -> String {
+    let chunk = choice.attention_chunk.map_or_else(|| "whole".into(), |chunk| format!("by {chunk}"));
+    format!("remat {}, attention {chunk}, {}", remat_word(choice.remat), precision_word(choice.precision))
+}

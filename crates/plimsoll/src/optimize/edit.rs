@@ -1,0 +1,74 @@
+//! Changing single values of a TOML file and leaving all else as its author wrote it.
+
+use std::fmt::Display;
+
+/// One value that changes, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    section: &'static str,
+    key: &'static str,
+    value: String,
+    why: String,
+}
+
+impl Change {
+    pub(super) fn new(section: &'static str, key: &'static str, value: impl Display, why: &str) -> Self {
+        Self { section, key, value: value.to_string(), why: why.into() }
+    }
+
+    fn line(&self) -> String {
+        format!("{} = {}  # optimize: {}", self.key, self.value, self.why)
+    }
+}
+
+/// `text` with `changes`: a key that is there gets its new value where it stands, another one comes to the end of its
+/// section, and a section that is missing to the end of the file.
+pub(super) fn edited(text: &str, changes: &[Change]) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+    for change in changes {
+        let header = format!("[{}]", change.section);
+        let Some(start) = lines.iter().position(|line| bare(line) == header) else {
+            lines.extend([String::new(), header, change.line()]);
+            continue;
+        };
+        let rest = &lines[start + 1..];
+        let end = start + 1 + rest.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(rest.len());
+        let is_key = |line: &String| line.split_once('=').is_some_and(|(key, _)| key.trim() == change.key);
+        match lines[start + 1..end].iter().position(is_key) {
+            Some(place) => lines[start + 1 + place] = change.line(),
+            None => {
+                // Before the empty lines that set the next section apart.
+                let last = lines[..end].iter().rposition(|line| !line.trim().is_empty()).unwrap_or(start);
+                lines.insert(last + 1, change.line());
+            }
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A line without its comment.
+fn bare(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "# mine\ntask = \"asr\"\n\n[training]  # how\nremat = \"none\"\nepochs = 3\n\n[data]\nbatch_size = 8\n";
+
+    #[test]
+    fn values_change_where_they_stand() {
+        let changes = [
+            Change::new("training", "remat", "\"all\"", "less memory"),
+            Change::new("training", "micro_batch", 4, "it fits"),
+            Change::new("model", "attention", "\"chunked\"", "long"),
+        ];
+        let expected = "# mine\ntask = \"asr\"\n\n[training]  # how\nremat = \"all\"  # optimize: less memory\nepochs = 3\n\
+                        micro_batch = 4  # optimize: it fits\n\n[data]\nbatch_size = 8\n\n[model]\n\
+                        attention = \"chunked\"  # optimize: long\n";
+        assert_eq!(edited(TEXT, &changes), expected);
+        assert_eq!(edited(TEXT, &[]), TEXT);
+    }
+}

@@ -1,0 +1,57 @@
+//! Models on paper: what the memory planner traces of them.
+
+use burn::tensor::Device;
+use plimsoll_core::{BatchShape, HostBatch, HostSample, SampleId};
+use plimsoll_layers::Lengths;
+use plimsoll_memory::Subject;
+use plimsoll_tape::{Pass, TensorBatch};
+
+use crate::asr::{Recogniser, RecogniserConfig};
+use crate::tts::{Synthesiser, SynthesiserConfig};
+
+/// A batch of `shape`, every utterance as long as the shape says, with texts that no two neighbours of which repeat.
+fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize) -> HostBatch {
+    let frames = shape.frames.0 as usize;
+    // Above the tokens that have a meaning of their own.
+    let first = 4.min(vocabulary.saturating_sub(2));
+    let token = |place: u32| (first + place as usize % (vocabulary - first).max(1)) as u32;
+    let sample = |place: u32| HostSample {
+        id: SampleId(u64::from(place)),
+        name: format!("utterance {place}"),
+        features: vec![0.0; frames * features],
+        tokens: (0..shape.tokens).map(token).collect(),
+        reference: vec![0.0; reference * features],
+    };
+    let samples: Vec<HostSample> = (0..shape.utterances).map(sample).collect();
+    HostBatch::collate(&samples, features, 1).expect("a batch has utterances, and these are of whole frames")
+}
+
+impl Subject for RecogniserConfig {
+    type Task = Recogniser;
+
+    fn init(&self, device: &Device) -> Recogniser {
+        self.bare(device)
+    }
+
+    fn batch(&self, shape: BatchShape) -> HostBatch {
+        batch(shape, self.features, self.vocabulary, 0)
+    }
+
+    /// A run of a recogniser is judged by what it reads.
+    fn validate(&self, task: &Recogniser, batch: &TensorBatch) {
+        let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
+        let _ = task.encode(batch.features.clone(), &lengths, &Pass::plain());
+    }
+}
+
+impl Subject for SynthesiserConfig {
+    type Task = Synthesiser;
+
+    fn init(&self, device: &Device) -> Synthesiser {
+        self.bare(device)
+    }
+
+    fn batch(&self, shape: BatchShape) -> HostBatch {
+        batch(shape, self.features, self.vocabulary, self.voice.reference_frames)
+    }
+}
