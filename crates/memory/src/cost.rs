@@ -1,8 +1,8 @@
 //! What computing takes, counted from a recording: operations, bytes and launches.
 
-use burn_ir::{FloatOperationIr, ModuleOperationIr, OperationIr, TensorIr};
 use plimsoll_core::Precision;
 use plimsoll_tape::Note;
+use plimsoll_tape::ir::{FloatOperationIr, ModuleOperationIr, OperationIr, TensorIr};
 use serde::Serialize;
 
 use crate::catalogue::Card;
@@ -73,7 +73,7 @@ impl Cost {
 
 /// Whether only the way of looking changes.
 fn is_free(operation: &OperationIr) -> bool {
-    use burn_ir::BaseOperationIr as Base;
+    use plimsoll_tape::ir::BaseOperationIr as Base;
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => {
             matches!(base, Base::Reshape(_) | Base::SwapDims(_) | Base::Permute(_) | Base::Expand(_) | Base::Slice(_))

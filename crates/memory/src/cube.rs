@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use burn_ir::{BaseOperationIr as Base, NumericOperationIr as Numeric, OperationIr, TensorId, TensorIr};
 use plimsoll_tape::Note;
+use plimsoll_tape::ir::{BaseOperationIr as Base, NumericOperationIr as Numeric, OperationIr, TensorId, TensorIr};
 
 use crate::heap::{Heap, in_order};
 
@@ -152,13 +152,13 @@ fn is_joined(operation: &OperationIr) -> bool {
         ),
         OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => is_value_by_value(numeric),
         OperationIr::Float(_, float) => {
-            use burn_ir::FloatOperationIr as Float;
+            use plimsoll_tape::ir::FloatOperationIr as Float;
             !matches!(float, Float::Matmul(_) | Float::Cross(_) | Float::Random(_) | Float::GridSample2d(_))
         }
-        OperationIr::Int(int) => !matches!(int, burn_ir::IntOperationIr::Matmul(_)),
+        OperationIr::Int(int) => !matches!(int, plimsoll_tape::ir::IntOperationIr::Matmul(_)),
         OperationIr::Bool(_) => true,
         OperationIr::Activation(activation) => {
-            use burn_ir::ActivationOperationIr as Activation;
+            use plimsoll_tape::ir::ActivationOperationIr as Activation;
             !matches!(activation, Activation::Softmax(_) | Activation::LogSoftmax(_) | Activation::Softmin(_))
         }
         _ => false,

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use burn_ir::{TensorId, TensorIr, TensorStatus};
 use plimsoll_core::Bytes;
+use plimsoll_tape::ir::{TensorId, TensorIr, TensorStatus};
 
 use crate::timeline::{Allocation, Owner, Phase, Stretch, Timeline};
 

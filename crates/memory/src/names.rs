@@ -1,7 +1,7 @@
 //! What operations are called in a timeline.
 
-use burn_ir::{BaseOperationIr, FloatOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr};
 use plimsoll_tape::Note;
+use plimsoll_tape::ir::{BaseOperationIr, FloatOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr};
 
 /// The name of an operation, in plain words.
 pub(crate) fn name_of(operation: &OperationIr) -> &'static str {

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use burn_ir::{OperationIr, TensorId};
 use plimsoll_core::{BatchShape, Bytes, Choice, Key, Remat};
+use plimsoll_tape::ir::{OperationIr, TensorId};
 use plimsoll_tape::{Noise, Note, Pass, RecordError, Recorder, Task, TensorBatch, backward, record};
 
 use crate::backend::BackendRules;

@@ -238,6 +238,9 @@ pub(crate) struct MemtestArgs {
     /// What it computes a second time.
     #[arg(long, value_parser = ["none", "half", "all"], requires = "batch")]
     pub(crate) remat: Option<String>,
+    /// Plans for so many budgets instead, and runs each plan for real against its budget.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "verify")]
+    pub(crate) budgets: u32,
     /// The case that this process is to run, as --verify tells it to the processes it starts.
     #[arg(long, hide = true, requires = "verify")]
     pub(crate) case: Option<String>,

@@ -34,6 +34,8 @@ mod tensors;
 pub use backward::backward;
 pub use batch::{References, TensorBatch};
 pub use bridge::off_tape;
+/// The words that a recording is written in.
+pub use burn_ir as ir;
 pub use fused::{
     Attended, Offsets, Sight, attention_weights, chunked_attention, depthwise, glance, glu, layer_norm, relative_shift,
     silu, tanh,

@@ -103,7 +103,11 @@ fn more_memory_is_never_slower_and_what_is_split_uses_it() {
             before = bucket.seconds;
             // Where one more utterance takes less than a twelfth of the budget, as it does from here on.
             if bucket.accumulation > 1 && part > 3 {
-                assert!(found.peak.0 as f64 >= 0.92 * budget.0 as f64, "{part}: {} of {budget}: {bucket:?}", found.peak);
+                assert!(
+                    found.peak.0 as f64 >= 0.92 * budget.0 as f64,
+                    "{part}: {} of {budget}: {bucket:?}",
+                    found.peak
+                );
             }
         }
     }

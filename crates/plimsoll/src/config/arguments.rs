@@ -12,7 +12,8 @@ use super::place::Place;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Configuration")]
 pub struct ConfigArgs {
-    /// Configuration file, TOML or YAML; without one the built-in main job runs.
+    /// Configuration file, TOML or YAML; without one the built-in main job runs, and `auto` takes the one that ships for a
+    /// card of the size of the one that is here.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// What is learned: asr (speech recognition) or tts (text-to-speech).

@@ -1,5 +1,7 @@
 //! Loading, told in order: read the layers, know the names, judge the values, merge, judge the whole.
 
+use std::path::Path;
+
 use super::arguments::ConfigArgs;
 use super::check;
 use super::environment;
@@ -9,6 +11,7 @@ use super::merge::merge;
 use super::names::{self, Raw, Warning, Written};
 use super::place::{Place, Provenance};
 use super::schema::RunConfig;
+use super::tiers::{AUTO, Tier};
 use super::words::Task;
 
 /// A configuration to run with, and how it came about.
@@ -24,9 +27,21 @@ pub struct Loaded {
 
 /// The configuration that the file of `args`, `environment` and the flags of `args` make together.
 ///
+/// The file `auto` is the one that ships for a card of the size of the one that is here.
+///
 /// The environment is passed in: who calls from a program gives `std::env::vars()`, and a test gives a list.
 pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, ConfigError> {
-    load_with(args, environment, &|path| std::fs::read_to_string(path))
+    if args.config.as_deref() != Some(Path::new(AUTO)) {
+        return load_with(args, environment, &|path| std::fs::read_to_string(path));
+    }
+    let environment: Vec<(String, String)> = environment.collect();
+    let mut said = environment::read(environment.iter().cloned());
+    said.extend(args.read(&mut Vec::new()));
+    let tier = Tier::of(task_of(&said), crate::memtest::memory_here());
+    let args = ConfigArgs { config: Some(tier.path()), ..args.clone() };
+    let shipped =
+        |path: &Path| Tier::text_of(path).map_or_else(|| std::fs::read_to_string(path), |text| Ok(text.into()));
+    load_with(&args, environment.into_iter(), &shipped)
 }
 
 /// As [`load`], reading the file through `read_file`.

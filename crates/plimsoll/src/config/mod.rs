@@ -34,6 +34,7 @@ mod print;
 mod reference;
 mod rules;
 mod schema;
+mod tiers;
 mod words;
 
 #[cfg(test)]
@@ -53,6 +54,7 @@ pub use place::{ConfigText, Layer, Place, Provenance, Spans};
 pub use print::{to_json, to_toml};
 pub use reference::markdown;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
+pub use tiers::{AUTO, Tier};
 pub use words::{
     AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, PositionsChoice,
     PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice,

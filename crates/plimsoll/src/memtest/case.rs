@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, Told};
 
 /// Pieces of a step of a case: the second meets the gradients of the first.
-const PIECES: u32 = 2;
+pub(crate) const PIECES: u32 = 2;
 /// Steps of a case: the second meets the optimizer's state.
 const STEPS: u32 = 2;
 
@@ -49,20 +49,21 @@ pub(crate) fn found<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
+    pieces: u32,
     meter: &dyn MemoryMeter,
 ) -> Result<Found, Failure> {
-    let life = predicted(subject, shape, choice).failed()?;
+    let life = predicted(subject, shape, choice, pieces).failed()?;
     let (predicted_bytes, fixed_bytes) = (life.peak().0, life.fixed.0);
     drop(life);
-    let measured_bytes = measured(subject, shape, choice, meter).0;
+    let measured_bytes = measured(subject, shape, choice, pieces, meter).0;
     Ok(Found { predicted_bytes, measured_bytes, fixed_bytes })
 }
 
-/// What the trace says of a step of [`PIECES`] pieces of `shape`.
-pub(crate) fn predicted<S: Subject>(subject: &S, shape: BatchShape, choice: Choice) -> Result<Life, TraceError> {
+/// What the trace says of a step of so many pieces of `shape`.
+fn predicted<S: Subject>(subject: &S, shape: BatchShape, choice: Choice, pieces: u32) -> Result<Life, TraceError> {
     let piece = trace(subject, shape, choice, BackendRules::host())?;
-    let host_batch = Bytes(host_bytes(&subject.batch(shape)).0 * u64::from(PIECES));
-    Ok(Life::of(&piece, None, StepMemory { pieces: PIECES, host_batch, ..StepMemory::default() }))
+    let host_batch = Bytes(host_bytes(&subject.batch(shape)).0 * u64::from(pieces));
+    Ok(Life::of(&piece, None, StepMemory { pieces, host_batch, ..StepMemory::default() }))
 }
 
 /// What a batch takes on the host.
@@ -72,11 +73,11 @@ fn host_bytes(batch: &HostBatch) -> Bytes {
 }
 
 /// Runs the steps for real, on the CPU, and gives the most that was in memory above what was there before.
-pub(crate) fn measured<S: Case>(subject: &S, shape: BatchShape, choice: Choice, meter: &dyn MemoryMeter) -> Bytes {
+fn measured<S: Case>(subject: &S, shape: BatchShape, choice: Choice, pieces: u32, meter: &dyn MemoryMeter) -> Bytes {
     let device = Device::flex().autodiff();
     rayon::broadcast(|_| warm());
     warm();
-    let mut whole = subject.batch(shape.with_utterances(shape.utterances * PIECES));
+    let mut whole = subject.batch(shape.with_utterances(shape.utterances * pieces));
     // Silence has no variance, and norms would divide by it.
     whole
         .features

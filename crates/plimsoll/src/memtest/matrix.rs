@@ -4,14 +4,15 @@ use std::num::NonZeroU32;
 use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::ProgressBar;
-use plimsoll_core::{BatchShape, Choice, Frames, Key, MemoryMeter, Precision, Remat};
+use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Key, MemoryMeter, Precision, Remat};
+use plimsoll_memory::{BackendRules, BucketPlan, Demand, Speed, StepMemory, Survey, plan};
 use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
 use plimsoll_speech::tts::SynthesiserConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::ask::Asked;
-use super::case::{self, Found};
+use super::case::{self, Found, PIECES};
 use super::verdict::choice_words;
 use crate::cli::MemtestArgs;
 use crate::config::RunConfig;
@@ -25,6 +26,8 @@ struct Case {
     model: Model,
     shape: (u32, u32, u32),
     choice: Choice,
+    /// Pieces of its steps.
+    pieces: u32,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -57,6 +60,9 @@ pub(crate) fn verify(
         println!("{}", json!(run(&case, meter)?));
         return Ok(ExitCode::SUCCESS);
     }
+    if args.budgets > 0 {
+        return budgets(args.budgets);
+    }
     let cases = match args.batch {
         Some(batch) => vec![named(args, batch, config)?],
         None => {
@@ -83,12 +89,54 @@ pub(crate) fn verify(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Plans for budgets from the smallest to the largest useful one, each run for real and held against its budget.
+fn budgets(count: u32) -> Result<ExitCode, Failure> {
+    let model = SynthesiserConfig::recommended(80, 100, 128, 4);
+    let bucket = BatchShape { utterances: 24, frames: Frames(300), tokens: 30 };
+    let demand = Demand {
+        buckets: vec![bucket],
+        blocks: 4,
+        second_passes: Demand::all_second_passes(4),
+        chunks: vec![None, NonZeroU32::new(32)],
+        precision: Precision::Fp32,
+        micro_batch: None,
+        rules: BackendRules::host(),
+        step: StepMemory::default(),
+        prefetch: 0,
+    };
+    let survey = Survey::of(&model, demand).failed()?;
+    let peak = |utterances, remat| {
+        survey.weigh(bucket, utterances, Choice { remat, ..Choice::default() }).map(|weighed| weighed.peak.0).failed()
+    };
+    let (least, most) = (peak(1, Remat::All)?, peak(bucket.utterances, Remat::None)?);
+    let mut kept = true;
+    for part in 0..count {
+        let budget = Bytes(least + (most - least) * u64::from(part) / u64::from((count - 1).max(1)));
+        let found = plan(&survey, budget, &Speed::host(2)).wrong()?;
+        let BucketPlan { micro_batch, accumulation, choice, peak, .. } = found.buckets[0];
+        let shape = (micro_batch, bucket.frames.0, bucket.tokens);
+        let pieces = accumulation.min(PIECES);
+        let case = Case { name: format!("{budget}"), model: Model::Synthesiser(model), shape, choice, pieces };
+        let row = in_a_process(&case)?;
+        // The whole batch lies on the host, and not only the two pieces that the case computes.
+        let measured = row.found.measured_bytes;
+        kept &= measured <= budget.0;
+        println!(
+            "budget {budget}: {micro_batch} at once, {}; planned {peak}, measured {} ({:.1} % of the budget)",
+            choice_words(choice),
+            Bytes(measured),
+            measured as f64 / budget.0 as f64 * 100.0
+        );
+    }
+    Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 fn run(case: &Case, meter: &dyn MemoryMeter) -> Result<Found, Failure> {
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     match &case.model {
-        Model::Recogniser(model) => case::found(model, shape, case.choice, meter),
-        Model::Synthesiser(model) => case::found(model, shape, case.choice, meter),
+        Model::Recogniser(model) => case::found(model, shape, case.choice, case.pieces, meter),
+        Model::Synthesiser(model) => case::found(model, shape, case.choice, case.pieces, meter),
     }
 }
 
@@ -169,7 +217,13 @@ fn named(args: &MemtestArgs, batch: u32, config: RunConfig) -> Result<Case, Fail
     if batch == 0 || frames == 0 || tokens == 0 {
         return Err(Failure::wrong("a case needs utterances, frames and tokens", "give numbers above 0"));
     }
-    Ok(Case { name: "asked".into(), model, shape: (batch, frames, tokens), choice: Choice { remat, ..asked.choice() } })
+    Ok(Case {
+        name: "asked".into(),
+        model,
+        shape: (batch, frames, tokens),
+        choice: Choice { remat, ..asked.choice() },
+        pieces: PIECES,
+    })
 }
 
 /// The levels that every model is tried at.
@@ -193,10 +247,10 @@ fn matrix() -> Vec<Case> {
             for choice in ways(size + batch) {
                 let model = Model::Recogniser(recogniser(width, layers, 100));
                 let name = format!("asr {width}/{layers}");
-                cases.push(Case { name, model, shape: (utterances, frames, tokens), choice });
+                cases.push(Case { name, model, shape: (utterances, frames, tokens), choice, pieces: PIECES });
                 let model = Model::Synthesiser(SynthesiserConfig::recommended(80, 100, width, layers));
                 let name = format!("tts {width}/{layers}");
-                cases.push(Case { name, model, shape: (utterances, frames, tokens), choice });
+                cases.push(Case { name, model, shape: (utterances, frames, tokens), choice, pieces: PIECES });
             }
         }
     }
@@ -229,7 +283,7 @@ fn drawn(count: u32) -> Vec<Case> {
             let decoder = config.decoder.map(|decoder| DecoderConfig { layers: 1 + layers / 3, ..decoder });
             let kernel = 1 + 2 * draw("kernel", 2, 15) as usize;
             let model = Model::Recogniser(RecogniserConfig { decoder, kernel, ..config });
-            return Case { name: format!("asr {width}/{layers}"), model, shape, choice };
+            return Case { name: format!("asr {width}/{layers}"), model, shape, choice, pieces: PIECES };
         }
         let config = SynthesiserConfig::recommended(80, vocabulary, width, layers);
         let config = SynthesiserConfig {
@@ -237,7 +291,8 @@ fn drawn(count: u32) -> Vec<Case> {
             postnet_layers: [0, 2, 3, 5][draw("postnet", 0, 3) as usize],
             ..config
         };
-        Case { name: format!("tts {width}/{layers}"), model: Model::Synthesiser(config), shape, choice }
+        let model = Model::Synthesiser(config);
+        Case { name: format!("tts {width}/{layers}"), model, shape, choice, pieces: PIECES }
     };
     (0..count).map(case).collect()
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use plimsoll_core::MemoryMeter;
+use plimsoll_core::{Bytes, MemoryMeter};
 use plimsoll_memory::{Demand, Life, Plan, PlanError, Subject, Survey, find, page, perfetto, plan};
 use plimsoll_monitor::{Host, Machine, NvmlCards};
 use serde_json::json;
@@ -99,6 +99,14 @@ fn here() -> Target {
             Target::Card { card, usable: memory.free }
         }
         Err(_) => host(),
+    }
+}
+
+/// The memory of the device that a run would take here.
+pub(crate) fn memory_here() -> Bytes {
+    match here() {
+        Target::Card { card, .. } => card.memory,
+        Target::Host { memory, .. } => memory,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The program as a person meets it: commands, exit codes, messages, folders.
 #![cfg(test)]
 
+mod fitting;
 mod learning;
 mod program;
 mod runs;

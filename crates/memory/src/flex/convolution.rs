@@ -1,0 +1,100 @@
+//! Convolutions, forward and back: flex computes all of them as three-dimensional ones.
+
+use plimsoll_tape::ir::TensorIr;
+
+use super::Flex;
+use crate::heap::Value;
+
+/// Values of one im2col tile of a convolution.
+const TILE: usize = 512;
+/// The most that the columns of a transposed convolution take.
+const COLUMNS_BYTES: usize = 8 << 20;
+
+impl Flex<'_> {
+    /// `conv3d_impl`: input and kernels rearranged, and a tile of columns for each thread.
+    pub(super) fn convolved(&mut self, x: Value, weight: Value, out: &[usize], groups: usize) -> Value {
+        let is_bf16 = x.width == 2;
+        let read = [&x, &weight].map(|value| if is_bf16 { self.widened(value) } else { self.read(value) });
+        let (inputs, outputs) = (x.shape[1], weight.shape[0]);
+        let (is_depthwise, is_small) = (groups == inputs && groups > 1, groups == 1 && inputs <= 4 && outputs <= 16);
+        let result = if is_depthwise || is_small {
+            self.heap.fresh(out, 4)
+        } else {
+            let kernels = self.heap.fresh(&weight.shape, 4);
+            let rearranged = self.heap.fresh(&x.shape, 4);
+            let result = self.heap.fresh(out, 4);
+            let columns: usize = weight.shape[1..].iter().product();
+            let space: usize = out[2..].iter().product();
+            let tile = space.min(TILE);
+            let tiles = (out[0] * space.div_ceil(TILE)).min(self.threads);
+            let scratch = self.heap.scratch(tiles * (columns + outputs / groups) * tile * 4);
+            self.free([scratch, kernels, rearranged]);
+            result
+        };
+        self.free(read);
+        let result = if is_bf16 { self.narrowed(result) } else { result };
+        self.free([x, weight]);
+        result
+    }
+
+    /// `convert_bf16_to_f32`: in order first, and then in 32 bits.
+    fn widened(&mut self, value: &Value) -> Value {
+        let read = self.read(value);
+        let wide = self.heap.fresh(&value.shape, 4);
+        self.heap.free(read);
+        wide
+    }
+
+    /// A result in 16 bits, beside the one in 32 that it is made from.
+    fn narrowed(&mut self, wide: Value) -> Value {
+        let narrow = self.heap.fresh(&wide.shape, 2);
+        self.heap.free(wide);
+        narrow
+    }
+
+    /// `conv_transpose3d_impl`: the result, and columns for each utterance that is done at the same time.
+    pub(super) fn transposed(&mut self, gradient: &Value, weight: &Value, out: &[usize], groups: usize) -> Value {
+        let is_bf16 = gradient.width == 2;
+        let read = [gradient, weight].map(|value| if is_bf16 { self.widened(value) } else { self.read(value) });
+        let result = self.heap.fresh(out, 4);
+        let column: usize = weight.shape[1..].iter().product();
+        let space: usize = gradient.shape[2..].iter().product();
+        let tile = (COLUMNS_BYTES / 4 / column.max(1)).clamp(1, space.max(1));
+        let together = (gradient.shape[0] * groups).min(self.threads);
+        let columns = self.heap.scratch(together * column * tile * 4);
+        self.heap.free(columns);
+        self.free(read);
+        if is_bf16 { self.narrowed(result) } else { result }
+    }
+
+    /// `conv_weight_grad_no_groups`: the input convolved with the gradient, channels for utterances.
+    pub(super) fn weight_gradient(&mut self, [mut x, mut gradient]: [Value; 2], out: &TensorIr, groups: usize) {
+        for value in [&mut x, &mut gradient] {
+            value.shape.swap(0, 1);
+            value.strides.swap(0, 1);
+        }
+        let mut shape = out.shape.to_vec();
+        shape.swap(0, 1);
+        let value = match groups {
+            1 => self.convolved(x, gradient, &shape, 1),
+            _ => {
+                self.free([x, gradient]);
+                self.heap.fresh(&out.shape, out.dtype.size())
+            }
+        };
+        self.heap.give(out, value);
+    }
+
+    /// The gradient in order by channels, and summed.
+    pub(super) fn bias_gradient(&mut self, gradient: &TensorIr, x: &TensorIr, bias: &TensorIr, out: &TensorIr) {
+        let others = [self.heap.take(x), self.heap.take(bias)];
+        let mut value = self.heap.take(gradient);
+        value.shape.swap(0, 1);
+        value.strides.swap(0, 1);
+        let (channels, count) = (value.shape[0], value.count());
+        let value = self.reshape(value, &[channels, count / channels.max(1)]);
+        let value = self.reduced(value, 1);
+        self.heap.give(out, value);
+        self.free(others);
+    }
+}
