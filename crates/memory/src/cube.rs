@@ -7,7 +7,10 @@
 use std::collections::HashMap;
 
 use plimsoll_tape::Note;
-use plimsoll_tape::ir::{BaseOperationIr as Base, NumericOperationIr as Numeric, OperationIr, TensorId, TensorIr};
+use plimsoll_tape::ir::{
+    BaseOperationIr as Base, ModuleOperationIr as Neural, NumericOperationIr as Numeric, OperationIr, TensorId,
+    TensorIr,
+};
 
 use crate::heap::{Heap, in_order};
 
@@ -53,10 +56,12 @@ impl Gathered {
         if is_joined(operation) {
             return self.apply(heap, operation, index, last, lasting);
         }
+        let workspace = heap.scratch(workspace(operation));
         let outputs: Vec<_> = operation.outputs().map(|o| (o, heap.fresh(&o.shape, o.dtype.size()))).collect();
         for (output, value) in outputs {
             heap.give(output, value);
         }
+        heap.free(workspace);
         for input in operation.inputs() {
             if !lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
                 heap.drop_tensor(input.id);
@@ -100,6 +105,25 @@ impl Gathered {
         }
         free.into_iter().for_each(|id| heap.drop_tensor(id));
         self.count = 0;
+    }
+}
+
+/// What a kernel needs beside what goes in and comes out: of several that may be chosen by trying them, the one that needs
+/// most. The gradients of a convolution are matrix products with columns, where every value stands once for each place of
+/// the kernel that reads it (`burn-cubecl`, `kernel/conv`).
+fn workspace(operation: &OperationIr) -> usize {
+    let OperationIr::Module(module) = operation else { return 0 };
+    let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
+        let taps: usize = weight.shape[2..].iter().product();
+        let places = above.shape[0] * above.shape[2..].iter().product::<usize>();
+        if taps == 1 { 0 } else { places * taps * x.shape[1] * x.dtype.size() }
+    };
+    match module {
+        Neural::Conv1dXBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
+        Neural::Conv2dXBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
+        Neural::Conv1dWeightBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
+        Neural::Conv2dWeightBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
+        _ => 0,
     }
 }
 

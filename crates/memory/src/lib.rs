@@ -75,6 +75,7 @@ mod heap;
 mod life;
 mod names;
 mod page;
+mod pages;
 mod perfetto;
 mod plan;
 mod subject;

@@ -101,6 +101,12 @@ impl Timeline {
         Curve::of(self).peak().stack.total()
     }
 
+    /// What is in memory when `phase` begins for the first time.
+    pub fn when(&self, phase: Phase) -> Option<Bytes> {
+        let start = self.phases.iter().find(|stretch| stretch.phase == phase)?.start;
+        Some(Curve::of(self).at(start.saturating_sub(1)).total())
+    }
+
     /// What each owner has at the moment of the peak, largest first.
     pub fn owners_at_peak(&self) -> Vec<(Owner, Bytes)> {
         let peak = Curve::of(self).peak();

@@ -74,6 +74,9 @@ pub struct Plan {
     pub budget: Bytes,
     /// The most that is.
     pub peak: Bytes,
+    /// The largest thing that is made. On a card, a run is to lay its pages out for it, which
+    /// `plimsoll_train::lay_out` does: the peak counts on that.
+    pub largest: Bytes,
     /// Numbers to compute in.
     pub precision: Precision,
     /// Batches that wait on the device.
@@ -209,11 +212,54 @@ pub fn plan<S: Subject + Sync>(survey: &Survey<'_, S>, budget: Bytes, speed: &Sp
     for &bucket in &demand.buckets {
         buckets.push(bucket_plan(survey, bucket, budget, speed)?);
     }
+    let largest = together(survey, &mut buckets, budget, speed)?;
     let validation_batch = validation_batch(survey, budget)?;
     let peak = buckets.iter().map(|bucket| bucket.peak).max().unwrap_or_default();
     let fixed = survey.fixed();
     let (precision, prefetch) = (demand.precision, demand.prefetch);
-    Ok(Plan { budget, peak, precision, prefetch, fixed, validation_batch, buckets })
+    Ok(Plan { budget, peak, largest, precision, prefetch, fixed, validation_batch, buckets })
+}
+
+/// Fits the lengths beside each other, as one run has them all: a card's pages are as large as the largest thing of any
+/// length. Gives that.
+fn together<S: Subject + Sync>(
+    survey: &Survey<'_, S>,
+    buckets: &mut [BucketPlan],
+    budget: Bytes,
+    speed: &Speed,
+) -> Result<Bytes, PlanError> {
+    let mut largest = Bytes(0);
+    for plan in &*buckets {
+        largest = largest.max(survey.weigh(plan.bucket, plan.micro_batch, plan.choice)?.largest);
+    }
+    if matches!(survey.demand().rules, BackendRules::Flex { .. }) {
+        return Ok(largest);
+    }
+    for plan in buckets {
+        plan.peak = survey.weigh_beside(plan.bucket, plan.micro_batch, plan.choice, largest)?.peak;
+        while plan.peak > budget {
+            let way =
+                Way { second_passes: passes(survey.demand(), plan.choice.remat), chunk: plan.choice.attention_chunk };
+            if plan.micro_batch == 1 || survey.demand().micro_batch.is_some() {
+                return Err(refusal(survey, plan.bucket, (plan.micro_batch, way), plan.peak, budget)?);
+            }
+            let Candidate { micro_batch, seconds, .. } = fastest(survey, plan.bucket, way, plan.micro_batch - 1, speed);
+            (plan.micro_batch, plan.seconds) = (micro_batch, seconds);
+            plan.accumulation = plan.bucket.utterances.div_ceil(micro_batch);
+            plan.peak = survey.weigh_beside(plan.bucket, micro_batch, plan.choice, largest)?.peak;
+        }
+    }
+    Ok(largest)
+}
+
+/// How many blocks are computed a second time.
+fn passes(demand: &Demand, remat: Remat) -> u32 {
+    match remat {
+        Remat::None => 0,
+        Remat::First(blocks) => blocks,
+        Remat::Half => demand.blocks / 2,
+        Remat::All => demand.blocks,
+    }
 }
 
 /// The fastest way within the budget. More utterances never need less memory, so for each way the most that fit are found

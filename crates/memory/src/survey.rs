@@ -8,7 +8,7 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
-use crate::life::Life;
+use crate::life::{Life, StepMemory};
 use crate::plan::Demand;
 use crate::subject::Subject;
 use crate::trace::{Trace, TraceError, trace, trace_validation};
@@ -20,6 +20,8 @@ pub struct Weighed {
     pub peak: Bytes,
     /// What computing the piece takes.
     pub cost: Cost,
+    /// The largest thing that is made.
+    pub largest: Bytes,
 }
 
 /// The traces of a model that plans are made from.
@@ -97,18 +99,37 @@ impl<'a, S: Subject + Sync> Survey<'a, S> {
         if let Some(found) = self.weighed.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(*found);
         }
-        let life = self.life(bucket, utterances, choice)?;
-        let weighed = Weighed { peak: life.0.peak(), cost: life.1 };
+        let weighed = self.weigh_beside(bucket, utterances, choice, Bytes(0))?;
         self.weighed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, weighed);
         Ok(weighed)
+    }
+
+    /// The same in a run that also makes something of `largest` bytes, for which a card lays out its pages.
+    pub(crate) fn weigh_beside(
+        &self,
+        bucket: BatchShape,
+        utterances: u32,
+        choice: Choice,
+        largest: Bytes,
+    ) -> Result<Weighed, TraceError> {
+        let (piece, step) = (self.piece(bucket, utterances, choice)?, self.step(bucket, utterances));
+        // Traces have been up to 1 % below what was measured, and not much more on a device of CubeCL (docs/LOG.md).
+        let (peak, percent) = match self.demand.rules {
+            BackendRules::Flex { .. } => (Life::of(&piece, None, step).peak(), 1),
+            BackendRules::Cube { .. } => (piece.reserved_beside(largest, step), 2),
+        };
+        let peak = Bytes(peak.0 + (peak.0 * percent).div_ceil(100));
+        Ok(Weighed { peak, cost: piece.cost, largest: piece.largest() })
     }
 
     /// The life of a run with such pieces, without validation.
     pub fn life(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<(Life, Cost), TraceError> {
         let piece = self.piece(bucket, utterances, choice)?;
-        let step =
-            crate::life::StepMemory { pieces: bucket.utterances.div_ceil(utterances.max(1)), ..self.around(bucket) };
-        Ok((Life::of(&piece, None, step), piece.cost))
+        Ok((Life::of(&piece, None, self.step(bucket, utterances)), piece.cost))
+    }
+
+    fn step(&self, bucket: BatchShape, utterances: u32) -> StepMemory {
+        StepMemory { pieces: bucket.utterances.div_ceil(utterances.max(1)), ..self.around(bucket) }
     }
 
     /// The trace of a piece. On a card every size grows evenly with the utterances, and two traces say all; the CPU's

@@ -222,8 +222,9 @@ pub(crate) struct MemtestArgs {
     /// Writes the same for ui.perfetto.dev into this file.
     #[arg(long, value_name = "FILE.json", conflicts_with = "verify")]
     pub(crate) trace: Option<PathBuf>,
-    /// Runs steps for real on the CPU and compares what they need with what was predicted: a matrix of cases, or the one
-    /// that --batch names.
+    /// Runs steps for real, each case in a process of its own, and compares what they need with what was predicted: a
+    /// matrix of cases, or the one that --batch names. On the CPU, or on the card that --backend names: then each case
+    /// runs twice, as a card tries kernels out when it first meets their sizes.
     #[arg(long)]
     pub(crate) verify: bool,
     /// Utterances of a piece of the one case to verify, of the model that the configuration describes.

@@ -78,7 +78,9 @@ fn cuda(_: usize) -> Result<Chosen, Failure> {
 #[cfg(feature = "wgpu")]
 fn wgpu(index: usize) -> Result<Chosen, Failure> {
     use burn::tensor::DeviceKind;
-    let device = Device::wgpu(DeviceKind::DiscreteGpu(index));
+    // The first is whatever there is, which may be a driver that computes on the CPU.
+    let kind = if index == 0 { DeviceKind::DefaultDevice } else { DeviceKind::DiscreteGpu(index) };
+    let device = Device::wgpu(kind);
     Ok(Chosen { device, name: format!("graphics device {index}"), is_host: false, lanes: 1 })
 }
 

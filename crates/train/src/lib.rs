@@ -7,6 +7,7 @@
 mod adamw;
 mod checkpoint;
 mod governor;
+mod layout;
 mod progress;
 mod run;
 mod schedule;
@@ -16,6 +17,7 @@ mod weights;
 pub use adamw::{AdamW, AdamWConfig};
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore, RunState};
 pub use governor::Governor;
+pub use layout::lay_out;
 pub use progress::{Event, Observer};
 pub use run::{Ending, Limits, Outcome, RunOptions, Score, TrainError, run};
 pub use schedule::{Schedule, Shape};

@@ -112,6 +112,9 @@ impl<T: Task> Trainer<T> {
     /// Where the model has no parameters.
     pub fn new(task: T, config: TrainerConfig, governor: Governor) -> Self {
         let device = task.devices().into_iter().next().expect("a model has parameters");
+        // Burn makes a parameter when it is first read, which is amid what the first pieces need. Made at once they lie
+        // together, and the pages around them are free again when a piece is done.
+        task.visit(&mut Made);
         Self { task, optimizer: AdamW::new(config.optimizer), governor, config, device }
     }
 
@@ -217,6 +220,15 @@ impl Job<'_> {
         let loss = sum.clone().without_autodiff();
         let parts = parts.into_iter().map(|(name, part)| (name, part.without_autodiff())).collect();
         Done { loss, parts, left_out, cut, gradients: backward(sum * self.scale, task) }
+    }
+}
+
+/// Reads every parameter once, so that it is there.
+struct Made;
+
+impl ModuleVisitor for Made {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let _ = param.val();
     }
 }
 

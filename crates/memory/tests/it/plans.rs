@@ -37,8 +37,8 @@ fn remat(passes: u32, layers: u32) -> Remat {
     }
 }
 
-/// Every way there is: its peak, and the seconds of a step.
-fn everything(survey: &Survey<'_, Stacks>, bucket: BatchShape, layers: u32) -> Vec<(Bytes, f64)> {
+/// Every way there is: its peak, the seconds of a step, and what it is.
+fn everything(survey: &Survey<'_, Stacks>, bucket: BatchShape, layers: u32) -> Vec<(Bytes, f64, (Remat, u32))> {
     let mut all = Vec::new();
     for passes in 0..=layers {
         let choice = Choice { remat: remat(passes, layers), ..Choice::default() };
@@ -47,7 +47,8 @@ fn everything(survey: &Survey<'_, Stacks>, bucket: BatchShape, layers: u32) -> V
             let cost = |utterances: u32| -> Cost { survey.weigh(bucket, utterances, choice).unwrap().cost };
             let rest = bucket.utterances % micro;
             let last = if rest > 0 { SPEED.seconds(&cost(rest)) } else { 0.0 };
-            all.push((weighed.peak, f64::from(bucket.utterances / micro) * SPEED.seconds(&weighed.cost) + last));
+            let seconds = f64::from(bucket.utterances / micro) * SPEED.seconds(&weighed.cost) + last;
+            all.push((weighed.peak, seconds, (choice.remat, micro)));
         }
     }
     all
@@ -79,7 +80,7 @@ fn plans_are_nearly_as_fast_as_the_best_that_fits() {
         let chosen = &found.buckets[0];
         let seconds = everything(&survey, shape, layers)
             .into_iter()
-            .find(|one| one.0 == chosen.peak)
+            .find(|one| one.2 == (chosen.choice.remat, chosen.micro_batch))
             .map_or(f64::INFINITY, |one| one.1);
         assert!(best / seconds >= 0.97, "seed {seed}: {seconds} and the best has {best}; {chosen:?}");
     }
@@ -101,10 +102,12 @@ fn more_memory_is_never_slower_and_what_is_split_uses_it() {
             assert!(found.peak <= budget, "{part}: {found:?}");
             assert!(bucket.seconds <= before * 1.0001, "{part}: {before} and then {bucket:?}");
             before = bucket.seconds;
-            // Where one more utterance takes less than a twelfth of the budget, as it does from here on.
+            // Where one more utterance takes less than a twelfth of the budget, as it does from here on. On a card it may
+            // take another page.
+            let page = if rules == BackendRules::card() { found.largest.0 + (2 << 20) } else { 0 };
             if bucket.accumulation > 1 && part > 3 {
                 assert!(
-                    found.peak.0 as f64 >= 0.92 * budget.0 as f64,
+                    (found.peak.0 + page) as f64 >= 0.92 * budget.0 as f64,
                     "{part}: {} of {budget}: {bucket:?}",
                     found.peak
                 );

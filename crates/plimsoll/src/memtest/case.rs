@@ -2,12 +2,14 @@
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
-use plimsoll_memory::{BackendRules, Life, StepMemory, Subject, TraceError, trace};
+use plimsoll_memory::{BackendRules, Life, Phase, StepMemory, Subject, TraceError, trace};
 use plimsoll_speech::asr::{Recogniser, RecogniserConfig};
 use plimsoll_speech::tts::{Synthesiser, SynthesiserConfig};
-use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig};
+use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
+use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig, lay_out};
 use serde::{Deserialize, Serialize};
 
+use crate::device::Chosen;
 use crate::failure::{Failure, Told};
 
 /// Pieces of a step of a case: the second meets the gradients of the first.
@@ -24,6 +26,18 @@ pub(crate) struct Found {
     pub(crate) measured_bytes: u64,
     /// Weights, gradients and optimizer state.
     pub(crate) fixed_bytes: u64,
+    /// On a card, which keeps what it once reserved: what is in use when the forward pass ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) in_use: Option<InUse>,
+}
+
+/// What is in use when the forward pass of a piece ends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct InUse {
+    /// By the trace.
+    pub(crate) predicted_bytes: u64,
+    /// By the pools.
+    pub(crate) measured_bytes: u64,
 }
 
 /// A model that can be traced and trained.
@@ -49,20 +63,43 @@ pub(crate) fn found<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
-    pieces: u32,
+    (pieces, chosen): (u32, &Chosen),
     meter: &dyn MemoryMeter,
 ) -> Result<Found, Failure> {
-    let life = predicted(subject, shape, choice, pieces).failed()?;
-    let (predicted_bytes, fixed_bytes) = (life.peak().0, life.fixed.0);
-    drop(life);
-    let measured_bytes = measured(subject, shape, choice, pieces, meter).0;
-    Ok(Found { predicted_bytes, measured_bytes, fixed_bytes })
+    let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::card() };
+    let life = predicted(subject, shape, choice, (pieces, rules)).failed()?;
+    let fixed_bytes = life.fixed.0;
+    if chosen.is_host {
+        let predicted_bytes = life.peak().0;
+        drop(life);
+        let measured_bytes = measured(subject, shape, choice, (pieces, chosen), meter).0;
+        return Ok(Found { predicted_bytes, measured_bytes, fixed_bytes, in_use: None });
+    }
+    let piece = trace(subject, shape, choice, rules).failed()?;
+    let forward = piece.timeline.when(Phase::Backward);
+    lay_out(&chosen.device, piece.largest()).map_err(|reason| Failure::wrong(reason, "take a smaller case"))?;
+    let predicted_bytes = piece.reserved(StepMemory { pieces, ..StepMemory::default() }).0;
+    measured(subject, shape, choice, (pieces, chosen), meter);
+    let measured_bytes = reserved(&chosen.device).0;
+    let in_use = InUse {
+        predicted_bytes: forward.map_or(0, |bytes| bytes.0),
+        measured_bytes: after_forward(subject, shape, choice, chosen).0,
+    };
+    Ok(Found { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use) })
 }
 
 /// What the trace says of a step of so many pieces of `shape`.
-fn predicted<S: Subject>(subject: &S, shape: BatchShape, choice: Choice, pieces: u32) -> Result<Life, TraceError> {
-    let piece = trace(subject, shape, choice, BackendRules::host())?;
-    let host_batch = Bytes(host_bytes(&subject.batch(shape)).0 * u64::from(pieces));
+fn predicted<S: Subject>(
+    subject: &S,
+    shape: BatchShape,
+    choice: Choice,
+    (pieces, rules): (u32, BackendRules),
+) -> Result<Life, TraceError> {
+    let piece = trace(subject, shape, choice, rules)?;
+    let host_batch = match rules {
+        BackendRules::Flex { .. } => Bytes(host_bytes(&subject.batch(shape)).0 * u64::from(pieces)),
+        BackendRules::Cube { .. } => Bytes(0),
+    };
     Ok(Life::of(&piece, None, StepMemory { pieces, host_batch, ..StepMemory::default() }))
 }
 
@@ -72,18 +109,48 @@ fn host_bytes(batch: &HostBatch) -> Bytes {
     Bytes::of::<f32>(values as u64)
 }
 
-/// Runs the steps for real, on the CPU, and gives the most that was in memory above what was there before.
-fn measured<S: Case>(subject: &S, shape: BatchShape, choice: Choice, pieces: u32, meter: &dyn MemoryMeter) -> Bytes {
-    let device = Device::flex().autodiff();
-    rayon::broadcast(|_| warm());
-    warm();
-    let mut whole = subject.batch(shape.with_utterances(shape.utterances * pieces));
-    // Silence has no variance, and norms would divide by it.
-    whole
-        .features
-        .iter_mut()
-        .enumerate()
-        .for_each(|(place, value)| *value = Key::new(2).at(place as u64).unit() as f32);
+/// What a card has in use when the forward pass has ended.
+fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &Chosen) -> Bytes {
+    let device = chosen.device.clone().autodiff();
+    let used = || device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use);
+    let before = used();
+    let task = subject.trained(&device);
+    let batch = audible(subject.batch(shape));
+    let tensors = TensorBatch::send(&batch, &device);
+    let _loss = task.loss(&tensors, &Pass::new(choice, Noise::new(Key::new(0), &batch.ids)));
+    Bytes(used() - before)
+}
+
+/// The most that the pools of a card have reserved. Pages of an older size went back when they were empty; those are not
+/// counted.
+fn reserved(device: &Device) -> Bytes {
+    let now = device.memory_pool_usage().map_or(0, |usage| usage.bytes_reserved);
+    let pools = device.memory_pool_report().unwrap_or_default();
+    // The pool of small things and the one that is used now come first.
+    Bytes(now + pools.iter().take(2).map(|pool| (pool.pages_peak - pool.pages) * pool.page_size).sum::<u64>())
+}
+
+/// The batch with noise in it: silence has no variance, and norms would divide by it.
+fn audible(mut batch: HostBatch) -> HostBatch {
+    let values = batch.features.iter_mut().enumerate();
+    values.for_each(|(place, value)| *value = Key::new(2).at(place as u64).unit() as f32);
+    batch
+}
+
+/// Runs the steps for real and gives the most that was in memory above what was there before.
+fn measured<S: Case>(
+    subject: &S,
+    shape: BatchShape,
+    choice: Choice,
+    (pieces, chosen): (u32, &Chosen),
+    meter: &dyn MemoryMeter,
+) -> Bytes {
+    let device = chosen.device.clone().autodiff();
+    if chosen.is_host {
+        rayon::broadcast(|_| warm());
+        warm();
+    }
+    let whole = audible(subject.batch(shape.with_utterances(shape.utterances * pieces)));
     let before = meter.current();
     meter.reset_peak();
     let config = TrainerConfig {

@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::ask::Asked;
-use super::case::{self, Found, PIECES};
+use super::case::{self, Found, InUse, PIECES};
 use super::verdict::choice_words;
 use crate::cli::MemtestArgs;
-use crate::config::RunConfig;
+use crate::config::{BackendChoice, RunConfig};
+use crate::device::{Chosen, choose};
 use crate::failure::{Failure, Told};
 use crate::train::plan::ModelPlan;
 
@@ -47,6 +48,12 @@ struct Row {
     error_percent: f64,
     /// The same of the part above weights, gradients and optimizer.
     above_error_percent: f64,
+    /// The same of what is in use when the forward pass of a piece ends, which a card tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_use_error_percent: Option<f64>,
+    /// On a card: what was reserved by the run before, which may have tried out kernels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_bytes: Option<u64>,
 }
 
 /// Runs the matrix, or the one case of `args`.
@@ -57,14 +64,18 @@ pub(crate) fn verify(
 ) -> Result<ExitCode, Failure> {
     if let Some(case) = &args.case {
         let case: Case = serde_json::from_str(case).wrong()?;
-        println!("{}", json!(run(&case, meter)?));
+        let device = choose(&config.device)?;
+        println!("{}", json!(run(&case, &device, meter)?));
         return Ok(ExitCode::SUCCESS);
     }
     if args.budgets > 0 {
         return budgets(args.budgets);
     }
+    let backend = config.device.backend;
+    let is_host = choose(&config.device)?.is_host;
     let cases = match args.batch {
         Some(batch) => vec![named(args, batch, config)?],
+        None if !is_host => cards(),
         None => {
             let mut cases = matrix();
             cases.extend(drawn(args.random));
@@ -74,7 +85,9 @@ pub(crate) fn verify(
     let bar = if args.json { ProgressBar::hidden() } else { ProgressBar::new(cases.len() as u64) };
     let mut rows = Vec::new();
     for case in &cases {
-        let row = in_a_process(case)?;
+        // What a card is asked for the first time it does by trying kernels out, which takes memory too.
+        let first = if is_host { None } else { Some(in_a_process(case, backend)?.found.measured_bytes) };
+        let row = Row { first_bytes: first, ..in_a_process(case, backend)? };
         if !args.json {
             bar.suspend(|| println!("{}", row.told()));
         }
@@ -117,7 +130,7 @@ fn budgets(count: u32) -> Result<ExitCode, Failure> {
         let shape = (micro_batch, bucket.frames.0, bucket.tokens);
         let pieces = accumulation.min(PIECES);
         let case = Case { name: format!("{budget}"), model: Model::Synthesiser(model), shape, choice, pieces };
-        let row = in_a_process(&case)?;
+        let row = in_a_process(&case, BackendChoice::Cpu)?;
         // The whole batch lies on the host, and not only the two pieces that the case computes.
         let measured = row.found.measured_bytes;
         kept &= measured <= budget.0;
@@ -131,19 +144,21 @@ fn budgets(count: u32) -> Result<ExitCode, Failure> {
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run(case: &Case, meter: &dyn MemoryMeter) -> Result<Found, Failure> {
+fn run(case: &Case, device: &Chosen, process: &'static dyn MemoryMeter) -> Result<Found, Failure> {
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
+    let meter = device.meter(process);
+    let how = (case.pieces, device);
     match &case.model {
-        Model::Recogniser(model) => case::found(model, shape, case.choice, case.pieces, meter),
-        Model::Synthesiser(model) => case::found(model, shape, case.choice, case.pieces, meter),
+        Model::Recogniser(model) => case::found(model, shape, case.choice, how, &*meter),
+        Model::Synthesiser(model) => case::found(model, shape, case.choice, how, &*meter),
     }
 }
 
-fn in_a_process(case: &Case) -> Result<Row, Failure> {
+fn in_a_process(case: &Case, backend: BackendChoice) -> Result<Row, Failure> {
     let program = std::env::current_exe().failed()?;
     let output = Command::new(program)
-        .args(["memtest", "--verify", "--case", &json!(case).to_string()])
+        .args(["memtest", "--verify", "--case", &json!(case).to_string(), "--backend", backend.word()])
         .stderr(Stdio::inherit())
         .output()
         .failed()?;
@@ -155,11 +170,14 @@ fn in_a_process(case: &Case) -> Result<Row, Failure> {
     let (predicted, measured, fixed) =
         (found.predicted_bytes as f64, found.measured_bytes as f64, found.fixed_bytes as f64);
     let (utterances, frames, tokens) = case.shape;
+    let off = |used: InUse| (used.predicted_bytes as f64 / used.measured_bytes as f64 - 1.0) * 100.0;
     Ok(Row {
         name: case.name.clone(),
         case: format!("{utterances} x {frames} x {tokens}, {}", choice_words(case.choice)),
         error_percent: (predicted / measured - 1.0) * 100.0,
         above_error_percent: ((predicted - fixed) / (measured - fixed) - 1.0) * 100.0,
+        in_use_error_percent: found.in_use.map(off),
+        first_bytes: None,
         found,
     })
 }
@@ -167,20 +185,24 @@ fn in_a_process(case: &Case) -> Result<Row, Failure> {
 impl Row {
     fn told(&self) -> String {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let in_use = self.in_use_error_percent.map(|error| format!(", in use after the forward pass {error:+.2} %"));
+        let first = self.first_bytes.map(|bytes| format!(", {:.1} MiB when kernels were tried out", mib(bytes)));
         format!(
-            "{:<12} {:<55} predicted {:>8.1} MiB, measured {:>8.1} MiB, {:+.2} %, above the fixed part {:+.2} %",
+            "{:<12} {:<55} predicted {:>8.1} MiB, measured {:>8.1} MiB, {:+.2} %, above the fixed part {:+.2} %{}{}",
             self.name,
             self.case,
             mib(self.found.predicted_bytes),
             mib(self.found.measured_bytes),
             self.error_percent,
-            self.above_error_percent
+            self.above_error_percent,
+            in_use.unwrap_or_default(),
+            first.unwrap_or_default()
         )
     }
 }
 
 fn summary(rows: &[Row]) -> String {
-    let line = |what: &str, error: fn(&Row) -> f64| {
+    let line = |what: &str, error: &dyn Fn(&Row) -> f64| {
         let mut sizes: Vec<f64> = rows.iter().map(|row| error(row).abs()).collect();
         sizes.sort_by(f64::total_cmp);
         let at = |share: f64| sizes[((sizes.len() as f64 * share).ceil() as usize).clamp(1, sizes.len()) - 1];
@@ -194,8 +216,11 @@ fn summary(rows: &[Row]) -> String {
         )
     };
     let mut text = format!("{} cases\n", rows.len());
-    text.push_str(&line("whole", |row| row.error_percent));
-    text.push_str(&line("above the fixed part", |row| row.above_error_percent));
+    text.push_str(&line("whole", &|row| row.error_percent));
+    text.push_str(&line("above the fixed part", &|row| row.above_error_percent));
+    if rows.iter().all(|row| row.in_use_error_percent.is_some()) {
+        text.push_str(&line("in use", &|row| row.in_use_error_percent.unwrap_or_default()));
+    }
     text
 }
 
@@ -250,6 +275,27 @@ fn matrix() -> Vec<Case> {
                 cases.push(Case { name, model, shape: (utterances, frames, tokens), choice, pieces: PIECES });
                 let model = Model::Synthesiser(SynthesiserConfig::recommended(80, 100, width, layers));
                 let name = format!("tts {width}/{layers}");
+                cases.push(Case { name, model, shape: (utterances, frames, tokens), choice, pieces: PIECES });
+            }
+        }
+    }
+    cases
+}
+
+/// The cases for a card: fewer, as the only one at hand may be a CPU that plays one.
+fn cards() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (size, (width, layers)) in [(96, 3), (160, 4)].into_iter().enumerate() {
+        let models = [
+            ("asr", Model::Recogniser(recogniser(width, layers, 100))),
+            ("tts", Model::Synthesiser(SynthesiserConfig::recommended(80, 100, width, layers))),
+        ];
+        for (kind, model) in models {
+            for (way, remat) in REMATS.into_iter().enumerate() {
+                let (utterances, frames, tokens) = [(4, 320, 24), (8, 200, 16)][(way + size) % 2];
+                let attention_chunk = NonZeroU32::new([0, 32][way % 2]);
+                let choice = Choice { remat, attention_chunk, ..Choice::default() };
+                let name = format!("{kind} {width}/{layers}");
                 cases.push(Case { name, model, shape: (utterances, frames, tokens), choice, pieces: PIECES });
             }
         }

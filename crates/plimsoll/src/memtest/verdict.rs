@@ -81,9 +81,15 @@ impl Verdict {
             }
         }
         if let (true, Some(life)) = (wordy, &self.life) {
-            text.push_str(&breakdown(life));
+            text.push_str(&breakdown(life, self.slack()));
         }
         text
+    }
+
+    /// What the plan counts beyond what is in use: pages of a card that are not full, and what the CPU's trace may be off.
+    fn slack(&self) -> Bytes {
+        let in_use = self.life.as_ref().map_or(Bytes(0), Life::peak);
+        Bytes(self.peak().unwrap_or_default().0.saturating_sub(in_use.0))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -101,6 +107,7 @@ impl Verdict {
             "reason": reason,
             "change": change,
             "owners": self.life.as_ref().map(|life| named(&life.timeline.owners_at_peak())),
+            "slack_bytes": self.slack().0,
             "phases": self.life.as_ref().map(|life| named(&life.timeline.peaks_by_phase())),
         })
     }
@@ -112,12 +119,13 @@ fn named<T: serde::Serialize>(rows: &[(T, Bytes)]) -> Value {
 }
 
 /// The peak by owner, and the most that each phase needs.
-fn breakdown(life: &Life) -> String {
+fn breakdown(life: &Life, slack: Bytes) -> String {
     let mut text = String::from("  at the peak of the worst length:\n");
-    let whole = life.peak().0.max(1) as f64;
-    for (owner, bytes) in life.timeline.owners_at_peak() {
+    let whole = (life.peak().0 + slack.0).max(1) as f64;
+    let owners = life.timeline.owners_at_peak().into_iter().map(|(owner, bytes)| (owner_word(owner), bytes));
+    for (what, bytes) in owners.chain([("slack".into(), slack)]) {
         let share = bytes.0 as f64 / whole * 100.0;
-        let _ = writeln!(text, "    {:<12} {:>10} {share:>5.1} %", owner_word(owner), bytes.to_string());
+        let _ = writeln!(text, "    {what:<12} {:>10} {share:>5.1} %", bytes.to_string());
     }
     text.push_str("  most in each phase:\n");
     for (phase, bytes) in life.timeline.peaks_by_phase() {

@@ -31,7 +31,7 @@ fn every_card_gets_a_verdict_with_its_plan() {
             assert!(number("peak") <= peak && number("micro_batch") * number("accumulation") >= whole, "{bucket}");
         }
         let owners: u64 = card["owners"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
-        assert_eq!(owners, peak);
+        assert_eq!(owners + card["slack_bytes"].as_u64().unwrap(), peak);
         assert!(card["phases"]["backward"].is_u64() && card["phases"]["optimizer"].is_u64());
     }
 }
