@@ -56,12 +56,12 @@ impl Gathered {
         if is_joined(operation) {
             return self.apply(heap, operation, index, last, lasting);
         }
-        let workspace = heap.scratch(workspace(operation));
+        let workspace = workspace(operation).map(|bytes| heap.scratch(bytes));
         let outputs: Vec<_> = operation.outputs().map(|o| (o, heap.fresh(&o.shape, o.dtype.size()))).collect();
         for (output, value) in outputs {
             heap.give(output, value);
         }
-        heap.free(workspace);
+        workspace.into_iter().for_each(|value| heap.free(value));
         for input in operation.inputs() {
             if !lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
                 heap.drop_tensor(input.id);
@@ -111,19 +111,21 @@ impl Gathered {
 /// What a kernel needs beside what goes in and comes out: of several that may be chosen by trying them, the one that needs
 /// most. The gradients of a convolution are matrix products with columns, where every value stands once for each place of
 /// the kernel that reads it (`burn-cubecl`, `kernel/conv`).
-fn workspace(operation: &OperationIr) -> usize {
-    let OperationIr::Module(module) = operation else { return 0 };
+fn workspace(operation: &OperationIr) -> [usize; 3] {
+    let OperationIr::Module(module) = operation else { return [0; 3] };
     let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
         let taps: usize = weight.shape[2..].iter().product();
         let places = above.shape[0] * above.shape[2..].iter().product::<usize>();
-        if taps == 1 { 0 } else { places * taps * x.shape[1] * x.dtype.size() }
+        let one = places * x.shape[1] * x.dtype.size();
+        // The gradient in another order, the columns, and those of one place while they are gathered.
+        if taps == 1 { [0; 3] } else { [above.shape.num_elements() * above.dtype.size(), taps * one, one] }
     };
     match module {
         Neural::Conv1dXBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
         Neural::Conv2dXBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
         Neural::Conv1dWeightBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
         Neural::Conv2dWeightBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
-        _ => 0,
+        _ => [0; 3],
     }
 }
 
