@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let sorted = BatchingConfig::new(BatchSize::Utterances(utterances));
     // A window of one batch sorts nothing that matters.
-    let unsorted = BatchingConfig { window: NonZeroU32::MIN, ..sorted.clone() };
+    let unsorted = BatchingConfig { window: Some(NonZeroU32::MIN), ..sorted.clone() };
     for (name, config) in [("without sorting", unsorted), ("sorted in windows", sorted)] {
         let batches = epoch_batches(&samples, &config, Key::new(0), 0);
         println!("{} batches {name}: {:.1} % padding", batches.len(), 100.0 * padding(&samples, &batches));

@@ -28,25 +28,31 @@ pub enum BatchSize {
     Seconds(Seconds),
 }
 
+impl BatchSize {
+    /// Utterances of a batch whose longest takes `seconds`.
+    fn utterances_of(self, seconds: f64) -> usize {
+        match self {
+            Self::Utterances(most) => most.get() as usize,
+            Self::Seconds(most) => ((most.0 / seconds.max(f64::MIN_POSITIVE)) as usize).max(1),
+        }
+    }
+}
+
 /// How batches are made. The card has no say in it, so a run keeps its data order when it moves to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchingConfig {
     /// The size of an effective batch.
     pub size: BatchSize,
-    /// Batches of the shuffled order that are sorted by length together.
+    /// Batches of the shuffled order that are arranged by length together; a seventh of the epoch and at most 150 without it.
     ///
-    /// More means less padding and less randomness. At 32 batches of 16, lengths of 1 to 17 s leave less than 3 %
-    /// padding, where no sorting leaves more than 20 %: a test holds us to it.
-    #[serde(default = "default_window")]
-    pub window: NonZeroU32,
+    /// More means less padding and less randomness: two utterances that met once meet again in the next epoch about as
+    /// often as an epoch has windows, divided by three.
+    #[serde(default)]
+    pub window: Option<NonZeroU32>,
     /// Batches are padded to a multiple of so many frames, to keep the number of different shapes small.
     #[serde(default = "default_grid")]
     pub frame_grid: NonZeroU32,
-}
-
-fn default_window() -> NonZeroU32 {
-    NonZeroU32::new(32).expect("32 is not zero")
 }
 
 fn default_grid() -> NonZeroU32 {
@@ -56,25 +62,95 @@ fn default_grid() -> NonZeroU32 {
 impl BatchingConfig {
     /// Batches of `size`, with the default window and no grid.
     pub fn new(size: BatchSize) -> Self {
-        Self { size, window: default_window(), frame_grid: default_grid() }
+        Self { size, window: None, frame_grid: default_grid() }
     }
 }
 
 /// The batches of one epoch, as indices into `samples`; every sample is in exactly one.
 ///
-/// The samples are shuffled. Inside each window of batches they are sorted by padded frames, among equals by tokens,
-/// and cut; then all batches are shuffled. The last batch of a window may be short: nothing is dropped.
+/// The samples are shuffled. Inside each window of batches they are parted, again and again, by frames or by tokens,
+/// wherever that leaves less padding, until a part is a batch; then all batches are shuffled. Nothing is dropped: a few
+/// batches of a window may be short.
 pub fn epoch_batches(samples: &[SampleMeta], config: &BatchingConfig, seed: Key, epoch: u64) -> Vec<Vec<usize>> {
     let key = seed.with("order").at(epoch);
     let mut order: Vec<usize> = (0..samples.len()).collect();
     key.with("samples").shuffle(&mut order);
+    let window = config.window(samples);
     let mut batches = Vec::new();
-    for mut window in cut(samples, &order, |fill| fill.over_window(config)) {
-        let padded = |index: usize| samples[index].frames.0.div_ceil(config.frame_grid.get());
-        window.sort_by_key(|&index| (padded(index), samples[index].tokens));
-        batches.extend(ordered_batches(samples, &window, config.size));
+    for window in cut(samples, &order, |fill| fill.over_window(config.size, window)) {
+        batches.extend(parted(samples, window, config));
     }
     key.with("batches").shuffle(&mut batches);
+    batches
+}
+
+/// The most batches of a window that nobody set.
+const WIDEST: f64 = 150.0;
+/// The fewest.
+const NARROWEST: f64 = 16.0;
+
+impl BatchingConfig {
+    /// Batches of a window.
+    fn window(&self, samples: &[SampleMeta]) -> f64 {
+        if let Some(window) = self.window {
+            return f64::from(window.get());
+        }
+        let batches = match self.size {
+            BatchSize::Utterances(most) => samples.len() as f64 / f64::from(most.get()),
+            BatchSize::Seconds(most) => samples.iter().map(|sample| sample.seconds.0).sum::<f64>() / most.0,
+        };
+        (batches / 7.0).clamp(NARROWEST, WIDEST).round()
+    }
+}
+
+/// More batches than this, for each that frames alone would make, and a part is not parted by tokens: they would be small.
+const SMALLER: f64 = 1.2;
+
+/// Parts a window into batches with little padding on either side.
+fn parted(samples: &[SampleMeta], window: Vec<usize>, config: &BatchingConfig) -> Vec<Vec<usize>> {
+    let padded = |index: usize| samples[index].frames.0.next_multiple_of(config.frame_grid.get());
+    let (mut by_frames, mut by_tokens) = (window.clone(), window);
+    by_frames.sort_by_key(|&index| (padded(index), samples[index].tokens));
+    by_tokens.sort_by_key(|&index| (samples[index].tokens, padded(index)));
+    let total = |length: &dyn Fn(usize) -> u32| by_frames.iter().map(|&i| f64::from(length(i))).sum::<f64>().max(1.0);
+    let tokens = |index: usize| samples[index].tokens;
+    // Padding weighs by its share of all, and on the side of the audio half as much again: more is computed for it.
+    let weights = (1.5 / total(&padded), 1.0 / total(&tokens));
+    let waste = |part: &[usize]| {
+        let padding = |length: &dyn Fn(usize) -> u32| {
+            let longest = part.iter().map(|&index| length(index)).max().unwrap_or(0);
+            part.iter().map(|&index| f64::from(longest - length(index))).sum::<f64>()
+        };
+        weights.0 * padding(&padded) + weights.1 * padding(&tokens)
+    };
+    let mut is_left = vec![false; samples.len().max(1)];
+    let (mut batches, mut parts) = (Vec::new(), vec![(by_frames, by_tokens)]);
+    while let Some((by_frames, by_tokens)) = parts.pop() {
+        let runs = ordered_batches(samples, &by_frames, config.size);
+        if runs.len() <= 1 {
+            batches.push(by_frames);
+            continue;
+        }
+        let first: usize = runs[..runs.len() / 2].iter().map(Vec::len).sum();
+        let mut left = &by_frames[..first];
+        // By tokens, a part takes as many whole batches as would hold its longest.
+        let each = config.size.utterances_of(by_frames.iter().map(|&i| samples[i].seconds.0).fold(0.0, f64::max));
+        let count = by_tokens.len().div_ceil(each);
+        let half = each * (count / 2);
+        if count as f64 <= runs.len() as f64 * SMALLER && half > 0 && half < by_tokens.len() {
+            let (low, high) = by_tokens.split_at(half);
+            if waste(low) + waste(high) < waste(left) + waste(&by_frames[first..]) {
+                left = low;
+            }
+        }
+        left.iter().for_each(|&index| is_left[index] = true);
+        let goes_left = |list: &[usize], wanted: bool| -> Vec<usize> {
+            list.iter().copied().filter(|&index| is_left[index] == wanted).collect()
+        };
+        let [low, high] = [true, false].map(|side| (goes_left(&by_frames, side), goes_left(&by_tokens, side)));
+        by_frames.iter().for_each(|&index| is_left[index] = false);
+        parts.extend([high, low]);
+    }
     batches
 }
 
@@ -104,10 +180,10 @@ impl Fill {
         }
     }
 
-    fn over_window(&self, config: &BatchingConfig) -> bool {
-        match config.size {
-            BatchSize::Utterances(most) => self.utterances > u64::from(most.get()) * u64::from(config.window.get()),
-            BatchSize::Seconds(most) => self.seconds > most.0 * f64::from(config.window.get()),
+    fn over_window(&self, size: BatchSize, window: f64) -> bool {
+        match size {
+            BatchSize::Utterances(most) => self.utterances as f64 > f64::from(most.get()) * window,
+            BatchSize::Seconds(most) => self.seconds > most.0 * window,
         }
     }
 }
@@ -135,12 +211,12 @@ mod tests {
 
     use super::*;
 
-    /// Samples of so many frames each, with a token for every five to ten of them.
+    /// Samples of so many frames each, with a token for about every seven of them.
     fn samples(frames: &[u32]) -> Vec<SampleMeta> {
         let sample = |(n, &frames): (usize, &u32)| SampleMeta {
             id: SampleId::of(&n.to_string()),
             frames: Frames(frames),
-            tokens: frames / (5 + n as u32 % 6),
+            tokens: frames / 7 * (90 + n as u32 * 37 % 20) / 100,
             seconds: Seconds(f64::from(frames) / 100.0),
         };
         frames.iter().enumerate().map(sample).collect()
@@ -174,6 +250,30 @@ mod tests {
     }
 
     #[test]
+    fn lengths_of_real_corpora_leave_little_padding_on_either_side() {
+        let row = |line: &str| {
+            let mut fields = line.split('\t').skip(1);
+            let (seconds, tokens): (f64, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            let frames = Frames((seconds * 100.0).round() as u32);
+            Some(SampleMeta { id: SampleId::of(line), frames, tokens, seconds: Seconds(seconds) })
+        };
+        let lengths = include_str!("../../../fixtures/data/lengths.tsv");
+        let samples: Vec<SampleMeta> = lengths.lines().filter_map(row).collect();
+        assert_eq!(samples.len(), 30_000);
+        let config = BatchingConfig::new(BatchSize::Seconds(Seconds(200.0)));
+        let batches = epoch_batches(&samples, &config, Key::new(1), 0);
+        let share = |length: &dyn Fn(&usize) -> f64| {
+            let padded = |batch: &Vec<usize>| batch.len() as f64 * batch.iter().map(length).fold(0.0, f64::max);
+            1.0 - batches.iter().flatten().map(length).sum::<f64>() / batches.iter().map(padded).sum::<f64>()
+        };
+        let (audio, tokens) =
+            (share(&|&index| samples[index].seconds.0), share(&|&index| f64::from(samples[index].tokens)));
+        assert!(audio < 0.03 && tokens < 0.05, "{audio} {tokens}");
+        let full = samples.iter().map(|sample| sample.seconds.0).sum::<f64>() / batches.len() as f64;
+        assert!(full > 170.0, "{full} s of audio in a batch of 200 s");
+    }
+
+    #[test]
     fn equal_lengths_are_sorted_by_text() {
         let mut samples = samples(&[160; 64]);
         samples.iter_mut().enumerate().for_each(|(n, sample)| {
@@ -201,7 +301,7 @@ mod tests {
         let read = |json: &str| serde_json::from_str::<BatchingConfig>(json);
         assert_eq!(read(r#"{"size": {"utterances": 8}}"#).unwrap(), utterances(8));
         let seconds = read(r#"{"size": {"seconds": "2min"}, "window": 4, "frame_grid": 16}"#).unwrap();
-        assert_eq!((seconds.size, seconds.window.get()), (BatchSize::Seconds(Seconds(120.0)), 4));
+        assert_eq!((seconds.size, seconds.window.unwrap().get()), (BatchSize::Seconds(Seconds(120.0)), 4));
         assert!(read(r#"{"size": {"utterances": 0}}"#).is_err() && read(r#"{"window": 4}"#).is_err());
     }
 
@@ -218,7 +318,7 @@ mod tests {
             frames in prop::collection::vec(1u32..3_000, 0..300), size in sizes(), window in 1u32..40, seed in any::<u64>(),
         ) {
             let samples = samples(&frames);
-            let config = BatchingConfig { window: NonZeroU32::new(window).unwrap(), ..BatchingConfig::new(size) };
+            let config = BatchingConfig { window: NonZeroU32::new(window), ..BatchingConfig::new(size) };
             let batches = epoch_batches(&samples, &config, Key::new(seed), seed % 5);
             for batch in &batches {
                 let fill = batch.iter().fold(Fill::default(), |fill, &index| fill.with(&samples[index]));

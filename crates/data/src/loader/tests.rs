@@ -20,7 +20,7 @@ fn config(workers: usize, mode: Mode) -> LoaderConfig {
     let size = BatchSize::Utterances(NonZeroU32::new(4).unwrap());
     let frame_grid = NonZeroU32::new(8).unwrap();
     LoaderConfig {
-        batching: BatchingConfig { frame_grid, window: NonZeroU32::new(2).unwrap(), ..BatchingConfig::new(size) },
+        batching: BatchingConfig { frame_grid, window: NonZeroU32::new(2), ..BatchingConfig::new(size) },
         workers: NonZeroUsize::new(workers).unwrap(),
         prefetch: NonZeroUsize::new(3).unwrap(),
         mode,

@@ -121,8 +121,9 @@ section! {
         num_workers: u32 = 1, Kind::Whole(1, 1024);
         /// Batches prepared ahead in host memory.
         prefetch_buffer_size: u32 = 4, Kind::Whole(1, 1024);
-        /// Batches sorted by length together: a larger window pads less and shuffles less.
-        shuffle_window: u32 = 32, Kind::count(1);
+        /// Batches arranged by length together: a larger window pads less and shuffles less. A seventh of the epoch when not
+        /// given, from 16 to 150.
+        shuffle_window: Option<u32> = None, Kind::count(1);
         /// Padded lengths are multiples of this many frames, so that few shapes occur.
         frame_grid: u32 = 16, Kind::count(1);
         /// Shorter utterances are left out and counted.

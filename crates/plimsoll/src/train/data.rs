@@ -187,7 +187,7 @@ pub(crate) fn batching(data: &DataConfig) -> BatchingConfig {
         None => BatchSize::Seconds(data.batch_seconds.unwrap_or_default()),
     };
     let mut batching = BatchingConfig::new(size);
-    batching.window = NonZeroU32::new(data.shuffle_window).unwrap_or(one);
+    batching.window = data.shuffle_window.and_then(NonZeroU32::new);
     batching.frame_grid = NonZeroU32::new(data.frame_grid).unwrap_or(one);
     batching
 }

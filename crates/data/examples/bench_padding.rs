@@ -1,0 +1,119 @@
+//! Padding and meetings of our batches beside lhotse's bucketing sampler (--python PATH, --seconds N of a batch).
+//!
+//! Thirty thousand lengths in the shape of LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`). lhotse is installed into a
+//! virtual environment under `target/` unless a Python that has it is named; without it, ours stands alone.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plimsoll_core::{Frames, Key, SampleId, Seconds};
+use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta, epoch_batches};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let (mut python, mut budget) = (None, 200.0);
+    while let Some(arg) = args.next() {
+        let value = args.next().ok_or("--python PATH, --seconds N")?;
+        match arg.as_str() {
+            "--python" => python = Some(PathBuf::from(value)),
+            "--seconds" => budget = value.parse()?,
+            _ => return Err(format!("there is no {arg}; there are --python PATH and --seconds N").into()),
+        }
+    }
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let lengths = fixtures.join("data/lengths.tsv");
+    let rows = std::fs::read_to_string(&lengths)?;
+    let python = python.map_or_else(|| lhotse(Path::new("target/bench-padding")), Ok);
+    if let Err(reason) = &python {
+        println!("lhotse cannot be had ({reason}); ours alone");
+    }
+    println!("batches of {budget} s, padding included");
+    println!(
+        "{:<12} {:<9} {:>8} {:>14} {:>14} {:>12}",
+        "corpus", "", "batches", "audio padding", "token padding", "meet again"
+    );
+    for corpus in ["librispeech", "ljspeech", "both"] {
+        let samples = samples(&rows, corpus);
+        let config = BatchingConfig::new(BatchSize::Seconds(Seconds(budget)));
+        let ours = [0, 1].map(|epoch| epoch_batches(&samples, &config, Key::new(1), epoch));
+        tell(corpus, "ours", &samples, &ours);
+        if let Ok(python) = &python {
+            let script = fixtures.join("bench_padding.py");
+            let out = Command::new(python).arg(script).arg(&lengths).args([corpus, &budget.to_string()]).output()?;
+            match serde_json::from_slice::<[Vec<Vec<usize>>; 2]>(&out.stdout) {
+                Ok(theirs) => tell(corpus, "lhotse", &samples, &theirs),
+                Err(_) => println!("lhotse failed: {}", String::from_utf8_lossy(&out.stderr)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A Python with lhotse, installed into `folder` if it is not there.
+fn lhotse(folder: &Path) -> Result<PathBuf, String> {
+    let python = folder.join("bin/python");
+    let run = |command: &mut Command| match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            Err(String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("no reason given").to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    if run(Command::new(&python).args(["-c", "import lhotse"])).is_err() {
+        println!("installing lhotse into {}, which takes minutes", folder.display());
+        run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "lhotse"]))?;
+    }
+    Ok(python)
+}
+
+fn samples(rows: &str, corpus: &str) -> Vec<SampleMeta> {
+    let row = |line: &str| {
+        let mut fields = line.split('\t');
+        let (name, seconds, tokens) =
+            (fields.next()?, fields.next()?.parse::<f64>().ok()?, fields.next()?.parse().ok()?);
+        (corpus == "both" || corpus == name).then(|| SampleMeta {
+            id: SampleId::of(line),
+            frames: Frames((seconds * 100.0).round() as u32),
+            tokens,
+            seconds: Seconds(seconds),
+        })
+    };
+    rows.lines().filter_map(row).collect()
+}
+
+fn tell(corpus: &str, whose: &str, samples: &[SampleMeta], epochs: &[Vec<Vec<usize>>; 2]) {
+    let audio = padding(&epochs[0], |index| samples[index].seconds.0);
+    let tokens = padding(&epochs[0], |index| f64::from(samples[index].tokens));
+    println!(
+        "{corpus:<12} {whose:<9} {:>8} {:>12.2} % {:>12.2} % {:>10.2} %",
+        epochs[0].len(),
+        100.0 * audio,
+        100.0 * tokens,
+        100.0 * meetings(epochs)
+    );
+}
+
+/// The share of a side that is padding.
+fn padding(batches: &[Vec<usize>], length: impl Fn(usize) -> f64) -> f64 {
+    let longest = |batch: &[usize]| batch.iter().map(|&index| length(index)).fold(0.0, f64::max);
+    let padded: f64 = batches.iter().map(|batch| batch.len() as f64 * longest(batch)).sum();
+    1.0 - batches.iter().flatten().map(|&index| length(index)).sum::<f64>() / padded
+}
+
+/// Of all pairs that meet in a batch of the first epoch, the share that meets again in the second.
+fn meetings([first, second]: &[Vec<Vec<usize>>; 2]) -> f64 {
+    let place: HashMap<usize, usize> =
+        second.iter().enumerate().flat_map(|(place, batch)| batch.iter().map(move |&index| (index, place))).collect();
+    let pairs = |count: usize| (count * count.saturating_sub(1)) as f64;
+    let (mut again, mut all) = (0.0, 0.0);
+    for batch in first {
+        let mut counts: HashMap<Option<&usize>, usize> = HashMap::new();
+        batch.iter().for_each(|index| *counts.entry(place.get(index)).or_default() += 1);
+        again += counts.values().map(|&count| pairs(count)).sum::<f64>();
+        all += pairs(batch.len());
+    }
+    again / f64::max(all, 1.0)
+}
