@@ -14,6 +14,19 @@ pub struct Position {
     pub epoch: u64,
     /// Batches of this epoch completed.
     pub batch: u64,
+    /// Where a source deals its batches by windows: windows of this epoch completed.
+    #[serde(default)]
+    pub window: u64,
+    /// Batches of this window completed.
+    #[serde(default)]
+    pub within: u64,
+}
+
+impl Position {
+    /// The start of an epoch.
+    pub fn of_epoch(epoch: u64) -> Self {
+        Self { epoch, ..Self::default() }
+    }
 }
 
 /// A batch as a source delivers it.

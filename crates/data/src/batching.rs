@@ -68,20 +68,57 @@ impl BatchingConfig {
 
 /// The batches of one epoch, as indices into `samples`; every sample is in exactly one.
 ///
-/// The samples are shuffled. Inside each window of batches they are parted, again and again, by frames or by tokens,
-/// wherever that leaves less padding, until a part is a batch; then all batches are shuffled. Nothing is dropped: a few
-/// batches of a window may be short.
+/// It is what an [`Epoch`] deals, window after window.
 pub fn epoch_batches(samples: &[SampleMeta], config: &BatchingConfig, seed: Key, epoch: u64) -> Vec<Vec<usize>> {
-    let key = seed.with("order").at(epoch);
-    let mut order: Vec<usize> = (0..samples.len()).collect();
-    key.with("samples").shuffle(&mut order);
-    let window = config.window(samples);
-    let mut batches = Vec::new();
-    for window in cut(samples, &order, |fill| fill.over_window(config.size, window)) {
-        batches.extend(parted(samples, window, config));
+    let dealt = Epoch::shuffle(samples, config, seed, epoch);
+    (0..dealt.windows()).flat_map(|window| dealt.batches(samples, window)).collect()
+}
+
+/// One pass over the samples, dealt in windows: whoever wants to go on in the middle deals that window alone.
+///
+/// The samples are shuffled and cut into windows of equally many. A window is parted, again and again, by frames or by
+/// tokens, wherever that leaves less padding, until a part is a batch; then its batches are shuffled. Nothing is dropped: a
+/// few batches of a window may be short.
+#[derive(Clone, Debug)]
+pub struct Epoch {
+    /// Half as wide as `usize`, because the shuffle of a million is bound by the memory it jumps about in.
+    order: Vec<u32>,
+    windows: usize,
+    config: BatchingConfig,
+    key: Key,
+}
+
+impl Epoch {
+    /// The epoch's order, without its batches.
+    ///
+    /// # Panics
+    /// When there are more than four billion samples.
+    pub fn shuffle(samples: &[SampleMeta], config: &BatchingConfig, seed: Key, epoch: u64) -> Self {
+        let key = seed.with("order").at(epoch);
+        let count = u32::try_from(samples.len()).expect("a data set holds at most four billion samples");
+        let mut order: Vec<u32> = (0..count).collect();
+        key.with("samples").shuffle(&mut order);
+        let windows = config.windows(samples).min(order.len());
+        Self { order, windows, config: config.clone(), key: key.with("batches") }
     }
-    key.with("batches").shuffle(&mut batches);
-    batches
+
+    /// How many windows there are.
+    pub fn windows(&self) -> usize {
+        self.windows
+    }
+
+    /// The batches of a window, as indices into `samples`, which are those of the shuffle; none where there is no such
+    /// window.
+    pub fn batches(&self, samples: &[SampleMeta], window: usize) -> Vec<Vec<usize>> {
+        if window >= self.windows {
+            return Vec::new();
+        }
+        let place = |window: usize| self.order.len() * window / self.windows;
+        let order = self.order[place(window)..place(window + 1)].iter().map(|&index| index as usize).collect();
+        let mut batches = parted(samples, order, &self.config);
+        self.key.at(window as u64).shuffle(&mut batches);
+        batches
+    }
 }
 
 /// The most batches of a window that nobody set.
@@ -90,16 +127,15 @@ const WIDEST: f64 = 150.0;
 const NARROWEST: f64 = 16.0;
 
 impl BatchingConfig {
-    /// Batches of a window.
-    fn window(&self, samples: &[SampleMeta]) -> f64 {
-        if let Some(window) = self.window {
-            return f64::from(window.get());
-        }
+    /// Windows of an epoch.
+    fn windows(&self, samples: &[SampleMeta]) -> usize {
         let batches = match self.size {
             BatchSize::Utterances(most) => samples.len() as f64 / f64::from(most.get()),
             BatchSize::Seconds(most) => samples.iter().map(|sample| sample.seconds.0).sum::<f64>() / most.0,
         };
-        (batches / 7.0).clamp(NARROWEST, WIDEST).round()
+        let chosen = || (batches / 7.0).clamp(NARROWEST, WIDEST);
+        let window = self.window.map_or_else(chosen, |window| f64::from(window.get()));
+        (batches / window).round().max(1.0) as usize
     }
 }
 
@@ -163,27 +199,19 @@ pub(crate) fn ordered_batches(samples: &[SampleMeta], order: &[usize], size: Bat
 #[derive(Clone, Copy, Default)]
 struct Fill {
     utterances: u64,
-    seconds: f64,
     longest: f64,
 }
 
 impl Fill {
     fn with(self, sample: &SampleMeta) -> Self {
         let seconds = sample.seconds.0;
-        Self { utterances: self.utterances + 1, seconds: self.seconds + seconds, longest: self.longest.max(seconds) }
+        Self { utterances: self.utterances + 1, longest: self.longest.max(seconds) }
     }
 
     fn over_batch(&self, size: BatchSize) -> bool {
         match size {
             BatchSize::Utterances(most) => self.utterances > u64::from(most.get()),
             BatchSize::Seconds(most) => self.longest * self.utterances as f64 > most.0,
-        }
-    }
-
-    fn over_window(&self, size: BatchSize, window: f64) -> bool {
-        match size {
-            BatchSize::Utterances(most) => self.utterances as f64 > f64::from(most.get()) * window,
-            BatchSize::Seconds(most) => self.seconds > most.0 * window,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! why the others cannot, [`hold_out`] sets some aside, a [`Dataset`] makes features ([`LogMel`]) and tokens
 //! ([`Tokenizer`]) of them, and a [`Loader`] hands them out in batches that were loaded ahead.
 //!
-//! Order and randomness follow from the configuration, the seed and a [`Position`](plimsoll_core::Position) of two numbers, never from the card,
+//! Order and randomness follow from the configuration, the seed and a [`Position`](plimsoll_core::Position) of a few numbers, never from the card,
 //! the number of threads or their luck. Whatever is left out is counted and named. There is no Burn here.
 //!
 //! ```
@@ -69,7 +69,7 @@ mod told;
 
 pub use audio::{Audio, AudioError, Stretch, read_audio, read_audio_stretch, read_wav, wav_duration, write_wav};
 pub use augment::{Augment, AugmentError, SpecAugment};
-pub use batching::{BatchSize, BatchingConfig, SampleMeta, epoch_batches};
+pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use dataset::{Dataset, LoadError};
 pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
 pub use loader::{Loader, LoaderConfig, Mode};

@@ -2,12 +2,12 @@
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use plimsoll_core::{BatchSource, Delivered, HostBatch, Key, Position, SampleId, Skipped, SourceError};
 
-use crate::batching::{BatchingConfig, SampleMeta, epoch_batches, ordered_batches};
+use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
 use crate::dataset::{Dataset, LoadError};
 use crate::told::told;
 
@@ -46,7 +46,10 @@ pub struct LoaderConfig {
 /// configuration and the seed, never on the number of workers or their luck. Dropping it ends its threads.
 pub struct Loader {
     pipeline: Pipeline<Result<Ready, LoadError>>,
-    len_epoch: u64,
+    /// The epoch that the loader was started in, and its batches once somebody has asked.
+    epoch: u64,
+    len_epoch: OnceLock<u64>,
+    plan: Arc<Plan>,
     skipped: u64,
     /// Skipped utterances not yet told to the caller.
     untold: Vec<Skipped>,
@@ -61,22 +64,31 @@ impl Loader {
     /// The sample `id` of epoch `e` is augmented by `seed.with("augment").at(e).at(id)`.
     pub fn start(dataset: Arc<Dataset>, config: &LoaderConfig, seed: Key, from: Position) -> Self {
         let plan = Plan { metas: dataset.metas(), batching: config.batching.clone(), mode: config.mode, seed };
-        let len_epoch = plan.batches(from.epoch).len() as u64;
+        let (plan, epoch) = (Arc::new(plan), from.epoch);
         let patience = dataset.len();
         let frame_grid = config.batching.frame_grid.get() as usize;
         let work = move |job: &Job| {
             let first = job.samples.first().map_or("", |&index| &dataset.utterance(index).id);
             guarded(first, || load(&dataset, job, frame_grid))
         };
-        let pipeline = Pipeline::start(plan.jobs(from), work, config.workers, config.prefetch);
-        Self { pipeline, len_epoch, skipped: 0, untold: Vec::new(), patience, finished: false }
+        let pipeline = Pipeline::start(plan.clone().jobs(from), work, config.workers, config.prefetch);
+        Self {
+            pipeline,
+            epoch,
+            len_epoch: OnceLock::new(),
+            plan,
+            skipped: 0,
+            untold: Vec::new(),
+            patience,
+            finished: false,
+        }
     }
 
     /// Batches in the epoch that the loader was started in.
     ///
     /// With batches of so many utterances every epoch has as many; with batches of so many seconds, a few more or less.
     pub fn len_epoch(&self) -> u64 {
-        self.len_epoch
+        *self.len_epoch.get_or_init(|| self.plan.dealt(self.epoch).map(|batches| batches.len() as u64).sum())
     }
 
     /// Utterances skipped since the start.
@@ -107,7 +119,7 @@ impl BatchSource for Loader {
     }
 
     fn batches_in_epoch(&self) -> u64 {
-        self.len_epoch
+        self.len_epoch()
     }
 }
 
@@ -152,38 +164,63 @@ struct Job {
 }
 
 impl Plan {
-    fn batches(&self, epoch: u64) -> Vec<Vec<usize>> {
-        match self.mode {
-            Mode::Train { .. } => epoch_batches(&self.metas, &self.batching, self.seed, epoch),
-            Mode::Evaluate => {
-                let order: Vec<usize> = (0..self.metas.len()).collect();
-                ordered_batches(&self.metas, &order, self.batching.size)
-            }
-        }
+    /// The batches of an epoch, window by window.
+    fn dealt(&self, epoch: u64) -> impl Iterator<Item = Vec<Vec<usize>>> + use<'_> {
+        let dealt = match self.mode {
+            Mode::Train { .. } => Some(Epoch::shuffle(&self.metas, &self.batching, self.seed, epoch)),
+            Mode::Evaluate => None,
+        };
+        let windows = dealt.as_ref().map_or(1, Epoch::windows);
+        (0..windows).map(move |window| self.window(dealt.as_ref(), window))
+    }
+
+    fn window(&self, dealt: Option<&Epoch>, window: usize) -> Vec<Vec<usize>> {
+        let in_order = || ordered_batches(&self.metas, &(0..self.metas.len()).collect::<Vec<_>>(), self.batching.size);
+        dealt.map_or_else(in_order, |dealt| dealt.batches(&self.metas, window))
     }
 
     /// All batches from a position on; none of an empty data set, which would be searched for ever.
-    fn jobs(self, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
+    fn jobs(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
         let epochs = match self.mode {
             Mode::Evaluate => 1,
             Mode::Train { epochs } => epochs.unwrap_or(u64::MAX),
         };
         let epochs = if self.metas.is_empty() { 0 } else { epochs };
         (from.epoch..epochs).flat_map(move |epoch| {
-            let done = if epoch == from.epoch { from.batch } else { 0 };
-            self.jobs_of(epoch).into_iter().skip(done.try_into().unwrap_or(usize::MAX))
+            let from = if epoch == from.epoch { from } else { Position::of_epoch(epoch) };
+            self.clone().jobs_of(from)
         })
     }
 
-    fn jobs_of(&self, epoch: u64) -> Vec<Job> {
-        let batches = self.batches(epoch);
-        let last = batches.len() as u64;
-        let augment = matches!(self.mode, Mode::Train { .. }).then(|| self.seed.with("augment").at(epoch));
-        let job = |(samples, batch)| {
-            let next = if batch == last { Position { epoch: epoch + 1, batch: 0 } } else { Position { epoch, batch } };
-            Job { samples, next, augment }
-        };
-        batches.into_iter().zip(1..).map(job).collect()
+    /// The batches of an epoch from a position on. Windows before it are not dealt.
+    fn jobs_of(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
+        let is_training = matches!(self.mode, Mode::Train { .. });
+        let dealt = is_training.then(|| Epoch::shuffle(&self.metas, &self.batching, self.seed, from.epoch));
+        let augment = is_training.then(|| self.seed.with("augment").at(from.epoch));
+        let windows = dealt.as_ref().map_or(1, Epoch::windows) as u64;
+        // A position that only counts batches is looked for from the start.
+        let counted = from.window == 0 && from.within == 0;
+        let mut before = from.batch - from.within.min(from.batch);
+        if counted {
+            before = 0;
+        }
+        let jobs = (from.window..windows).flat_map(move |window| {
+            let batches = self.window(dealt.as_ref(), window as usize);
+            let (first, last) = (before, batches.len() as u64);
+            before += last;
+            let job = move |(samples, within): (Vec<usize>, u64)| {
+                let here = Position { epoch: from.epoch, batch: first + within, window, within };
+                let next = match (within == last, window + 1 == windows) {
+                    (false, _) => here,
+                    (true, false) => Position { window: window + 1, within: 0, ..here },
+                    (true, true) => Position::of_epoch(from.epoch + 1),
+                };
+                Job { samples, next, augment }
+            };
+            batches.into_iter().zip(1..).map(job)
+        });
+        let done = if counted { from.batch } else { from.within };
+        jobs.skip(done.try_into().unwrap_or(usize::MAX))
     }
 }
 

@@ -54,7 +54,8 @@ impl BatchSource for Points {
         };
         let batch = HostBatch::collate(&(0..8).map(sample).collect::<Vec<_>>(), 2, 1).expect("whole frames");
         let batch_idx = self.position.batch + 1;
-        self.position = Position { epoch: self.position.epoch + batch_idx / 50, batch: batch_idx % 50 };
+        self.position =
+            Position { epoch: self.position.epoch + batch_idx / 50, batch: batch_idx % 50, ..Position::default() };
         Some(Ok(Delivered { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
     }
 

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::testing::corpus;
 use crate::{Augment, BatchSize};
-use plimsoll_core::Bytes;
+use plimsoll_core::{Bytes, Frames, Seconds};
 
 const UTTERANCES: usize = 23;
 
@@ -58,8 +58,36 @@ fn resuming_gives_exactly_the_remaining_batches() {
     for (done, (_, position)) in whole.iter().enumerate() {
         assert_eq!(batches(&dataset, &train(2, 2), *position), whole[done + 1..], "{position:?}");
     }
-    assert_eq!(whole[5].1, Position { epoch: 1, batch: 0 });
-    assert_eq!(whole[11].1, Position { epoch: 2, batch: 0 });
+    assert_eq!(whole[5].1, Position::of_epoch(1));
+    assert_eq!(whole[11].1, Position::of_epoch(2));
+}
+
+#[test]
+fn two_hundred_positions_lead_to_the_same_remaining_order() {
+    let seconds = |index: u64| 1.0 + 16.0 * Key::new(5).at(index).unit();
+    let meta = |index: u64| SampleMeta {
+        id: SampleId(index),
+        frames: Frames((seconds(index) * 100.0) as u32),
+        tokens: (seconds(index) * 14.0) as u32,
+        seconds: Seconds(seconds(index)),
+    };
+    for size in [BatchSize::Utterances(NonZeroU32::new(7).unwrap()), BatchSize::Seconds(Seconds(70.0))] {
+        let batching = BatchingConfig { window: NonZeroU32::new(6), ..BatchingConfig::new(size) };
+        let mode = Mode::Train { epochs: Some(3) };
+        let plan = Arc::new(Plan { metas: (0..400).map(meta).collect(), batching, mode, seed: Key::new(8) });
+        let order = |from: Position| -> Vec<(Vec<usize>, Position)> {
+            plan.clone().jobs(from).map(|job| (job.samples, job.next)).collect()
+        };
+        let whole = order(Position::default());
+        for draw in 0..200 {
+            let done = Key::new(6).at(draw).below(whole.len() as u64) as usize;
+            let position = whole[done].1;
+            assert_eq!(order(position), whole[done + 1..], "{position:?}");
+            // What was written before windows were is found again as well.
+            let counted = Position { window: 0, within: 0, ..position };
+            assert_eq!(order(counted), whole[done + 1..], "{counted:?}");
+        }
+    }
 }
 
 #[test]
@@ -69,7 +97,7 @@ fn training_goes_on_for_ever_and_stops_when_dropped() {
         Loader::start(dataset(&folder), &config(3, Mode::Train { epochs: None }), Key::new(1), Position::default());
     assert_eq!(loader.len_epoch(), 6);
     let last = loader.by_ref().take(40).last().unwrap().unwrap();
-    assert_eq!(last.position, Position { epoch: 6, batch: 4 });
+    assert_eq!((last.position.epoch, last.position.batch), (6, 4));
     drop(loader);
 }
 
