@@ -67,7 +67,10 @@ pub mod corpus;
 mod testing;
 mod told;
 
-pub use audio::{Audio, AudioError, Stretch, read_audio, read_audio_stretch, read_wav, wav_duration, write_wav};
+pub use audio::{
+    Audio, AudioError, AudioInfo, AudioKind, Stretch, audio_info, read_audio, read_audio_stretch, read_recording,
+    write_wav,
+};
 pub use augment::{Augment, AugmentError, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use dataset::{Dataset, LoadError};

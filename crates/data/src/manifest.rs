@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::audio::{AudioError, wav_duration};
+use crate::audio::{AudioError, audio_info};
 
 /// One utterance: a stretch of an audio file and what is said in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,7 +122,7 @@ impl Manifest {
     ///
     /// JSON lines need `audio_filepath` and `text`, and may have `duration`, `offset`, `id`, `speaker` and `lang` (or
     /// `language`); other keys are passed over. Relative paths start at the manifest's folder. A missing duration is
-    /// read from the WAV header, a missing id is made of path and offset. In `metadata.csv` every line is
+    /// read from the audio file's header, a missing id is made of path and offset. In `metadata.csv` every line is
     /// `id|text|normalised` (the last may be missing), without quoting, and the audio is `wavs/ID.wav`.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ManifestError> {
         let path = locate(path.as_ref())?;
@@ -217,7 +217,7 @@ fn ljspeech_line(line: &str, folder: &Path) -> Result<Utterance, LineError> {
         _ => return Err(LineError::Columns(columns.len())),
     };
     let audio = folder.join("wavs").join(format!("{id}.wav"));
-    let duration = wav_duration(&audio)?;
+    let duration = audio_info(&audio)?.duration;
     let (id, text, offset) = (id.to_owned(), text.to_owned(), Seconds(0.0));
     Ok(Utterance { id, audio, offset, duration, text, speaker: None, language: None })
 }
@@ -234,7 +234,7 @@ fn exists(audio: &Path) -> Result<(), AudioError> {
 }
 
 fn rest(audio: &Path, offset: Seconds) -> Result<Seconds, LineError> {
-    let length = wav_duration(audio)?;
+    let length = audio_info(audio)?.duration;
     let inside = offset < length;
     if inside { Ok(length - offset) } else { Err(LineError::AfterTheEnd { offset, audio: audio.into(), length }) }
 }

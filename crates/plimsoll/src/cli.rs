@@ -78,7 +78,7 @@ pub(crate) struct TrainArgs {
 /// What `transcribe` takes.
 #[derive(Debug, Args)]
 pub(crate) struct TranscribeArgs {
-    /// WAV files, or folders of them.
+    /// WAV, FLAC, MP3 or Ogg files, or folders of them.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     /// The run whose best checkpoint reads, or the folder of an exported model.

@@ -63,7 +63,10 @@ fn tell(file: &Path, read: &Result<Transcript, AudioError>, json: bool, alone: b
     }
 }
 
-/// The files themselves, and the WAV files of folders by name.
+/// What the files of a folder are called that are read; a file that is named itself may be called anything.
+const EXTENSIONS: [&str; 6] = ["wav", "flac", "mp3", "ogg", "oga", "opus"];
+
+/// The files themselves, and the sound files of folders by name.
 fn files(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for input in inputs {
@@ -72,11 +75,13 @@ fn files(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             continue;
         }
         let entries = std::fs::read_dir(input).wrong()?;
-        let is_wav = |path: &Path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("wav"));
-        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_wav(path)).collect();
+        let is_sound = |path: &Path| {
+            path.extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found.eq_ignore_ascii_case(known)))
+        };
+        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_sound(path)).collect();
         if found.is_empty() {
-            let message = format!("{} holds no WAV files", input.display());
-            return Err(Failure::wrong(message, "name a file, or a folder with .wav files directly in it"));
+            let message = format!("{} holds no sound files", input.display());
+            return Err(Failure::wrong(message, "name a file, or a folder with .wav, .flac, .mp3 or .ogg files directly in it"));
         }
         found.sort();
         files.extend(found);

@@ -1,8 +1,8 @@
-//! Tests of reading WAV files, whole, broken and cut.
+//! Tests of reading sound files, whole, broken and cut.
 
 use std::fs;
 
-use hound::{WavSpec, WavWriter};
+use hound::{SampleFormat, WavSpec, WavWriter};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -33,7 +33,7 @@ fn every_encoding_becomes_the_same_mono() {
     {
         let path = folder.path().join("x.wav");
         stereo(&path, bits, format);
-        let audio = read_wav(&path).unwrap();
+        let audio = read_recording(&path).unwrap();
         assert_eq!(audio, Audio { samples: vec![(LEFT + RIGHT) / 2.0; 10], rate: 16_000 }, "{bits} bits {format:?}");
     }
 }
@@ -43,7 +43,7 @@ fn a_stretch_is_the_same_part_of_the_whole() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("x.wav");
     write_wav(&path, &tone(300.0, 1.0, 8_000), 8_000);
-    let whole = read_wav(&path).unwrap();
+    let whole = read_recording(&path).unwrap();
     assert_eq!(whole.duration(), Seconds(1.0));
     let stretch = |offset, duration: Option<f64>| {
         let stretch = Stretch { offset: Seconds(offset), duration: duration.map(Seconds) };
@@ -56,7 +56,7 @@ fn a_stretch_is_the_same_part_of_the_whole() {
         assert!(matches!(stretch(offset, duration), Err(AudioError::Outside { .. })), "{offset} {duration:?}");
     }
     assert_eq!(read_audio(&path, 16_000).unwrap().samples.len(), 16_000);
-    assert_eq!(wav_duration(&path).unwrap(), Seconds(1.0));
+    assert_eq!(audio_info(&path).unwrap().duration, Seconds(1.0));
 }
 
 /// A valid file of eight samples, for breaking.
@@ -65,6 +65,101 @@ fn valid() -> Vec<u8> {
     let path = folder.path().join("x.wav");
     write_wav(&path, &[0.25; 8], 16_000);
     fs::read(path).unwrap()
+}
+
+/// The same second of sound in every format (`fixtures/audio.py`).
+const SWEEPS: [(&str, AudioKind); 5] = [
+    ("wav", AudioKind::Wav),
+    ("flac", AudioKind::Flac),
+    ("mp3", AudioKind::Mp3),
+    ("ogg", AudioKind::Vorbis),
+    ("opus", AudioKind::Opus),
+];
+
+fn sweep(extension: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/audio");
+    folder.join("sweep").with_extension(extension)
+}
+
+/// Formats that this build reads.
+fn readable() -> impl Iterator<Item = (PathBuf, AudioKind)> {
+    let all = SWEEPS.into_iter().filter(|(_, kind)| *kind != AudioKind::Opus || cfg!(feature = "opus"));
+    all.map(|(extension, kind)| (sweep(extension), kind))
+}
+
+/// How much of the energy of `true_ones` is missing from `found` or is something else.
+fn difference(found: &[f32], true_ones: &[f32]) -> f64 {
+    let energy = |samples: &mut dyn Iterator<Item = f32>| samples.map(|v| f64::from(v) * f64::from(v)).sum::<f64>();
+    energy(&mut found.iter().zip(true_ones).map(|(f, t)| f - t)) / energy(&mut true_ones.iter().copied())
+}
+
+#[test]
+fn every_format_gives_the_same_sound() {
+    let original = read_audio(sweep("wav"), 16_000).unwrap();
+    for (path, kind) in readable() {
+        let info = audio_info(&path).unwrap();
+        assert_eq!((info.kind, info.channels), (kind, 2), "{}", path.display());
+        let audio = read_audio(&path, 16_000).unwrap();
+        let length = audio.samples.len();
+        assert!((16_000..16_000 + 1_600).contains(&length), "{}: {length} samples", kind.name());
+        assert!((info.duration.0 - audio.duration().0).abs() < 0.001, "{}: {info:?}, {length} samples", kind.name());
+        let difference = difference(&audio.samples, &original.samples);
+        let most = if matches!(kind, AudioKind::Wav | AudioKind::Flac) { 1e-7 } else { 0.02 };
+        assert!(difference < most, "{}: {difference}", kind.name());
+    }
+}
+
+#[test]
+fn a_stretch_of_coded_sound_is_the_same_part_of_the_whole() {
+    for (path, kind) in readable() {
+        let whole = read_recording(&path).unwrap();
+        let place = |seconds: f64| (seconds * f64::from(whole.rate)).round() as usize;
+        for (from, to) in [(0.0, 0.3), (0.2, 0.25), (0.6, 0.9), (0.7, 0.71), (0.95, 1.0)] {
+            let stretch = Stretch { offset: Seconds(from), duration: Some(Seconds(to - from)) };
+            let part = read_audio_stretch(&path, stretch, whole.rate).unwrap();
+            let expected = &whole.samples[place(from)..place(to)];
+            assert_eq!(part.samples.len(), expected.len(), "{} {from} {to}", kind.name());
+            let difference = difference(&part.samples, expected);
+            assert!(difference < 1e-6, "{} {from} {to}: {difference}", kind.name());
+        }
+    }
+}
+
+#[test]
+fn damage_to_coded_sound_is_told() {
+    let told = |extension: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = fs::read(sweep(extension)).unwrap();
+        change(&mut bytes);
+        match read_bytes(&bytes) {
+            Ok(audio) => format!("{extension}: {}", audio.duration()),
+            Err(_) => problem(&bytes),
+        }
+    };
+    let half = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
+    let hole = |bytes: &mut Vec<u8>| {
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 200].fill(0);
+    };
+    let header = |bytes: &mut Vec<u8>| bytes.truncate(40);
+    let mut seen = Vec::new();
+    for extension in ["flac", "mp3", "ogg"] {
+        seen.extend([told(extension, &half), told(extension, &hole), told(extension, &header)]);
+    }
+    insta::assert_snapshot!(seen.join("\n"), @"
+    audio file broken.wav is cut short: 1s are promised, 256ms are there
+    audio file broken.wav is damaged after 256ms: 4096 samples are missing
+    audio file broken.wav is damaged after 0s: it ends before its sound begins
+    mp3: 398.9ms
+    mp3: 902.9ms
+    broken.wav is neither WAV, FLAC, MP3 nor Ogg
+    audio file broken.wav is damaged after 0s: it ends before its sound begins
+    audio file broken.wav is damaged after 0s: ogg: crc mismatch
+    audio file broken.wav is damaged after 0s: it ends before its sound begins
+    ");
+    if !cfg!(feature = "opus") {
+        let told = read_recording(sweep("opus")).unwrap_err().to_string();
+        assert!(told.ends_with("Opus, which needs the feature `opus`"), "{told}");
+    }
 }
 
 fn read_bytes(bytes: &[u8]) -> Result<Audio, AudioError> {
@@ -102,16 +197,16 @@ fn errors_name_the_file_and_what_is_wrong() {
             patched(20, &[3, 0]),
         ].join("\n"), @r#"
     audio file broken.wav is empty
-    broken.wav is not a WAV file: no RIFF tag found
+    broken.wav is a sound file of a kind that cannot be read: id3v2: unsupported ID3v2 version
     broken.wav is not a WAV file: it ends before its sound begins
     audio file broken.wav is truncated: its header promises 16 bytes of sound, 13 are there
     audio file broken.wav is empty
-    broken.wav is a WAV file of a kind that cannot be read: neither plain integers nor plain floats
-    broken.wav is a WAV file of a kind that cannot be read: 1 samples a second
+    broken.wav is a sound file of a kind that cannot be read: neither plain integers nor plain floats
+    broken.wav is a sound file of a kind that cannot be read: 1 samples a second
     broken.wav is not a WAV file: file contains zero channels
-    broken.wav is a WAV file of a kind that cannot be read: bits per sample is not 32
+    broken.wav is a sound file of a kind that cannot be read: bits per sample is not 32
     "#);
-    assert_eq!(read_wav("no/such.wav").unwrap_err().to_string(), "audio file no/such.wav does not exist");
+    assert_eq!(read_recording("no/such.wav").unwrap_err().to_string(), "audio file no/such.wav does not exist");
 }
 
 proptest! {
@@ -124,6 +219,22 @@ proptest! {
             }
         }
         bytes.truncate(keep);
+        let _ = read_bytes(&bytes);
+    }
+
+    #[test]
+    fn no_damage_to_coded_sound_panics(
+        which in 1usize..4, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        keep in any::<prop::sample::Index>(), cut in any::<bool>(),
+    ) {
+        let mut bytes = fs::read(sweep(SWEEPS[which].0)).unwrap();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if cut {
+            bytes.truncate(keep.index(bytes.len()));
+        }
         let _ = read_bytes(&bytes);
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn wav_bytes(samples: &[f32], rate: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audio::{Audio, read_wav};
+    use crate::audio::{Audio, read_recording};
     use crate::testing::tone;
     use std::error::Error;
 
@@ -44,7 +44,7 @@ mod tests {
         let path = folder.path().join("x.wav");
         let samples = tone(440.0, 0.5, 22_050);
         write_wav(&path, &samples, 22_050).unwrap();
-        let Audio { samples: found, rate } = read_wav(&path).unwrap();
+        let Audio { samples: found, rate } = read_recording(&path).unwrap();
         assert_eq!((found.len(), rate), (samples.len(), 22_050));
         // A step of 16 bits, for the rounding and for being written in 32767ths and read in 32768ths.
         let error = found.iter().zip(&samples).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -57,7 +57,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.wav");
         write_wav(&path, &[0.0, 1.0, 7.0, -1.0, -7.0, f32::INFINITY, f32::NAN], 8_000).unwrap();
-        let found: Vec<i32> = read_wav(&path).unwrap().samples.iter().map(|s| (s * 32_768.0) as i32).collect();
+        let found: Vec<i32> = read_recording(&path).unwrap().samples.iter().map(|s| (s * 32_768.0) as i32).collect();
         assert_eq!(found, [0, 32_767, 32_767, -32_767, -32_767, 32_767, 0]);
     }
 

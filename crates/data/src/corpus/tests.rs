@@ -100,7 +100,7 @@ fn a_studio_has_the_same_sentences_without_room_noise_and_breaths() {
     let lines = lines_of(folders[0].path());
     assert_eq!(lines, lines_of(folders[1].path()));
     for [id, file, ..] in lines {
-        let read = |folder: usize| crate::read_wav(folders[folder].path().join(&file)).unwrap().samples;
+        let read = |folder: usize| crate::read_recording(folders[folder].path().join(&file)).unwrap().samples;
         let (usual, studio) = (read(0), read(1));
         let peak = studio.iter().fold(0.0_f32, |most, s| most.max(s.abs()));
         assert!((0.69..0.91).contains(&peak), "{id}: {peak}");

@@ -2,7 +2,7 @@
 //!
 //! What is limited is the number of steps, never the time: docs/LOG.md has how long they took, and where.
 
-use plimsoll_data::{VoiceTraits, read_wav};
+use plimsoll_data::{VoiceTraits, read_recording};
 
 use crate::program::{Place, names};
 
@@ -116,7 +116,7 @@ fn long_unseen_sentences_are_spoken_after_ten_minutes() {
 
 /// Pitch and formants of a WAV file.
 fn traits(path: &std::path::Path) -> VoiceTraits {
-    let audio = read_wav(path).unwrap();
+    let audio = read_recording(path).unwrap();
     VoiceTraits::of(&audio.samples, audio.rate).expect("somebody speaks in it")
 }
 

@@ -1,144 +1,26 @@
-//! WAV files: reading any channels, any rate, any common encoding, to mono samples in `-1..1`; writing 16 bits of them.
-
-mod write;
+//! WAV files: any channels, any rate, any common encoding.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hound::{SampleFormat, WavReader, WavSpec};
-use plimsoll_core::{Samples, Seconds};
+use plimsoll_core::Samples;
 
-use crate::resample::resample;
-pub(crate) use write::wav_bytes;
-pub use write::write_wav;
+use super::{Audio, AudioError, AudioInfo, AudioKind, RATES, Span, Stretch, unreadable};
 
-/// One channel of sound.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Audio {
-    /// The samples, between -1 and 1.
-    pub samples: Vec<f32>,
-    /// Samples a second.
-    pub rate: u32,
-}
-
-impl Audio {
-    /// How long it lasts.
-    pub fn duration(&self) -> Seconds {
-        Samples(self.samples.len() as u64).at(self.rate)
-    }
-}
-
-/// A stretch of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stretch {
-    /// Where it begins.
-    pub offset: Seconds,
-    /// How long it is; `None` reads to the end.
-    pub duration: Option<Seconds>,
-}
-
-/// Why a file gives or takes no audio.
-#[derive(Debug, thiserror::Error)]
-pub enum AudioError {
-    /// There is no such file.
-    #[error("audio file {} does not exist", .0.display())]
-    NotFound(PathBuf),
-    /// The file is there but cannot be read.
-    #[error("cannot read audio file {}", file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The header is not that of a WAV file, or is broken.
-    #[error("{} is not a WAV file: {problem}", file.display())]
-    NotWav {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with its header.
-        problem: String,
-    },
-    /// A WAV file whose samples are written in a way we do not read.
-    #[error("{} is a WAV file of a kind that cannot be read: {found}", file.display())]
-    Unsupported {
-        /// The file.
-        file: PathBuf,
-        /// What was found in it.
-        found: String,
-    },
-    /// The file holds no sample.
-    #[error("audio file {} is empty", .0.display())]
-    Empty(PathBuf),
-    /// The header promises more than the file holds.
-    #[error("audio file {} is truncated: its header promises {promised} bytes of sound, {found} are there", file.display())]
-    Truncated {
-        /// The file.
-        file: PathBuf,
-        /// Bytes that the header promises.
-        promised: u64,
-        /// Bytes that are there.
-        found: u64,
-    },
-    /// The stretch asked for is not inside the file.
-    #[error("audio file {} lasts {length}, so nothing can be read from {from} to {to}", file.display())]
-    Outside {
-        /// The file.
-        file: PathBuf,
-        /// How long it is.
-        length: Seconds,
-        /// Where the stretch begins.
-        from: Seconds,
-        /// Where it ends.
-        to: Seconds,
-    },
-    /// The file cannot be written.
-    #[error("cannot write audio file {}", file.display())]
-    Unwritable {
-        /// The file.
-        file: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
-/// Rates outside this range come from broken headers, and a resampler for them would want gigabytes.
-const RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
-
-/// A manifest's times are rounded, so a stretch may end this much after the file does.
-const SLACK: Seconds = Seconds(0.1);
-
-/// Reads a whole WAV file at its own rate, its channels averaged.
-pub fn read_wav(path: impl AsRef<Path>) -> Result<Audio, AudioError> {
-    read_stretch(path, Stretch::default())
-}
-
-/// Reads a whole WAV file and brings it to `rate`.
-pub fn read_audio(path: impl AsRef<Path>, rate: u32) -> Result<Audio, AudioError> {
-    Ok(at_rate(read_wav(path)?, rate))
-}
-
-/// Reads a stretch of a WAV file and brings it to `rate`; the rest of the file is not read.
-pub fn read_audio_stretch(path: impl AsRef<Path>, stretch: Stretch, rate: u32) -> Result<Audio, AudioError> {
-    Ok(at_rate(read_stretch(path, stretch)?, rate))
-}
-
-/// How long a WAV file lasts, from its header alone.
-pub fn wav_duration(path: impl AsRef<Path>) -> Result<Seconds, AudioError> {
-    Ok(WavFile::open(path.as_ref())?.duration())
-}
-
-fn at_rate(audio: Audio, rate: u32) -> Audio {
-    Audio { samples: resample(audio.samples, audio.rate, rate), rate }
-}
-
-fn read_stretch(path: impl AsRef<Path>, stretch: Stretch) -> Result<Audio, AudioError> {
-    let mut file = WavFile::open(path.as_ref())?;
-    let (first, count) = file.locate(stretch)?;
+/// Reads a stretch of a WAV file, its channels averaged.
+pub(super) fn read(path: &Path, stretch: Stretch) -> Result<Audio, AudioError> {
+    let mut file = WavFile::open(path)?;
+    let Span { first, count } = file.info().locate(path, stretch)?;
     let bytes = file.read(first, count)?;
     let samples = file.encoding.mono(&bytes, file.spec.channels as usize);
     Ok(Audio { samples, rate: file.spec.sample_rate })
+}
+
+/// What the header of a WAV file says.
+pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
+    Ok(WavFile::open(path)?.info())
 }
 
 /// How the samples of a file are written.
@@ -232,21 +114,9 @@ impl<'a> WavFile<'a> {
         Ok(Self { path, reader, spec, encoding, start, length: values / u64::from(spec.channels) })
     }
 
-    fn duration(&self) -> Seconds {
-        Samples(self.length).at(self.spec.sample_rate)
-    }
-
-    /// The first sample and the number of samples of a stretch.
-    fn locate(&self, stretch: Stretch) -> Result<(u64, u64), AudioError> {
-        let (rate, length, from) = (f64::from(self.spec.sample_rate), self.duration(), stretch.offset);
-        let to = stretch.duration.map_or(length, |duration| from + duration);
-        let first = (from.0 * rate).round();
-        let last = (to.0.min(length.0) * rate).round();
-        let inside = from.0 >= 0.0 && to <= length + SLACK && last > first;
-        if !inside {
-            return Err(AudioError::Outside { file: self.path.into(), length, from, to });
-        }
-        Ok((first as u64, last as u64 - first as u64))
+    fn info(&self) -> AudioInfo {
+        let WavSpec { sample_rate: rate, channels, .. } = self.spec;
+        AudioInfo { kind: AudioKind::Wav, rate, channels, duration: Samples(self.length).at(rate) }
     }
 
     fn read(&mut self, first: u64, count: u64) -> Result<Vec<u8>, AudioError> {
@@ -286,14 +156,6 @@ fn encoding(path: &Path, spec: WavSpec, bytes: u64) -> Result<Encoding, AudioErr
     })
 }
 
-fn unreadable(path: &Path, source: io::Error) -> AudioError {
-    let file = path.into();
-    match source.kind() {
-        io::ErrorKind::NotFound => AudioError::NotFound(file),
-        _ => AudioError::Unreadable { file, source },
-    }
-}
-
 fn broken(path: &Path, error: &hound::Error) -> AudioError {
     let file = path.into();
     match error {
@@ -310,6 +172,3 @@ fn broken(path: &Path, error: &hound::Error) -> AudioError {
         other => AudioError::NotWav { file, problem: other.to_string() },
     }
 }
-
-#[cfg(test)]
-mod tests;
