@@ -56,6 +56,8 @@ mod text;
 mod traits;
 mod vocoder;
 
+mod store;
+
 mod augment;
 mod batching;
 mod dataset;
@@ -80,6 +82,10 @@ pub use manifest::{LineError, Manifest, ManifestError, Utterance};
 pub use resample::resample;
 pub use select::{Limits, Reason, Refusal, Selection};
 pub use split::{Split, SplitBy, SplitError, hold_out};
+pub use store::{
+    Damage, Store, StoreConfig, StoreCounts, StoreError, StoreKey, StoreNumbers, StoreReport, clear as clear_store,
+    survey as survey_store,
+};
 pub use text::{Case, CharTokenizer, TextError, Tokenizer, normalise};
 pub use traits::VoiceTraits;
 pub use vocoder::{Vocoder, VocoderError};
