@@ -44,6 +44,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod import;
+
 mod manifest;
 mod select;
 mod split;
@@ -77,6 +79,7 @@ pub use augment::{Augment, AugmentError, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use dataset::{Dataset, LoadError};
 pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
+pub use import::{Entry, Format, ImportError, ImportOptions, Listing, Place, Problem, Trouble, import};
 pub use loader::{Loader, LoaderConfig, Mode};
 pub use manifest::{LineError, Manifest, ManifestError, Utterance};
 pub use resample::resample;

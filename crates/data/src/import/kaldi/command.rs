@@ -1,0 +1,104 @@
+//! The right side of a `wav.scp`: a path, or a command whose only purpose is to unpack a file.
+
+use std::path::Path;
+
+use super::super::gathering::clipped;
+use super::super::trouble::Trouble;
+use super::super::walk::{is_audio, name};
+
+/// Programs that unpack.
+const PROGRAMS: [&str; 5] = ["sph2pipe", "sox", "ffmpeg", "flac", "cat"];
+
+/// What they can be told to do to the sound: the file's own sound would then be another one.
+const CHANGES: [&str; 17] = [
+    "speed",
+    "tempo",
+    "pitch",
+    "trim",
+    "reverse",
+    "pad",
+    "remix",
+    "silence",
+    "reverb",
+    "vad",
+    "splice",
+    "-ss",
+    "-to",
+    "-af",
+    "-filter_complex",
+    "-map_channel",
+    "-filter:a",
+];
+
+/// The audio file that a line of `wav.scp` means. No command is ever run.
+pub(super) fn audio_of(value: &str) -> Result<String, Trouble> {
+    if let Some(command) = value.strip_suffix('|') {
+        return unpacked(command).ok_or_else(|| Trouble::Command(clipped(value)));
+    }
+    match value {
+        "" => Err(Trouble::NoAudio("its path is empty".into())),
+        "-" => Err(Trouble::Command("`-`, the standard input".into())),
+        archive if in_archive(archive) => Err(Trouble::Archive(clipped(archive))),
+        path => Ok(path.into()),
+    }
+}
+
+/// Whether it is `FILE.ark:1234`, with or without a range behind it.
+fn in_archive(value: &str) -> bool {
+    value.split_once(".ark:").is_some_and(|(_, place)| place.starts_with(|c: char| c.is_ascii_digit()))
+        || value.ends_with(".ark")
+}
+
+/// The one audio file of a command that only unpacks it.
+fn unpacked(command: &str) -> Option<String> {
+    // What a shell would do with these cannot be guessed, and a quoted name may hold blanks.
+    if command.contains([';', '&', '$', '`', '<', '>', '"', '\'', '\\', '*', '?']) {
+        return None;
+    }
+    let mut files = Vec::new();
+    for step in command.split('|') {
+        let words: Vec<&str> = step.split_whitespace().collect();
+        let program = name(Path::new(words.first()?));
+        let cuts = match program.as_str() {
+            "ffmpeg" => words.contains(&"-t"),
+            "sph2pipe" => words.iter().any(|word| word.starts_with("-c") || word.starts_with("-t")),
+            "flac" => words.iter().any(|word| word.starts_with("--skip") || word.starts_with("--until")),
+            _ => false,
+        };
+        if cuts || !PROGRAMS.contains(&program.as_str()) || words.iter().any(|word| CHANGES.contains(word)) {
+            return None;
+        }
+        files.extend(words.into_iter().skip(1).filter(|word| !word.starts_with('-') && is_audio(Path::new(word))));
+    }
+    match *files {
+        [file] => Some(file.into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_only_unpacks_is_looked_through() {
+        for (value, expected) in [
+            ("sph2pipe -f wav -p -c 1 /a/b.wav |", None),
+            ("/usr/bin/flac -c -d -s a/b.flac |", Some("a/b.flac")),
+            ("flac -dcs a.flac | sox -t wav - -r 16000 -t wav - |", Some("a.flac")),
+            ("ffmpeg -i a.mp3 -ar 16000 -f wav - |", Some("a.mp3")),
+            ("ffmpeg -ss 3 -i a.mp3 -f wav - |", None),
+            ("sox a.wav -t wav - speed 0.9 |", None),
+            ("sox a.wav b.wav -t wav - |", None),
+            ("cat a.opus|", Some("a.opus")),
+            ("cat a.wav; rm b |", None),
+            ("python make.py a.wav |", None),
+            ("sph2pipe -f wav a.sph |", None),
+            ("|", None),
+            ("a.ark:123", None),
+            ("a b.wav", Some("a b.wav")),
+        ] {
+            assert_eq!(audio_of(value).ok().as_deref(), expected, "{value}");
+        }
+    }
+}

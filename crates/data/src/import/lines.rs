@@ -1,0 +1,107 @@
+//! The lines of a list, plain or compressed, read one by one so that no file has to fit into memory.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::trouble::Trouble;
+
+/// A thousand times what a cut of Lhotse takes. A hostile line of JSON needs some eighty times its length when parsed:
+/// `{"":1},` is a whole node of a tree.
+pub(super) const LINE_MOST: usize = 4 << 20;
+
+/// Lists of utterances become 5 to 30 times smaller when compressed; a bomb becomes a thousand times smaller.
+const UNFOLDING_MOST: u64 = 200;
+
+/// Below this size a list may unfold as it likes.
+const HARMLESS: u64 = 256 << 20;
+
+/// A line with its number, counted from one.
+pub(super) type Line = (usize, Result<String, Trouble>);
+
+/// The lines of a file that are not blank, without their ends and without a byte order mark.
+pub(super) struct Lines {
+    reader: Box<dyn BufRead>,
+    number: usize,
+    ended: bool,
+}
+
+impl Lines {
+    /// Opens a list; whether it is compressed is seen from its first bytes, because names lie.
+    pub(super) fn open(file: &Path) -> io::Result<Self> {
+        let file = File::open(file)?;
+        let size = file.metadata()?.len();
+        let mut reader = BufReader::new(file);
+        let compressed = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        let reader: Box<dyn BufRead> = match compressed {
+            true => Box::new(BufReader::new(Unfolding { inner: MultiGzDecoder::new(reader), size, unfolded: 0 })),
+            false => Box::new(reader),
+        };
+        Ok(Self { reader, number: 0, ended: false })
+    }
+
+    /// The bytes of the next line, or `None` where it is too long.
+    fn bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let most = LINE_MOST as u64 + 1;
+        self.reader.by_ref().take(most).read_until(b'\n', &mut line)?;
+        self.ended = line.is_empty();
+        if line.len() <= LINE_MOST || line.ends_with(b"\n") {
+            return Ok(Some(line));
+        }
+        self.reader.skip_until(b'\n')?;
+        Ok(None)
+    }
+
+    fn line(&mut self) -> Result<String, Trouble> {
+        let bytes = self.bytes().map_err(|error| {
+            self.ended = true;
+            Trouble::Unreadable(error.to_string())
+        })?;
+        let mut bytes = bytes.ok_or(Trouble::TooLong { what: "line", most: LINE_MOST })?;
+        if self.number == 1 && bytes.starts_with("\u{feff}".as_bytes()) {
+            bytes.drain(..3);
+        }
+        let end = bytes.trim_ascii_end().len();
+        // Only the end of the line: a tab before it may close an empty column.
+        let tail = bytes[end..].iter().take_while(|byte| !b"\r\n".contains(byte)).count();
+        bytes.truncate(end + tail);
+        String::from_utf8(bytes).map_err(|error| Trouble::NotUtf8(error.utf8_error().valid_up_to() + 1))
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Line;
+
+    fn next(&mut self) -> Option<Line> {
+        while !self.ended {
+            self.number += 1;
+            match self.line() {
+                Ok(line) if line.trim().is_empty() => {}
+                line => return Some((self.number, line)),
+            }
+        }
+        None
+    }
+}
+
+/// What a compressed file holds, until it holds more than can be honest.
+struct Unfolding<R> {
+    inner: R,
+    size: u64,
+    unfolded: u64,
+}
+
+impl<R: Read> Read for Unfolding<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.unfolded += count as u64;
+        if self.unfolded > HARMLESS.max(self.size.saturating_mul(UNFOLDING_MOST)) {
+            let times = UNFOLDING_MOST;
+            return Err(io::Error::other(format!("it unfolds to more than {times} times its size")));
+        }
+        Ok(count)
+    }
+}

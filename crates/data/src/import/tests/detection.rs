@@ -1,0 +1,68 @@
+//! Which layout a path is taken for, and what is said when it is none.
+
+use super::good::corpora;
+use super::*;
+
+#[test]
+fn every_format_is_known_by_its_files() {
+    for (format, files) in corpora() {
+        let folder = write(&files);
+        assert_eq!(Format::detect(folder.path()), Some(format));
+        assert_eq!(Format::from_word(format.word()), Some(format));
+    }
+    let formats: Vec<Format> = corpora().into_iter().map(|(format, _)| format).collect();
+    assert_eq!(formats, Format::ALL);
+    assert_eq!(Format::from_word("nemo"), None);
+}
+
+#[test]
+fn a_file_is_known_by_its_first_lines() {
+    for (name, content, expected) in [
+        ("train.json", r#"{"audio_filepath": "a.wav", "text": "x"}"#, Some(Format::Manifest)),
+        ("train.json", "[\n{\n", None),
+        ("x.jsonl", "rubbish", Some(Format::Manifest)),
+        ("x.jsonl", "rubbish\n{\"file_name\": \"a.wav\"}", Some(Format::HuggingFace)),
+        ("x.jsonl.gz", r#"{"id": "c", "type": "MonoCut"}"#, Some(Format::Lhotse)),
+        ("x.jsonl", r#"{"id": "s", "recording_id": "r"}"#, Some(Format::Lhotse)),
+        ("metadata.csv", "a|b", Some(Format::LjSpeech)),
+        ("metadata.csv", "text,\"file_name\"\na|b,c", Some(Format::HuggingFace)),
+        ("metadata.csv", "path,text\n", None),
+        ("x.tsv", "sentence\tpath\n", Some(Format::CommonVoice)),
+        ("x.tsv", "sentence path\n", None),
+        ("wav.scp", "", Some(Format::Kaldi)),
+        ("1-2.trans.txt", "", Some(Format::LibriSpeech)),
+        ("a.wav", "", None),
+    ] {
+        let folder = write(&[(name, content.as_bytes())]);
+        assert_eq!(Format::detect(&folder.path().join(name)), expected, "{name}: {content}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_at_all_says_what_was_looked_for() {
+    let default = ImportOptions::default();
+    let mut all = vec![
+        seen(&[("a.wav", b"")], &default),
+        seen(&[("data/train-00000.parquet", b"PAR1")], &default),
+        seen(&[("data/train-00000.parquet", b"PAR1")], &as_told(Format::HuggingFace)),
+        seen(&[("manifest.jsonl", b" \n\n")], &default),
+        seen_at(Path::new("no/such"), Path::new("?"), &default),
+    ];
+    all.extend(Format::ALL.map(|format| seen(&[("x.md", b"")], &as_told(format))));
+    insta::assert_snapshot!(all.concat(), @r#"
+    CORPUS is no corpus that is known; looked for manifest.jsonl, or JSON lines with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); audio files with .txt or .lab files of the same name (`folder`)
+    CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
+    CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
+    CORPUS lists no utterance
+    corpus no/such does not exist
+    CORPUS is not of the format `manifest`, which has manifest.jsonl, or JSON lines with `audio_filepath`
+    CORPUS is not of the format `ljspeech`, which has metadata.csv with lines of `id|text`
+    CORPUS is not of the format `librispeech`, which has files called *.trans.txt
+    CORPUS is not of the format `libritts`, which has files called *.normalized.txt or *.original.txt
+    CORPUS is not of the format `common-voice`, which has validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence`
+    CORPUS is not of the format `kaldi`, which has wav.scp and text
+    CORPUS is not of the format `lhotse`, which has *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz
+    CORPUS is not of the format `huggingface`, which has metadata.jsonl or metadata.csv with `file_name`
+    CORPUS is not of the format `folder`, which has audio files with .txt or .lab files of the same name
+    "#);
+}
