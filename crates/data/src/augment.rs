@@ -1,4 +1,4 @@
-//! Making the same utterance sound different each epoch: masked stretches and bands, another speed.
+//! Making the same utterance sound different each epoch: masked stretches and bands, another speed, noise, another level.
 
 use plimsoll_core::Key;
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,60 @@ fn mask(length: usize, longest: u64, key: Key) -> std::ops::Range<usize> {
     start as usize..(start + width) as usize
 }
 
+/// Noise laid under the sound: a hiss or a rumble, of another colour each time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Noise {
+    /// The share of utterances that get any.
+    pub share: f64,
+    /// How far the speech is above it at least, in decibels.
+    pub least: f64,
+    /// And at most; what is between is drawn evenly.
+    pub most: f64,
+}
+
+impl Default for Noise {
+    /// None; from a noisy street to a quiet room, once there is a share.
+    fn default() -> Self {
+        Self { share: 0.0, least: 10.0, most: 30.0 }
+    }
+}
+
+impl Noise {
+    fn is_at(&self, key: Key) -> bool {
+        key.with("noise").with("whether").unit() < self.share
+    }
+
+    /// Adds the noise of `key`.
+    fn apply(&self, samples: &mut [f32], key: Key) {
+        let power = |samples: &[f32]| samples.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
+        let key = key.with("noise");
+        let decibels = self.least + (self.most - self.least) * key.with("level").unit();
+        // From white to something like traffic far away.
+        let colour = 0.98 * key.with("colour").unit() as f32;
+        let (mut state, mut last) = (key.with("samples").bits() | 1, 0.0);
+        let noise: Vec<f32> = samples
+            .iter()
+            .map(|_| {
+                last = colour * last + even(&mut state);
+                last
+            })
+            .collect();
+        let scale = power(samples) / power(&noise).max(f64::MIN_POSITIVE) / 10f64.powf(decibels / 10.0);
+        let scale = scale.sqrt() as f32;
+        samples.iter_mut().zip(noise).for_each(|(sample, noise)| *sample += scale * noise);
+    }
+}
+
+/// A number even over `-1..1` (xorshift64, Marsaglia 2003): a key for each of a million samples would take longer than the
+/// features.
+fn even(state: &mut u64) -> f32 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+}
+
 /// Why an augmentation cannot be done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AugmentError {
@@ -64,6 +118,20 @@ pub enum AugmentError {
     /// A share that is none.
     #[error("a `time_mask_share` of {0} was asked for; shares are between 0 and 1")]
     Share(f64),
+    /// Noise or a gain that is none.
+    #[error(
+        "noise from {least} to {most} dB for a share of {share}, and a gain of {gain} dB, were asked for; a share is between 0 and 1, and decibels between -20 and 100, the least first"
+    )]
+    Decibels {
+        /// The share of utterances with noise.
+        share: f64,
+        /// How far speech is above it at least.
+        least: f64,
+        /// And at most.
+        most: f64,
+        /// The largest change of level.
+        gain: f64,
+    },
 }
 
 /// All that is done to a training utterance.
@@ -74,6 +142,10 @@ pub struct Augment {
     pub spec: SpecAugment,
     /// Speeds to choose from, evenly: `[0.9, 1.0, 1.1]` (Ko et al. 2015). None leaves the speed alone.
     pub speeds: Vec<f32>,
+    /// Noise under the sound.
+    pub noise: Noise,
+    /// The sound becomes louder or softer by up to so many decibels.
+    pub gain: f64,
 }
 
 impl Augment {
@@ -82,8 +154,33 @@ impl Augment {
         if let Some(&speed) = self.speeds.iter().find(|speed| !(0.5..=2.0).contains(*speed)) {
             return Err(AugmentError::Speed(speed));
         }
+        let Noise { share, least, most } = self.noise;
+        let gain = self.gain;
+        let decibels = -20.0..=100.0;
+        let sound =
+            (0.0..=1.0).contains(&share) && least <= most && decibels.contains(&least) && decibels.contains(&most);
+        if !(sound && (0.0..=100.0).contains(&gain)) {
+            return Err(AugmentError::Decibels { share, least, most, gain });
+        }
         let share = self.spec.time_mask_share;
         if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(AugmentError::Share(share)) }
+    }
+
+    /// Whether [`sound`](Self::sound) does anything at `key`; otherwise features that were kept will do.
+    pub fn changes_sound(&self, key: Key) -> bool {
+        self.gain > 0.0 || self.noise.is_at(key)
+    }
+
+    /// Adds the noise of `key` and sets its level.
+    pub fn sound(&self, samples: &mut [f32], key: Key) {
+        if self.noise.is_at(key) {
+            self.noise.apply(samples, key);
+        }
+        if self.gain > 0.0 {
+            let decibels = self.gain * (2.0 * key.with("gain").unit() - 1.0);
+            let factor = 10f64.powf(decibels / 20.0) as f32;
+            samples.iter_mut().for_each(|sample| *sample *= factor);
+        }
     }
 
     /// The speed of the utterance at `key`.
@@ -139,6 +236,43 @@ mod tests {
         assert_eq!(Augment::default().speed(Key::new(0)), 1.0);
         assert_eq!(Augment { speeds: vec![0.0], ..augment.clone() }.check(), Err(AugmentError::Speed(0.0)));
         assert!(Augment { speeds: vec![f32::NAN], ..augment }.check().is_err());
+    }
+
+    #[test]
+    fn noise_is_as_far_below_the_speech_as_was_asked_for() {
+        let speech: Vec<f32> = (0..16_000).map(|n| (n as f32 * 0.05).sin() * 0.3).collect();
+        let power = |samples: &[f32]| samples.iter().map(|v| v * v).sum::<f32>();
+        let augment = Augment { noise: Noise { share: 0.5, least: 12.0, most: 12.0 }, ..Augment::default() };
+        let mut with_noise = 0;
+        for n in 0..200 {
+            let (key, mut heard) = (Key::new(n), speech.clone());
+            augment.sound(&mut heard, key);
+            assert_eq!(heard != speech, augment.changes_sound(key));
+            if heard != speech {
+                with_noise += 1;
+                let noise: Vec<f32> = heard.iter().zip(&speech).map(|(h, s)| h - s).collect();
+                let decibels = 10.0 * (power(&speech) / power(&noise)).log10();
+                assert!((decibels - 12.0).abs() < 0.01, "{decibels}");
+                let mut again = speech.clone();
+                augment.sound(&mut again, key);
+                assert_eq!(heard, again);
+            }
+        }
+        assert!((80..120).contains(&with_noise), "{with_noise}");
+    }
+
+    #[test]
+    fn gain_stays_inside_its_decibels_and_is_checked() {
+        let augment = Augment { gain: 6.0, ..Augment::default() };
+        for n in 0..100 {
+            let mut sample = [0.5f32];
+            augment.sound(&mut sample, Key::new(n));
+            assert!((0.25..1.0).contains(&sample[0]), "{sample:?}");
+        }
+        assert!(augment.check().is_ok());
+        assert!(Augment { gain: -1.0, ..Augment::default() }.check().is_err());
+        let noise = Noise { share: 0.1, least: 20.0, most: 10.0 };
+        assert!(Augment { noise, ..Augment::default() }.check().is_err());
     }
 
     proptest! {

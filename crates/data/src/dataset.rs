@@ -1,8 +1,8 @@
 //! A data set: utterances that become samples when asked for.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId};
 
@@ -12,6 +12,7 @@ use crate::batching::SampleMeta;
 use crate::features::LogMel;
 use crate::manifest::Utterance;
 use crate::resample::resample;
+use crate::store::{Store, StoreKey};
 use crate::text::Tokenizer;
 
 /// Why a sample or a batch cannot be had.
@@ -39,6 +40,22 @@ pub enum LoadError {
     /// A worker thread is gone, and its batch with it.
     #[error("a loader thread ended before its batch was ready")]
     Gone,
+    /// More utterances failed than may.
+    #[error(
+        "{count} of {of} utterances could not be loaded in one epoch, and {most} may fail; the last was `{last}`: {reason}"
+    )]
+    TooManyUnreadable {
+        /// How many failed in this epoch.
+        count: u64,
+        /// How many there are.
+        of: usize,
+        /// How many may fail.
+        most: u64,
+        /// The last of them.
+        last: String,
+        /// Why it failed.
+        reason: String,
+    },
     /// As many utterances as the data set holds failed in a row.
     #[error("none of {count} utterances could be loaded; the first was `{first}`: {reason}")]
     NothingReadable {
@@ -61,6 +78,14 @@ pub struct Dataset {
     voices: Option<Voices>,
     unknown_letters: usize,
     cache: Cache,
+    store: Option<Stored>,
+}
+
+/// Features kept on disk.
+struct Stored {
+    store: Arc<Store>,
+    /// All that features depend on beside the sound.
+    parameters: String,
 }
 
 impl Dataset {
@@ -83,7 +108,7 @@ impl Dataset {
             tracing::warn!(unknown_letters, %first, "some letters are not in the vocabulary");
         }
         let cache = Cache::new(utterances.len(), cache_limit);
-        Ok(Self { utterances, tokens, log_mel, tokenizer, augment, voices: None, unknown_letters, cache })
+        Ok(Self { utterances, tokens, log_mel, tokenizer, augment, voices: None, unknown_letters, cache, store: None })
     }
 
     /// The same for synthesis: texts say their language, if the tokenizer knows any, and where they end; and each sample
@@ -96,6 +121,18 @@ impl Dataset {
             *tokens = self.tokenizer.spoken(std::mem::take(tokens), utterance.language.as_deref());
         }
         self.voices = Some(Voices::new(&self.utterances, reference));
+        self
+    }
+
+    /// The same with features that are kept on disk: what another run or epoch has computed is read instead.
+    ///
+    /// They are found by what is in the audio file and by the parameters of the features, so that they are never out of
+    /// date. A store of 16 bits rounds all features, those just computed as well, so that it makes no difference whether
+    /// they were there.
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<Store>) -> Self {
+        let parameters = format!("log-mel 1 {:?}", self.log_mel.config());
+        self.store = Some(Stored { store, parameters });
         self
     }
 
@@ -160,7 +197,15 @@ impl Dataset {
         let utterance = &self.utterances[index];
         let augment = self.augment.as_ref().zip(key);
         let speed = augment.map_or(1.0, |(augment, key)| augment.speed(key));
-        let features = if speed == 1.0 { self.features(index) } else { self.features_at(index, speed) };
+        let features = match augment {
+            // What is different each time is not worth keeping.
+            Some((augment, key)) if augment.changes_sound(key) => self.played(index, speed).map(|mut samples| {
+                augment.sound(&mut samples, key);
+                self.log_mel.extract(&samples)
+            }),
+            _ if speed == 1.0 => self.features(index),
+            _ => self.features_at(index, speed),
+        };
         let mut features = features.map_err(|source| LoadError::Audio { name: utterance.id.clone(), source })?;
         if let Some((augment, key)) = augment {
             augment.spec.apply(&mut features, self.log_mel.n_mels(), key.with("masks"));
@@ -191,17 +236,46 @@ impl Dataset {
         if let Some(features) = self.cache.get(index) {
             return Ok(features.to_vec());
         }
-        let features = self.log_mel.extract(&self.audio(index)?.samples);
+        let features = self.stored(index, 1.0, || Ok(self.log_mel.extract(&self.audio(index)?.samples)))?;
         self.cache.keep(index, &features);
+        Ok(features)
+    }
+
+    /// Features from disk where they are there; otherwise they are made and kept.
+    fn stored(
+        &self,
+        index: usize,
+        speed: f32,
+        make: impl FnOnce() -> Result<Vec<f32>, AudioError>,
+    ) -> Result<Vec<f32>, AudioError> {
+        let Some(Stored { store, parameters }) = &self.store else { return make() };
+        let Utterance { audio, offset, duration, .. } = &self.utterances[index];
+        // A file that cannot be read will be told of by whoever makes the features.
+        let Ok(content) = store.content_of(audio) else { return make() };
+        let times = [offset.0.to_bits(), duration.0.to_bits(), u64::from(speed.to_bits())].map(u64::to_le_bytes);
+        let key = StoreKey::of(&[&content.to_le_bytes(), &times.concat(), parameters.as_bytes()]);
+        if let Some(features) = store.get(key) {
+            return Ok(features);
+        }
+        let features = store.rounded(make()?);
+        store.put(key, &features);
         Ok(features)
     }
 
     /// Features of the utterance played `speed` times as fast, and as much higher, as sox's `speed` does.
     fn features_at(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
+        self.stored(index, speed, || Ok(self.log_mel.extract(&self.played(index, speed)?)))
+    }
+
+    /// The sound of the utterance, so many times as fast.
+    fn played(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
         let audio = self.audio(index)?;
+        if speed == 1.0 {
+            return Ok(audio.samples);
+        }
         // A multiple of 100 Hz keeps the resampler's blocks small; speeds are thereby exact to 0.3 % at 16 kHz.
         let played = (f64::from(audio.rate) * f64::from(speed) / 100.0).round() as u32 * 100;
-        Ok(self.log_mel.extract(&resample(audio.samples, played, audio.rate)))
+        Ok(resample(audio.samples, played, audio.rate))
     }
 
     fn audio(&self, index: usize) -> Result<Audio, AudioError> {
@@ -290,6 +364,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::Noise;
+    use crate::store::{StoreConfig, StoreNumbers};
     use crate::testing::corpus;
 
     fn dataset(folder: &TempDir, augment: Option<Augment>, cache: Bytes) -> Dataset {
@@ -327,6 +403,31 @@ mod tests {
     }
 
     #[test]
+    fn what_one_run_computed_the_next_one_reads() {
+        for numbers in [StoreNumbers::F32, StoreNumbers::F16] {
+            let (folder, kept) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+            let config = StoreConfig { limit: Bytes::mib(8), numbers };
+            let open = || Arc::new(Store::open(kept.path(), &config).unwrap());
+            let augment = Augment { speeds: vec![0.9, 1.1], ..Augment::default() };
+            let load = |store: Arc<Store>| -> Vec<HostSample> {
+                let dataset = dataset(&folder, Some(augment.clone()), Bytes(0)).with_store(store);
+                let keys = [None, Some(Key::new(1)), Some(Key::new(2))];
+                keys.into_iter()
+                    .flat_map(|key| (0..6).map(move |n| (n, key)))
+                    .map(|(n, key)| dataset.load(n, key).unwrap())
+                    .collect()
+            };
+            let first = open();
+            let computed = load(first.clone());
+            assert!(first.counts().written >= 6 && first.counts().hits < 12, "{:?}", first.counts());
+            drop(first);
+            let second = open();
+            assert_eq!(load(second.clone()), computed);
+            assert_eq!((second.counts().misses, second.counts().written), (0, 0), "{numbers:?}");
+        }
+    }
+
+    #[test]
     fn augmentation_follows_the_key_and_spares_the_cache() {
         let folder = TempDir::new().unwrap();
         let augment = Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() };
@@ -339,6 +440,22 @@ mod tests {
         assert_eq!(once, dataset.load(2, Some(Key::new(1))).unwrap());
         assert_ne!(once, plain);
         assert_eq!(dataset.load(2, None).unwrap(), plain);
+    }
+
+    #[test]
+    fn noise_is_the_same_wherever_features_are_kept() {
+        let folder = TempDir::new().unwrap();
+        let noise = Noise { share: 0.5, least: 0.0, most: 10.0 };
+        let augment = Augment { noise, speeds: vec![0.9, 1.0], ..Augment::default() };
+        let (kept, not) =
+            (dataset(&folder, Some(augment.clone()), Bytes::mib(1)), dataset(&folder, Some(augment), Bytes(0)));
+        let plain = not.load(2, None).unwrap();
+        let all = |dataset: &Dataset| -> Vec<HostSample> {
+            (0..20).map(|n| dataset.load(2, Some(Key::new(n))).unwrap()).collect()
+        };
+        let (first, again, other) = (all(&kept), all(&kept), all(&not));
+        assert!(first == again && again == other && first.iter().all(|sample| *sample != plain));
+        assert_eq!(kept.load(2, None).unwrap(), plain);
     }
 
     #[test]

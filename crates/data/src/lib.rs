@@ -1,6 +1,7 @@
 //! From audio files and transcripts to batches of plain arrays.
 //!
-//! The way of the data is one line: a [`Manifest`] lists utterances, [`Manifest::select`] says which can be used and
+//! The way of the data is one line: [`import`] reads whatever layout a corpus has and [`check`] looks whether its audio is
+//! there, which together is a [`Manifest`]; [`Manifest::select`] says which can be used and
 //! why the others cannot, [`hold_out`] sets some aside, a [`Dataset`] makes features ([`LogMel`]) and tokens
 //! ([`Tokenizer`]) of them, and a [`Loader`] hands them out in batches that were loaded ahead.
 //!
@@ -8,7 +9,7 @@
 //! the number of threads or their luck. Whatever is left out is counted and named. There is no Burn here.
 //!
 //! ```
-//! use std::{num::{NonZeroU32, NonZeroUsize}, sync::Arc};
+//! use std::{num::NonZeroU32, sync::Arc};
 //! use plimsoll_core::{Bytes, Key, Position};
 //! use plimsoll_data::*;
 //!
@@ -33,8 +34,9 @@
 //!
 //! let config = LoaderConfig {
 //!     batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(16).unwrap())),
-//!     workers: NonZeroUsize::new(2).unwrap(),
-//!     prefetch: NonZeroUsize::new(4).unwrap(),
+//!     workers: None,
+//!     prefetch: None,
+//!     unreadable_share: 0.05,
 //!     mode: Mode::Train { epochs: Some(1) },
 //! };
 //! for loaded in Loader::start(Arc::new(dataset), &config, Key::new(7), Position::default()) {
@@ -46,9 +48,11 @@
 
 mod import;
 
+mod check;
 mod manifest;
 mod select;
 mod split;
+mod stats;
 
 mod audio;
 mod resample;
@@ -75,16 +79,18 @@ pub use audio::{
     Audio, AudioError, AudioInfo, AudioKind, Stretch, audio_info, read_audio, read_audio_stretch, read_recording,
     write_wav,
 };
-pub use augment::{Augment, AugmentError, SpecAugment};
+pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
+pub use check::{CheckOptions, Checked, Fault, Flaw, Look, Progress, check};
 pub use dataset::{Dataset, LoadError};
 pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, Place, Problem, Trouble, import};
 pub use loader::{Loader, LoaderConfig, Mode};
-pub use manifest::{LineError, Manifest, ManifestError, Utterance};
+pub use manifest::{Manifest, ManifestError, Utterance};
 pub use resample::resample;
 pub use select::{Limits, Reason, Refusal, Selection};
 pub use split::{Split, SplitBy, SplitError, hold_out};
+pub use stats::{Bin, CorpusStats, Spread};
 pub use store::{
     Damage, Store, StoreConfig, StoreCounts, StoreError, StoreKey, StoreNumbers, StoreReport, clear as clear_store,
     survey as survey_store,

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plimsoll_core::{BatchSource, Delivered, HostBatch, Key, Position, SampleId, Skipped, SourceError};
 
@@ -12,8 +12,10 @@ use crate::dataset::{Dataset, LoadError};
 use crate::told::told;
 
 mod pipeline;
+mod tuning;
 
 use pipeline::Pipeline;
+use tuning::Tuning;
 
 /// What the batches are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +34,14 @@ pub enum Mode {
 pub struct LoaderConfig {
     /// How utterances are put into batches.
     pub batching: BatchingConfig,
-    /// Threads that load; each works at a batch of its own, so more than `prefetch` of them have nothing to do.
-    pub workers: NonZeroUsize,
-    /// Batches loaded ahead; with the one that the caller waits for, they are all that is ever in memory.
-    pub prefetch: NonZeroUsize,
+    /// Threads that load; each works at a batch of its own, so more than `prefetch` of them have nothing to do. Without it
+    /// there is one, and another whenever the caller had to wait.
+    pub workers: Option<NonZeroUsize>,
+    /// Largest share of the data set that may fail to load in an epoch before loading ends with an error.
+    pub unreadable_share: f64,
+    /// Batches loaded ahead; with the one that the caller waits for, they are all that is ever in memory. Without it, two
+    /// for each thread, and more when all cores load and the caller still had to wait, 16 at most.
+    pub prefetch: Option<NonZeroUsize>,
     /// What the batches are for.
     pub mode: Mode,
 }
@@ -55,6 +61,10 @@ pub struct Loader {
     untold: Vec<Skipped>,
     /// When so many fail in a row, the data set itself is unreadable.
     patience: usize,
+    /// The epoch that is being delivered, how many of its utterances failed, and how many may.
+    failed: (u64, u64),
+    failed_most: u64,
+    tuning: Tuning,
     finished: bool,
 }
 
@@ -71,7 +81,10 @@ impl Loader {
             let first = job.samples.first().map_or("", |&index| &dataset.utterance(index).id);
             guarded(first, || load(&dataset, job, frame_grid))
         };
-        let pipeline = Pipeline::start(plan.clone().jobs(from), work, config.workers, config.prefetch);
+        let tuning = Tuning::new(config.workers, config.prefetch);
+        let (workers, prefetch) = tuning.start();
+        let pipeline = Pipeline::start(plan.clone().jobs(from), work, workers, prefetch);
+        let failed_most = (config.unreadable_share * patience as f64) as u64;
         Self {
             pipeline,
             epoch,
@@ -80,6 +93,9 @@ impl Loader {
             skipped: 0,
             untold: Vec::new(),
             patience,
+            failed: (epoch, 0),
+            failed_most,
+            tuning,
             finished: false,
         }
     }
@@ -91,17 +107,44 @@ impl Loader {
         *self.len_epoch.get_or_init(|| self.plan.dealt(self.epoch).map(|batches| batches.len() as u64).sum())
     }
 
+    /// Threads that load, and batches that may be ahead, as they are by now.
+    pub fn size(&self) -> (usize, usize) {
+        self.pipeline.size()
+    }
+
     /// Utterances skipped since the start.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    fn note(&mut self, skipped: Vec<Skipped>) {
+    /// Counts what was skipped of the epoch that ends before or at `next`.
+    fn note(&mut self, skipped: Vec<Skipped>, next: Position) {
+        // The last batch of an epoch already points to the next one.
+        let epoch = if next.batch == 0 { next.epoch.saturating_sub(1) } else { next.epoch };
+        if self.failed.0 != epoch {
+            self.failed = (epoch, 0);
+        }
+        self.failed.1 += skipped.len() as u64;
         for Skipped { name, reason } in &skipped {
             tracing::warn!(utterance = name, reason, "utterance skipped");
         }
         self.skipped += skipped.len() as u64;
         self.untold.extend(skipped);
+    }
+
+    fn tune(&mut self, waited: Duration) {
+        let (workers, ahead) = self.pipeline.size();
+        if let Some((workers, ahead)) = self.tuning.after(waited, Instant::now(), workers, ahead) {
+            tracing::debug!(workers, ahead, "the loader grows, as it was waited for");
+            self.pipeline.grow(workers, ahead);
+        }
+    }
+
+    fn stop_short(&mut self) -> LoadError {
+        self.finished = true;
+        let (count, of, most) = (self.failed.1, self.patience, self.failed_most);
+        let Skipped { name: last, reason } = self.untold.pop().expect("something failed just now");
+        LoadError::TooManyUnreadable { count, of, most, last, reason }
     }
 
     fn give_up(&mut self) -> LoadError {
@@ -133,13 +176,17 @@ impl Iterator for Loader {
                 Ok(ready) => ready,
                 Err(error) => return Some(Err(error)),
             };
-            self.note(skipped);
-            if let Some(batch) = batch {
-                let (skipped, waited) = (std::mem::take(&mut self.untold), start.elapsed());
-                return Some(Ok(Delivered { batch, position, skipped, waited }));
-            }
+            self.note(skipped, position);
             if self.untold.len() >= self.patience {
                 return Some(Err(self.give_up()));
+            }
+            if self.failed.1 > self.failed_most {
+                return Some(Err(self.stop_short()));
+            }
+            if let Some(batch) = batch {
+                let (skipped, waited) = (std::mem::take(&mut self.untold), start.elapsed());
+                self.tune(waited);
+                return Some(Ok(Delivered { batch, position, skipped, waited }));
             }
         }
         None

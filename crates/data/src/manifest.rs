@@ -1,15 +1,16 @@
 //! Manifests: the lists of utterances that a data set consists of.
 
-use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use plimsoll_core::Seconds;
-use rayon::prelude::*;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::Serialize;
 
-use crate::audio::{AudioError, audio_info};
+use crate::check::{CheckOptions, Checked, Flaw, Look, check};
+use crate::features::LogMel;
+use crate::import::{Format, ImportError, ImportOptions, import};
+use crate::text::{Case, normalise};
 
 /// One utterance: a stretch of an audio file and what is said in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,226 +31,147 @@ pub struct Utterance {
     pub language: Option<String>,
 }
 
-/// A list of utterances whose audio files exist.
-#[derive(Clone, Debug, PartialEq)]
+/// A list of utterances whose audio files exist, and of what is listed in vain.
+#[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The file it was read from.
+    /// The file or folder it was read from.
     pub path: PathBuf,
+    /// How that is laid out.
+    pub format: Format,
     /// The utterances, in the order of the file.
     pub utterances: Vec<Utterance>,
+    /// What is listed and cannot be used.
+    pub flaws: Vec<Flaw>,
+    /// Flaws that were too many to keep.
+    pub more_flaws: usize,
 }
 
 /// Why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Neither a file nor a folder.
-    #[error("manifest {} does not exist", .0.display())]
-    NotFound(PathBuf),
-    /// A folder without a manifest in it.
-    #[error("folder {} holds neither {} nor {}", .0.display(), NAMES[0], NAMES[1])]
-    NoManifest(PathBuf),
-    /// The file is there but cannot be read.
-    #[error("cannot read manifest {}", file.display())]
-    Unreadable {
+    /// It cannot be read at all.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// Not one utterance of it can be used.
+    #[error("not one utterance of {} can be used ({count} listed); the first: {first}", path.display())]
+    NothingUsable {
+        /// The manifest.
+        path: PathBuf,
+        /// How many it lists.
+        count: usize,
+        /// What is wrong with the first.
+        first: String,
+    },
+    /// It cannot be written.
+    #[error("cannot write manifest {}", file.display())]
+    Unwritable {
         /// The manifest.
         file: PathBuf,
         /// What the system says.
         source: io::Error,
     },
-    /// The file holds no utterance.
-    #[error("manifest {} is empty", .0.display())]
-    Empty(PathBuf),
-    /// A line is wrong.
-    #[error("line {line} of manifest {} is no utterance", file.display())]
-    Line {
-        /// The manifest.
-        file: PathBuf,
-        /// The line, counted from one.
-        line: usize,
-        /// What is wrong with it.
-        source: LineError,
-    },
 }
-
-/// Why a line of a manifest is no utterance.
-#[derive(Debug, thiserror::Error)]
-pub enum LineError {
-    /// Not an object with the keys we know.
-    #[error("a JSON object such as {{\"audio_filepath\": \"a.wav\", \"text\": \"hello\"}} was expected: {0}")]
-    Json(String),
-    /// A key that cannot be left out.
-    #[error("the key `{0}` is missing")]
-    MissingKey(&'static str),
-    /// A time that is none.
-    #[error("`{key}` is {value}, and a number of seconds was expected")]
-    Time {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: f64,
-    },
-    /// Not `id|text` or `id|text|normalised`.
-    #[error("`id|text` or `id|text|normalised` was expected, and {0} columns were found")]
-    Columns(usize),
-    /// The audio file does not exist, or has a broken header where its length was needed.
-    #[error(transparent)]
-    Audio(#[from] AudioError),
-    /// The utterance would begin after the end of its file.
-    #[error("the utterance begins at {offset}, and {} lasts {length}", audio.display())]
-    AfterTheEnd {
-        /// Where it begins.
-        offset: Seconds,
-        /// The audio file.
-        audio: PathBuf,
-        /// How long the file lasts.
-        length: Seconds,
-    },
-    /// An id that an earlier line has.
-    #[error("the id `{id}` is already that of line {first}")]
-    Duplicate {
-        /// The id.
-        id: String,
-        /// The earlier line.
-        first: usize,
-    },
-}
-
-/// What a folder's manifest may be called.
-const NAMES: [&str; 2] = ["manifest.jsonl", "metadata.csv"];
 
 impl Manifest {
-    /// Reads a JSON-lines manifest with NeMo's keys, LJSpeech's `metadata.csv`, or a folder with one of the two.
+    /// Reads a corpus in any [`Format`]: JSON lines as [`write`](Self::write) makes them, LJSpeech's folder, and so on.
     ///
-    /// JSON lines need `audio_filepath` and `text`, and may have `duration`, `offset`, `id`, `speaker` and `lang` (or
-    /// `language`); other keys are passed over. Relative paths start at the manifest's folder. A missing duration is
-    /// read from the audio file's header, a missing id is made of path and offset. In `metadata.csv` every line is
-    /// `id|text|normalised` (the last may be missing), without quoting, and the audio is `wavs/ID.wav`.
+    /// A line that makes no sense and an utterance without audio become [`flaws`](Self::flaws). A missing duration is read
+    /// from the audio file's header; otherwise it is only looked whether the file is there.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ManifestError> {
-        let path = locate(path.as_ref())?;
-        let text = fs::read_to_string(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => ManifestError::NotFound(path.clone()),
-            _ => ManifestError::Unreadable { file: path.clone(), source },
-        })?;
-        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        let read = if path.extension().is_some_and(|e| e == "csv") { ljspeech_line } else { json_line };
-        // Some editors put this mark before the first line.
-        let text = text.trim_start_matches('\u{feff}');
-        let lines: Vec<(usize, &str)> = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()).collect();
-        // In parallel, because a slow disk is asked about every audio file.
-        let read: Vec<_> = lines.par_iter().map(|&(number, line)| (number, read(line, &folder))).collect();
-        let utterances =
-            unique(read).map_err(|(line, source)| ManifestError::Line { file: path.clone(), line, source })?;
-        if utterances.is_empty() {
-            return Err(ManifestError::Empty(path));
+        Self::read_with(path, &ImportOptions::default())
+    }
+
+    /// The same, where it is known what the files do not say.
+    pub fn read_with(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Self, ManifestError> {
+        let listing = import(&path, options)?;
+        let (path, format) = (path.as_ref().to_path_buf(), listing.format);
+        let options = CheckOptions { look: Look::Exists, ..CheckOptions::default() };
+        let checked = check(listing, &options, &|_, _| {});
+        let count = checked.listed();
+        let Checked { utterances, flaws, more, .. } = checked;
+        match flaws.first() {
+            Some(first) if utterances.is_empty() => {
+                Err(ManifestError::NothingUsable { path, count, first: first.to_string() })
+            }
+            _ => Ok(Self { path, format, utterances, flaws, more_flaws: more }),
         }
-        Ok(Self { path, utterances })
     }
 
     /// How long all utterances last together.
     pub fn duration(&self) -> Seconds {
         self.utterances.iter().map(|utterance| utterance.duration).sum()
     }
-}
 
-fn locate(path: &Path) -> Result<PathBuf, ManifestError> {
-    if !path.is_dir() {
-        return Ok(path.into());
+    /// What share of all that is listed cannot be used.
+    pub fn flawed_share(&self) -> f64 {
+        let flawed = self.flaws.len() + self.more_flaws;
+        flawed as f64 / (flawed + self.utterances.len()).max(1) as f64
     }
-    let found = NAMES.iter().map(|name| path.join(name)).find(|path| path.is_file());
-    found.ok_or_else(|| ManifestError::NoManifest(path.into()))
+
+    /// Writes `utterances` as JSON lines with the keys that NeMo reads, and the lengths that a model will see: frames of
+    /// `log_mel`, and the characters of the text.
+    ///
+    /// Audio below the manifest's folder is named from there, so that both can be moved together. The file is there whole
+    /// or not at all.
+    pub fn write(path: impl AsRef<Path>, utterances: &[Utterance], log_mel: &LogMel) -> Result<(), ManifestError> {
+        let path = path.as_ref();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let unwritable = |source| ManifestError::Unwritable { file: path.into(), source };
+        let folder = folder.canonicalize().map_err(unwritable)?;
+        let unfinished = path.with_extension("unfinished");
+        let lines = utterances.iter().map(|utterance| Line::of(utterance, &folder, log_mel));
+        write_lines(&unfinished, lines).and_then(|()| std::fs::rename(&unfinished, path)).map_err(unwritable)
+    }
 }
 
-type Numbered<T> = (usize, T);
+/// A line of a manifest, as we write it.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    audio_filepath: PathBuf,
+    #[serde(skip_serializing_if = "is_zero")]
+    offset: f64,
+    duration: f64,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speaker: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lang: Option<&'a str>,
+    frames: u32,
+    tokens: usize,
+}
 
-/// The utterances, or the first line that is wrong.
-fn unique(read: Vec<Numbered<Result<Utterance, LineError>>>) -> Result<Vec<Utterance>, Numbered<LineError>> {
-    let mut lines = HashMap::new();
-    let mut utterances = Vec::with_capacity(read.len());
-    for (number, utterance) in read {
-        let utterance = utterance.map_err(|problem| (number, problem))?;
-        if let Some(first) = lines.insert(utterance.id.clone(), number) {
-            return Err((number, LineError::Duplicate { id: utterance.id, first }));
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(offset: &f64) -> bool {
+    *offset == 0.0
+}
+
+impl<'a> Line<'a> {
+    fn of(utterance: &'a Utterance, folder: &Path, log_mel: &LogMel) -> Self {
+        let Utterance { id, audio, offset, duration, text, speaker, language } = utterance;
+        let whole = audio.canonicalize().unwrap_or_else(|_| audio.clone());
+        let audio_filepath = whole.strip_prefix(folder).map_or_else(|_| whole.clone(), Path::to_path_buf);
+        Self {
+            id,
+            audio_filepath,
+            offset: offset.0,
+            duration: duration.0,
+            text,
+            speaker: speaker.as_deref(),
+            lang: language.as_deref(),
+            frames: log_mel.frames_in(*duration).0,
+            tokens: normalise(text, Case::Keep).chars().count(),
         }
-        utterances.push(utterance);
-    }
-    Ok(utterances)
-}
-
-/// A line as NeMo writes it. Speakers are sometimes numbers.
-#[derive(Deserialize)]
-struct JsonLine {
-    id: Option<Value>,
-    audio_filepath: Option<String>,
-    text: Option<String>,
-    offset: Option<f64>,
-    duration: Option<f64>,
-    speaker: Option<Value>,
-    #[serde(alias = "language")]
-    lang: Option<Value>,
-}
-
-fn json_line(line: &str, folder: &Path) -> Result<Utterance, LineError> {
-    let line: JsonLine = serde_json::from_str(line).map_err(|error| LineError::Json(without_line(&error)))?;
-    let written = line.audio_filepath.ok_or(LineError::MissingKey("audio_filepath"))?;
-    let text = line.text.ok_or(LineError::MissingKey("text"))?;
-    let offset = time("offset", line.offset)?.unwrap_or_default();
-    let audio = folder.join(&written);
-    let duration = match time("duration", line.duration)? {
-        Some(duration) => {
-            exists(&audio)?;
-            duration
-        }
-        None => rest(&audio, offset)?,
-    };
-    let id = line.id.and_then(word).unwrap_or_else(|| match offset {
-        Seconds(0.0) => written,
-        Seconds(offset) => format!("{written}@{offset}"),
-    });
-    let (speaker, language) = (line.speaker.and_then(word), line.lang.and_then(word));
-    Ok(Utterance { id, audio, offset, duration, text, speaker, language })
-}
-
-fn ljspeech_line(line: &str, folder: &Path) -> Result<Utterance, LineError> {
-    let columns: Vec<&str> = line.split('|').collect();
-    let (id, text) = match *columns {
-        [id, text] | [id, text, ""] => (id, text),
-        [id, _, normalised] => (id, normalised),
-        _ => return Err(LineError::Columns(columns.len())),
-    };
-    let audio = folder.join("wavs").join(format!("{id}.wav"));
-    let duration = audio_info(&audio)?.duration;
-    let (id, text, offset) = (id.to_owned(), text.to_owned(), Seconds(0.0));
-    Ok(Utterance { id, audio, offset, duration, text, speaker: None, language: None })
-}
-
-fn time(key: &'static str, value: Option<f64>) -> Result<Option<Seconds>, LineError> {
-    match value {
-        Some(value) if !(value.is_finite() && value >= 0.0) => Err(LineError::Time { key, value }),
-        value => Ok(value.map(Seconds)),
     }
 }
 
-fn exists(audio: &Path) -> Result<(), AudioError> {
-    if audio.is_file() { Ok(()) } else { Err(AudioError::NotFound(audio.into())) }
-}
-
-fn rest(audio: &Path, offset: Seconds) -> Result<Seconds, LineError> {
-    let length = audio_info(audio)?.duration;
-    let inside = offset < length;
-    if inside { Ok(length - offset) } else { Err(LineError::AfterTheEnd { offset, audio: audio.into(), length }) }
-}
-
-fn word(value: Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        other => Some(other.to_string()),
+fn write_lines<'a>(path: &Path, lines: impl Iterator<Item = Line<'a>>) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for line in lines {
+        serde_json::to_writer(&mut file, &line)?;
+        file.write_all(b"\n")?;
     }
-}
-
-/// The parser counts every line as its first, which would contradict ours.
-fn without_line(error: &serde_json::Error) -> String {
-    error.to_string().replace("at line 1 column", "at column")
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
 #[cfg(test)]

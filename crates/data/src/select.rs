@@ -126,7 +126,7 @@ impl Manifest {
     }
 }
 
-fn refuse(utterance: &Utterance, limits: &Limits<'_>) -> Option<Reason> {
+pub(crate) fn refuse(utterance: &Utterance, limits: &Limits<'_>) -> Option<Reason> {
     let duration = utterance.duration;
     if duration < limits.shortest {
         return Some(Reason::TooShort(duration));
@@ -155,6 +155,7 @@ fn frames_needed(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Format;
 
     fn utterance(id: &str, duration: f64, text: &str) -> Utterance {
         Utterance {
@@ -180,7 +181,8 @@ mod tests {
             utterance("nothing", 0.0, "x"),
             utterance("wordy", 9.0, "abcde fghijk"),
         ];
-        let manifest = Manifest { path: "m".into(), utterances };
+        let manifest =
+            Manifest { path: "m".into(), format: Format::Manifest, utterances, flaws: vec![], more_flaws: 0 };
         let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
         let limits = Limits {
             shortest: Seconds(0.1),

@@ -34,6 +34,10 @@ pub struct Summary {
     pub audio_seconds_per_second: f64,
     /// Share of the training time that was spent waiting for data.
     pub wait_share: f64,
+    /// The same of a step: half of the steps waited less.
+    pub wait_share_median: f64,
+    /// The same of a step: ninety-nine in a hundred waited less.
+    pub wait_share_p99: f64,
     /// Utterances left out, by reason.
     pub left_out: Vec<(String, usize)>,
     /// A few utterances, the worst not hidden.
@@ -75,7 +79,7 @@ impl Summary {
             ("parameters", self.parameters.to_string()),
             ("peak memory", self.peak_bytes.to_string()),
             ("speed", format!("{:.0} s of audio a second", self.audio_seconds_per_second)),
-            ("waiting for data", format!("{:.1} % of the time", self.wait_share * 100.0)),
+            ("waiting for data", self.waiting()),
         ]);
         page.push_str("| | |\n|---|---|\n");
         for (name, value) in rows {
@@ -94,6 +98,11 @@ impl Summary {
             let _ = write!(page, "\n`{name}`\n\n- truth: {truth}\n- output: {output}\n");
         }
         page
+    }
+
+    fn waiting(&self) -> String {
+        let [whole, median, most] = [self.wait_share, self.wait_share_median, self.wait_share_p99].map(|s| s * 100.0);
+        format!("{whole:.1} % of the time (of a step {median:.2} % in the median, {most:.1} % at the 99th percentile)")
     }
 }
 
@@ -123,6 +132,8 @@ mod tests {
             parameters: 700_000,
             audio_seconds_per_second: 140.0,
             wait_share: 0.012,
+            wait_share_median: 0.001,
+            wait_share_p99: 0.043,
             left_out: vec![("too long".into(), 3)],
             examples: vec![example],
         };

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use plimsoll_core::MemoryMeter;
 
 use crate::config::{ConfigArgs, ConfigCommand};
+use crate::data::DataCommand;
 use crate::failure::{Failure, ToldReport};
 use crate::search::SearchArgs;
 use crate::{corpus, environment, eval, export, gpu_info, memtest, model, optimize, say, train, transcribe};
@@ -52,6 +53,9 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Looks at a corpus in any layout, and makes one list of it that a run can read.
+    #[command(subcommand)]
+    Data(Box<DataCommand>),
     /// Makes speech with its texts, without a download.
     #[command(subcommand)]
     Corpus(CorpusCommand),
@@ -321,6 +325,7 @@ impl Command {
             Self::Optimize(args) => optimize::optimize(&args),
             Self::GpuInfo { json } => gpu_info::gpu_info(json),
             Self::Memtest(args) => memtest::memtest(&args, wordy, meter),
+            Self::Data(command) => command.run(),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make_told(&args),
             Self::Config(command) => {
                 command.run(environment(), &mut std::io::stdout().lock()).told()?;

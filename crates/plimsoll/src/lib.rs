@@ -6,6 +6,7 @@
 mod cli;
 pub mod config;
 mod corpus;
+mod data;
 mod device;
 mod eval;
 mod export;

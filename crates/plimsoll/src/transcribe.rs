@@ -78,10 +78,14 @@ fn files(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let is_sound = |path: &Path| {
             path.extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found.eq_ignore_ascii_case(known)))
         };
-        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_sound(path)).collect();
+        let mut found: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| is_sound(path)).collect();
         if found.is_empty() {
             let message = format!("{} holds no sound files", input.display());
-            return Err(Failure::wrong(message, "name a file, or a folder with .wav, .flac, .mp3 or .ogg files directly in it"));
+            return Err(Failure::wrong(
+                message,
+                "name a file, or a folder with .wav, .flac, .mp3 or .ogg files directly in it",
+            ));
         }
         found.sort();
         files.extend(found);

@@ -195,7 +195,7 @@ pub enum AudioError {
 const RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
 
 /// A manifest's times are rounded, so a stretch may end this much after the file does.
-const SLACK: Seconds = Seconds(0.1);
+pub(crate) const SLACK: Seconds = Seconds(0.1);
 
 /// Reads a whole file at its own rate, its channels averaged.
 pub fn read_recording(path: impl AsRef<Path>) -> Result<Audio, AudioError> {

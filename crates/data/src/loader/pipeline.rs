@@ -14,12 +14,17 @@ pub(super) struct Gone;
 /// Results, in order, of jobs that are being done.
 ///
 /// A feeder takes jobs one by one and gives each its own channel for the result. The other ends of these channels
-/// stand in a bounded queue in the order of the jobs: the queue is the order, and its bound is the back-pressure.
+/// stand in a queue in the order of the jobs: the queue is the order. A job needs a permit to be begun, which comes back
+/// when its result is taken: the permits are the back-pressure, and more of them or of the threads can be had any time.
 pub(super) struct Pipeline<R> {
     /// `None` once the pipeline is being taken down.
     results: Option<Receiver<Receiver<R>>>,
+    permits: Option<Sender<()>>,
     feeder: Option<JoinHandle<()>>,
+    /// Starts a thread more, unless all have died.
+    hire: Box<dyn Fn() -> Option<JoinHandle<()>> + Send>,
     workers: Vec<JoinHandle<()>>,
+    ahead: usize,
     stop: Arc<AtomicBool>,
 }
 
@@ -34,24 +39,55 @@ impl<R: Send + 'static> Pipeline<R> {
         workers: NonZeroUsize,
         ahead: NonZeroUsize,
     ) -> Self {
-        let (queue, results) = bounded(ahead.get());
-        // Never holds more than the queue, which is filled first.
+        // Neither ever holds more than there are permits.
+        let (queue, results) = unbounded();
         let (orders, taken) = unbounded();
+        let (permits, permitted) = unbounded();
         let stop = Arc::new(AtomicBool::new(false));
-        let work = Arc::new(work);
-        let worker = |_| {
-            let (taken, work, stop) = (taken.clone(), work.clone(), stop.clone());
-            spawn(move || do_jobs(&taken, &*work, &stop))
-        };
-        let workers = (0..workers.get()).map(worker).collect();
-        let feeder = Some(spawn(move || feed(jobs, &queue, &orders)));
-        Self { results: Some(results), feeder, workers, stop }
+        let (work, stopped, taken) = (Arc::new(work), stop.clone(), Arc::new(taken));
+        // Only workers hold the end where orders are taken: when the last of them has died, what was ordered is gone.
+        let remembered = Arc::downgrade(&taken);
+        let hire = Box::new(move || {
+            let (taken, work, stop) = (remembered.upgrade()?, work.clone(), stopped.clone());
+            Some(spawn(move || do_jobs(&taken, &*work, &stop)))
+        });
+        let feeder = Some(spawn(move || feed(jobs, &permitted, &queue, &orders)));
+        let (results, permits) = (Some(results), Some(permits));
+        let mut pipeline = Self { results, permits, feeder, hire, workers: Vec::new(), ahead: 0, stop };
+        pipeline.grow(workers.get(), ahead.get());
+        drop(taken);
+        pipeline
+    }
+
+    /// Sees to it that there are at least so many threads, and so many results ahead.
+    pub(super) fn grow(&mut self, workers: usize, ahead: usize) {
+        let missing = workers.saturating_sub(self.workers.len());
+        let hired: Vec<_> = (0..missing).filter_map(|_| (self.hire)()).collect();
+        self.workers.extend(hired);
+        while self.ahead < ahead {
+            self.permit();
+            self.ahead += 1;
+        }
+    }
+
+    /// Threads, and results that may be ahead.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.workers.len(), self.ahead)
+    }
+
+    fn permit(&self) {
+        // Fails when the feeder has ended, which then needs none.
+        let _ = self.permits.as_ref().map(|permits| permits.send(()));
     }
 
     /// The result of the next job, or nothing after the last one.
     pub(super) fn next(&mut self) -> Option<Result<R, Gone>> {
         match self.results.as_ref()?.recv() {
-            Ok(result) => Some(result.recv().map_err(|_| Gone)),
+            Ok(result) => {
+                let result = result.recv().map_err(|_| Gone);
+                self.permit();
+                Some(result)
+            }
             // The feeder ended. If it panicked there would have been more, and silence would pass for the end.
             Err(_) => self.feeder.take()?.join().err().map(|_| Err(Gone)),
         }
@@ -64,6 +100,7 @@ impl<R> Drop for Pipeline<R> {
         self.stop.store(true, Ordering::Relaxed);
         // Wakes the feeder, whose end wakes the workers.
         self.results = None;
+        self.permits = None;
         for thread in self.feeder.take().into_iter().chain(self.workers.drain(..)) {
             // A panic has been reported as `Gone` already, or concerns a result that nobody wants.
             let _ = thread.join();
@@ -71,8 +108,16 @@ impl<R> Drop for Pipeline<R> {
     }
 }
 
-fn feed<J, R>(jobs: impl Iterator<Item = J>, queue: &Sender<Receiver<R>>, orders: &Sender<Order<J, R>>) {
+fn feed<J, R>(
+    jobs: impl Iterator<Item = J>,
+    permits: &Receiver<()>,
+    queue: &Sender<Receiver<R>>,
+    orders: &Sender<Order<J, R>>,
+) {
     for job in jobs {
+        if permits.recv().is_err() {
+            return;
+        }
         let (result, place) = bounded(1);
         if queue.send(place).is_err() || orders.send((job, result)).is_err() {
             return;

@@ -21,8 +21,9 @@ fn config(workers: usize, mode: Mode) -> LoaderConfig {
     let frame_grid = NonZeroU32::new(8).unwrap();
     LoaderConfig {
         batching: BatchingConfig { frame_grid, window: NonZeroU32::new(2), ..BatchingConfig::new(size) },
-        workers: NonZeroUsize::new(workers).unwrap(),
-        prefetch: NonZeroUsize::new(3).unwrap(),
+        workers: NonZeroUsize::new(workers),
+        prefetch: NonZeroUsize::new(3),
+        unreadable_share: 1.0,
         mode,
     }
 }
@@ -60,6 +61,36 @@ fn resuming_gives_exactly_the_remaining_batches() {
     }
     assert_eq!(whole[5].1, Position::of_epoch(1));
     assert_eq!(whole[11].1, Position::of_epoch(2));
+}
+
+#[test]
+fn more_failures_than_may_be_end_it() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder);
+    for n in [2, 9, 15] {
+        std::fs::write(folder.path().join(format!("{n}.wav")), "not a sound").unwrap();
+    }
+    let outcome = |unreadable_share: f64, epochs: u64| {
+        let config = LoaderConfig { unreadable_share, ..train(2, epochs) };
+        let loader = Loader::start(dataset.clone(), &config, Key::new(7), Position::default());
+        loader.map(|loaded| loaded.map(|_| ())).collect::<Result<Vec<()>, LoadError>>()
+    };
+    // Three of 23 in each epoch, however many epochs there are.
+    assert_eq!(outcome(0.14, 5).unwrap().len(), 30);
+    let told = outcome(0.1, 1).unwrap_err().to_string();
+    assert!(
+        told.starts_with("3 of 23 utterances could not be loaded in one epoch, and 2 may fail; the last was"),
+        "{told}"
+    );
+}
+
+#[test]
+fn who_asks_for_nothing_gets_a_thread_and_two_batches() {
+    let folder = TempDir::new().unwrap();
+    let config = LoaderConfig { workers: None, prefetch: None, ..train(1, 1) };
+    let loader = Loader::start(dataset(&folder), &config, Key::new(7), Position::default());
+    assert_eq!(loader.size(), (1, 2));
+    assert_eq!(loader.map(|loaded| loaded.unwrap().batch.len()).sum::<usize>(), UTTERANCES);
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub struct ConfigArgs {
     /// What is learned: asr (speech recognition) or tts (text-to-speech).
     #[arg(long)]
     pub task: Option<String>,
-    /// List of the utterances to train on.
-    #[arg(long, value_name = "FILE")]
+    /// Corpus to train on: a folder or a list, in any layout that `data import` reads.
+    #[arg(long, visible_alias = "data", value_name = "PATH")]
     pub manifest: Option<String>,
     /// Stops after this many passes over the data.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

@@ -95,8 +95,14 @@ section! {
 section! {
     /// Where the utterances come from and how they become batches.
     DataConfig, "data." {
-        /// List of the utterances to train on; without one the built-in corpus is made under `data.corpus_dir`.
+        /// Corpus to train on, a folder or a list in any layout that `plimsoll data import` reads; without one the built-in
+        /// corpus is made under `data.corpus_dir`.
         manifest: Option<PathBuf> = None, Kind::Path;
+        /// Where relative paths to audio start, instead of the list's folder.
+        audio_root: Option<PathBuf> = None, Kind::Path;
+        /// Largest share of utterances that may be unusable (no audio, no text, lines that make no sense, files that turn out
+        /// to be broken) before a run stops; up to that they are left out, counted and named.
+        unusable_share: f64 = 0.05, Kind::Number(Interval(Included(0.0), Included(1.0)));
         /// Folder of the built-in corpus.
         corpus_dir: PathBuf = "corpus".into(), Kind::Path;
         /// Utterances of the built-in corpus.
@@ -109,7 +115,7 @@ section! {
         corpus_studio: bool = false, Kind::Switch;
         /// Seed of the built-in corpus, apart from the run's so that runs can share a corpus.
         corpus_seed: u64 = 1, Kind::long_count(0);
-        /// List of the utterances to validate on; without one a share of the training utterances is kept back.
+        /// Corpus to validate on, in any of these layouts; without one a share of the training utterances is kept back.
         validation_manifest: Option<PathBuf> = None, Kind::Path;
         /// Share of the utterances kept back for validation when there is no list of them.
         validation_share: f64 = 0.1, Kind::Number(Interval(Excluded(0.0), Excluded(0.9)));
@@ -117,10 +123,10 @@ section! {
         batch_size: Option<u32> = None, Kind::count(1);
         /// Effective batch as audio time; excludes `data.batch_size`.
         batch_seconds: Option<Seconds> = None, Kind::Time(Interval::POSITIVE);
-        /// Threads that read and prepare audio.
-        num_workers: u32 = 1, Kind::Whole(1, 1024);
-        /// Batches prepared ahead in host memory.
-        prefetch_buffer_size: u32 = 4, Kind::Whole(1, 1024);
+        /// Threads that read and prepare audio; one when not given, and another whenever training had to wait for data.
+        num_workers: Option<u32> = None, Kind::Whole(1, 1024);
+        /// Batches prepared ahead in host memory; two for each thread when not given, and up to 16 if training still waits.
+        prefetch_buffer_size: Option<u32> = None, Kind::Whole(1, 1024);
         /// Batches arranged by length together: a larger window pads less and shuffles less. A seventh of the epoch when not
         /// given, from 16 to 150.
         shuffle_window: Option<u32> = None, Kind::count(1);
@@ -136,6 +142,13 @@ section! {
         reference_seconds: Seconds = Seconds(2.0), Kind::Time(Interval::POSITIVE);
         /// Host memory for features that are kept between epochs.
         cache_memory: Bytes = Bytes::gib(1), Kind::Memory(Bytes(0));
+        /// Folder in which features are kept from one run to the next, for corpora that do not fit into memory; none are kept
+        /// when not given. Several runs can share it.
+        cache_dir: Option<PathBuf> = None, Kind::Path;
+        /// Most that this folder may take; the oldest goes first.
+        cache_size: Bytes = Bytes::gib(50), Kind::Memory(Bytes(0));
+        /// Whether features in it are rounded to 16 bits, which halves them.
+        cache_half: bool = false, Kind::Switch;
         /// Whether texts are put in lower case.
         lowercase: bool = false, Kind::Switch;
         /// What the tokens of a text are: its characters, or pieces of words that are learned from the training texts.
@@ -182,6 +195,14 @@ section! {
         frequency_mask_bins: u32 = 8, Kind::count(0);
         /// Speeds to draw from, 1 being the recording's own.
         speeds: Vec<f64> = vec![1.0], Kind::Numbers(Interval(Included(0.5), Included(2.0)));
+        /// Share of utterances that get noise under them; their features are computed anew each time.
+        noise_share: f64 = 0.0, Kind::Number(Interval(Included(0.0), Included(1.0)));
+        /// How far speech is above that noise at least, in decibels.
+        noise_least_db: f64 = 10.0, Kind::Number(Interval(Included(-20.0), Included(100.0)));
+        /// And at most.
+        noise_most_db: f64 = 30.0, Kind::Number(Interval(Included(-20.0), Included(100.0)));
+        /// Utterances become louder or softer by up to so many decibels; where features are normalised it makes no difference.
+        gain_db: f64 = 0.0, Kind::Number(Interval(Included(0.0), Included(100.0)));
     }
 }
 

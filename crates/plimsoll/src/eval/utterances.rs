@@ -5,7 +5,7 @@ use std::path::Path;
 use plimsoll_data::{Tokenizer, Utterance};
 
 use crate::cli::EvalArgs;
-use crate::config::{ConfigArgs, RunConfig, load};
+use crate::config::{ConfigArgs, DataConfig, RunConfig, load};
 use crate::failure::Failure;
 use crate::train::data;
 
@@ -14,11 +14,16 @@ use crate::train::data;
 /// `tokenizer` is that of the model: other texts than those it learned from have other tokens.
 pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let run = &args.run;
+    let listed = |manifest: &Path, data: &DataConfig| {
+        let manifest = data::read_manifest(manifest, data)?;
+        data::tell_flaws(&manifest);
+        Ok(manifest.utterances)
+    };
     match (&args.manifest, configuration(run)?) {
-        (Some(manifest), Some(config)) => Ok(data::read_manifest(manifest, config.data.lowercase)?.utterances),
+        (Some(manifest), Some(config)) => listed(manifest, &config.data),
         (Some(manifest), None) => {
             eprintln!("note: {} has no config.toml, so texts are compared in the case they have", run.display());
-            Ok(data::read_manifest(manifest, false)?.utterances)
+            listed(manifest, &DataConfig::default())
         }
         (None, Some(config)) => held_out(run, &config, tokenizer),
         (None, None) => {

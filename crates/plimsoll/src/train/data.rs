@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use plimsoll_core::{Frames, Key, Position, Seconds};
 use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Case, Dataset, Limits, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest,
-    Mode, Selection, SpecAugment, SplitBy, Tokenizer, Utterance, hold_out, normalise,
+    Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, Loader, LoaderConfig, LogMel,
+    LogMelConfig, Manifest, Mode, Noise, Selection, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, Tokenizer,
+    Utterance, hold_out, normalise,
 };
+use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::{Pace, Scale};
 
 use super::plan::RunPlan;
@@ -19,6 +21,9 @@ use crate::failure::{Failure, Told};
 
 /// Training utterances that say where the features lie.
 const SCALE_UTTERANCES: usize = 200;
+
+/// Utterances that are not used, by reason.
+type LeftOut = BTreeMap<&'static str, usize>;
 
 /// The utterances of a run, ready to be loaded.
 pub(crate) struct Prepared {
@@ -33,7 +38,7 @@ pub(crate) struct Prepared {
     /// How the validation was chosen.
     pub(crate) held_out: &'static str,
     /// Utterances left out, by reason.
-    pub(crate) left_out: BTreeMap<&'static str, usize>,
+    pub(crate) left_out: LeftOut,
 }
 
 /// Reads and divides the utterances that `config` names.
@@ -45,12 +50,11 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     };
     let features = features(&config.features);
     let log_mel = LogMel::new(&features).wrong()?;
-    let selection = select(&manifest, config, &log_mel)?;
-    let mut left_out = selection.counts();
+    let (selection, mut left_out) = select(&manifest, config, &log_mel)?;
     let (training, validation, held_out) = match &data.validation_manifest {
         Some(path) => {
-            let validation = select(path, config, &log_mel)?;
-            for (reason, count) in validation.counts() {
+            let (validation, more) = select(path, config, &log_mel)?;
+            for (reason, count) in more {
                 *left_out.entry(reason).or_default() += count;
             }
             (selection.kept, validation.kept, "another manifest")
@@ -67,9 +71,14 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     };
     let tokenizer = tokenizer(config, &training)?;
     let texts = validation.iter().map(|u| (u.id.clone(), u.text.clone())).collect();
+    let store = store(data)?;
     let dataset = |utterances, augment| {
         let dataset =
             Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, data.cache_memory).wrong()?;
+        let dataset = match &store {
+            Some(store) => dataset.with_store(store.clone()),
+            None => dataset,
+        };
         let dataset = match config.task {
             Task::Asr => dataset,
             Task::Tts => dataset.for_synthesis(reference_frames(config)),
@@ -93,6 +102,14 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     })
 }
 
+/// The features that are kept on disk, where `data` names a folder for them.
+pub(crate) fn store(data: &DataConfig) -> Result<Option<Arc<Store>>, Failure> {
+    let numbers = if data.cache_half { StoreNumbers::F16 } else { StoreNumbers::F32 };
+    let config = StoreConfig { limit: data.cache_size, numbers };
+    let open = |folder| Store::open(folder, &config).map(Arc::new).wrong();
+    data.cache_dir.as_ref().map(open).transpose()
+}
+
 /// The tokens of the training texts, as `config` asks for them; a synthesiser of several languages is told which.
 fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Failure> {
     let data = &config.data;
@@ -114,35 +131,87 @@ pub(crate) fn reference_frames(config: &RunConfig) -> Frames {
     Frames((frames.ceil() as u32).max(1))
 }
 
-/// The manifest at `path`, its texts as a model learns them.
-pub(crate) fn read_manifest(path: &Path, lowercase: bool) -> Result<Manifest, Failure> {
-    let mut manifest = Manifest::read(path).wrong()?;
-    let case = if lowercase { Case::Lower } else { Case::Keep };
+/// The corpus at `path`, its texts as a model learns them.
+pub(crate) fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
+    let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
+    let mut manifest = Manifest::read_with(path, &options).wrong()?;
+    let case = if data.lowercase { Case::Lower } else { Case::Keep };
     for utterance in &mut manifest.utterances {
         utterance.text = normalise(&utterance.text, case);
     }
     Ok(manifest)
 }
 
-/// The usable utterances of the manifest at `path`.
-fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<Selection, Failure> {
-    let manifest = read_manifest(path, config.data.lowercase)?;
-    let model = super::resolve::recogniser(config, log_mel.n_mels(), 1);
-    let output_frames = |length: Seconds| u64::from(model.frames_after(log_mel.frames_in(length).0));
-    let limits = Limits {
+/// Says what of a corpus cannot be used, where that does not stop anything.
+pub(crate) fn tell_flaws(manifest: &Manifest) {
+    let flawed = manifest.flaws.len() + manifest.more_flaws;
+    if let Some(first) = manifest.flaws.first() {
+        let (path, all) = (manifest.path.display(), manifest.utterances.len() + flawed);
+        eprintln!(
+            "warning: {flawed} of {all} utterances of {path} cannot be used (plimsoll data check {path} says which)"
+        );
+        eprintln!("  the first: {first}");
+    }
+}
+
+/// How many frames of sound a CTC loss sees.
+pub(crate) struct CtcFrames {
+    model: RecogniserConfig,
+    log_mel: LogMel,
+}
+
+impl CtcFrames {
+    /// Those of the model that `config` describes.
+    pub(crate) fn of(config: &RunConfig, log_mel: &LogMel) -> Self {
+        Self { model: super::resolve::recogniser(config, log_mel.n_mels(), 1), log_mel: log_mel.clone() }
+    }
+
+    /// After all subsampling.
+    pub(crate) fn after(&self, length: Seconds) -> u64 {
+        u64::from(self.model.frames_after(self.log_mel.frames_in(length).0))
+    }
+}
+
+/// What an utterance must be for a run of `config`.
+pub(crate) fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64) -> Limits<'a> {
+    Limits {
         shortest: config.data.min_seconds,
         longest: config.data.max_seconds,
         // Only a recogniser learns by CTC.
-        output_frames: (config.task == Task::Asr).then_some(&output_frames as &dyn Fn(Seconds) -> u64),
+        output_frames: (config.task == Task::Asr).then_some(output_frames),
         longest_text: config.data.max_text_length.map(|longest| longest as usize),
-    };
-    let selection = manifest.select(&limits);
+    }
+}
+
+/// The usable utterances of the corpus at `path`, and how many are not, by reason.
+fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selection, LeftOut), Failure> {
+    let manifest = read_manifest(path, &config.data)?;
+    let most = config.data.unusable_share;
+    if manifest.flawed_share() > most {
+        let (share, most) = (manifest.flawed_share() * 100.0, most * 100.0);
+        let first = manifest.flaws.first().map(ToString::to_string).unwrap_or_default();
+        let path = path.display();
+        let message = format!(
+            "{share:.1} % of the utterances of {path} cannot be used, and {most:.1} % may be; the first: {first}"
+        );
+        return Err(Failure::wrong(
+            message,
+            format!("`plimsoll data check {path} --all` names them; data.unusable_share allows more"),
+        ));
+    }
+    tell_flaws(&manifest);
+    let frames = CtcFrames::of(config, log_mel);
+    let selection = manifest.select(&limits(config, &|length| frames.after(length)));
+    let mut left_out = selection.counts();
+    for flaw in &manifest.flaws {
+        *left_out.entry(flaw.fault.kind()).or_default() += 1;
+    }
     if selection.kept.is_empty() {
-        let reasons: Vec<String> = selection.counts().iter().map(|(why, n)| format!("{n} {why}")).collect();
+        let reasons: Vec<String> = left_out.iter().map(|(why, n)| format!("{n} {why}")).collect();
         let message = format!("none of the utterances of {} can be used: {}", path.display(), reasons.join(", "));
         return Err(Failure::wrong(message, "data.min_seconds and data.max_seconds set the limits of length"));
     }
-    Ok(selection)
+    Ok((selection, left_out))
 }
 
 /// Evaluation reads in the order of its data: by length there is little padding.
@@ -176,6 +245,8 @@ fn augment(config: &RunConfig) -> Option<Augment> {
             frequency_mask_bins: augment.frequency_mask_bins,
         },
         speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
+        noise: Noise { share: augment.noise_share, least: augment.noise_least_db, most: augment.noise_most_db },
+        gain: augment.gain_db,
     })
 }
 
@@ -242,11 +313,12 @@ impl Prepared {
 
 fn loader_config(plan: &RunPlan, mode: Mode) -> LoaderConfig {
     let data = &plan.config.data;
-    let at_least_one = |number: u32| NonZeroUsize::new(number as usize).unwrap_or(NonZeroUsize::MIN);
+    let number = |number: Option<u32>| number.and_then(|number| NonZeroUsize::new(number as usize));
     LoaderConfig {
         batching: batching(data),
-        workers: at_least_one(data.num_workers),
-        prefetch: at_least_one(data.prefetch_buffer_size),
+        workers: number(data.num_workers),
+        prefetch: number(data.prefetch_buffer_size),
+        unreadable_share: data.unusable_share,
         mode,
     }
 }

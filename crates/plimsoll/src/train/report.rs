@@ -43,6 +43,8 @@ pub(crate) fn summary(
         parameters: plan.parameters,
         audio_seconds_per_second: totals.audio_seconds / seconds,
         wait_share: totals.wait_seconds / seconds,
+        wait_share_median: totals.wait_share_at(0.5),
+        wait_share_p99: totals.wait_share_at(0.99),
         left_out,
         examples: verdict.examples,
     }

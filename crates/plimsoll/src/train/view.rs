@@ -24,7 +24,7 @@ pub(crate) struct View {
 }
 
 /// What the summary needs of all steps.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     /// The most memory in use at once.
     pub(crate) peak: Bytes,
@@ -34,10 +34,23 @@ pub(crate) struct Totals {
     pub(crate) step_seconds: f64,
     /// Seconds waited for data.
     pub(crate) wait_seconds: f64,
+    /// Share of each step that was waited for its batch.
+    waits: Vec<f32>,
     /// Samples left out while training.
     pub(crate) left_out: usize,
     /// Times an utterance was cut short by the length policy.
     pub(crate) cut: usize,
+}
+
+impl Totals {
+    /// The share that was waited in a step which waited longer than `rank` of all steps; the first is the start of the
+    /// loader, which waits whatever one does.
+    pub(crate) fn wait_share_at(&self, rank: f64) -> f64 {
+        let mut waits = self.waits.get(1..).unwrap_or_default().to_vec();
+        waits.sort_by(f32::total_cmp);
+        let place = (waits.len().saturating_sub(1) as f64 * rank).round() as usize;
+        waits.get(place).map_or(0.0, |wait| f64::from(*wait))
+    }
 }
 
 impl View {
@@ -74,6 +87,7 @@ impl View {
                 totals.audio_seconds += *frames as f64 * self.hop_seconds;
                 totals.step_seconds += step_seconds;
                 totals.wait_seconds += wait_seconds;
+                totals.waits.push((wait_seconds / (step_seconds + wait_seconds).max(f64::MIN_POSITIVE)) as f32);
             }
             Event::Validated { peak_bytes, .. } => totals.peak = totals.peak.max(*peak_bytes),
             Event::LeftOut { samples } => totals.left_out += samples.len(),

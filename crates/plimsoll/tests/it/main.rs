@@ -1,6 +1,7 @@
 //! The program as a person meets it: commands, exit codes, messages, folders.
 #![cfg(test)]
 
+mod data;
 mod fitting;
 mod learning;
 mod program;

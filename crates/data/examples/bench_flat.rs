@@ -1,0 +1,64 @@
+//! The most memory in use in each of fifty epochs of loading (number of epochs as argument).
+//!
+//! The built-in corpus of 1600 utterances with all augmentation, two workers, features on disk but not in memory.
+
+use std::error::Error;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter, Position};
+use plimsoll_data::corpus::{CorpusOptions, Engine, make};
+use plimsoll_data::{
+    Augment, BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Noise,
+    Store, StoreConfig, StoreNumbers, Tokenizer,
+};
+
+#[global_allocator]
+static MEMORY: CountingAllocator = CountingAllocator::new();
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let epochs: u64 = std::env::args().nth(1).map_or(Ok(50), |epochs| epochs.parse())?;
+    let folder = Path::new("target/bench-flat");
+    if !folder.join("manifest.jsonl").exists() {
+        let out = folder.to_path_buf();
+        let engine = Engine::Formant;
+        make(
+            &CorpusOptions { out, utterances: 1600, speakers: 40, seed: 1, words: None, studio: false, engine },
+            &|_, _| {},
+        )?;
+    }
+    let kept = tempfile::tempdir_in(folder)?;
+    let utterances = Manifest::read(folder)?.utterances;
+    let tokenizer = Tokenizer::characters(utterances.iter().map(|utterance| &utterance.text));
+    let noise = Noise { share: 0.3, ..Noise::default() };
+    let augment = Augment { speeds: vec![0.9, 1.0, 1.1], noise, gain: 0.0, ..Augment::default() };
+    let store = Store::open(kept.path(), &StoreConfig { limit: Bytes::gib(4), numbers: StoreNumbers::F32 })?;
+    let log_mel = LogMel::new(&LogMelConfig::default())?;
+    let dataset = Dataset::new(utterances, log_mel, tokenizer, Some(augment), Bytes(0))?.with_store(Arc::new(store));
+    let config = LoaderConfig {
+        batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(16).ok_or("zero")?)),
+        workers: NonZeroUsize::new(2),
+        prefetch: NonZeroUsize::new(8),
+        unreadable_share: 0.0,
+        mode: Mode::Train { epochs: Some(epochs) },
+    };
+    let mut after: Vec<f64> = Vec::new();
+    for loaded in Loader::start(Arc::new(dataset), &config, Key::new(1), Position::default()) {
+        if loaded?.position.batch == 0 {
+            after.push(MEMORY.peak().0 as f64 / f64::from(1 << 20));
+            MEMORY.reset_peak();
+            println!("epoch {}: {:.2} MiB", after.len(), after[after.len() - 1]);
+        }
+    }
+    // The first epochs fill the table of what is on disk.
+    let (early, late) = (&after[after.len() / 10..after.len() * 3 / 10], &after[after.len() * 8 / 10..]);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    println!(
+        "the most at once: {:.2} MiB in the second and third tenth of the epochs, {:.2} MiB in the last two ({:+.1} %)",
+        mean(early),
+        mean(late),
+        100.0 * (mean(late) / mean(early) - 1.0)
+    );
+    Ok(())
+}

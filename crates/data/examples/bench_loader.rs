@@ -1,0 +1,162 @@
+//! Hours of speech that are loaded in a second, beside PyTorch's DataLoader and lhotse (--python PATH, --files N).
+//!
+//! A thousand FLAC files of the built-in corpus, two workers, batches of 16, features equal. A Python with torch, torchaudio,
+//! soundfile and lhotse makes the FLAC files and is measured; without one, ours reads WAV files alone.
+
+use std::error::Error;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use plimsoll_core::{Bytes, Key, Position, Seconds};
+use plimsoll_data::corpus::{CorpusOptions, Engine, make};
+use plimsoll_data::{
+    BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Store, StoreConfig,
+    StoreNumbers, Tokenizer, Utterance, audio_info, read_recording,
+};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const WORKERS: usize = 2;
+const BATCH: u32 = 16;
+/// Passes over all files; the fastest counts, for each of the loaders.
+const PASSES: usize = 3;
+
+fn main() -> Outcome<()> {
+    let mut args = std::env::args().skip(1);
+    let (mut python, mut files) = (None, 1000);
+    while let Some(arg) = args.next() {
+        let value = args.next().ok_or("--python PATH, --files N")?;
+        match arg.as_str() {
+            "--python" => python = Some(PathBuf::from(value)),
+            "--files" => files = value.parse()?,
+            _ => return Err(format!("there is no {arg}; there are --python PATH and --files N").into()),
+        }
+    }
+    let folder = Path::new("target/bench-loader").join(files.to_string());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bench_loader.py");
+    let utterances = corpus(&folder, files, python.as_deref(), &script)?;
+    let total: Seconds = utterances.iter().map(|utterance| utterance.duration).sum();
+    println!("{files} files, {total} of speech, {WORKERS} workers, batches of {BATCH}");
+
+    let log_mel = LogMel::new(&LogMelConfig::default())?;
+    let store = StoreConfig { limit: Bytes::gib(8), numbers: StoreNumbers::F32 };
+    let kept = tempfile::tempdir_in(&folder)?;
+    let dataset = |store: Option<Store>| -> Outcome<Dataset> {
+        let tokenizer = Tokenizer::characters(utterances.iter().map(|utterance| &utterance.text));
+        let dataset = Dataset::new(utterances.clone(), log_mel.clone(), tokenizer, None, Bytes(0))?;
+        Ok(match store {
+            Some(store) => dataset.with_store(Arc::new(store)),
+            None => dataset,
+        })
+    };
+    let cold = fastest(&Arc::new(dataset(None)?), PASSES);
+    let writing = fastest(&Arc::new(dataset(Some(Store::open(kept.path(), &store)?))?), 1);
+    // Opened anew, as another run would.
+    let warm = fastest(&Arc::new(dataset(Some(Store::open(kept.path(), &store)?))?), PASSES);
+    let hours = |seconds: f64| total.0 / 3600.0 / seconds;
+    println!("ours, decoding:             {:7.3} hours a second", hours(cold));
+    println!("ours, and writing the cache:{:7.3}", hours(writing));
+    println!("ours, from the cache:       {:7.3}", hours(warm));
+    stages(&utterances, &log_mel)?;
+    if let Some(python) = python {
+        let arguments = [&folder.join("flac").display().to_string(), &WORKERS.to_string(), &BATCH.to_string()];
+        let out = Command::new(python).arg(&script).arg("measure").args(arguments).output()?;
+        let told: serde_json::Value = serde_json::from_slice(&out.stdout)
+            .map_err(|_| format!("the script failed: {}", String::from_utf8_lossy(&out.stderr)))?;
+        compare(&dataset(None)?, &told)?;
+        for name in ["torch", "lhotse"] {
+            let Some(passes) = told[name].as_array() else {
+                println!("{name} could not be measured: {}", told[format!("{name}_error")]);
+                continue;
+            };
+            let theirs = passes.iter().filter_map(serde_json::Value::as_f64).fold(f64::INFINITY, f64::min);
+            println!(
+                "{name:<28}{:7.3} hours a second; ours {:.2}x, from the cache {:.1}x",
+                hours(theirs),
+                theirs / cold,
+                theirs / warm
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The files, made where they are missing.
+fn corpus(folder: &Path, files: usize, python: Option<&Path>, script: &Path) -> Outcome<Vec<Utterance>> {
+    let (wav, flac) = (folder.join("wav"), folder.join("flac"));
+    if !wav.join("manifest.jsonl").exists() {
+        println!("making {files} utterances in {}", wav.display());
+        let options = CorpusOptions {
+            out: wav.clone(),
+            utterances: files,
+            speakers: 20,
+            seed: 1,
+            words: None,
+            studio: false,
+            engine: Engine::Formant,
+        };
+        make(&options, &|_, _| {})?;
+    }
+    let mut utterances = Manifest::read(&wav)?.utterances;
+    let Some(python) = python else { return Ok(utterances) };
+    if !flac.exists() {
+        let status = Command::new(python).arg(script).arg("convert").arg(wav.join("wavs")).arg(&flac).status()?;
+        if !status.success() {
+            return Err("FLAC files could not be made".into());
+        }
+    }
+    for utterance in &mut utterances {
+        let name = utterance.audio.file_stem().ok_or("a file without a name")?;
+        utterance.audio = flac.join(name).with_extension("flac");
+        utterance.duration = audio_info(&utterance.audio)?.duration;
+    }
+    Ok(utterances)
+}
+
+/// Seconds of the fastest of so many passes.
+fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
+    let config = LoaderConfig {
+        batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(BATCH).expect("16 is not zero"))),
+        workers: NonZeroUsize::new(WORKERS),
+        prefetch: NonZeroUsize::new(8),
+        unreadable_share: 0.0,
+        mode: Mode::Train { epochs: Some(1) },
+    };
+    let pass = |n| {
+        let start = Instant::now();
+        let loader = Loader::start(dataset.clone(), &config, Key::new(n), Position::default());
+        let utterances: usize = loader.map(|loaded| loaded.expect("all files are good").batch.len()).sum();
+        assert_eq!(utterances, dataset.len());
+        start.elapsed().as_secs_f64()
+    };
+    (0..passes as u64).map(pass).fold(f64::INFINITY, f64::min)
+}
+
+/// Where the time goes, in one thread.
+fn stages(utterances: &[Utterance], log_mel: &LogMel) -> Outcome<()> {
+    let start = Instant::now();
+    let sounds: Vec<_> = utterances.iter().map(|u| read_recording(&u.audio)).collect::<Result<_, _>>()?;
+    let decoding = start.elapsed();
+    let start = Instant::now();
+    let frames: usize = sounds.iter().map(|sound| log_mel.extract(&sound.samples).len()).sum();
+    let features = start.elapsed();
+    assert!(frames > 0);
+    println!("one thread: {decoding:.2?} for reading and decoding, {features:.2?} for features");
+    Ok(())
+}
+
+/// Whether the features of the first file are the same.
+fn compare(dataset: &Dataset, told: &serde_json::Value) -> Outcome<()> {
+    let theirs: Vec<f64> = serde_json::from_value(told["first"].clone())?;
+    let first = (0..dataset.len()).min_by_key(|&index| dataset.utterance(index).audio.clone()).ok_or("no files")?;
+    let ours = dataset.load(first, None)?.features;
+    if ours.len() != theirs.len() {
+        return Err(format!("{} values of features are ours, {} theirs", ours.len(), theirs.len()).into());
+    }
+    let most = ours.iter().zip(&theirs).map(|(ours, theirs)| (f64::from(*ours) - theirs).abs()).fold(0.0, f64::max);
+    println!("features of the first file differ by at most {most:.1e}");
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! `plimsoll data`: what a person has on disk, looked at, counted, and made into one list that a run can read.
+
+mod args;
+mod bench;
+mod cache;
+mod page;
+mod report;
+
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_data::{CheckOptions, Checked, CorpusStats, Limits, LogMel, Look, Manifest, Tokenizer, check, import};
+
+pub(crate) use args::DataCommand;
+use args::{CheckArgs, CorpusArgs, ImportArgs, StatsArgs};
+use report::Report;
+
+use crate::config::{RunConfig, load};
+use crate::environment;
+use crate::failure::{Failure, Told};
+use crate::train::data::{CtcFrames, features, limits};
+
+impl DataCommand {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Import(args) => bring_in(&args),
+            Self::Check(args) => examine(&args),
+            Self::Stats(args) => count(&args),
+            Self::Bench(args) => bench::bench(&args),
+            Self::Cache(args) => cache::cache(&args),
+        }
+    }
+}
+
+/// A corpus that was looked at.
+struct Examined {
+    report: Report,
+    checked: Checked,
+}
+
+/// Looks at the corpus that `corpus` names, as a run of `config` would use it.
+fn look(
+    corpus: &CorpusArgs,
+    config: &RunConfig,
+    look: Look,
+    tokenizer: Option<&Tokenizer>,
+    is_limited: bool,
+) -> Result<Examined, Failure> {
+    let path = corpus.path.as_ref().or(config.data.manifest.as_ref()).ok_or_else(|| {
+        Failure::wrong("no corpus was named", "name its folder or list, or a configuration with data.manifest")
+    })?;
+    let mut options = corpus.import_options()?;
+    options.audio_root = options.audio_root.or_else(|| config.data.audio_root.clone());
+    let spinner = crate::memtest::waiting("reading lists");
+    let listing = import(path, &options).wrong();
+    spinner.finish_and_clear();
+    let listing = listing?;
+    let (format, root) = (listing.format, listing.root.clone());
+    let log_mel = LogMel::new(&features(&config.features)).wrong()?;
+    let frames = CtcFrames::of(config, &log_mel);
+    let output_frames = |length| frames.after(length);
+    let limits = if is_limited { limits(config, &output_frames) } else { Limits::default() };
+    let style = ProgressStyle::with_template("looking at {bar:40} {pos}/{len}, {eta} left");
+    let bar = ProgressBar::new(listing.entries.len() as u64).with_style(style.expect("the template is valid"));
+    let options = CheckOptions { look, tokenizer, limits };
+    let checked = check(listing, &options, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let stats = CorpusStats::of(&checked.utterances);
+    Ok(Examined { report: Report::new(format, &root, &checked, stats), checked })
+}
+
+fn bring_in(args: &ImportArgs) -> Result<ExitCode, Failure> {
+    let config = load(&args.config, environment())?.config;
+    if args.out.exists() && !args.force {
+        let message = format!("{} is there already", args.out.display());
+        return Err(Failure::wrong(message, "name another file with --out, or write over it with --force"));
+    }
+    let Examined { report, checked } = look(&args.looking.corpus, &config, args.looking.look(), None, false)?;
+    if checked.utterances.is_empty() {
+        report.print(args.looking.json, args.looking.all);
+        return Err(Failure::wrong("none of the utterances can be used", "the reasons are listed above"));
+    }
+    let log_mel = LogMel::new(&features(&config.features)).wrong()?;
+    Manifest::write(&args.out, &checked.utterances, &log_mel).failed()?;
+    report.print(args.looking.json, args.looking.all);
+    if !args.looking.json {
+        println!("Written to {}. To train on it: plimsoll train --manifest {0}", args.out.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn examine(args: &CheckArgs) -> Result<ExitCode, Failure> {
+    let config = load(&args.config, environment())?.config;
+    let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().wrong()?;
+    let Examined { report, .. } = look(&args.looking.corpus, &config, args.looking.look(), tokenizer.as_ref(), true)?;
+    report.print(args.looking.json, args.looking.all);
+    if let Some(file) = &args.page {
+        page::write(file, &report)?;
+    }
+    let most = config.data.unusable_share;
+    if report.flawed_share() > most {
+        let message = format!(
+            "{:.1} % of the utterances cannot be read, and a run takes at most {:.1} %",
+            report.flawed_share() * 100.0,
+            most * 100.0
+        );
+        return Err(Failure::wrong(message, "mend the list, or allow more: --set data.unusable_share=SHARE"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn count(args: &StatsArgs) -> Result<ExitCode, Failure> {
+    let config = load(&args.config, environment())?.config;
+    let Examined { report, .. } = look(&args.corpus, &config, Look::Exists, None, false)?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report.stats).expect("statistics are plain data"));
+    } else {
+        print!("{}", report.spreads());
+    }
+    if let Some(file) = &args.page {
+        page::write(file, &report)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

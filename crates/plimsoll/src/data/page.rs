@@ -1,0 +1,89 @@
+//! A corpus as one page of HTML that needs nothing else: counts, both lengths drawn, and every flaw.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use plimsoll_core::Seconds;
+use plimsoll_data::Spread;
+
+use super::report::{Report, number};
+use crate::failure::{Failure, Told};
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
+    h2{margin-top:2rem}table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:left;vertical-align:top}\
+    tr:nth-child(even){background:color-mix(in srgb,currentColor 7%,transparent)}\
+    svg{width:100%;height:auto}rect{fill:#3b7dd8}text{fill:currentColor;font-size:11px}";
+
+/// Flaws that a page lists: a browser still scrolls through so many.
+const FLAWS: usize = 20_000;
+
+/// Writes the page of `report` to `file`.
+pub(super) fn write(file: &Path, report: &Report) -> Result<(), Failure> {
+    std::fs::write(file, page(report)).failed()?;
+    eprintln!("Drawn into {}", file.display());
+    Ok(())
+}
+
+fn page(report: &Report) -> String {
+    let Report { path, format, listed, usable, stats, .. } = report;
+    let title = escape(&path.display().to_string());
+    let total = Seconds(report.total_seconds);
+    let mut body = format!(
+        "<h1>{title}</h1>\n<p>Format {format}: {listed} utterances listed, <strong>{usable} usable</strong>, {total} of \
+         speech, {} named voices.</p>\n",
+        stats.speakers
+    );
+    for (name, spread) in [
+        ("Seconds of an utterance", &stats.seconds),
+        ("Characters of a text", &stats.characters),
+        ("Characters in a second", &stats.pace),
+    ] {
+        let _ = write!(body, "<h2>{name}</h2>\n{}", drawn(spread));
+    }
+    if !report.unusable.is_empty() {
+        body += "<h2>Not usable</h2>\n<table><tr><th>Reason</th><th>Utterances</th></tr>\n";
+        for (kind, count) in &report.unusable {
+            let _ = writeln!(body, "<tr><td>{}</td><td>{count}</td></tr>", escape(kind));
+        }
+        body += "</table>\n<h2>Each of them</h2>\n<table>\n";
+        for flaw in report.flaws.iter().take(FLAWS) {
+            let _ = writeln!(body, "<tr><td>{}</td><td>{}</td></tr>", escape(flaw.kind), escape(&flaw.told));
+        }
+        body += "</table>\n";
+    }
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style></head>\n<body>\n{body}</body></html>\n"
+    )
+}
+
+/// The bins of a spread as a drawing, 720 by 180.
+fn drawn(spread: &Spread) -> String {
+    let Spread { least, median, ninetieth, most, mean, bins, .. } = spread;
+    let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1) as f64;
+    let width = 720.0 / bins.len().max(1) as f64;
+    let mut svg = String::from("<svg viewBox=\"0 0 720 200\" role=\"img\">\n");
+    for (place, bin) in bins.iter().enumerate() {
+        let (x, height) = (place as f64 * width, bin.count as f64 / largest * 160.0);
+        let (from, to) = (number(bin.from), number(bin.to));
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"><title>{from} to {to}: {}</title></rect>",
+            x + 1.0,
+            170.0 - height,
+            width - 2.0,
+            bin.count
+        );
+        // A number below every third bar, so that they do not touch.
+        if place % 3 == 0 {
+            let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"188\">{from}</text>");
+        }
+    }
+    svg += "</svg>\n";
+    let told = format!("{least:.1} to {most:.1}; mean {mean:.1}, median {median:.1}, nine in ten below {ninetieth:.1}");
+    format!("<figure>{svg}<figcaption>{told}</figcaption></figure>\n")
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
