@@ -1,6 +1,6 @@
 //! A batch in host memory: plain arrays with their lengths, ready to be cut and sent to a device.
 
-use crate::{BatchShape, Frames, SampleId};
+use crate::{BatchShape, Frames, Grid, SampleId};
 
 /// One utterance as the loader delivers it: features, tokens, and who it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +46,8 @@ pub struct HostBatch {
     pub reference_frames: usize,
     /// Frames of each reference.
     pub reference_lengths: Vec<u32>,
+    /// What lengths are padded to.
+    pub grid: Grid,
 }
 
 /// Why samples do not make a batch.
@@ -67,10 +69,10 @@ pub enum BatchError {
 }
 
 impl HostBatch {
-    /// Pads `samples` to one length: the longest, rounded up to a multiple of `frame_grid` frames.
+    /// Pads `samples` to one length: the longest, rounded up as `grid` has it.
     ///
     /// A grid keeps the number of different shapes small, and with it compilation and tuning on a GPU.
-    pub fn collate(samples: &[HostSample], feature_width: usize, frame_grid: usize) -> Result<Self, BatchError> {
+    pub fn collate(samples: &[HostSample], feature_width: usize, grid: &Grid) -> Result<Self, BatchError> {
         if samples.is_empty() {
             return Err(BatchError::Empty);
         }
@@ -84,9 +86,10 @@ impl HostBatch {
         let frame_lengths: Vec<u32> = samples.iter().map(|s| frames_of(s.features.len())).collect();
         let reference_lengths: Vec<u32> = samples.iter().map(|s| frames_of(s.reference.len())).collect();
         let token_lengths: Vec<u32> = samples.iter().map(|s| s.tokens.len() as u32).collect();
-        let frames = longest(&frame_lengths).next_multiple_of(frame_grid.max(1));
-        let token_width = longest(&token_lengths).max(1);
-        let reference_frames = longest(&reference_lengths);
+        let padded_frames = grid.frames(longest(&frame_lengths));
+        let token_width = grid.tokens(padded_frames, longest(&token_lengths)).max(1) as usize;
+        let frames = padded_frames as usize;
+        let reference_frames = longest(&reference_lengths) as usize;
         let mut batch = Self {
             ids: samples.iter().map(|s| s.id).collect(),
             names: samples.iter().map(|s| s.name.clone()).collect(),
@@ -100,6 +103,7 @@ impl HostBatch {
             references: vec![0.0; samples.len() * reference_frames * feature_width],
             reference_frames,
             reference_lengths,
+            grid: grid.clone(),
         };
         for (index, sample) in samples.iter().enumerate() {
             let start = index * frames * feature_width;
@@ -152,15 +156,15 @@ impl HostBatch {
         }
     }
 
-    /// Cuts the batch into pieces of at most `utterances`, in order, each padded only to its own longest.
-    pub fn split(&self, utterances: usize, frame_grid: usize) -> Vec<Self> {
+    /// Cuts the batch into pieces of at most `utterances`, in order, each padded only to its own longest, on the same grid.
+    pub fn split(&self, utterances: usize) -> Vec<Self> {
         let utterances = utterances.max(1);
         if utterances >= self.len() {
             return vec![self.clone()];
         }
         let samples: Vec<HostSample> = (0..self.len()).map(|index| self.sample(index)).collect();
         let piece = |piece: &[HostSample]| {
-            Self::collate(piece, self.feature_width, frame_grid).expect("the samples came out of a batch")
+            Self::collate(piece, self.feature_width, &self.grid).expect("the samples came out of a batch")
         };
         samples.chunks(utterances).map(piece).collect()
     }
@@ -172,12 +176,14 @@ impl HostBatch {
     }
 }
 
-fn longest(lengths: &[u32]) -> usize {
-    lengths.iter().copied().max().unwrap_or(0) as usize
+fn longest(lengths: &[u32]) -> u32 {
+    lengths.iter().copied().max().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
 
     fn sample(name: &str, frames: usize, tokens: usize) -> HostSample {
@@ -192,7 +198,12 @@ mod tests {
 
     #[test]
     fn padding_is_zero_and_lengths_are_kept() {
-        let batch = HostBatch::collate(&[sample("a", 3, 1), sample("b", 1, 4)], 2, 4).unwrap();
+        let batch = HostBatch::collate(
+            &[sample("a", 3, 1), sample("b", 1, 4)],
+            2,
+            &Grid::multiples(NonZeroU32::new(4).unwrap()),
+        )
+        .unwrap();
         assert_eq!((batch.frames, batch.token_width), (4, 4));
         assert_eq!(batch.features, [1., 2., 3., 4., 5., 6., 0., 0., 1., 2., 0., 0., 0., 0., 0., 0.]);
         assert_eq!(batch.tokens, [1, 0, 0, 0, 1, 2, 3, 4]);
@@ -204,8 +215,8 @@ mod tests {
     #[test]
     fn pieces_hold_every_sample_once() {
         let samples: Vec<_> = (1..=5).map(|n| sample(&n.to_string(), n, n)).collect();
-        let batch = HostBatch::collate(&samples, 2, 1).unwrap();
-        let pieces = batch.split(2, 1);
+        let batch = HostBatch::collate(&samples, 2, &Grid::default()).unwrap();
+        let pieces = batch.split(2);
         assert_eq!(pieces.iter().map(HostBatch::len).collect::<Vec<_>>(), [2, 2, 1]);
         let again: Vec<_> = pieces.iter().flat_map(|p| (0..p.len()).map(|i| p.sample(i))).collect();
         assert_eq!(again, samples);
@@ -214,12 +225,18 @@ mod tests {
 
     #[test]
     fn what_is_no_batch_is_refused() {
-        assert_eq!(HostBatch::collate(&[], 2, 1), Err(BatchError::Empty));
+        assert_eq!(HostBatch::collate(&[], 2, &Grid::default()), Err(BatchError::Empty));
         let mut ragged = sample("a", 2, 1);
         ragged.features.pop();
-        assert!(matches!(HostBatch::collate(&[ragged], 2, 1), Err(BatchError::Ragged { values: 3, .. })));
+        assert!(matches!(
+            HostBatch::collate(&[ragged], 2, &Grid::default()),
+            Err(BatchError::Ragged { values: 3, .. })
+        ));
         let mut ragged = sample("a", 2, 1);
         ragged.reference.pop();
-        assert!(matches!(HostBatch::collate(&[ragged], 2, 1), Err(BatchError::Ragged { values: 1, .. })));
+        assert!(matches!(
+            HostBatch::collate(&[ragged], 2, &Grid::default()),
+            Err(BatchError::Ragged { values: 1, .. })
+        ));
     }
 }

@@ -16,6 +16,7 @@
 
 mod batch;
 mod choice;
+mod grid;
 mod key;
 mod measure;
 mod memory;
@@ -25,6 +26,7 @@ mod units;
 
 pub use batch::{BatchError, HostBatch, HostSample};
 pub use choice::{Choice, Precision, Remat};
+pub use grid::Grid;
 pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};
 pub use memory::{CountingAllocator, DeviceMemory, MemoryMeter, ProbeError};

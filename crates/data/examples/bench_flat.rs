@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dataset = Dataset::new(utterances, log_mel, tokenizer, Some(augment), Bytes(0))?.with_store(Arc::new(store));
     let config = LoaderConfig {
         batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(16).ok_or("zero")?)),
+        grid: None,
         workers: NonZeroUsize::new(2),
         prefetch: NonZeroUsize::new(8),
         unreadable_share: 0.0,

@@ -120,6 +120,7 @@ fn corpus(folder: &Path, files: usize, python: Option<&Path>, script: &Path) -> 
 fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
     let config = LoaderConfig {
         batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(BATCH).expect("16 is not zero"))),
+        grid: None,
         workers: NonZeroUsize::new(WORKERS),
         prefetch: NonZeroUsize::new(8),
         unreadable_share: 0.0,

@@ -3,12 +3,13 @@
 //! Thirty thousand lengths in the shape of LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`). lhotse is installed into a
 //! virtual environment under `target/` unless a Python that has it is named; without it, ours stands alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plimsoll_core::{Frames, Key, SampleId, Seconds};
+use plimsoll_core::{Frames, Grid, Key, SampleId, Seconds};
 use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta, epoch_batches};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -31,19 +32,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("batches of {budget} s, padding included");
     println!(
-        "{:<12} {:<9} {:>8} {:>14} {:>14} {:>12}",
-        "corpus", "", "batches", "audio padding", "token padding", "meet again"
+        "{:<12} {:<12} {:>8} {:>14} {:>14} {:>12} {:>8}",
+        "corpus", "", "batches", "audio padding", "token padding", "meet again", "shapes"
     );
     for corpus in ["librispeech", "ljspeech", "both"] {
         let samples = samples(&rows, corpus);
         let config = BatchingConfig::new(BatchSize::Seconds(Seconds(budget)));
-        let ours = [0, 1].map(|epoch| epoch_batches(&samples, &config, Key::new(1), epoch));
-        tell(corpus, "ours", &samples, &ours);
+        for (whose, shapes) in [("ours", None), ("ours, grid", NonZeroU32::new(72))] {
+            let config = BatchingConfig { shapes, ..config.clone() };
+            let epochs = [0, 1].map(|epoch| epoch_batches(&samples, &config, Key::new(1), epoch));
+            tell(corpus, whose, &samples, &epochs, &config.grid(&samples));
+        }
         if let Ok(python) = &python {
             let script = fixtures.join("bench_padding.py");
             let out = Command::new(python).arg(script).arg(&lengths).args([corpus, &budget.to_string()]).output()?;
             match serde_json::from_slice::<[Vec<Vec<usize>>; 2]>(&out.stdout) {
-                Ok(theirs) => tell(corpus, "lhotse", &samples, &theirs),
+                Ok(theirs) => tell(corpus, "lhotse", &samples, &theirs, &Grid::default()),
                 Err(_) => println!("lhotse failed: {}", String::from_utf8_lossy(&out.stderr)),
             }
         }
@@ -84,23 +88,25 @@ fn samples(rows: &str, corpus: &str) -> Vec<SampleMeta> {
     rows.lines().filter_map(row).collect()
 }
 
-fn tell(corpus: &str, whose: &str, samples: &[SampleMeta], epochs: &[Vec<Vec<usize>>; 2]) {
-    let audio = padding(&epochs[0], |index| samples[index].seconds.0);
-    let tokens = padding(&epochs[0], |index| f64::from(samples[index].tokens));
+fn tell(corpus: &str, whose: &str, samples: &[SampleMeta], epochs: &[Vec<Vec<usize>>; 2], grid: &Grid) {
+    let shape = |batch: &Vec<usize>| {
+        let longest = |length: fn(&SampleMeta) -> u32| batch.iter().map(|&i| length(&samples[i])).max().unwrap_or(0);
+        let frames = grid.frames(longest(|sample| sample.frames.0));
+        (batch.len(), frames, grid.tokens(frames, longest(|sample| sample.tokens)))
+    };
+    let shapes: Vec<(usize, u32, u32)> = epochs[0].iter().map(shape).collect();
+    let padding = |padded: fn(&(usize, u32, u32)) -> u32, real: fn(&SampleMeta) -> u32| {
+        let cells: f64 = shapes.iter().map(|shape| shape.0 as f64 * f64::from(padded(shape))).sum();
+        100.0 * (1.0 - samples.iter().map(|sample| f64::from(real(sample))).sum::<f64>() / cells)
+    };
     println!(
-        "{corpus:<12} {whose:<9} {:>8} {:>12.2} % {:>12.2} % {:>10.2} %",
+        "{corpus:<12} {whose:<12} {:>8} {:>12.2} % {:>12.2} % {:>10.2} % {:>8}",
         epochs[0].len(),
-        100.0 * audio,
-        100.0 * tokens,
-        100.0 * meetings(epochs)
+        padding(|shape| shape.1, |sample| sample.frames.0),
+        padding(|shape| shape.2, |sample| sample.tokens),
+        100.0 * meetings(epochs),
+        shapes.iter().collect::<HashSet<_>>().len(),
     );
-}
-
-/// The share of a side that is padding.
-fn padding(batches: &[Vec<usize>], length: impl Fn(usize) -> f64) -> f64 {
-    let longest = |batch: &[usize]| batch.iter().map(|&index| length(index)).fold(0.0, f64::max);
-    let padded: f64 = batches.iter().map(|batch| batch.len() as f64 * longest(batch)).sum();
-    1.0 - batches.iter().flatten().map(|&index| length(index)).sum::<f64>() / padded
 }
 
 /// Of all pairs that meet in a batch of the first epoch, the share that meets again in the second.

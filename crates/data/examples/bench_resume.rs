@@ -16,18 +16,19 @@ fn main() {
     let samples: Vec<SampleMeta> = (0..count).map(sample).collect();
     let utterances = NonZeroU32::new(32).expect("32 is not zero");
     for size in [BatchSize::Utterances(utterances), BatchSize::Seconds(Seconds(400.0))] {
-        let config = BatchingConfig::new(size);
+        let config = BatchingConfig { shapes: NonZeroU32::new(72), ..BatchingConfig::new(size) };
         let mut times: Vec<f64> = Vec::new();
         for epoch in 0..11 {
             let start = Instant::now();
-            let dealt = Epoch::shuffle(&samples, &config, Key::new(3), epoch);
+            let grid = config.grid(&samples);
+            let dealt = Epoch::shuffle(&samples, &config, &grid, Key::new(3), epoch);
             let batches = dealt.batches(&samples, dealt.windows() / 2);
             times.push(start.elapsed().as_secs_f64() * 1e3);
             assert!(!batches.is_empty());
         }
         times.sort_by(f64::total_cmp);
         let start = Instant::now();
-        let dealt = Epoch::shuffle(&samples, &config, Key::new(3), 0);
+        let dealt = Epoch::shuffle(&samples, &config, &config.grid(&samples), Key::new(3), 0);
         let all: usize = (0..dealt.windows()).map(|window| dealt.batches(&samples, window).len()).sum();
         println!(
             "{count} samples, {size:?}: the next batches after {:.1} ms (median of 11, {:.1} to {:.1}); all {all} of the \

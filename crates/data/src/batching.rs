@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use plimsoll_core::{Frames, Key, SampleId, Seconds};
+use plimsoll_core::{Frames, Grid, Key, SampleId, Seconds};
 use serde::{Deserialize, Serialize};
 
 /// What is known of a sample before it is loaded.
@@ -53,6 +53,11 @@ pub struct BatchingConfig {
     /// Batches are padded to a multiple of so many frames, to keep the number of different shapes small.
     #[serde(default = "default_grid")]
     pub frame_grid: NonZeroU32,
+    /// At most so many shapes of frames and tokens, with levels where the lengths are; as many as there are without it.
+    ///
+    /// Batches that are short bring other numbers of utterances, so that three or four times as many shapes occur with these.
+    #[serde(default)]
+    pub shapes: Option<NonZeroU32>,
 }
 
 fn default_grid() -> NonZeroU32 {
@@ -62,7 +67,27 @@ fn default_grid() -> NonZeroU32 {
 impl BatchingConfig {
     /// Batches of `size`, with the default window and no grid.
     pub fn new(size: BatchSize) -> Self {
-        Self { size, window: None, frame_grid: default_grid() }
+        Self { size, window: None, frame_grid: default_grid(), shapes: None }
+    }
+}
+
+/// Levels of frames for each of tokens. With six there was less padding of audio and more of texts, with four the other way
+/// round, for as many shapes (docs/LOG.md, 2026-11-21).
+const FRAMES_FOR_TOKENS: f64 = 4.5;
+/// Lengths that levels are drawn from, at most.
+const LENGTHS: usize = 20_000;
+
+impl BatchingConfig {
+    /// What batches of `samples` are padded to.
+    pub fn grid(&self, samples: &[SampleMeta]) -> Grid {
+        let Some(shapes) = self.shapes else { return Grid::multiples(self.frame_grid) };
+        let frames = (FRAMES_FOR_TOKENS * f64::from(shapes.get())).sqrt().round().max(1.0);
+        let tokens = (f64::from(shapes.get()) / frames).floor().max(1.0);
+        let step = samples.len().div_ceil(LENGTHS).max(1);
+        let mut lengths: Vec<(u32, u32)> = samples.iter().step_by(step).map(|s| (s.frames.0, s.tokens)).collect();
+        // What is longest has a level, too.
+        lengths.extend(samples.iter().max_by_key(|sample| sample.frames).map(|s| (s.frames.0, s.tokens)));
+        Grid::drawn(&lengths, frames as usize, tokens as usize, self.frame_grid)
     }
 }
 
@@ -70,7 +95,7 @@ impl BatchingConfig {
 ///
 /// It is what an [`Epoch`] deals, window after window.
 pub fn epoch_batches(samples: &[SampleMeta], config: &BatchingConfig, seed: Key, epoch: u64) -> Vec<Vec<usize>> {
-    let dealt = Epoch::shuffle(samples, config, seed, epoch);
+    let dealt = Epoch::shuffle(samples, config, &config.grid(samples), seed, epoch);
     (0..dealt.windows()).flat_map(|window| dealt.batches(samples, window)).collect()
 }
 
@@ -84,22 +109,23 @@ pub struct Epoch {
     /// Half as wide as `usize`, because the shuffle of a million is bound by the memory it jumps about in.
     order: Vec<u32>,
     windows: usize,
-    config: BatchingConfig,
+    size: BatchSize,
+    grid: Grid,
     key: Key,
 }
 
 impl Epoch {
-    /// The epoch's order, without its batches.
+    /// The epoch's order, without its batches; `grid` is what [`BatchingConfig::grid`] says of all samples.
     ///
     /// # Panics
     /// When there are more than four billion samples.
-    pub fn shuffle(samples: &[SampleMeta], config: &BatchingConfig, seed: Key, epoch: u64) -> Self {
+    pub fn shuffle(samples: &[SampleMeta], config: &BatchingConfig, grid: &Grid, seed: Key, epoch: u64) -> Self {
         let key = seed.with("order").at(epoch);
         let count = u32::try_from(samples.len()).expect("a data set holds at most four billion samples");
         let mut order: Vec<u32> = (0..count).collect();
         key.with("samples").shuffle(&mut order);
         let windows = config.windows(samples).min(order.len());
-        Self { order, windows, config: config.clone(), key: key.with("batches") }
+        Self { order, windows, size: config.size, grid: grid.clone(), key: key.with("batches") }
     }
 
     /// How many windows there are.
@@ -114,8 +140,10 @@ impl Epoch {
             return Vec::new();
         }
         let place = |window: usize| self.order.len() * window / self.windows;
-        let order = self.order[place(window)..place(window + 1)].iter().map(|&index| index as usize).collect();
-        let mut batches = parted(samples, order, &self.config);
+        let order = &self.order[place(window)..place(window + 1)];
+        let padded: Vec<Padded> = order.iter().map(|&index| Padded::of(&samples[index as usize], &self.grid)).collect();
+        let mut batches = parted(&padded, self.size);
+        batches.iter_mut().flatten().for_each(|index| *index = order[*index] as usize);
         self.key.at(window as u64).shuffle(&mut batches);
         batches
     }
@@ -142,27 +170,45 @@ impl BatchingConfig {
 /// More batches than this, for each that frames alone would make, and a part is not parted by tokens: they would be small.
 const SMALLER: f64 = 1.2;
 
-/// Parts a window into batches with little padding on either side.
-fn parted(samples: &[SampleMeta], window: Vec<usize>, config: &BatchingConfig) -> Vec<Vec<usize>> {
-    let padded = |index: usize| samples[index].frames.0.next_multiple_of(config.frame_grid.get());
-    let (mut by_frames, mut by_tokens) = (window.clone(), window);
-    by_frames.sort_by_key(|&index| (padded(index), samples[index].tokens));
-    by_tokens.sort_by_key(|&index| (samples[index].tokens, padded(index)));
-    let total = |length: &dyn Fn(usize) -> u32| by_frames.iter().map(|&i| f64::from(length(i))).sum::<f64>().max(1.0);
-    let tokens = |index: usize| samples[index].tokens;
+/// A sample as it would be padded alone.
+#[derive(Clone, Copy)]
+struct Padded {
+    frames: u32,
+    tokens: u32,
+    seconds: f64,
+}
+
+impl Padded {
+    fn of(sample: &SampleMeta, grid: &Grid) -> Self {
+        let frames = grid.frames(sample.frames.0);
+        let longer = f64::from(frames) / f64::from(sample.frames.0.max(1));
+        Self { frames, tokens: grid.tokens(frames, sample.tokens), seconds: sample.seconds.0 * longer }
+    }
+}
+
+/// Parts a window into batches with little padding on either side, as indices into `window`.
+///
+/// It goes by what samples are padded to, so that batches of one number of frames have one number of utterances.
+fn parted(window: &[Padded], size: BatchSize) -> Vec<Vec<usize>> {
+    let mut by_frames: Vec<usize> = (0..window.len()).collect();
+    let mut by_tokens = by_frames.clone();
+    by_frames.sort_by_key(|&index| (window[index].frames, window[index].tokens));
+    by_tokens.sort_by_key(|&index| (window[index].tokens, window[index].frames));
+    let total = |length: &dyn Fn(&Padded) -> u32| window.iter().map(|w| f64::from(length(w))).sum::<f64>().max(1.0);
+    let (frames, tokens) = (|padded: &Padded| padded.frames, |padded: &Padded| padded.tokens);
     // Padding weighs by its share of all, and on the side of the audio half as much again: more is computed for it.
-    let weights = (1.5 / total(&padded), 1.0 / total(&tokens));
+    let weights = (1.5 / total(&frames), 1.0 / total(&tokens));
     let waste = |part: &[usize]| {
-        let padding = |length: &dyn Fn(usize) -> u32| {
-            let longest = part.iter().map(|&index| length(index)).max().unwrap_or(0);
-            part.iter().map(|&index| f64::from(longest - length(index))).sum::<f64>()
+        let padding = |length: &dyn Fn(&Padded) -> u32| {
+            let longest = part.iter().map(|&index| length(&window[index])).max().unwrap_or(0);
+            part.iter().map(|&index| f64::from(longest - length(&window[index]))).sum::<f64>()
         };
-        weights.0 * padding(&padded) + weights.1 * padding(&tokens)
+        weights.0 * padding(&frames) + weights.1 * padding(&tokens)
     };
-    let mut is_left = vec![false; samples.len().max(1)];
+    let mut is_left = vec![false; window.len()];
     let (mut batches, mut parts) = (Vec::new(), vec![(by_frames, by_tokens)]);
     while let Some((by_frames, by_tokens)) = parts.pop() {
-        let runs = ordered_batches(samples, &by_frames, config.size);
+        let runs = cut(&by_frames, |index| window[index].seconds, |fill| fill.over_batch(size));
         if runs.len() <= 1 {
             batches.push(by_frames);
             continue;
@@ -170,7 +216,7 @@ fn parted(samples: &[SampleMeta], window: Vec<usize>, config: &BatchingConfig) -
         let first: usize = runs[..runs.len() / 2].iter().map(Vec::len).sum();
         let mut left = &by_frames[..first];
         // By tokens, a part takes as many whole batches as would hold its longest.
-        let each = config.size.utterances_of(by_frames.iter().map(|&i| samples[i].seconds.0).fold(0.0, f64::max));
+        let each = size.utterances_of(by_frames.iter().map(|&i| window[i].seconds).fold(0.0, f64::max));
         let count = by_tokens.len().div_ceil(each);
         let half = each * (count / 2);
         if count as f64 <= runs.len() as f64 * SMALLER && half > 0 && half < by_tokens.len() {
@@ -192,7 +238,7 @@ fn parted(samples: &[SampleMeta], window: Vec<usize>, config: &BatchingConfig) -
 
 /// Cuts samples into batches in the order given, as evaluation does.
 pub(crate) fn ordered_batches(samples: &[SampleMeta], order: &[usize], size: BatchSize) -> Vec<Vec<usize>> {
-    cut(samples, order, |fill| fill.over_batch(size))
+    cut(order, |index| samples[index].seconds.0, |fill| fill.over_batch(size))
 }
 
 /// How much a run of samples holds.
@@ -203,8 +249,7 @@ struct Fill {
 }
 
 impl Fill {
-    fn with(self, sample: &SampleMeta) -> Self {
-        let seconds = sample.seconds.0;
+    fn with(self, seconds: f64) -> Self {
         Self { utterances: self.utterances + 1, longest: self.longest.max(seconds) }
     }
 
@@ -217,15 +262,15 @@ impl Fill {
 }
 
 /// Cuts `order` into runs: a run ends before the sample that would make it too full.
-fn cut(samples: &[SampleMeta], order: &[usize], too_full: impl Fn(&Fill) -> bool) -> Vec<Vec<usize>> {
+fn cut(order: &[usize], seconds: impl Fn(usize) -> f64, too_full: impl Fn(&Fill) -> bool) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
     let mut fill = Fill::default();
     for &index in order {
-        fill = fill.with(&samples[index]);
+        fill = fill.with(seconds(index));
         match runs.last_mut() {
             Some(run) if !too_full(&fill) => run.push(index),
             _ => {
-                fill = Fill::default().with(&samples[index]);
+                fill = Fill::default().with(seconds(index));
                 runs.push(vec![index]);
             }
         }
@@ -289,16 +334,42 @@ mod tests {
         let samples: Vec<SampleMeta> = lengths.lines().filter_map(row).collect();
         assert_eq!(samples.len(), 30_000);
         let config = BatchingConfig::new(BatchSize::Seconds(Seconds(200.0)));
-        let batches = epoch_batches(&samples, &config, Key::new(1), 0);
-        let share = |length: &dyn Fn(&usize) -> f64| {
-            let padded = |batch: &Vec<usize>| batch.len() as f64 * batch.iter().map(length).fold(0.0, f64::max);
-            1.0 - batches.iter().flatten().map(length).sum::<f64>() / batches.iter().map(padded).sum::<f64>()
-        };
-        let (audio, tokens) =
-            (share(&|&index| samples[index].seconds.0), share(&|&index| f64::from(samples[index].tokens)));
-        assert!(audio < 0.03 && tokens < 0.05, "{audio} {tokens}");
-        let full = samples.iter().map(|sample| sample.seconds.0).sum::<f64>() / batches.len() as f64;
-        assert!(full > 170.0, "{full} s of audio in a batch of 200 s");
+        let plain = outcome(&samples, &config);
+        assert!(plain.audio < 0.03 && plain.tokens < 0.05, "{plain:?}");
+        assert!(plain.full > 170.0, "{plain:?}: batches of 200 s");
+        let few = outcome(&samples, &BatchingConfig { shapes: NonZeroU32::new(72), ..config });
+        assert!(few.audio < 0.06 && few.tokens < 0.10 && few.shapes <= 256, "{few:?}");
+        assert!(few.full > 165.0, "{few:?}: batches of 200 s");
+    }
+
+    /// An epoch: padding on both sides, different shapes (utterances, frames, tokens), and seconds of sound in a batch.
+    #[derive(Debug)]
+    struct Outcome {
+        audio: f64,
+        tokens: f64,
+        shapes: usize,
+        full: f64,
+    }
+
+    fn outcome(samples: &[SampleMeta], config: &BatchingConfig) -> Outcome {
+        let grid = config.grid(samples);
+        let batches = epoch_batches(samples, config, Key::new(1), 0);
+        let (mut padded, mut shapes) = ((0.0, 0.0), std::collections::BTreeSet::new());
+        for batch in &batches {
+            let longest = |length: fn(&SampleMeta) -> u32| batch.iter().map(|&i| length(&samples[i])).max().unwrap();
+            let frames = grid.frames(longest(|sample| sample.frames.0));
+            let tokens = grid.tokens(frames, longest(|sample| sample.tokens));
+            shapes.insert((batch.len(), frames, tokens));
+            padded.0 += batch.len() as f64 * f64::from(frames);
+            padded.1 += batch.len() as f64 * f64::from(tokens);
+        }
+        let real = |length: fn(&SampleMeta) -> f64| samples.iter().map(length).sum::<f64>();
+        Outcome {
+            audio: 1.0 - real(|sample| f64::from(sample.frames.0)) / padded.0,
+            tokens: 1.0 - real(|sample| f64::from(sample.tokens)) / padded.1,
+            shapes: shapes.len(),
+            full: real(|sample| sample.seconds.0) / batches.len() as f64,
+        }
     }
 
     #[test]
@@ -349,7 +420,7 @@ mod tests {
             let config = BatchingConfig { window: NonZeroU32::new(window), ..BatchingConfig::new(size) };
             let batches = epoch_batches(&samples, &config, Key::new(seed), seed % 5);
             for batch in &batches {
-                let fill = batch.iter().fold(Fill::default(), |fill, &index| fill.with(&samples[index]));
+                let fill = batch.iter().fold(Fill::default(), |fill, &index| fill.with(samples[index].seconds.0));
                 prop_assert!(!batch.is_empty() && (batch.len() == 1 || !fill.over_batch(size)));
             }
             let mut seen = batches.concat();

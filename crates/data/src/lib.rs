@@ -34,6 +34,7 @@
 //!
 //! let config = LoaderConfig {
 //!     batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(16).unwrap())),
+//!     grid: None,
 //!     workers: None,
 //!     prefetch: None,
 //!     unreadable_share: 0.05,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{BatchSource, Delivered, HostBatch, Key, Position, SampleId, Skipped, SourceError};
+use plimsoll_core::{BatchSource, Delivered, Grid, HostBatch, Key, Position, SampleId, Skipped, SourceError};
 
 use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
 use crate::dataset::{Dataset, LoadError};
@@ -34,6 +34,8 @@ pub enum Mode {
 pub struct LoaderConfig {
     /// How utterances are put into batches.
     pub batching: BatchingConfig,
+    /// What batches are padded to; found from the lengths of the data set without it. Training and validation share one.
+    pub grid: Option<Grid>,
     /// Threads that load; each works at a batch of its own, so more than `prefetch` of them have nothing to do. Without it
     /// there is one, and another whenever the caller had to wait.
     pub workers: Option<NonZeroUsize>,
@@ -73,13 +75,14 @@ impl Loader {
     ///
     /// The sample `id` of epoch `e` is augmented by `seed.with("augment").at(e).at(id)`.
     pub fn start(dataset: Arc<Dataset>, config: &LoaderConfig, seed: Key, from: Position) -> Self {
-        let plan = Plan { metas: dataset.metas(), batching: config.batching.clone(), mode: config.mode, seed };
+        let (metas, batching) = (dataset.metas(), config.batching.clone());
+        let grid = config.grid.clone().unwrap_or_else(|| batching.grid(&metas));
+        let plan = Plan { metas, batching, grid: grid.clone(), mode: config.mode, seed };
         let (plan, epoch) = (Arc::new(plan), from.epoch);
         let patience = dataset.len();
-        let frame_grid = config.batching.frame_grid.get() as usize;
         let work = move |job: &Job| {
             let first = job.samples.first().map_or("", |&index| &dataset.utterance(index).id);
-            guarded(first, || load(&dataset, job, frame_grid))
+            guarded(first, || load(&dataset, job, &grid))
         };
         let tuning = Tuning::new(config.workers, config.prefetch);
         let (workers, prefetch) = tuning.start();
@@ -197,6 +200,7 @@ impl Iterator for Loader {
 struct Plan {
     metas: Vec<SampleMeta>,
     batching: BatchingConfig,
+    grid: Grid,
     mode: Mode,
     seed: Key,
 }
@@ -214,7 +218,7 @@ impl Plan {
     /// The batches of an epoch, window by window.
     fn dealt(&self, epoch: u64) -> impl Iterator<Item = Vec<Vec<usize>>> + use<'_> {
         let dealt = match self.mode {
-            Mode::Train { .. } => Some(Epoch::shuffle(&self.metas, &self.batching, self.seed, epoch)),
+            Mode::Train { .. } => Some(Epoch::shuffle(&self.metas, &self.batching, &self.grid, self.seed, epoch)),
             Mode::Evaluate => None,
         };
         let windows = dealt.as_ref().map_or(1, Epoch::windows);
@@ -242,7 +246,7 @@ impl Plan {
     /// The batches of an epoch from a position on. Windows before it are not dealt.
     fn jobs_of(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
         let is_training = matches!(self.mode, Mode::Train { .. });
-        let dealt = is_training.then(|| Epoch::shuffle(&self.metas, &self.batching, self.seed, from.epoch));
+        let dealt = is_training.then(|| Epoch::shuffle(&self.metas, &self.batching, &self.grid, self.seed, from.epoch));
         let augment = is_training.then(|| self.seed.with("augment").at(from.epoch));
         let windows = dealt.as_ref().map_or(1, Epoch::windows) as u64;
         // A position that only counts batches is looked for from the start.
@@ -279,7 +283,7 @@ struct Ready {
     skipped: Vec<Skipped>,
 }
 
-fn load(dataset: &Dataset, job: &Job, frame_grid: usize) -> Result<Ready, LoadError> {
+fn load(dataset: &Dataset, job: &Job, grid: &Grid) -> Result<Ready, LoadError> {
     let (mut samples, mut skipped) = (Vec::with_capacity(job.samples.len()), Vec::new());
     for &index in &job.samples {
         let utterance = dataset.utterance(index);
@@ -290,7 +294,7 @@ fn load(dataset: &Dataset, job: &Job, frame_grid: usize) -> Result<Ready, LoadEr
             Err(error) => return Err(error),
         }
     }
-    let collate = || HostBatch::collate(&samples, dataset.log_mel().n_mels(), frame_grid);
+    let collate = || HostBatch::collate(&samples, dataset.log_mel().n_mels(), grid);
     let batch = if samples.is_empty() { None } else { Some(collate()?) };
     Ok(Ready { batch, position: job.next, skipped })
 }

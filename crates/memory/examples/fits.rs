@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::Device;
-use plimsoll_core::{BatchShape, Frames, HostBatch, HostSample, Precision, SampleId};
+use plimsoll_core::{BatchShape, Frames, Grid, HostBatch, HostSample, Precision, SampleId};
 use plimsoll_memory::{BackendRules, Demand, Speed, StepMemory, Subject, Survey, find, plan};
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, remat, silu};
 
@@ -52,7 +52,7 @@ impl Subject for Stacks {
             reference: Vec::new(),
         };
         let samples: Vec<HostSample> = (0..u64::from(shape.utterances)).map(sample).collect();
-        HostBatch::collate(&samples, self.width, 1).expect("whole frames")
+        HostBatch::collate(&samples, self.width, &Grid::default()).expect("whole frames")
     }
 }
 

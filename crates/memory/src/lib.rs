@@ -13,7 +13,7 @@
 //! use burn::module::Module;
 //! use burn::nn::{Linear, LinearConfig};
 //! use burn::tensor::Device;
-//! use plimsoll_core::{BatchShape, Choice, Frames, HostBatch, HostSample, SampleId};
+//! use plimsoll_core::{BatchShape, Choice, Frames, Grid, HostBatch, HostSample, SampleId};
 //! use plimsoll_memory::{BackendRules, Life, Owner, StepMemory, Subject, trace};
 //! use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
 //!
@@ -52,7 +52,7 @@
 //!             reference: Vec::new(),
 //!         };
 //!         let samples: Vec<HostSample> = (0..u64::from(shape.utterances)).map(sample).collect();
-//!         HostBatch::collate(&samples, self.width, 1).expect("whole frames")
+//!         HostBatch::collate(&samples, self.width, &Grid::default()).expect("whole frames")
 //!     }
 //! }
 //!

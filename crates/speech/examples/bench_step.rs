@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use burn::tensor::Device;
-use plimsoll_core::{Bytes, Choice, CountingAllocator, HostBatch, HostSample, Key, MemoryMeter, Remat, SampleId};
+use plimsoll_core::{Bytes, Choice, CountingAllocator, Grid, HostBatch, HostSample, Key, MemoryMeter, Remat, SampleId};
 use plimsoll_layers::HeadPositions;
 use plimsoll_speech::asr::{Recogniser, RecogniserConfig};
 use plimsoll_tape::count;
@@ -60,7 +60,7 @@ impl Job {
             HostSample { id, name, features, tokens, reference: Vec::new() }
         };
         let samples: Vec<HostSample> = (0..self.batch).map(sample).collect();
-        HostBatch::collate(&samples, FEATURES, 1).expect("whole frames")
+        HostBatch::collate(&samples, FEATURES, &Grid::default()).expect("whole frames")
     }
 
     fn trainer(&self, remat: Remat, lanes: usize) -> Trainer<Recogniser> {
@@ -68,7 +68,6 @@ impl Job {
             optimizer: AdamWConfig::default(),
             schedule: Schedule::constant(1e-3),
             clip_norm: 5.0,
-            frame_grid: 1,
             choice: Choice { remat, ..Choice::default() },
             lanes,
             key: Key::new(1),

@@ -1,7 +1,7 @@
 //! Models on paper: what the memory planner traces of them.
 
 use burn::tensor::Device;
-use plimsoll_core::{BatchShape, HostBatch, HostSample, SampleId};
+use plimsoll_core::{BatchShape, Grid, HostBatch, HostSample, SampleId};
 use plimsoll_layers::Lengths;
 use plimsoll_memory::Subject;
 use plimsoll_tape::{Pass, TensorBatch};
@@ -23,7 +23,8 @@ fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize
         reference: vec![0.0; reference * features],
     };
     let samples: Vec<HostSample> = (0..shape.utterances).map(sample).collect();
-    HostBatch::collate(&samples, features, 1).expect("a batch has utterances, and these are of whole frames")
+    HostBatch::collate(&samples, features, &Grid::default())
+        .expect("a batch has utterances, and these are of whole frames")
 }
 
 impl Subject for RecogniserConfig {

@@ -3,7 +3,7 @@
 use burn::module::Param;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Choice, HostBatch, HostSample, Key};
+use plimsoll_core::{Choice, Grid, HostBatch, HostSample, Key};
 use plimsoll_tape::{NamedVisitor, Noise, Pass, Task, TensorBatch, backward, count, walk};
 
 /// The loss of `samples` and the gradients of all parameters, one after the other, in batches of at most `pieces`.
@@ -21,9 +21,9 @@ pub(crate) fn gradient_under<T: Task>(
             self.1.extend(gradient.into_data().try_into_vec::<f32>().unwrap());
         }
     }
-    let batch = HostBatch::collate(samples, width, 8).unwrap();
+    let batch = HostBatch::collate(samples, width, &Grid::multiples(8.try_into().unwrap())).unwrap();
     let (mut loss, mut sum) = (0.0, vec![0.0; count(model) as usize]);
-    for piece in batch.split(pieces, 1) {
+    for piece in batch.split(pieces) {
         let pass = Pass::new(*choice, Noise::new(Key::new(4), &piece.ids));
         let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), &pass);
         loss += f64::from(step.sum.clone().into_scalar::<f32>());

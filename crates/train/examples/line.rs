@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::Device;
 use plimsoll_core::{
-    BatchSource, Choice, CountingAllocator, Delivered, HostBatch, HostSample, Key, Measure, Position, SampleId,
+    BatchSource, Choice, CountingAllocator, Delivered, Grid, HostBatch, HostSample, Key, Measure, Position, SampleId,
     SourceError,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
@@ -52,7 +52,8 @@ impl BatchSource for Points {
             let (id, name) = (SampleId(i), format!("point {i}"));
             HostSample { id, name, features, tokens: Vec::new(), reference: Vec::new() }
         };
-        let batch = HostBatch::collate(&(0..8).map(sample).collect::<Vec<_>>(), 2, 1).expect("whole frames");
+        let batch =
+            HostBatch::collate(&(0..8).map(sample).collect::<Vec<_>>(), 2, &Grid::default()).expect("whole frames");
         let batch_idx = self.position.batch + 1;
         self.position =
             Position { epoch: self.position.epoch + batch_idx / 50, batch: batch_idx % 50, ..Position::default() };
@@ -73,7 +74,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         optimizer: AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() },
         schedule,
         clip_norm: 10.0,
-        frame_grid: 1,
         choice: Choice::default(),
         lanes: 1,
         key: Key::new(3),

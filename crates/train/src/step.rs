@@ -20,8 +20,6 @@ pub struct TrainerConfig {
     pub schedule: Schedule,
     /// The norm that the whole gradient is clipped to.
     pub clip_norm: f64,
-    /// Pieces of a batch are padded to a multiple of so many frames.
-    pub frame_grid: usize,
     /// How pieces are computed.
     pub choice: Choice,
     /// Pieces computed at the same time, each on a thread of its own: the cores of a CPU, one for a GPU.
@@ -156,7 +154,7 @@ impl<T: Task> Trainer<T> {
     fn compute(&self, batch: &HostBatch, step: u64) -> Result<Computed, String> {
         let lanes = self.config.lanes.clamp(1, batch.len());
         let together = self.governor.limit().min(batch.len());
-        let pieces = batch.split(together.div_ceil(lanes), self.config.frame_grid);
+        let pieces = batch.split(together.div_ceil(lanes));
         let job = Job {
             scale: 1.0 / self.task.weight(batch).max(f64::MIN_POSITIVE),
             key: self.config.key.with("step").at(step),

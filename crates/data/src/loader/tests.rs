@@ -21,6 +21,7 @@ fn config(workers: usize, mode: Mode) -> LoaderConfig {
     let frame_grid = NonZeroU32::new(8).unwrap();
     LoaderConfig {
         batching: BatchingConfig { frame_grid, window: NonZeroU32::new(2), ..BatchingConfig::new(size) },
+        grid: None,
         workers: NonZeroUsize::new(workers),
         prefetch: NonZeroUsize::new(3),
         unreadable_share: 1.0,
@@ -105,7 +106,8 @@ fn two_hundred_positions_lead_to_the_same_remaining_order() {
     for size in [BatchSize::Utterances(NonZeroU32::new(7).unwrap()), BatchSize::Seconds(Seconds(70.0))] {
         let batching = BatchingConfig { window: NonZeroU32::new(6), ..BatchingConfig::new(size) };
         let mode = Mode::Train { epochs: Some(3) };
-        let plan = Arc::new(Plan { metas: (0..400).map(meta).collect(), batching, mode, seed: Key::new(8) });
+        let metas: Vec<SampleMeta> = (0..400).map(meta).collect();
+        let plan = Arc::new(Plan { grid: batching.grid(&metas), metas, batching, mode, seed: Key::new(8) });
         let order = |from: Position| -> Vec<(Vec<usize>, Position)> {
             plan.clone().jobs(from).map(|job| (job.samples, job.next)).collect()
         };

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{BatchShape, HostBatch, HostSample, SampleId};
+use plimsoll_core::{BatchShape, Grid, HostBatch, HostSample, SampleId};
 use plimsoll_memory::Subject;
 use plimsoll_tape::{Pass, Sight, StepLoss, Task, TensorBatch, attention_weights, layer_norm, remat, silu};
 
@@ -81,6 +81,6 @@ impl Subject for Stacks {
             reference: Vec::new(),
         };
         let samples: Vec<HostSample> = (0..shape.utterances).map(sample).collect();
-        HostBatch::collate(&samples, width, 1).unwrap()
+        HostBatch::collate(&samples, width, &Grid::default()).unwrap()
     }
 }

@@ -132,6 +132,9 @@ section! {
         shuffle_window: Option<u32> = None, Kind::count(1);
         /// Padded lengths are multiples of this many frames, so that few shapes occur.
         frame_grid: u32 = 16, Kind::count(1);
+        /// Most shapes of frames and tokens: lengths are padded to levels drawn from the data, as each new shape is compiled and
+        /// tuned for on a GPU. As many as come when not given, which costs a CPU nothing.
+        shapes: Option<u32> = None, Kind::count(1);
         /// Shorter utterances are left out and counted.
         min_seconds: Seconds = Seconds(0.1), Kind::Time(Interval::NOT_NEGATIVE);
         /// Longer utterances are left out and counted.

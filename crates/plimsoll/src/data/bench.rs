@@ -95,6 +95,7 @@ fn speed(
 ) -> Result<Speed, Failure> {
     let config = LoaderConfig {
         batching: batching(data),
+        grid: None,
         workers: NonZeroUsize::new(workers),
         prefetch: NonZeroUsize::new(2 * workers),
         unreadable_share: data.unusable_share,

@@ -157,7 +157,6 @@ fn measured<S: Case>(
         optimizer: AdamWConfig::default(),
         schedule: Schedule::constant(1e-6),
         clip_norm: 5.0,
-        frame_grid: 1,
         choice,
         lanes: 1,
         key: Key::new(1),

@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_core::{Frames, Key, Position, Seconds};
+use plimsoll_core::{Frames, Grid, Key, Position, Seconds};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, Loader, LoaderConfig, LogMel,
     LogMelConfig, Manifest, Mode, Noise, Selection, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, Tokenizer,
@@ -33,6 +33,8 @@ pub(crate) struct Prepared {
     pub(crate) validation: Arc<Dataset>,
     /// The true texts of the validation, by name.
     pub(crate) validation_texts: HashMap<String, String>,
+    /// What batches are padded to.
+    pub(crate) grid: Grid,
     /// The letters.
     pub(crate) tokenizer: Tokenizer,
     /// How the validation was chosen.
@@ -93,6 +95,7 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
         );
     }
     Ok(Prepared {
+        grid: batching(data).grid(&training.metas()),
         training: Arc::new(training),
         validation: Arc::new(validation),
         validation_texts: texts,
@@ -258,6 +261,7 @@ pub(crate) fn batching(data: &DataConfig) -> BatchingConfig {
         None => BatchSize::Seconds(data.batch_seconds.unwrap_or_default()),
     };
     let mut batching = BatchingConfig::new(size);
+    batching.shapes = data.shapes.and_then(NonZeroU32::new);
     batching.window = data.shuffle_window.and_then(NonZeroU32::new);
     batching.frame_grid = NonZeroU32::new(data.frame_grid).unwrap_or(one);
     batching
@@ -300,22 +304,23 @@ impl Prepared {
 
     /// The batches of training, from `position` on.
     pub(crate) fn training_source(&self, plan: &RunPlan, position: Position) -> Loader {
-        let config = loader_config(plan, Mode::Train { epochs: None });
+        let config = loader_config(plan, &self.grid, Mode::Train { epochs: None });
         Loader::start(self.training.clone(), &config, Key::new(plan.seed).with("data"), position)
     }
 
     /// The batches of a validation.
     pub(crate) fn validation_source(&self, plan: &RunPlan) -> Loader {
-        let config = loader_config(plan, Mode::Evaluate);
+        let config = loader_config(plan, &self.grid, Mode::Evaluate);
         Loader::start(self.validation.clone(), &config, Key::new(plan.seed), Position::default())
     }
 }
 
-fn loader_config(plan: &RunPlan, mode: Mode) -> LoaderConfig {
+fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode) -> LoaderConfig {
     let data = &plan.config.data;
     let number = |number: Option<u32>| number.and_then(|number| NonZeroUsize::new(number as usize));
     LoaderConfig {
         batching: batching(data),
+        grid: Some(grid.clone()),
         workers: number(data.num_workers),
         prefetch: number(data.prefetch_buffer_size),
         unreadable_share: data.unusable_share,

@@ -137,7 +137,6 @@ impl RunPlan {
             optimizer: self.training.optimizer,
             schedule: self.training.schedule,
             clip_norm: self.training.clip_norm,
-            frame_grid: self.config.data.frame_grid as usize,
             choice: self.training.choice,
             lanes: self.training.lanes,
             key: Key::new(self.seed).with("train"),

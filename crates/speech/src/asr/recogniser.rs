@@ -188,7 +188,7 @@ impl Task for Recogniser {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::{Choice, HostSample, Precision, Remat, SampleId};
+    use plimsoll_core::{Choice, Grid, HostSample, Precision, Remat, SampleId};
     use plimsoll_tape::{Noise, backward, collect};
 
     use super::*;
@@ -251,7 +251,7 @@ mod tests {
     fn padding_changes_nothing() {
         let model = small().init(&Device::flex(), Key::new(3));
         let logits = |samples: &[HostSample], fill: f32| {
-            let mut batch = HostBatch::collate(samples, 20, 16).unwrap();
+            let mut batch = HostBatch::collate(samples, 20, &Grid::multiples(16.try_into().unwrap())).unwrap();
             let width = batch.frames * 20;
             for (index, &length) in batch.frame_lengths.iter().enumerate() {
                 batch.features[index * width + length as usize * 20..(index + 1) * width].fill(fill);
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn weight_counts_what_the_loss_counts() {
         let model = small().init(&Device::flex().autodiff(), Key::new(3));
-        let batch = HostBatch::collate(&samples(), 20, 1).unwrap();
+        let batch = HostBatch::collate(&samples(), 20, &Grid::default()).unwrap();
         // "d" has one frame left for four.
         assert_eq!(model.weight(&batch), 6.0);
         let tensors = TensorBatch::send(&batch, &Device::flex().autodiff());
@@ -300,7 +300,7 @@ mod tests {
             let captured = device.capture_scope(|scope| {
                 let device = device.clone().autodiff();
                 let model = RecogniserConfig { norm, ..small() }.init(&device, Key::new(3));
-                let batch = HostBatch::collate(&samples()[..3], 20, 8).unwrap();
+                let batch = HostBatch::collate(&samples()[..3], 20, &Grid::multiples(8.try_into().unwrap())).unwrap();
                 let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
                 let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
                 assert!(backward(loss.sum, &model).len() > 50);

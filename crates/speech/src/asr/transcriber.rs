@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_core::{HostBatch, HostSample, SampleId, Seconds};
+use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
 use plimsoll_data::{LogMel, Tokenizer};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_tape::{TensorBatch, apply};
@@ -54,7 +54,8 @@ impl Transcriber {
         let features = self.log_mel.extract(samples);
         let name = String::new();
         let sample = HostSample { id: SampleId(0), name, features, tokens: Vec::new(), reference: Vec::new() };
-        let batch = HostBatch::collate(&[sample], self.log_mel.config().n_mels, 1).expect("whole frames");
+        let batch =
+            HostBatch::collate(&[sample], self.log_mel.config().n_mels, &Grid::default()).expect("whole frames");
         let tensors = TensorBatch::send(&batch, &self.device);
         let tokens = self.model.read(tensors.features, &tensors.frame_lengths, search);
         self.tokenizer.decode(&tokens[0])

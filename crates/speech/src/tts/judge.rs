@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use plimsoll_core::{BatchSource, HostBatch, HostSample, Key, SourceError};
+use plimsoll_core::{BatchSource, Grid, HostBatch, HostSample, Key, SourceError};
 use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
 
 use super::{Alignment, Ending, Spoken, Synthesiser, likeness};
@@ -80,7 +80,7 @@ pub fn deliver(model: &Synthesiser, samples: &[HostSample], together: usize) -> 
     let width = model.config().features;
     let mut delivery = Delivery::default();
     for samples in samples.chunks(together.max(1)) {
-        let batch = HostBatch::collate(samples, width, 1).expect("samples are whole frames");
+        let batch = HostBatch::collate(samples, width, &Grid::default()).expect("samples are whole frames");
         let tensors = TensorBatch::send(&batch, &device);
         let voices = model.voice_of(&tensors, &Pass::plain());
         let spoken = model.speak(&tensors.tokens, &tensors.ids, voices, Key::new(FORGETTING));
@@ -97,10 +97,11 @@ impl Spoke {
     pub fn alignment(&self, model: &Synthesiser) -> Alignment {
         let model = model.valid();
         let told = HostSample { features: self.spoken.rough.clone(), ..self.truth.clone() };
-        let batch = HostBatch::collate(&[told], model.config().features, 1).expect("whole frames were said");
+        let batch =
+            HostBatch::collate(&[told], model.config().features, &Grid::default()).expect("whole frames were said");
         let batch = TensorBatch::send(&batch, &device_of(&model));
-        let own =
-            HostBatch::collate(std::slice::from_ref(&self.truth), model.config().features, 1).expect("whole frames");
+        let own = HostBatch::collate(std::slice::from_ref(&self.truth), model.config().features, &Grid::default())
+            .expect("whole frames");
         let voice = model.voice_of(&TensorBatch::send(&own, &device_of(&model)), &Pass::plain());
         let forgetting = Noise::new(Key::new(FORGETTING), &batch.ids);
         Alignment::of(&model.watch_in(&batch, voice, &forgetting), model.config().reduction)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use plimsoll_core::{HostBatch, HostSample, Key, SampleId, Seconds};
+use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId, Seconds};
 use plimsoll_data::{Case, LogMel, Tokenizer, Vocoder, normalise};
 use plimsoll_tape::{Noise, Pass, TensorBatch, apply};
 
@@ -223,7 +223,8 @@ impl Narrator {
             tokens: passage.tokens.clone(),
             reference: Vec::new(),
         };
-        let batch = HostBatch::collate(&[sample], self.log_mel.n_mels(), 1).expect("whole frames were said");
+        let batch =
+            HostBatch::collate(&[sample], self.log_mel.n_mels(), &Grid::default()).expect("whole frames were said");
         let batch = TensorBatch::send(&batch, &self.device);
         let forgetting = Noise::new(Key::new(seed).with("say"), &batch.ids);
         let watched = self.model.watch_in(&batch, voice.0.clone(), &forgetting);

@@ -1,7 +1,7 @@
 //! What must hold of a synthesiser whatever its weights are.
 
 use burn::module::Module;
-use plimsoll_core::{Choice, HostSample, Precision, Remat, SampleId};
+use plimsoll_core::{Choice, Grid, HostSample, Precision, Remat, SampleId};
 use plimsoll_tape::{backward, collect};
 
 use super::super::{Pace, VoiceConfig};
@@ -77,7 +77,7 @@ fn rematerialised_and_in_chunks_it_gives_the_same_gradient() {
 fn what_stands_in_padding_and_who_is_beside_change_nothing() {
     let model = small().init(&Device::flex(), Key::new(3));
     let said = |samples: &[HostSample], fill: f32| {
-        let mut batch = HostBatch::collate(samples, 10, 16).unwrap();
+        let mut batch = HostBatch::collate(samples, 10, &Grid::multiples(16.try_into().unwrap())).unwrap();
         for (place, sample) in samples.iter().enumerate() {
             let (frames, references) = (batch.frames * 10, batch.reference_frames * 10);
             batch.features[place * frames + sample.features.len()..(place + 1) * frames].fill(fill);
@@ -100,7 +100,7 @@ fn what_stands_in_padding_and_who_is_beside_change_nothing() {
 fn a_frame_knows_nothing_of_those_that_come_after_it() {
     let model = SynthesiserConfig { postnet_layers: 0, ..small() }.init(&Device::flex(), Key::new(3));
     let said = |sample: HostSample| {
-        let batch = HostBatch::collate(&[sample], 10, 1).unwrap();
+        let batch = HostBatch::collate(&[sample], 10, &Grid::default()).unwrap();
         let forgetting = Noise::new(Key::new(4), &batch.ids);
         let said = model.follow(&TensorBatch::send(&batch, &Device::flex()), false, &forgetting, &Pass::plain());
         said.fine.into_data().try_into_vec::<f32>().unwrap()
@@ -120,7 +120,7 @@ fn it_says_the_same_with_a_memory_as_without_and_alone_as_in_company() {
     let all = samples();
     let tokens: Vec<Vec<u32>> = all.iter().map(|sample| sample.tokens.clone()).collect();
     let ids: Vec<SampleId> = all.iter().map(|sample| sample.id).collect();
-    let batch = TensorBatch::send(&HostBatch::collate(&all, 10, 1).unwrap(), &Device::flex());
+    let batch = TensorBatch::send(&HostBatch::collate(&all, 10, &Grid::default()).unwrap(), &Device::flex());
     let references = batch.references.unwrap();
     let voices = model.hear(references.features, &references.lengths, &Pass::plain());
     let key = Key::new(8);
@@ -133,7 +133,7 @@ fn it_says_the_same_with_a_memory_as_without_and_alone_as_in_company() {
         assert!(apart(&alone[0].mels, &spoken.mels) < 1e-5 && alone[0].ending == spoken.ending);
         // All at once, being told what it said.
         let told = HostSample { features: spoken.rough.clone(), ..all[place].clone() };
-        let batch = HostBatch::collate(&[told], 10, 1).unwrap();
+        let batch = HostBatch::collate(&[told], 10, &Grid::default()).unwrap();
         let forgetting = Noise::new(key, &batch.ids);
         let said = model.follow(&TensorBatch::send(&batch, &Device::flex()), false, &forgetting, &Pass::plain());
         let fine = (said.fine * 2.0 - 1.0).into_data().try_into_vec::<f32>().unwrap();
@@ -153,7 +153,7 @@ fn the_recording_device_sees_a_step_under_every_choice() {
         let captured = device.capture_scope(|scope| {
             let device = device.clone().autodiff();
             let model = small().init(&device, Key::new(3));
-            let batch = HostBatch::collate(&samples(), 10, 8).unwrap();
+            let batch = HostBatch::collate(&samples(), 10, &Grid::multiples(8.try_into().unwrap())).unwrap();
             let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
             let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
             assert!(backward(loss.sum, &model).len() > 80);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Bytes, Choice, HostBatch, HostSample, Key, SampleId};
+use plimsoll_core::{Bytes, Choice, Grid, HostBatch, HostSample, Key, SampleId};
 use plimsoll_layers::Lengths;
 use plimsoll_speech::asr::{Encoded, Recogniser, RecogniserConfig};
 use plimsoll_tape::{NamedTensor, NamedVisitor, Pass, Task, TensorBatch, apply, backward, collect, walk};
@@ -58,7 +58,7 @@ fn batch(fixture: &Fixture) -> HostBatch {
             reference: Vec::new(),
         }
     };
-    HostBatch::collate(&[sample(0), sample(1), sample(2)], features, 1).unwrap()
+    HostBatch::collate(&[sample(0), sample(1), sample(2)], features, &Grid::default()).unwrap()
 }
 
 /// The valid part of each sample.
@@ -112,7 +112,6 @@ pub(crate) fn ten_steps_agree<T: Task>(model: T, batch: &HostBatch, fixture: &Fi
         optimizer: AdamWConfig::default(),
         schedule: Schedule::constant(1e-3),
         clip_norm: 5.0,
-        frame_grid: 1,
         choice: Choice::default(),
         lanes: 1,
         key: Key::new(1),

@@ -1,7 +1,7 @@
 //! A whole small synthesiser beside PyTorch: what it says, the gradients, and where ten steps of training lead.
 
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{HostBatch, HostSample, SampleId};
+use plimsoll_core::{Grid, HostBatch, HostSample, SampleId};
 use plimsoll_layers::Lengths;
 use plimsoll_speech::tts::{Scale, Synthesiser, SynthesiserConfig, VoiceConfig};
 use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
@@ -56,7 +56,7 @@ fn batch(fixture: &Fixture) -> HostBatch {
         tokens: fixture.numbers("texts")[place * longest..][..fixture.numbers("text_lengths")[place] as usize].to_vec(),
         reference: rows("references", "reference_lengths", place),
     };
-    HostBatch::collate(&[sample(0), sample(1), sample(2)], 20, 1).unwrap()
+    HostBatch::collate(&[sample(0), sample(1), sample(2)], 20, &Grid::default()).unwrap()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn an_utterance_says_the_same_alone() {
     let fixture = Fixture::read("tts_model");
     let (model, batch) = (model(&fixture), batch(&fixture));
     for place in 0..3 {
-        let alone = HostBatch::collate(&[batch.sample(place)], 20, 1).unwrap();
+        let alone = HostBatch::collate(&[batch.sample(place)], 20, &Grid::default()).unwrap();
         let tensors = TensorBatch::send(&alone, &Device::flex().autodiff());
         let said = model.follow(&tensors, true, &Noise::off(), &Pass::plain());
         let frames = batch.frame_lengths[place] as usize;

@@ -1,0 +1,186 @@
+//! Lengths that batches are padded to, so that few shapes occur: each new one is compiled and tuned for on a GPU.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// Lengths that batches are padded to.
+///
+/// ```
+/// use plimsoll_core::Grid;
+/// let lengths: Vec<(u32, u32)> = (100..1_000).map(|frames| (frames, frames / 7)).collect();
+/// let grid = Grid::drawn(&lengths, 4, 4, 3.try_into().unwrap());
+/// assert_eq!(grid.frames(998), 999);
+/// assert_eq!(grid.shapes(), Some(16));
+/// assert_eq!(Grid::multiples(8.try_into().unwrap()).frames(17), 24);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    step: NonZeroU32,
+    levels: Arc<[Level]>,
+}
+
+/// A number of frames, and the numbers of tokens that go with it, from the fewest up.
+#[derive(Debug, PartialEq, Eq)]
+struct Level {
+    frames: u32,
+    tokens: Vec<u32>,
+}
+
+impl Default for Grid {
+    /// Every length as it is.
+    fn default() -> Self {
+        Self::multiples(NonZeroU32::MIN)
+    }
+}
+
+impl Grid {
+    /// Multiples of so many frames; texts as long as they are.
+    pub fn multiples(step: NonZeroU32) -> Self {
+        Self { step, levels: Arc::new([]) }
+    }
+
+    /// At most so many numbers of frames, multiples of `step`, and at most so many numbers of tokens for each, so that
+    /// `lengths` (frames and tokens) are padded as little as can be.
+    ///
+    /// What is longer than all of them is padded to a multiple of `step`, and its text is left as it is.
+    pub fn drawn(lengths: &[(u32, u32)], frame_levels: usize, token_levels: usize, step: NonZeroU32) -> Self {
+        let rounded = |frames: u32| frames.next_multiple_of(step.get());
+        let frames = levels(lengths.iter().map(|&(frames, _)| rounded(frames)).collect(), frame_levels);
+        let mut tokens: Vec<Vec<u32>> = vec![Vec::new(); frames.len()];
+        for &(length, text) in lengths {
+            tokens[frames.partition_point(|&level| level < rounded(length))].push(text);
+        }
+        let level = |(frames, tokens)| Level { frames, tokens: levels(tokens, token_levels) };
+        Self { step, levels: frames.into_iter().zip(tokens).map(level).collect() }
+    }
+
+    /// How many different shapes there can be, where that is limited.
+    pub fn shapes(&self) -> Option<usize> {
+        let shapes = self.levels.iter().map(|level| level.tokens.len()).sum();
+        (!self.levels.is_empty()).then_some(shapes)
+    }
+
+    /// What so many frames are padded to.
+    pub fn frames(&self, frames: u32) -> u32 {
+        let place = self.levels.partition_point(|level| level.frames < frames);
+        self.levels.get(place).map_or(frames.next_multiple_of(self.step.get()), |level| level.frames)
+    }
+
+    /// What so many tokens are padded to, beside so many padded frames.
+    pub fn tokens(&self, frames: u32, tokens: u32) -> u32 {
+        let Ok(place) = self.levels.binary_search_by_key(&frames, |level| level.frames) else { return tokens };
+        let levels = &self.levels[place].tokens;
+        levels.get(levels.partition_point(|&level| level < tokens)).copied().unwrap_or(tokens)
+    }
+}
+
+/// Values that are looked at for their levels; more make no better ones and take the square of their time.
+const POINTS: usize = 300;
+
+/// At most `count` levels, the highest that of the largest value, that lie as little above `values` as can be.
+///
+/// Exact for up to `POINTS` values (a shortest path over where each level ends), and for so many quantiles of more.
+fn levels(mut values: Vec<u32>, count: usize) -> Vec<u32> {
+    values.sort_unstable();
+    let groups = values.len().min(POINTS);
+    if groups == 0 {
+        return Vec::new();
+    }
+    let end = |group: usize| group * values.len() / groups;
+    let top: Vec<u64> = (1..=groups).map(|group| u64::from(values[end(group) - 1])).collect();
+    let sums: Vec<u64> = std::iter::once(0)
+        .chain(values.iter().scan(0, |sum, &value| {
+            *sum += u64::from(value);
+            Some(*sum)
+        }))
+        .collect();
+    // Padding when one level covers the groups from `first` up to, and not with, `last`.
+    let padding = |first: usize, last: usize| {
+        let (from, to) = (end(first), end(last));
+        top[last - 1] * (to - from) as u64 - (sums[to] - sums[from])
+    };
+    let mut best: Vec<u64> = (0..=groups).map(|last| if last == 0 { 0 } else { padding(0, last) }).collect();
+    let mut ways: Vec<Vec<usize>> = vec![vec![0; groups + 1]];
+    for _ in 1..count.max(1) {
+        let (mut better, mut way) = (best.clone(), ways[ways.len() - 1].iter().map(|_| 0).collect::<Vec<_>>());
+        for last in 1..=groups {
+            let cheapest = (0..last).map(|first| (best[first] + padding(first, last), first)).min();
+            (better[last], way[last]) = cheapest.expect("there is at least one way");
+        }
+        (best, _) = (better, ways.push(way));
+    }
+    let (mut found, mut last) = (Vec::new(), groups);
+    for way in ways.iter().rev() {
+        if last == 0 {
+            break;
+        }
+        found.push(top[last - 1] as u32);
+        last = way[last];
+    }
+    found.reverse();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn levels_lie_where_the_values_are() {
+        assert_eq!(levels(vec![9, 1, 10, 1, 1, 9, 2], 2), [2, 10]);
+        assert_eq!(levels(vec![5, 5, 5], 4), [5]);
+        assert_eq!(levels(vec![3, 1, 2], 1), [3]);
+        assert!(levels(vec![], 3).is_empty());
+    }
+
+    /// The padding of the best levels, by trying all.
+    fn least(values: &[u32], count: usize) -> u32 {
+        let top = *values.iter().max().unwrap();
+        let mut others: Vec<u32> = values.to_vec();
+        others.sort_unstable();
+        others.dedup();
+        let padded = |levels: &[u32]| -> u32 {
+            values.iter().map(|v| levels.iter().filter(|l| *l >= v).min().unwrap() - v).sum()
+        };
+        (0..1usize << others.len())
+            .filter(|set| set.count_ones() as usize + 1 <= count.max(1))
+            .map(|set| {
+                let mut levels: Vec<u32> = (0..others.len()).filter(|n| set >> n & 1 == 1).map(|n| others[n]).collect();
+                levels.push(top);
+                padded(&levels)
+            })
+            .min()
+            .unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn levels_are_the_best_there_are(values in prop::collection::vec(0u32..30, 1..9), count in 1usize..5) {
+            let found = levels(values.clone(), count);
+            prop_assert!(found.len() <= count && found.is_sorted());
+            let padding: u32 = values.iter().map(|v| found[found.partition_point(|l| l < v)] - v).sum();
+            prop_assert_eq!(padding, least(&values, count));
+        }
+
+        #[test]
+        fn nothing_is_cut_and_shapes_are_few(
+            lengths in prop::collection::vec((1u32..500, 0u32..90), 1..80), step in 1u32..20, frames in 1usize..9, tokens in 1usize..5,
+        ) {
+            let grid = Grid::drawn(&lengths, frames, tokens, step.try_into().unwrap());
+            let shape = |&(frames, tokens): &(u32, u32)| (grid.frames(frames), grid.tokens(grid.frames(frames), tokens));
+            let mut shapes: Vec<(u32, u32)> = lengths.iter().map(shape).collect();
+            for (padded, length) in shapes.iter().zip(&lengths) {
+                prop_assert!(padded.0 >= length.0 && padded.1 >= length.1 && padded.0 % step == 0);
+                // What was padded once stays as it is.
+                prop_assert_eq!(shape(padded), *padded);
+            }
+            shapes.sort_unstable();
+            shapes.dedup();
+            prop_assert!(shapes.len() <= grid.shapes().unwrap() && grid.shapes().unwrap() <= frames * tokens);
+            prop_assert!(grid.frames(600) >= 600 && grid.tokens(grid.frames(600), 100) == 100);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Tests of data sets: what a sample is, what is kept, what augmentation changes.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::Noise;
+use crate::store::{StoreConfig, StoreNumbers};
+use crate::testing::corpus;
+
+fn dataset(folder: &TempDir, augment: Option<Augment>, cache: Bytes) -> Dataset {
+    corpus(folder.path(), 6).dataset(augment, cache)
+}
+
+#[test]
+fn a_sample_is_what_its_meta_promised() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder, None, Bytes(0));
+    for index in 0..dataset.len() {
+        let (sample, meta) = (dataset.load(index, None).unwrap(), dataset.meta(index));
+        assert_eq!(sample.id, meta.id);
+        assert_eq!(sample.features.len(), meta.frames.0 as usize * dataset.log_mel().n_mels());
+        assert_eq!(sample.tokens.len(), meta.tokens as usize);
+        assert_eq!(dataset.tokenizer().decode(&sample.tokens), dataset.utterance(index).text);
+    }
+}
+
+#[test]
+fn the_cache_changes_nothing_and_stays_within_its_limit() {
+    let folder = TempDir::new().unwrap();
+    let plain = dataset(&folder, None, Bytes(0));
+    let samples: Vec<_> = (0..6).map(|index| plain.load(index, None).unwrap()).collect();
+    let limit = Bytes::of::<f32>(samples[..3].iter().map(|s| s.features.len() as u64).sum::<u64>() + 1);
+    let cached = dataset(&folder, None, limit);
+    for _ in 0..2 {
+        let again: Vec<_> = (0..6).map(|index| cached.load(index, None).unwrap()).collect();
+        assert_eq!(again, samples);
+    }
+    assert_eq!(cached.cached(), Bytes(limit.0 - 4));
+    assert_eq!(plain.cached(), Bytes(0));
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    assert!(cached.load(0, None).is_ok() && cached.load(5, None).is_err());
+}
+
+#[test]
+fn what_one_run_computed_the_next_one_reads() {
+    for numbers in [StoreNumbers::F32, StoreNumbers::F16] {
+        let (folder, kept) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let config = StoreConfig { limit: Bytes::mib(8), numbers };
+        let open = || Arc::new(Store::open(kept.path(), &config).unwrap());
+        let augment = Augment { speeds: vec![0.9, 1.1], ..Augment::default() };
+        let load = |store: Arc<Store>| -> Vec<HostSample> {
+            let dataset = dataset(&folder, Some(augment.clone()), Bytes(0)).with_store(store);
+            let keys = [None, Some(Key::new(1)), Some(Key::new(2))];
+            keys.into_iter()
+                .flat_map(|key| (0..6).map(move |n| (n, key)))
+                .map(|(n, key)| dataset.load(n, key).unwrap())
+                .collect()
+        };
+        let first = open();
+        let computed = load(first.clone());
+        assert!(first.counts().written >= 6 && first.counts().hits < 12, "{:?}", first.counts());
+        drop(first);
+        let second = open();
+        assert_eq!(load(second.clone()), computed);
+        assert_eq!((second.counts().misses, second.counts().written), (0, 0), "{numbers:?}");
+    }
+}
+
+#[test]
+fn augmentation_follows_the_key_and_spares_the_cache() {
+    let folder = TempDir::new().unwrap();
+    let augment = Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() };
+    let dataset = dataset(&folder, Some(augment), Bytes::mib(1));
+    let plain = dataset.load(2, None).unwrap();
+    let lengths: std::collections::BTreeSet<usize> =
+        (0..20).map(|n| dataset.load(2, Some(Key::new(n))).unwrap().features.len()).collect();
+    assert_eq!(lengths.len(), 3);
+    let once = dataset.load(2, Some(Key::new(1))).unwrap();
+    assert_eq!(once, dataset.load(2, Some(Key::new(1))).unwrap());
+    assert_ne!(once, plain);
+    assert_eq!(dataset.load(2, None).unwrap(), plain);
+}
+
+#[test]
+fn noise_is_the_same_wherever_features_are_kept() {
+    let folder = TempDir::new().unwrap();
+    let noise = Noise { share: 0.5, least: 0.0, most: 10.0 };
+    let augment = Augment { noise, speeds: vec![0.9, 1.0], ..Augment::default() };
+    let (kept, not) =
+        (dataset(&folder, Some(augment.clone()), Bytes::mib(1)), dataset(&folder, Some(augment), Bytes(0)));
+    let plain = not.load(2, None).unwrap();
+    let all = |dataset: &Dataset| -> Vec<HostSample> {
+        (0..20).map(|n| dataset.load(2, Some(Key::new(n))).unwrap()).collect()
+    };
+    let (first, again, other) = (all(&kept), all(&kept), all(&not));
+    assert!(first == again && again == other && first.iter().all(|sample| *sample != plain));
+    assert_eq!(kept.load(2, None).unwrap(), plain);
+}
+
+#[test]
+fn a_faster_speed_is_a_higher_tone() {
+    let folder = TempDir::new().unwrap();
+    let slow = Augment { speeds: vec![0.5], ..Augment::default() };
+    let slow = dataset(&folder, Some(slow), Bytes(0));
+    let plain = dataset(&folder, None, Bytes(0));
+    let loudest = |features: &[f32]| {
+        let frame = &features[features.len() / 80 / 2 * 80..][..80];
+        (0..80).max_by(|&a, &b| frame[a].total_cmp(&frame[b])).unwrap()
+    };
+    let raw = |dataset: &Dataset, speed| dataset.features_at(4, speed).unwrap();
+    assert!(loudest(&raw(&slow, 0.5)) + 5 < loudest(&raw(&plain, 1.0)));
+    assert_eq!(raw(&slow, 0.5).len() / 80 / 2, raw(&plain, 1.0).len() / 80 - 1);
+}
+
+#[test]
+fn a_reference_is_another_utterance_of_the_same_speaker() {
+    let folder = TempDir::new().unwrap();
+    let mut corpus = corpus(folder.path(), 6);
+    for (index, utterance) in corpus.0.iter_mut().enumerate() {
+        utterance.speaker = [Some("a"), Some("b"), None][index % 3].map(Into::into);
+    }
+    let dataset = corpus.dataset(None, Bytes(0)).for_synthesis(Frames(9));
+    let own: Vec<Vec<f32>> = (0..6).map(|index| dataset.load(index, None).unwrap().features).collect();
+    let from = |reference: &[f32]| -> Vec<usize> {
+        assert!(reference.len() <= 9 * 80);
+        (0..6).filter(|&i| own[i].windows(reference.len()).step_by(80).any(|part| part == reference)).collect()
+    };
+    for seed in 0..5 {
+        for (index, expected) in [(0, 3), (1, 4), (2, 2), (3, 0), (4, 1), (5, 5)] {
+            let reference = dataset.load(index, Some(Key::new(seed))).unwrap().reference;
+            assert_eq!(from(&reference), [expected], "{index}");
+            assert_eq!(reference, dataset.load(index, Some(Key::new(seed))).unwrap().reference);
+        }
+    }
+    assert_eq!(dataset.load(0, None).unwrap(), dataset.load(0, None).unwrap());
+    let sample = dataset.load(0, None).unwrap();
+    assert_eq!(sample.tokens.last(), Some(&Tokenizer::END));
+    assert_eq!(dataset.meta(0).tokens as usize, sample.tokens.len());
+}
+
+#[test]
+fn what_fails_is_named() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder, None, Bytes(0));
+    std::fs::write(folder.path().join("3.wav"), "not a sound").unwrap();
+    assert_eq!(dataset.load(3, None).unwrap_err().to_string(), "cannot load utterance `3`");
+    let other =
+        Dataset::new(vec![dataset.utterance(0).clone()], dataset.log_mel, Tokenizer::characters(["x"]), None, Bytes(0));
+    assert!(other.unwrap().unknown_letters() > 0);
+}
