@@ -50,6 +50,7 @@
 mod import;
 
 mod check;
+mod long;
 mod manifest;
 mod select;
 mod split;
@@ -87,6 +88,7 @@ pub use dataset::{Dataset, LoadError};
 pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, Place, Problem, Trouble, import};
 pub use loader::{Loader, LoaderConfig, Mode};
+pub use long::{TooLong, cuts_at_silence};
 pub use manifest::{Manifest, ManifestError, Utterance};
 pub use resample::resample;
 pub use select::{Limits, Reason, Refusal, Selection};

@@ -1,19 +1,21 @@
 //! `plimsoll transcribe`: recordings in, text out.
 
-mod stretches;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use plimsoll_core::Seconds;
-use plimsoll_data::{AudioError, read_audio};
+use plimsoll_data::{AudioError, cuts_at_silence, read_audio};
 use serde_json::json;
 
 use crate::cli::TranscribeArgs;
 use crate::config::ConfigError;
 use crate::failure::{Failure, Told};
 use crate::reading::{self, Reader};
-use stretches::stretches;
+
+/// The longest stretch: what `data.max_seconds` lets a model hear in training when nobody says otherwise.
+///
+/// Attention over two hours at once would take hundreds of gigabytes, and no model has learned from the like.
+const LONGEST: Seconds = Seconds(30.0);
 
 /// What was read of one recording.
 struct Transcript {
@@ -40,7 +42,9 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
 
 fn read(file: &Path, reader: &Reader) -> Result<Transcript, AudioError> {
     let audio = read_audio(file, reader.sample_rate())?;
-    let texts = stretches(&audio.samples, audio.rate).into_iter().map(|stretch| reader.text(stretch));
+    let cuts = cuts_at_silence(&audio.samples, audio.rate, LONGEST);
+    let starts = [0].into_iter().chain(cuts.iter().copied());
+    let texts = starts.zip(&cuts).map(|(start, &end)| reader.text(&audio.samples[start..end]));
     let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
     Ok(Transcript { text: texts.join(" "), seconds: audio.duration() })
 }

@@ -10,7 +10,7 @@ use super::keys::Key;
 use super::kind::{Interval, Kind};
 use super::words::{
     AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, PositionsChoice,
-    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice,
+    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice, TooLongChoice,
 };
 
 /// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
@@ -137,8 +137,11 @@ section! {
         shapes: Option<u32> = None, Kind::count(1);
         /// Shorter utterances are left out and counted.
         min_seconds: Seconds = Seconds(0.1), Kind::Time(Interval::NOT_NEGATIVE);
-        /// Longer utterances are left out and counted.
+        /// The longest utterance; `data.too_long` says what becomes of longer ones.
         max_seconds: Seconds = Seconds(30.0), Kind::Time(Interval::POSITIVE);
+        /// What becomes of utterances that are longer: they are left out; or cut where it is quiet, or into equal parts, with their
+        /// text in proportion; or cut short. Each is counted and named.
+        too_long: TooLongChoice = TooLongChoice::Refuse, Kind::OneOf(TooLongChoice::WORDS);
         /// Utterances with longer texts, in characters, are left out and counted.
         max_text_length: Option<u32> = None, Kind::count(1);
         /// How much of another utterance of the same voice a synthesiser hears before it speaks.

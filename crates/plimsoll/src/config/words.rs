@@ -54,6 +54,21 @@ words! {
 }
 
 words! {
+    /// What becomes of utterances that are too long.
+    TooLongChoice {
+        /// They are left out and counted.
+        #[default]
+        Refuse = "refuse",
+        /// They are cut where it is quiet, their text by how long there is sound.
+        Split = "split",
+        /// They are cut into equal parts, their text as well.
+        Chunk = "chunk",
+        /// What is too much is cut off, with about as much text.
+        Truncate = "truncate",
+    }
+}
+
+words! {
     /// How far a frame is from the true one.
     MelLossChoice {
         /// The absolute difference.

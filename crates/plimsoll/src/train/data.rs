@@ -9,13 +9,13 @@ use plimsoll_core::{Frames, Grid, Key, Position, Seconds};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, Loader, LoaderConfig, LogMel,
     LogMelConfig, Manifest, Mode, Noise, Selection, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, Tokenizer,
-    Utterance, hold_out, normalise,
+    TooLong, Utterance, hold_out, normalise,
 };
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::{Pace, Scale};
 
 use super::plan::RunPlan;
-use crate::config::{DataConfig, FeaturesConfig, RunConfig, Task, TokenizerChoice};
+use crate::config::{DataConfig, FeaturesConfig, RunConfig, Task, TokenizerChoice, TooLongChoice};
 use crate::corpus;
 use crate::failure::{Failure, Told};
 
@@ -157,6 +157,36 @@ pub(crate) fn tell_flaws(manifest: &Manifest) {
     }
 }
 
+/// Cuts utterances that are too long as `data` has it, and says which.
+fn fit_long(manifest: &mut Manifest, data: &DataConfig) -> Result<(), Failure> {
+    let policy = match data.too_long {
+        // Left out by the limits, which count it.
+        TooLongChoice::Refuse => return Ok(()),
+        TooLongChoice::Split => TooLong::Split,
+        TooLongChoice::Chunk => TooLong::Chunk,
+        TooLongChoice::Truncate => TooLong::Truncate,
+    };
+    let (mut cut, mut parts, before) = (Vec::new(), 0, std::mem::take(&mut manifest.utterances));
+    for utterance in before {
+        if utterance.duration <= data.max_seconds {
+            manifest.utterances.push(utterance);
+            continue;
+        }
+        let fitted = policy.fit(&utterance, data.max_seconds).wrong()?;
+        parts += fitted.len();
+        cut.push(format!("{} ({})", utterance.id, utterance.duration));
+        manifest.utterances.extend(fitted);
+    }
+    if !cut.is_empty() {
+        let (count, policy, longest) = (cut.len(), data.too_long, data.max_seconds);
+        eprintln!(
+            "note: {count} utterances are longer than {longest}; by `{policy}` they became {parts}: {}",
+            cut.join(", ")
+        );
+    }
+    Ok(())
+}
+
 /// How many frames of sound a CTC loss sees.
 pub(crate) struct CtcFrames {
     model: RecogniserConfig,
@@ -188,7 +218,7 @@ pub(crate) fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) 
 
 /// The usable utterances of the corpus at `path`, and how many are not, by reason.
 fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selection, LeftOut), Failure> {
-    let manifest = read_manifest(path, &config.data)?;
+    let mut manifest = read_manifest(path, &config.data)?;
     let most = config.data.unusable_share;
     if manifest.flawed_share() > most {
         let (share, most) = (manifest.flawed_share() * 100.0, most * 100.0);
@@ -203,6 +233,7 @@ fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selectio
         ));
     }
     tell_flaws(&manifest);
+    fit_long(&mut manifest, &config.data)?;
     let frames = CtcFrames::of(config, log_mel);
     let selection = manifest.select(&limits(config, &|length| frames.after(length)));
     let mut left_out = selection.counts();

@@ -119,3 +119,20 @@ fn loading_is_measured() {
     assert!(speeds.iter().all(|speed| speed["audio_seconds_per_second"].as_f64().unwrap() > 0.0), "{told}");
     assert_eq!(speeds.last().unwrap()["cached"].as_bool(), Some(true));
 }
+
+#[test]
+fn long_utterances_are_cut_by_policy_and_named() {
+    let place = Place::new();
+    let train = |more: &[&str]| {
+        place
+            .train(&[&["--dry-run", "--set", "data.max_seconds=2", "--set", "data.min_seconds=0"], more].concat())
+            .fine()
+    };
+    let refused = train(&[]);
+    assert!(refused.err.contains("utterances: too long"), "{}", refused.err);
+    for policy in ["split", "chunk", "truncate"] {
+        let said = train(&["--set", &format!("data.too_long={policy}")]);
+        assert!(said.err.contains(&format!("are longer than 2s; by `{policy}` they became")), "{}", said.err);
+        assert!(!said.err.contains("utterances: too long"), "{}", said.err);
+    }
+}
