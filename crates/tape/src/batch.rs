@@ -30,22 +30,24 @@ pub struct References {
 }
 
 impl TensorBatch {
-    /// Sends `batch` to `device`.
+    /// Sends `batch` to `device`, through memory that the device can fetch by itself where the backend has such.
     pub fn send(batch: &HostBatch, device: &Device) -> Self {
-        let features = |values: &[f32], frames: usize| -> Tensor<3> {
-            let shape = [batch.len(), frames, batch.feature_width];
-            Tensor::from_data(TensorData::new(values.to_vec(), shape), device)
+        let data = |values: &[f32], frames: usize| {
+            TensorData::new(values.to_vec(), [batch.len(), frames, batch.feature_width])
         };
-        let references = || References {
-            features: features(&batch.references, batch.reference_frames),
+        let mut features = data(&batch.features, batch.frames);
+        let mut references = (batch.reference_frames > 0).then(|| data(&batch.references, batch.reference_frames));
+        device.staging([&mut features].into_iter().chain(references.as_mut()));
+        let references = references.map(|features| References {
+            features: Tensor::from_data(features, device),
             lengths: batch.reference_lengths.clone(),
-        };
+        });
         Self {
-            features: features(&batch.features, batch.frames),
+            features: Tensor::from_data(features, device),
             frame_lengths: batch.frame_lengths.clone(),
             tokens: (0..batch.len()).map(|index| batch.tokens_of(index).to_vec()).collect(),
             ids: batch.ids.clone(),
-            references: (batch.reference_frames > 0).then(references),
+            references,
         }
     }
 }
