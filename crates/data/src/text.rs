@@ -2,6 +2,7 @@
 
 mod bpe;
 mod hugging_face;
+mod numbers;
 mod spoken;
 mod tokenizer;
 
@@ -10,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
 
+pub use numbers::{english_number, say_numbers};
 pub use tokenizer::Tokenizer;
 
 /// Whether letters keep their case.
@@ -24,16 +27,19 @@ pub enum Case {
     Lower,
 }
 
-/// `text` with every run of white space as one space, and none at the ends.
+/// `text` with every run of white space as one space, none at the ends, and letters composed (Unicode's NFC).
+///
+/// The same letter with its accent can be written as one character or as two, which look alike and would be two tokens.
 ///
 /// ```
 /// use plimsoll_data::{Case, normalise};
 /// assert_eq!(normalise("  देव \t बरें\n", Case::Keep), "देव बरें");
 /// assert_eq!(normalise("Good  Morning", Case::Lower), "good morning");
+/// assert_eq!(normalise("cafe\u{301}", Case::Keep), "café");
 /// ```
 pub fn normalise(text: &str, case: Case) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let text = words.join(" ");
+    let text: String = words.join(" ").nfc().collect();
     if case == Case::Lower { text.to_lowercase() } else { text }
 }
 

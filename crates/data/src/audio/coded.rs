@@ -55,14 +55,18 @@ impl<'a> Coded<'a> {
         let track = reader.default_track(TrackType::Audio).ok_or_else(|| unsupported("no sound in it"))?;
         let params = track.codec_params.as_ref().and_then(|params| params.audio());
         let params = params.ok_or_else(|| unsupported("sound of an unknown kind"))?.clone();
-        let (id, zero, frames) = (track.id, track.start_ts.get().max(0), track.num_frames);
+        let (id, start, frames) = (track.id, track.start_ts.get().max(0), track.num_frames);
+        let delay = track.delay.unwrap_or(0);
         let kind = kind(&params).ok_or_else(|| unsupported("neither FLAC, MP3, Vorbis nor Opus"))?;
         let rate = params.sample_rate.unwrap_or(0);
         if !RATES.contains(&rate) {
             return Err(unsupported(&format!("{rate} samples a second")));
         }
+        // What an Opus coder puts before the sound counts in the times of its packets; elsewhere they begin with the sound.
+        let before = if kind == AudioKind::Opus { delay } else { 0 };
+        let zero = start + i64::from(before);
         let length = match frames {
-            Some(frames) if kind != AudioKind::Mp3 => frames,
+            Some(frames) if kind != AudioKind::Mp3 => frames.saturating_sub(before.into()),
             _ => {
                 let counted = count(&mut *reader, id).map_err(|error| damaged(path, Seconds(0.0), error))?;
                 reader = probe(path)?;
@@ -83,9 +87,9 @@ impl<'a> Coded<'a> {
         self.run_up(span.first)?;
         while mono.wants_more() {
             let Some(packet) = self.next_packet(&mono)? else { break };
-            let at = start_of(&packet) - self.zero;
             match decoder.decode(&packet) {
                 Ok(sound) => {
+                    let at = self.start_of(&packet, sound.frames());
                     let missing = mono.gap_before(at, &sound);
                     if missing > 0 && self.info.kind != AudioKind::Mp3 {
                         let after = Samples((at - missing).max(0) as u64).at(self.info.rate);
@@ -96,10 +100,23 @@ impl<'a> Coded<'a> {
                 }
                 // A frame that cannot be decoded is silence to every player of MP3, and files with one are common.
                 Err(Error::DecodeError(_)) if self.info.kind == AudioKind::Mp3 => {}
-                Err(error) => return Err(damaged(self.path, Samples(at.max(0) as u64).at(self.info.rate), error)),
+                Err(error) => {
+                    let at = self.start_of(&packet, 0).max(0) as u64;
+                    return Err(damaged(self.path, Samples(at).at(self.info.rate), error));
+                }
             }
         }
         mono.finish(self.path, span, self.info.rate)
+    }
+
+    /// Where the `frames` samples of a packet begin, once what its coder put around them is cut away.
+    fn start_of(&self, packet: &Packet, frames: usize) -> i64 {
+        let begin = match self.info.kind {
+            // The length of a packet in Ogg is what is left of it; decoders cut more from the first one that they see.
+            AudioKind::Vorbis | AudioKind::Opus => packet.pts.get() + packet.dur.get() as i64 - frames as i64,
+            AudioKind::Wav | AudioKind::Flac | AudioKind::Mp3 => packet.pts.get() + packet.trim_start.get() as i64,
+        };
+        begin - self.zero
     }
 
     /// Goes to shortly before sample `first`.
@@ -127,11 +144,6 @@ impl<'a> Coded<'a> {
             }
         }
     }
-}
-
-/// Where the sound of a packet begins, once what its coder put before it is cut away.
-fn start_of(packet: &Packet) -> i64 {
-    packet.pts.get() + packet.trim_start.get() as i64
 }
 
 /// The samples of a span, as they come in.
