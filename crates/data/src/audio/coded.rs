@@ -27,12 +27,13 @@ const TAKEN_AT_ONCE: u64 = 1 << 22;
 
 /// What a file says of its sound.
 pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
-    Ok(Coded::open(path)?.info)
+    Ok(Coded::open(path, true)?.info)
 }
 
 /// Reads a stretch of a file, its channels averaged.
 pub(super) fn read(path: &Path, stretch: Stretch) -> Result<Audio, AudioError> {
-    let file = Coded::open(path)?;
+    // Whoever says how much is wanted need not wait until the packets of an hour of MP3 are counted.
+    let file = Coded::open(path, stretch.duration.is_none())?;
     let (rate, span) = (file.info.rate, file.info.locate(path, stretch)?);
     Ok(Audio { samples: file.decode(&span)?, rate })
 }
@@ -49,7 +50,8 @@ struct Coded<'a> {
 }
 
 impl<'a> Coded<'a> {
-    fn open(path: &'a Path) -> Result<Self, AudioError> {
+    /// Opens a file; unless `is_counted`, the length of one that has to be counted is taken to be endless.
+    fn open(path: &'a Path, is_counted: bool) -> Result<Self, AudioError> {
         let mut reader = probe(path)?;
         let unsupported = |found: &str| AudioError::Unsupported { file: path.into(), found: found.into() };
         let track = reader.default_track(TrackType::Audio).ok_or_else(|| unsupported("no sound in it"))?;
@@ -66,18 +68,20 @@ impl<'a> Coded<'a> {
         let before = if kind == AudioKind::Opus { delay } else { 0 };
         let zero = start + i64::from(before);
         let length = match frames {
-            Some(frames) if kind != AudioKind::Mp3 => frames.saturating_sub(before.into()),
+            Some(frames) if kind != AudioKind::Mp3 => Some(frames.saturating_sub(before.into())),
+            _ if !is_counted => None,
             _ => {
                 let counted = count(&mut *reader, id).map_err(|error| damaged(path, Seconds(0.0), error))?;
                 reader = probe(path)?;
-                counted
+                Some(counted)
             }
         };
-        if length == 0 {
+        if length == Some(0) {
             return Err(AudioError::Empty(path.into()));
         }
         let channels = params.channels.as_ref().map_or(1, |channels| channels.count() as u16);
-        let info = AudioInfo { kind, rate, channels, duration: Samples(length).at(rate) };
+        let duration = length.map_or(Seconds(f64::INFINITY), |length| Samples(length).at(rate));
+        let info = AudioInfo { kind, rate, channels, duration };
         Ok(Self { path, reader, track: id, zero, params, info })
     }
 

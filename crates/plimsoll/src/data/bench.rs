@@ -68,7 +68,8 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     for Speed { workers, cached, audio_seconds_per_second } in &speeds {
         let from = if *cached { ", from the cache" } else { "" };
-        println!("{workers} threads{from}: {audio_seconds_per_second:.0} s of audio a second");
+        let threads = if *workers == 1 { "thread" } else { "threads" };
+        println!("{workers} {threads}{from}: {audio_seconds_per_second:.0} s of audio a second");
     }
     let Costs { decoding, resampling, features } = costs;
     let all = (decoding + resampling + features).max(f64::MIN_POSITIVE) / 100.0;
