@@ -121,7 +121,7 @@ fn loading_is_measured() {
 }
 
 #[test]
-fn long_utterances_are_cut_by_policy_and_named() {
+fn utterances_that_are_too_long_are_cut_by_policy_and_named() {
     let place = Place::new();
     let train = |more: &[&str]| {
         place
