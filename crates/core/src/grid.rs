@@ -146,7 +146,7 @@ mod tests {
             values.iter().map(|v| levels.iter().filter(|l| *l >= v).min().unwrap() - v).sum()
         };
         (0..1usize << others.len())
-            .filter(|set| set.count_ones() as usize + 1 <= count.max(1))
+            .filter(|set| (set.count_ones() as usize) < count.max(1))
             .map(|set| {
                 let mut levels: Vec<u32> = (0..others.len()).filter(|n| set >> n & 1 == 1).map(|n| others[n]).collect();
                 levels.push(top);
