@@ -245,7 +245,9 @@ proptest! {
 
     #[test]
     fn pieces_that_were_learnt_come_back(text in any::<String>(), more in 0usize..20) {
-        let least = 5 + text.chars().filter(|letter| !letter.is_whitespace()).collect::<BTreeSet<_>>().len();
+        // Composing may part a letter in two.
+        let letters = normalise(&text, Case::Keep);
+        let least = 5 + letters.chars().filter(|letter| !letter.is_whitespace()).collect::<BTreeSet<_>>().len();
         check_round_trip(&Tokenizer::bpe([&text], least + more).unwrap(), &text);
     }
 
