@@ -17,6 +17,7 @@ mod picture;
 mod probe;
 mod record;
 mod summary;
+mod tensorboard;
 
 pub use host::{Host, host_memory};
 pub use picture::{Axis, Heatmap, Picture, Ticks};
@@ -26,3 +27,4 @@ pub use probe::{
 };
 pub use record::{RecordError, Recorder, read_records};
 pub use summary::{Example, Summary};
+pub use tensorboard::EventFile;
