@@ -1,12 +1,15 @@
 //! The record of a run: one JSON object a line, flushed as it happens.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::Value;
+
+/// Where the last line is looked for; the longest ones list what was left out of a batch.
+const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a record cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -39,10 +42,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Goes on with the record at `path`, or starts it.
+    /// Goes on with the record at `path`, or starts it. A last line that was cut off is taken away: the next one would
+    /// be written behind it and be lost with it.
     pub fn append(path: &Path) -> Result<Self, RecordError> {
-        let file = File::options().create(true).append(true).open(path);
-        let file = file.map_err(|source| RecordError::Io { path: path.into(), source })?;
+        let io = |source| RecordError::Io { path: path.into(), source };
+        let mut file = File::options().create(true).read(true).append(true).open(path).map_err(io)?;
+        take_cut_line(&mut file).map_err(io)?;
         Ok(Self { path: path.into(), file })
     }
 
@@ -58,6 +63,24 @@ impl Recorder {
         let line = format!("{object}\n");
         // One write for each line: a kill leaves whole lines, and at most the last one cut.
         self.file.write_all(line.as_bytes()).map_err(|source| RecordError::Io { path: self.path.clone(), source })
+    }
+}
+
+/// Ends the file with its last whole line.
+fn take_cut_line(file: &mut File) -> std::io::Result<()> {
+    let start = file.metadata()?.len().saturating_sub(LINE_BYTES_MAX);
+    file.seek(SeekFrom::Start(start))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    let whole = match tail.iter().rposition(|&byte| byte == b'\n') {
+        Some(end) => end + 1,
+        None if start == 0 => 0,
+        None => return Ok(()),
+    };
+    match &tail[whole..] {
+        [] => Ok(()),
+        line if serde_json::from_slice::<Value>(line).is_ok() => file.write_all(b"\n"),
+        _ => file.set_len(start + whole as u64),
     }
 }
 
@@ -92,6 +115,24 @@ mod tests {
         let records = read_records(&path).unwrap();
         assert_eq!(records.iter().map(|r| r["step"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1]);
         assert!(records[0]["time"].as_f64().unwrap() > 1.7e9);
+    }
+
+    #[test]
+    fn a_record_that_was_cut_goes_on_with_a_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.jsonl");
+        for (before, steps) in [
+            ("", &[9][..]),
+            ("{\"step\":1}\n", &[1, 9]),
+            ("{\"step\":1}\n{\"step\":2,\"lo", &[1, 9]),
+            ("{\"step\":1}\n{\"step\":2}", &[1, 2, 9]),
+            ("{\"st", &[9]),
+        ] {
+            std::fs::write(&path, before).unwrap();
+            Recorder::append(&path).unwrap().record(&serde_json::json!({"step": 9})).unwrap();
+            let records = read_records(&path).unwrap();
+            assert_eq!(records.iter().map(|r| r["step"].as_u64().unwrap()).collect::<Vec<_>>(), steps, "{before}");
+        }
     }
 
     #[test]
