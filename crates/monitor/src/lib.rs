@@ -1,5 +1,6 @@
-//! Records and reports of a run: what it did, line by line, and what came of it; and of the machine it runs on, with its
-//! cards and who holds them ([`Machine`]). Watches, never steers.
+//! Records and reports of a run: what it did, line by line ([`Recorder`], and [`EventFile`] for TensorBoard), and what
+//! came of it, alone ([`Summary`]) and beside others ([`read_runs`]); and of the machine it runs on, with its cards and who
+//! holds them ([`Machine`]). Watches, never steers.
 //!
 //! ```
 //! use plimsoll_monitor::{Recorder, read_records};
@@ -16,6 +17,7 @@ mod host;
 mod picture;
 mod probe;
 mod record;
+mod runs;
 mod summary;
 mod tensorboard;
 
@@ -26,5 +28,9 @@ pub use probe::{
     InstanceReport, Machine, NoCards, NvmlCards, Place, Roster, Unaccounted, Unseen, Version, Visible, WorkKind,
 };
 pub use record::{RecordError, Recorder, read_records};
+pub use runs::{
+    Comparison, Course, Difference, LossCurve, LossPoint, LossRow, Moment, Outline, RunCard, ScoreRow, Standing,
+    Validation, compared, listed, read_runs, shown,
+};
 pub use summary::{Example, Summary};
 pub use tensorboard::EventFile;

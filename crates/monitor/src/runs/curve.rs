@@ -1,0 +1,107 @@
+//! The loss of each step, thinned for whoever looks at it.
+
+use std::ops::RangeInclusive;
+
+use serde::{Serialize, Serializer};
+
+/// Points of a curve in JSON, and signs of a sparkline: what fits into a line of a terminal.
+pub(super) const POINTS_MAX: usize = 64;
+const SIGNS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The loss of each step, where it was a number. It serialises to its means over at most 64 equal stretches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LossCurve(pub(super) Vec<LossPoint>);
+
+/// The loss at a step, or its mean over the steps up to there.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LossPoint {
+    /// The step.
+    pub step: u64,
+    /// The loss.
+    pub loss: f64,
+}
+
+impl LossCurve {
+    /// The loss of the last step.
+    pub fn last(&self) -> Option<f64> {
+        self.0.last().map(|point| point.loss)
+    }
+
+    /// The means over at most `count` equal stretches, each under its last step.
+    pub fn thinned(&self, count: usize) -> Vec<LossPoint> {
+        let length = self.0.len().div_ceil(count.max(1)).max(1);
+        self.0
+            .chunks(length)
+            .map(|points| LossPoint { step: points[points.len() - 1].step, loss: mean(points) })
+            .collect()
+    }
+
+    /// The mean over the steps in `steps`, where there are any.
+    pub fn mean_over(&self, steps: RangeInclusive<u64>) -> Option<f64> {
+        let from = self.0.partition_point(|point| point.step < *steps.start());
+        let points = &self.0[from..self.0.partition_point(|point| point.step <= *steps.end()).max(from)];
+        (!points.is_empty()).then(|| mean(points))
+    }
+}
+
+impl Serialize for LossCurve {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.thinned(POINTS_MAX).serialize(serializer)
+    }
+}
+
+/// The points as a line of blocks. Losses fall by orders of magnitude at first, so heights are logarithms where all
+/// are above zero: what happens later still shows.
+pub(super) fn sparkline(points: &[LossPoint]) -> String {
+    let logarithmic = points.iter().all(|point| point.loss > 0.0);
+    let height = |loss: f64| if logarithmic { loss.ln() } else { loss };
+    let heights: Vec<f64> = points.iter().map(|point| height(point.loss)).collect();
+    let low = heights.iter().copied().fold(f64::INFINITY, f64::min);
+    let range = heights.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low;
+    let sign = |height: &f64| SIGNS[(((height - low) / range.max(f64::MIN_POSITIVE) * 7.0).round() as usize).min(7)];
+    heights.iter().map(sign).collect()
+}
+
+fn mean(points: &[LossPoint]) -> f64 {
+    points.iter().map(|point| point.loss).sum::<f64>() / points.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(losses: &[f64]) -> LossCurve {
+        LossCurve((1..).zip(losses).map(|(step, &loss)| LossPoint { step, loss }).collect())
+    }
+
+    #[test]
+    fn a_sparkline_goes_from_the_lowest_to_the_highest() {
+        for (losses, expected) in [
+            (&[][..], ""),
+            (&[2.0], "▁"),
+            (&[2.0, 2.0], "▁▁"),
+            (&[128.0, 64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0], "█▇▆▅▄▃▂▁"),
+            (&[7.0, -7.0, 0.0], "█▁▅"),
+        ] {
+            assert_eq!(sparkline(&curve(losses).0), expected, "{losses:?}");
+        }
+    }
+
+    #[test]
+    fn thinning_keeps_the_mean_and_the_end() {
+        let curve = curve(&[1.0, 3.0, 5.0, 7.0, 9.0]);
+        let thinned = |count| curve.thinned(count).iter().map(|point| (point.step, point.loss)).collect::<Vec<_>>();
+        assert_eq!(thinned(5).len(), 5);
+        assert_eq!(thinned(3), [(2, 2.0), (4, 6.0), (5, 9.0)]);
+        assert_eq!(thinned(0), [(5, 5.0)]);
+        assert_eq!(LossCurve::default().thinned(3), []);
+    }
+
+    #[test]
+    fn a_mean_is_over_the_steps_that_are_there() {
+        let curve = curve(&[1.0, 3.0, 5.0]);
+        for (steps, expected) in [(1..=2, Some(2.0)), (3..=9, Some(5.0)), (4..=9, None), (0..=0, None)] {
+            assert_eq!(curve.mean_over(steps.clone()), expected, "{steps:?}");
+        }
+    }
+}
