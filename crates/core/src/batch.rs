@@ -1,5 +1,7 @@
 //! A batch in host memory: plain arrays with their lengths, ready to be cut and sent to a device.
 
+use std::ops::Range;
+
 use crate::{BatchShape, Frames, Grid, SampleId};
 
 /// One utterance as the loader delivers it: features, tokens, and who it is.
@@ -162,11 +164,17 @@ impl HostBatch {
         if utterances >= self.len() {
             return vec![self.clone()];
         }
-        let samples: Vec<HostSample> = (0..self.len()).map(|index| self.sample(index)).collect();
-        let piece = |piece: &[HostSample]| {
-            Self::collate(piece, self.feature_width, &self.grid).expect("the samples came out of a batch")
-        };
-        samples.chunks(utterances).map(piece).collect()
+        let starts = (0..self.len()).step_by(utterances);
+        starts.map(|start| self.part(start..(start + utterances).min(self.len()))).collect()
+    }
+
+    /// The utterances of `places` as a batch of their own, padded only to its own longest, on the same grid.
+    ///
+    /// # Panics
+    /// Where `places` has none, or one that the batch does not have.
+    pub fn part(&self, places: Range<usize>) -> Self {
+        let samples: Vec<HostSample> = places.map(|index| self.sample(index)).collect();
+        Self::collate(&samples, self.feature_width, &self.grid).expect("the samples came out of a batch")
     }
 
     /// The share of feature frames that are padding.

@@ -16,6 +16,7 @@
 
 mod batch;
 mod choice;
+mod collective;
 mod grid;
 mod key;
 mod measure;
@@ -26,10 +27,11 @@ mod units;
 
 pub use batch::{BatchError, HostBatch, HostSample};
 pub use choice::{Choice, Precision, Remat};
+pub use collective::{Alone, Collective, CollectiveError};
 pub use grid::Grid;
 pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};
-pub use memory::{CountingAllocator, DeviceMemory, MemoryMeter, ProbeError};
+pub use memory::{CountingAllocator, DeviceMemory, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, ProbeError, Stage};
 pub use shape::BatchShape;
 pub use source::{BatchSource, Delivered, Position, Skipped, SourceError};
 pub use units::{Bytes, Frames, Samples, Seconds, UnitError};
