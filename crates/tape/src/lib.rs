@@ -31,7 +31,7 @@ mod remat;
 mod task;
 mod tensors;
 
-pub use backward::backward;
+pub use backward::{backward, sweep};
 pub use batch::{References, TensorBatch};
 pub use bridge::off_tape;
 /// The words that a recording is written in.
@@ -43,7 +43,7 @@ pub use fused::{
 pub use known::with_gradient;
 pub use noise::Noise;
 pub use parameters::{
-    NamedTensor, NamedVisitor, ParametersError, apply, collect, count, initialise, is_recording, on_paper,
+    NamedTensor, NamedVisitor, ParametersError, apply, collect, count, freeze, initialise, is_recording, on_paper,
     plain_device, walk,
 };
 pub use pass::Pass;

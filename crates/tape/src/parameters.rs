@@ -1,6 +1,6 @@
 //! A module's parameters by name: their values, their number, their first values.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -33,6 +33,14 @@ pub enum ParametersError {
     Unknown {
         /// The parameter's name.
         name: String,
+    },
+    /// No parameter has a name that begins so.
+    #[error("no parameter of this model has a name that begins with `{name}`: its parts are {}", parts.join(", "))]
+    NothingCalled {
+        /// The beginning.
+        name: String,
+        /// The first parts of the names that there are.
+        parts: Vec<String>,
     },
     /// A parameter has another shape.
     #[error("`{name}` has shape {found:?} in the weights and {wanted:?} in this model")]
@@ -108,6 +116,55 @@ pub fn count<M: Module>(module: &M) -> u64 {
         false => walk(&module.clone().train(), &mut found),
     }
     found.0
+}
+
+/// Lets every parameter whose name begins with one of `beginnings` keep its value: no gradient is computed for it.
+///
+/// A beginning ends where a name of a part ends: `encoder` is the whole encoder, and `encod` is nothing.
+///
+/// # Errors
+/// With the first beginning that no parameter has.
+pub fn freeze<M: Module>(module: M, beginnings: &[String]) -> Result<M, ParametersError> {
+    let used = vec![false; beginnings.len()];
+    let mut mapper = Freeze { path: Vec::new(), beginnings, used, parts: BTreeSet::new() };
+    let module = module.map(&mut mapper);
+    match mapper.used.iter().position(|used| !used) {
+        Some(unused) => {
+            let parts = mapper.parts.into_iter().map(|part| format!("`{part}`")).collect();
+            Err(ParametersError::NothingCalled { name: beginnings[unused].clone(), parts })
+        }
+        None => Ok(module),
+    }
+}
+
+struct Freeze<'a> {
+    path: Vec<String>,
+    beginnings: &'a [String],
+    used: Vec<bool>,
+    parts: BTreeSet<String>,
+}
+
+impl ModuleMapper for Freeze<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.into());
+    }
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let name = self.path.join(".");
+        self.parts.extend(self.path.first().cloned());
+        let begins = |beginning: &String| {
+            name.strip_prefix(beginning.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let mut is_frozen = false;
+        for (beginning, used) in self.beginnings.iter().zip(&mut self.used) {
+            if begins(beginning) {
+                (is_frozen, *used) = (true, true);
+            }
+        }
+        if is_frozen { param.map(|value| value.detach().set_require_grad(false)) } else { param }
+    }
 }
 
 /// Gives every float parameter of `module` the value of its name. Names and shapes must agree exactly.
@@ -257,6 +314,17 @@ mod tests {
         assert_eq!((weight.name.as_str(), weight.shape.as_slice()), ("weight", &[4, 3][..]));
         assert!(weight.values.iter().all(|v| v.abs() <= 0.5) && weight.values.iter().any(|v| v.abs() > 0.25));
         assert_eq!(count(&layer(4)), 15);
+    }
+
+    #[test]
+    fn what_is_frozen_has_no_gradient_and_is_not_counted() {
+        let frozen = freeze(layer(4), &["bias".into()]).unwrap();
+        assert_eq!(count(&frozen), 12);
+        let loss = frozen.forward(Tensor::<2>::ones([2, 4], &Device::flex().autodiff())).sum();
+        assert_eq!(crate::backward(loss, &frozen).len(), 1);
+        let error = freeze(layer(4), &["weight".into(), "weigh".into()]).unwrap_err().to_string();
+        let expected = "no parameter of this model has a name that begins with `weigh`: its parts are `bias`, `weight`";
+        assert_eq!(error, expected);
     }
 
     #[test]
