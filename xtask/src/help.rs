@@ -15,6 +15,7 @@ The program's main commands (add --help to any of them for its options):
   say                           turn a text into sound with a trained model
   eval                          say how well a trained model reads or speaks, on what it held out or a corpus of yours
   export                        write a trained model into a folder of its own, for other programs
+  runs                          list the runs, show how one went, compare some
   model                         say how large a model would be, part by part, before it is trained
   corpus                        make speech with its texts, in voices of its own
   config                        show the configuration a run would have, and where each value comes from

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use plimsoll_core::MemoryMeter;
+use plimsoll_core::CountingAllocator;
+use plimsoll_train::Pick;
 
 use crate::config::{ConfigArgs, ConfigCommand};
 use crate::data::DataCommand;
 use crate::failure::{Failure, ToldReport};
+use crate::runs::RunsCommand;
 use crate::search::SearchArgs;
 use crate::{corpus, environment, eval, export, gpu_info, memtest, model, optimize, say, train, transcribe};
 
@@ -40,6 +42,9 @@ pub(crate) enum Command {
     Eval(EvalArgs),
     /// Writes a trained model into a folder that needs nothing else of its run.
     Export(ExportArgs),
+    /// Lists runs, shows how one went, and compares some.
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Tells of a model before it is trained.
     #[command(subcommand)]
     Model(Box<ModelCommand>),
@@ -187,9 +192,31 @@ pub(crate) struct ExportArgs {
     /// Which checkpoint: that of the best score, or the newest.
     #[arg(long, value_parser = ["best", "newest"], default_value = "best")]
     pub(crate) step: String,
+    /// The mean of several checkpoints instead, which is often better than any of them: last:N or best:N. A run keeps as
+    /// many as training.keep_checkpoints and training.keep_best say.
+    #[arg(long, value_name = "WHICH:N", conflicts_with = "step")]
+    pub(crate) average: Option<PickArg>,
     /// Writes into the folder even if something is in it; files of the same names are replaced.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Checkpoints to average, as they are written: `last:5`, `best:3`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PickArg(pub(crate) Pick);
+
+impl std::str::FromStr for PickArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = |count: &str| count.parse().ok().filter(|count| *count > 0);
+        let pick = match text.split_once(':') {
+            Some(("last", count)) => read(count).map(Pick::Last),
+            Some(("best", count)) => read(count).map(Pick::Best),
+            _ => None,
+        };
+        pick.map(Self).ok_or_else(|| "expected last:N or best:N, such as last:5".into())
+    }
 }
 
 /// The commands of `model`.
@@ -311,7 +338,7 @@ pub(crate) struct CorpusArgs {
 }
 
 impl Command {
-    pub(crate) fn run(self, meter: &'static dyn MemoryMeter, wordy: bool) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, meter: &'static CountingAllocator, wordy: bool) -> Result<ExitCode, Failure> {
         match self {
             Self::Train(args) => train::train(*args, meter),
             Self::Transcribe(args) => transcribe::transcribe(&args),
@@ -326,6 +353,7 @@ impl Command {
             Self::GpuInfo { json } => gpu_info::gpu_info(json),
             Self::Memtest(args) => memtest::memtest(&args, wordy, meter),
             Self::Data(command) => command.run(),
+            Self::Runs(command) => command.run(),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make_told(&args),
             Self::Config(command) => {
                 command.run(environment(), &mut std::io::stdout().lock()).told()?;

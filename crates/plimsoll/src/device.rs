@@ -1,7 +1,9 @@
 //! Which device trains.
 
 use burn::tensor::Device;
-use plimsoll_core::{Bytes, MemoryMeter};
+use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision};
+#[cfg(any(feature = "cuda", test))]
+use plimsoll_monitor::Version;
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::failure::Failure;
@@ -17,6 +19,8 @@ pub(crate) struct Chosen {
     pub(crate) is_host: bool,
     /// Pieces of a step that it computes at the same time.
     pub(crate) lanes: usize,
+    /// The fastest numbers that it computes safely.
+    pub(crate) precision: Precision,
 }
 
 /// The pools of a device that has memory of its own.
@@ -41,11 +45,21 @@ impl MemoryMeter for PoolMeter {
 
 impl Chosen {
     /// Whoever counts the memory of this device: `process` where it is the process's own.
-    pub(crate) fn meter(&self, process: &'static dyn MemoryMeter) -> Box<dyn MemoryMeter> {
+    pub(crate) fn meter(&self, process: &'static CountingAllocator) -> Box<dyn MemoryMeter> {
         match self.is_host {
             true => Box::new(process),
             false => Box::new(PoolMeter { device: self.device.clone() }),
         }
+    }
+
+    /// Whoever says whether memory held under `budget`: `process` where memory is the process's own, and nobody but the
+    /// device where it has its own.
+    pub(crate) fn gate(&self, process: &'static CountingAllocator, budget: Option<Bytes>) -> Box<dyn MemoryGate> {
+        if !self.is_host {
+            return Box::new(OpenGate);
+        }
+        process.set_budget(budget);
+        Box::new(process)
     }
 }
 
@@ -62,12 +76,44 @@ pub(crate) fn choose(config: &DeviceConfig) -> Result<Chosen, Failure> {
 
 fn cpu() -> Chosen {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    Chosen { device: Device::flex(), name: format!("the CPU, {threads} threads"), is_host: true, lanes: threads }
+    Chosen {
+        device: Device::flex(),
+        name: format!("the CPU, {threads} threads"),
+        is_host: true,
+        lanes: threads,
+        precision: Precision::Fp32,
+    }
 }
 
 #[cfg(feature = "cuda")]
 fn cuda(index: usize) -> Result<Chosen, Failure> {
-    Ok(Chosen { device: Device::cuda(index), name: format!("CUDA device {index}"), is_host: false, lanes: 1 })
+    let precision = precision_of_card(index);
+    Ok(Chosen {
+        device: Device::cuda(index),
+        name: format!("CUDA device {index}"),
+        is_host: false,
+        lanes: 1,
+        precision,
+    })
+}
+
+/// What a CUDA card computes fastest: bf16 from Ampere on, fp16 on Volta and Turing, fp32 where nobody knows.
+#[cfg(feature = "cuda")]
+fn precision_of_card(index: usize) -> Precision {
+    let machine = plimsoll_monitor::Machine::probe();
+    let uuid = machine.visible.uuids.get(index);
+    let found = machine.cards.iter().map(|report| &report.card).find(|card| Some(&card.uuid) == uuid);
+    fastest(found.and_then(|card| card.compute_capability))
+}
+
+/// The numbers that products are fastest in, on a card of this compute capability.
+#[cfg(any(feature = "cuda", test))]
+fn fastest(capability: Option<Version>) -> Precision {
+    match capability.map(|version| version.major) {
+        Some(8..) => Precision::Bf16,
+        Some(7) => Precision::Fp16,
+        _ => Precision::Fp32,
+    }
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -81,7 +127,8 @@ fn wgpu(index: usize) -> Result<Chosen, Failure> {
     // The first is whatever there is, which may be a driver that computes on the CPU.
     let kind = if index == 0 { DeviceKind::DefaultDevice } else { DeviceKind::DiscreteGpu(index) };
     let device = Device::wgpu(kind);
-    Ok(Chosen { device, name: format!("graphics device {index}"), is_host: false, lanes: 1 })
+    let name = format!("graphics device {index}");
+    Ok(Chosen { device, name, is_host: false, lanes: 1, precision: Precision::Fp32 })
 }
 
 #[cfg(not(feature = "wgpu"))]
@@ -95,4 +142,17 @@ fn not_built(backend: &str) -> Failure {
         format!("this program was built without {backend}"),
         format!("`cargo xtask train --backend {backend}` builds it in, or use `--backend cpu`"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_computes_in_what_it_is_fast_at() {
+        let of = |major, minor| fastest(Some(Version { major, minor }));
+        let found = [of(6, 1), of(7, 0), of(7, 5), of(8, 0), of(9, 0), of(12, 0), fastest(None)];
+        use Precision::{Bf16, Fp16, Fp32};
+        assert_eq!(found, [Fp32, Fp16, Fp16, Bf16, Bf16, Bf16, Fp32]);
+    }
 }

@@ -17,6 +17,7 @@ mod model;
 mod optimize;
 mod pictures;
 mod reading;
+mod runs;
 mod say;
 mod search;
 mod signals;
@@ -26,14 +27,14 @@ mod transcribe;
 use std::process::ExitCode;
 
 use clap::Parser;
-use plimsoll_core::MemoryMeter;
+use plimsoll_core::CountingAllocator;
 
-/// Runs the command of this process's arguments; `meter` counts the memory of the process.
-pub fn program(meter: &'static dyn MemoryMeter) -> ExitCode {
+/// Runs the command of this process's arguments; `memory` counts what the process holds, and is its global allocator.
+pub fn program(memory: &'static CountingAllocator) -> ExitCode {
     let cli = cli::Cli::parse();
     start_log(cli.verbose);
     keep_recordings_quiet();
-    match cli.command.run(meter, cli.verbose > 0) {
+    match cli.command.run(memory, cli.verbose > 0) {
         Ok(code) => code,
         Err(failure) => failure.print(),
     }

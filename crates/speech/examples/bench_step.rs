@@ -13,7 +13,7 @@ use plimsoll_core::{Bytes, Choice, CountingAllocator, Grid, HostBatch, HostSampl
 use plimsoll_layers::HeadPositions;
 use plimsoll_speech::asr::{Recogniser, RecogniserConfig};
 use plimsoll_tape::count;
-use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig};
+use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
@@ -64,16 +64,10 @@ impl Job {
     }
 
     fn trainer(&self, remat: Remat, lanes: usize) -> Trainer<Recogniser> {
-        let config = TrainerConfig {
-            optimizer: AdamWConfig::default(),
-            schedule: Schedule::constant(1e-3),
-            clip_norm: 5.0,
-            choice: Choice { remat, ..Choice::default() },
-            lanes,
-            key: Key::new(1),
-        };
+        let choice = Choice { remat, ..Choice::default() };
+        let config = TrainerConfig { choice, lanes, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
         let model = self.config.init(&Device::flex().autodiff(), Key::new(3));
-        Trainer::new(model, config, Governor::new(self.batch, None))
+        Trainer::new(model, config, Governor::new(self.batch))
     }
 }
 

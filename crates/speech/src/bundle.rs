@@ -122,7 +122,7 @@ impl ModelFolder<'_> {
         if !checkpoints.exists() && exported.is_file() {
             return Ok(read_weights(&exported)?);
         }
-        Ok(CheckpointStore::new(checkpoints, 1).best()?.weights)
+        Ok(CheckpointStore::new(checkpoints, 1).best()?.judged())
     }
 
     fn value(self) -> Result<Value, BundleError> {

@@ -10,6 +10,7 @@
 
 pub mod asr;
 mod bundle;
+mod judge;
 mod paper;
 pub mod score;
 #[cfg(test)]
@@ -17,3 +18,4 @@ mod testing;
 pub mod tts;
 
 pub use bundle::{Bundle, BundleError, Described, ModelFolder};
+pub use judge::JudgeError;

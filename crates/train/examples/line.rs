@@ -7,13 +7,13 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::Device;
 use plimsoll_core::{
-    BatchSource, Choice, CountingAllocator, Delivered, Grid, HostBatch, HostSample, Key, Measure, Position, SampleId,
+    BatchSource, Bytes, CountingAllocator, Delivered, Grid, HostBatch, HostSample, Key, Measure, Position, SampleId,
     SourceError,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
 use plimsoll_train::{
-    AdamWConfig, CheckpointStore, Event, Governor, Limits, RunOptions, RunState, Schedule, Score, Shape, Trainer,
-    TrainerConfig, run,
+    AdamWConfig, Careful, CheckpointStore, Event, Governor, Limits, RunOptions, RunState, Schedule, Score, Shape,
+    Trainer, TrainerConfig, run,
 };
 
 #[global_allocator]
@@ -72,14 +72,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schedule = Schedule { shape: Shape::Cosine, peak: 0.1, last: 1e-3, warmup: 10, total: 200 };
     let config = TrainerConfig {
         optimizer: AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() },
-        schedule,
         clip_norm: 10.0,
-        choice: Choice::default(),
-        lanes: 1,
-        key: Key::new(3),
+        ..TrainerConfig::new(schedule, Key::new(3))
     };
-    let mut trainer = Trainer::new(task, config, Governor::new(8, None));
-    let mut validate = |model: &Line, _: u64| {
+    // The allocator plays the card: what would not fit into 64 MiB is cut into smaller pieces.
+    MEMORY.set_budget(Some(Bytes::mib(64)));
+    let mut trainer = Trainer::new(task, config, Governor::new(8)).watched(&MEMORY, &MEMORY);
+    let mut validate = |model: &Line, _: u64, _: &mut Careful<'_>| {
         let slope = model.line.weight.val().into_scalar::<f32>();
         let all = vec![Measure::number("slope", "slope of the line", slope.into())];
         Ok(Score { value: f64::from((slope - 3.0).abs()), all })
@@ -89,12 +88,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("after step {step} the slope is {:.3}", scores[0].value);
         }
     };
-    let options = RunOptions {
-        limits: Limits { steps: Some(200), ..Limits::default() },
-        validate_every: None,
-        save_every: 100,
-        failures_max: 3,
-    };
+    let limits = Limits { steps: Some(200), ..Limits::default() };
+    let options = RunOptions { save_every: 100, ..RunOptions::new(limits) };
     let outcome = run(
         &mut trainer,
         RunState::default(),
@@ -102,7 +97,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         &mut validate,
         &CheckpointStore::new(folder.path(), 2),
         &options,
-        &MEMORY,
         &AtomicBool::new(false),
         &mut watch,
     )?;

@@ -5,21 +5,27 @@
 //! happens. Nothing here knows speech, files of audio, or a terminal. `examples/line.rs` trains a model of its own.
 
 mod adamw;
+mod careful;
 mod checkpoint;
+mod ema;
 mod governor;
 mod layout;
 mod progress;
+mod replicas;
 mod run;
 mod schedule;
 mod step;
 mod weights;
 
 pub use adamw::{AdamW, AdamWConfig};
-pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore, RunState};
-pub use governor::Governor;
+pub use careful::{Careful, CarefulError};
+pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore, Disk, Pick, RealDisk, RunState, Snapshot};
+pub use ema::Ema;
+pub use governor::{Governor, Knowledge, Planned};
 pub use layout::lay_out;
 pub use progress::{Event, Observer};
-pub use run::{Ending, Limits, Outcome, RunOptions, Score, TrainError, run};
-pub use schedule::{Schedule, Shape};
-pub use step::{StepError, StepReport, Trainer, TrainerConfig};
+pub use replicas::{Cards, Replica, Threads};
+pub use run::{Ending, Limits, Outcome, RunOptions, Score, TrainError, Validate, run};
+pub use schedule::{Plateau, PlateauConfig, Schedule, Shape};
+pub use step::{Cut, LossScale, StepError, StepReport, Trainer, TrainerConfig, Unfit, ways};
 pub use weights::{WeightsError, read_weights, write_weights};

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use plimsoll_core::{Bytes, Measure, Position, Skipped};
+use plimsoll_core::{Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
 use serde::Serialize;
+
+use crate::Cut;
 
 /// Something that happened in a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +29,18 @@ pub enum Event {
         rate: f64,
         /// Pieces that the batch was cut into.
         pieces: usize,
+        /// The pieces, as place, length and effort, in the order in which they were added up: with the position they are
+        /// the ledger of who was in the step.
+        cuts: Vec<Cut>,
+        /// Pieces that were begun, those that did not fit included.
+        begun: usize,
+        /// What the loss was multiplied by, in fp16.
+        #[serde(skip_serializing_if = "is_one")]
+        loss_scale: f64,
+        /// Reads from the device that the step waited for.
+        reads: u32,
+        /// Seconds spent on keeping the step safe: gate, governor, ledger and the record of the step before.
+        safety_seconds: f64,
         /// Samples that the model's length policy cut short.
         cut: usize,
         /// Seconds of audio frames in the batch, padding apart, as a count of frames.
@@ -52,14 +66,39 @@ pub enum Event {
         /// The samples, with the reason for each.
         samples: Vec<Skipped>,
     },
-    /// The governor lowered its limit.
-    Lowered {
+    /// Something did not fit into memory. It was computed in smaller pieces, and the run goes on.
+    OutOfMemory {
+        /// In this step, or after it.
+        step: u64,
+        /// Where, and what was said.
+        failure: OutOfMemory,
+        /// Utterances of this length computed at once from now on.
+        limit: usize,
+    },
+    /// Utterances were left out, as they do not fit alone.
+    Unfit {
+        /// In this step.
+        step: u64,
+        /// The utterances.
+        names: Vec<String>,
+    },
+    /// A step took more memory than was planned for it.
+    Drift {
+        /// Its number.
+        step: u64,
+        /// The phase in which it did.
+        phase: Stage,
+        /// What was planned.
+        planned_bytes: Bytes,
+        /// What it took.
+        peak_bytes: Bytes,
+    },
+    /// The learning rate was lowered, as validations no longer got better.
+    RateLowered {
         /// After this step.
         step: u64,
-        /// Utterances computed at once from now on.
-        limit: usize,
-        /// What the step took.
-        peak_bytes: Bytes,
+        /// What it is multiplied by from now on.
+        factor: f64,
     },
     /// The model was validated.
     Validated {
@@ -83,6 +122,18 @@ pub enum Event {
         /// Where.
         path: PathBuf,
     },
+    /// A checkpoint could not be written, and the run goes on; those before it are as they were.
+    NotSaved {
+        /// After this step.
+        step: u64,
+        /// Why.
+        reason: String,
+    },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_one(factor: &f64) -> bool {
+    *factor == 1.0
 }
 
 /// Whoever watches a run: a progress bar, a record on disk, a test.

@@ -13,6 +13,51 @@ pub enum Shape {
     Cosine,
     /// It falls with the root of the step.
     InverseSqrt,
+    /// Noam's (Vaswani et al. 2017): the same curve, scaled so that its highest rate is the peak. It needs a warm-up, and
+    /// has one of a step where none is given.
+    Noam,
+    /// It stays, and is lowered by a [`Plateau`] whenever validations no longer get better.
+    Plateau,
+}
+
+/// When and how a learning rate is lowered because validations no longer get better.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlateauConfig {
+    /// Validations without a better score before the rate falls.
+    pub patience: u32,
+    /// What it is multiplied by.
+    pub factor: f64,
+    /// Below this share of the highest rate it does not fall.
+    pub least: f64,
+}
+
+/// How far a learning rate was lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plateau {
+    /// What the rate is multiplied by now.
+    pub factor: f64,
+    /// Validations in a row without a better score, since it last fell.
+    pub stale: u32,
+}
+
+impl Default for Plateau {
+    fn default() -> Self {
+        Self { factor: 1.0, stale: 0 }
+    }
+}
+
+impl Plateau {
+    /// Learns whether a validation was the best so far; true where the rate falls.
+    pub fn saw(&mut self, is_best: bool, config: &PlateauConfig) -> bool {
+        self.stale = if is_best { 0 } else { self.stale + 1 };
+        if self.stale < config.patience.max(1) || self.factor <= config.least {
+            return false;
+        }
+        (self.factor, self.stale) = ((self.factor * config.factor).max(config.least), 0);
+        true
+    }
 }
 
 /// A linear warm-up from zero to the peak, then a [`Shape`].
@@ -43,13 +88,13 @@ impl Schedule {
             return self.peak * step as f64 / self.warmup as f64;
         }
         match self.shape {
-            Shape::Constant => self.peak,
+            Shape::Constant | Shape::Plateau => self.peak,
             Shape::Cosine => {
                 let span = self.total.saturating_sub(self.warmup).max(1) as f64;
                 let share = ((step - self.warmup) as f64 / span).min(1.0);
                 self.last + (self.peak - self.last) * 0.5 * (1.0 + (share * std::f64::consts::PI).cos())
             }
-            Shape::InverseSqrt => self.peak * (self.warmup.max(1) as f64 / step.max(1) as f64).sqrt(),
+            Shape::InverseSqrt | Shape::Noam => self.peak * (self.warmup.max(1) as f64 / step.max(1) as f64).sqrt(),
         }
     }
 }
@@ -69,10 +114,23 @@ mod tests {
             (Shape::Cosine, 500, 0.1),
             (Shape::Constant, 500, 1.0),
             (Shape::InverseSqrt, 40, 0.5),
+            (Shape::Noam, 5, 0.5),
+            (Shape::Noam, 90, 1.0 / 3.0),
+            (Shape::Plateau, 90, 1.0),
         ] {
             let found = schedule(shape).rate(step);
             assert!((found - rate).abs() < 1e-12, "{shape:?} at {step}: {found}");
         }
+        let mut plateau = Plateau::default();
+        let config = PlateauConfig { patience: 2, factor: 0.5, least: 0.2 };
+        let factors: Vec<f64> = [true, false, false, false, true, false, false, false, false, false, false]
+            .into_iter()
+            .map(|is_best| {
+                plateau.saw(is_best, &config);
+                plateau.factor
+            })
+            .collect();
+        assert_eq!(factors, [1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2]);
         assert!([1, 1000].iter().all(|&step| Schedule::constant(0.3).rate(step) == 0.3));
     }
 }

@@ -40,6 +40,12 @@ pub enum WeightsError {
 
 /// Writes `tensors` to a safetensors file, synced to the disk.
 pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), WeightsError> {
+    let file = to_file(path, tensors)?;
+    write_synced(path, &file).map_err(|source| WeightsError::Io { path: path.into(), source })
+}
+
+/// The bytes of a safetensors file of `tensors`, to be written to `path`.
+pub(crate) fn to_file(path: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, WeightsError> {
     let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
         .iter()
         .map(|t| (t.name.clone(), t.shape.clone(), t.values.iter().flat_map(|v| v.to_le_bytes()).collect()))
@@ -50,8 +56,7 @@ pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), Weights
         .map(|(name, shape, data)| Ok((name.as_str(), TensorView::new(Dtype::F32, shape.clone(), data)?)))
         .collect::<Result<_, _>>()
         .map_err(format)?;
-    let file = safetensors::serialize(views, None).map_err(format)?;
-    write_synced(path, &file).map_err(|source| WeightsError::Io { path: path.into(), source })
+    safetensors::serialize(views, None).map_err(format)
 }
 
 /// Reads the tensors of a safetensors file.

@@ -25,6 +25,8 @@ pub enum Kind {
     Number(Interval),
     /// A list of numbers, not empty.
     Numbers(Interval),
+    /// A list of texts.
+    Texts,
     /// A stretch of time; the limits are seconds.
     Time(Interval),
     /// An amount of memory, at least this.
@@ -103,6 +105,12 @@ impl Kind {
                 ValueKind::Array(items) => items.iter().find_map(|item| limited(number(&item.kind), limits)),
                 _ => Some(Fault::Type),
             },
+            Self::Texts => match value {
+                ValueKind::Array(items) => {
+                    unless(items.iter().all(|item| matches!(item.kind, ValueKind::String(_))), Fault::Type)
+                }
+                _ => Some(Fault::Type),
+            },
             Self::Time(limits) => limited(time(value), limits),
             Self::Memory(least) => match memory(value) {
                 None => Some(Fault::Type),
@@ -136,6 +144,7 @@ impl fmt::Display for Kind {
             Self::Whole(least, _) => write!(f, "a whole number of at least {least}"),
             Self::Number(limits) => write!(f, "a number {limits}"),
             Self::Numbers(limits) => write!(f, "a list of numbers, each {limits}"),
+            Self::Texts => write!(f, "a list of texts such as [\"encoder\"]"),
             Self::Time(limits) => write!(f, "a time such as \"90s\" or \"5min\", {limits} seconds"),
             Self::Memory(Bytes(0)) => write!(f, "an amount of memory such as \"8GiB\""),
             Self::Memory(least) => write!(f, "an amount of memory such as \"8GiB\", at least {least}"),

@@ -57,5 +57,5 @@ pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelC
 pub use tiers::{AUTO, Tier};
 pub use words::{
     AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, PositionsChoice,
-    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice, TooLongChoice,
+    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice, TooLongChoice, UnfitChoice,
 };

@@ -181,7 +181,7 @@ fn too_many_micro_batches(config: &RunConfig) -> Option<String> {
 
 fn rate_ends_above(config: &RunConfig) -> Option<String> {
     let (last, highest) = (config.training.final_learning_rate, config.training.learning_rate);
-    (config.training.schedule != Schedule::Constant && last > highest).then(|| {
+    (!matches!(config.training.schedule, Schedule::Constant | Schedule::Noam) && last > highest).then(|| {
         format!(
             "`training.final_learning_rate` is {last:?}, \
              expected at most `training.learning_rate`, which is {highest:?}"

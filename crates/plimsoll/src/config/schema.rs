@@ -10,7 +10,7 @@ use super::keys::Key;
 use super::kind::{Interval, Kind};
 use super::words::{
     AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, PositionsChoice,
-    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice, TooLongChoice,
+    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice, TooLongChoice, UnfitChoice,
 };
 
 /// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
@@ -316,6 +316,8 @@ section! {
         max_memory: Option<Bytes> = None, Kind::Memory(Bytes::mib(1));
         /// Most device memory to use, as a share of what the device has; excludes `training.max_memory`.
         max_memory_fraction: Option<f64> = None, Kind::Number(Interval(Excluded(0.0), Included(1.0)));
+        /// What becomes of an utterance that does not fit into memory even alone, with every effort.
+        does_not_fit: UnfitChoice = UnfitChoice::Skip, Kind::OneOf(UnfitChoice::WORDS);
         /// Numbers to compute in; `auto` takes the fastest that the device computes safely.
         precision: PrecisionChoice = PrecisionChoice::Auto, Kind::OneOf(PrecisionChoice::WORDS);
         /// Blocks that compute their activations a second time instead of keeping them: less memory for more time.
@@ -328,6 +330,17 @@ section! {
         schedule: Schedule = Schedule::Cosine, Kind::OneOf(Schedule::WORDS);
         /// Learning rate that a falling schedule ends at.
         final_learning_rate: f64 = 1e-5, Kind::Number(Interval::NOT_NEGATIVE);
+        /// Validations without a better score before `training.schedule` = `plateau` lowers the rate.
+        plateau_patience: u32 = 3, Kind::count(1);
+        /// What it multiplies the rate by then, down to `training.final_learning_rate`.
+        plateau_factor: f64 = 0.5, Kind::Number(Interval(Excluded(0.0), Excluded(1.0)));
+        /// Stops after so many validations in a row that found nothing better; never when not given.
+        early_stopping: Option<u32> = None, Kind::count(1);
+        /// How slowly a mean of the weights follows them, such as 0.999; it is what is validated and kept. None when not given.
+        ema_decay: Option<f64> = None, Kind::Number(Interval(Excluded(0.0), Excluded(1.0)));
+        /// Parts of the model that keep their values, by the beginnings of their parameters' names; `plimsoll model info`
+        /// names the parts.
+        freeze: Vec<String> = Vec::new(), Kind::Texts;
         /// Weight decay of AdamW.
         weight_decay: f64 = 0.01, Kind::Number(Interval::NOT_NEGATIVE);
         /// First momentum of AdamW.
@@ -346,6 +359,8 @@ section! {
         checkpoint_interval: u64 = 200, Kind::long_count(1);
         /// Checkpoints kept, the newest ones.
         keep_checkpoints: u32 = 3, Kind::count(1);
+        /// Checkpoints kept beside them for their scores, the best ones.
+        keep_best: u32 = 1, Kind::count(1);
         /// Steps from one line of the log to the next.
         log_interval: u64 = 10, Kind::long_count(1);
     }

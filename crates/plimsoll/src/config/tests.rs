@@ -165,6 +165,7 @@ fn serde_takes_whatever_the_table_takes() {
             Kind::Whole(least, most) => vec![(least as i64).into(), (most as i64).into()],
             Kind::Number(_) => vec![0.5.into()],
             Kind::Numbers(_) => vec![vec![1.0, 0.5].into()],
+            Kind::Texts => vec![vec!["encoder".to_string()].into()],
             Kind::Time(_) => vec!["2h".into(), 0.5.into(), 3.into()],
             Kind::Memory(_) => vec!["8GiB".into(), (1i64 << 50).into()],
             Kind::OneOf(words) => words.iter().map(|&word| word.into()).collect(),

@@ -153,6 +153,21 @@ words! {
         Cosine = "cosine",
         /// It falls with the square root of the steps.
         InverseSqrt = "inverse_sqrt",
+        /// The same curve by the name of its first user; its highest rate is `training.learning_rate`.
+        Noam = "noam",
+        /// It stays, and falls whenever validations no longer get better.
+        Plateau = "plateau",
+    }
+}
+
+words! {
+    /// What becomes of an utterance that does not fit into memory alone, whatever is tried.
+    UnfitChoice {
+        /// It is left out of its step, and told.
+        #[default]
+        Skip = "skip",
+        /// The run stops.
+        Stop = "stop",
     }
 }
 

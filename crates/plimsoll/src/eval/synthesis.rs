@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use plimsoll_core::{Bytes, Frames, HostSample, Samples, Seconds, Skipped};
+use burn::module::Module;
+use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped};
 use plimsoll_data::{Dataset, LogMel, resample, write_wav};
 use plimsoll_speech::asr::{Heard, Search, Transcriber};
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_speech::tts::{Bundle, Delivery, Ending, Narrator, Spoke, deliver};
+use plimsoll_train::Careful;
 use serde_json::{Value, json};
 
 use super::report::{Judged, worst};
@@ -95,11 +97,13 @@ fn speak(
         let message = format!("none of {} utterances can be read; the first, `{name}`: {reason}", dataset.len());
         return Err(Failure::wrong(message, "a list of utterances says which stretch of which file is read"));
     }
+    let device = narrator.model().devices().into_iter().next().expect("a model has parameters");
+    let mut careful = Careful::new(&device, &OpenGate, TOGETHER);
     let bar = reading::bar(all.len());
     for together in all.chunks(TOGETHER) {
         let samples: Vec<HostSample> = together.iter().map(|(_, sample)| sample.clone()).collect();
         let start = Instant::now();
-        let said = deliver(narrator.model(), &samples, TOGETHER).utterances;
+        let said = deliver(narrator.model(), &samples, TOGETHER, &mut careful).failed()?.utterances;
         report.speak_seconds += start.elapsed().as_secs_f64();
         for ((index, _), spoke) in together.iter().zip(said) {
             report.add(args, narrator, judge, &dataset.utterance(*index).text, &spoke)?;

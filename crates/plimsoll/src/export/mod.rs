@@ -41,7 +41,10 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
 
 fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let bundle = Bundle::<M>::read(&args.run).wrong()?;
-    let checkpoint = checkpoint(args)?;
+    let mut checkpoint = checkpoint(args)?;
+    if let Some(mean) = checkpoint.ema.take() {
+        checkpoint.weights = mean;
+    }
     // Counted in a model: whoever reads the folder finds every parameter there, and no other.
     let parameters = bundle.model.parameters(checkpoint.weights.clone()).wrong()?;
     let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
@@ -70,6 +73,13 @@ fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
 
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
+    if let Some(pick) = args.average {
+        let (mut newest, _) = store.newest().wrong()?;
+        let (weights, steps) = store.averaged(pick.0).wrong()?;
+        eprintln!("the mean of the checkpoints of steps {}", listed(&steps));
+        (newest.weights, newest.ema) = (weights, None);
+        return Ok(newest);
+    }
     if args.step != "newest" {
         return store.best().wrong();
     }
@@ -78,6 +88,11 @@ fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
         eprintln!("warning: {error}; using the checkpoint before it");
     }
     Ok(checkpoint)
+}
+
+fn listed(steps: &[u64]) -> String {
+    let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
+    steps.join(", ")
 }
 
 /// Makes the folder, or finds it empty; with `force` whatever is in it.

@@ -6,7 +6,7 @@ use plimsoll_memory::{BackendRules, Life, Phase, StepMemory, Subject, TraceError
 use plimsoll_speech::asr::{Recogniser, RecogniserConfig};
 use plimsoll_speech::tts::{Synthesiser, SynthesiserConfig};
 use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
-use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig, lay_out};
+use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, lay_out};
 use serde::{Deserialize, Serialize};
 
 use crate::device::Chosen;
@@ -14,6 +14,8 @@ use crate::failure::{Failure, Told};
 
 /// Pieces of a step of a case: the second meets the gradients of the first.
 pub(crate) const PIECES: u32 = 2;
+/// So slow that random weights stay what they are.
+const SLOW: Schedule = Schedule { shape: Shape::Constant, peak: 1e-6, last: 1e-6, warmup: 0, total: u64::MAX };
 /// Steps of a case: the second meets the optimizer's state.
 const STEPS: u32 = 2;
 
@@ -153,15 +155,8 @@ fn measured<S: Case>(
     let whole = audible(subject.batch(shape.with_utterances(shape.utterances * pieces)));
     let before = meter.current();
     meter.reset_peak();
-    let config = TrainerConfig {
-        optimizer: AdamWConfig::default(),
-        schedule: Schedule::constant(1e-6),
-        clip_norm: 5.0,
-        choice,
-        lanes: 1,
-        key: Key::new(1),
-    };
-    let mut trainer = Trainer::new(subject.trained(&device), config, Governor::new(shape.utterances as usize, None));
+    let config = TrainerConfig { choice, tells_late: !chosen.is_host, ..TrainerConfig::new(SLOW, Key::new(1)) };
+    let mut trainer = Trainer::new(subject.trained(&device), config, Governor::new(shape.utterances as usize));
     for _ in 0..STEPS {
         trainer.step(&whole).expect("a step of random weights has a finite loss");
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::ProgressBar;
-use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Key, MemoryMeter, Precision, Remat};
+use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Key, Precision, Remat};
 use plimsoll_memory::{BackendRules, BucketPlan, Demand, Speed, StepMemory, Survey, plan};
 use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
 use plimsoll_speech::tts::SynthesiserConfig;
@@ -60,7 +60,7 @@ struct Row {
 pub(crate) fn verify(
     args: &MemtestArgs,
     config: RunConfig,
-    meter: &'static dyn MemoryMeter,
+    meter: &'static CountingAllocator,
 ) -> Result<ExitCode, Failure> {
     if let Some(case) = &args.case {
         let case: Case = serde_json::from_str(case).wrong()?;
@@ -144,7 +144,7 @@ fn budgets(count: u32) -> Result<ExitCode, Failure> {
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run(case: &Case, device: &Chosen, process: &'static dyn MemoryMeter) -> Result<Found, Failure> {
+fn run(case: &Case, device: &Chosen, process: &'static CountingAllocator) -> Result<Found, Failure> {
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     let meter = device.meter(process);

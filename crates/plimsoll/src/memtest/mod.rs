@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use plimsoll_core::{Bytes, MemoryMeter};
+use plimsoll_core::{Bytes, CountingAllocator};
 use plimsoll_memory::{Demand, Life, Plan, PlanError, Subject, Survey, find, page, perfetto, plan};
 use plimsoll_monitor::{Host, Machine, NvmlCards};
 use serde_json::json;
@@ -28,7 +28,7 @@ use verdict::Verdict;
 pub(crate) const DOES_NOT_FIT: u8 = 3;
 
 /// Runs the command.
-pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static dyn MemoryMeter) -> Result<ExitCode, Failure> {
+pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     let loaded = load(&args.config, environment())?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
@@ -85,7 +85,7 @@ pub(crate) fn targets(names: &[String]) -> Result<Vec<Target>, Failure> {
 }
 
 /// The first card that this process may use, or the CPU.
-fn here() -> Target {
+pub(crate) fn here() -> Target {
     let cards = NvmlCards::load();
     let machine = Machine::look(cards.as_ref().map(|cards| cards as _).map_err(Clone::clone));
     let card = machine.cards.iter().filter(|card| card.cuda_index.is_some()).min_by_key(|card| card.cuda_index);
@@ -110,7 +110,14 @@ pub(crate) fn memory_here() -> Bytes {
     }
 }
 
-fn host() -> Target {
+/// A card of which only the memory is known.
+pub(crate) fn card_of(memory: Bytes) -> Option<Target> {
+    let card = find(&format!("{} B", memory.0)).ok()?;
+    Some(Target::Card { usable: memory, card })
+}
+
+/// This machine's processors and memory.
+pub(crate) fn host() -> Target {
     let host = Host::read();
     Target::Host { memory: host.usable(), threads: host.logical_cpus }
 }

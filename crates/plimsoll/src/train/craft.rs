@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use plimsoll_core::{Key, Measure};
 use plimsoll_monitor::Example;
 use plimsoll_tape::Task;
-use plimsoll_train::Score;
+use plimsoll_train::{Careful, Score};
 
 use super::Voyage;
 use crate::failure::Failure;
@@ -23,10 +23,16 @@ pub(super) trait Craft {
     fn describe(&self, voyage: &Voyage) -> Result<(), Failure>;
 
     /// Judges a model in training, after `step`.
-    fn validate(&self, model: &Self::Model, step: u64, voyage: &Voyage) -> Result<Score, String>;
+    fn validate(
+        &self,
+        model: &Self::Model,
+        step: u64,
+        careful: &mut Careful<'_>,
+        voyage: &Voyage,
+    ) -> Result<Score, String>;
 
     /// Judges the best model at the end.
-    fn finish(&self, model: Self::Model, voyage: &Voyage) -> Result<Verdict, Failure>;
+    fn finish(&self, model: Self::Model, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure>;
 
     /// What to do next with the run in `folder`, in whole lines.
     fn farewell(&self, folder: &Path) -> String;

@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_core::{Frames, Grid, Key, Position, Seconds};
+use plimsoll_core::{Bytes, Frames, Grid, Key, Position, Seconds};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, Loader, LoaderConfig, LogMel,
     LogMelConfig, Manifest, Mode, Noise, Selection, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, Tokenizer,
@@ -74,9 +74,9 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     let tokenizer = tokenizer(config, &training)?;
     let texts = validation.iter().map(|u| (u.id.clone(), u.text.clone())).collect();
     let store = store(data)?;
-    let dataset = |utterances, augment| {
-        let dataset =
-            Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, data.cache_memory).wrong()?;
+    let [kept, kept_held_out] = cache_shares(config);
+    let dataset = |utterances, augment, kept| {
+        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, kept).wrong()?;
         let dataset = match &store {
             Some(store) => dataset.with_store(store.clone()),
             None => dataset,
@@ -87,7 +87,8 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
         };
         Ok::<_, Failure>(dataset)
     };
-    let (training, validation) = (dataset(training, augment(config))?, dataset(by_length(validation), None)?);
+    let training = dataset(training, augment(config), kept)?;
+    let validation = dataset(by_length(validation), None, kept_held_out)?;
     if validation.unknown_letters() > 0 {
         let count = validation.unknown_letters();
         eprintln!(
@@ -103,6 +104,19 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
         held_out,
         left_out,
     })
+}
+
+/// Share of a budget on the CPU that kept features may take: they save work, and steps need the memory.
+const KEPT: f64 = 0.25;
+/// Share of kept features that is for those of the validation.
+const KEPT_HELD_OUT: f64 = 0.2;
+
+/// The memory for features that are kept: those to train on, and those held out.
+pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
+    let Some(budget) = config.training.max_memory else { return [config.data.cache_memory; 2] };
+    let most = config.data.cache_memory.min(Bytes((budget.0 as f64 * KEPT) as u64));
+    let held_out = (most.0 as f64 * KEPT_HELD_OUT) as u64;
+    [Bytes(most.0 - held_out), Bytes(held_out)]
 }
 
 /// The features that are kept on disk, where `data` names a folder for them.

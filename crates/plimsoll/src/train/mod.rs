@@ -3,6 +3,7 @@
 mod craft;
 pub(crate) mod data;
 mod folder;
+pub(crate) mod memory;
 pub(crate) mod plan;
 mod recognition;
 mod report;
@@ -13,13 +14,14 @@ mod view;
 use std::process::ExitCode;
 
 use burn::tensor::Device;
-use plimsoll_core::{Key, MemoryMeter};
+use plimsoll_core::{CountingAllocator, Key, MemoryGate};
 use plimsoll_speech::ModelFolder;
-use plimsoll_tape::{Task, apply};
-use plimsoll_train::{CheckpointStore, Ending, Governor, RunOptions, RunState, Trainer, run};
+use plimsoll_tape::{Task, apply, freeze};
+use plimsoll_train::{Careful, CheckpointStore, Ending, Governor, RunOptions, RunState, Trainer, lay_out, run};
 
 use crate::cli::TrainArgs;
 use crate::config::{Loaded, load};
+use crate::device::Chosen;
 use crate::failure::{Failure, Told};
 use crate::signals::Signals;
 use crate::{device, environment};
@@ -35,7 +37,7 @@ use view::View;
 const FAILURES_MAX: u32 = 10;
 
 /// The whole of a run, in order.
-pub(crate) fn train(mut args: TrainArgs, meter: &'static dyn MemoryMeter) -> Result<ExitCode, Failure> {
+pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.resume {
         args.config.config = Some(folder::configuration_of(folder)?);
     }
@@ -46,7 +48,8 @@ pub(crate) fn train(mut args: TrainArgs, meter: &'static dyn MemoryMeter) -> Res
     resolve::check(&loaded.config)?;
     let device = device::choose(&loaded.config.device)?;
     let prepared = data::prepare(&loaded.config)?;
-    let plan = resolve::resolve(&loaded.config, &prepared, &device)?;
+    let mut plan = resolve::resolve(&loaded.config, &prepared, &device)?;
+    plan.memory = memory::planned(&plan, &prepared, &device, memory)?;
     eprint!("{}", plan.told());
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
@@ -56,7 +59,7 @@ pub(crate) fn train(mut args: TrainArgs, meter: &'static dyn MemoryMeter) -> Res
         None => RunFolder::make(&plan)?,
     };
     let model = plan.model;
-    let voyage = Voyage { loaded, plan, prepared, folder, meter: device.meter(meter) };
+    let voyage = Voyage { loaded, plan, prepared, folder, chosen: device.clone(), memory };
     let (device, resumed) = (device.device.autodiff(), args.resume.is_some());
     match model {
         ModelPlan::Recogniser(config) => voyage.sail(&Recognition::new(config), &device, resumed),
@@ -73,17 +76,24 @@ pub(crate) struct Voyage {
     prepared: Prepared,
     /// Where it is written down.
     folder: RunFolder,
-    meter: Box<dyn MemoryMeter>,
+    chosen: Chosen,
+    memory: &'static CountingAllocator,
 }
 
 impl Voyage {
     fn sail<C: Craft>(self, craft: &C, device: &Device, resumed: bool) -> Result<ExitCode, Failure> {
-        let task = craft.model(device, Key::new(self.plan.seed));
+        let training = &self.plan.training;
+        let task = freeze(craft.model(device, Key::new(self.plan.seed)), &training.freeze).wrong()?;
         let checkpoints = ModelFolder(self.folder.path()).checkpoints();
-        let store = CheckpointStore::new(checkpoints, self.plan.training.keep_checkpoints);
-        let governor = Governor::new(self.plan.training.micro_batch, self.plan.training.budget);
-        let mut trainer = Trainer::new(task, self.plan.trainer(), governor);
-        let mut state = RunState { seed: self.plan.seed, ..RunState::default() };
+        let store = CheckpointStore::new(checkpoints, training.keep_checkpoints).keeping_best(training.keep_best);
+        if let (false, Some(memory)) = (self.chosen.is_host, &self.plan.memory) {
+            lay_out(&self.chosen.device, memory.plan.largest).map_err(|reason| {
+                Failure::wrong(reason, "another program may hold the card's memory: `plimsoll gpu-info` says which")
+            })?;
+        }
+        let (gate, meter) = (self.chosen.gate(self.memory, training.budget), self.chosen.meter(self.memory));
+        let mut trainer = Trainer::new(task, self.plan.trainer(), self.governor()).watched(gate, meter);
+        let mut state = RunState { seed: self.plan.seed, learned_on: self.plan.place(), ..RunState::default() };
         if resumed {
             state = self.resume(&store, &mut trainer)?;
         } else {
@@ -93,24 +103,17 @@ impl Voyage {
         let signals = Signals::listen().failed()?;
         let mut view = View::new(&self.plan, &self.folder, &state)?;
         let mut source = self.prepared.training_source(&self.plan, state.position);
-        let mut validate = |task: &C::Model, step| craft.validate(task, step, &self);
+        let mut validate =
+            |task: &C::Model, step, careful: &mut Careful<'_>| craft.validate(task, step, careful, &self);
         let options = RunOptions {
-            limits: self.plan.training.limits(),
-            validate_every: self.plan.training.validate_every(),
-            save_every: self.plan.training.checkpoint_interval,
+            validate_every: training.validate_every(),
+            save_every: training.checkpoint_interval,
             failures_max: FAILURES_MAX,
+            plateau: training.plateau,
+            planned: self.plan.memory.as_ref().map(memory::MemoryPlan::expected).unwrap_or_default(),
+            ..RunOptions::new(training.limits())
         };
-        let outcome = run(
-            &mut trainer,
-            state,
-            &mut source,
-            &mut validate,
-            &store,
-            &options,
-            &*self.meter,
-            &signals.stop,
-            &mut view,
-        );
+        let outcome = run(&mut trainer, state, &mut source, &mut validate, &store, &options, &signals.stop, &mut view);
         drop(source);
         view.finish();
         let outcome = outcome.failed()?;
@@ -118,12 +121,29 @@ impl Voyage {
             eprintln!("Stopped after step {}. To go on: {}", outcome.state.step, self.folder.resume_command());
             return Ok(ExitCode::from(signals.exit_code()));
         }
-        let best = apply(trainer.task, store.best().failed()?.weights).failed()?;
-        let verdict = craft.finish(best, &self)?;
+        let best = apply(trainer.task, store.best().failed()?.judged()).failed()?;
+        let verdict = craft.finish(best, &mut self.careful(device, self.memory), &self)?;
         let summary = report::summary(&self.plan, &self.folder, &outcome.state, &view, verdict, &self.prepared);
         summary.write(self.folder.path()).failed()?;
         print!("{}{}", report::told(&summary, &self.folder), craft.farewell(self.folder.path()));
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Whoever cuts the steps, with what was planned for each length.
+    fn governor(&self) -> Governor {
+        let training = &self.plan.training;
+        match &self.plan.memory {
+            // Without a budget the process has the memory of the machine, and does what is written.
+            Some(memory) if memory.budget.is_some() || !self.chosen.is_host => {
+                Governor::planned(memory.governed(training.lanes), training.micro_batch)
+            }
+            _ => Governor::new(training.micro_batch),
+        }
+    }
+
+    /// Work outside of steps, as much at once as fits.
+    fn careful<'a>(&self, device: &Device, gate: &'a dyn MemoryGate) -> Careful<'a> {
+        Careful::new(device, gate, usize::MAX)
     }
 
     /// Takes up the newest whole checkpoint.
@@ -135,10 +155,15 @@ impl Voyage {
         let state = checkpoint.state;
         trainer.task = apply(trainer.task.clone(), checkpoint.weights).wrong()?;
         trainer.optimizer.restore(state.step, checkpoint.optimizer, &trainer.task);
-        if state.limit > 0 {
-            let limit = state.limit.min(trainer.governor.limit());
-            trainer.governor = Governor::new(limit, self.plan.training.budget);
+        trainer.scale = state.scale;
+        if let (Some(ema), Some(values)) = (&mut trainer.ema, checkpoint.ema) {
+            ema.restore(apply(trainer.task.clone(), values).wrong()?, state.ema_steps);
         }
+        // What one device could not hold says nothing of another.
+        if state.learned_on == self.plan.place() {
+            trainer.governor.restore(state.governor.clone());
+        }
+        let state = RunState { learned_on: self.plan.place(), ..state };
         eprintln!("Going on after step {} from {}", state.step, checkpoint.path.display());
         Ok(state)
     }

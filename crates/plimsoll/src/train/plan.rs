@@ -7,9 +7,10 @@ use plimsoll_core::{Bytes, Choice, Key, Seconds};
 use plimsoll_data::LogMelConfig;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::SynthesiserConfig;
-use plimsoll_train::{AdamWConfig, Limits, Schedule, TrainerConfig};
+use plimsoll_train::{AdamWConfig, Limits, PlateauConfig, Schedule, TrainerConfig, Unfit};
 use serde::Serialize;
 
+use super::memory::MemoryPlan;
 use crate::config::RunConfig;
 
 /// What will happen. Everything in it is settled; the same plan gives the same run.
@@ -33,6 +34,8 @@ pub(crate) struct RunPlan {
     pub(crate) training: TrainingPlan,
     /// The model.
     pub(crate) model: ModelPlan,
+    /// The memory that it will take, where that can be known.
+    pub(crate) memory: Option<MemoryPlan>,
     /// The features.
     pub(crate) features: LogMelConfig,
     /// The configuration that all this follows from.
@@ -109,6 +112,18 @@ pub(crate) struct TrainingPlan {
     pub(crate) checkpoint_interval: u64,
     /// Checkpoints kept.
     pub(crate) keep_checkpoints: usize,
+    /// Checkpoints kept for their scores.
+    pub(crate) keep_best: usize,
+    /// Validations without a better score after which the run ends.
+    pub(crate) early_stopping: Option<u32>,
+    /// How slowly the mean of the weights moves, where one is kept.
+    pub(crate) ema_decay: Option<f64>,
+    /// Parts of the model that keep their values.
+    pub(crate) freeze: Vec<String>,
+    /// What becomes of an utterance that does not fit alone.
+    pub(crate) does_not_fit: Unfit,
+    /// Whether the device tells of failures only when something is read.
+    pub(crate) tells_late: bool,
     /// Norm that the gradient is clipped to.
     pub(crate) clip_norm: f64,
     /// How pieces are computed.
@@ -119,11 +134,14 @@ pub(crate) struct TrainingPlan {
     pub(crate) optimizer: AdamWConfig,
     /// The learning rate.
     pub(crate) schedule: Schedule,
+    /// How it is lowered when validations no longer get better.
+    pub(crate) plateau: Option<PlateauConfig>,
 }
 
 impl TrainingPlan {
     pub(crate) fn limits(&self) -> Limits {
-        Limits { steps: self.total_steps, epochs: self.epochs, time: self.max_seconds.map(Duration::from_secs_f64) }
+        let time = self.max_seconds.map(Duration::from_secs_f64);
+        Limits { steps: self.total_steps, epochs: self.epochs, time, stale: self.early_stopping }
     }
 
     pub(crate) fn validate_every(&self) -> Option<u64> {
@@ -139,8 +157,17 @@ impl RunPlan {
             clip_norm: self.training.clip_norm,
             choice: self.training.choice,
             lanes: self.training.lanes,
+            tells_late: self.training.tells_late,
+            unfit: self.training.does_not_fit,
+            ema_decay: self.training.ema_decay,
             key: Key::new(self.seed).with("train"),
         }
+    }
+
+    /// Where the run takes place, as far as memory is concerned.
+    pub(crate) fn place(&self) -> String {
+        let budget = self.training.budget.map_or_else(|| "all its memory".into(), |budget| budget.to_string());
+        format!("{}, {budget}", self.device)
     }
 
     /// The plan in a few lines, for whoever starts the run.
@@ -163,8 +190,8 @@ impl RunPlan {
             ("batch", format!("{batch} a step, {} at once", training.micro_batch)),
             ("ends", self.told_end()),
         ];
-        if let Some(budget) = training.budget {
-            lines.push(("memory", format!("at most {budget}")));
+        if let Some(memory) = &self.memory {
+            lines.push(("memory", memory.told()));
         }
         for (reason, count) in &data.left_out {
             lines.push(("left out", format!("{count} utterances: {reason}")));
@@ -182,6 +209,9 @@ impl RunPlan {
         if let Some(steps) = training.total_steps {
             let epochs = steps as f64 / self.data.batches_in_epoch.max(1) as f64;
             ends.push(format!("after {steps} steps ({epochs:.1} epochs)"));
+        }
+        if let Some(validations) = training.early_stopping {
+            ends.push(format!("after {validations} validations without a better score"));
         }
         if let Some(seconds) = training.max_seconds {
             ends.push(format!("after {} of training", Seconds(seconds)));

@@ -5,9 +5,10 @@ use std::path::Path;
 use burn::tensor::Device;
 use plimsoll_core::Key;
 use plimsoll_monitor::Example;
+use plimsoll_speech::JudgeError;
 use plimsoll_speech::asr::{Bundle, Evaluation, Heard, Recogniser, RecogniserConfig, Search, evaluate};
 use plimsoll_speech::score::ErrorCounts;
-use plimsoll_train::Score;
+use plimsoll_train::{Careful, Score};
 
 use super::Voyage;
 use super::craft::{Craft, Verdict};
@@ -23,10 +24,15 @@ impl Recognition {
         Self { config }
     }
 
-    fn evaluate(&self, model: &Recogniser, voyage: &Voyage) -> Result<Evaluation, plimsoll_core::SourceError> {
+    fn evaluate(
+        &self,
+        model: &Recogniser,
+        careful: &mut Careful<'_>,
+        voyage: &Voyage,
+    ) -> Result<Evaluation, JudgeError> {
         let prepared = &voyage.prepared;
         let mut source = prepared.validation_source(&voyage.plan);
-        evaluate(model, &mut source, &prepared.validation_texts, &prepared.tokenizer, &Search::Greedy)
+        evaluate(model, &mut source, &prepared.validation_texts, &prepared.tokenizer, &Search::Greedy, careful)
     }
 }
 
@@ -42,13 +48,19 @@ impl Craft for Recognition {
         Bundle::new(self.config, features, tokenizer).write(voyage.folder.path()).failed()
     }
 
-    fn validate(&self, model: &Recogniser, _: u64, voyage: &Voyage) -> Result<Score, String> {
-        let evaluation = self.evaluate(model, voyage).map_err(|error| error.to_string())?;
+    fn validate(
+        &self,
+        model: &Recogniser,
+        _: u64,
+        careful: &mut Careful<'_>,
+        voyage: &Voyage,
+    ) -> Result<Score, String> {
+        let evaluation = self.evaluate(model, careful, voyage).map_err(|error| error.to_string())?;
         Ok(Score { value: evaluation.characters.rate(), all: evaluation.scores() })
     }
 
-    fn finish(&self, model: Recogniser, voyage: &Voyage) -> Result<Verdict, Failure> {
-        let evaluation = self.evaluate(&model, voyage).failed()?;
+    fn finish(&self, model: Recogniser, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure> {
+        let evaluation = self.evaluate(&model, careful, voyage).failed()?;
         let held_out = evaluation.utterances.len();
         Ok(Verdict { scores: evaluation.scores(), held_out, examples: examples(&evaluation) })
     }

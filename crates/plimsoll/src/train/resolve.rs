@@ -2,30 +2,27 @@
 
 use std::num::NonZeroU32;
 
+use burn::module::Module;
 use plimsoll_core::{Bytes, Choice, Key, Precision, Remat, Seconds};
 use plimsoll_data::{BatchSize, Vocoder};
 use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
 use plimsoll_speech::tts::{LossConfig, Pace, Scale, SynthesiserConfig, VoiceConfig};
-use plimsoll_tape::{count, on_paper};
-use plimsoll_train::{AdamWConfig, Schedule, Shape};
+use plimsoll_tape::{count, freeze, on_paper};
+use plimsoll_train::{AdamWConfig, PlateauConfig, Schedule, Shape, Unfit};
 
 use super::data::{Prepared, batching, reference_frames};
 use super::plan::{DataPlan, ModelPlan, RunPlan, TrainingPlan};
 use crate::config::{
     self, AttentionChoice, DecoderNormChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice, PrecisionChoice,
-    RematChoice, RunConfig, Task,
+    RematChoice, RunConfig, Task, UnfitChoice,
 };
 use crate::device::Chosen;
-use crate::failure::Failure;
+use crate::failure::{Failure, Told};
 
 /// Refuses, before any work, what this version cannot do.
 pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
-    if matches!(config.training.precision, PrecisionChoice::Bf16 | PrecisionChoice::Fp16) {
-        let message = format!("this version trains in fp32 only, not in {}", config.training.precision);
-        return Err(Failure::wrong(message, "write `--precision auto` or `--precision fp32`"));
-    }
     if config.task == Task::Tts {
         // What it says must become sound again.
         let features = super::data::features(&config.features);
@@ -52,7 +49,7 @@ pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) 
     let (model, parameters) = match config.task {
         Task::Asr => {
             let model = recogniser(config, features, vocabulary);
-            (ModelPlan::Recogniser(model), on_paper(|paper| count(&model.bare(paper))))
+            (ModelPlan::Recogniser(model), on_paper(|paper| trained(model.bare(paper), config)))
         }
         Task::Tts => {
             let model = SynthesiserConfig {
@@ -60,9 +57,10 @@ pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) 
                 pace: prepared.pace(),
                 ..synthesiser(config, features, vocabulary)
             };
-            (ModelPlan::Synthesiser(model), on_paper(|paper| count(&model.bare(paper))))
+            (ModelPlan::Synthesiser(model), on_paper(|paper| trained(model.bare(paper), config)))
         }
     };
+    let parameters = parameters?;
     let data = data(config, prepared);
     let training = training(config, &data, device)?;
     Ok(RunPlan {
@@ -75,9 +73,15 @@ pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) 
         data,
         training,
         model,
+        memory: None,
         features: super::data::features(&config.features),
         config: config.clone(),
     })
+}
+
+/// The parameters of `model` that are trained.
+fn trained<M: Module>(model: M, config: &RunConfig) -> Result<u64, Failure> {
+    Ok(count(&freeze(model, &config.training.freeze).wrong()?))
 }
 
 /// The recogniser that `config` describes, over so many features and tokens.
@@ -206,6 +210,8 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
     let total_steps = [by_epochs, training.steps].into_iter().flatten().min();
     let shape = match (training.schedule, total_steps) {
         (config::Schedule::InverseSqrt, _) => Shape::InverseSqrt,
+        (config::Schedule::Noam, _) => Shape::Noam,
+        (config::Schedule::Plateau, _) => Shape::Plateau,
         (config::Schedule::Cosine, Some(_)) => Shape::Cosine,
         // A cosine needs an end that does not depend on how fast the machine is today.
         (config::Schedule::Cosine, None) | (config::Schedule::Constant, _) => Shape::Constant,
@@ -219,8 +225,21 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
         validation_interval: training.validation_interval,
         checkpoint_interval: training.checkpoint_interval,
         keep_checkpoints: training.keep_checkpoints as usize,
+        keep_best: training.keep_best as usize,
+        early_stopping: training.early_stopping,
+        ema_decay: training.ema_decay,
+        freeze: training.freeze.clone(),
+        does_not_fit: match training.does_not_fit {
+            UnfitChoice::Skip => Unfit::Skip,
+            UnfitChoice::Stop => Unfit::Stop,
+        },
+        tells_late: !device.is_host,
         clip_norm: training.clip_norm,
-        choice: Choice { precision: Precision::Fp32, remat: remat(training.remat), ..Choice::default() },
+        choice: Choice {
+            precision: precision(training.precision, device),
+            remat: remat(training.remat),
+            ..Choice::default()
+        },
         // A batch norm's statistics would depend on which thread comes first.
         lanes: if config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch { 1 } else { device.lanes },
         optimizer: AdamWConfig {
@@ -236,7 +255,22 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
             warmup: training.warmup_steps,
             total: total_steps.unwrap_or(u64::MAX),
         },
+        plateau: (training.schedule == config::Schedule::Plateau).then(|| PlateauConfig {
+            patience: training.plateau_patience,
+            factor: training.plateau_factor,
+            least: (training.final_learning_rate / training.learning_rate).min(1.0),
+        }),
     })
+}
+
+/// The numbers to compute in: what was asked for, or the fastest that the device computes safely.
+fn precision(choice: PrecisionChoice, device: &Chosen) -> Precision {
+    match choice {
+        PrecisionChoice::Auto => device.precision,
+        PrecisionChoice::Fp32 => Precision::Fp32,
+        PrecisionChoice::Bf16 => Precision::Bf16,
+        PrecisionChoice::Fp16 => Precision::Fp16,
+    }
 }
 
 fn remat(choice: RematChoice) -> Remat {
@@ -267,12 +301,10 @@ fn budget(config: &RunConfig, device: &Chosen) -> Result<Option<Bytes>, Failure>
     let training = &config.training;
     match (training.max_memory, training.max_memory_fraction) {
         (None, None) => Ok(None),
-        // What a card's pools reserve stays reserved: a step that passed the budget would shrink all that follow.
-        _ if !device.is_host => {
-            let message = "this version holds a memory budget on the CPU only";
-            Err(Failure::wrong(message, "leave --max-memory out, or write `--backend cpu`"))
-        }
         (Some(bytes), _) => Ok(Some(bytes)),
-        (None, Some(share)) => Ok(Some(Bytes((host_memory().0 as f64 * share) as u64))),
+        (None, Some(share)) => {
+            let all = if device.is_host { host_memory() } else { crate::memtest::memory_here() };
+            Ok(Some(Bytes((all.0 as f64 * share) as u64)))
+        }
     }
 }

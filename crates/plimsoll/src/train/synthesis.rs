@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_core::{HostSample, Key, Measure, SourceError};
+use plimsoll_core::{HostSample, Key, Measure};
 use plimsoll_data::{Stretch, read_audio_stretch, write_wav};
 use plimsoll_monitor::Picture;
-use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{self, Bundle, Delivery, Narrator, Spoke, Synthesiser, SynthesiserConfig};
-use plimsoll_train::Score;
+use plimsoll_speech::{JudgeError, ModelFolder};
+use plimsoll_train::{Careful, Score};
 
 use super::Voyage;
 use super::craft::{Craft, Verdict};
@@ -38,14 +38,26 @@ impl Synthesis {
     }
 
     /// What it says by itself of up to `count` held-out utterances, evenly spread over their lengths.
-    fn deliver(&self, model: &Synthesiser, count: usize, voyage: &Voyage) -> Delivery {
-        tts::deliver(model, &held_out(voyage, count), TOGETHER)
+    fn deliver(
+        &self,
+        model: &Synthesiser,
+        count: usize,
+        careful: &mut Careful<'_>,
+        voyage: &Voyage,
+    ) -> Result<Delivery, JudgeError> {
+        tts::deliver(model, &held_out(voyage, count), TOGETHER, careful)
     }
 
     /// What was measured.
-    fn scores(&self, model: &Synthesiser, delivery: &Delivery, voyage: &Voyage) -> Result<Vec<Measure>, SourceError> {
+    fn scores(
+        &self,
+        model: &Synthesiser,
+        delivery: &Delivery,
+        careful: &mut Careful<'_>,
+        voyage: &Voyage,
+    ) -> Result<Vec<Measure>, JudgeError> {
         let mut source = voyage.prepared.validation_source(&voyage.plan);
-        let losses = tts::losses(model, &mut source)?;
+        let losses = tts::losses(model, &mut source, careful)?;
         let told = losses.get("fine").or(losses.get("rough")).copied().unwrap_or(f64::NAN);
         Ok(vec![
             Measure::number("distance", "distance of free speech from the truth, warped in time", delivery.apart()),
@@ -131,19 +143,25 @@ impl Craft for Synthesis {
         }
     }
 
-    fn validate(&self, model: &Synthesiser, step: u64, voyage: &Voyage) -> Result<Score, String> {
-        let delivery = self.deliver(model, SAID, voyage);
+    fn validate(
+        &self,
+        model: &Synthesiser,
+        step: u64,
+        careful: &mut Careful<'_>,
+        voyage: &Voyage,
+    ) -> Result<Score, String> {
+        let delivery = self.deliver(model, SAID, careful, voyage).map_err(|error| error.to_string())?;
         self.show(model, &delivery, step, voyage)?;
-        let all = self.scores(model, &delivery, voyage).map_err(|error| error.to_string())?;
+        let all = self.scores(model, &delivery, careful, voyage).map_err(|error| error.to_string())?;
         // What does not stop drones on in sounds that are near to anything: an utterance that is cut off counts as one
         // nat more, which is about what separates noise from speech.
         let value = delivery.apart() + (1.0 - delivery.stopped());
         Ok(Score { value, all })
     }
 
-    fn finish(&self, model: Synthesiser, voyage: &Voyage) -> Result<Verdict, Failure> {
-        let delivery = self.deliver(&model, SAID_AT_THE_END, voyage);
-        let scores = self.scores(&model, &delivery, voyage).failed()?;
+    fn finish(&self, model: Synthesiser, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure> {
+        let delivery = self.deliver(&model, SAID_AT_THE_END, careful, voyage).failed()?;
+        let scores = self.scores(&model, &delivery, careful, voyage).failed()?;
         Ok(Verdict { scores, held_out: delivery.utterances.len(), examples: Vec::new() })
     }
 

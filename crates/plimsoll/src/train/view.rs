@@ -3,8 +3,8 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::{Bytes, Seconds};
-use plimsoll_monitor::Recorder;
+use plimsoll_core::{Bytes, Seconds, Stage};
+use plimsoll_monitor::{EventFile, RecordError, Recorder};
 use plimsoll_train::{Event, Observer, RunState};
 
 use super::folder::RunFolder;
@@ -15,6 +15,8 @@ use crate::failure::{Failure, Told};
 pub(crate) struct View {
     bar: Option<ProgressBar>,
     recorder: Recorder,
+    /// Curves for TensorBoard.
+    curves: EventFile,
     log_interval: u64,
     hop_seconds: f64,
     /// Whether the record could not be written, which is said once.
@@ -38,6 +40,14 @@ pub(crate) struct Totals {
     waits: Vec<f32>,
     /// Samples left out while training.
     pub(crate) left_out: usize,
+    /// Times that memory ran out.
+    pub(crate) failures: usize,
+    /// Utterances left out as they do not fit alone.
+    pub(crate) unfit: usize,
+    /// Steps that were not taken.
+    pub(crate) skipped: usize,
+    /// Whether it was said already that steps take more than planned.
+    drifted: bool,
     /// Times an utterance was cut short by the length policy.
     pub(crate) cut: usize,
 }
@@ -57,11 +67,12 @@ impl View {
     /// The view of a run that stands at `state`.
     pub(crate) fn new(plan: &RunPlan, folder: &RunFolder, state: &RunState) -> Result<Self, Failure> {
         let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
+        let curves = EventFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let bar = std::io::stderr().is_terminal().then(|| bar(plan, state.step));
         let log_interval = plan.config.training.log_interval;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
         let totals = Totals::default();
-        Ok(Self { bar, recorder, log_interval, hop_seconds, mute: false, totals })
+        Ok(Self { bar, recorder, curves, log_interval, hop_seconds, mute: false, totals })
     }
 
     /// Takes the bar away.
@@ -91,11 +102,37 @@ impl View {
             }
             Event::Validated { peak_bytes, .. } => totals.peak = totals.peak.max(*peak_bytes),
             Event::LeftOut { samples } => totals.left_out += samples.len(),
-            Event::Skipped { .. } | Event::Lowered { .. } | Event::Saved { .. } => {}
+            Event::OutOfMemory { .. } => totals.failures += 1,
+            Event::Unfit { names, .. } => totals.unfit += names.len(),
+            Event::Skipped { .. } => totals.skipped += 1,
+            Event::Drift { .. } | Event::RateLowered { .. } | Event::Saved { .. } | Event::NotSaved { .. } => {}
         }
     }
 
-    fn show(&self, event: &Event) {
+    /// Adds to the curves.
+    fn draw(&mut self, event: &Event) -> Result<(), RecordError> {
+        let curves = &mut self.curves;
+        match event {
+            Event::Step { step, loss, parts, norm, rate, frames, step_seconds, wait_seconds, peak_bytes, .. } => {
+                let seconds = (step_seconds + wait_seconds).max(f64::MIN_POSITIVE);
+                curves.scalar("train/loss", *step, *loss)?;
+                for (name, part) in parts {
+                    curves.scalar(&format!("train/loss of {name}"), *step, *part)?;
+                }
+                curves.scalar("train/gradient norm", *step, *norm)?;
+                curves.scalar("train/learning rate", *step, *rate)?;
+                curves.scalar("speed/audio seconds a second", *step, *frames as f64 * self.hop_seconds / seconds)?;
+                curves.scalar("speed/share waited for data", *step, wait_seconds / seconds)?;
+                curves.scalar("memory/MiB", *step, peak_bytes.0 as f64 / f64::from(1 << 20))
+            }
+            Event::Validated { step, scores, .. } => scores
+                .iter()
+                .try_for_each(|score| curves.scalar(&format!("validation/{}", score.name), *step, score.value)),
+            _ => Ok(()),
+        }
+    }
+
+    fn show(&mut self, event: &Event) {
         match event {
             Event::Step { step, loss, rate, position, .. } => {
                 let speed = self.totals.audio_seconds / (self.totals.step_seconds + self.totals.wait_seconds);
@@ -123,8 +160,29 @@ impl View {
                     self.say(&format!("warning: `{}` left out: {}", sample.name, sample.reason));
                 }
             }
-            Event::Lowered { step, limit, peak_bytes } => {
-                self.say(&format!("step {step} took {peak_bytes}: at most {limit} utterances at once from now on"));
+            Event::OutOfMemory { step, failure, limit } => match failure.stage {
+                Stage::Checkpoint => self.say(&format!("note: {failure}, after step {step}: written without a copy")),
+                _ => self.say(&format!("note: step {step}: {failure}; at most {limit} utterances at once from now on")),
+            },
+            Event::Unfit { step, names } => {
+                let names = names.join("`, `");
+                self.say(&format!("warning: step {step}: left out, as it does not fit into memory alone: `{names}`"));
+            }
+            Event::Drift { step, phase, planned_bytes, peak_bytes } => {
+                // Once: the record has them all.
+                if !std::mem::replace(&mut self.totals.drifted, true) {
+                    self.say(&format!(
+                        "warning: step {step} took {peak_bytes} in the {phase}, and {planned_bytes} was planned"
+                    ));
+                }
+            }
+            Event::RateLowered { step, factor } => {
+                self.say(&format!(
+                    "after step {step}: nothing better for a while, the learning rate is {factor:.3} of its own"
+                ));
+            }
+            Event::NotSaved { step, reason } => {
+                self.say(&format!("warning: the checkpoint of step {step} is not written: {reason}; the run goes on"));
             }
             Event::Saved { .. } => {}
         }
@@ -135,7 +193,7 @@ impl Observer for View {
     fn observe(&mut self, event: &Event) {
         self.add(event);
         self.show(event);
-        if let Err(error) = self.recorder.record(event)
+        if let Err(error) = self.recorder.record(event).and_then(|()| self.draw(event))
             && !self.mute
         {
             self.mute = true;

@@ -13,8 +13,16 @@ fn a_run_leaves_all_that_it_promises() {
     assert!(said.err.contains("What will happen") && said.err.contains("held out by voices"), "{}", said.err);
     assert!(said.out.contains("CER") && said.out.matches("truth").count() == 3, "{}", said.out);
     let folder = place.path("runs/asr-1");
-    let expected =
-        ["checkpoints", "config.toml", "metrics.jsonl", "model.json", "plan.toml", "summary.json", "summary.md"];
+    let expected = [
+        "checkpoints",
+        "config.toml",
+        "metrics.jsonl",
+        "model.json",
+        "plan.toml",
+        "summary.json",
+        "summary.md",
+        "tensorboard",
+    ];
     assert_eq!(names(&folder), expected);
     let summary = place.json("runs/asr-1/summary.json");
     for key in ["cer", "wer", "train_seconds", "peak_bytes"] {
@@ -69,9 +77,69 @@ fn a_dry_run_shows_the_plan_and_leaves_no_folder() {
 #[test]
 fn a_memory_budget_cuts_the_batch_and_is_told() {
     let place = Place::new();
-    let said = place.train(&["--steps", "4", "--max-memory", "6MiB"]).fine();
-    assert!(said.err.contains("memory    at most 6 MiB"), "{}", said.err);
-    assert!(said.err.contains("utterances at once from now on"), "{}", said.err);
+    let said = place.train(&["--steps", "4", "--max-memory", "17MiB"]).fine();
+    assert!(said.err.contains("of at most 17 MiB, the longest batches in 6 pieces"), "{}", said.err);
+    let peak = place.json("runs/asr-1/summary.json")["peak_bytes"].as_u64().unwrap();
+    assert!(peak <= 17 << 20, "{peak} bytes");
+    let said = place.train(&["--steps", "4", "--max-memory", "6MiB"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("the run does not fit"), "{}", said.err);
+}
+
+#[test]
+fn runs_are_listed_shown_and_compared() {
+    let place = Place::new();
+    place.train(&["--name", "one", "--steps", "4"]).fine();
+    place.train(&["--name", "two", "--steps", "4", "--set", "training.ema_decay=0.9", "--set", "seed=3"]).fine();
+    let listed = place.run(&["runs", "list"]).fine().out;
+    assert!(listed.contains("one") && listed.contains("two") && listed.contains("complete"), "{listed}");
+    let shown = place.run(&["runs", "show", "two"]).fine().out;
+    assert!(shown.contains("CER") || shown.contains("cer"), "{shown}");
+    let compared = place.run(&["runs", "compare", "one", "runs/two"]).fine().out;
+    assert!(compared.contains("training.ema_decay") && compared.contains("seed"), "{compared}");
+    let json = place.run(&["runs", "compare", "one", "two", "--json"]).fine().out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["runs"][1]["name"], "two");
+    let said = place.run(&["runs", "show", "three"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("no run in three"), "{}", said.err);
+}
+
+#[test]
+fn what_is_frozen_keeps_its_values() {
+    let place = Place::new();
+    let every = ["--set", "training.checkpoint_interval=1"];
+    place
+        .train(
+            &[&["--name", "f", "--steps", "2", "--set", "training.freeze=[\"blocks.0\", \"subsampling\"]"][..], &every]
+                .concat(),
+        )
+        .fine();
+    let read = |step: u64| {
+        let path = place.path(&format!("runs/f/checkpoints/step-{step:07}/weights.safetensors"));
+        plimsoll_train::read_weights(&path).unwrap()
+    };
+    let (first, second) = (read(1), read(2));
+    let moved: Vec<bool> = first.iter().zip(&second).map(|(a, b)| a.values != b.values).collect();
+    for (tensor, moved) in first.iter().zip(moved) {
+        let is_frozen = ["blocks.0.", "subsampling."].iter().any(|part| tensor.name.starts_with(part));
+        assert_eq!(moved, !is_frozen, "{}", tensor.name);
+    }
+    let said = place.train(&["--steps", "2", "--set", "training.freeze=[\"encoder\"]"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("no parameter of this model has a name that begins with"), "{}", said.err);
+    assert!(said.err.contains("`blocks`") && !place.path("runs/asr-1").exists(), "{}", said.err);
+}
+
+#[test]
+fn the_mean_of_checkpoints_is_exported() {
+    let place = Place::new();
+    place.train(&["--name", "a", "--steps", "4", "--set", "training.checkpoint_interval=1"]).fine();
+    let said = place.run(&["export", "--run", "runs/a", "--out", "mean", "--average", "last:3"]).fine();
+    assert!(said.err.contains("the mean of the checkpoints of steps 4, 3, 2"), "{}", said.err);
+    let said = place.run(&["export", "--run", "runs/a", "--out", "other", "--average", "worst:3"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("expected last:N or best:N"), "{}", said.err);
 }
 
 #[test]

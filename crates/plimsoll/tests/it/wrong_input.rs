@@ -56,7 +56,7 @@ fn every_mistake_gets_one_message() {
         &["train", "--backend", "wgpu", "--manifest", "empty.jsonl"],
         &["train", "--max-memory", "lots"],
         &["train", "--task", "tts", "--set", "features.preset=whisper"],
-        &["train", "--precision", "bf16"],
+        &["train", "--precision", "fp8"],
         &["train", "--d-model", "30"],
         &["train", "--manifest", "nowhere.jsonl"],
         &["train", "--manifest", "empty.jsonl"],

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
-use plimsoll_core::{BatchSource, Measure, Skipped, SourceError};
+use plimsoll_core::{BatchSource, Measure, Skipped};
 use plimsoll_data::Tokenizer;
 use plimsoll_tape::TensorBatch;
+use plimsoll_train::Careful;
 use serde::Serialize;
 
 use super::{Recogniser, Search};
+use crate::JudgeError;
 use crate::score::ErrorCounts;
 use burn::module::Module;
 
@@ -52,14 +54,16 @@ impl Evaluation {
     }
 }
 
-/// Reads every utterance of `source` with `model`, as `search` finds; `texts` has the truth by name.
+/// Reads every utterance of `source` with `model`, as `search` finds, as many at once as `careful` finds to fit; `texts` has
+/// the truth by name.
 pub fn evaluate(
     model: &Recogniser,
     source: &mut dyn BatchSource,
     texts: &HashMap<String, String>,
     tokenizer: &Tokenizer,
     search: &Search,
-) -> Result<Evaluation, SourceError> {
+    careful: &mut Careful<'_>,
+) -> Result<Evaluation, JudgeError> {
     // Off the tape: nothing is kept for a backward pass.
     let model = model.valid();
     let device = model.devices().into_iter().next().expect("a model has parameters");
@@ -67,9 +71,11 @@ pub fn evaluate(
     while let Some(delivered) = source.next_batch() {
         let delivered = delivered?;
         let batch = delivered.batch;
-        let tensors = TensorBatch::send(&batch, &device);
-        let read = model.read(tensors.features, &tensors.frame_lengths, search);
-        for (name, tokens) in batch.names.iter().zip(read) {
+        let read = careful.over(&batch, |piece| {
+            let tensors = TensorBatch::send(piece, &device);
+            model.read(tensors.features, &tensors.frame_lengths, search)
+        })?;
+        for (name, tokens) in batch.names.iter().zip(read.into_iter().flatten()) {
             let truth = texts.get(name).cloned().unwrap_or_default();
             evaluation.add(Heard { name: name.clone(), truth, heard: tokenizer.decode(&tokens) });
         }

@@ -3,28 +3,39 @@
 use std::collections::BTreeMap;
 
 use burn::module::Module;
-use burn::tensor::Device;
-use plimsoll_core::{BatchSource, Grid, HostBatch, HostSample, Key, SourceError};
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{BatchSource, Grid, HostBatch, HostSample, Key};
 use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
+use plimsoll_train::Careful;
 
 use super::{Alignment, Ending, Spoken, Synthesiser, likeness};
+use crate::JudgeError;
 
 /// What the prenet forgets while a model is judged: the same whenever it is.
 const FORGETTING: u64 = 1;
 
-/// The losses of `model` over all of `source`, by name, for each frame; the model may be in training.
-pub fn losses(model: &Synthesiser, source: &mut dyn BatchSource) -> Result<BTreeMap<&'static str, f64>, SourceError> {
+/// The losses of `model` over all of `source`, by name, for each frame, as much at once as `careful` finds to fit; the model
+/// may be in training.
+pub fn losses(
+    model: &Synthesiser,
+    source: &mut dyn BatchSource,
+    careful: &mut Careful<'_>,
+) -> Result<BTreeMap<&'static str, f64>, JudgeError> {
     let model = model.valid();
     let device = device_of(&model);
     let (mut sums, mut frames) = (BTreeMap::new(), 0.0);
     while let Some(delivered) = source.next_batch() {
         let batch = delivered?.batch;
-        let tensors = TensorBatch::send(&batch, &device);
-        let forgetting = Noise::new(Key::new(FORGETTING), &tensors.ids);
-        let guided = model.config().loss.guide_weight > 0.0;
-        let said = model.follow(&tensors, guided, &forgetting, &Pass::plain());
-        for (name, loss) in model.losses(&said) {
-            *sums.entry(name).or_insert(0.0) += f64::from(loss.into_scalar::<f32>());
+        let pieces = careful.over(&batch, |piece| {
+            let tensors = TensorBatch::send(piece, &device);
+            let forgetting = Noise::new(Key::new(FORGETTING), &tensors.ids);
+            let guided = model.config().loss.guide_weight > 0.0;
+            let said = model.follow(&tensors, guided, &forgetting, &Pass::plain());
+            let value = |(name, loss): (&'static str, Tensor<1>)| (name, f64::from(loss.into_scalar::<f32>()));
+            model.losses(&said).into_iter().map(value).collect::<Vec<_>>()
+        })?;
+        for (name, loss) in pieces.into_iter().flatten() {
+            *sums.entry(name).or_insert(0.0) += loss;
         }
         frames += model.weight(&batch);
     }
@@ -73,23 +84,31 @@ impl Delivery {
     }
 }
 
-/// Has `model`, which may be in training, say the texts of `samples` by itself in the voices of their references.
-pub fn deliver(model: &Synthesiser, samples: &[HostSample], together: usize) -> Delivery {
+/// Has `model`, which may be in training, say the texts of `samples` by itself in the voices of their references, up to
+/// `together` at once, and no more than `careful` finds to fit.
+pub fn deliver(
+    model: &Synthesiser,
+    samples: &[HostSample],
+    together: usize,
+    careful: &mut Careful<'_>,
+) -> Result<Delivery, JudgeError> {
     let model = model.valid();
     let device = device_of(&model);
     let width = model.config().features;
     let mut delivery = Delivery::default();
     for samples in samples.chunks(together.max(1)) {
         let batch = HostBatch::collate(samples, width, &Grid::default()).expect("samples are whole frames");
-        let tensors = TensorBatch::send(&batch, &device);
-        let voices = model.voice_of(&tensors, &Pass::plain());
-        let spoken = model.speak(&tensors.tokens, &tensors.ids, voices, Key::new(FORGETTING));
-        delivery.utterances.extend(samples.iter().zip(spoken).map(|(truth, spoken)| {
+        let spoken = careful.over(&batch, |piece| {
+            let tensors = TensorBatch::send(piece, &device);
+            let voices = model.voice_of(&tensors, &Pass::plain());
+            model.speak(&tensors.tokens, &tensors.ids, voices, Key::new(FORGETTING))
+        })?;
+        delivery.utterances.extend(samples.iter().zip(spoken.into_iter().flatten()).map(|(truth, spoken)| {
             let apart = likeness(&spoken.mels, &truth.features, width);
             Spoke { truth: truth.clone(), spoken, apart }
         }));
     }
-    delivery
+    Ok(delivery)
 }
 
 impl Spoke {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Bytes, Choice, Grid, HostBatch, HostSample, Key, SampleId};
+use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
 use plimsoll_layers::Lengths;
 use plimsoll_speech::asr::{Encoded, Recogniser, RecogniserConfig};
 use plimsoll_tape::{NamedTensor, NamedVisitor, Pass, Task, TensorBatch, apply, backward, collect, walk};
-use plimsoll_train::{AdamWConfig, Governor, Schedule, Trainer, TrainerConfig};
+use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 
 use crate::fixture::{Fixture, close};
 
@@ -108,15 +108,8 @@ pub(crate) fn gradients_agree<M: Module>(model: &M, loss: Tensor<1>, fixture: &F
 
 /// Trains `model` for ten steps on `batch`, as the fixture did, and holds it to where that led.
 pub(crate) fn ten_steps_agree<T: Task>(model: T, batch: &HostBatch, fixture: &Fixture) {
-    let config = TrainerConfig {
-        optimizer: AdamWConfig::default(),
-        schedule: Schedule::constant(1e-3),
-        clip_norm: 5.0,
-        choice: Choice::default(),
-        lanes: 1,
-        key: Key::new(1),
-    };
-    let mut trainer = Trainer::new(model, config, Governor::new(3, None::<Bytes>));
+    let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
+    let mut trainer = Trainer::new(model, config, Governor::new(3));
     let expected = fixture.values("losses").iter().zip(fixture.values("gradient_norms"));
     for (step, (&loss, &norm)) in expected.enumerate() {
         let report = trainer.step(batch).unwrap();

@@ -1,0 +1,136 @@
+//! Work without gradients, in as few pieces as memory allows: validation in the midst of a run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use burn::tensor::Device;
+use plimsoll_core::{HostBatch, MemoryGate, OutOfMemory, Stage};
+
+use crate::step::{Fault, clean_up, told};
+
+/// Computes batches in pieces that fit.
+///
+/// It begins with whole batches; what does not fit is halved, and so is what comes after it, as the batches of a
+/// validation are about as long as one another.
+pub struct Careful<'a> {
+    gate: &'a dyn MemoryGate,
+    device: Device,
+    limit: usize,
+    failures: Vec<OutOfMemory>,
+}
+
+/// Why a batch could not be computed, however small its pieces.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}, with `{name}` first")]
+pub struct CarefulError {
+    /// What was said.
+    pub reason: String,
+    /// The first utterance of the piece.
+    pub name: String,
+}
+
+impl<'a> Careful<'a> {
+    /// Times that one utterance alone is tried.
+    const ATTEMPTS: usize = 8;
+
+    /// Work on `device`, with at most `limit` utterances at once; `gate` says whether memory held.
+    pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
+        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new() }
+    }
+
+    /// Does `work` on all of `batch`, in order, each utterance in one piece of it. What `work` gives must have been read from
+    /// the device, which is when a failure shows.
+    ///
+    /// # Errors
+    /// Where one utterance alone does not fit, or where `work` panics for another reason, with what was said.
+    pub fn over<R>(
+        &mut self,
+        batch: &HostBatch,
+        mut work: impl FnMut(&HostBatch) -> R,
+    ) -> Result<Vec<R>, CarefulError> {
+        let (mut done, mut results, mut attempts) = (0, Vec::new(), 0);
+        while done < batch.len() {
+            let end = (done + self.limit).min(batch.len());
+            let piece = batch.part(done..end);
+            match self.attempt(|| work(&piece)) {
+                Ok(result) => {
+                    results.push(result);
+                    (done, attempts) = (end, 0);
+                }
+                Err(Fault::Broken(reason)) => return Err(CarefulError { reason, name: piece.names[0].clone() }),
+                Err(Fault::Memory(failure)) => {
+                    attempts += usize::from(piece.len() == 1);
+                    if attempts == Self::ATTEMPTS {
+                        return Err(CarefulError { reason: failure.to_string(), name: piece.names[0].clone() });
+                    }
+                    self.limit = (piece.len() / 2).max(1);
+                    self.failures.push(failure);
+                    clean_up(&self.device);
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    fn attempt<R>(&self, work: impl FnOnce() -> R) -> Result<R, Fault> {
+        let result = catch_unwind(AssertUnwindSafe(work));
+        let result = result.map_err(|panic| Fault::told(Stage::Validation, told(&*panic)))?;
+        self.gate.check(Stage::Validation).map_err(Fault::Memory)?;
+        Ok(result)
+    }
+
+    /// Utterances that fit at once, as far as it is known.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// What did not fit so far.
+    pub fn failures(&self) -> &[OutOfMemory] {
+        &self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use plimsoll_core::{Grid, HostSample, OpenGate, SampleId};
+
+    use super::*;
+
+    fn batch(utterances: u64) -> HostBatch {
+        let sample = |i: u64| HostSample {
+            id: SampleId(i),
+            name: format!("u{i}"),
+            features: vec![0.0; 4],
+            tokens: vec![],
+            reference: vec![],
+        };
+        HostBatch::collate(&(0..utterances).map(sample).collect::<Vec<_>>(), 2, &Grid::default()).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_halved_and_nothing_is_done_twice() {
+        let mut careful = Careful::new(&Device::flex(), &OpenGate, 100);
+        let work = |piece: &HostBatch| {
+            assert!(piece.len() <= 3, "out of memory: {} utterances", piece.len());
+            piece.names.clone()
+        };
+        let names = careful.over(&batch(11), work).unwrap();
+        assert_eq!(names.concat(), batch(11).names);
+        assert_eq!(careful.failures().len(), 2);
+        assert_eq!(careful.over(&batch(3), HostBatch::len).unwrap(), [2, 1]);
+    }
+
+    #[test]
+    fn what_never_fits_and_what_is_broken_are_told() {
+        let mut careful = Careful::new(&Device::flex(), &OpenGate, 4);
+        let error = careful.over(&batch(2), |_| panic!("out of memory")).unwrap_err().to_string();
+        assert_eq!(error, "out of memory in the validation: out of memory, with `u0` first");
+        let tries = Cell::new(0);
+        let error = careful.over(&batch(2), |_| {
+            tries.set(tries.get() + 1);
+            panic!("a bug")
+        });
+        assert_eq!((error.unwrap_err().reason.as_str(), tries.get()), ("a bug", 1));
+    }
+}

@@ -1,0 +1,52 @@
+//! What a store needs of a disk, and what it finds on one after a kill.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::weights::write_synced;
+
+/// Whoever writes the files of a checkpoint. There are two: the disk, and one that fails in a test.
+pub trait Disk: Send + Sync + std::fmt::Debug {
+    /// Writes a whole file, and returns when it would survive a loss of power.
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// The disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        write_synced(path, bytes)
+    }
+}
+
+/// Removes from a folder of checkpoints what a kill left half written or half removed, and brings back what was put aside.
+pub(super) fn swept(folder: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if let Some(own) = name.strip_prefix(".aside-") {
+            match folder.join(own).exists() {
+                true => fs::remove_dir_all(&path)?,
+                false => fs::rename(&path, folder.join(own))?,
+            }
+        } else if name.starts_with(".partial-") || name.starts_with(".gone-") {
+            fs::remove_dir_all(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The sum of a file.
+pub(super) fn sum_of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,385 @@
+//! Checkpoints that survive a kill at any byte: written aside, synced, renamed, and summed.
+
+mod disk;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plimsoll_core::Position;
+use plimsoll_tape::NamedTensor;
+use serde::{Deserialize, Serialize};
+
+use crate::weights::{WeightsError, read_weights, to_file};
+use crate::{Knowledge, LossScale, Plateau};
+pub use disk::{Disk, RealDisk};
+use disk::{sum_of, swept};
+pub(crate) use writer::{Writer, Written};
+
+/// What a run must remember besides its tensors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunState {
+    /// The version of this file's layout.
+    pub format: u32,
+    /// Steps taken.
+    pub step: u64,
+    /// Where the data stands.
+    pub position: Position,
+    /// The run's seed: all randomness follows from it and from the step.
+    pub seed: u64,
+    /// What the governor learned.
+    pub governor: Knowledge,
+    /// The device and the budget that it learned it on: elsewhere it is of no use.
+    pub learned_on: String,
+    /// The loss scale.
+    pub scale: LossScale,
+    /// Steps that the mean of the weights has followed, where one is kept.
+    pub ema_steps: u64,
+    /// What the learning rate is multiplied by, and why.
+    pub plateau: Plateau,
+    /// Validations in a row that found nothing better.
+    pub stale: u32,
+    /// Steps in a row that were not finite.
+    pub failures: u32,
+    /// Seconds spent in steps.
+    pub train_seconds: f64,
+    /// The best score so far, lower being better.
+    pub best: Option<f64>,
+    /// The step of the best score.
+    pub best_step: Option<u64>,
+    /// The best scores, with their steps, best first: as many as checkpoints are kept for them.
+    pub best_scores: Vec<(u64, f64)>,
+}
+
+/// All of a run at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// What the run remembers.
+    pub state: RunState,
+    /// The model's values.
+    pub weights: Vec<NamedTensor>,
+    /// The optimizer's state.
+    pub optimizer: Vec<NamedTensor>,
+    /// The mean of the model's values, where one is kept.
+    pub ema: Option<Vec<NamedTensor>>,
+}
+
+/// A checkpoint, read and found whole.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// What the run remembered.
+    pub state: RunState,
+    /// The model's values.
+    pub weights: Vec<NamedTensor>,
+    /// The optimizer's state.
+    pub optimizer: Vec<NamedTensor>,
+    /// The mean of the model's values, where one was kept.
+    pub ema: Option<Vec<NamedTensor>>,
+    /// Where it was read from.
+    pub path: PathBuf,
+}
+
+impl Checkpoint {
+    /// The values to use the model with: their mean, where one was kept.
+    pub fn judged(self) -> Vec<NamedTensor> {
+        self.ema.unwrap_or(self.weights)
+    }
+}
+
+/// Which checkpoints are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// The last so many.
+    Last(usize),
+    /// The so many with the best scores.
+    Best(usize),
+}
+
+/// Why a checkpoint cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The file system refused.
+    #[error("cannot access {}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// There is none.
+    #[error("no checkpoint in {}", path.display())]
+    None {
+        /// The folder that was searched.
+        path: PathBuf,
+    },
+    /// A file is not what was written.
+    #[error("{} is damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It was written by another version.
+    #[error("{} has format {found}, and this version reads {FORMAT}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// Two checkpoints of one run are not of the same model.
+    #[error("`{name}` is not in all of the checkpoints in {}, or not in one shape", path.display())]
+    Unlike {
+        /// The folder.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+    },
+    /// A tensor file cannot be written.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+}
+
+/// The folder of a run's checkpoints.
+#[derive(Clone, Debug)]
+pub struct CheckpointStore {
+    folder: PathBuf,
+    keep: usize,
+    keep_best: usize,
+    disk: Arc<dyn Disk>,
+}
+
+const WEIGHTS: &str = "weights.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const EMA: &str = "ema.safetensors";
+const STATE: &str = "state.json";
+const SUMS: &str = "sums.json";
+const FORMAT: u32 = 2;
+
+impl CheckpointStore {
+    /// The store in `folder`, which keeps the last `keep` checkpoints and the best.
+    pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Self {
+        Self { folder: folder.into(), keep: keep.max(1), keep_best: 1, disk: Arc::new(RealDisk) }
+    }
+
+    /// The same store, keeping the best `count`.
+    #[must_use]
+    pub fn keeping_best(self, count: usize) -> Self {
+        Self { keep_best: count.max(1), ..self }
+    }
+
+    /// The same store, writing through `disk`.
+    #[must_use]
+    pub fn on(self, disk: impl Disk + 'static) -> Self {
+        Self { disk: Arc::new(disk), ..self }
+    }
+
+    /// The folder of the store.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How many checkpoints are kept for their scores.
+    pub fn best_kept(&self) -> usize {
+        self.keep_best
+    }
+
+    /// Writes a checkpoint, then removes the ones that are neither the last few nor the best.
+    ///
+    /// Until its folder is renamed there is none, and what was there before stays: a kill or a full disk at any byte
+    /// leaves the checkpoints before it as they were.
+    pub fn save(&self, snapshot: &Snapshot) -> Result<PathBuf, CheckpointError> {
+        let path = self.folder.join(name_of(snapshot.state.step));
+        let partial = self.folder.join(format!(".partial-{}", name_of(snapshot.state.step)));
+        let io = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| CheckpointError::Io { path, source }
+        };
+        swept(&self.folder).map_err(io(&self.folder))?;
+        fs::create_dir_all(&partial).map_err(io(&partial))?;
+        if let Err(error) = self.fill(&partial, snapshot) {
+            // What was written takes room that whoever reads the message needs.
+            let _ = fs::remove_dir_all(&partial);
+            return Err(error);
+        }
+        if path.exists() {
+            // The old one stays whole until the new one has its name; `swept` brings it back if that never happens.
+            let aside = self.folder.join(format!(".aside-{}", name_of(snapshot.state.step)));
+            fs::rename(&path, &aside).map_err(io(&aside))?;
+        }
+        fs::rename(&partial, &path).map_err(io(&path))?;
+        // The rename is on the disk only when the folder is.
+        fs::File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io(&self.folder))?;
+        swept(&self.folder).map_err(io(&self.folder))?;
+        self.prune(&snapshot.state)?;
+        Ok(path)
+    }
+
+    fn fill(&self, partial: &Path, snapshot: &Snapshot) -> Result<(), CheckpointError> {
+        let mut sums = BTreeMap::new();
+        let mut write = |name: &'static str, bytes: &[u8]| {
+            let path = partial.join(name);
+            sums.insert(name, sum_of(bytes));
+            self.disk.write(&path, bytes).map_err(|source| CheckpointError::Io { path, source })
+        };
+        let tensors = |name: &str, tensors: &[NamedTensor]| to_file(&partial.join(name), tensors);
+        write(WEIGHTS, &tensors(WEIGHTS, &snapshot.weights)?)?;
+        write(OPTIMIZER, &tensors(OPTIMIZER, &snapshot.optimizer)?)?;
+        if let Some(ema) = &snapshot.ema {
+            write(EMA, &tensors(EMA, ema)?)?;
+        }
+        let state = RunState { format: FORMAT, ..snapshot.state.clone() };
+        write(STATE, &serde_json::to_vec_pretty(&state).expect("a state is plain data"))?;
+        let text = serde_json::to_vec_pretty(&sums).expect("sums are plain data");
+        let path = partial.join(SUMS);
+        self.disk.write(&path, &text).map_err(|source| CheckpointError::Io { path, source })
+    }
+
+    /// The newest whole checkpoint, and the damaged ones that were passed over on the way to it.
+    pub fn newest(&self) -> Result<(Checkpoint, Vec<CheckpointError>), CheckpointError> {
+        let mut damaged = Vec::new();
+        for step in self.steps()?.into_iter().rev() {
+            match self.read(step) {
+                Ok(checkpoint) => return Ok((checkpoint, damaged)),
+                // What another version wrote is whole, and older ones are no better.
+                Err(error @ CheckpointError::Version { .. }) => return Err(error),
+                Err(error) => damaged.push(error),
+            }
+        }
+        match damaged.into_iter().next() {
+            Some(error) => Err(error),
+            None => Err(CheckpointError::None { path: self.folder.clone() }),
+        }
+    }
+
+    /// The checkpoint of the best score, or the newest one where no score was taken or the best is damaged.
+    pub fn best(&self) -> Result<Checkpoint, CheckpointError> {
+        let (newest, _) = self.newest()?;
+        match newest.state.best_step {
+            Some(step) if step != newest.state.step => Ok(self.read(step).unwrap_or(newest)),
+            _ => Ok(newest),
+        }
+    }
+
+    /// The mean of the values of several checkpoints, and the steps they are of.
+    ///
+    /// Averaging the last or the best few often gives a better model than any of them.
+    pub fn averaged(&self, pick: Pick) -> Result<(Vec<NamedTensor>, Vec<u64>), CheckpointError> {
+        let there = self.steps()?;
+        let steps: Vec<u64> = match pick {
+            Pick::Last(count) => there.iter().rev().take(count.max(1)).copied().collect(),
+            Pick::Best(count) => {
+                let (newest, _) = self.newest()?;
+                let scores = newest.state.best_scores.iter().map(|(step, _)| *step);
+                scores.filter(|step| there.contains(step)).take(count.max(1)).collect()
+            }
+        };
+        let mut steps = steps.into_iter();
+        let first = steps.next().ok_or_else(|| CheckpointError::None { path: self.folder.clone() })?;
+        let mut sums: Vec<(NamedTensor, Vec<f64>)> = Vec::new();
+        for tensor in self.read(first)?.judged() {
+            let values = tensor.values.iter().copied().map(f64::from).collect();
+            sums.push((tensor, values));
+        }
+        let mut taken = vec![first];
+        for step in steps {
+            self.add(&mut sums, self.read(step)?.judged())?;
+            taken.push(step);
+        }
+        let count = taken.len() as f64;
+        let mean = |(tensor, values): (NamedTensor, Vec<f64>)| NamedTensor {
+            values: values.into_iter().map(|value| (value / count) as f32).collect(),
+            ..tensor
+        };
+        Ok((sums.into_iter().map(mean).collect(), taken))
+    }
+
+    fn add(&self, sums: &mut [(NamedTensor, Vec<f64>)], new: Vec<NamedTensor>) -> Result<(), CheckpointError> {
+        let unlike = |name: &str| CheckpointError::Unlike { path: self.folder.clone(), name: name.into() };
+        let mut new: BTreeMap<String, NamedTensor> = new.into_iter().map(|one| (one.name.clone(), one)).collect();
+        for (tensor, sum) in sums {
+            let one = new.remove(&tensor.name).filter(|one| one.shape == tensor.shape);
+            let one = one.ok_or_else(|| unlike(&tensor.name))?;
+            sum.iter_mut().zip(one.values).for_each(|(sum, value)| *sum += f64::from(value));
+        }
+        match new.into_keys().next() {
+            Some(name) => Err(unlike(&name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The steps that have a checkpoint, in order.
+    pub fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
+        let io = |source| CheckpointError::Io { path: self.folder.clone(), source };
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(io(source)),
+        };
+        let step = |name: &str| name.strip_prefix("step-").or(name.strip_prefix(".aside-step-"))?.parse().ok();
+        let mut steps: Vec<u64> =
+            entries.flatten().filter_map(|entry| step(&entry.file_name().to_string_lossy())).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        Ok(steps)
+    }
+
+    /// Reads the checkpoint of `step`.
+    pub fn read(&self, step: u64) -> Result<Checkpoint, CheckpointError> {
+        let path = self.folder.join(name_of(step));
+        let aside = self.folder.join(format!(".aside-{}", name_of(step)));
+        read_checkpoint(if !path.exists() && aside.exists() { &aside } else { &path })
+    }
+
+    fn prune(&self, state: &RunState) -> Result<(), CheckpointError> {
+        let steps = self.steps()?;
+        let kept = state.best_scores.iter().take(self.keep_best).map(|(step, _)| *step).chain(state.best_step);
+        let kept: Vec<u64> = kept.collect();
+        let old = &steps[..steps.len().saturating_sub(self.keep)];
+        for &step in old.iter().filter(|step| !kept.contains(step)) {
+            let path = self.folder.join(name_of(step));
+            let gone = self.folder.join(format!(".gone-{}", name_of(step)));
+            // Renamed first: half a checkpoint would look like a damaged one.
+            let removed = fs::rename(&path, &gone).and_then(|()| fs::remove_dir_all(&gone));
+            removed.map_err(|source| CheckpointError::Io { path, source })?;
+        }
+        Ok(())
+    }
+}
+
+fn name_of(step: u64) -> String {
+    format!("step-{step:07}")
+}
+
+fn read_checkpoint(path: &Path) -> Result<Checkpoint, CheckpointError> {
+    let damaged = |file: &str, reason: String| CheckpointError::Damaged { path: path.join(file), reason };
+    let read = |file: &str| fs::read(path.join(file)).map_err(|error| damaged(file, error.to_string()));
+    let sums: BTreeMap<String, String> =
+        serde_json::from_slice(&read(SUMS)?).map_err(|error| damaged(SUMS, error.to_string()))?;
+    let has_mean = sums.contains_key(EMA);
+    for file in [WEIGHTS, OPTIMIZER, STATE].into_iter().chain(has_mean.then_some(EMA)) {
+        if sums.get(file) != Some(&sum_of(&read(file)?)) {
+            return Err(damaged(file, "its sum is not the one that was written".into()));
+        }
+    }
+    let text = read(STATE)?;
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let Format { format } = serde_json::from_slice(&text).map_err(|error| damaged(STATE, error.to_string()))?;
+    if format != FORMAT {
+        return Err(CheckpointError::Version { path: path.join(STATE), found: format });
+    }
+    let state: RunState = serde_json::from_slice(&text).map_err(|error| damaged(STATE, error.to_string()))?;
+    let weights = read_weights(&path.join(WEIGHTS))?;
+    let optimizer = read_weights(&path.join(OPTIMIZER))?;
+    let ema = if has_mean { Some(read_weights(&path.join(EMA))?) } else { None };
+    Ok(Checkpoint { state, weights, optimizer, ema, path: path.to_path_buf() })
+}

@@ -1,0 +1,121 @@
+//! The mean of a model's weights over its last steps, which is often a better model than the last one.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::Tensor;
+use std::any::Any;
+use std::collections::HashMap;
+
+/// A running mean of the weights of a model: `mean = decay · mean + (1 - decay) · weights`, after each step.
+///
+/// In the first steps the decay is smaller, `(1 + n) / (10 + n)`, so that the first values are forgotten soon.
+#[derive(Clone, Debug)]
+pub struct Ema<M> {
+    model: M,
+    decay: f64,
+    steps: u64,
+}
+
+impl<M: Module> Ema<M> {
+    /// A mean that begins with `model`.
+    pub fn of(model: &M, decay: f64) -> Self {
+        Self { model: model.clone().map(&mut Copied), decay, steps: 0 }
+    }
+
+    /// The model of the mean weights.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// Steps that it has followed.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Takes over a mean of `steps` steps.
+    pub fn restore(&mut self, model: M, steps: u64) {
+        self.model = model.map(&mut Copied);
+        self.steps = steps;
+    }
+
+    /// Moves towards `model`, the same model one step later.
+    pub fn follow(&mut self, model: &M) {
+        self.steps += 1;
+        let steps = self.steps as f64;
+        let decay = self.decay.min((1.0 + steps) / (10.0 + steps));
+        let mut weights = Weights(HashMap::new());
+        model.visit(&mut weights);
+        let mut towards = Towards { weights: weights.0, decay };
+        self.model = self.model.clone().map(&mut towards);
+    }
+}
+
+/// The same parameters, off the tape and by themselves.
+struct Copied;
+
+impl ModuleMapper for Copied {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|value| value.detach().set_require_grad(false))
+    }
+}
+
+/// The weights of a model by their ids, which a clone shares.
+struct Weights(HashMap<ParamId, Box<dyn Any>>);
+
+impl ModuleVisitor for Weights {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.insert(param.id, Box::new(param.val().without_autodiff()));
+    }
+}
+
+struct Towards {
+    weights: HashMap<ParamId, Box<dyn Any>>,
+    decay: f64,
+}
+
+impl ModuleMapper for Towards {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(new) = self.weights.remove(&param.id) else { return param };
+        let new = *new.downcast::<Tensor<D>>().expect("a parameter keeps its rank");
+        let decay = self.decay;
+        param.map(|old| {
+            let old = old.without_autodiff();
+            Tensor::from_inner(old * decay + new * (1.0 - decay))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+    use plimsoll_tape::collect;
+
+    use super::*;
+
+    #[derive(Module, Debug)]
+    struct Point {
+        place: Param<Tensor<1>>,
+    }
+
+    #[test]
+    fn it_follows_the_weights_and_leaves_them_alone() {
+        let point = Point { place: Param::from_data([1.0, -2.0], &Device::flex().autodiff()) };
+        let moved = point.clone().map(&mut Moved);
+        let mut ema = Ema::of(&point, 0.5);
+        let mut mean = 1.0;
+        for step in 1..=20 {
+            ema.follow(&moved);
+            let decay = f64::min(0.5, (1.0 + f64::from(step)) / (10.0 + f64::from(step)));
+            mean = decay * mean + (1.0 - decay) * 3.0;
+        }
+        assert!((f64::from(collect(ema.model())[0].values[0]) - mean).abs() < 1e-6);
+        assert_eq!(collect(&moved)[0].values, [3.0, 0.0]);
+        assert!(moved.place.val().is_require_grad());
+    }
+
+    struct Moved;
+    impl ModuleMapper for Moved {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            param.map(|value| (value.detach() + 2.0).detach().set_require_grad(true))
+        }
+    }
+}

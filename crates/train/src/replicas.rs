@@ -1,0 +1,184 @@
+//! Several replicas of a model that train as one: threads of this process, or cards of this machine.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use burn::tensor::distributed::{ReduceOperation, all_reduce};
+use burn::tensor::{Device, Tensor, TensorData};
+use plimsoll_core::{Alone, Collective, CollectiveError};
+
+/// A replica's way to the others, by which tensors go as well.
+pub trait Replica: Collective {
+    /// The sum of `tensor` over all replicas, with the same bits on each.
+    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError>;
+}
+
+impl Replica for Alone {
+    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+        Ok(tensor)
+    }
+}
+
+/// Replicas that are threads of one process.
+///
+/// They meet in host memory, and add up in the order of their ranks. On the CPU that is all there is; on cards it is the
+/// slow way that always works.
+pub struct Threads {
+    rank: usize,
+    table: Arc<Table>,
+}
+
+/// Where threads meet.
+struct Table {
+    round: Mutex<Round>,
+    changed: Condvar,
+}
+
+/// What has been brought to the meeting that is going on.
+struct Round {
+    number: u64,
+    brought: Vec<Option<Arc<[u8]>>>,
+    /// What was brought to the meeting before, for those who have not looked yet.
+    last: Vec<Arc<[u8]>>,
+    gone: Option<usize>,
+}
+
+impl Threads {
+    /// The ways of `count` replicas, each for a thread of its own.
+    pub fn of(count: usize) -> Vec<Self> {
+        let round = Round { number: 0, brought: vec![None; count], last: Vec::new(), gone: None };
+        let table = Arc::new(Table { round: Mutex::new(round), changed: Condvar::new() });
+        (0..count).map(|rank| Self { rank, table: table.clone() }).collect()
+    }
+}
+
+impl Table {
+    fn locked(&self) -> MutexGuard<'_, Round> {
+        // Whoever panicked is gone, which the others are told by its drop.
+        self.round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.table.locked().gone.get_or_insert(self.rank);
+        self.table.changed.notify_all();
+    }
+}
+
+impl Collective for Threads {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.table.locked().brought.len()
+    }
+
+    fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+        let mut round = self.table.locked();
+        let number = round.number;
+        round.brought[self.rank] = Some(own.into());
+        if round.brought.iter().all(Option::is_some) {
+            round.last = round.brought.iter_mut().filter_map(Option::take).collect();
+            round.number += 1;
+            self.table.changed.notify_all();
+        }
+        while round.number == number {
+            if let Some(rank) = round.gone {
+                return Err(CollectiveError { rank });
+            }
+            round = self.table.changed.wait(round).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(round.last.clone())
+    }
+}
+
+impl Replica for Threads {
+    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+        let (device, data) = (tensor.device(), tensor.into_data());
+        let (dtype, shape) = (data.dtype(), data.shape().clone());
+        let all = self.gather(data.as_bytes().to_vec())?;
+        let read = |bytes: &Arc<[u8]>| {
+            let data = TensorData::from_bytes_vec(bytes.to_vec(), shape.clone(), dtype);
+            Tensor::<1>::from_data(data, (&device, dtype))
+        };
+        let mut all = all.iter().map(read);
+        let first = all.next().expect("there is this replica");
+        Ok(all.fold(first, |sum, next| sum + next))
+    }
+}
+
+/// Replicas that are cards of this machine, each with a thread: gradients go from card to card by what the backend has
+/// for it (NCCL on CUDA), all else by the threads.
+///
+/// Only CUDA has such a way in Burn 0.22, and it has not been measured yet.
+pub struct Cards {
+    threads: Threads,
+    devices: Vec<Device>,
+}
+
+impl Cards {
+    /// The ways of the replicas on `devices`, in their order.
+    pub fn of(devices: &[Device]) -> Vec<Self> {
+        let devices: Vec<Device> = devices.iter().map(|device| device.clone().inner()).collect();
+        Threads::of(devices.len()).into_iter().map(|threads| Self { threads, devices: devices.clone() }).collect()
+    }
+}
+
+impl Collective for Cards {
+    fn rank(&self) -> usize {
+        self.threads.rank()
+    }
+
+    fn ranks(&self) -> usize {
+        self.threads.ranks()
+    }
+
+    fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+        self.threads.gather(own)
+    }
+}
+
+impl Replica for Cards {
+    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+        Ok(all_reduce(tensor, ReduceOperation::Sum, self.devices.clone()).resolve())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_have_the_same_sum_to_the_last_bit() {
+        let sums: Vec<Vec<f32>> = std::thread::scope(|scope| {
+            let work = |way: Threads| {
+                scope.spawn(move || {
+                    let rank = way.rank() as f32;
+                    let mut sum = Tensor::<1>::from_floats([0.1 + rank, 1e-7 * rank], &Device::flex());
+                    for _ in 0..50 {
+                        sum = way.add_up(sum).unwrap() * 0.3;
+                    }
+                    assert_eq!(way.agree(way.rank() != 2), Ok(false));
+                    assert_eq!(&way.broadcast(1, vec![way.rank() as u8]).unwrap()[..], [1]);
+                    let mut counts = [way.rank() as f64];
+                    way.sum(&mut counts).unwrap();
+                    assert_eq!(counts, [3.0]);
+                    sum.into_data().try_into_vec::<f32>().unwrap()
+                })
+            };
+            let threads: Vec<_> = Threads::of(3).into_iter().map(work).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(sums[0] == sums[1] && sums[1] == sums[2], "{sums:?}");
+    }
+
+    #[test]
+    fn who_waits_for_one_that_is_gone_is_told() {
+        let mut ways = Threads::of(2);
+        let (other, own) = (ways.pop().unwrap(), ways.pop().unwrap());
+        let waiting = std::thread::spawn(move || own.gather(vec![1]));
+        drop(other);
+        assert_eq!(waiting.join().unwrap(), Err(CollectiveError { rank: 1 }));
+    }
+}

@@ -1,0 +1,261 @@
+//! A run in progress: what it does with a batch, with a validation, with a checkpoint.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_core::{BatchShape, Bytes, Delivered, MemoryGate, OutOfMemory, Position, Skipped, Stage};
+use plimsoll_tape::{Task, collect};
+
+use super::{Ending, RunOptions, Score, TrainError, Validate};
+use crate::checkpoint::{Snapshot, Writer, Written};
+use crate::step::clean_up;
+use crate::{Careful, CheckpointStore, Event, Observer, RunState, StepError, StepReport, Trainer};
+
+/// How much more than planned a step may take before it is told.
+const DRIFT: f64 = 1.03;
+
+/// A run in progress.
+pub(super) struct Voyage<'a, T> {
+    trainer: &'a mut Trainer<T>,
+    writer: Writer,
+    options: &'a RunOptions,
+    observer: &'a mut dyn Observer,
+    pub(super) state: RunState,
+    best_kept: usize,
+    /// Utterances validated at once, as far as it is known what fits.
+    at_once: usize,
+    /// The time that the observer took for the last step.
+    telling: Duration,
+}
+
+impl<'a, T: Task> Voyage<'a, T> {
+    pub(super) fn new(
+        trainer: &'a mut Trainer<T>,
+        store: &CheckpointStore,
+        options: &'a RunOptions,
+        observer: &'a mut dyn Observer,
+        state: RunState,
+    ) -> Self {
+        let (writer, best_kept) = (Writer::new(store.clone()), store.best_kept());
+        trainer.rate_factor = state.plateau.factor;
+        Self { trainer, writer, options, observer, state, best_kept, at_once: usize::MAX, telling: Duration::ZERO }
+    }
+
+    /// The limit that was reached, if one was.
+    pub(super) fn reached(&self) -> Option<Ending> {
+        let (limits, state) = (&self.options.limits, &self.state);
+        if limits.stale.is_some_and(|stale| state.stale >= stale) {
+            return Some(Ending::Stale);
+        }
+        let is_reached = limits.steps.is_some_and(|steps| state.step >= steps)
+            || limits.epochs.is_some_and(|epochs| state.position.epoch >= epochs)
+            || limits.time.is_some_and(|time| state.train_seconds >= time.as_secs_f64());
+        is_reached.then_some(Ending::Complete)
+    }
+
+    /// One batch: a step, or a reason why there was none.
+    pub(super) fn step(&mut self, delivered: Delivered) -> Result<(), TrainError> {
+        if let Some(written) = self.writer.done() {
+            self.tell_written(written);
+        }
+        if !delivered.skipped.is_empty() {
+            self.observer.observe(&Event::LeftOut { samples: delivered.skipped.clone() });
+        }
+        let start = Instant::now();
+        let result = self.trainer.step(&delivered.batch);
+        let step_seconds = start.elapsed().as_secs_f64();
+        self.state.position = delivered.position;
+        self.state.train_seconds += step_seconds + delivered.waited.as_secs_f64();
+        self.state.scale = self.trainer.scale;
+        match result {
+            Ok(report) => self.tell(report, &delivered, step_seconds),
+            Err(error) => return self.failed(error),
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, report: StepReport, delivered: &Delivered, step_seconds: f64) {
+        let (start, batch) = (Instant::now(), &delivered.batch);
+        self.state.failures = 0;
+        self.state.step = report.step;
+        let (peak_bytes, phase) = report.peak;
+        let (step, shape) = (report.step, batch.shape());
+        self.tell_failures(&report.failures, shape);
+        if !report.unfit.is_empty() {
+            self.observer.observe(&Event::Unfit { step, names: report.unfit });
+        }
+        self.tell_left_out(report.left_out);
+        self.observer.observe(&Event::Step {
+            step,
+            position: delivered.position,
+            loss: report.loss,
+            parts: report.parts,
+            norm: report.norm,
+            rate: report.rate,
+            pieces: report.cuts.len(),
+            cuts: report.cuts,
+            begun: report.begun,
+            loss_scale: report.loss_scale,
+            reads: report.reads,
+            safety_seconds: (report.safety + self.telling).as_secs_f64(),
+            cut: report.cut.len(),
+            frames: batch.frame_lengths.iter().map(|&n| u64::from(n)).sum(),
+            padding: batch.padding(),
+            step_seconds,
+            wait_seconds: delivered.waited.as_secs_f64(),
+            peak_bytes,
+        });
+        if let Some(planned_bytes) = self.planned(shape)
+            && peak_bytes.0 as f64 > planned_bytes.0 as f64 * DRIFT
+        {
+            self.observer.observe(&Event::Drift { step, phase, planned_bytes, peak_bytes });
+        }
+        self.telling = start.elapsed();
+    }
+
+    /// What was planned for a batch of `shape`.
+    fn planned(&self, shape: BatchShape) -> Option<Bytes> {
+        let covers = |other: &BatchShape| other.frames >= shape.frames && other.tokens >= shape.tokens;
+        self.options.planned.iter().filter(|(other, _)| covers(other)).map(|(_, bytes)| *bytes).min()
+    }
+
+    fn tell_failures(&mut self, failures: &[OutOfMemory], shape: BatchShape) {
+        let limit = self.trainer.governor.limit(shape);
+        for failure in failures {
+            let failure = failure.clone();
+            self.observer.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
+        }
+    }
+
+    fn tell_left_out(&mut self, names: Vec<String>) {
+        if names.is_empty() {
+            return;
+        }
+        let reason = "fewer frames than its text needs";
+        let samples = names.into_iter().map(|name| Skipped { name, reason: reason.into() });
+        self.observer.observe(&Event::LeftOut { samples: samples.collect() });
+    }
+
+    fn failed(&mut self, error: StepError) -> Result<(), TrainError> {
+        self.state.failures += 1;
+        let failures = self.state.failures;
+        let is_final = matches!(error, StepError::Device { .. } | StepError::Unfit { .. });
+        // A loss scale looks for its size by failing: from the highest down to one takes it some tries.
+        let most = match error {
+            StepError::NotFinite { is_usual: true, .. } => self.options.failures_max.saturating_mul(4),
+            _ => self.options.failures_max,
+        };
+        if is_final || failures >= most {
+            return Err(TrainError::Step { failures, source: error });
+        }
+        self.observer.observe(&Event::Skipped { step: self.state.step + 1, reason: error.to_string() });
+        Ok(())
+    }
+
+    pub(super) fn validate(&mut self, validate: &mut Validate<'_, T>) -> Result<Score, TrainError> {
+        let watch = self.trainer.watch();
+        watch.start();
+        let start = Instant::now();
+        let mut careful = Careful::new(self.trainer.device(), watch, self.at_once);
+        let score = validate(self.trainer.judged(), self.state.step, &mut careful).map_err(TrainError::Validation)?;
+        let (failures, limit) = (careful.failures().to_vec(), careful.limit());
+        let (peak_bytes, _) = watch.end(Stage::Validation);
+        self.at_once = limit;
+        for failure in failures {
+            self.observer.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
+        }
+        let best = self.judge(&score);
+        let Position { epoch, .. } = self.state.position;
+        let (step, seconds, scores) = (self.state.step, start.elapsed().as_secs_f64(), score.all.clone());
+        self.observer.observe(&Event::Validated { step, epoch, scores, seconds, best, peak_bytes });
+        if let Some(config) = &self.options.plateau
+            && self.state.plateau.saw(best, config)
+        {
+            let factor = self.state.plateau.factor;
+            self.trainer.rate_factor = factor;
+            self.observer.observe(&Event::RateLowered { step, factor });
+        }
+        Ok(score)
+    }
+
+    /// Takes down a score; true where it is the best so far.
+    fn judge(&mut self, score: &Score) -> bool {
+        let state = &mut self.state;
+        let best = state.best.is_none_or(|best| score.value < best);
+        if best {
+            state.best = Some(score.value);
+            state.best_step = Some(state.step);
+        }
+        state.stale = if best { 0 } else { state.stale + 1 };
+        state.best_scores.retain(|(step, _)| *step != state.step);
+        state.best_scores.push((state.step, score.value));
+        state.best_scores.sort_by(|a, b| a.1.total_cmp(&b.1));
+        state.best_scores.truncate(self.best_kept);
+        best
+    }
+
+    /// Begins to write a checkpoint; training goes on meanwhile.
+    pub(super) fn save(&mut self) {
+        let snapshot = self.snapshot();
+        // Without a copy's room there is no writing beside training: what is written is not held any longer than it must.
+        let written = match self.trainer.watch().check(Stage::Checkpoint) {
+            Ok(()) => self.writer.start(snapshot),
+            Err(failure) => {
+                let before = self.writer.wait();
+                let written = self.writer.write(&snapshot);
+                drop(snapshot);
+                clean_up(self.trainer.device());
+                let (step, limit) = (self.state.step, 0);
+                self.observer.observe(&Event::OutOfMemory { step, failure, limit });
+                before.into_iter().for_each(|before| self.tell_written(before));
+                Some(written)
+            }
+        };
+        if let Some(written) = written {
+            self.tell_written(written);
+        }
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.state.governor = self.trainer.governor.knowledge().clone();
+        self.state.scale = self.trainer.scale;
+        self.state.ema_steps = self.trainer.ema.as_ref().map_or(0, crate::Ema::steps);
+        Snapshot {
+            state: self.state.clone(),
+            weights: collect(&self.trainer.task),
+            optimizer: self.trainer.optimizer.state(),
+            ema: self.trainer.ema.as_ref().map(|ema| collect(ema.model())),
+        }
+    }
+
+    fn tell_written(&mut self, (step, written): Written) {
+        match written {
+            Ok(path) => self.observer.observe(&Event::Saved { step, path }),
+            Err(error) => {
+                let mut reason = error.to_string();
+                let mut source = std::error::Error::source(&error);
+                while let Some(cause) = source {
+                    reason = format!("{reason}: {cause}");
+                    source = cause.source();
+                }
+                self.observer.observe(&Event::NotSaved { step, reason });
+            }
+        }
+    }
+
+    /// Waits for the last checkpoint, and writes one more where `is_due`. This one must succeed.
+    pub(super) fn end(&mut self, is_due: bool) -> Result<(), TrainError> {
+        let mut is_saved = !is_due;
+        if let Some((step, written)) = self.writer.wait() {
+            is_saved |= step == self.state.step && written.is_ok();
+            is_saved &= step != self.state.step || written.is_ok();
+            self.tell_written((step, written));
+        }
+        if is_saved {
+            return Ok(());
+        }
+        let snapshot = self.snapshot();
+        let (step, written) = self.writer.write(&snapshot);
+        self.observer.observe(&Event::Saved { step, path: written? });
+        Ok(())
+    }
+}

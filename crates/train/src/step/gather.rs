@@ -1,0 +1,189 @@
+//! What the pieces of a step add up to, and the one read that says whether it is true.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use burn::module::{ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{BatchShape, HostBatch, MemoryGate, Stage};
+use plimsoll_tape::Task;
+
+use super::cut::Cut;
+use super::piece::{Done, Fault};
+
+/// The pieces of a step so far.
+pub(super) struct Gathered {
+    gradients: GradientsParams,
+    /// The weight of the whole batch, by which losses were divided.
+    weight: f64,
+    /// The weight of what was left out of it.
+    lost: f64,
+    /// Losses of each piece, the whole first and then its parts; their values once they are read.
+    losses: Vec<(Option<&'static str>, Tensor<1>)>,
+    values: Vec<f64>,
+    /// How many of these each piece has.
+    counts: Vec<usize>,
+    pub(super) cuts: Vec<Cut>,
+    pub(super) begun: usize,
+    pub(super) unfit: Vec<String>,
+    pub(super) left_out: Vec<String>,
+    pub(super) cut: Vec<String>,
+    pub(super) reads: u32,
+    pub(super) safety: Duration,
+    /// The largest that was computed at once.
+    pub(super) largest: Option<BatchShape>,
+}
+
+impl Gathered {
+    /// Nothing yet, of a batch of `weight`.
+    pub(super) fn new(weight: f64) -> Self {
+        Self {
+            gradients: GradientsParams::new(),
+            weight,
+            lost: 0.0,
+            losses: Vec::new(),
+            values: Vec::new(),
+            counts: Vec::new(),
+            cuts: Vec::new(),
+            begun: 0,
+            unfit: Vec::new(),
+            left_out: Vec::new(),
+            cut: Vec::new(),
+            reads: 0,
+            safety: Duration::ZERO,
+            largest: None,
+        }
+    }
+
+    /// Adds a piece. What has been added up so far stays as it is where this piece does not fit.
+    pub(super) fn add<T: Task>(
+        &mut self,
+        task: &T,
+        gate: &dyn MemoryGate,
+        (cut, piece): (Cut, &HostBatch),
+        done: Done,
+    ) -> Result<(), Fault> {
+        // Adding takes no memory, as the sum takes the place of what there was: only the gate can have a word here.
+        let start = Instant::now();
+        gate.check(Stage::Accumulate).map_err(Fault::Memory)?;
+        self.safety += start.elapsed();
+        self.left_out.extend(done.left_out.iter().map(|&index| piece.names[index].clone()));
+        self.cut.extend(done.cut.iter().map(|&index| piece.names[index].clone()));
+        self.counts.push(1 + done.parts.len());
+        self.losses.push((None, done.loss));
+        self.losses.extend(done.parts.into_iter().map(|(name, part)| (Some(name), part)));
+        let gathered = std::mem::take(&mut self.gradients);
+        self.gradients = sum(task, gathered, done.gradients);
+        self.cuts.push(cut);
+        Ok(())
+    }
+
+    /// Leaves out `cut`, which weighs `weight`.
+    pub(super) fn leave_out(&mut self, cut: Cut, weight: f64, names: &[String]) {
+        self.lost += weight;
+        self.unfit.extend_from_slice(names);
+        self.cuts.push(Cut { effort: Cut::LEFT_OUT, ..cut });
+    }
+
+    /// Notes that a wave of `shape` was computed.
+    pub(super) fn fitted(&mut self, shape: BatchShape) {
+        let size = |shape: &BatchShape| (shape.utterances, shape.frames);
+        if self.largest.as_ref().is_none_or(|largest| size(&shape) > size(largest)) {
+            self.largest = Some(shape);
+        }
+    }
+
+    /// Whether nothing of the batch was computed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// What gradients and losses must be multiplied by because some of the batch was left out.
+    pub(super) fn correction(&self) -> f64 {
+        self.weight / (self.weight - self.lost).max(f64::MIN_POSITIVE)
+    }
+
+    /// Reads all losses and the norm of the gradient at once: reading is where a device admits that something failed.
+    pub(super) fn read<T: Task>(&mut self, task: &T, device: &Device) -> Result<f64, Fault> {
+        let square = square_sum(task, &self.gradients, device);
+        let losses = self.losses.iter().map(|(_, loss)| loss.clone());
+        self.reads += 1;
+        let mut read = values(Tensor::cat(losses.chain([square]).collect(), 0))?;
+        let square = read.pop().expect("the norm was read");
+        self.values = read;
+        Ok(square.sqrt())
+    }
+
+    /// The loss and what it is made of, per unit of weight, as they were read.
+    pub(super) fn losses(&self) -> (f64, BTreeMap<&'static str, f64>) {
+        let (mut whole, mut parts) = (0.0, BTreeMap::new());
+        for ((name, _), value) in self.losses.iter().zip(&self.values) {
+            let total = name.map_or(&mut whole, |name| parts.entry(name).or_default());
+            *total += value / self.weight * self.correction();
+        }
+        (whole, parts)
+    }
+
+    /// The utterances of the pieces whose loss is no number, or all where it is none of these.
+    pub(super) fn suspects(&self, batch: &HostBatch) -> Vec<String> {
+        let mut values = self.values.iter();
+        let computed = self.cuts.iter().filter(|cut| cut.effort != Cut::LEFT_OUT);
+        let is_bad = |count: &usize| !values.by_ref().take(*count).fold(true, |fine, value| fine & value.is_finite());
+        let bad: Vec<bool> = self.counts.iter().map(is_bad).collect();
+        let names = computed.zip(&bad).filter(|(_, bad)| **bad).flat_map(|(cut, _)| batch.names[cut.places()].to_vec());
+        let names: Vec<String> = names.collect();
+        if names.is_empty() { batch.names.clone() } else { names }
+    }
+
+    /// The gradient of the whole batch.
+    pub(super) fn take_gradients(&mut self) -> GradientsParams {
+        std::mem::take(&mut self.gradients)
+    }
+}
+
+/// Reads all values of `tensor`.
+fn values(tensor: Tensor<1>) -> Result<Vec<f64>, Fault> {
+    let told = |reason: String| Fault::told(Stage::Norm, reason);
+    let data = tensor.try_into_data().map_err(|error| told(error.to_string()))?;
+    data.convert::<f64>().try_to_vec().map_err(|error| told(format!("{error:?}")))
+}
+
+/// The sum of two sets of gradients of `module`.
+fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: GradientsParams) -> GradientsParams {
+    struct Add<'a>(&'a mut GradientsParams, &'a mut GradientsParams);
+    impl ModuleVisitor for Add<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(new) = self.1.remove::<D>(param.id) {
+                let sum = match self.0.remove::<D>(param.id) {
+                    Some(old) => old + new,
+                    None => new,
+                };
+                self.0.register(param.id, sum);
+            }
+        }
+    }
+    if into.is_empty() {
+        return from;
+    }
+    module.visit(&mut Add(&mut into, &mut from));
+    into
+}
+
+/// The sum of the squares of all gradients of `module`.
+pub(super) fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, device: &Device) -> Tensor<1> {
+    struct Squares<'a>(&'a GradientsParams, Vec<Tensor<1>>);
+    impl ModuleVisitor for Squares<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(gradient) = self.0.get::<D>(param.id) {
+                self.1.push(gradient.square().sum());
+            }
+        }
+    }
+    let mut squares = Squares(gradients, Vec::new());
+    module.visit(&mut squares);
+    match squares.1.is_empty() {
+        true => Tensor::zeros([1], &device.clone().inner()),
+        false => Tensor::cat(squares.1, 0).sum(),
+    }
+}

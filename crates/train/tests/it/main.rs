@@ -1,0 +1,8 @@
+//! The trainer from outside: exact whatever the cut, whole whatever fails.
+
+#![cfg(test)]
+
+mod exact;
+#[path = "../storm/net.rs"]
+mod net;
+mod precision;

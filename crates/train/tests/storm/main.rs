@@ -1,0 +1,52 @@
+//! A run in a storm: memory runs out because the budget is too small, and a hundred times more wherever it likes.
+//!
+//! It is a program of its own because its allocator has a budget, which tests beside it would use up.
+
+#![cfg(test)]
+
+mod net;
+mod voyage;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_core::{Bytes, CountingAllocator, MemoryMeter, Stage};
+use plimsoll_tape::collect;
+
+use voyage::{Faults, STEPS, Told, replayed, sailed};
+
+#[global_allocator]
+static MEMORY: CountingAllocator = CountingAllocator::new();
+
+/// More failures than the budget makes by itself.
+const INJECTED: usize = 100;
+
+#[test]
+fn a_run_in_a_storm_loses_nothing_and_ends_where_its_ledger_says() {
+    let before = MEMORY.current();
+    let calm = sailed(&MEMORY, Faults::none());
+    let peak = calm.peak.0 - before.0;
+    let budget = Bytes(before.0 + peak * 6 / 10);
+    MEMORY.set_budget(Some(budget));
+    let faults = Faults::random(&MEMORY, INJECTED);
+    let storm = sailed(&MEMORY, faults.clone());
+    MEMORY.set_budget(None);
+
+    assert_eq!(faults.left.load(Relaxed), 0, "all were met");
+    let by_budget = storm.failures() - INJECTED;
+    assert!(by_budget > 0, "the budget was never passed");
+    for stage in [Stage::Forward, Stage::Backward, Stage::Accumulate, Stage::Norm, Stage::Validation, Stage::Checkpoint]
+    {
+        assert!(storm.failures_in(stage) > 0, "none in the {stage}");
+    }
+    for (name, run) in [("calm", &calm), ("storm", &storm)] {
+        assert_eq!(run.steps(), STEPS, "{name}");
+        run.each_sample_was_used_once(name);
+    }
+    storm.no_failure_cost_more_than_a_piece();
+    storm.limits_grew_back();
+    let again = replayed(&MEMORY, &storm);
+    assert!(collect(&again) == storm.weights, "the ledger leads elsewhere");
+    let apart = (storm.validation / calm.validation - 1.0).abs();
+    assert!(apart < 0.01, "{} beside {}", storm.validation, calm.validation);
+    println!("{}", Told { calm: &calm, storm: &storm, budget, before, injected: INJECTED });
+}

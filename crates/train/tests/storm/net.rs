@@ -1,0 +1,78 @@
+//! A small model with all that could make a step depend on its cut: lengths that differ, a norm, dropout.
+
+// Shapes: b utterances, t frames, f features, h hidden width.
+
+use burn::module::{Module, Param};
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise, layer_norm, silu};
+
+/// Features of a frame.
+pub(crate) const FEATURES: usize = 8;
+
+/// Says the mean of the features of each frame, by way of two layers with a norm and dropout between.
+#[derive(Module, Debug)]
+pub(crate) struct Net {
+    widen: Linear,
+    scale: Param<Tensor<1>>,
+    offset: Param<Tensor<1>>,
+    narrow: Linear,
+}
+
+impl Net {
+    /// A model of `width`, with first values.
+    pub(crate) fn new(width: usize, device: &Device) -> Self {
+        let net = Self {
+            widen: LinearConfig::new(FEATURES, width).init(device),
+            scale: Param::from_tensor(Tensor::ones([width], device)),
+            offset: Param::from_tensor(Tensor::zeros([width], device)),
+            narrow: LinearConfig::new(width, 1).init(device),
+        };
+        initialise(net, Key::new(3))
+    }
+
+    /// The sum of the squares of what it is off, over all frames.
+    pub(crate) fn off(&self, batch: &TensorBatch, pass: &Pass) -> Tensor<1> {
+        let [b, t, _] = batch.features.dims();
+        let x = match self.scale.val().dtype() {
+            DType::F64 => batch.features.clone().cast(FloatDType::F64),
+            _ => batch.features.clone(),
+        };
+        let wanted = silu(x.clone()).mean_dim(2);
+        let mask: Vec<f32> =
+            batch.frame_lengths.iter().flat_map(|&n| (0..t).map(move |place| f32::from(place < n as usize))).collect();
+        let mask = Tensor::<3>::from_data(TensorData::new(mask, [b, t, 1]), &x.device()).cast(x.dtype());
+        let h = pass.full(pass.dense(&self.widen, x));
+        let h = layer_norm(h, self.scale.val(), self.offset.val(), 1e-5);
+        let h = pass.with("hidden").dropout(silu(h), 0.2);
+        let y = pass.full(pass.dense(&self.narrow, h));
+        ((y - wanted) * mask).square().sum()
+    }
+}
+
+impl Task for Net {
+    fn weight(&self, batch: &HostBatch) -> f64 {
+        batch.frame_lengths.iter().map(|&n| f64::from(n)).sum()
+    }
+
+    fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
+        StepLoss::of(self.off(batch, pass))
+    }
+}
+
+/// Sample `index` of a set: between `frames` and twice as many.
+pub(crate) fn sample(index: u64, frames: u64) -> HostSample {
+    let key = Key::new(5).at(index);
+    let frames = frames + key.with("length").below(frames);
+    let value = |place: u64| (key.at(place).unit() * 2.0 - 1.0) as f32;
+    let features = (0..frames * FEATURES as u64).map(value).collect();
+    HostSample { id: SampleId(index), name: format!("u{index}"), features, tokens: vec![], reference: vec![] }
+}
+
+/// The samples of `indices` as a batch, shortest first.
+pub(crate) fn batch(indices: impl IntoIterator<Item = u64>, frames: u64) -> HostBatch {
+    let mut samples: Vec<HostSample> = indices.into_iter().map(|index| sample(index, frames)).collect();
+    samples.sort_by_key(|sample| sample.features.len());
+    HostBatch::collate(&samples, FEATURES, &Grid::default()).unwrap()
+}
