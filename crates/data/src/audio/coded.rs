@@ -35,7 +35,12 @@ pub(super) fn read(path: &Path, stretch: Stretch) -> Result<Audio, AudioError> {
     // Whoever says how much is wanted need not wait until the packets of an hour of MP3 are counted.
     let file = Coded::open(path, stretch.duration.is_none())?;
     let (rate, span) = (file.info.rate, file.info.locate(path, stretch)?);
-    Ok(Audio { samples: file.decode(&span)?, rate })
+    // What is not in a file whose length was taken on trust is a mistake of the list and no damage.
+    let explained = |error| match info(path).map(|counted| counted.locate(path, stretch)) {
+        Ok(Err(outside)) => outside,
+        _ => error,
+    };
+    Ok(Audio { samples: file.decode(&span).map_err(explained)?, rate })
 }
 
 /// An open file whose header made sense.
@@ -251,7 +256,8 @@ fn count(reader: &mut dyn FormatReader, track: u32) -> Result<u64, Error> {
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) if packet.track_id == track => {
-                // Of an MP3, which is what mostly is counted, this is the length before anything is cut away.
+                // Of an MP3, which is what mostly is counted, `dur` is the whole packet, trimmed or not; what is
+                // trimmed from the front has times below zero.
                 end = end.max(packet.pts.get() + packet.dur.get() as i64 - packet.trim_end.get() as i64);
             }
             Ok(Some(_)) => {}

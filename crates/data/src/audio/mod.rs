@@ -228,7 +228,7 @@ fn read_stretch(path: &Path, stretch: Stretch) -> Result<Audio, AudioError> {
     if is_wav(path)? { wav::read(path, stretch) } else { coded::read(path, stretch) }
 }
 
-/// Whether a file begins as a WAV file does, or is named so and begins as nothing else does.
+/// Whether a file begins as a WAV file does, whatever its name; one without a byte is an error.
 fn is_wav(path: &Path) -> Result<bool, AudioError> {
     let mut first = Vec::with_capacity(4);
     File::open(path).and_then(|file| file.take(4).read_to_end(&mut first)).map_err(|error| unreadable(path, error))?;

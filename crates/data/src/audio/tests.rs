@@ -126,6 +126,21 @@ fn a_stretch_of_coded_sound_is_the_same_part_of_the_whole() {
 }
 
 #[test]
+fn a_stretch_that_no_format_has_is_outside() {
+    for (path, kind) in readable() {
+        let length = audio_info(&path).unwrap().duration.0;
+        // An MP3 is not counted first: nothing is found where it was sought, or where decoding comes to its end.
+        for (offset, duration) in [(60.0, 1.0), (length + 0.2, 0.2), (length - 0.2, 0.5)] {
+            let stretch = Stretch { offset: Seconds(offset), duration: Some(Seconds(duration)) };
+            match read_audio_stretch(&path, stretch, 16_000) {
+                Err(AudioError::Outside { length: told, .. }) => assert_eq!(told.0, length, "{}", kind.name()),
+                other => panic!("{} {offset}: {other:?}", kind.name()),
+            }
+        }
+    }
+}
+
+#[test]
 fn damage_to_coded_sound_is_told() {
     let told = |extension: &str, change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = fs::read(sweep(extension)).unwrap();
