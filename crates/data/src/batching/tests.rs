@@ -1,0 +1,161 @@
+//! Tests of batches: little padding, few shapes, and every sample once.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Samples of so many frames each, with a token for about every seven of them.
+fn samples(frames: &[u32]) -> Vec<SampleMeta> {
+    let sample = |(n, &frames): (usize, &u32)| SampleMeta {
+        id: SampleId::of(&n.to_string()),
+        frames: Frames(frames),
+        tokens: frames / 7 * (90 + n as u32 * 37 % 20) / 100,
+        seconds: Seconds(f64::from(frames) / 100.0),
+    };
+    frames.iter().enumerate().map(sample).collect()
+}
+
+fn utterances(n: u32) -> BatchingConfig {
+    BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(n).unwrap()))
+}
+
+/// Padded and real frames.
+fn cells(samples: &[SampleMeta], batches: &[Vec<usize>]) -> (u64, u64) {
+    let frames = |&index: &usize| u64::from(samples[index].frames.0);
+    let padded = batches.iter().map(|b| b.len() as u64 * b.iter().map(frames).max().unwrap_or(0)).sum();
+    (padded, batches.iter().flatten().map(frames).sum())
+}
+
+#[test]
+fn sorting_inside_windows_removes_most_padding() {
+    // Lengths from 1 to 17 s, even in their squares: most are long, as in LibriSpeech.
+    let key = Key::new(9);
+    let frames: Vec<u32> = (0..5_000).map(|n| (1_700.0 * key.at(n).unit().sqrt()) as u32 + 100).collect();
+    let samples = samples(&frames);
+    let order: Vec<usize> = (0..samples.len()).collect();
+    let share = |batches: &[Vec<usize>]| {
+        let (padded, real) = cells(&samples, batches);
+        1.0 - real as f64 / padded as f64
+    };
+    let sorted = share(&epoch_batches(&samples, &utterances(16), Key::new(1), 0));
+    let unsorted = share(&ordered_batches(&samples, &order, utterances(16).size));
+    assert!(sorted < 0.03 && unsorted > 0.2, "{sorted} {unsorted}");
+}
+
+#[test]
+fn lengths_of_real_corpora_leave_little_padding_on_either_side() {
+    let row = |line: &str| {
+        let mut fields = line.split('\t').skip(1);
+        let (seconds, tokens): (f64, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let frames = Frames((seconds * 100.0).round() as u32);
+        Some(SampleMeta { id: SampleId::of(line), frames, tokens, seconds: Seconds(seconds) })
+    };
+    let lengths = include_str!("../../../../fixtures/data/lengths.tsv");
+    let samples: Vec<SampleMeta> = lengths.lines().filter_map(row).collect();
+    assert_eq!(samples.len(), 30_000);
+    let config = BatchingConfig::new(BatchSize::Seconds(Seconds(200.0)));
+    let plain = outcome(&samples, &config);
+    assert!(plain.audio < 0.03 && plain.tokens < 0.05, "{plain:?}");
+    assert!(plain.full > 170.0, "{plain:?}: batches of 200 s");
+    let few = outcome(&samples, &BatchingConfig { shapes: NonZeroU32::new(72), ..config });
+    assert!(few.audio < 0.06 && few.tokens < 0.10 && few.shapes <= 256, "{few:?}");
+    assert!(few.full > 165.0, "{few:?}: batches of 200 s");
+}
+
+/// An epoch: padding on both sides, different shapes (utterances, frames, tokens), and seconds of sound in a batch.
+#[derive(Debug)]
+struct Outcome {
+    audio: f64,
+    tokens: f64,
+    shapes: usize,
+    full: f64,
+}
+
+fn outcome(samples: &[SampleMeta], config: &BatchingConfig) -> Outcome {
+    let grid = config.grid(samples);
+    let batches = epoch_batches(samples, config, Key::new(1), 0);
+    let (mut padded, mut shapes) = ((0.0, 0.0), std::collections::BTreeSet::new());
+    for batch in &batches {
+        let longest = |length: fn(&SampleMeta) -> u32| batch.iter().map(|&i| length(&samples[i])).max().unwrap();
+        let frames = grid.frames(longest(|sample| sample.frames.0));
+        let tokens = grid.tokens(frames, longest(|sample| sample.tokens));
+        shapes.insert((batch.len(), frames, tokens));
+        padded.0 += batch.len() as f64 * f64::from(frames);
+        padded.1 += batch.len() as f64 * f64::from(tokens);
+    }
+    let real = |length: fn(&SampleMeta) -> f64| samples.iter().map(length).sum::<f64>();
+    Outcome {
+        audio: 1.0 - real(|sample| f64::from(sample.frames.0)) / padded.0,
+        tokens: 1.0 - real(|sample| f64::from(sample.tokens)) / padded.1,
+        shapes: shapes.len(),
+        full: real(|sample| sample.seconds.0) / batches.len() as f64,
+    }
+}
+
+#[test]
+fn equal_lengths_are_sorted_by_text() {
+    let mut samples = samples(&[160; 64]);
+    samples.iter_mut().enumerate().for_each(|(n, sample)| {
+        sample.tokens = n as u32;
+        sample.frames.0 += n as u32 % 40;
+    });
+    let config = BatchingConfig { frame_grid: NonZeroU32::new(200).unwrap(), ..utterances(8) };
+    for batch in epoch_batches(&samples, &config, Key::new(1), 0) {
+        assert_eq!(batch.iter().max().unwrap() - batch.iter().min().unwrap(), 7, "{batch:?}");
+    }
+}
+
+#[test]
+fn epochs_differ_and_repeat() {
+    let samples = samples(&(0..500).map(|n| n % 97 + 50).collect::<Vec<_>>());
+    let batches = |seed, epoch| epoch_batches(&samples, &utterances(8), Key::new(seed), epoch);
+    assert_eq!(batches(1, 3), batches(1, 3));
+    assert_ne!(batches(1, 3), batches(1, 4));
+    assert_ne!(batches(1, 3), batches(2, 3));
+    assert!(epoch_batches(&[], &utterances(8), Key::new(1), 0).is_empty());
+}
+
+#[test]
+fn configurations_are_read_strictly() {
+    let read = |json: &str| serde_json::from_str::<BatchingConfig>(json);
+    assert_eq!(read(r#"{"size": {"utterances": 8}}"#).unwrap(), utterances(8));
+    let seconds = read(r#"{"size": {"seconds": "2min"}, "window": 4, "frame_grid": 16}"#).unwrap();
+    assert_eq!((seconds.size, seconds.window.unwrap().get()), (BatchSize::Seconds(Seconds(120.0)), 4));
+    assert!(read(r#"{"size": {"utterances": 0}}"#).is_err() && read(r#"{"window": 4}"#).is_err());
+}
+
+fn sizes() -> impl Strategy<Value = BatchSize> {
+    prop_oneof![
+        (1u32..20).prop_map(|n| BatchSize::Utterances(NonZeroU32::new(n).unwrap())),
+        (1.0..60.0).prop_map(|s| BatchSize::Seconds(Seconds(s))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn an_epoch_loses_and_repeats_no_utterance(
+        frames in prop::collection::vec(1u32..3_000, 0..300), size in sizes(), window in 1u32..40, seed in any::<u64>(),
+    ) {
+        let samples = samples(&frames);
+        let config = BatchingConfig { window: NonZeroU32::new(window), ..BatchingConfig::new(size) };
+        let batches = epoch_batches(&samples, &config, Key::new(seed), seed % 5);
+        for batch in &batches {
+            let fill = batch.iter().fold(Fill::default(), |fill, &index| fill.with(samples[index].seconds.0));
+            prop_assert!(!batch.is_empty() && (batch.len() == 1 || !fill.over_batch(size)));
+        }
+        let mut seen = batches.concat();
+        seen.sort_unstable();
+        prop_assert_eq!(seen, (0..samples.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn padding_is_never_more_than_without_sorting(
+        frames in prop::collection::vec(1u32..3_000, 8..=8 * 20), seed in any::<u64>(),
+    ) {
+        // Whole batches only: a short last batch may by luck hold the longest utterance.
+        let samples = samples(&frames[..frames.len() / 8 * 8]);
+        let order: Vec<usize> = (0..samples.len()).collect();
+        let sorted = cells(&samples, &epoch_batches(&samples, &utterances(8), Key::new(seed), 0)).0;
+        prop_assert!(sorted <= cells(&samples, &ordered_batches(&samples, &order, utterances(8).size)).0);
+    }
+}
