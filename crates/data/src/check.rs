@@ -146,6 +146,12 @@ impl Checked {
     pub fn listed(&self) -> usize {
         self.utterances.len() + self.flaws.len() + self.more
     }
+
+    /// How many of them are flawed in themselves, and not just beyond the limits or the vocabulary of a run.
+    pub fn broken(&self) -> usize {
+        let is_beyond = |flaw: &&Flaw| matches!(flaw.fault, Fault::Letters(_) | Fault::Unusable(_));
+        self.flaws.len() + self.more - self.flaws.iter().filter(is_beyond).count()
+    }
 }
 
 /// What is said on the way: files or utterances looked at, and how many there are.
@@ -307,6 +313,8 @@ mod tests {
         let checked = check(import(folder.path(), &ImportOptions::default()).unwrap(), &options, &|_, _| {});
         assert_eq!(checked.listed(), 10);
         assert_eq!(checked.counts().values().sum::<usize>(), checked.flaws.len());
+        // `strange` and `fast` would do for another run.
+        assert_eq!(checked.broken(), checked.flaws.len() - 2);
         let usable = checked.utterances.iter().map(|u| format!("{} {}", u.id, u.duration));
         let flaws = checked.flaws.iter().map(|flaw| format!("! {}: {flaw}", flaw.fault.kind()));
         let sounds = checked.sounds.iter().map(|(sound, count)| format!("{count} {sound}"));

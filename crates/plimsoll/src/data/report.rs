@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
-use plimsoll_data::{Checked, CorpusStats, Fault, Format, Spread};
+use plimsoll_data::{Checked, CorpusStats, Format, Spread};
 use serde::Serialize;
 
 /// Flaws of each kind that are shown where not all are asked for.
@@ -29,7 +29,7 @@ pub(super) struct Report {
     /// Files by kind, rate and channels.
     pub(super) sounds: BTreeMap<String, usize>,
     pub(super) stats: CorpusStats,
-    /// Those that are flawed in themselves, and not just beyond the limits of a run.
+    /// Those that are flawed in themselves, and not just beyond the limits or the vocabulary of a run.
     #[serde(skip)]
     broken: usize,
 }
@@ -49,7 +49,6 @@ impl Report {
             id: flaw.id.clone(),
             told: flaw.to_string(),
         });
-        let beyond = checked.flaws.iter().filter(|flaw| matches!(flaw.fault, Fault::Unusable(_))).count();
         Self {
             path: path.into(),
             format: format.word(),
@@ -60,11 +59,11 @@ impl Report {
             flaws: told.collect(),
             sounds: checked.sounds.clone(),
             stats,
-            broken: checked.listed() - checked.utterances.len() - beyond,
+            broken: checked.broken(),
         }
     }
 
-    /// The share of utterances that cannot be read, whatever the limits of a run.
+    /// The share of utterances that no run can read.
     pub(super) fn flawed_share(&self) -> f64 {
         self.broken as f64 / self.listed.max(1) as f64
     }
