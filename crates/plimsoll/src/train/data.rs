@@ -18,6 +18,7 @@ use super::plan::RunPlan;
 use crate::config::{DataConfig, FeaturesConfig, RunConfig, Task, TokenizerChoice, TooLongChoice};
 use crate::corpus;
 use crate::failure::{Failure, Told};
+use crate::reading;
 
 /// Training utterances that say where the features lie.
 const SCALE_UTTERANCES: usize = 200;
@@ -171,11 +172,11 @@ pub(crate) fn tell_flaws(manifest: &Manifest) {
     }
 }
 
-/// Cuts utterances that are too long as `data` has it, and says which.
-fn fit_long(manifest: &mut Manifest, data: &DataConfig) -> Result<(), Failure> {
+/// Cuts utterances that are too long as `data` has it, and says which; one that cannot be read stays as it is.
+fn fit_long(manifest: &mut Manifest, data: &DataConfig) {
     let policy = match data.too_long {
         // Left out by the limits, which count it.
-        TooLongChoice::Refuse => return Ok(()),
+        TooLongChoice::Refuse => return,
         TooLongChoice::Split => TooLong::Split,
         TooLongChoice::Chunk => TooLong::Chunk,
         TooLongChoice::Truncate => TooLong::Truncate,
@@ -186,7 +187,15 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig) -> Result<(), Failure> {
             manifest.utterances.push(utterance);
             continue;
         }
-        let fitted = policy.fit(&utterance, data.max_seconds).wrong()?;
+        let fitted = match policy.fit(&utterance, data.max_seconds) {
+            Ok(fitted) => fitted,
+            Err(error) => {
+                eprintln!("warning: `{}` is too long and cannot be cut: {}", utterance.id, reading::reason(&error));
+                // The limits leave it out, and count it.
+                manifest.utterances.push(utterance);
+                continue;
+            }
+        };
         parts += fitted.len();
         cut.push(format!("{} ({})", utterance.id, utterance.duration));
         manifest.utterances.extend(fitted);
@@ -198,7 +207,6 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig) -> Result<(), Failure> {
             cut.join(", ")
         );
     }
-    Ok(())
 }
 
 /// How many frames of sound a CTC loss sees.
@@ -247,7 +255,7 @@ fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selectio
         ));
     }
     tell_flaws(&manifest);
-    fit_long(&mut manifest, &config.data)?;
+    fit_long(&mut manifest, &config.data);
     let frames = CtcFrames::of(config, log_mel);
     let selection = manifest.select(&limits(config, &|length| frames.after(length)));
     let mut left_out = selection.counts();

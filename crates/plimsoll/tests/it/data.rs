@@ -136,3 +136,18 @@ fn utterances_that_are_too_long_are_cut_by_policy_and_named() {
         assert!(!said.err.contains("utterances: too long"), "{}", said.err);
     }
 }
+
+#[test]
+fn what_is_too_long_to_be_cut_and_cannot_be_read_stops_nothing() {
+    let place = Place::new();
+    place.run(&["corpus", "make", "--out", "c", "--utterances", "30", "--speakers", "4"]).fine();
+    let lines = std::fs::read_to_string(place.path("c/manifest.jsonl")).unwrap();
+    let broken = r#"{"audio_filepath": "broken.wav", "text": "one", "duration": 600.0}"#;
+    place.write("c/manifest.jsonl", format!("{}\n{broken}\n", lines.trim_end()));
+    place.write("c/broken.wav", "not a sound");
+    let train = ["train", "--manifest", "c/manifest.jsonl", "--dry-run", "--set", "data.too_long=split"];
+    let said = place.run(&[&train[..], SMALL].concat()).fine();
+    for expected in ["is too long and cannot be cut: ", "utterances: too long"] {
+        assert!(said.err.contains(expected), "{expected}: {}", said.err);
+    }
+}
