@@ -39,7 +39,8 @@ pub struct LoaderConfig {
     /// Threads that load; each works at a batch of its own, so more than `prefetch` of them have nothing to do. Without it
     /// there is one, and another whenever the caller had to wait.
     pub workers: Option<NonZeroUsize>,
-    /// Largest share of the data set that may fail to load in an epoch before loading ends with an error.
+    /// Largest share of the data set that may fail to load in an epoch before loading ends with an error. Of a small one,
+    /// where this is less than an utterance, one may all the same, unless the share is zero.
     pub unreadable_share: f64,
     /// Batches loaded ahead; with the one that the caller waits for, they are all that is ever in memory. Without it, two
     /// for each thread, and more when all cores load and the caller still had to wait, 16 at most.
@@ -87,7 +88,10 @@ impl Loader {
         let tuning = Tuning::new(config.workers, config.prefetch);
         let (workers, prefetch) = tuning.start();
         let pipeline = Pipeline::start(plan.clone().jobs(from), work, workers, prefetch);
-        let failed_most = (config.unreadable_share * patience as f64) as u64;
+        let failed_most = match (config.unreadable_share * patience as f64) as u64 {
+            0 => u64::from(config.unreadable_share > 0.0),
+            most => most,
+        };
         Self {
             pipeline,
             epoch,
@@ -158,10 +162,16 @@ impl Loader {
     }
 }
 
+impl From<LoadError> for SourceError {
+    fn from(error: LoadError) -> Self {
+        Self(told(&error))
+    }
+}
+
 impl BatchSource for Loader {
     fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
         let next = self.next()?;
-        Some(next.map_err(|error| SourceError(told(&error))))
+        Some(next.map_err(SourceError::from))
     }
 
     fn batches_in_epoch(&self) -> u64 {

@@ -86,6 +86,24 @@ fn more_failures_than_may_be_end_it() {
 }
 
 #[test]
+fn one_of_a_few_may_fail_and_most_may_not() {
+    let outcome = |broken: usize, unreadable_share: f64| {
+        let folder = TempDir::new().unwrap();
+        let dataset = Arc::new(corpus(folder.path(), 10).dataset(None, Bytes(0)));
+        for n in 0..broken {
+            std::fs::write(folder.path().join(format!("{n}.wav")), "not a sound").unwrap();
+        }
+        let config = LoaderConfig { unreadable_share, ..config(2, Mode::Evaluate) };
+        let loader = Loader::start(dataset, &config, Key::new(7), Position::default());
+        loader.map(|loaded| loaded.map(|loaded| loaded.batch.len())).sum::<Result<usize, LoadError>>()
+    };
+    assert_eq!(outcome(1, 0.05).unwrap(), 9);
+    for (broken, share) in [(2, 0.05), (6, 0.05), (1, 0.0)] {
+        assert!(matches!(outcome(broken, share), Err(LoadError::TooManyUnreadable { .. })), "{broken} {share}");
+    }
+}
+
+#[test]
 fn who_asks_for_nothing_gets_a_thread_and_two_batches() {
     let folder = TempDir::new().unwrap();
     let config = LoaderConfig { workers: None, prefetch: None, ..train(1, 1) };
