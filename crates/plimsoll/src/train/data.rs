@@ -5,9 +5,9 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_core::{Bytes, Frames, Grid, Key, Position, Seconds};
+use plimsoll_core::{BatchSource, Bytes, Delivered, Frames, Grid, Key, Position, Seconds, Skipped, SourceError};
 use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, Loader, LoaderConfig, LogMel,
+    Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, LoadError, Loader, LoaderConfig, LogMel,
     LogMelConfig, Manifest, Mode, Noise, Selection, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, Tokenizer,
     TooLong, Utterance, hold_out, normalise,
 };
@@ -356,15 +356,43 @@ impl Prepared {
     }
 
     /// The batches of training, from `position` on.
-    pub(crate) fn training_source(&self, plan: &RunPlan, position: Position) -> Loader {
+    pub(crate) fn training_source(&self, plan: &RunPlan, position: Position) -> Source {
         let config = loader_config(plan, &self.grid, Mode::Train { epochs: None });
-        Loader::start(self.training.clone(), &config, Key::new(plan.seed).with("data"), position)
+        let key = Key::new(plan.seed).with("data");
+        Source { loader: Loader::start(self.training.clone(), &config, key, position), says_skipped: false }
     }
 
     /// The batches of a validation.
-    pub(crate) fn validation_source(&self, plan: &RunPlan) -> Loader {
+    pub(crate) fn validation_source(&self, plan: &RunPlan) -> Source {
         let config = loader_config(plan, &self.grid, Mode::Evaluate);
-        Loader::start(self.validation.clone(), &config, Key::new(plan.seed), Position::default())
+        let key = Key::new(plan.seed);
+        Source { loader: Loader::start(self.validation.clone(), &config, key, Position::default()), says_skipped: true }
+    }
+}
+
+/// A loader that says which key allows more, where too many files cannot be read.
+pub(crate) struct Source {
+    loader: Loader,
+    /// Of training, the trainer says what was skipped.
+    says_skipped: bool,
+}
+
+impl BatchSource for Source {
+    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
+        let next = self.loader.next()?;
+        if let (true, Ok(delivered)) = (self.says_skipped, &next) {
+            for Skipped { name, reason } in &delivered.skipped {
+                eprintln!("warning: `{name}` left out of the validation: {reason}");
+            }
+        }
+        Some(next.map_err(|error| match error {
+            LoadError::TooManyUnreadable { .. } => SourceError(format!("{error} (data.unusable_share allows more)")),
+            error => error.into(),
+        }))
+    }
+
+    fn batches_in_epoch(&self) -> u64 {
+        self.loader.batches_in_epoch()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `plimsoll data`: corpora as people have them, looked at, counted, and made into lists that train.
 
-use crate::program::{Place, SMALL};
+use crate::program::{Place, SMALL, names};
 
 /// The built-in corpus in LJSpeech's layout under `mine`, with an utterance whose audio is missing and one without text.
 fn mine() -> Place {
@@ -150,4 +150,16 @@ fn what_is_too_long_to_be_cut_and_cannot_be_read_stops_nothing() {
     for expected in ["is too long and cannot be cut: ", "utterances: too long"] {
         assert!(said.err.contains(expected), "{expected}: {}", said.err);
     }
+}
+
+#[test]
+fn more_broken_files_than_may_be_name_the_key() {
+    let place = Place::new();
+    place.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).fine();
+    for name in names(&place.path("c/wavs")).into_iter().step_by(2) {
+        place.write(&format!("c/wavs/{name}"), "not a sound");
+    }
+    let said = place.run(&[&["train", "--manifest", "c/manifest.jsonl", "--steps", "20"], SMALL].concat());
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("data.unusable_share"), "{}", said.err);
 }
