@@ -10,10 +10,10 @@
 //! payload, which are checked whenever it is read. What does not agree with its sum is as good as not there, and the next
 //! run writes it anew.
 //!
-//! Medians for ten seconds of speech in 16 (32) bits, from the page cache of a busy machine with two cores (the test
-//! `reading_mapped_and_copied`): computing takes 7,800 µs, reading from a map 85 (65), reading into a buffer 105 (107).
-//! So segments are mapped, except those that this process itself has written, which are read into a buffer; the sum is
-//! 25 (50) of it, too little beside computing to remember what was checked before.
+//! Medians of `cargo xtask bench store` on two cores, for ten seconds of speech in 16 (32) bits from the page cache:
+//! computing takes 1,850 µs, writing 248 (142), reading from a map 55 (48), reading into a buffer 62 (195), opening a store
+//! again 1.2 for each record. So segments are mapped, except those that this process itself has written, which are read
+//! into a buffer. Sums are part of these times, and too little beside computing to remember what was checked before.
 //!
 //! ```
 //! use plimsoll_core::Bytes;

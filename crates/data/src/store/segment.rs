@@ -75,14 +75,14 @@ impl Segment {
         }
     }
 
-    pub(super) fn mapped(&self, offset: u64, size: u64) -> Option<&[u8]> {
+    fn mapped(&self, offset: u64, size: u64) -> Option<&[u8]> {
         let end = offset.checked_add(size)?;
         let bytes = self.map.as_ref()?.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)?;
         // See `open`: pages behind the end of the file must not be touched.
         (self.file.metadata().ok()?.len() >= end).then_some(bytes)
     }
 
-    pub(super) fn copied(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
+    fn copied(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; size as usize];
         self.file.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)

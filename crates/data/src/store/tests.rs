@@ -1,7 +1,6 @@
 //! Tests of the store: what is put comes back, whatever happens to the files.
 
 mod hostile;
-mod timing;
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
