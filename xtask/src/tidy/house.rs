@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Folders of the root that git ignores. Target folders are known by the tag that cargo leaves in them.
+/// Folders of the root that git ignores. Target folders elsewhere are known by the tag that cargo leaves in them.
 const IGNORED: &[&str] = &["target", "runs", "corpus", "shared"];
 /// Hidden folders that belong to the house.
 const HIDDEN: &[&str] = &[".cargo", ".ci", ".config", ".github"];
