@@ -1,12 +1,13 @@
 //! From audio files and transcripts to batches of plain arrays.
 //!
-//! The way of the data is one line: [`import`] reads whatever layout a corpus has and [`check`] looks whether its audio is
-//! there, which together is a [`Manifest`]; [`Manifest::select`] says which can be used and
-//! why the others cannot, [`hold_out`] sets some aside, a [`Dataset`] makes features ([`LogMel`]) and tokens
-//! ([`Tokenizer`]) of them, and a [`Loader`] hands them out in batches that were loaded ahead.
+//! The way of the data is one line: [`import`] reads whatever layout a corpus has and [`check`] looks whether its audio
+//! is there, which together is a [`Manifest`]; [`Manifest::select`] says which can be used and why the others cannot,
+//! [`hold_out`] sets some aside, a [`Dataset`] makes features ([`LogMel`]) and tokens ([`Tokenizer`]) of them, and a
+//! [`Loader`] hands them out in batches that were loaded ahead.
 //!
-//! Order and randomness follow from the configuration, the seed and a [`Position`](plimsoll_core::Position) of a few numbers, never from the card,
-//! the number of threads or their luck. Whatever is left out is counted and named. There is no Burn here.
+//! Order and randomness follow from the configuration, the seed and a [`Position`](plimsoll_core::Position) of a few
+//! numbers, never from the card, the number of threads or their luck. Whatever is left out is counted and named. There
+//! is no Burn here.
 //!
 //! ```
 //! use std::{num::NonZeroU32, sync::Arc};

@@ -2,9 +2,9 @@
 //!
 //! A model is [traced](trace()) on Burn's recording device, where a step of any size takes milliseconds and no tensor
 //! memory. What it would ask of a backend becomes a [`Timeline`] with an owner for every byte and a phase for every
-//! moment; [`Life`] puts the steps of a run together, optimizer, validation and checkpoint included. A [`Survey`] of a few
-//! traces answers for all batches, and [`plan()`] finds the fastest way to compute each length that stays within a budget
-//! on a [`Card`] of the [`catalogue()`], or says what is missing and the cheapest change that would do.
+//! moment; [`Life`] puts the steps of a run together, optimizer, validation and checkpoint included. A [`Survey`] of a
+//! few traces answers for all batches, and [`plan()`] finds the fastest way to compute each length that stays within a
+//! budget on a [`Card`] of the [`catalogue()`], or says what is missing and the cheapest change that would do.
 //!
 //! Any Burn model can be asked about: it needs a [`Task`](plimsoll_tape::Task), which is its loss, and a [`Subject`],
 //! which builds it and its batches.

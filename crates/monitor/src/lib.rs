@@ -1,6 +1,6 @@
 //! Records and reports of a run: what it did, line by line ([`Recorder`], and [`EventFile`] for TensorBoard), and what
-//! came of it, alone ([`Summary`]) and beside others ([`read_runs`]); and of the machine it runs on, with its cards and who
-//! holds them ([`Machine`]). Watches, never steers.
+//! came of it, alone ([`Summary`]) and beside others ([`read_runs`]); and of the machine it runs on, with its cards and
+//! who holds them ([`Machine`]). Watches, never steers.
 //!
 //! ```
 //! use plimsoll_monitor::{Recorder, read_records};
