@@ -118,12 +118,42 @@ impl HostBatch {
         Ok(batch)
     }
 
+    /// A batch of none: what a replica has of a batch that does not go round.
+    pub fn nothing(feature_width: usize, grid: &Grid) -> Self {
+        Self {
+            ids: Vec::new(),
+            names: Vec::new(),
+            features: Vec::new(),
+            feature_width,
+            frames: 0,
+            frame_lengths: Vec::new(),
+            tokens: Vec::new(),
+            token_width: 0,
+            token_lengths: Vec::new(),
+            references: Vec::new(),
+            reference_frames: 0,
+            reference_lengths: Vec::new(),
+            grid: grid.clone(),
+        }
+    }
+
+    /// What replica `rank` of `ranks` has of the batch: every so many-th utterance, which makes parts of about the same work
+    /// where a batch is in the order of its lengths.
+    pub fn dealt(&self, rank: usize, ranks: usize) -> Self {
+        let samples: Vec<HostSample> =
+            (rank..self.len()).step_by(ranks.max(1)).map(|index| self.sample(index)).collect();
+        match samples.is_empty() {
+            true => Self::nothing(self.feature_width, &self.grid),
+            false => Self::collate(&samples, self.feature_width, &self.grid).expect("the samples came out of a batch"),
+        }
+    }
+
     /// Utterances in the batch.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is no utterance in it, which `collate` never makes.
+    /// Whether there is no utterance in it, which only a replica's part may be.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
@@ -180,7 +210,7 @@ impl HostBatch {
     /// The share of feature frames that are padding.
     pub fn padding(&self) -> f64 {
         let real: u64 = self.frame_lengths.iter().map(|&n| u64::from(n)).sum();
-        1.0 - real as f64 / self.shape().frame_cells().max(1) as f64
+        if self.is_empty() { 0.0 } else { 1.0 - real as f64 / self.shape().frame_cells().max(1) as f64 }
     }
 }
 

@@ -11,7 +11,7 @@ use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter, Position};
 use plimsoll_data::corpus::{CorpusOptions, Engine, make};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Noise,
-    Store, StoreConfig, StoreNumbers, Tokenizer,
+    Shard, Store, StoreConfig, StoreNumbers, Tokenizer,
 };
 
 #[global_allocator]
@@ -43,6 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         prefetch: NonZeroUsize::new(8),
         unreadable_share: 0.0,
         mode: Mode::Train { epochs: Some(epochs) },
+        shard: Shard::default(),
     };
     let mut after: Vec<f64> = Vec::new();
     for loaded in Loader::start(Arc::new(dataset), &config, Key::new(1), Position::default()) {

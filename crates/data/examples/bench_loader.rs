@@ -14,8 +14,8 @@ use std::time::Instant;
 use plimsoll_core::{Bytes, Key, Position, Seconds};
 use plimsoll_data::corpus::{CorpusOptions, Engine, make};
 use plimsoll_data::{
-    BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Store, StoreConfig,
-    StoreNumbers, Tokenizer, Utterance, audio_info, read_recording,
+    BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Shard, Store,
+    StoreConfig, StoreNumbers, Tokenizer, Utterance, audio_info, read_recording,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -126,6 +126,7 @@ fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
         prefetch: NonZeroUsize::new(8),
         unreadable_share: 0.0,
         mode: Mode::Train { epochs: Some(1) },
+        shard: Shard::default(),
     };
     let pass = |n| {
         let start = Instant::now();

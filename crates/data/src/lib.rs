@@ -40,6 +40,7 @@
 //!     prefetch: None,
 //!     unreadable_share: 0.05,
 //!     mode: Mode::Train { epochs: Some(1) },
+//!     shard: Shard::default(),
 //! };
 //! for loaded in Loader::start(Arc::new(dataset), &config, Key::new(7), Position::default()) {
 //!     let loaded = loaded?;
@@ -88,7 +89,7 @@ pub use check::{CheckOptions, Checked, Fault, Flaw, Look, Progress, check};
 pub use dataset::{Dataset, LoadError};
 pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, Place, Problem, Trouble, import};
-pub use loader::{Loader, LoaderConfig, Mode};
+pub use loader::{Loader, LoaderConfig, Mode, Shard};
 pub use long::{TooLong, cuts_at_silence};
 pub use manifest::{Manifest, ManifestError, Utterance};
 pub use resample::resample;

@@ -47,6 +47,32 @@ pub struct LoaderConfig {
     pub prefetch: Option<NonZeroUsize>,
     /// What the batches are for.
     pub mode: Mode,
+    /// The part of every batch that is loaded, where several replicas share the work.
+    pub shard: Shard,
+}
+
+/// A replica's part of every batch: each has a batch wherever the others have one, though it may be of nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// The number of the replica, from 0.
+    pub rank: usize,
+    /// How many there are.
+    pub ranks: usize,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { rank: 0, ranks: 1 }
+    }
+}
+
+impl Shard {
+    fn of(self, samples: Vec<usize>) -> Vec<usize> {
+        match self.ranks {
+            0 | 1 => samples,
+            ranks => samples.into_iter().skip(self.rank).step_by(ranks).collect(),
+        }
+    }
 }
 
 /// Batches, loaded ahead.
@@ -78,12 +104,13 @@ impl Loader {
     pub fn start(dataset: Arc<Dataset>, config: &LoaderConfig, seed: Key, from: Position) -> Self {
         let (metas, batching) = (dataset.metas(), config.batching.clone());
         let grid = config.grid.clone().unwrap_or_else(|| batching.grid(&metas));
-        let plan = Plan { metas, batching, grid: grid.clone(), mode: config.mode, seed };
+        let shard = config.shard;
+        let plan = Plan { metas, batching, grid: grid.clone(), mode: config.mode, seed, shard };
         let (plan, epoch) = (Arc::new(plan), from.epoch);
         let patience = dataset.len();
         let work = move |job: &Job| {
             let first = job.samples.first().map_or("", |&index| &dataset.utterance(index).id);
-            guarded(first, || load(&dataset, job, &grid))
+            guarded(first, || load(&dataset, job, &grid, shard.ranks > 1))
         };
         let tuning = Tuning::new(config.workers, config.prefetch);
         let (workers, prefetch) = tuning.start();
@@ -213,6 +240,7 @@ struct Plan {
     grid: Grid,
     mode: Mode,
     seed: Key,
+    shard: Shard,
 }
 
 /// One batch to load.
@@ -260,6 +288,7 @@ impl Plan {
         let augment = is_training.then(|| self.seed.with("augment").at(from.epoch));
         let windows = dealt.as_ref().map_or(1, Epoch::windows) as u64;
         // A position that only counts batches is looked for from the start.
+        let shard = self.shard;
         let counted = from.window == 0 && from.within == 0;
         let mut before = from.batch - from.within.min(from.batch);
         if counted {
@@ -276,7 +305,7 @@ impl Plan {
                     (true, false) => Position { window: window + 1, within: 0, ..here },
                     (true, true) => Position::of_epoch(from.epoch + 1),
                 };
-                Job { samples, next, augment }
+                Job { samples: shard.of(samples), next, augment }
             };
             batches.into_iter().zip(1..).map(job)
         });
@@ -293,7 +322,7 @@ struct Ready {
     skipped: Vec<Skipped>,
 }
 
-fn load(dataset: &Dataset, job: &Job, grid: &Grid) -> Result<Ready, LoadError> {
+fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool) -> Result<Ready, LoadError> {
     let (mut samples, mut skipped) = (Vec::with_capacity(job.samples.len()), Vec::new());
     for &index in &job.samples {
         let utterance = dataset.utterance(index);
@@ -305,7 +334,11 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid) -> Result<Ready, LoadError> {
         }
     }
     let collate = || HostBatch::collate(&samples, dataset.log_mel().n_mels(), grid);
-    let batch = if samples.is_empty() { None } else { Some(collate()?) };
+    let batch = match (samples.is_empty(), is_shared) {
+        (false, _) => Some(collate()?),
+        (true, false) => None,
+        (true, true) => Some(HostBatch::nothing(dataset.log_mel().n_mels(), grid)),
+    };
     Ok(Ready { batch, position: job.next, skipped })
 }
 

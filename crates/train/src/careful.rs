@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::Device;
-use plimsoll_core::{HostBatch, MemoryGate, OutOfMemory, Stage};
+use plimsoll_core::{Alone, Collective, HostBatch, MemoryGate, OutOfMemory, Stage};
 
 use crate::step::{Fault, clean_up, told};
 
@@ -16,6 +16,7 @@ pub struct Careful<'a> {
     device: Device,
     limit: usize,
     failures: Vec<OutOfMemory>,
+    others: &'a dyn Collective,
 }
 
 /// Why a batch could not be computed, however small its pieces.
@@ -34,7 +35,18 @@ impl<'a> Careful<'a> {
 
     /// Work on `device`, with at most `limit` utterances at once; `gate` says whether memory held.
     pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
-        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new() }
+        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), others: &Alone }
+    }
+
+    /// The same, as one of several replicas that share a validation.
+    #[must_use]
+    pub fn among(self, others: &'a dyn Collective) -> Self {
+        Self { others, ..self }
+    }
+
+    /// The way to the other replicas: a validation that is shared out adds up by it what each has found.
+    pub fn others(&self) -> &'a dyn Collective {
+        self.others
     }
 
     /// Does `work` on all of `batch`, in order, each utterance in one piece of it. What `work` gives must have been read from

@@ -5,7 +5,7 @@ mod voyage;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use plimsoll_core::{BatchShape, BatchSource, Bytes, Measure, SourceError};
+use plimsoll_core::{BatchShape, BatchSource, Bytes, CollectiveError, Measure, SourceError};
 use plimsoll_tape::Task;
 
 use crate::{Careful, CheckpointError, CheckpointStore, Observer, PlateauConfig, RunState, StepError, Trainer};
@@ -97,6 +97,9 @@ pub enum TrainError {
     /// A checkpoint cannot be written.
     #[error("cannot write a checkpoint")]
     Checkpoint(#[from] CheckpointError),
+    /// Another replica is gone.
+    #[error("this replica cannot go on alone")]
+    Replica(#[from] CollectiveError),
     /// The model cannot be validated.
     #[error("cannot validate: {0}")]
     Validation(String),
@@ -122,11 +125,12 @@ pub fn run<T: Task>(
     let mut validated = voyage.state.step;
     let mut saved = voyage.state.step;
     let ending = loop {
-        if stop.load(Ordering::Relaxed) {
+        // Agreed upon by all replicas, as a signal comes to one a moment earlier, and clocks differ.
+        if voyage.any(stop.load(Ordering::Relaxed))? {
             break Ending::Stopped;
         }
-        if let Some(ending) = voyage.reached() {
-            break ending;
+        if voyage.any(voyage.reached().is_some())? {
+            break voyage.reached().unwrap_or(Ending::Complete);
         }
         let Some(delivered) = source.next_batch() else { break Ending::Complete };
         let before = voyage.state.position;

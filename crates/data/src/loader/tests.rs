@@ -26,6 +26,7 @@ fn config(workers: usize, mode: Mode) -> LoaderConfig {
         prefetch: NonZeroUsize::new(3),
         unreadable_share: 1.0,
         mode,
+        shard: Shard::default(),
     }
 }
 
@@ -125,7 +126,8 @@ fn two_hundred_positions_lead_to_the_same_remaining_order() {
         let batching = BatchingConfig { window: NonZeroU32::new(6), ..BatchingConfig::new(size) };
         let mode = Mode::Train { epochs: Some(3) };
         let metas: Vec<SampleMeta> = (0..400).map(meta).collect();
-        let plan = Arc::new(Plan { grid: batching.grid(&metas), metas, batching, mode, seed: Key::new(8) });
+        let (grid, seed, shard) = (batching.grid(&metas), Key::new(8), Shard::default());
+        let plan = Arc::new(Plan { grid, metas, batching, mode, seed, shard });
         let order = |from: Position| -> Vec<(Vec<usize>, Position)> {
             plan.clone().jobs(from).map(|job| (job.samples, job.next)).collect()
         };
@@ -207,4 +209,30 @@ fn a_panic_becomes_an_error_that_names_the_batch() {
     let error = guarded("a.wav", || -> Result<(), LoadError> { panic!("index {} is wrong", 3) }).unwrap_err();
     assert_eq!(error.to_string(), "a loader thread panicked over the batch of `a.wav`: index 3 is wrong");
     assert!(guarded("a.wav", || Ok(1)).is_ok());
+}
+
+#[test]
+fn replicas_load_what_one_would_between_them() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder);
+    let whole = batches(&dataset, &train(1, 2), Position::default());
+    let parts: Vec<_> = (0..3)
+        .map(|rank| LoaderConfig { shard: Shard { rank, ranks: 3 }, ..train(2, 2) })
+        .map(|config| batches(&dataset, &config, Position::default()))
+        .collect();
+    for (index, (batch, position)) in whole.iter().enumerate() {
+        let mut ids = Vec::new();
+        for part in &parts {
+            assert_eq!(part[index].1, *position);
+            ids.extend(part[index].0.ids.clone());
+        }
+        let mut expected = batch.ids.clone();
+        ids.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(ids, expected);
+        assert_eq!(parts[1][index].0, batch.dealt(1, 3));
+    }
+    assert!(parts.iter().all(|part| part.len() == whole.len()));
+    // Where a batch does not go round, somebody has one of nothing.
+    assert!(parts[2].iter().any(|(batch, _)| batch.is_empty()) || whole.iter().all(|(batch, _)| batch.len() >= 3));
 }

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{Bytes, Key, Position, Seconds};
-use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Stretch, audio_info, read_audio_stretch, resample};
+use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard, Stretch, audio_info, read_audio_stretch, resample};
 use serde::Serialize;
 
 use super::args::BenchArgs;
@@ -101,6 +101,7 @@ fn speed(
         prefetch: NonZeroUsize::new(2 * workers),
         unreadable_share: data.unusable_share,
         mode: Mode::Train { epochs: Some(1) },
+        shard: Shard::default(),
     };
     let frames_in_second = f64::from(dataset.log_mel().frames_in(Seconds(100.0)).0) / 100.0;
     let (start, mut frames) = (Instant::now(), 0);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use plimsoll_core::{BatchSource, Bytes, Delivered, Frames, Grid, Key, Position, Seconds, Skipped, SourceError};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, LoadError, Loader, LoaderConfig, LogMel,
-    LogMelConfig, Manifest, Mode, Noise, Selection, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, Tokenizer,
-    TooLong, Utterance, hold_out, normalise,
+    LogMelConfig, Manifest, Mode, Noise, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers,
+    Tokenizer, TooLong, Utterance, hold_out, normalise,
 };
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::{Pace, Scale};
@@ -406,5 +406,6 @@ fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode) -> LoaderConfig {
         prefetch: number(data.prefetch_buffer_size),
         unreadable_share: data.unusable_share,
         mode,
+        shard: Shard::default(),
     }
 }

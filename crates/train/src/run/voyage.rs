@@ -40,6 +40,11 @@ impl<'a, T: Task> Voyage<'a, T> {
         Self { trainer, writer, options, observer, state, best_kept, at_once: usize::MAX, telling: Duration::ZERO }
     }
 
+    /// Whether it is so for any replica.
+    pub(super) fn any(&self, is_so: bool) -> Result<bool, TrainError> {
+        Ok(!self.trainer.replica().agree(!is_so)?)
+    }
+
     /// The limit that was reached, if one was.
     pub(super) fn reached(&self) -> Option<Ending> {
         let (limits, state) = (&self.options.limits, &self.state);
@@ -138,7 +143,7 @@ impl<'a, T: Task> Voyage<'a, T> {
     fn failed(&mut self, error: StepError) -> Result<(), TrainError> {
         self.state.failures += 1;
         let failures = self.state.failures;
-        let is_final = matches!(error, StepError::Device { .. } | StepError::Unfit { .. });
+        let is_final = !matches!(error, StepError::NotFinite { .. } | StepError::Nothing { .. });
         // A loss scale looks for its size by failing: from the highest down to one takes it some tries.
         let most = match error {
             StepError::NotFinite { is_usual: true, .. } => self.options.failures_max.saturating_mul(4),
@@ -155,8 +160,13 @@ impl<'a, T: Task> Voyage<'a, T> {
         let watch = self.trainer.watch();
         watch.start();
         let start = Instant::now();
-        let mut careful = Careful::new(self.trainer.device(), watch, self.at_once);
-        let score = validate(self.trainer.judged(), self.state.step, &mut careful).map_err(TrainError::Validation)?;
+        let others = self.trainer.replica();
+        let mut careful = Careful::new(self.trainer.device(), watch, self.at_once).among(others);
+        let mut score =
+            validate(self.trainer.judged(), self.state.step, &mut careful).map_err(TrainError::Validation)?;
+        // Whatever follows from a score must follow for all replicas.
+        let first = others.broadcast(0, score.value.to_le_bytes().to_vec())?;
+        score.value = first[..].try_into().map_or(f64::NAN, f64::from_le_bytes);
         let (failures, limit) = (careful.failures().to_vec(), careful.limit());
         let (peak_bytes, _) = watch.end(Stage::Validation);
         self.at_once = limit;
@@ -193,8 +203,11 @@ impl<'a, T: Task> Voyage<'a, T> {
         best
     }
 
-    /// Begins to write a checkpoint; training goes on meanwhile.
+    /// Begins to write a checkpoint, where this is the first replica; training goes on meanwhile.
     pub(super) fn save(&mut self) {
+        if self.trainer.replica().rank() != 0 {
+            return;
+        }
         let snapshot = self.snapshot();
         // Without a copy's room there is no writing beside training: what is written is not held any longer than it must.
         let written = match self.trainer.watch().check(Stage::Checkpoint) {
@@ -250,7 +263,7 @@ impl<'a, T: Task> Voyage<'a, T> {
             is_saved &= step != self.state.step || written.is_ok();
             self.tell_written((step, written));
         }
-        if is_saved {
+        if is_saved || self.trainer.replica().rank() != 0 {
             return Ok(());
         }
         let snapshot = self.snapshot();

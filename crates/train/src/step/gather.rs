@@ -1,16 +1,18 @@
 //! What the pieces of a step add up to, and the one read that says whether it is true.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{BatchShape, HostBatch, MemoryGate, Stage};
+use plimsoll_core::{BatchShape, CollectiveError, HostBatch, MemoryGate, Stage};
 use plimsoll_tape::Task;
 
 use super::cut::Cut;
 use super::piece::{Done, Fault};
+use crate::Replica;
 
 /// The pieces of a step so far.
 pub(super) struct Gathered {
@@ -22,6 +24,10 @@ pub(super) struct Gathered {
     /// Losses of each piece, the whole first and then its parts; their values once they are read.
     losses: Vec<(Option<&'static str>, Tensor<1>)>,
     values: Vec<f64>,
+    /// Losses of the other replicas.
+    elsewhere: Vec<(String, f64)>,
+    /// Whether other replicas computed something.
+    is_shared: bool,
     /// How many of these each piece has.
     counts: Vec<usize>,
     pub(super) cuts: Vec<Cut>,
@@ -44,6 +50,8 @@ impl Gathered {
             lost: 0.0,
             losses: Vec::new(),
             values: Vec::new(),
+            elsewhere: Vec::new(),
+            is_shared: false,
             counts: Vec::new(),
             cuts: Vec::new(),
             begun: 0,
@@ -94,9 +102,55 @@ impl Gathered {
         }
     }
 
-    /// Whether nothing of the batch was computed.
+    /// The weight of the whole batch.
+    pub(super) fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Whether nothing of the batch was computed here.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.is_empty()
+    }
+
+    /// Whether nothing of the batch was computed anywhere.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.is_empty() && !self.is_shared
+    }
+
+    /// Adds up the gradients of all replicas; what one has not computed counts as nothing.
+    pub(super) fn join<T: Task>(&mut self, task: &T, replica: &dyn Replica) -> Result<(), CollectiveError> {
+        if replica.ranks() == 1 {
+            return Ok(());
+        }
+        let mut lost = [self.lost];
+        replica.sum(&mut lost)?;
+        self.lost = lost[0];
+        self.is_shared = !replica.agree(self.is_empty())?;
+        let mut join = Join {
+            gradients: std::mem::take(&mut self.gradients),
+            joined: GradientsParams::new(),
+            replica,
+            error: None,
+        };
+        task.visit(&mut join);
+        self.gradients = join.joined;
+        join.error.map_or(Ok(()), Err)
+    }
+
+    /// Tells the losses to all replicas.
+    pub(super) fn tell(&mut self, replica: &dyn Replica) -> Result<(), CollectiveError> {
+        if replica.ranks() == 1 {
+            return Ok(());
+        }
+        let own: Vec<(&str, f64)> =
+            self.losses.iter().zip(&self.values).map(|((name, _), value)| (name.unwrap_or_default(), *value)).collect();
+        let all = replica.gather(serde_json::to_vec(&own).expect("names and numbers are plain data"))?;
+        let others = all.iter().enumerate().filter(|(rank, _)| *rank != replica.rank());
+        let read = |(_, bytes): (usize, &Arc<[u8]>)| serde_json::from_slice::<Vec<(String, f64)>>(bytes);
+        // JSON has no number for what is none: such a loss comes as an error, and is none here as well.
+        self.elsewhere =
+            others.flat_map(|other| read(other).unwrap_or_else(|_| vec![(String::new(), f64::NAN)])).collect();
+        Ok(())
     }
 
     /// What gradients and losses must be multiplied by because some of the batch was left out.
@@ -122,6 +176,15 @@ impl Gathered {
             let total = name.map_or(&mut whole, |name| parts.entry(name).or_default());
             *total += value / self.weight * self.correction();
         }
+        for (name, value) in &self.elsewhere {
+            let known = self.losses.iter().find_map(|(own, _)| own.filter(|own| own == name));
+            let total = match (name.is_empty(), known) {
+                (true, _) => &mut whole,
+                (false, Some(name)) => parts.entry(name).or_default(),
+                (false, None) => continue,
+            };
+            *total += value / self.weight * self.correction();
+        }
         (whole, parts)
     }
 
@@ -139,6 +202,29 @@ impl Gathered {
     /// The gradient of the whole batch.
     pub(super) fn take_gradients(&mut self) -> GradientsParams {
         std::mem::take(&mut self.gradients)
+    }
+}
+
+struct Join<'a> {
+    gradients: GradientsParams,
+    joined: GradientsParams,
+    replica: &'a dyn Replica,
+    error: Option<CollectiveError>,
+}
+
+impl ModuleVisitor for Join<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        if !value.is_require_grad() || self.error.is_some() {
+            return;
+        }
+        let own = self.gradients.remove::<D>(param.id);
+        let own = own.unwrap_or_else(|| value.clone().without_autodiff().zeros_like());
+        let shape = own.dims();
+        match self.replica.add_up(own.reshape([-1])) {
+            Ok(sum) => self.joined.register(param.id, sum.reshape(shape)),
+            Err(error) => self.error = Some(error),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use plimsoll_train::{Cut, Governor, Schedule, Trainer, TrainerConfig};
 use crate::net::{Net, batch};
 
 /// `net` in 64 bits.
-fn wide(net: Net) -> Net {
+pub(crate) fn wide(net: Net) -> Net {
     struct Wide;
     impl ModuleMapper for Wide {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
@@ -20,7 +20,7 @@ fn wide(net: Net) -> Net {
 }
 
 /// All gradients, one after the other.
-fn flat(net: &Net, gradients: &GradientsParams) -> Vec<f64> {
+pub(crate) fn flat(net: &Net, gradients: &GradientsParams) -> Vec<f64> {
     struct All<'a>(&'a GradientsParams, Vec<f64>);
     impl ModuleVisitor for All<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -33,7 +33,7 @@ fn flat(net: &Net, gradients: &GradientsParams) -> Vec<f64> {
     all.1
 }
 
-fn apart(found: &[f64], expected: &[f64]) -> f64 {
+pub(crate) fn apart(found: &[f64], expected: &[f64]) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
     norm(&mut found.iter().zip(expected).map(|(a, b)| a - b)) / norm(&mut expected.iter().copied())
 }

@@ -6,3 +6,4 @@ mod exact;
 #[path = "../storm/net.rs"]
 mod net;
 mod precision;
+mod replicas;

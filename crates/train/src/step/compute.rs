@@ -1,0 +1,160 @@
+//! The gradient of a step: piece by piece, over all replicas, and read before anything moves.
+
+use plimsoll_core::{HostBatch, MemoryGate, OutOfMemory, Stage};
+use plimsoll_tape::Task;
+
+use super::cut::{Cut, Queue, Wave};
+use super::gather::Gathered;
+use super::piece::{Fault, Job};
+use super::{StepError, Trainer, Unfit, clean_up};
+
+/// Times that the norm of a step is read before its device is given up.
+const NORM_READS: usize = 8;
+/// Times that a step is begun anew, where a device said only at its end that something had failed.
+const BEGINNINGS: usize = 8;
+
+/// What a step is computed from.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) batch: &'a HostBatch,
+    pub(super) step: u64,
+    /// The pieces, where a ledger says which.
+    pub(super) cuts: Option<&'a [Cut]>,
+}
+
+impl<T: Task> Trainer<T> {
+    /// The gradient of the whole batch and its norm, read.
+    pub(super) fn computed(
+        &mut self,
+        asked: Asked<'_>,
+        failures: &mut Vec<OutOfMemory>,
+    ) -> Result<(Gathered, f64), StepError> {
+        let step = asked.step;
+        let gone = |source| StepError::Gone { step, source };
+        // With others, nothing that failed may go into the sum: it would be lost for all.
+        let mut wary = self.replica.ranks() > 1;
+        for _ in 0..BEGINNINGS {
+            let gathered = self.gathered(asked, wary, failures);
+            if !self.replica.agree(gathered.is_ok()).map_err(gone)? {
+                return Err(gathered.err().unwrap_or(StepError::Elsewhere { step }));
+            }
+            let mut gathered = gathered?;
+            gathered.join(&self.task, &*self.replica).map_err(gone)?;
+            if let Some(norm) = self.read(&mut gathered, asked, failures)? {
+                gathered.tell(&*self.replica).map_err(gone)?;
+                return Ok((gathered, norm));
+            }
+            if !self.config.tells_late {
+                break;
+            }
+            // A sum is lost, and with it all that was added up: once more, and every piece is asked.
+            wary = true;
+        }
+        let reason = "no reading of the gradient's norm succeeded".into();
+        let source = failures.last().cloned().unwrap_or(OutOfMemory { stage: Stage::Norm, reason });
+        Err(StepError::Unfit { step, names: asked.batch.names.clone(), source })
+    }
+
+    /// The norm of the gradient, as soon as all replicas could read it; nothing where that is not to be.
+    fn read(
+        &self,
+        gathered: &mut Gathered,
+        asked: Asked<'_>,
+        failures: &mut Vec<OutOfMemory>,
+    ) -> Result<Option<f64>, StepError> {
+        let step = asked.step;
+        for _ in 0..NORM_READS {
+            let read = gathered.read(&self.task, &self.device);
+            let read = read.and_then(|norm| self.watch.check(Stage::Norm).map(|()| norm).map_err(Fault::Memory));
+            let all = self.replica.agree(read.is_ok()).map_err(|source| StepError::Gone { step, source })?;
+            match read {
+                Ok(norm) if all => return Ok(Some(norm)),
+                Ok(_) => {}
+                Err(Fault::Memory(failure)) => failures.push(failure),
+                Err(Fault::Broken(reason)) if self.config.tells_late => {
+                    failures.push(OutOfMemory { stage: Stage::Norm, reason });
+                }
+                Err(Fault::Broken(reason)) => {
+                    return Err(StepError::Device { step, names: asked.batch.names.clone(), reason });
+                }
+            }
+            clean_up(&self.device);
+        }
+        Ok(None)
+    }
+
+    /// The gradients of all pieces, added up.
+    fn gathered(
+        &mut self,
+        asked: Asked<'_>,
+        wary: bool,
+        failures: &mut Vec<OutOfMemory>,
+    ) -> Result<Gathered, StepError> {
+        let Asked { batch, step, cuts } = asked;
+        let mut weight = [self.task.weight(batch)];
+        self.replica.sum(&mut weight).map_err(|source| StepError::Gone { step, source })?;
+        let mut gathered = Gathered::new(weight[0].max(f64::MIN_POSITIVE));
+        let mut queue = Queue::of(batch, cuts);
+        while let Some(wave) = queue.next_wave(batch, &self.governor, self.config.lanes) {
+            if let [cut] = wave.cuts[..]
+                && cut.effort == Cut::LEFT_OUT
+            {
+                gathered.leave_out(cut, self.task.weight(&batch.part(cut.places())), &batch.names[cut.places()]);
+                continue;
+            }
+            let is_only = gathered.is_empty() && queue.is_empty() && wave.cuts.len() == 1;
+            let asks = self.config.tells_late && (wary || !is_only);
+            let failed = self.wave(asked, &wave, asks, &mut gathered)?;
+            if failed.is_empty() {
+                gathered.fitted(wave.shape);
+                continue;
+            }
+            clean_up(&self.device);
+            let (failed, new): (Vec<Cut>, Vec<OutOfMemory>) = failed.into_iter().unzip();
+            for cut in queue.failed(&failed, &wave, &mut self.governor) {
+                let names = &batch.names[cut.places()];
+                match (self.config.unfit, new.first()) {
+                    (Unfit::Stop, Some(source)) => {
+                        return Err(StepError::Unfit { step, names: names.to_vec(), source: source.clone() });
+                    }
+                    _ => gathered.leave_out(cut, self.task.weight(&batch.part(cut.places())), names),
+                }
+            }
+            failures.extend(new);
+        }
+        Ok(gathered)
+    }
+
+    /// Computes a wave and adds it up; gives what of it did not fit.
+    fn wave(
+        &self,
+        asked: Asked<'_>,
+        wave: &Wave,
+        asks: bool,
+        gathered: &mut Gathered,
+    ) -> Result<Vec<(Cut, OutOfMemory)>, StepError> {
+        let Asked { batch, step, .. } = asked;
+        let job = Job {
+            scale: self.scale.factor() / gathered.weight(),
+            key: self.config.key.with("step").at(step),
+            choice: self.governor.choice(batch.shape()).unwrap_or(self.config.choice),
+            device: &self.device,
+            gate: &self.watch,
+        };
+        let pieces: Vec<HostBatch> = wave.cuts.iter().map(|cut| batch.part(cut.places())).collect();
+        gathered.begun += pieces.len();
+        let mut failed = Vec::new();
+        let done = job.wave(&self.task, &wave.cuts, &pieces);
+        for ((&cut, piece), done) in wave.cuts.iter().zip(&pieces).zip(done) {
+            let done = if asks { done.and_then(|done| done.written(&self.task, &self.device)) } else { done };
+            match done.and_then(|done| gathered.add(&self.task, &self.watch, (cut, piece), done)) {
+                Ok(()) => {}
+                Err(Fault::Memory(failure)) => failed.push((cut, failure)),
+                Err(Fault::Broken(reason)) => {
+                    return Err(StepError::Device { step, names: piece.names.clone(), reason });
+                }
+            }
+        }
+        Ok(failed)
+    }
+}

@@ -1,0 +1,139 @@
+//! Several replicas train as one would.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use burn::tensor::Device;
+use plimsoll_core::{Key, MemoryGate, OutOfMemory, Stage};
+use plimsoll_tape::{NamedTensor, collect};
+use plimsoll_train::{Governor, Schedule, StepError, Threads, Trainer, TrainerConfig};
+
+use crate::exact::{apart, flat, wide};
+use crate::net::{Net, batch};
+
+fn trainer(build: fn(&Device) -> Net) -> Trainer<Net> {
+    let config = TrainerConfig::new(Schedule::constant(3e-3), Key::new(1));
+    Trainer::new(build(&Device::flex().autodiff()), config, Governor::new(16))
+}
+
+/// What `work` gives for each of so many replicas.
+fn replicas<R: Send>(ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = Threads::of(ranks).into_iter().map(|way| scope.spawn(|| work(way))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn check(build: fn(&Device) -> Net, most: f64) {
+    // Not even: a replica of four has fewer than the others, and of the second batch one has none.
+    for count in [30, 3] {
+        let batch = batch(0..count, 20);
+        let mut alone = trainer(build);
+        let gradients = alone.gradient(&batch, None).unwrap();
+        let expected = flat(&alone.task, &gradients);
+        for ranks in [1, 2, 4] {
+            let found = replicas(ranks, |way| {
+                let part = batch.dealt(plimsoll_core::Collective::rank(&way), ranks);
+                let mut trainer = trainer(build).together(way);
+                let gradients = trainer.gradient(&part, None).unwrap();
+                flat(&trainer.task, &gradients)
+            });
+            assert!(found.iter().all(|one| *one == found[0]), "{ranks} replicas differ");
+            let apart = apart(&found[0], &expected);
+            assert!(apart <= most, "{count} utterances on {ranks} replicas: {apart:e}");
+        }
+    }
+}
+
+#[test]
+fn replicas_have_the_gradient_that_one_has() {
+    check(|device| Net::new(24, device), 1e-5);
+}
+
+#[test]
+fn replicas_have_the_gradient_that_one_has_in_64_bits() {
+    check(|device| wide(Net::new(24, device)), 1e-10);
+}
+
+/// A gate that is shut at every so many-th question.
+struct Every(usize, AtomicUsize);
+
+impl MemoryGate for Every {
+    fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
+        match (self.1.fetch_add(1, Relaxed) + 1).is_multiple_of(self.0) {
+            true => Err(OutOfMemory { stage, reason: "so the test wants it".into() }),
+            false => Ok(()),
+        }
+    }
+}
+
+struct NoMeter;
+
+impl plimsoll_core::MemoryMeter for NoMeter {
+    fn current(&self) -> plimsoll_core::Bytes {
+        plimsoll_core::Bytes(0)
+    }
+    fn peak(&self) -> plimsoll_core::Bytes {
+        plimsoll_core::Bytes(0)
+    }
+    fn reset_peak(&self) {}
+}
+
+/// The weights after 40 steps on so many replicas, of which the second runs out of memory now and then; and how often.
+fn trained(ranks: usize, fails: bool) -> Vec<(Vec<NamedTensor>, usize)> {
+    replicas(ranks, |way| {
+        let rank = plimsoll_core::Collective::rank(&way);
+        let every = if fails && rank == 1 { 7 } else { usize::MAX };
+        let build = |device: &Device| Net::new(24, device);
+        let mut trainer = trainer(build).together(way).watched(Every(every, AtomicUsize::new(0)), NoMeter);
+        let (mut failures, mut losses) = (0, Vec::new());
+        for step in 0..40 {
+            let report = trainer.step(&batch(step * 16..step * 16 + 16, 20).dealt(rank, ranks)).unwrap();
+            failures += report.failures.len();
+            losses.push(report.loss);
+        }
+        assert!(losses[39] < losses[0] / 2.0, "{losses:?}");
+        (collect(&trainer.task), failures)
+    })
+}
+
+#[test]
+fn what_fails_on_one_replica_keeps_all_together() {
+    let values = |weights: &[NamedTensor]| -> Vec<f64> {
+        weights.iter().flat_map(|one| one.values.iter().map(|&value| f64::from(value))).collect()
+    };
+    let (calm, storm) = (trained(2, false), trained(2, true));
+    for run in [&calm, &storm] {
+        assert!(run[0].0 == run[1].0, "the replicas differ");
+    }
+    assert!(storm[1].1 > 10 && storm[0].1 == 0, "{} and {} failures", storm[0].1, storm[1].1);
+    let apart = apart(&values(&storm[0].0), &values(&calm[0].0));
+    assert!(apart < 1e-3, "{apart:e}");
+}
+
+#[test]
+fn when_one_is_gone_the_others_stop_with_a_reason() {
+    let errors = replicas(2, |way| {
+        let rank = plimsoll_core::Collective::rank(&way);
+        let mut trainer = trainer(|device| Net::new(24, device)).together(way);
+        let batch = batch(0..8, 20).dealt(rank, 2);
+        match rank {
+            0 => trainer.step(&batch).map(|_| ()).map_err(|error| error.to_string()),
+            _ => Ok(()),
+        }
+    });
+    assert_eq!(errors[0], Err("step 1 cannot be taken together".into()));
+    // And what one cannot compute is no step for anybody.
+    let errors = replicas(2, |way| {
+        let rank = plimsoll_core::Collective::rank(&way);
+        let mut trainer = trainer(|device| Net::new(24, device)).together(way);
+        let mut batch = batch(0..8, 20).dealt(rank, 2);
+        if rank == 1 {
+            batch.features[0] = f32::NAN;
+        }
+        let before = collect(&trainer.task);
+        let error = trainer.step(&batch).unwrap_err();
+        assert!(collect(&trainer.task) == before);
+        matches!(error, StepError::NotFinite { .. })
+    });
+    assert_eq!(errors, [true, true]);
+}
