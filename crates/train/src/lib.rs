@@ -4,12 +4,12 @@
 //! steps; [`run`] drives it through a source of batches, validates, writes checkpoints and tells an [`Observer`] what
 //! happens. Nothing here knows speech, files of audio, or a terminal. `examples/line.rs` trains a model of its own.
 
-mod adamw;
 mod careful;
 mod checkpoint;
 mod ema;
 mod governor;
 mod layout;
+mod optimizer;
 mod progress;
 mod replicas;
 mod run;
@@ -17,12 +17,12 @@ mod schedule;
 mod step;
 mod weights;
 
-pub use adamw::{AdamW, AdamWConfig};
 pub use careful::{Careful, CarefulError};
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore, Disk, Pick, RealDisk, RunState, Snapshot};
 pub use ema::Ema;
 pub use governor::{Governor, Knowledge, Planned};
 pub use layout::lay_out;
+pub use optimizer::{AdamW, AdamWConfig};
 pub use progress::{Event, Observer};
 pub use replicas::{Cards, Replica, Threads};
 pub use run::{Ending, Limits, Outcome, RunOptions, Score, TrainError, Validate, run};

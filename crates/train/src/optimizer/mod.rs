@@ -1,0 +1,5 @@
+//! The optimizer.
+
+mod adamw;
+
+pub use adamw::{AdamW, AdamWConfig};
