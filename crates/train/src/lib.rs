@@ -22,7 +22,9 @@ pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore, Disk, Pick, R
 pub use ema::Ema;
 pub use governor::{Governor, Knowledge, Planned};
 pub use layout::lay_out;
-pub use optimizer::{AdamW, AdamWConfig};
+pub use optimizer::{
+    AdamWConfig, LionConfig, Optimizer, OptimizerConfig, SgdConfig, StateData, StateError, StateForm, StateTensor,
+};
 pub use progress::{Event, Observer};
 pub use replicas::{Cards, Replica, Threads};
 pub use run::{Ending, Limits, Outcome, RunOptions, Score, TrainError, Validate, run};

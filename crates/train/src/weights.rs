@@ -1,4 +1,4 @@
-//! A model's values in a safetensors file.
+//! A model's values, or its optimizer's state, in a safetensors file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use plimsoll_tape::NamedTensor;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
+
+use crate::optimizer::{StateData, StateTensor};
 
 /// Why weights cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +29,7 @@ pub enum WeightsError {
         source: safetensors::SafeTensorError,
     },
     /// A tensor has a type that this version does not read.
-    #[error("{}: `{name}` holds {dtype:?}, and only F32 can be read", path.display())]
+    #[error("{}: `{name}` holds {dtype:?}, and only {readable} can be read", path.display())]
     Dtype {
         /// The file.
         path: PathBuf,
@@ -35,6 +37,8 @@ pub enum WeightsError {
         name: String,
         /// Its type.
         dtype: Dtype,
+        /// The types that could be read.
+        readable: &'static str,
     },
 }
 
@@ -46,34 +50,78 @@ pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), Weights
 
 /// The bytes of a safetensors file of `tensors`, to be written to `path`.
 pub(crate) fn to_file(path: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, WeightsError> {
-    let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
-        .iter()
-        .map(|t| (t.name.clone(), t.shape.clone(), t.values.iter().flat_map(|v| v.to_le_bytes()).collect()))
-        .collect();
+    file_of(path, tensors.iter().map(|t| (t.name.as_str(), &t.shape, Dtype::F32, floats(&t.values))).collect())
+}
+
+/// Reads the tensors of a safetensors file.
+pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
+    read(path, "F32", |name, view| {
+        let values = (view.dtype() == Dtype::F32).then(|| numbers(view, f32::from_le_bytes))?;
+        Some(NamedTensor { name: name.into(), shape: view.shape().to_vec(), values })
+    })
+}
+
+/// The same of an optimizer's state, each tensor in the numbers that it holds.
+pub(crate) fn state_to_file(path: &Path, tensors: &[StateTensor]) -> Result<Vec<u8>, WeightsError> {
+    let raw = |data: &StateData| match data {
+        StateData::F32(values) => (Dtype::F32, floats(values)),
+        StateData::I32(values) => (Dtype::I32, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+    };
+    let mut all = Vec::new();
+    for StateTensor { name, shape, data } in tensors {
+        let (dtype, bytes) = raw(data);
+        all.push((name.as_str(), shape, dtype, bytes));
+    }
+    file_of(path, all)
+}
+
+/// Reads the file that [`state_to_file`] made.
+pub(crate) fn read_state(path: &Path) -> Result<Vec<StateTensor>, WeightsError> {
+    read(path, "F32 and I32", |name, view| {
+        let data = match view.dtype() {
+            Dtype::F32 => StateData::F32(numbers(view, f32::from_le_bytes)),
+            Dtype::I32 => StateData::I32(numbers(view, i32::from_le_bytes)),
+            _ => return None,
+        };
+        Some(StateTensor { name: name.into(), shape: view.shape().to_vec(), data })
+    })
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn numbers<N>(view: &TensorView<'_>, number: fn([u8; 4]) -> N) -> Vec<N> {
+    view.data().chunks_exact(4).map(|bytes| number(bytes.try_into().expect("chunks of four"))).collect()
+}
+
+type Raw<'a> = (&'a str, &'a Vec<usize>, Dtype, Vec<u8>);
+
+fn file_of(path: &Path, tensors: Vec<Raw<'_>>) -> Result<Vec<u8>, WeightsError> {
     let format = |source| WeightsError::Format { path: path.into(), source };
-    let views: HashMap<&str, TensorView<'_>> = bytes
+    let views: HashMap<&str, TensorView<'_>> = tensors
         .iter()
-        .map(|(name, shape, data)| Ok((name.as_str(), TensorView::new(Dtype::F32, shape.clone(), data)?)))
+        .map(|(name, shape, dtype, bytes)| Ok((*name, TensorView::new(*dtype, (*shape).clone(), bytes)?)))
         .collect::<Result<_, _>>()
         .map_err(format)?;
     safetensors::serialize(views, None).map_err(format)
 }
 
-/// Reads the tensors of a safetensors file.
-pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
+/// Every tensor of a file as `make` understands it, by name.
+fn read<T>(
+    path: &Path,
+    readable: &'static str,
+    make: impl Fn(&str, &TensorView<'_>) -> Option<T>,
+) -> Result<Vec<T>, WeightsError> {
     let bytes = std::fs::read(path).map_err(|source| WeightsError::Io { path: path.into(), source })?;
     let file = SafeTensors::deserialize(&bytes).map_err(|source| WeightsError::Format { path: path.into(), source })?;
-    let mut tensors = Vec::new();
-    for (name, view) in file.tensors() {
-        if view.dtype() != Dtype::F32 {
-            return Err(WeightsError::Dtype { path: path.into(), name, dtype: view.dtype() });
-        }
-        let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("chunks of four"));
-        let values = view.data().chunks_exact(4).map(number).collect();
-        tensors.push(NamedTensor { name, shape: view.shape().to_vec(), values });
-    }
-    tensors.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(tensors)
+    let mut views = file.tensors();
+    views.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let one = |(name, view): (String, TensorView<'_>)| {
+        let dtype = view.dtype();
+        make(&name, &view).ok_or_else(|| WeightsError::Dtype { path: path.into(), name, dtype, readable })
+    };
+    views.into_iter().map(one).collect()
 }
 
 /// Writes a whole file and waits until the disk has it.
@@ -101,5 +149,20 @@ mod tests {
         std::fs::write(&path, &std::fs::read(&path).unwrap()[..20]).unwrap();
         let error = read_weights(&path).unwrap_err().to_string();
         assert!(error.ends_with("w.safetensors is not a whole safetensors file"), "{error}");
+    }
+
+    #[test]
+    fn a_state_is_read_in_the_numbers_that_were_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.safetensors");
+        let tensor = |name: &str, data| StateTensor { name: name.into(), shape: vec![1, 2], data };
+        let state = [
+            tensor("w.mean.codes", StateData::I32(vec![i32::MIN, 0x7f80_01ff])),
+            tensor("w.mean.scales", StateData::F32(vec![0.5, -0.0])),
+        ];
+        std::fs::write(&path, state_to_file(&path, &state).unwrap()).unwrap();
+        assert_eq!(read_state(&path).unwrap(), state);
+        let error = read_weights(&path).unwrap_err().to_string();
+        assert!(error.ends_with("s.safetensors: `w.mean.codes` holds I32, and only F32 can be read"), "{error}");
     }
 }

@@ -154,7 +154,7 @@ impl Voyage {
         }
         let state = checkpoint.state;
         trainer.task = apply(trainer.task.clone(), checkpoint.weights).wrong()?;
-        trainer.optimizer.restore(state.step, checkpoint.optimizer, &trainer.task);
+        trainer.optimizer.restore(state.step, checkpoint.optimizer, &trainer.task).wrong()?;
         trainer.scale = state.scale;
         if let (Some(ema), Some(values)) = (&mut trainer.ema, checkpoint.ema) {
             ema.restore(apply(trainer.task.clone(), values).wrong()?, state.ema_steps);

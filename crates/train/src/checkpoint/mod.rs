@@ -14,8 +14,8 @@ use plimsoll_core::Position;
 use plimsoll_tape::NamedTensor;
 use serde::{Deserialize, Serialize};
 
-use crate::weights::{WeightsError, read_weights, to_file};
-use crate::{Knowledge, LossScale, Plateau};
+use crate::weights::{WeightsError, read_state, read_weights, state_to_file, to_file};
+use crate::{Knowledge, LossScale, Plateau, StateTensor};
 pub use disk::{Disk, RealDisk};
 use disk::{sum_of, swept};
 pub(crate) use writer::{Writer, Written};
@@ -64,7 +64,7 @@ pub struct Snapshot {
     /// The model's values.
     pub weights: Vec<NamedTensor>,
     /// The optimizer's state.
-    pub optimizer: Vec<NamedTensor>,
+    pub optimizer: Vec<StateTensor>,
     /// The mean of the model's values, where one is kept.
     pub ema: Option<Vec<NamedTensor>>,
 }
@@ -77,7 +77,7 @@ pub struct Checkpoint {
     /// The model's values.
     pub weights: Vec<NamedTensor>,
     /// The optimizer's state.
-    pub optimizer: Vec<NamedTensor>,
+    pub optimizer: Vec<StateTensor>,
     /// The mean of the model's values, where one was kept.
     pub ema: Option<Vec<NamedTensor>>,
     /// Where it was read from.
@@ -230,7 +230,7 @@ impl CheckpointStore {
         };
         let tensors = |name: &str, tensors: &[NamedTensor]| to_file(&partial.join(name), tensors);
         write(WEIGHTS, &tensors(WEIGHTS, &snapshot.weights)?)?;
-        write(OPTIMIZER, &tensors(OPTIMIZER, &snapshot.optimizer)?)?;
+        write(OPTIMIZER, &state_to_file(&partial.join(OPTIMIZER), &snapshot.optimizer)?)?;
         if let Some(ema) = &snapshot.ema {
             write(EMA, &tensors(EMA, ema)?)?;
         }
@@ -379,7 +379,7 @@ fn read_checkpoint(path: &Path) -> Result<Checkpoint, CheckpointError> {
     }
     let state: RunState = serde_json::from_slice(&text).map_err(|error| damaged(STATE, error.to_string()))?;
     let weights = read_weights(&path.join(WEIGHTS))?;
-    let optimizer = read_weights(&path.join(OPTIMIZER))?;
+    let optimizer = read_state(&path.join(OPTIMIZER))?;
     let ema = if has_mean { Some(read_weights(&path.join(EMA))?) } else { None };
     Ok(Checkpoint { state, weights, optimizer, ema, path: path.to_path_buf() })
 }

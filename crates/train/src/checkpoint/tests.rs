@@ -3,6 +3,7 @@
 use std::io;
 
 use super::*;
+use crate::StateData;
 
 fn tensors(value: f32) -> Vec<NamedTensor> {
     vec![NamedTensor { name: "w".into(), shape: vec![1], values: vec![value] }]
@@ -11,7 +12,8 @@ fn tensors(value: f32) -> Vec<NamedTensor> {
 fn snapshot(step: u64, best: Option<u64>) -> Snapshot {
     let best_scores = best.map(|step| (step, 0.5)).into_iter().collect();
     let state = RunState { step, best_step: best, best_scores, ..RunState::default() };
-    Snapshot { state, weights: tensors(step as f32), optimizer: tensors(0.5), ema: None }
+    let optimizer = vec![StateTensor { name: "w.mean".into(), shape: vec![1], data: StateData::F32(vec![0.5]) }];
+    Snapshot { state, weights: tensors(step as f32), optimizer, ema: None }
 }
 
 fn store_of(steps: &[u64], keep: usize, best: Option<u64>) -> (tempfile::TempDir, CheckpointStore) {

@@ -1,12 +1,10 @@
-//! AdamW with PyTorch's definition and defaults, its state kept by parameter name.
+//! AdamW with PyTorch's definition and defaults.
 
-use std::collections::BTreeMap;
-
-use burn::module::{Module, ModuleMapper, Param};
-use burn::optim::GradientsParams;
-use burn::tensor::{Tensor, TensorData};
-use plimsoll_tape::NamedTensor;
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
+
+use super::blocks::Range;
+use super::config::{Moved, Part, Stride};
 
 /// The numbers of AdamW (Loshchilov and Hutter 2019). The defaults are PyTorch's, not Burn's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,146 +26,35 @@ impl Default for AdamWConfig {
     }
 }
 
-/// The optimizer with its state.
-///
-/// The state is keyed by the names of the parameters and not by Burn's ids, which are new in every process.
-#[derive(Debug, Default)]
-pub struct AdamW {
-    config: AdamWConfig,
-    steps: u64,
-    moments: BTreeMap<String, Moments>,
-}
+impl AdamWConfig {
+    pub(super) const PARTS: [Part; 2] =
+        [Part { name: "mean", range: Range::Signed }, Part { name: "square", range: Range::Positive }];
 
-/// The running means of one parameter, flat: its shape is the parameter's.
-#[derive(Clone, Debug)]
-struct Moments {
-    mean: Tensor<1>,
-    square: Tensor<1>,
-}
-
-impl AdamW {
-    /// An optimizer that has not stepped yet.
-    pub fn new(config: AdamWConfig) -> Self {
-        Self { config, ..Self::default() }
-    }
-
-    /// Steps taken so far.
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    /// One step: every parameter that has a gradient moves against it, scaled by `scale`, at `rate`.
-    pub fn step<M: Module>(&mut self, rate: f64, module: M, gradients: GradientsParams, scale: f64) -> M {
-        self.steps += 1;
-        let mut update = Update { optimizer: self, gradients, rate, scale, path: Vec::new() };
-        module.map(&mut update)
-    }
-
-    /// The state as named values, for a checkpoint.
-    pub fn state(&self) -> Vec<NamedTensor> {
-        let named = |name: &String, part: &str, values: &Tensor<1>| {
-            let values: Vec<f32> = values.clone().into_data().try_into_vec().expect("moments are fp32");
-            NamedTensor { name: format!("{name}.{part}"), shape: vec![values.len()], values }
-        };
-        let both = |(name, m): (&String, &Moments)| [named(name, "mean", &m.mean), named(name, "square", &m.square)];
-        self.moments.iter().flat_map(both).collect()
-    }
-
-    /// Takes over the state of a checkpoint after `steps` steps; the device is that of `module`.
-    pub fn restore<M: Module>(&mut self, steps: u64, state: Vec<NamedTensor>, module: &M) {
-        let device = module.devices().into_iter().next().expect("a model has parameters").inner();
-        let mut state: BTreeMap<String, Vec<f32>> = state.into_iter().map(|t| (t.name, t.values)).collect();
-        let names: Vec<String> =
-            state.keys().filter_map(|name| name.strip_suffix(".mean")).map(str::to_string).collect();
-        let mut tensor = |name: String| -> Option<Tensor<1>> {
-            let values = state.remove(&name)?;
-            let count = values.len();
-            Some(Tensor::from_data(TensorData::new(values, [count]), &device))
-        };
-        let moments = |name: String| {
-            let (mean, square) = (tensor(format!("{name}.mean"))?, tensor(format!("{name}.square"))?);
-            Some((name, Moments { mean, square }))
-        };
-        self.moments = names.into_iter().filter_map(moments).collect();
-        self.steps = steps;
-    }
-}
-
-struct Update<'a> {
-    optimizer: &'a mut AdamW,
-    gradients: GradientsParams,
-    rate: f64,
-    scale: f64,
-    path: Vec<String>,
-}
-
-impl ModuleMapper for Update<'_> {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.path.push(name.into());
-    }
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.pop();
-    }
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(gradient) = self.gradients.remove::<D>(param.id) else { return param };
-        let (id, value, mapper) = param.consume();
-        let (required, shape) = (value.is_require_grad(), value.dims());
-        let flat = value.without_autodiff().reshape([-1]);
-        let moved = self.moved(flat, gradient.reshape([-1]));
-        let moved = Tensor::from_inner(moved.reshape(shape)).set_require_grad(required);
-        Param::from_mapped_value(id, moved, mapper)
-    }
-}
-
-impl Update<'_> {
-    fn moved(&mut self, value: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
-        let AdamWConfig { beta_1, beta_2, epsilon, weight_decay } = self.optimizer.config;
-        let gradient = gradient * self.scale;
-        let square = gradient.clone().square() * (1.0 - beta_2);
-        let mean = gradient * (1.0 - beta_1);
-        let name = self.path.join(".");
-        let moments = match self.optimizer.moments.remove(&name) {
-            Some(old) => Moments { mean: old.mean * beta_1 + mean, square: old.square * beta_2 + square },
-            None => Moments { mean, square },
-        };
-        let steps = self.optimizer.steps as i32;
+    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+        let Self { beta_1, beta_2, epsilon, weight_decay } = *self;
+        let mut square = gradient.clone().square() * (1.0 - beta_2);
+        let mut mean = gradient * (1.0 - beta_1);
+        if let Ok([old_mean, old_square]) = <[Tensor<1>; 2]>::try_from(old) {
+            mean = old_mean * beta_1 + mean;
+            square = old_square * beta_2 + square;
+        }
+        let steps = stride.step as i32;
         let (first, second) = (1.0 - beta_1.powi(steps), 1.0 - beta_2.powi(steps));
-        let root = (moments.square.clone() / second).sqrt() + epsilon;
-        let delta = moments.mean.clone() / root * (self.rate / first);
-        self.optimizer.moments.insert(name, moments);
-        value * (1.0 - self.rate * weight_decay) - delta
+        let root = (square.clone() / second).sqrt() + epsilon;
+        let delta = mean.clone() / root * (stride.rate / first);
+        (value * (1.0 - stride.rate * weight_decay) - delta, vec![mean, square])
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::Device;
-    use plimsoll_tape::{backward, collect};
-
     use super::*;
-
-    #[derive(Module, Debug)]
-    struct Point {
-        place: Param<Tensor<1>>,
-    }
-
-    fn point() -> Point {
-        Point { place: Param::from_data([1.0, -2.0], &Device::flex().autodiff()) }
-    }
-
-    fn steps(optimizer: &mut AdamW, mut point: Point, n: u32) -> Point {
-        for _ in 0..n {
-            let gradients = backward(point.place.val().square().sum(), &point);
-            point = optimizer.step(0.1, point, gradients, 1.0);
-        }
-        point
-    }
+    use crate::optimizer::tests::check_definition;
 
     /// The same in 64 bits, written from PyTorch's documentation.
-    fn by_hand(mut x: f64, n: i32) -> f64 {
+    fn by_hand(mut x: f64, gradients: &[f64]) -> f64 {
         let (mut mean, mut square) = (0.0, 0.0);
-        for step in 1..=n {
-            let gradient = 2.0 * x;
+        for (step, gradient) in (1..).zip(gradients) {
             x -= 0.1 * 1e-2 * x;
             mean = 0.9 * mean + 0.1 * gradient;
             square = 0.999 * square + 0.001 * gradient * gradient;
@@ -179,20 +66,6 @@ mod tests {
 
     #[test]
     fn steps_are_those_of_the_definition() {
-        let moved = steps(&mut AdamW::new(AdamWConfig::default()), point(), 10);
-        let values = &collect(&moved)[0].values;
-        for (value, start) in values.iter().zip([1.0, -2.0]) {
-            assert!((f64::from(*value) - by_hand(start, 10)).abs() < 1e-5, "{values:?}");
-        }
-    }
-
-    #[test]
-    fn a_restored_state_goes_on_to_the_last_bit() {
-        let mut first = AdamW::new(AdamWConfig::default());
-        let half = steps(&mut first, point(), 5);
-        let mut second = AdamW::new(AdamWConfig::default());
-        second.restore(first.steps(), first.state(), &half);
-        let on = collect(&steps(&mut first, half.clone(), 5));
-        assert_eq!(on, collect(&steps(&mut second, half, 5)));
+        check_definition(AdamWConfig::default(), by_hand);
     }
 }

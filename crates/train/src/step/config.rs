@@ -3,13 +3,15 @@
 use plimsoll_core::{Choice, Key};
 use serde::{Deserialize, Serialize};
 
-use crate::{AdamWConfig, Schedule};
+use crate::{OptimizerConfig, Schedule, StateForm};
 
 /// What a [`Trainer`] is built from.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainerConfig {
     /// The optimizer's numbers.
-    pub optimizer: AdamWConfig,
+    pub optimizer: OptimizerConfig,
+    /// Where and in what numbers it keeps its state.
+    pub state: StateForm,
     /// The learning rate over the run.
     pub schedule: Schedule,
     /// The norm that the whole gradient is clipped to.
@@ -36,7 +38,8 @@ impl TrainerConfig {
     /// lane of a CPU, fp32.
     pub fn new(schedule: Schedule, key: Key) -> Self {
         Self {
-            optimizer: AdamWConfig::default(),
+            optimizer: OptimizerConfig::default(),
+            state: StateForm::Full,
             schedule,
             clip_norm: 5.0,
             choice: Choice::default(),

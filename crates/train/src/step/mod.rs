@@ -17,7 +17,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Alone, HostBatch, MemoryGate, MemoryMeter, Stage};
 use plimsoll_tape::{Task, sweep};
 
-use crate::{AdamW, Ema, Governor, Replica, Schedule};
+use crate::{Ema, Governor, Optimizer, Replica, Schedule};
 use compute::Asked;
 pub use config::{TrainerConfig, Unfit};
 pub use cut::{Cut, ways};
@@ -32,7 +32,7 @@ pub struct Trainer<T> {
     /// The model.
     pub task: T,
     /// Its optimizer.
-    pub optimizer: AdamW,
+    pub optimizer: Optimizer,
     /// Who cuts the steps.
     pub governor: Governor,
     /// What the loss is multiplied by, so that small gradients are not lost in fp16.
@@ -60,7 +60,7 @@ impl<T: Task> Trainer<T> {
         Self {
             ema: config.ema_decay.map(|decay| Ema::of(&task, decay)),
             scale: LossScale::of(config.choice.precision),
-            optimizer: AdamW::new(config.optimizer),
+            optimizer: Optimizer::new(config.optimizer, config.state),
             rate_factor: 1.0,
             watch: Watch::nobody(),
             replica: Box::new(Alone),

@@ -1,0 +1,115 @@
+//! Which optimizer, with its numbers, and what its state costs.
+
+use burn::tensor::Tensor;
+use plimsoll_core::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::blocks::{self, Range};
+use super::{AdamWConfig, LionConfig, SgdConfig};
+
+/// Which optimizer, with its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum OptimizerConfig {
+    /// AdamW: each value at a speed of its own.
+    #[serde(rename = "adamw")]
+    AdamW(AdamWConfig),
+    /// Lion: every value at the same speed, with half the state.
+    Lion(LionConfig),
+    /// Stochastic gradient descent, with momentum or without.
+    Sgd(SgdConfig),
+}
+
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self::AdamW(AdamWConfig::default())
+    }
+}
+
+impl From<AdamWConfig> for OptimizerConfig {
+    fn from(config: AdamWConfig) -> Self {
+        Self::AdamW(config)
+    }
+}
+
+impl From<LionConfig> for OptimizerConfig {
+    fn from(config: LionConfig) -> Self {
+        Self::Lion(config)
+    }
+}
+
+impl From<SgdConfig> for OptimizerConfig {
+    fn from(config: SgdConfig) -> Self {
+        Self::Sgd(config)
+    }
+}
+
+/// Where and in what numbers an optimizer keeps its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateForm {
+    /// In fp32, on the device.
+    #[default]
+    Full,
+    /// In 8 bits, in blocks that have a scale each, on the device; small parameters stay in fp32.
+    Eight,
+    /// In fp32 in host memory, fetched for each parameter when it is moved. On the CPU it is as much memory as `Full`.
+    Host,
+}
+
+/// One of the running means that a rule remembers of each parameter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// What it is called in a checkpoint, after the parameter's name.
+    pub(super) name: &'static str,
+    /// Which values it takes.
+    pub(super) range: Range,
+}
+
+/// How far a step goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stride {
+    /// The learning rate.
+    pub(super) rate: f64,
+    /// The step's number, the first being 1.
+    pub(super) step: u64,
+}
+
+/// A moved value, and what is remembered of it in the order of the rule's parts.
+pub(super) type Moved = (Tensor<1>, Vec<Tensor<1>>);
+
+impl OptimizerConfig {
+    /// Bytes of state that lie on the device between steps, for a parameter of `values` values.
+    pub fn state_bytes(&self, form: StateForm, values: u64) -> Bytes {
+        let each = match form {
+            StateForm::Full => values * 4,
+            StateForm::Eight => blocks::bytes(values),
+            StateForm::Host => 0,
+        };
+        Bytes(each * self.parts().len() as u64)
+    }
+
+    /// Bytes of state on the device for each value of a large parameter, rounded up.
+    pub fn state_width(&self, form: StateForm) -> u64 {
+        let many = 1 << 20;
+        self.state_bytes(form, many).0.div_ceil(many)
+    }
+
+    /// What the rule remembers of each parameter.
+    pub(super) fn parts(&self) -> &'static [Part] {
+        match self {
+            Self::AdamW(_) => &AdamWConfig::PARTS,
+            Self::Lion(_) => &LionConfig::PARTS,
+            Self::Sgd(sgd) => sgd.parts(),
+        }
+    }
+
+    /// Moves `value` against `gradient`; `old` is what was remembered, nothing at the first gradient.
+    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+        match self {
+            Self::AdamW(adam) => adam.moved(stride, value, gradient, old),
+            Self::Lion(lion) => lion.moved(stride, value, gradient, old),
+            Self::Sgd(sgd) => sgd.moved(stride, value, gradient, old),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! One running mean of one parameter, as it lies between two steps.
+
+use std::cell::OnceCell;
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+
+use super::blocks::{Blocks, SMALL, threshold};
+use super::config::Part;
+use super::state::{StateData, StateTensor};
+use super::{StateForm, state};
+
+/// A flat tensor in one of the forms; its shape is the parameter's.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    /// In fp32, on the device.
+    Full(Tensor<1>),
+    /// In 8 bits, on the device.
+    Eight(Box<Blocks>),
+    /// In fp32, in host memory, and where it belongs.
+    Host(Vec<f32>, Device),
+}
+
+impl Held {
+    /// In fp32, on the device.
+    pub(super) fn into_tensor(self) -> Tensor<1> {
+        match self {
+            Self::Full(tensor) => tensor,
+            Self::Eight(blocks) => blocks.into_values(),
+            Self::Host(values, device) => {
+                let count = values.len();
+                Tensor::from_data(TensorData::new(values, [count]), (&device, DType::F32))
+            }
+        }
+    }
+
+    /// Bytes that it takes, wherever it lies.
+    pub(super) fn bytes(&self) -> u64 {
+        let numbers = match self {
+            Self::Full(tensor) => tensor.shape().num_elements(),
+            Self::Eight(blocks) => blocks.codes.shape().num_elements() + blocks.scales.shape().num_elements(),
+            Self::Host(values, _) => values.len(),
+        };
+        numbers as u64 * 4
+    }
+
+    /// What a checkpoint keeps of it under `name`.
+    pub(super) fn save(&self, name: &str) -> Vec<StateTensor> {
+        let full = |values: Vec<f32>| {
+            vec![StateTensor { name: name.into(), shape: vec![values.len()], data: StateData::F32(values) }]
+        };
+        match self {
+            Self::Full(tensor) => full(read(tensor.clone())),
+            Self::Host(values, _) => full(values.clone()),
+            Self::Eight(blocks) => {
+                let Blocks { codes, scales, .. } = &**blocks;
+                let shape = codes.dims().to_vec();
+                let data = codes.clone().into_data().try_into_vec().expect("codes lie in integers of 32 bits");
+                let codes = StateTensor { name: format!("{name}{}", state::CODES), shape, data: StateData::I32(data) };
+                let data = read(scales.clone().reshape([-1]));
+                let (name, shape) = (format!("{name}{}", state::SCALES), vec![data.len()]);
+                vec![codes, StateTensor { name, shape, data: StateData::F32(data) }]
+            }
+        }
+    }
+}
+
+fn read(tensor: Tensor<1>) -> Vec<f32> {
+    tensor.into_data().try_into_vec().expect("the state is in fp32")
+}
+
+/// How what is remembered is put away after a step.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    form: StateForm,
+    step: u64,
+    threshold: OnceCell<Tensor<2>>,
+}
+
+impl Keeping {
+    /// In `form`, after step `step`.
+    pub(super) fn new(form: StateForm, step: u64) -> Self {
+        Self { form, step, threshold: OnceCell::new() }
+    }
+
+    /// Puts away what is in fp32 on the device.
+    pub(super) fn hold(&self, values: Tensor<1>, part: Part) -> Held {
+        match self.form {
+            StateForm::Eight if values.shape().num_elements() >= SMALL => {
+                let threshold = self.threshold.get_or_init(|| threshold(self.step, &values.device()));
+                Held::Eight(Box::new(Blocks::of(values, part.range, threshold)))
+            }
+            StateForm::Full | StateForm::Eight => Held::Full(values),
+            StateForm::Host => {
+                let device = values.device();
+                Held::Host(read(values), device)
+            }
+        }
+    }
+
+    /// Brings what was put away into this form; what has it stays as it is.
+    pub(super) fn convert(&self, held: Held, part: Part) -> Held {
+        match (self.form, held) {
+            (StateForm::Eight, held @ Held::Eight(_))
+            | (StateForm::Full, held @ Held::Full(_))
+            | (StateForm::Host, held @ Held::Host(..)) => held,
+            (_, held) => self.hold(held.into_tensor(), part),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Lion: the sign of a momentum, and nothing else.
+
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::blocks::Range;
+use super::config::{Moved, Part, Stride};
+
+/// The numbers of Lion (Chen et al. 2023, arXiv 2302.06675). The defaults are those of its authors' code.
+///
+/// Every value moves by the whole rate, so its authors take a rate 3 to 10 times smaller than AdamW's, and a decay as
+/// many times larger.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LionConfig {
+    /// How much of the mean is in what a step takes the sign of.
+    pub beta_1: f64,
+    /// How slowly the mean of the gradient moves.
+    pub beta_2: f64,
+    /// How much of every weight is taken away in a step, times the rate.
+    pub weight_decay: f64,
+}
+
+impl Default for LionConfig {
+    fn default() -> Self {
+        Self { beta_1: 0.9, beta_2: 0.99, weight_decay: 0.0 }
+    }
+}
+
+impl LionConfig {
+    pub(super) const PARTS: [Part; 1] = [Part { name: "mean", range: Range::Signed }];
+
+    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+        let Self { beta_1, beta_2, weight_decay } = *self;
+        let (toward, mean) = match old.into_iter().next() {
+            Some(old) => {
+                let toward = old.clone() * beta_1 + gradient.clone() * (1.0 - beta_1);
+                (toward, old * beta_2 + gradient * (1.0 - beta_2))
+            }
+            None => (gradient.clone(), gradient * (1.0 - beta_2)),
+        };
+        let moved = value * (1.0 - stride.rate * weight_decay) - toward.sign() * stride.rate;
+        (moved, vec![mean])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimizer::tests::check_definition;
+
+    /// The same in 64 bits, written from the second algorithm of the paper.
+    fn by_hand(mut x: f64, gradients: &[f64]) -> f64 {
+        let mut mean = 0.0;
+        for gradient in gradients {
+            let toward: f64 = 0.9 * mean + 0.1 * gradient;
+            x -= 0.1 * (toward.signum() + 0.3 * x);
+            mean = 0.99 * mean + 0.01 * gradient;
+        }
+        x
+    }
+
+    #[test]
+    fn steps_are_those_of_the_definition() {
+        check_definition(LionConfig { weight_decay: 0.3, ..LionConfig::default() }, by_hand);
+    }
+}

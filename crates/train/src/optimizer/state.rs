@@ -1,0 +1,170 @@
+//! The state of an optimizer as a checkpoint keeps it, and the way back.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, Param};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use plimsoll_tape::{NamedVisitor, walk};
+
+use super::blocks::{BLOCK, Blocks, WORDS};
+use super::config::Part;
+use super::held::{Held, Keeping};
+
+/// What follows a part's name where its codes are kept, and where their scales are.
+pub(super) const CODES: &str = ".codes";
+pub(super) const SCALES: &str = ".scales";
+
+/// A part of an optimizer's state: `encoder.weight.mean`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateTensor {
+    /// The parameter's name, and what this is of it.
+    pub name: String,
+    /// The lengths of its axes; an optimizer's own tensors are flat.
+    pub shape: Vec<usize>,
+    /// Its values, last axis fastest.
+    pub data: StateData,
+}
+
+/// The values of a [`StateTensor`], in the numbers that they have in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StateData {
+    /// In fp32.
+    F32(Vec<f32>),
+    /// Codes of 8 bits, four in each integer.
+    I32(Vec<i32>),
+}
+
+/// Why a checkpoint's state does not fit a model and its optimizer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StateError {
+    /// The state lacks what the optimizer remembers of a parameter.
+    #[error("the optimizer's state has no `{name}`: it belongs to another model or optimizer")]
+    Missing {
+        /// The tensor's name.
+        name: String,
+    },
+    /// The state has what the optimizer remembers of no parameter.
+    #[error("the optimizer's state has `{name}`, which this model and optimizer do not: it belongs to others")]
+    Unknown {
+        /// The tensor's name.
+        name: String,
+    },
+    /// A tensor has another shape.
+    #[error("`{name}` has shape {found:?} in the optimizer's state, and this model needs {wanted:?}")]
+    Shape {
+        /// The tensor's name.
+        name: String,
+        /// The shape that the model needs.
+        wanted: Vec<usize>,
+        /// Its shape in the state.
+        found: Vec<usize>,
+    },
+    /// A tensor holds other numbers.
+    #[error("`{name}` holds {found} in the optimizer's state, and {wanted} are needed")]
+    Numbers {
+        /// The tensor's name.
+        name: String,
+        /// The numbers that are needed.
+        wanted: &'static str,
+        /// The numbers that it holds.
+        found: &'static str,
+    },
+}
+
+/// The state of every parameter of `module`, taken from `state` and put away as `keeping` says.
+///
+/// Where `stepped`, every parameter that is trained must have its state.
+pub(super) fn matched<M: Module>(
+    state: Vec<StateTensor>,
+    parts: &[Part],
+    keeping: &Keeping,
+    module: &M,
+    stepped: bool,
+) -> Result<BTreeMap<String, Vec<Held>>, StateError> {
+    let mut parameters = Parameters(Vec::new());
+    walk(module, &mut parameters);
+    let mut saved = Saved(state.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect());
+    let mut found = BTreeMap::new();
+    for parameter in parameters.0 {
+        let is_needed = stepped && parameter.trained;
+        if !is_needed && !saved.has(&parameter, parts) {
+            continue;
+        }
+        let each = parts.iter().map(|part| Ok(keeping.convert(saved.take(&parameter, *part)?, *part)));
+        let held = each.collect::<Result<Vec<_>, StateError>>()?;
+        found.insert(parameter.name, held);
+    }
+    match saved.0.into_keys().next() {
+        Some(name) => Err(StateError::Unknown { name }),
+        None => Ok(found),
+    }
+}
+
+/// What must be known of a parameter to give it its state.
+struct Parameter {
+    name: String,
+    count: usize,
+    trained: bool,
+    device: Device,
+}
+
+struct Parameters(Vec<Parameter>);
+
+impl NamedVisitor for Parameters {
+    fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        let (count, trained) = (value.shape().num_elements(), value.is_require_grad());
+        self.0.push(Parameter { name: name.into(), count, trained, device: value.device().inner() });
+    }
+}
+
+/// What is left of the state to be given out.
+struct Saved(BTreeMap<String, StateTensor>);
+
+impl Saved {
+    /// Whether anything of `parameter` is there.
+    fn has(&self, parameter: &Parameter, parts: &[Part]) -> bool {
+        let names = parts.iter().map(|part| format!("{}.{}", parameter.name, part.name));
+        let mut all = names.flat_map(|name| [format!("{name}{CODES}"), format!("{name}{SCALES}"), name]);
+        all.any(|name| self.0.contains_key(&name))
+    }
+
+    /// One part of `parameter`, in the form that it was saved in.
+    fn take(&mut self, parameter: &Parameter, part: Part) -> Result<Held, StateError> {
+        let name = format!("{}.{}", parameter.name, part.name);
+        let (count, options) = (parameter.count, (&parameter.device, DType::F32));
+        let codes = format!("{name}{CODES}");
+        if !self.0.contains_key(&codes) {
+            let values = self.floats(name, count)?;
+            return Ok(Held::Full(Tensor::from_data(TensorData::new(values, [count]), options)));
+        }
+        let rows = count.div_ceil(BLOCK);
+        let words = self.words(codes, rows * WORDS)?;
+        let scales = self.floats(format!("{name}{SCALES}"), rows)?;
+        let codes = Tensor::from_data(TensorData::new(words, [rows * WORDS]), (&parameter.device, DType::I32));
+        let scales = Tensor::from_data(TensorData::new(scales, [rows, 1]), options);
+        Ok(Held::Eight(Box::new(Blocks { codes, scales, count, range: part.range })))
+    }
+
+    fn floats(&mut self, name: String, count: usize) -> Result<Vec<f32>, StateError> {
+        match self.tensor(&name, count)? {
+            StateData::F32(values) => Ok(values),
+            StateData::I32(_) => Err(StateError::Numbers { name, wanted: "floats", found: "integers" }),
+        }
+    }
+
+    fn words(&mut self, name: String, count: usize) -> Result<Vec<i32>, StateError> {
+        match self.tensor(&name, count)? {
+            StateData::I32(values) => Ok(values),
+            StateData::F32(_) => Err(StateError::Numbers { name, wanted: "integers", found: "floats" }),
+        }
+    }
+
+    fn tensor(&mut self, name: &str, count: usize) -> Result<StateData, StateError> {
+        let tensor = self.0.remove(name).ok_or_else(|| StateError::Missing { name: name.into() })?;
+        if tensor.shape != [count] {
+            return Err(StateError::Shape { name: name.into(), wanted: vec![count], found: tensor.shape });
+        }
+        Ok(tensor.data)
+    }
+}

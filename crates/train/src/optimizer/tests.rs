@@ -1,0 +1,316 @@
+//! Every rule in every form: definitions, resuming, conversions, training, refusals.
+
+use burn::module::Param;
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{Device, TensorData};
+use plimsoll_core::Key;
+use plimsoll_tape::{backward, collect, initialise};
+
+use super::*;
+
+const FORMS: [StateForm; 3] = [StateForm::Full, StateForm::Eight, StateForm::Host];
+
+/// Every rule with a rate that suits it.
+fn rules() -> [(OptimizerConfig, f64); 3] {
+    let sgd = SgdConfig { momentum: 0.9, nesterov: true, weight_decay: 1e-4 };
+    [(AdamWConfig::default().into(), 1e-2), (LionConfig::default().into(), 2e-3), (sgd.into(), 5e-2)]
+}
+
+#[derive(Module, Debug)]
+struct Point {
+    place: Param<Tensor<1>>,
+    /// No loss depends on it.
+    idle: Param<Tensor<1>>,
+}
+
+fn point(place: Vec<f32>) -> Point {
+    let device = Device::flex().autodiff();
+    let count = place.len();
+    let place = Param::from_data(TensorData::new(place, [count]), &device);
+    Point { place, idle: Param::from_data([3.0, 4.0], &device) }
+}
+
+fn moved(optimizer: &mut Optimizer, point: Point, rate: f64, gradient: Vec<f32>, scale: f64) -> Point {
+    let count = gradient.len();
+    let slope = Tensor::<1>::from_data(TensorData::new(gradient, [count]), &point.place.val().device());
+    let gradients = backward((point.place.val() * slope).sum(), &point);
+    optimizer.step(rate, point, gradients, scale)
+}
+
+/// Ten steps of `config` at a rate of 0.1 go where `by_hand` goes, given the start and the gradients.
+pub(super) fn check_definition(config: impl Into<OptimizerConfig>, by_hand: impl Fn(f64, &[f64]) -> f64) {
+    let starts = [1.0, -2.0];
+    let slope = |start: f64, step: i32| start * (1.3 - 0.37 * f64::from(step)).sin() + 0.2;
+    let mut optimizer = Optimizer::new(config.into(), StateForm::Full);
+    let mut point = point(starts.map(|x| x as f32).to_vec());
+    for step in 0..10 {
+        // Twice the gradient at half the scale is the gradient.
+        let gradient = starts.map(|start| 2.0 * slope(start, step) as f32).to_vec();
+        point = moved(&mut optimizer, point, 0.1, gradient, 0.5);
+    }
+    for (start, value) in starts.into_iter().zip(&collect(&point)[0].values) {
+        let wanted = by_hand(start, &(0..10).map(|step| slope(start, step)).collect::<Vec<_>>());
+        assert!((f64::from(*value) - wanted).abs() < 1e-5, "{value} and not {wanted}");
+    }
+    assert_eq!(optimizer.steps(), 10);
+    assert_eq!(collect(&point)[1].values, [3.0, 4.0]);
+}
+
+/// A regression that is not linear. The first weight is large enough for 8 bits, and no whole number of blocks.
+#[derive(Module, Debug)]
+struct Net {
+    wide: Linear,
+    narrow: Linear,
+}
+
+fn net(seed: u64) -> Net {
+    let device = Device::flex().autodiff();
+    let (wide, narrow) = (LinearConfig::new(33, 65), LinearConfig::new(65, 8));
+    initialise(Net { wide: wide.init(&device), narrow: narrow.init(&device) }, Key::new(seed))
+}
+
+impl Net {
+    fn forward(&self, x: Tensor<2>) -> Tensor<2> {
+        self.narrow.forward(self.wide.forward(x).tanh())
+    }
+}
+
+/// What another net says of random inputs, with noise on top that nobody can learn.
+struct Lessons {
+    x: Tensor<2>,
+    y: Tensor<2>,
+}
+
+const SAMPLES: usize = 512;
+const BATCH: usize = 32;
+
+impl Lessons {
+    fn new() -> Self {
+        let device = Device::flex().autodiff();
+        let random = |key: Key, width: usize| {
+            let values = (0..SAMPLES * width).map(|i| (key.at(i as u64).unit() * 4.0 - 2.0) as f32).collect();
+            Tensor::<2>::from_data(TensorData::new(values, [SAMPLES, width]), &device)
+        };
+        let x = random(Key::new(1), 33);
+        let y = (net(2).forward(x.clone()) * 3.0 + random(Key::new(3), 8) * 0.3).detach();
+        Self { x, y }
+    }
+
+    /// Goes on with `net` to step `last` of `total`, at a rate that falls from `rate` to zero.
+    fn teach(&self, optimizer: &mut Optimizer, mut net: Net, rate: f64, last: u64, total: u64) -> Net {
+        while optimizer.steps() < last {
+            let start = optimizer.steps() as usize * BATCH % SAMPLES;
+            let of_batch = |all: &Tensor<2>| all.clone().narrow(0, start, BATCH);
+            let loss = (net.forward(of_batch(&self.x)) - of_batch(&self.y)).square().mean();
+            let gradients = backward(loss, &net);
+            let rate = rate * (1.0 - optimizer.steps() as f64 / total as f64);
+            net = optimizer.step(rate, net, gradients, 1.0);
+        }
+        net
+    }
+
+    fn loss(&self, net: &Net) -> f64 {
+        (net.forward(self.x.clone()) - self.y.clone()).square().mean().into_scalar::<f32>().into()
+    }
+}
+
+#[test]
+fn a_restored_state_goes_on_to_the_last_bit() {
+    let lessons = Lessons::new();
+    for (config, rate) in rules() {
+        for form in FORMS {
+            let mut first = Optimizer::new(config, form);
+            let half = lessons.teach(&mut first, net(4), rate, 5, 10);
+            let mut second = Optimizer::new(config, form);
+            second.restore(first.steps(), first.state(), &half).unwrap();
+            assert_eq!(second.state(), first.state(), "{config:?} {form:?}");
+            let on = lessons.teach(&mut first, half.clone(), rate, 10, 10);
+            let resumed = lessons.teach(&mut second, half, rate, 10, 10);
+            assert_eq!(collect(&on), collect(&resumed), "{config:?} {form:?}");
+            assert_eq!(second.state(), first.state(), "{config:?} {form:?}");
+        }
+    }
+}
+
+#[test]
+fn host_memory_gives_the_bits_of_the_device() {
+    let lessons = Lessons::new();
+    for (config, rate) in rules() {
+        let run = |forms: [StateForm; 3]| {
+            let mut optimizer = Optimizer::new(config, forms[0]);
+            let mut net = net(4);
+            for (last, form) in [4, 8, 12].into_iter().zip(forms) {
+                optimizer.set_form(form);
+                net = lessons.teach(&mut optimizer, net, rate, last, 12);
+            }
+            (collect(&net), optimizer.state())
+        };
+        let full = run([StateForm::Full; 3]);
+        assert_eq!(full, run([StateForm::Host; 3]), "{config:?}");
+        assert_eq!(full, run([StateForm::Full, StateForm::Host, StateForm::Full]), "{config:?}");
+    }
+}
+
+#[test]
+fn eight_bits_learn_as_well_as_thirty_two() {
+    let lessons = Lessons::new();
+    for (config, rate) in rules() {
+        let run = |first, then| {
+            let mut optimizer = Optimizer::new(config, first);
+            let half = lessons.teach(&mut optimizer, net(4), rate, 300, 600);
+            optimizer.set_form(then);
+            lessons.loss(&lessons.teach(&mut optimizer, half, rate, 600, 600))
+        };
+        let (start, full) = (lessons.loss(&net(4)), run(StateForm::Full, StateForm::Full));
+        let eight = run(StateForm::Eight, StateForm::Eight);
+        let changed = run(StateForm::Full, StateForm::Eight);
+        println!(
+            "{config:?}: {start:.4}, in fp32 {full:.5}, in 8 bits {:.4}, changed {:.4}",
+            eight / full,
+            changed / full
+        );
+        assert!(full < 0.3 * start, "{full} of {start}");
+        assert!((eight / full - 1.0).abs() < 0.01 && (changed / full - 1.0).abs() < 0.01, "{eight} {changed} {full}");
+    }
+}
+
+#[test]
+fn a_noisy_bowl_is_as_deep_in_eight_bits() {
+    for (config, rate) in rules() {
+        let loss = |form| {
+            let mut optimizer = Optimizer::new(config, form);
+            let mut point = point(vec![0.0; 2048]);
+            // The axes differ by four magnitudes, and no two steps see the same bowl.
+            let axis = |i: usize| 10f64.powf(-4.0 * Key::new(6).at(i as u64).unit());
+            let floor = |i: usize| Key::new(7).at(i as u64).unit() * 2.0 - 1.0;
+            for step in 0..400 {
+                let noise = |i: usize| Key::new(8).at(step).at(i as u64).unit() - 0.5;
+                let place = &collect(&point)[0].values;
+                let slope = |i: usize| ((f64::from(place[i]) - floor(i) + noise(i)) * axis(i)) as f32;
+                let gradient = (0..2048).map(slope).collect();
+                point = moved(&mut optimizer, point, rate * (1.0 - step as f64 / 400.0), gradient, 1.0);
+            }
+            let place = &collect(&point)[0].values;
+            // The noise is evenly spread over one, so that nothing is below a twelfth.
+            (0..2048).map(|i| ((f64::from(place[i]) - floor(i)).powi(2) + 1.0 / 12.0) * axis(i)).sum::<f64>()
+        };
+        let (full, eight) = (loss(StateForm::Full), loss(StateForm::Eight));
+        println!("{config:?}: {:.4} of {full:.3}", eight / full);
+        assert!((eight / full - 1.0).abs() < 0.01, "{config:?}: {eight} and not {full}");
+    }
+}
+
+#[test]
+fn bytes_are_those_of_the_tensors() {
+    let lessons = Lessons::new();
+    for (config, parts) in rules().map(|(config, _)| config).into_iter().zip([2, 1, 1]) {
+        // Weights of 2145 and 520 values, biases of 65 and 8.
+        for (form, wanted) in [(StateForm::Full, 4 * 2738), (StateForm::Eight, 9 * 260 + 4 * 593)] {
+            let mut optimizer = Optimizer::new(config, form);
+            lessons.teach(&mut optimizer, net(4), 1e-3, 1, 1);
+            assert_eq!(optimizer.bytes(), Bytes(parts * wanted), "{config:?} {form:?}");
+            let told = [2145, 520, 65, 8].map(|values| config.state_bytes(form, values).0);
+            assert_eq!(told.into_iter().sum::<u64>(), parts * wanted);
+            optimizer.set_form(StateForm::Host);
+            assert_eq!(optimizer.bytes(), Bytes(parts * 4 * 2738));
+        }
+    }
+    let width = |config: OptimizerConfig| FORMS.map(|form| config.state_width(form));
+    assert_eq!(rules().map(|(config, _)| width(config)), [[8, 3, 0], [4, 2, 0], [4, 2, 0]]);
+    assert_eq!(width(SgdConfig::default().into()), [0, 0, 0]);
+}
+
+#[test]
+fn a_state_of_another_form_is_converted() {
+    let lessons = Lessons::new();
+    let config = AdamWConfig::default().into();
+    let mut full = Optimizer::new(config, StateForm::Full);
+    let net = lessons.teach(&mut full, net(4), 1e-2, 5, 10);
+    let mut eight = Optimizer::new(config, StateForm::Eight);
+    eight.restore(5, full.state(), &net).unwrap();
+    full.set_form(StateForm::Eight);
+    assert_eq!(eight.state(), full.state());
+    let mut back = Optimizer::new(config, StateForm::Host);
+    back.restore(5, eight.state(), &net).unwrap();
+    full.set_form(StateForm::Host);
+    assert_eq!(back.state(), full.state());
+}
+
+#[test]
+fn a_parameter_without_gradients_has_state_and_stays() {
+    let mut optimizer = Optimizer::new(OptimizerConfig::default(), StateForm::Full);
+    let point = moved(&mut optimizer, point(vec![1.0]), 0.1, vec![1.0], 1.0);
+    let names: Vec<String> = optimizer.state().into_iter().map(|tensor| tensor.name).collect();
+    assert_eq!(names, ["idle.mean", "idle.square", "place.mean", "place.square"]);
+    assert_eq!(collect(&point)[1].values, [3.0, 4.0]);
+    assert_eq!(Optimizer::new(OptimizerConfig::default(), StateForm::Full).restore(0, Vec::new(), &point), Ok(()));
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_refused_by_name() {
+    let lessons = Lessons::new();
+    let state_of = |config: OptimizerConfig, form| {
+        let mut optimizer = Optimizer::new(config, form);
+        lessons.teach(&mut optimizer, net(4), 1e-3, 1, 1);
+        optimizer.state()
+    };
+    let [(adam, _), (lion, _), (sgd, _)] = rules();
+    let one = StateTensor { name: String::new(), shape: vec![1], data: StateData::F32(vec![1.0]) };
+    let refused = |state: Vec<StateTensor>| {
+        let mut optimizer = Optimizer::new(adam, StateForm::Full);
+        let error = optimizer.restore(1, state, &net(4)).unwrap_err().to_string();
+        assert_eq!((optimizer.steps(), optimizer.state()), (0, Vec::new()));
+        error
+    };
+    let changed = |form, name: &str, change: &dyn Fn(&mut StateTensor)| {
+        let mut state = state_of(adam, form);
+        change(state.iter_mut().find(|tensor| tensor.name == name).unwrap());
+        refused(state)
+    };
+    let (full, eight) = (StateForm::Full, StateForm::Eight);
+    let other = "it belongs to another model or optimizer";
+    let others = "which this model and optimizer do not: it belongs to others";
+    for (error, wanted) in [
+        (refused(Vec::new()), format!("the optimizer's state has no `wide.weight.mean`: {other}")),
+        (refused(state_of(lion, full)), format!("the optimizer's state has no `wide.weight.square`: {other}")),
+        (refused(state_of(sgd, full)), format!("the optimizer's state has no `wide.weight.mean`: {other}")),
+        (
+            changed(full, "wide.weight.square", &|tensor| tensor.name = "more".into()),
+            format!("the optimizer's state has no `wide.weight.square`: {other}"),
+        ),
+        (
+            changed(eight, "wide.weight.mean.scales", &|tensor| tensor.name = "more".into()),
+            format!("the optimizer's state has no `wide.weight.mean.scales`: {other}"),
+        ),
+        (
+            refused([state_of(adam, full), vec![StateTensor { name: "more".into(), ..one }]].concat()),
+            format!("the optimizer's state has `more`, {others}"),
+        ),
+        (
+            changed(full, "narrow.bias.mean", &|tensor| tensor.shape = vec![9]),
+            "`narrow.bias.mean` has shape [9] in the optimizer's state, and this model needs [8]".into(),
+        ),
+        (
+            changed(eight, "wide.weight.mean.codes", &|tensor| tensor.shape = vec![512]),
+            "`wide.weight.mean.codes` has shape [512] in the optimizer's state, and this model needs [576]".into(),
+        ),
+        (
+            changed(full, "narrow.bias.mean", &|tensor| tensor.data = StateData::I32(vec![0; 8])),
+            "`narrow.bias.mean` holds integers in the optimizer's state, and floats are needed".into(),
+        ),
+    ] {
+        assert_eq!(error, wanted);
+    }
+}
+
+#[test]
+fn a_configuration_is_strict() {
+    let text = r#"{"kind":"lion","beta_1":0.9,"beta_2":0.99,"weight_decay":0.0}"#;
+    let lion: OptimizerConfig = LionConfig::default().into();
+    assert_eq!(serde_json::to_string(&lion).unwrap(), text);
+    assert_eq!(serde_json::from_str::<OptimizerConfig>(text).unwrap(), lion);
+    for wrong in [text.replace("lion", "adam"), text.replace("beta_2", "beta2"), text.replace("}", r#","more":1}"#)] {
+        assert!(serde_json::from_str::<OptimizerConfig>(&wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(serde_json::to_string(&FORMS).unwrap(), r#"["full","eight","host"]"#);
+}
