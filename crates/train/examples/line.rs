@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let task = initialise(Line { line: LinearConfig::new(1, 1).init(&device) }, Key::new(2));
     let schedule = Schedule { shape: Shape::Cosine, peak: 0.1, last: 1e-3, warmup: 10, total: 200 };
     let config = TrainerConfig {
-        optimizer: AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() },
+        optimizer: AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() }.into(),
         clip_norm: 10.0,
         ..TrainerConfig::new(schedule, Key::new(3))
     };

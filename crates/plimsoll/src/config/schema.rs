@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::keys::Key;
 use super::kind::{Interval, Kind};
 use super::words::{
-    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, PositionsChoice,
-    PrecisionChoice, RematChoice, Schedule, Task, TokenizerChoice, TooLongChoice, UnfitChoice,
+    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, OptimizerChoice,
+    PositionsChoice, PrecisionChoice, RematChoice, Schedule, StateChoice, Task, TokenizerChoice, TooLongChoice,
+    UnfitChoice,
 };
 
 /// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
@@ -341,7 +342,13 @@ section! {
         /// Parts of the model that keep their values, by the beginnings of their parameters' names; `plimsoll model info`
         /// names the parts.
         freeze: Vec<String> = Vec::new(), Kind::Texts;
-        /// Weight decay of AdamW.
+        /// How parameters move against their gradient.
+        optimizer: OptimizerChoice = OptimizerChoice::AdamW, Kind::OneOf(OptimizerChoice::WORDS);
+        /// Where and in what numbers the optimizer keeps what it remembers of each parameter.
+        optimizer_state: StateChoice = StateChoice::Full, Kind::OneOf(StateChoice::WORDS);
+        /// Momentum of stochastic gradient descent.
+        momentum: f64 = 0.9, Kind::Number(Interval::BELOW_ONE);
+        /// Weight decay: of AdamW and Lion apart from the gradient, of stochastic gradient descent as PyTorch has it.
         weight_decay: f64 = 0.01, Kind::Number(Interval::NOT_NEGATIVE);
         /// First momentum of AdamW.
         beta_1: f64 = 0.9, Kind::Number(Interval::BELOW_ONE);

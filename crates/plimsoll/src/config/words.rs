@@ -161,6 +161,32 @@ words! {
 }
 
 words! {
+    /// How parameters move against their gradient.
+    OptimizerChoice {
+        /// AdamW: each value at a speed of its own.
+        #[default]
+        AdamW = "adamw",
+        /// Lion: every value at the same speed, with half of AdamW's state; it wants about a fifth of its learning rate.
+        Lion = "lion",
+        /// Stochastic gradient descent with momentum.
+        Sgd = "sgd",
+    }
+}
+
+words! {
+    /// Where and in what numbers an optimizer keeps what it remembers.
+    StateChoice {
+        /// In fp32, on the device.
+        #[default]
+        Full = "full",
+        /// In 8 bits, on the device: a quarter of the memory.
+        Eight = "8bit",
+        /// In fp32 in host memory: nothing on a card, and slower.
+        Host = "host",
+    }
+}
+
+words! {
     /// What becomes of an utterance that does not fit into memory alone, whatever is tried.
     UnfitChoice {
         /// It is left out of its step, and told.

@@ -13,6 +13,7 @@ use crate::config::{PrecisionChoice, RematChoice, RunConfig, Task, TokenizerChoi
 use crate::failure::{Failure, Told};
 use crate::train::plan::ModelPlan;
 use crate::train::{data, resolve};
+use plimsoll_train::StateForm;
 
 /// Lengths that are planned, evenly up to the longest.
 const LENGTHS: u32 = 5;
@@ -195,6 +196,7 @@ impl Asked {
             step: StepMemory {
                 lanes,
                 workspace: context,
+                state_width: state_width(config, target),
                 snapshot: matches!(target, Target::Host { .. }),
                 ..StepMemory::default()
             },
@@ -215,6 +217,16 @@ impl Asked {
         }
         Demand { second_passes, chunks, micro_batch: None, ..written }
     }
+}
+
+/// Bytes that the optimizer keeps on the device for each value.
+fn state_width(config: &RunConfig, target: &Target) -> u64 {
+    let form = match (resolve::optimizer_state(config), target) {
+        // The memory of the host is the device's.
+        (StateForm::Host, Target::Host { .. }) => StateForm::Full,
+        (form, _) => form,
+    };
+    resolve::optimizer(config).state_width(form)
 }
 
 /// The tokens of a model whose texts nobody has seen yet.

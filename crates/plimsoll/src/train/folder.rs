@@ -31,7 +31,7 @@ impl RunFolder {
             Some(name) => runs.join(name),
             None => first_free(runs, plan.config.task.word()),
         };
-        if path.exists() {
+        if path.exists() && !is_bare(&path) {
             let message = format!("there is a run in {} already", path.display());
             let help = format!("choose another --name, or go on with it: --resume {}", path.display());
             return Err(Failure::wrong(message, help));
@@ -63,12 +63,25 @@ impl RunFolder {
         format!("cargo xtask train --resume {}", self.path.display())
     }
 
+    /// Whether all is there that does not change, and the model that belongs to it.
+    pub(crate) fn is_whole(&self) -> bool {
+        ["config.toml", "plan.toml", "model.json"].iter().all(|name| self.path.join(name).is_file())
+    }
+
     /// Writes what does not change: the plan and the configuration.
     pub(crate) fn write(&self, plan: &RunPlan, loaded: &Loaded) -> Result<(), Failure> {
         let text = toml::to_string_pretty(plan).failed()?;
-        fs::write(self.path.join("plan.toml"), text).failed()?;
-        fs::write(self.path.join("config.toml"), to_toml(loaded)).failed()
+        // The configuration first, and at once: from then on the folder is a run that can be resumed.
+        let (new, config) = (self.path.join(".config.toml"), self.path.join("config.toml"));
+        fs::write(&new, to_toml(loaded)).and_then(|()| fs::rename(&new, &config)).failed()?;
+        fs::write(self.path.join("plan.toml"), text).failed()
     }
+}
+
+/// Whether nothing is in a folder but what a run leaves that was killed before it began.
+fn is_bare(path: &Path) -> bool {
+    let Ok(mut entries) = fs::read_dir(path) else { return false };
+    entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".config.toml"))
 }
 
 fn first_free(runs: &Path, word: &str) -> PathBuf {

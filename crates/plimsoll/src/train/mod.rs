@@ -17,7 +17,9 @@ use burn::tensor::Device;
 use plimsoll_core::{CountingAllocator, Key, MemoryGate};
 use plimsoll_speech::ModelFolder;
 use plimsoll_tape::{Task, apply, freeze};
-use plimsoll_train::{Careful, CheckpointStore, Ending, Governor, RunOptions, RunState, Trainer, lay_out, run};
+use plimsoll_train::{
+    Careful, CheckpointError, CheckpointStore, Ending, Governor, RunOptions, RunState, Trainer, lay_out, run,
+};
 
 use crate::cli::TrainArgs;
 use crate::config::{Loaded, load};
@@ -94,12 +96,13 @@ impl Voyage {
         let (gate, meter) = (self.chosen.gate(self.memory, training.budget), self.chosen.meter(self.memory));
         let mut trainer = Trainer::new(task, self.plan.trainer(), self.governor()).watched(gate, meter);
         let mut state = RunState { seed: self.plan.seed, learned_on: self.plan.place(), ..RunState::default() };
-        if resumed {
-            state = self.resume(&store, &mut trainer)?;
-        } else {
+        let found = if resumed { self.resume(&store, &mut trainer)? } else { None };
+        // A run that was killed before its first checkpoint may lack the rest of its beginning as well.
+        if found.is_none() && !(resumed && self.folder.is_whole()) {
             self.folder.write(&self.plan, &self.loaded)?;
             craft.describe(&self)?;
         }
+        state = found.unwrap_or(state);
         let signals = Signals::listen().failed()?;
         let mut view = View::new(&self.plan, &self.folder, &state)?;
         let mut source = self.prepared.training_source(&self.plan, state.position);
@@ -146,9 +149,15 @@ impl Voyage {
         Careful::new(device, gate, usize::MAX)
     }
 
-    /// Takes up the newest whole checkpoint.
-    fn resume<T: Task>(&self, store: &CheckpointStore, trainer: &mut Trainer<T>) -> Result<RunState, Failure> {
-        let (checkpoint, damaged) = store.newest().wrong()?;
+    /// Takes up the newest whole checkpoint; nothing where the run was ended before there was one.
+    fn resume<T: Task>(&self, store: &CheckpointStore, trainer: &mut Trainer<T>) -> Result<Option<RunState>, Failure> {
+        let (checkpoint, damaged) = match store.newest() {
+            Err(CheckpointError::None { .. }) => {
+                eprintln!("{} has no checkpoint yet: it begins again", self.folder.path().display());
+                return Ok(None);
+            }
+            newest => newest.wrong()?,
+        };
         for error in damaged {
             eprintln!("warning: {error}; using the checkpoint before it");
         }
@@ -165,6 +174,6 @@ impl Voyage {
         }
         let state = RunState { learned_on: self.plan.place(), ..state };
         eprintln!("Going on after step {} from {}", state.step, checkpoint.path.display());
-        Ok(state)
+        Ok(Some(state))
     }
 }

@@ -7,7 +7,7 @@ use plimsoll_core::{Bytes, Choice, Key, Seconds};
 use plimsoll_data::LogMelConfig;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::SynthesiserConfig;
-use plimsoll_train::{AdamWConfig, Limits, PlateauConfig, Schedule, TrainerConfig, Unfit};
+use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
 use super::memory::MemoryPlan;
@@ -131,7 +131,9 @@ pub(crate) struct TrainingPlan {
     /// Pieces computed at the same time.
     pub(crate) lanes: usize,
     /// The optimizer.
-    pub(crate) optimizer: AdamWConfig,
+    pub(crate) optimizer: OptimizerConfig,
+    /// Where it keeps its state.
+    pub(crate) optimizer_state: StateForm,
     /// The learning rate.
     pub(crate) schedule: Schedule,
     /// How it is lowered when validations no longer get better.
@@ -153,6 +155,7 @@ impl RunPlan {
     pub(crate) fn trainer(&self) -> TrainerConfig {
         TrainerConfig {
             optimizer: self.training.optimizer,
+            state: self.training.optimizer_state,
             schedule: self.training.schedule,
             clip_norm: self.training.clip_norm,
             choice: self.training.choice,

@@ -10,13 +10,15 @@ use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
 use plimsoll_speech::tts::{LossConfig, Pace, Scale, SynthesiserConfig, VoiceConfig};
 use plimsoll_tape::{count, freeze, on_paper};
-use plimsoll_train::{AdamWConfig, PlateauConfig, Schedule, Shape, Unfit};
+use plimsoll_train::{
+    AdamWConfig, LionConfig, OptimizerConfig, PlateauConfig, Schedule, SgdConfig, Shape, StateForm, Unfit,
+};
 
 use super::data::{Prepared, batching, reference_frames};
 use super::plan::{DataPlan, ModelPlan, RunPlan, TrainingPlan};
 use crate::config::{
-    self, AttentionChoice, DecoderNormChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice, PrecisionChoice,
-    RematChoice, RunConfig, Task, UnfitChoice,
+    self, AttentionChoice, DecoderNormChoice, MelLossChoice, ModelConfig, NormChoice, OptimizerChoice, PositionsChoice,
+    PrecisionChoice, RematChoice, RunConfig, StateChoice, Task, UnfitChoice,
 };
 use crate::device::Chosen;
 use crate::failure::{Failure, Told};
@@ -242,12 +244,8 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
         },
         // A batch norm's statistics would depend on which thread comes first.
         lanes: if config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch { 1 } else { device.lanes },
-        optimizer: AdamWConfig {
-            beta_1: training.beta_1,
-            beta_2: training.beta_2,
-            epsilon: training.epsilon,
-            weight_decay: training.weight_decay,
-        },
+        optimizer: optimizer(config),
+        optimizer_state: optimizer_state(config),
         schedule: Schedule {
             shape,
             peak: training.learning_rate,
@@ -261,6 +259,25 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
             least: (training.final_learning_rate / training.learning_rate).min(1.0),
         }),
     })
+}
+
+/// The optimizer that `config` describes.
+pub(crate) fn optimizer(config: &RunConfig) -> OptimizerConfig {
+    let &config::TrainingConfig { beta_1, beta_2, epsilon, weight_decay, momentum, optimizer, .. } = &config.training;
+    match optimizer {
+        OptimizerChoice::AdamW => AdamWConfig { beta_1, beta_2, epsilon, weight_decay }.into(),
+        OptimizerChoice::Lion => LionConfig { beta_1, beta_2, weight_decay }.into(),
+        OptimizerChoice::Sgd => SgdConfig { momentum, nesterov: false, weight_decay }.into(),
+    }
+}
+
+/// Where it keeps its state.
+pub(crate) fn optimizer_state(config: &RunConfig) -> StateForm {
+    match config.training.optimizer_state {
+        StateChoice::Full => StateForm::Full,
+        StateChoice::Eight => StateForm::Eight,
+        StateChoice::Host => StateForm::Host,
+    }
 }
 
 /// The numbers to compute in: what was asked for, or the fastest that the device computes safely.

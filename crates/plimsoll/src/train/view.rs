@@ -8,6 +8,7 @@ use plimsoll_monitor::{EventFile, RecordError, Recorder};
 use plimsoll_train::{Event, Observer, RunState};
 
 use super::folder::RunFolder;
+use super::memory::MemoryPlan;
 use super::plan::RunPlan;
 use crate::failure::{Failure, Told};
 
@@ -19,6 +20,9 @@ pub(crate) struct View {
     curves: EventFile,
     log_interval: u64,
     hop_seconds: f64,
+    /// The memory that was planned.
+    planned: Option<Bytes>,
+    total_steps: Option<u64>,
     /// Whether the record could not be written, which is said once.
     mute: bool,
     /// The totals.
@@ -71,8 +75,9 @@ impl View {
         let bar = std::io::stderr().is_terminal().then(|| bar(plan, state.step));
         let log_interval = plan.config.training.log_interval;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
+        let (planned, total_steps) = (plan.memory.as_ref().map(MemoryPlan::peak), plan.training.total_steps);
         let totals = Totals::default();
-        Ok(Self { bar, recorder, curves, log_interval, hop_seconds, mute: false, totals })
+        Ok(Self { bar, recorder, curves, log_interval, hop_seconds, planned, total_steps, mute: false, totals })
     }
 
     /// Takes the bar away.
@@ -80,6 +85,13 @@ impl View {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+
+    /// The time that the steps after `step` will take, where their number is known.
+    fn left(&self, step: u64) -> Option<Seconds> {
+        let seconds = self.totals.step_seconds + self.totals.wait_seconds;
+        let each = seconds / self.totals.waits.len().max(1) as f64;
+        Some(Seconds(self.total_steps?.saturating_sub(step) as f64 * each))
     }
 
     fn say(&self, line: &str) {
@@ -136,14 +148,16 @@ impl View {
         match event {
             Event::Step { step, loss, rate, position, .. } => {
                 let speed = self.totals.audio_seconds / (self.totals.step_seconds + self.totals.wait_seconds);
-                let text = format!("loss {loss:.3}, {speed:.0} s of audio a second, {}", self.totals.peak);
+                let of_plan = self.planned.map_or_else(String::new, |planned| format!(" of {planned} planned"));
+                let text = format!("loss {loss:.3}, {speed:.0} s of audio a second, {}{of_plan}", self.totals.peak);
                 match &self.bar {
                     Some(bar) => {
                         bar.set_position(*step);
                         bar.set_message(text);
                     }
                     None if step.is_multiple_of(self.log_interval) => {
-                        eprintln!("step {step}, epoch {}: {text}, rate {rate:.1e}", position.epoch);
+                        let left = self.left(*step).map_or_else(String::new, |left| format!(", {left} left"));
+                        eprintln!("step {step}, epoch {}: {text}, rate {rate:.1e}{left}", position.epoch);
                     }
                     None => {}
                 }

@@ -6,6 +6,7 @@ mod fitting;
 mod learning;
 mod program;
 mod runs;
+mod safety;
 mod shipped;
 mod speaking;
 mod stopping;

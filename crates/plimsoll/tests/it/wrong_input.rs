@@ -35,6 +35,7 @@ fn wrong_place() -> Place {
     place.write("runs/taken/plan.toml", "");
     place.write("runs/no_checkpoint/config.toml", "[training]\nsteps = 5\n");
     place.write("runs/no_checkpoint/model.json", "{}");
+    place.write("runs/no_checkpoint/checkpoints/step-0000003/state.json", "{}");
     place
 }
 

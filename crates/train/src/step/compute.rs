@@ -7,6 +7,7 @@ use super::cut::{Cut, Queue, Wave};
 use super::gather::Gathered;
 use super::piece::{Fault, Job};
 use super::{StepError, Trainer, Unfit, clean_up};
+use crate::StateForm;
 
 /// Times that the norm of a step is read before its device is given up.
 const NORM_READS: usize = 8;
@@ -112,6 +113,12 @@ impl<T: Task> Trainer<T> {
             clean_up(&self.device);
             let (failed, new): (Vec<Cut>, Vec<OutOfMemory>) = failed.into_iter().unzip();
             for cut in queue.failed(&failed, &wave, &mut self.governor) {
+                // The last thing before an utterance is left out: the optimizer's state makes room.
+                if self.config.tells_late && self.optimizer.form() != StateForm::Host {
+                    self.optimizer.set_form(StateForm::Host);
+                    queue.once_more(cut);
+                    continue;
+                }
                 let names = &batch.names[cut.places()];
                 match (self.config.unfit, new.first()) {
                     (Unfit::Stop, Some(source)) => {

@@ -174,6 +174,14 @@ impl Queue {
     }
 }
 
+impl Queue {
+    /// Puts back what was given up, to be tried with all effort.
+    pub(super) fn once_more(&mut self, cut: Cut) {
+        self.alone = (u32::MAX, 0);
+        self.waiting.push_front(Cut { effort: ways(Choice::default()).len() as u32 - 1, ..cut });
+    }
+}
+
 /// The shape of the utterances at `places`, as they would be padded.
 fn shape_of(batch: &HostBatch, places: Range<usize>) -> BatchShape {
     let longest = |lengths: &[u32]| lengths[places.clone()].iter().copied().max().unwrap_or(0);
