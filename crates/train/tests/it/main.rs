@@ -7,3 +7,4 @@ mod exact;
 mod net;
 mod precision;
 mod replicas;
+mod run;

@@ -74,5 +74,5 @@ pub(crate) fn sample(index: u64, frames: u64) -> HostSample {
 pub(crate) fn batch(indices: impl IntoIterator<Item = u64>, frames: u64) -> HostBatch {
     let mut samples: Vec<HostSample> = indices.into_iter().map(|index| sample(index, frames)).collect();
     samples.sort_by_key(|sample| sample.features.len());
-    HostBatch::collate(&samples, FEATURES, &Grid::default()).unwrap()
+    HostBatch::collate(&samples, FEATURES, &Grid::default()).expect("samples are whole frames")
 }
