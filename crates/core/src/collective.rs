@@ -48,6 +48,20 @@ pub trait Collective: Send + Sync {
     }
 }
 
+impl<C: Collective + ?Sized> Collective for Box<C> {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn ranks(&self) -> usize {
+        (**self).ranks()
+    }
+
+    fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+        (**self).gather(own)
+    }
+}
+
 /// A replica is gone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("replica {rank} is gone")]

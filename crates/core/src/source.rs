@@ -43,7 +43,7 @@ pub struct Delivered {
 }
 
 /// A sample that was left out, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Its name in the manifest.
     pub name: String,

@@ -22,7 +22,7 @@ pub struct StepMemory {
     pub workspace: Bytes,
     /// Bytes that the optimizer keeps for each value of a parameter: 8 for AdamW in fp32.
     pub state_width: u64,
-    /// Whether a checkpoint is copied out in the same memory.
+    /// Whether a checkpoint is copied out in the same memory, and written from there while the next steps are computed.
     pub snapshot: bool,
 }
 
@@ -67,6 +67,9 @@ impl Life {
             story.always(size, owner);
         }
         story.keep(piece.weights, Owner::Weights, "first values");
+        // The copy, and the largest of the files that are made of it.
+        let copy = Bytes(piece.weights.0 + state.0 + piece.weights.0.max(state.0));
+        let copy = step.snapshot.then(|| story.checkpoint(copy));
         let waves = step.pieces.div_ceil(step.lanes.max(1)).clamp(1, 2);
         let mut gathered = Vec::new();
         for wave in 0..waves {
@@ -82,9 +85,7 @@ impl Life {
         if let Some(validation) = validation {
             story.validation(validation);
         }
-        if step.snapshot {
-            story.checkpoint(Bytes(piece.weights.0 + state.0));
-        }
+        story.release(copy);
         let fixed = Bytes(piece.weights.0 + piece.gradients.0 + state.0);
         Self { timeline: story.end(), fixed }
     }
@@ -236,12 +237,12 @@ impl Story {
         self.pieces(validation, 1);
     }
 
-    /// A copy of weights and state for the writer.
-    fn checkpoint(&mut self, size: Bytes) {
+    /// A copy of weights and state for the writer, who takes his time.
+    fn checkpoint(&mut self, size: Bytes) -> Place {
         self.enter(Phase::Checkpoint, 0);
         let copy = self.allocate(size, Owner::Temporaries, Phase::Checkpoint, "snapshot");
-        self.release([copy]);
         self.close();
+        copy
     }
 
     /// Ends the phase that is open now.

@@ -1,12 +1,13 @@
 //! Which device trains.
 
 use burn::tensor::Device;
-use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision};
+use plimsoll_core::{Alone, Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision};
 #[cfg(any(feature = "cuda", test))]
 use plimsoll_monitor::Version;
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::failure::Failure;
+use plimsoll_train::{Cards, Replica, Threads};
 
 /// A device and what it is called.
 #[derive(Clone, Debug)]
@@ -21,6 +22,9 @@ pub(crate) struct Chosen {
     pub(crate) lanes: usize,
     /// The fastest numbers that it computes safely.
     pub(crate) precision: Precision,
+    /// Which of several it is.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only CUDA's cards are counted on from it"))]
+    pub(crate) index: usize,
 }
 
 /// The pools of a device that has memory of its own.
@@ -50,6 +54,31 @@ impl Chosen {
             true => Box::new(process),
             false => Box::new(PoolMeter { device: self.device.clone() }),
         }
+    }
+
+    /// So many replicas: the cards from this one on, or threads that share the CPU; each with its way to the others.
+    pub(crate) fn ways(&self, replicas: usize) -> Vec<(Device, Box<dyn Replica>)> {
+        if replicas <= 1 {
+            return vec![(self.device.clone().autodiff(), Box::new(Alone) as Box<dyn Replica>)];
+        }
+        if self.is_host {
+            let threads = Threads::of(replicas).into_iter();
+            return threads.map(|way| (self.device.clone().autodiff(), Box::new(way) as Box<dyn Replica>)).collect();
+        }
+        let devices: Vec<Device> = (0..replicas).map(|rank| self.sibling(rank)).collect();
+        let cards = Cards::of(&devices).into_iter().map(|way| Box::new(way) as Box<dyn Replica>);
+        devices.iter().map(|device| device.clone().autodiff()).zip(cards).collect()
+    }
+
+    /// The device that is so many after this one.
+    #[cfg(feature = "cuda")]
+    fn sibling(&self, rank: usize) -> Device {
+        Device::cuda(self.index + rank)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn sibling(&self, _: usize) -> Device {
+        self.device.clone()
     }
 
     /// Whoever says whether memory held under `budget`: `process` where memory is the process's own, and nobody but the
@@ -82,6 +111,7 @@ fn cpu() -> Chosen {
         is_host: true,
         lanes: threads,
         precision: Precision::Fp32,
+        index: 0,
     }
 }
 
@@ -94,6 +124,7 @@ fn cuda(index: usize) -> Result<Chosen, Failure> {
         is_host: false,
         lanes: 1,
         precision,
+        index,
     })
 }
 
@@ -128,7 +159,7 @@ fn wgpu(index: usize) -> Result<Chosen, Failure> {
     let kind = if index == 0 { DeviceKind::DefaultDevice } else { DeviceKind::DiscreteGpu(index) };
     let device = Device::wgpu(kind);
     let name = format!("graphics device {index}");
-    Ok(Chosen { device, name, is_host: false, lanes: 1, precision: Precision::Fp32 })
+    Ok(Chosen { device, name, is_host: false, lanes: 1, precision: Precision::Fp32, index })
 }
 
 #[cfg(not(feature = "wgpu"))]

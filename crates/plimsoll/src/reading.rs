@@ -49,7 +49,7 @@ impl Reader {
 
 /// The device that `backend` names.
 pub(crate) fn device(backend: &str) -> Result<Device, Failure> {
-    Ok(device::choose(&DeviceConfig { backend: choice(backend)?, index: 0 })?.device)
+    Ok(device::choose(&DeviceConfig { backend: choice(backend)?, ..DeviceConfig::default() })?.device)
 }
 
 fn choice(backend: &str) -> Result<BackendChoice, Failure> {

@@ -74,7 +74,10 @@ impl<'a> Careful<'a> {
                     if attempts == Self::ATTEMPTS {
                         return Err(CarefulError { reason: failure.to_string(), name: piece.names[0].clone() });
                     }
-                    self.limit = (piece.len() / 2).max(1);
+                    // One that fails alone says nothing of others.
+                    if piece.len() > 1 {
+                        self.limit = piece.len() / 2;
+                    }
                     self.failures.push(failure);
                     clean_up(&self.device);
                 }

@@ -112,10 +112,13 @@ impl Governor {
         let (place, limit) = (rung_of(shape), self.limit(shape));
         // What fits at this length fits at every shorter one.
         let rungs = self.knowledge.rungs.range_mut(..=place).map(|(_, rung)| rung);
-        rungs.filter(|rung| !rung.is_back()).fold(false, |raised, rung| {
+        let raised = rungs.fold(false, |raised, rung| {
             rung.fitted(shape.utterances as usize);
             (batch >= limit && rung.wait()) || raised
-        })
+        });
+        // What is back where it began says nothing any more.
+        self.knowledge.rungs.retain(|_, rung| !rung.is_back());
+        raised
     }
 
     /// What was learned, for a checkpoint.
@@ -161,7 +164,7 @@ impl Governor {
 
 impl Rung {
     fn is_back(&self) -> bool {
-        self.limit >= self.origin && self.effort == 0
+        self.limit >= self.origin && self.effort == 0 && !self.on_trial
     }
 
     /// Begins to wait anew: longer, where it was a trial that failed.
@@ -180,6 +183,11 @@ impl Rung {
     /// One more step without trouble; true where a little more is tried from now on.
     fn wait(&mut self) -> bool {
         self.quiet += 1;
+        if self.limit >= self.origin && self.effort == 0 {
+            // Only its trial is not over yet.
+            self.on_trial &= self.quiet < QUIET;
+            return false;
+        }
         let (next, is_bold) = match self.failed {
             _ if self.effort > 0 => (self.limit, self.patience > QUIET),
             None => (self.limit * 2, false),

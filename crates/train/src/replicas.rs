@@ -12,6 +12,12 @@ pub trait Replica: Collective {
     fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError>;
 }
 
+impl<R: Replica + ?Sized> Replica for Box<R> {
+    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+        (**self).add_up(tensor)
+    }
+}
+
 impl Replica for Alone {
     fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
         Ok(tensor)

@@ -2,7 +2,7 @@
 
 mod voyage;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use plimsoll_core::{BatchShape, BatchSource, Bytes, CollectiveError, Measure, SourceError};
@@ -122,38 +122,14 @@ pub fn run<T: Task>(
 ) -> Result<Outcome, TrainError> {
     let mut voyage = Voyage::new(trainer, store, options, observer, state);
     let mut last_score = None;
-    let mut validated = voyage.state.step;
-    let mut saved = voyage.state.step;
-    let ending = loop {
-        // Agreed upon by all replicas, as a signal comes to one a moment earlier, and clocks differ.
-        if voyage.any(stop.load(Ordering::Relaxed))? {
-            break Ending::Stopped;
-        }
-        if voyage.any(voyage.reached().is_some())? {
-            break voyage.reached().unwrap_or(Ending::Complete);
-        }
-        let Some(delivered) = source.next_batch() else { break Ending::Complete };
-        let before = voyage.state.position;
-        voyage.step(delivered?)?;
-        let new_epoch = voyage.state.position.epoch > before.epoch;
-        let due = match options.validate_every {
-            Some(every) => voyage.state.step >= validated + every,
-            None => new_epoch,
-        };
-        if due {
-            last_score = Some(voyage.validate(validate)?);
-            validated = voyage.state.step;
-        }
-        let is_kept = due && voyage.state.best_scores.iter().any(|(step, _)| *step == voyage.state.step);
-        if is_kept || voyage.state.step >= saved + options.save_every {
-            voyage.save();
-            saved = voyage.state.step;
+    let ending = match voyage.sail(source, validate, stop, &mut last_score) {
+        Ok(ending) => ending,
+        Err(error) => {
+            // What was learned since the last checkpoint is worth keeping, whatever ended the run.
+            voyage.rescue(&error);
+            return Err(error);
         }
     };
-    if ending != Ending::Stopped && (validated < voyage.state.step || last_score.is_none()) {
-        last_score = Some(voyage.validate(validate)?);
-        saved = u64::MAX;
-    }
-    voyage.end(saved != voyage.state.step)?;
+    voyage.end()?;
     Ok(Outcome { ending, state: voyage.state, last_score })
 }

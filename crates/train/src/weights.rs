@@ -1,11 +1,11 @@
 //! A model's values, or its optimizer's state, in a safetensors file.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use plimsoll_tape::NamedTensor;
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensors, View};
 
 use crate::optimizer::{StateData, StateTensor};
 
@@ -50,7 +50,7 @@ pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), Weights
 
 /// The bytes of a safetensors file of `tensors`, to be written to `path`.
 pub(crate) fn to_file(path: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, WeightsError> {
-    file_of(path, tensors.iter().map(|t| (t.name.as_str(), &t.shape, Dtype::F32, floats(&t.values))).collect())
+    file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::floats(&tensor.shape, &tensor.values))))
 }
 
 /// Reads the tensors of a safetensors file.
@@ -63,16 +63,7 @@ pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
 
 /// The same of an optimizer's state, each tensor in the numbers that it holds.
 pub(crate) fn state_to_file(path: &Path, tensors: &[StateTensor]) -> Result<Vec<u8>, WeightsError> {
-    let raw = |data: &StateData| match data {
-        StateData::F32(values) => (Dtype::F32, floats(values)),
-        StateData::I32(values) => (Dtype::I32, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
-    };
-    let mut all = Vec::new();
-    for StateTensor { name, shape, data } in tensors {
-        let (dtype, bytes) = raw(data);
-        all.push((name.as_str(), shape, dtype, bytes));
-    }
-    file_of(path, all)
+    file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::of(tensor))))
 }
 
 /// Reads the file that [`state_to_file`] made.
@@ -87,24 +78,63 @@ pub(crate) fn read_state(path: &Path) -> Result<Vec<StateTensor>, WeightsError> 
     })
 }
 
-fn floats(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
 fn numbers<N>(view: &TensorView<'_>, number: fn([u8; 4]) -> N) -> Vec<N> {
     view.data().chunks_exact(4).map(|bytes| number(bytes.try_into().expect("chunks of four"))).collect()
 }
 
-type Raw<'a> = (&'a str, &'a Vec<usize>, Dtype, Vec<u8>);
+/// A tensor as it is written: its bytes are made when their turn comes, so that one tensor is there twice and not all.
+struct Written<'a> {
+    dtype: Dtype,
+    shape: &'a [usize],
+    values: Values<'a>,
+}
 
-fn file_of(path: &Path, tensors: Vec<Raw<'_>>) -> Result<Vec<u8>, WeightsError> {
-    let format = |source| WeightsError::Format { path: path.into(), source };
-    let views: HashMap<&str, TensorView<'_>> = tensors
-        .iter()
-        .map(|(name, shape, dtype, bytes)| Ok((*name, TensorView::new(*dtype, (*shape).clone(), bytes)?)))
-        .collect::<Result<_, _>>()
-        .map_err(format)?;
-    safetensors::serialize(views, None).map_err(format)
+enum Values<'a> {
+    Floats(&'a [f32]),
+    Integers(&'a [i32]),
+}
+
+impl<'a> Written<'a> {
+    fn of(tensor: &'a StateTensor) -> Self {
+        match &tensor.data {
+            StateData::F32(values) => Self::floats(&tensor.shape, values),
+            StateData::I32(values) => {
+                Self { dtype: Dtype::I32, shape: &tensor.shape, values: Values::Integers(values) }
+            }
+        }
+    }
+
+    fn floats(shape: &'a [usize], values: &'a [f32]) -> Self {
+        Self { dtype: Dtype::F32, shape, values: Values::Floats(values) }
+    }
+}
+
+impl View for Written<'_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        match self.values {
+            Values::Floats(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            Values::Integers(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        match self.values {
+            Values::Floats(values) => size_of_val(values),
+            Values::Integers(values) => size_of_val(values),
+        }
+    }
+}
+
+fn file_of<'a>(path: &Path, tensors: impl Iterator<Item = (&'a str, Written<'a>)>) -> Result<Vec<u8>, WeightsError> {
+    safetensors::serialize(tensors, None).map_err(|source| WeightsError::Format { path: path.into(), source })
 }
 
 /// Every tensor of a file as `make` understands it, by name.

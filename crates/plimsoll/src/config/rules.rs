@@ -44,6 +44,7 @@ pub(super) const RULES: &[Rule] = &[
         keys: &["training.gradient_accumulation_steps", "data.batch_size", "data.batch_seconds"],
         broken: too_many_micro_batches,
     },
+    Rule { keys: &["model.conv_norm", "training.ema_decay", "device.replicas"], broken: statistics_are_shared },
     Rule { keys: &["training.final_learning_rate", "training.learning_rate"], broken: rate_ends_above },
 ];
 
@@ -176,6 +177,20 @@ fn too_many_micro_batches(config: &RunConfig) -> Option<String> {
     let (steps, batch) = (config.training.gradient_accumulation_steps?, config.data.effective_utterances()?);
     (steps > batch).then(|| {
         format!("`training.gradient_accumulation_steps` is {steps}, expected at most the {batch} utterances of a batch")
+    })
+}
+
+fn statistics_are_shared(config: &RunConfig) -> Option<String> {
+    let is_batch = config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch;
+    let with = match (config.training.ema_decay.is_some(), config.device.replicas > 1) {
+        (true, _) => "a mean of the weights (`training.ema_decay`)",
+        (false, true) => "several replicas (`device.replicas`)",
+        (false, false) => return None,
+    };
+    is_batch.then(|| {
+        format!(
+            "`model.conv_norm` is \"batch\", expected \"layer\" or \"group\" with {with}: its statistics are not theirs"
+        )
     })
 }
 

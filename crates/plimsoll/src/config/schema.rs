@@ -90,6 +90,9 @@ section! {
         backend: BackendChoice = BackendChoice::Auto, Kind::OneOf(BackendChoice::WORDS);
         /// Which of several devices, counted from 0.
         index: u32 = 0, Kind::count(0);
+        /// How many train together, each with its part of every batch: CUDA cards from `device.index` on, or, to try it,
+        /// replicas that share the CPU.
+        replicas: u32 = 1, Kind::Whole(1, 64);
     }
 }
 

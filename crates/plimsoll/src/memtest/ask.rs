@@ -219,14 +219,15 @@ impl Asked {
     }
 }
 
-/// Bytes that the optimizer keeps on the device for each value.
+/// Bytes that are kept on the device for each value beside it: the optimizer's state, and the mean of the weights.
 fn state_width(config: &RunConfig, target: &Target) -> u64 {
     let form = match (resolve::optimizer_state(config), target) {
         // The memory of the host is the device's.
         (StateForm::Host, Target::Host { .. }) => StateForm::Full,
         (form, _) => form,
     };
-    resolve::optimizer(config).state_width(form)
+    let mean = if config.training.ema_decay.is_some() { size_of::<f32>() as u64 } else { 0 };
+    resolve::optimizer(config).state_width(form) + mean
 }
 
 /// The tokens of a model whose texts nobody has seen yet.

@@ -22,6 +22,9 @@ pub(super) trait Craft {
     /// Writes into the run's folder what belongs to the model besides its weights.
     fn describe(&self, voyage: &Voyage) -> Result<(), Failure>;
 
+    /// Whether what was written there is what would be written now: the same sizes, features and tokens.
+    fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure>;
+
     /// Judges a model in training, after `step`.
     fn validate(
         &self,

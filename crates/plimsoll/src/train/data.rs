@@ -11,11 +11,12 @@ use plimsoll_data::{
     LogMelConfig, Manifest, Mode, Noise, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers,
     Tokenizer, TooLong, Utterance, hold_out, normalise,
 };
+use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::{Pace, Scale};
 
 use super::plan::RunPlan;
-use crate::config::{DataConfig, FeaturesConfig, RunConfig, Task, TokenizerChoice, TooLongChoice};
+use crate::config::{BackendChoice, DataConfig, FeaturesConfig, RunConfig, Task, TokenizerChoice, TooLongChoice};
 use crate::corpus;
 use crate::failure::{Failure, Told};
 use crate::reading;
@@ -114,7 +115,14 @@ const KEPT_HELD_OUT: f64 = 0.2;
 
 /// The memory for features that are kept: those to train on, and those held out.
 pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
-    let Some(budget) = config.training.max_memory else { return [config.data.cache_memory; 2] };
+    let is_host = match config.device.backend {
+        BackendChoice::Cpu => true,
+        BackendChoice::Auto => !cfg!(feature = "cuda"),
+        BackendChoice::Cuda | BackendChoice::Wgpu => false,
+    };
+    let share = |share: f64| Bytes((host_memory().0 as f64 * share) as u64);
+    let budget = config.training.max_memory.or(config.training.max_memory_fraction.map(share));
+    let Some(budget) = budget.filter(|_| is_host) else { return [config.data.cache_memory; 2] };
     let most = config.data.cache_memory.min(Bytes((budget.0 as f64 * KEPT) as u64));
     let held_out = (most.0 as f64 * KEPT_HELD_OUT) as u64;
     [Bytes(most.0 - held_out), Bytes(held_out)]
@@ -356,15 +364,15 @@ impl Prepared {
     }
 
     /// The batches of training, from `position` on.
-    pub(crate) fn training_source(&self, plan: &RunPlan, position: Position) -> Source {
-        let config = loader_config(plan, &self.grid, Mode::Train { epochs: None });
+    pub(crate) fn training_source(&self, plan: &RunPlan, position: Position, shard: Shard) -> Source {
+        let config = loader_config(plan, &self.grid, Mode::Train { epochs: None }, shard);
         let key = Key::new(plan.seed).with("data");
         Source { loader: Loader::start(self.training.clone(), &config, key, position), says_skipped: false }
     }
 
-    /// The batches of a validation.
-    pub(crate) fn validation_source(&self, plan: &RunPlan) -> Source {
-        let config = loader_config(plan, &self.grid, Mode::Evaluate);
+    /// The batches of a validation, or a replica's part of them.
+    pub(crate) fn validation_source(&self, plan: &RunPlan, shard: Shard) -> Source {
+        let config = loader_config(plan, &self.grid, Mode::Evaluate, shard);
         let key = Key::new(plan.seed);
         Source { loader: Loader::start(self.validation.clone(), &config, key, Position::default()), says_skipped: true }
     }
@@ -396,7 +404,7 @@ impl BatchSource for Source {
     }
 }
 
-fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode) -> LoaderConfig {
+fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode, shard: Shard) -> LoaderConfig {
     let data = &plan.config.data;
     let number = |number: Option<u32>| number.and_then(|number| NonZeroUsize::new(number as usize));
     LoaderConfig {
@@ -406,6 +414,6 @@ fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode) -> LoaderConfig {
         prefetch: number(data.prefetch_buffer_size),
         unreadable_share: data.unusable_share,
         mode,
-        shard: Shard::default(),
+        shard,
     }
 }

@@ -1,6 +1,7 @@
 //! The folder of a run.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::plan::RunPlan;
@@ -27,7 +28,7 @@ impl RunFolder {
     /// Makes the folder of a new run: under its name, or under the first free number.
     pub(crate) fn make(plan: &RunPlan) -> Result<Self, Failure> {
         let runs = &plan.config.runs_dir;
-        let path = match &plan.name {
+        let mut path = match &plan.name {
             Some(name) => runs.join(name),
             None => first_free(runs, plan.config.task.word()),
         };
@@ -37,8 +38,16 @@ impl RunFolder {
             return Err(Failure::wrong(message, help));
         }
         let help = "`--set runs_dir=FOLDER` puts runs elsewhere";
-        fs::create_dir_all(&path)
-            .map_err(|error| Failure::wrong(format!("cannot make the run folder {}: {error}", path.display()), help))?;
+        let made = fs::create_dir_all(runs).and_then(|()| match fs::create_dir(&path) {
+            // Another run took the number a moment ago.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && plan.name.is_none() => {
+                path = first_free(runs, plan.config.task.word());
+                fs::create_dir(&path)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && is_bare(&path) => Ok(()),
+            made => made,
+        });
+        made.map_err(|error| Failure::wrong(format!("cannot make the run folder {}: {error}", path.display()), help))?;
         Ok(Self { path })
     }
 

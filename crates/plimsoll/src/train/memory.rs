@@ -30,14 +30,16 @@ pub(crate) struct MemoryPlan {
     pub(crate) budget: Option<Bytes>,
     /// What the process holds beside the model, where that is the same memory: lists, features, batches.
     pub(crate) around: Bytes,
-    /// Model and steps.
+    /// Replicas that are in the same memory.
+    pub(crate) sharing: u64,
+    /// Model and steps of one of them.
     pub(crate) plan: Plan,
 }
 
 impl MemoryPlan {
     /// The most that is in use at once.
     pub(crate) fn peak(&self) -> Bytes {
-        Bytes(self.plan.peak.0 + self.around.0)
+        Bytes(self.plan.peak.0 * self.sharing + self.around.0)
     }
 
     /// How batches of each length are begun with, on so many lanes.
@@ -50,9 +52,16 @@ impl MemoryPlan {
         self.plan.buckets.iter().map(planned).collect()
     }
 
-    /// What a batch of each length takes.
-    pub(crate) fn expected(&self) -> Vec<(BatchShape, Bytes)> {
-        self.plan.buckets.iter().map(|bucket| (bucket.bucket, Bytes(bucket.peak.0 + self.around.0))).collect()
+    /// What a batch of each length takes. What the pools of a card once reserved stays, whatever comes after.
+    pub(crate) fn expected(&self, is_host: bool) -> Vec<(BatchShape, Bytes)> {
+        if !is_host {
+            return self.plan.buckets.iter().map(|bucket| (bucket.bucket, self.peak())).collect();
+        }
+        self.plan
+            .buckets
+            .iter()
+            .map(|bucket| (bucket.bucket, Bytes(bucket.peak.0 * self.sharing + self.around.0)))
+            .collect()
     }
 
     /// The plan in a line.
@@ -76,13 +85,17 @@ pub(crate) fn planned(
 ) -> Result<Option<MemoryPlan>, Failure> {
     let config = &run.config;
     let budget = run.training.budget;
-    let Some(target) = target(config, device, budget) else { return Ok(None) };
+    let Some(target) = target(config, device, run.training.lanes, budget) else { return Ok(None) };
     let asked = Asked { config: config.clone(), model: run.model };
     let metas = prepared.training.metas();
-    let buckets = buckets(config, prepared, &metas);
+    // Each replica has its part of a batch, and on the CPU its share of the memory.
+    let replicas = run.training.replicas.max(1);
+    let part = |bucket: BatchShape| bucket.with_utterances(bucket.utterances.div_ceil(replicas as u32));
+    let buckets: Vec<BatchShape> = buckets(config, prepared, &metas).into_iter().map(part).collect();
+    let sharing = if device.is_host { replicas as u64 } else { 1 };
     let around = if device.is_host { around(config, prepared, &metas, process) } else { Bytes(0) };
     let available = match budget {
-        Some(budget) => Bytes(((budget.0 as f64 * (1.0 - MARGIN)) as u64).saturating_sub(around.0)),
+        Some(budget) => Bytes(((budget.0 as f64 * (1.0 - MARGIN)) as u64).saturating_sub(around.0) / sharing),
         None => target.budget(config),
     };
     let mut written = Demand { buckets, ..asked.as_written(&target) };
@@ -99,7 +112,7 @@ pub(crate) fn planned(
     };
     told.finish_and_clear();
     match found {
-        Ok(plan) => Ok(Some(MemoryPlan { budget, around, plan })),
+        Ok(plan) => Ok(Some(MemoryPlan { budget, around, sharing, plan })),
         Err(error) => refused(&error, budget, around, device),
     }
 }
@@ -144,10 +157,10 @@ fn within<S: Subject + Sync>(
 }
 
 /// Where the run takes place, as the planner sees it.
-fn target(config: &RunConfig, device: &Chosen, budget: Option<Bytes>) -> Option<Target> {
+fn target(config: &RunConfig, device: &Chosen, lanes: usize, budget: Option<Bytes>) -> Option<Target> {
     if device.is_host {
         let Target::Host { memory, .. } = memtest::host() else { return None };
-        return Some(Target::Host { memory, threads: device.lanes });
+        return Some(Target::Host { memory, threads: lanes });
     }
     match (config.device.backend, budget) {
         // Only CUDA's cards tell what is free on them.

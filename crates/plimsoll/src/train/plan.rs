@@ -128,7 +128,9 @@ pub(crate) struct TrainingPlan {
     pub(crate) clip_norm: f64,
     /// How pieces are computed.
     pub(crate) choice: Choice,
-    /// Pieces computed at the same time.
+    /// Devices that train together.
+    pub(crate) replicas: usize,
+    /// Pieces computed at the same time, on each.
     pub(crate) lanes: usize,
     /// The optimizer.
     pub(crate) optimizer: OptimizerConfig,
@@ -142,7 +144,7 @@ pub(crate) struct TrainingPlan {
 
 impl TrainingPlan {
     pub(crate) fn limits(&self) -> Limits {
-        let time = self.max_seconds.map(Duration::from_secs_f64);
+        let time = self.max_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Limits { steps: self.total_steps, epochs: self.epochs, time, stale: self.early_stopping }
     }
 
@@ -170,7 +172,7 @@ impl RunPlan {
     /// Where the run takes place, as far as memory is concerned.
     pub(crate) fn place(&self) -> String {
         let budget = self.training.budget.map_or_else(|| "all its memory".into(), |budget| budget.to_string());
-        format!("{}, {budget}", self.device)
+        format!("{}, {budget}, {} replicas", self.device, self.training.replicas)
     }
 
     /// The plan in a few lines, for whoever starts the run.
@@ -193,6 +195,9 @@ impl RunPlan {
             ("batch", format!("{batch} a step, {} at once", training.micro_batch)),
             ("ends", self.told_end()),
         ];
+        if training.replicas > 1 {
+            lines.push(("together", format!("{} replicas, each with its part of every batch", training.replicas)));
+        }
         if let Some(memory) = &self.memory {
             lines.push(("memory", memory.told()));
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use plimsoll_core::Key;
+use plimsoll_data::Shard;
 use plimsoll_monitor::Example;
 use plimsoll_speech::JudgeError;
 use plimsoll_speech::asr::{Bundle, Evaluation, Heard, Recogniser, RecogniserConfig, Search, evaluate};
@@ -24,6 +25,11 @@ impl Recognition {
         Self { config }
     }
 
+    fn bundle(&self, voyage: &Voyage) -> Bundle {
+        let (features, tokenizer) = (voyage.plan.features.clone(), voyage.prepared.tokenizer.clone());
+        Bundle::new(self.config, features, tokenizer)
+    }
+
     fn evaluate(
         &self,
         model: &Recogniser,
@@ -31,8 +37,10 @@ impl Recognition {
         voyage: &Voyage,
     ) -> Result<Evaluation, JudgeError> {
         let prepared = &voyage.prepared;
-        let mut source = prepared.validation_source(&voyage.plan);
-        evaluate(model, &mut source, &prepared.validation_texts, &prepared.tokenizer, &Search::Greedy, careful)
+        let others = careful.others();
+        let mut source = prepared.validation_source(&voyage.plan, Shard { rank: others.rank(), ranks: others.ranks() });
+        let texts = &prepared.validation_texts;
+        evaluate(model, &mut source, texts, &prepared.tokenizer, &Search::Greedy, careful)?.of_all(others)
     }
 }
 
@@ -44,8 +52,14 @@ impl Craft for Recognition {
     }
 
     fn describe(&self, voyage: &Voyage) -> Result<(), Failure> {
-        let (features, tokenizer) = (voyage.plan.features.clone(), voyage.prepared.tokenizer.clone());
-        Bundle::new(self.config, features, tokenizer).write(voyage.folder.path()).failed()
+        self.bundle(voyage).write(voyage.folder.path()).failed()
+    }
+
+    fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure> {
+        let old = Bundle::read(voyage.folder.path()).wrong()?;
+        let new = self.bundle(voyage);
+        // Sizes may differ where they do not change the weights, as dropout does; the weights say so themselves.
+        Ok(old.tokenizer == new.tokenizer && old.features == new.features)
     }
 
     fn validate(

@@ -208,6 +208,11 @@ fn data(config: &RunConfig, prepared: &Prepared) -> DataPlan {
 
 fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<TrainingPlan, Failure> {
     let training = &config.training;
+    let replicas = config.device.replicas as usize;
+    if replicas > 1 && !device.is_host && !cfg!(feature = "cuda") {
+        let message = "only CUDA's cards and the CPU train together";
+        return Err(Failure::wrong(message, "leave device.replicas out"));
+    }
     let by_epochs = training.epochs.map(|epochs| u64::from(epochs) * data.batches_in_epoch);
     let total_steps = [by_epochs, training.steps].into_iter().flatten().min();
     let shape = match (training.schedule, total_steps) {
@@ -243,7 +248,11 @@ fn training(config: &RunConfig, data: &DataPlan, device: &Chosen) -> Result<Trai
             ..Choice::default()
         },
         // A batch norm's statistics would depend on which thread comes first.
-        lanes: if config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch { 1 } else { device.lanes },
+        lanes: match config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch {
+            true => 1,
+            false => (device.lanes / replicas).max(1),
+        },
+        replicas,
         optimizer: optimizer(config),
         optimizer_state: optimizer_state(config),
         schedule: Schedule {

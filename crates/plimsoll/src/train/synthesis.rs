@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use plimsoll_core::{HostSample, Key, Measure};
-use plimsoll_data::{Stretch, read_audio_stretch, write_wav};
+use plimsoll_data::{Shard, Stretch, read_audio_stretch, write_wav};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::tts::{self, Bundle, Delivery, Narrator, Spoke, Synthesiser, SynthesiserConfig};
 use plimsoll_speech::{JudgeError, ModelFolder};
@@ -56,7 +56,7 @@ impl Synthesis {
         careful: &mut Careful<'_>,
         voyage: &Voyage,
     ) -> Result<Vec<Measure>, JudgeError> {
-        let mut source = voyage.prepared.validation_source(&voyage.plan);
+        let mut source = voyage.prepared.validation_source(&voyage.plan, Shard::default());
         let losses = tts::losses(model, &mut source, careful)?;
         let told = losses.get("fine").or(losses.get("rough")).copied().unwrap_or(f64::NAN);
         Ok(vec![
@@ -143,6 +143,12 @@ impl Craft for Synthesis {
         }
     }
 
+    fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure> {
+        let old = Bundle::read(voyage.folder.path()).wrong()?;
+        let new = self.bundle(voyage);
+        Ok(old.tokenizer == new.tokenizer && old.features == new.features)
+    }
+
     fn validate(
         &self,
         model: &Synthesiser,
@@ -150,6 +156,10 @@ impl Craft for Synthesis {
         careful: &mut Careful<'_>,
         voyage: &Voyage,
     ) -> Result<Score, String> {
+        if careful.others().rank() > 0 {
+            // The first replica judges alone: what it hears is a few utterances, and goes into files.
+            return Ok(Score { value: f64::NAN, all: Vec::new() });
+        }
         let delivery = self.deliver(model, SAID, careful, voyage).map_err(|error| error.to_string())?;
         self.show(model, &delivery, step, voyage)?;
         let all = self.scores(model, &delivery, careful, voyage).map_err(|error| error.to_string())?;

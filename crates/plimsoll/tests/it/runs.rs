@@ -175,3 +175,27 @@ fn rematerialised_blocks_change_no_bit_of_the_weights() {
     assert!(said.err.contains("training.remat"), "{}", said.err);
     assert!(weights(&place, "again", 3) == weights(&place, "kept", 3), "the weights differ");
 }
+
+#[test]
+fn replicas_train_as_one_run_that_can_be_stopped_and_repeated() {
+    let place = Place::new();
+    let two = ["--set", "device.replicas=2"];
+    let said = place.train(&[&["--name", "whole", "--steps", "7"][..], &two].concat()).fine();
+    assert!(said.err.contains("together  2 replicas"), "{}", said.err);
+    assert_eq!(place.json("runs/whole/summary.json")["held_out"], 6);
+    place.train(&[&["--name", "cut", "--steps", "4"][..], &two].concat()).fine();
+    place.run(&["train", "--resume", "runs/cut", "--steps", "7"]).fine();
+    assert!(weights(&place, "cut", 7) == weights(&place, "whole", 7), "the weights differ");
+    // And alone it goes on as well.
+    let said = place.run(&["train", "--resume", "runs/cut", "--steps", "9", "--set", "device.replicas=1"]).fine();
+    assert!(said.err.contains("Going on after step 7"), "{}", said.err);
+    let losses = |run: &str| -> Vec<f64> {
+        let text = std::fs::read_to_string(place.path(&format!("runs/{run}/metrics.jsonl"))).unwrap();
+        let events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        events.filter(|event| event["event"] == "step").map(|event| event["loss"].as_f64().unwrap()).collect()
+    };
+    place.train(&["--name", "alone", "--steps", "7"]).fine();
+    for (together, alone) in losses("whole").iter().zip(losses("alone")) {
+        assert!((together / alone - 1.0).abs() < 1e-3, "{together} beside {alone}");
+    }
+}

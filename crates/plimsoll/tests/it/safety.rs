@@ -150,6 +150,25 @@ fn checkpoints_that_do_not_belong_are_refused_by_name() {
 }
 
 #[test]
+fn a_run_goes_on_as_the_run_that_it_was() {
+    let place = Place::new();
+    place.train(&["--name", "r", "--steps", "2"]).fine();
+    for (flags, told) in [
+        (&["--seed", "5"][..], "the run began with seed 17, and would go on with 5"),
+        (&["--set", "data.lowercase=true", "--set", "data.corpus_words=3"], "no longer those that the run began with"),
+    ] {
+        let said = place.run(&[&["train", "--resume", "runs/r", "--steps", "3"], flags].concat());
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(told), "{}", said.err);
+    }
+    // Other flags belong to it from then on.
+    place.run(&["train", "--resume", "runs/r", "--steps", "3", "--set", "training.ema_decay=0.9"]).fine();
+    let said = place.run(&["train", "--resume", "runs/r", "--steps", "4"]).fine();
+    assert!(said.err.contains("Going on after step 3"), "{}", said.err);
+    assert!(place.path("runs/r/checkpoints/step-0000004/ema.safetensors").exists());
+}
+
+#[test]
 fn sound_that_is_no_number_is_named_and_the_run_goes_on() {
     let place = Place::new();
     place.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).fine();

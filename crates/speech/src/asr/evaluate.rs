@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use plimsoll_core::{BatchSource, Measure, Skipped};
+use plimsoll_core::{BatchSource, Collective, Measure, Skipped};
 use plimsoll_data::Tokenizer;
 use plimsoll_tape::TensorBatch;
 use plimsoll_train::Careful;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Recogniser, Search};
 use crate::JudgeError;
@@ -14,7 +14,7 @@ use crate::score::ErrorCounts;
 use burn::module::Module;
 
 /// What was said and what was heard.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heard {
     /// The utterance's name in the manifest.
     pub name: String,
@@ -25,7 +25,7 @@ pub struct Heard {
 }
 
 /// The result of an evaluation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Characters, over all utterances.
     pub characters: ErrorCounts,
@@ -43,6 +43,26 @@ impl Evaluation {
         self.characters = self.characters + ErrorCounts::characters(&heard.truth, &heard.heard);
         self.words = self.words + ErrorCounts::words(&heard.truth, &heard.heard);
         self.utterances.push(heard);
+    }
+
+    /// What all replicas have found together, where each has read a part.
+    ///
+    /// # Errors
+    /// Where another one is gone.
+    pub fn of_all(self, others: &dyn Collective) -> Result<Self, JudgeError> {
+        if others.ranks() == 1 {
+            return Ok(self);
+        }
+        let own = serde_json::to_vec(&self).expect("an evaluation is plain data");
+        let mut whole = Self::default();
+        for part in others.gather(own)?.iter() {
+            let part: Self = serde_json::from_slice(part).expect("every replica brings an evaluation");
+            whole.characters = whole.characters + part.characters;
+            whole.words = whole.words + part.words;
+            whole.utterances.extend(part.utterances);
+            whole.skipped.extend(part.skipped);
+        }
+        Ok(whole)
     }
 
     /// Its error rates.

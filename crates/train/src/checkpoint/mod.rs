@@ -42,6 +42,8 @@ pub struct RunState {
     pub ema_steps: u64,
     /// What the learning rate is multiplied by, and why.
     pub plateau: Plateau,
+    /// The step of the last validation.
+    pub validated: u64,
     /// Validations in a row that found nothing better.
     pub stale: u32,
     /// Steps in a row that were not finite.
@@ -208,6 +210,7 @@ impl CheckpointStore {
             let _ = fs::remove_dir_all(&partial);
             return Err(error);
         }
+        fs::File::open(&partial).and_then(|folder| folder.sync_all()).map_err(io(&partial))?;
         if path.exists() {
             // The old one stays whole until the new one has its name; `swept` brings it back if that never happens.
             let aside = self.folder.join(format!(".aside-{}", name_of(snapshot.state.step)));
@@ -217,7 +220,8 @@ impl CheckpointStore {
         // The rename is on the disk only when the folder is.
         fs::File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io(&self.folder))?;
         swept(&self.folder).map_err(io(&self.folder))?;
-        self.prune(&snapshot.state)?;
+        // It is written, whether or not older ones can be removed.
+        let _ = self.prune(&snapshot.state);
         Ok(path)
     }
 
@@ -341,6 +345,8 @@ impl CheckpointStore {
         let steps = self.steps()?;
         let kept = state.best_scores.iter().take(self.keep_best).map(|(step, _)| *step).chain(state.best_step);
         let kept: Vec<u64> = kept.collect();
+        // Later ones are of a time that did not happen: damaged, or the run went on from before them.
+        let steps: Vec<u64> = steps.into_iter().filter(|step| *step <= state.step).collect();
         let old = &steps[..steps.len().saturating_sub(self.keep)];
         for &step in old.iter().filter(|step| !kept.contains(step)) {
             let path = self.folder.join(name_of(step));

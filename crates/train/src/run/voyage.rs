@@ -1,8 +1,9 @@
 //! A run in progress: what it does with a batch, with a validation, with a checkpoint.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{BatchShape, Bytes, Delivered, MemoryGate, OutOfMemory, Position, Skipped, Stage};
+use plimsoll_core::{BatchShape, BatchSource, Bytes, Delivered, MemoryGate, OutOfMemory, Position, Skipped, Stage};
 use plimsoll_tape::{Task, collect};
 
 use super::{Ending, RunOptions, Score, TrainError, Validate};
@@ -25,6 +26,8 @@ pub(super) struct Voyage<'a, T> {
     at_once: usize,
     /// The time that the observer took for the last step.
     telling: Duration,
+    /// The step of the last checkpoint that was truly written.
+    written: Option<u64>,
 }
 
 impl<'a, T: Task> Voyage<'a, T> {
@@ -36,8 +39,66 @@ impl<'a, T: Task> Voyage<'a, T> {
         state: RunState,
     ) -> Self {
         let (writer, best_kept) = (Writer::new(store.clone()), store.best_kept());
-        trainer.rate_factor = state.plateau.factor;
-        Self { trainer, writer, options, observer, state, best_kept, at_once: usize::MAX, telling: Duration::ZERO }
+        trainer.rate_factor = if options.plateau.is_some() { state.plateau.factor } else { 1.0 };
+        // What it goes on from is there.
+        let written = (state.step > 0).then_some(state.step);
+        let (at_once, telling) = (usize::MAX, Duration::ZERO);
+        Self { trainer, writer, options, observer, state, best_kept, at_once, telling, written }
+    }
+
+    /// All that a run is, up to its end.
+    pub(super) fn sail(
+        &mut self,
+        source: &mut dyn BatchSource,
+        validate: &mut Validate<'_, T>,
+        stop: &AtomicBool,
+        last_score: &mut Option<Score>,
+    ) -> Result<Ending, TrainError> {
+        let mut saved = self.state.step;
+        let ending = loop {
+            // Agreed upon by all replicas, as a signal comes to one a moment earlier, and clocks differ.
+            if self.any(stop.load(Ordering::Relaxed))? {
+                return Ok(Ending::Stopped);
+            }
+            if self.any(self.reached().is_some())? {
+                break self.reached().unwrap_or(Ending::Complete);
+            }
+            let Some(delivered) = source.next_batch() else { break Ending::Complete };
+            let before = self.state.position;
+            self.step(delivered?)?;
+            let new_epoch = self.state.position.epoch > before.epoch;
+            let due = match self.options.validate_every {
+                Some(every) => self.state.step >= self.state.validated + every,
+                None => new_epoch,
+            };
+            if due {
+                *last_score = Some(self.validate(validate)?);
+            }
+            let is_kept = due && self.state.best_scores.iter().any(|(step, _)| *step == self.state.step);
+            if is_kept || self.state.step >= saved + self.options.save_every {
+                self.save();
+                saved = self.state.step;
+            }
+        };
+        if self.state.validated < self.state.step || self.state.step == 0 {
+            if let Some(written) = self.writer.wait() {
+                self.tell_written(written);
+            }
+            *last_score = Some(self.validate(validate)?);
+            self.written = None;
+        }
+        Ok(ending)
+    }
+
+    /// Writes a checkpoint of a run that ends with `error`, where its weights are still good and nobody waits for others.
+    pub(super) fn rescue(&mut self, error: &TrainError) {
+        let is_lost = matches!(error, TrainError::Step { source: StepError::Lost { .. }, .. });
+        if is_lost || matches!(error, TrainError::Checkpoint(_)) || self.state.step == 0 {
+            return;
+        }
+        if let Err(error) = self.end() {
+            self.observer.observe(&Event::NotSaved { step: self.state.step, reason: error.to_string() });
+        }
     }
 
     /// Whether it is so for any replica.
@@ -62,8 +123,9 @@ impl<'a, T: Task> Voyage<'a, T> {
         if let Some(written) = self.writer.done() {
             self.tell_written(written);
         }
-        if !delivered.skipped.is_empty() {
-            self.observer.observe(&Event::LeftOut { samples: delivered.skipped.clone() });
+        let skipped = self.skipped_by_all(&delivered.skipped)?;
+        if !skipped.is_empty() {
+            self.observer.observe(&Event::LeftOut { samples: skipped });
         }
         let start = Instant::now();
         let result = self.trainer.step(&delivered.batch);
@@ -76,6 +138,16 @@ impl<'a, T: Task> Voyage<'a, T> {
             Err(error) => return self.failed(error),
         }
         Ok(())
+    }
+
+    /// What could not be read of a batch, here and by the other replicas.
+    fn skipped_by_all(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
+        let others = self.trainer.replica();
+        if others.ranks() == 1 {
+            return Ok(own.to_vec());
+        }
+        let all = others.gather(serde_json::to_vec(own).expect("names and reasons are plain data"))?;
+        Ok(all.iter().flat_map(|part| serde_json::from_slice::<Vec<Skipped>>(part).unwrap_or_default()).collect())
     }
 
     fn tell(&mut self, report: StepReport, delivered: &Delivered, step_seconds: f64) {
@@ -103,7 +175,7 @@ impl<'a, T: Task> Voyage<'a, T> {
             reads: report.reads,
             safety_seconds: (report.safety + self.telling).as_secs_f64(),
             cut: report.cut.len(),
-            frames: batch.frame_lengths.iter().map(|&n| u64::from(n)).sum(),
+            frames: report.frames,
             padding: batch.padding(),
             step_seconds,
             wait_seconds: delivered.waited.as_secs_f64(),
@@ -141,6 +213,10 @@ impl<'a, T: Task> Voyage<'a, T> {
     }
 
     fn failed(&mut self, error: StepError) -> Result<(), TrainError> {
+        // A batch of nothing, as none of it could be read, is told already and no failure.
+        if matches!(&error, StepError::Nothing { names, .. } if names.is_empty()) {
+            return Ok(());
+        }
         self.state.failures += 1;
         let failures = self.state.failures;
         let is_final = !matches!(error, StepError::NotFinite { .. } | StepError::Nothing { .. });
@@ -169,7 +245,8 @@ impl<'a, T: Task> Voyage<'a, T> {
         score.value = first[..].try_into().map_or(f64::NAN, f64::from_le_bytes);
         let (failures, limit) = (careful.failures().to_vec(), careful.limit());
         let (peak_bytes, _) = watch.end(Stage::Validation);
-        self.at_once = limit;
+        self.at_once = if failures.is_empty() { limit.saturating_mul(2) } else { limit };
+        self.state.validated = self.state.step;
         for failure in failures {
             self.observer.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
         }
@@ -190,14 +267,18 @@ impl<'a, T: Task> Voyage<'a, T> {
     /// Takes down a score; true where it is the best so far.
     fn judge(&mut self, score: &Score) -> bool {
         let state = &mut self.state;
-        let best = state.best.is_none_or(|best| score.value < best);
+        // What is no number is better than nothing that is one, and cannot be written down.
+        let is_number = score.value.is_finite();
+        let best = is_number && state.best.is_none_or(|best| score.value < best);
         if best {
             state.best = Some(score.value);
             state.best_step = Some(state.step);
         }
         state.stale = if best { 0 } else { state.stale + 1 };
         state.best_scores.retain(|(step, _)| *step != state.step);
-        state.best_scores.push((state.step, score.value));
+        if is_number {
+            state.best_scores.push((state.step, score.value));
+        }
         state.best_scores.sort_by(|a, b| a.1.total_cmp(&b.1));
         state.best_scores.truncate(self.best_kept);
         best
@@ -242,7 +323,10 @@ impl<'a, T: Task> Voyage<'a, T> {
 
     fn tell_written(&mut self, (step, written): Written) {
         match written {
-            Ok(path) => self.observer.observe(&Event::Saved { step, path }),
+            Ok(path) => {
+                self.written = Some(step);
+                self.observer.observe(&Event::Saved { step, path });
+            }
             Err(error) => {
                 let mut reason = error.to_string();
                 let mut source = std::error::Error::source(&error);
@@ -255,15 +339,12 @@ impl<'a, T: Task> Voyage<'a, T> {
         }
     }
 
-    /// Waits for the last checkpoint, and writes one more where `is_due`. This one must succeed.
-    pub(super) fn end(&mut self, is_due: bool) -> Result<(), TrainError> {
-        let mut is_saved = !is_due;
-        if let Some((step, written)) = self.writer.wait() {
-            is_saved |= step == self.state.step && written.is_ok();
-            is_saved &= step != self.state.step || written.is_ok();
-            self.tell_written((step, written));
+    /// Waits for the last checkpoint, and writes that of the last step where there is none. This one must succeed.
+    pub(super) fn end(&mut self) -> Result<(), TrainError> {
+        if let Some(written) = self.writer.wait() {
+            self.tell_written(written);
         }
-        if is_saved || self.trainer.replica().rank() != 0 {
+        if self.written == Some(self.state.step) || self.trainer.replica().rank() != 0 {
             return Ok(());
         }
         let snapshot = self.snapshot();

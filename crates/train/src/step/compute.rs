@@ -41,8 +41,8 @@ impl<T: Task> Trainer<T> {
             }
             let mut gathered = gathered?;
             gathered.join(&self.task, &*self.replica).map_err(gone)?;
-            if let Some(norm) = self.read(&mut gathered, asked, failures)? {
-                gathered.tell(&*self.replica).map_err(gone)?;
+            if let Some(norm) = self.read(&mut gathered, asked, wary, failures)? {
+                gathered.tell(&*self.replica, asked.batch).map_err(gone)?;
                 return Ok((gathered, norm));
             }
             if !self.config.tells_late {
@@ -61,18 +61,25 @@ impl<T: Task> Trainer<T> {
         &self,
         gathered: &mut Gathered,
         asked: Asked<'_>,
+        wary: bool,
         failures: &mut Vec<OutOfMemory>,
     ) -> Result<Option<f64>, StepError> {
         let step = asked.step;
+        let gone = |source| StepError::Gone { step, source };
         for _ in 0..NORM_READS {
             let read = gathered.read(&self.task, &self.device);
             let read = read.and_then(|norm| self.watch.check(Stage::Norm).map(|()| norm).map_err(Fault::Memory));
-            let all = self.replica.agree(read.is_ok()).map_err(|source| StepError::Gone { step, source })?;
+            let all = self.replica.agree(read.is_ok()).map_err(gone)?;
             match read {
-                Ok(norm) if all => return Ok(Some(norm)),
+                Ok(norm) if all => {
+                    // One card's sums need not be another's to the last bit, and all must move alike.
+                    let first = self.replica.broadcast(0, norm.to_le_bytes().to_vec()).map_err(gone)?;
+                    return Ok(Some(first[..].try_into().map_or(f64::NAN, f64::from_le_bytes)));
+                }
                 Ok(_) => {}
                 Err(Fault::Memory(failure)) => failures.push(failure),
-                Err(Fault::Broken(reason)) if self.config.tells_late => {
+                // Nobody knows what a sum that was not written has met, until every piece was asked.
+                Err(Fault::Broken(reason)) if self.config.tells_late && !wary => {
                     failures.push(OutOfMemory { stage: Stage::Norm, reason });
                 }
                 Err(Fault::Broken(reason)) => {
@@ -80,6 +87,9 @@ impl<T: Task> Trainer<T> {
                 }
             }
             clean_up(&self.device);
+            if self.config.tells_late {
+                break;
+            }
         }
         Ok(None)
     }
@@ -113,8 +123,9 @@ impl<T: Task> Trainer<T> {
             clean_up(&self.device);
             let (failed, new): (Vec<Cut>, Vec<OutOfMemory>) = failed.into_iter().unzip();
             for cut in queue.failed(&failed, &wave, &mut self.governor) {
-                // The last thing before an utterance is left out: the optimizer's state makes room.
-                if self.config.tells_late && self.optimizer.form() != StateForm::Host {
+                // The last thing before an utterance is left out: the optimizer's state makes room. It is the same to the last
+                // bit on the host, which what is in 8 bits would not be.
+                if self.config.tells_late && self.optimizer.form() == StateForm::Full {
                     self.optimizer.set_form(StateForm::Host);
                     queue.once_more(cut);
                     continue;

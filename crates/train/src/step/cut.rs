@@ -124,7 +124,9 @@ impl Queue {
                 self.waiting.push_front(rest);
                 cut = head;
             }
-            cut.effort = cut.effort.max(governor.effort(shape_of(batch, cut.places())) as u32);
+            if !self.is_given {
+                cut.effort = cut.effort.max(governor.effort(shape_of(batch, cut.places())) as u32);
+            }
             cuts.push(cut);
         }
         Some(Wave { shape: shape_of_all(batch, &cuts), cuts })

@@ -1,7 +1,6 @@
 //! What the pieces of a step add up to, and the one read that says whether it is true.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use burn::module::{ModuleVisitor, Param};
@@ -9,6 +8,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{BatchShape, CollectiveError, HostBatch, MemoryGate, Stage};
 use plimsoll_tape::Task;
+use serde::{Deserialize, Serialize};
 
 use super::cut::Cut;
 use super::piece::{Done, Fault};
@@ -35,6 +35,8 @@ pub(super) struct Gathered {
     pub(super) unfit: Vec<String>,
     pub(super) left_out: Vec<String>,
     pub(super) cut: Vec<String>,
+    /// Frames of all replicas, padding apart.
+    pub(super) frames: u64,
     pub(super) reads: u32,
     pub(super) safety: Duration,
     /// The largest that was computed at once.
@@ -58,6 +60,7 @@ impl Gathered {
             unfit: Vec::new(),
             left_out: Vec::new(),
             cut: Vec::new(),
+            frames: 0,
             reads: 0,
             safety: Duration::ZERO,
             largest: None,
@@ -137,19 +140,32 @@ impl Gathered {
         join.error.map_or(Ok(()), Err)
     }
 
-    /// Tells the losses to all replicas.
-    pub(super) fn tell(&mut self, replica: &dyn Replica) -> Result<(), CollectiveError> {
+    /// Tells all replicas the losses, and what is to be told of the samples.
+    pub(super) fn tell(&mut self, replica: &dyn Replica, batch: &HostBatch) -> Result<(), CollectiveError> {
+        self.frames = batch.frame_lengths.iter().map(|&n| u64::from(n)).sum();
         if replica.ranks() == 1 {
             return Ok(());
         }
-        let own: Vec<(&str, f64)> =
-            self.losses.iter().zip(&self.values).map(|((name, _), value)| (name.unwrap_or_default(), *value)).collect();
+        // By their bits, as JSON has no number for what is none.
+        let named = |((name, _), value): (&(Option<&'static str>, Tensor<1>), &f64)| {
+            (name.unwrap_or_default().to_string(), value.to_bits())
+        };
+        let own = Told {
+            losses: self.losses.iter().zip(&self.values).map(named).collect(),
+            unfit: self.unfit.clone(),
+            left_out: self.left_out.clone(),
+            cut: self.cut.clone(),
+            frames: self.frames,
+        };
         let all = replica.gather(serde_json::to_vec(&own).expect("names and numbers are plain data"))?;
-        let others = all.iter().enumerate().filter(|(rank, _)| *rank != replica.rank());
-        let read = |(_, bytes): (usize, &Arc<[u8]>)| serde_json::from_slice::<Vec<(String, f64)>>(bytes);
-        // JSON has no number for what is none: such a loss comes as an error, and is none here as well.
-        self.elsewhere =
-            others.flat_map(|other| read(other).unwrap_or_else(|_| vec![(String::new(), f64::NAN)])).collect();
+        for (_, bytes) in all.iter().enumerate().filter(|(rank, _)| *rank != replica.rank()) {
+            let told: Told = serde_json::from_slice(bytes).map_err(|_| CollectiveError { rank: replica.rank() })?;
+            self.elsewhere.extend(told.losses.into_iter().map(|(name, bits)| (name, f64::from_bits(bits))));
+            self.unfit.extend(told.unfit);
+            self.left_out.extend(told.left_out);
+            self.cut.extend(told.cut);
+            self.frames += told.frames;
+        }
         Ok(())
     }
 
@@ -203,6 +219,16 @@ impl Gathered {
     pub(super) fn take_gradients(&mut self) -> GradientsParams {
         std::mem::take(&mut self.gradients)
     }
+}
+
+/// What a replica tells the others of its part.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    losses: Vec<(String, u64)>,
+    unfit: Vec<String>,
+    left_out: Vec<String>,
+    cut: Vec<String>,
+    frames: u64,
 }
 
 struct Join<'a> {
@@ -272,4 +298,35 @@ pub(super) fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, devic
         true => Tensor::zeros([1], &device.clone().inner()),
         false => Tensor::cat(squares.1, 0).sum(),
     }
+}
+
+/// The gradients of `module`, each multiplied by `factor`.
+pub(super) fn scaled<T: Task>(module: &T, gradients: GradientsParams, factor: f64) -> GradientsParams {
+    struct Scale(GradientsParams, GradientsParams, f64);
+    impl ModuleVisitor for Scale {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(gradient) = self.0.remove::<D>(param.id) {
+                self.1.register(param.id, gradient * self.2);
+            }
+        }
+    }
+    if factor == 1.0 {
+        return gradients;
+    }
+    let mut scale = Scale(gradients, GradientsParams::new(), factor);
+    module.visit(&mut scale);
+    scale.1
+}
+
+/// Whether every parameter of `module` was written, asked without waiting for the device.
+pub(super) fn is_written<T: Task>(module: &T) -> bool {
+    struct Written(bool);
+    impl ModuleVisitor for Written {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0 = self.0 && param.val().without_autodiff().try_to_data().is_ok();
+        }
+    }
+    let mut written = Written(true);
+    module.visit(&mut written);
+    written.0
 }

@@ -125,7 +125,8 @@ impl<T: Task> Trainer<T> {
     pub fn gradient(&mut self, batch: &HostBatch, cuts: Option<&[Cut]>) -> Result<GradientsParams, StepError> {
         let step = self.optimizer.steps() + 1;
         let (mut gathered, _) = self.computed(Asked { batch, step, cuts }, &mut Vec::new())?;
-        Ok(gathered.take_gradients())
+        let factor = gathered.correction() / self.scale.factor();
+        Ok(gather::scaled(&self.task, gathered.take_gradients(), factor))
     }
 
     fn step_by(&mut self, batch: &HostBatch, cuts: Option<&[Cut]>) -> Result<StepReport, StepError> {
@@ -154,12 +155,17 @@ impl<T: Task> Trainer<T> {
         if let Some(ema) = &mut self.ema {
             ema.follow(&self.task);
         }
+        if self.config.tells_late && (step <= 2 || !failures.is_empty()) && !gather::is_written(&self.task) {
+            return Err(StepError::Lost { step });
+        }
+        // Nothing can be taken back any more, and nothing need be: it is told, and the next step is not blamed for it.
+        failures.extend(self.watch.check(Stage::Update).err());
         if self.config.tells_late && step == 1 {
             // What loading and the trials of kernels left behind goes back before the run settles.
             self.device.memory_cleanup();
         }
         let safety = gathered.safety + self.learn(batch, &gathered);
-        let Gathered { cuts, begun, unfit, left_out, cut, reads, .. } = gathered;
+        let Gathered { cuts, begun, unfit, left_out, cut, frames, reads, .. } = gathered;
         let (loss_scale, peak) = (scale, self.watch.end(Stage::Update));
         Ok(StepReport {
             step,
@@ -173,6 +179,7 @@ impl<T: Task> Trainer<T> {
             unfit,
             left_out,
             cut,
+            frames,
             reads,
             loss_scale,
             peak,
@@ -184,7 +191,8 @@ impl<T: Task> Trainer<T> {
     fn learn(&mut self, batch: &HostBatch, gathered: &Gathered) -> Duration {
         let start = Instant::now();
         if let Some(largest) = gathered.largest {
-            self.governor.went_well(largest, batch.len());
+            // By the longest of the batch, as the limit was.
+            self.governor.went_well(batch.shape().with_utterances(largest.utterances), batch.len());
         }
         start.elapsed()
     }

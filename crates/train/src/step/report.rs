@@ -32,6 +32,8 @@ pub struct StepReport {
     pub left_out: Vec<String>,
     /// Samples that the model's length policy cut short.
     pub cut: Vec<String>,
+    /// Frames of the batch, padding apart, over all replicas.
+    pub frames: u64,
     /// Reads from the device that the step waited for: one, and one more for each that failed.
     pub reads: u32,
     /// What the loss was multiplied by.
@@ -76,6 +78,12 @@ pub enum StepError {
         step: u64,
         /// The utterances.
         names: Vec<String>,
+    },
+    /// The weights themselves were lost: memory ran out while they moved, which nobody can take back.
+    #[error("memory ran out in the update of step {step}, and the weights are lost: go on from the last checkpoint")]
+    Lost {
+        /// The step's number.
+        step: u64,
     },
     /// Another replica could not compute its part, and says why itself.
     #[error("another replica failed in step {step}")]

@@ -29,6 +29,12 @@ impl LossScale {
         }
     }
 
+    /// The same scale where a run goes on in the same kind of numbers, or `fresh` where it does not.
+    #[must_use]
+    pub fn or_fresh(self, fresh: Self) -> Self {
+        if self.is_dynamic == fresh.is_dynamic { self } else { fresh }
+    }
+
     /// What the loss is multiplied by.
     pub fn factor(&self) -> f64 {
         self.factor

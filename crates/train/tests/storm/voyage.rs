@@ -87,7 +87,10 @@ impl MemoryGate for Faults {
             Stage::Forward | Stage::Backward | Stage::Accumulate if is_squall => 8,
             Stage::Forward | Stage::Backward | Stage::Accumulate => 1000,
             Stage::Norm => 20,
-            Stage::Update | Stage::Validation | Stage::Checkpoint => 4,
+            Stage::Validation => 3,
+            Stage::Checkpoint => 1,
+            // Nothing can be taken back there.
+            Stage::Update => u64::MAX,
         };
         let hits = key.at(asked).below(often) == 0;
         let take = |left: usize| left.checked_sub(1);
