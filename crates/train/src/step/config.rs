@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{OptimizerConfig, Schedule, StateForm};
 
-/// What a [`Trainer`] is built from.
+/// What a [`Trainer`](crate::Trainer) is built from.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainerConfig {
     /// The optimizer's numbers.
@@ -16,7 +16,7 @@ pub struct TrainerConfig {
     pub schedule: Schedule,
     /// The norm that the whole gradient is clipped to.
     pub clip_norm: f64,
-    /// How pieces are computed. In fp16 the loss is [scaled](LossScale).
+    /// How pieces are computed. In fp16 the loss is [scaled](crate::LossScale).
     pub choice: Choice,
     /// Pieces computed at the same time, each on a thread of its own: the cores of a CPU, one for a GPU.
     ///
