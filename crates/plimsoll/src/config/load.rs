@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
+use config::ValueKind;
+
 use super::arguments::ConfigArgs;
 use super::check;
 use super::environment;
 use super::error::ConfigError;
 use super::file::{self, ReadFile};
+use super::kind::Kind;
 use super::merge::merge;
-use super::names::{self, Raw, Warning, Written};
+use super::names::{self, Raw, Setting, Warning, Written};
 use super::place::{Place, Provenance};
 use super::schema::RunConfig;
 use super::tiers::{AUTO, Tier};
@@ -60,12 +63,21 @@ pub(super) fn load_with(
     // A misspelt key leaves a hole that would show up again as a wrong value: names are settled first.
     ConfigError::from_findings(std::mem::take(&mut findings))?;
 
+    settings.iter_mut().for_each(left_open);
     let mut bad = check::values(&mut settings, &mut findings);
     bad.extend(check::exclusive(&mut settings, &mut findings));
     let (config, provenance) = merge(&settings)?;
     findings.extend(check::together(&config, &provenance, &Place::File(file, None), &bad));
     ConfigError::from_findings(findings)?;
     Ok(Loaded { config, provenance, warnings })
+}
+
+/// The word `auto` for a whole number that is found where none is given.
+fn left_open(setting: &mut Setting) {
+    let is_open = matches!(setting.key.kind, Kind::Whole(..)) && setting.key.default().is_none();
+    if is_open && matches!(&setting.value, ValueKind::String(text) if text == "auto") {
+        setting.value = ValueKind::Nil;
+    }
 }
 
 /// The task that the environment and the flags ask for, the last word counting: it decides which job is built in.

@@ -127,9 +127,9 @@ section! {
         batch_size: Option<u32> = None, Kind::count(1);
         /// Effective batch as audio time; excludes `data.batch_size`.
         batch_seconds: Option<Seconds> = None, Kind::Time(Interval::POSITIVE);
-        /// Threads that read and prepare audio; one when not given, and another whenever training had to wait for data.
+        /// Threads that read and prepare audio; with `auto`, or when not given, one, and another whenever training had to wait for data.
         num_workers: Option<u32> = None, Kind::Whole(1, 1024);
-        /// Batches prepared ahead in host memory; two for each thread when not given, and up to 16 if training still waits.
+        /// Batches prepared ahead in host memory; with `auto`, or when not given, two for each thread, and up to 16 if training still waits.
         prefetch_buffer_size: Option<u32> = None, Kind::Whole(1, 1024);
         /// Batches arranged by length together: a larger window pads less and shuffles less. A seventh of the epoch when not
         /// given, from 16 to 150.

@@ -94,6 +94,15 @@ fn a_stronger_layer_drives_out_what_excludes_it() {
 }
 
 #[test]
+fn a_number_that_is_found_where_none_is_given_may_be_auto() {
+    let text = "training.steps = 1\ndata.num_workers = 3\ndata.prefetch_buffer_size = \"auto\"\n";
+    let data = loaded(text, &[], &[]).config.data;
+    assert_eq!((data.num_workers, data.prefetch_buffer_size), (Some(3), None));
+    let data = loaded(text, &[], &["--set", "data.num_workers=auto"]).config.data;
+    assert_eq!(data.num_workers, None);
+}
+
+#[test]
 fn memory_flags_are_amounts_or_shares() {
     for (flag, amount, share) in [
         ("8GiB", Some(Bytes::gib(8)), None),
