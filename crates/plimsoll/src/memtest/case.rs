@@ -99,7 +99,8 @@ fn predicted<S: Subject>(
 ) -> Result<Life, TraceError> {
     let piece = trace(subject, shape, choice, rules)?;
     let host_batch = match rules {
-        BackendRules::Flex { .. } => Bytes(host_bytes(&subject.batch(shape)).0 * u64::from(pieces)),
+        // Pieces are cut when their turn comes; the whole batch was there before.
+        BackendRules::Flex { .. } => host_bytes(&subject.batch(shape)),
         BackendRules::Cube { .. } => Bytes(0),
     };
     Ok(Life::of(&piece, None, StepMemory { pieces, host_batch, ..StepMemory::default() }))
