@@ -141,6 +141,12 @@ impl<M: Described> Bundle<M> {
         Self { kind: M::KIND.into(), model, features, tokenizer }
     }
 
+    /// Whether a model of the one reads the same numbers as a model of the other. Sizes may differ where that does not change
+    /// the weights, as dropout does; the weights say so themselves.
+    pub fn reads_as(&self, other: &Self) -> bool {
+        self.tokenizer == other.tokenizer && self.features == other.features
+    }
+
     /// Writes it into a folder.
     pub fn write(&self, folder: &Path) -> Result<(), BundleError> {
         let path = ModelFolder(folder).description();

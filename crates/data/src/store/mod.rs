@@ -11,8 +11,8 @@
 //! run writes it anew.
 //!
 //! Medians of `cargo xtask bench store` on two cores, for ten seconds of speech in 16 (32) bits from the page cache:
-//! computing takes 1,850 µs, writing 248 (142), reading from a map 55 (48), reading into a buffer 62 (195), opening a store
-//! again 1.2 for each record. So segments are mapped, except those that this process itself has written, which are read
+//! computing takes 2,770 µs, writing 268 (192), reading from a map 70 (59), reading into a buffer 77 (249), opening a store
+//! again 1.7 for each record. So segments are mapped, except those that this process itself has written, which are read
 //! into a buffer. Sums are part of these times, and too little beside computing to remember what was checked before.
 //!
 //! ```

@@ -56,10 +56,7 @@ impl Craft for Recognition {
     }
 
     fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure> {
-        let old = Bundle::read(voyage.folder.path()).wrong()?;
-        let new = self.bundle(voyage);
-        // Sizes may differ where they do not change the weights, as dropout does; the weights say so themselves.
-        Ok(old.tokenizer == new.tokenizer && old.features == new.features)
+        Ok(Bundle::read(voyage.folder.path()).wrong()?.reads_as(&self.bundle(voyage)))
     }
 
     fn validate(

@@ -144,9 +144,7 @@ impl Craft for Synthesis {
     }
 
     fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure> {
-        let old = Bundle::read(voyage.folder.path()).wrong()?;
-        let new = self.bundle(voyage);
-        Ok(old.tokenizer == new.tokenizer && old.features == new.features)
+        Ok(Bundle::read(voyage.folder.path()).wrong()?.reads_as(&self.bundle(voyage)))
     }
 
     fn validate(
