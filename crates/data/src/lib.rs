@@ -100,6 +100,6 @@ pub use store::{
     Damage, Store, StoreConfig, StoreCounts, StoreError, StoreKey, StoreNumbers, StoreReport, clear as clear_store,
     survey as survey_store,
 };
-pub use text::{Case, CharTokenizer, TextError, Tokenizer, english_number, normalise, say_numbers};
+pub use text::{Case, CharTokenizer, Numbers, TextError, Tokenizer, english_number, normalise, say_numbers};
 pub use traits::VoiceTraits;
 pub use vocoder::{Vocoder, VocoderError};

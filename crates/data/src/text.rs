@@ -13,7 +13,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-pub use numbers::{english_number, say_numbers};
+pub use numbers::{Numbers, english_number, say_numbers};
 pub use tokenizer::Tokenizer;
 
 /// Whether letters keep their case.

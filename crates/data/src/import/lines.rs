@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use encoding_rs_io::DecodeReaderBytesBuilder;
 use flate2::bufread::MultiGzDecoder;
 
 use super::trouble::Trouble;
@@ -22,6 +23,8 @@ const HARMLESS: u64 = 256 << 20;
 pub(super) type Line = (usize, Result<String, Trouble>);
 
 /// The lines of a file that are not blank, without their ends and without a byte order mark.
+///
+/// They are UTF-8, or UTF-16 where the file begins with its mark, as what spreadsheets save does.
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     number: usize,
@@ -35,11 +38,13 @@ impl Lines {
         let size = file.metadata()?.len();
         let mut reader = BufReader::new(file);
         let compressed = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let reader: Box<dyn BufRead> = match compressed {
-            true => Box::new(BufReader::new(Unfolding { inner: MultiGzDecoder::new(reader), size, unfolded: 0 })),
+        let reader: Box<dyn Read> = match compressed {
+            true => Box::new(Unfolding { inner: MultiGzDecoder::new(reader), size, unfolded: 0 }),
             false => Box::new(reader),
         };
-        Ok(Self { reader, number: 0, ended: false })
+        // UTF-8 goes through as it is, so that what is wrong in it can be told.
+        let reader = DecodeReaderBytesBuilder::new().utf8_passthru(true).strip_bom(true).build(reader);
+        Ok(Self { reader: Box::new(BufReader::new(reader)), number: 0, ended: false })
     }
 
     /// The bytes of the next line, or `None` where it is too long.
@@ -61,9 +66,6 @@ impl Lines {
             Trouble::Unreadable(error.to_string())
         })?;
         let mut bytes = bytes.ok_or(Trouble::TooLong { what: "line", most: LINE_MOST })?;
-        if self.number == 1 && bytes.starts_with("\u{feff}".as_bytes()) {
-            bytes.drain(..3);
-        }
         let end = bytes.trim_ascii_end().len();
         // Only the end of the line: a tab before it may close an empty column.
         let tail = bytes[end..].iter().take_while(|byte| !b"\r\n".contains(byte)).count();

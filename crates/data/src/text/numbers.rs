@@ -1,5 +1,40 @@
 //! Numbers in texts: found in any script, and said as whoever knows the language says them.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+/// How a tokenizer reads numbers.
+///
+/// ```
+/// use plimsoll_data::Numbers;
+/// assert_eq!(Numbers::English.said("21 years"), "twenty one years");
+/// assert_eq!(Numbers::English.said("the 21st"), "the twenty first");
+/// assert_eq!(Numbers::AsWritten.said("21 years"), "21 years");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Numbers {
+    /// Digit by digit, each a letter like others.
+    #[default]
+    AsWritten,
+    /// As the words that say them in English, `1st` and its like among them. A year is a number like others.
+    English,
+}
+
+impl Numbers {
+    /// `text` with its numbers as they are read.
+    pub fn said(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Self::AsWritten => Cow::Borrowed(text),
+            Self::English => Cow::Owned(said_by(text, |digits, after| match english_ending(after) {
+                0 => Some((english_number(digits)?, 0)),
+                ending => Some((english_ordinal(digits)?, ending)),
+            })),
+        }
+    }
+}
+
 /// Zeros of scripts whose ten digits stand one after the other, and are written from the left as everywhere.
 const ZEROS: [char; 17] = ['0', '٠', '۰', '०', '০', '੦', '૦', '୦', '௦', '౦', '೦', '൦', '๐', '໐', '༠', '၀', '０'];
 
@@ -16,6 +51,11 @@ const ZEROS: [char; 17] = ['0', '٠', '۰', '०', '০', '੦', '૦', '୦', '
 /// assert_eq!(say_numbers("२४ घंटे", |digits| (digits == "24").then(|| "चौबीस".into())), "चौबीस घंटे");
 /// ```
 pub fn say_numbers(text: &str, say: impl Fn(&str) -> Option<String>) -> String {
+    said_by(text, |digits, _| Some((say(digits)?, 0)))
+}
+
+/// `text` with its numbers said by somebody who sees what stands after each, and says how many letters of that are said.
+fn said_by(text: &str, say: impl Fn(&str, &[char]) -> Option<(String, usize)>) -> String {
     let letters: Vec<char> = text.chars().collect();
     let (mut said, mut place) = (String::with_capacity(text.len()), 0);
     while place < letters.len() {
@@ -25,11 +65,16 @@ pub fn say_numbers(text: &str, say: impl Fn(&str) -> Option<String>) -> String {
             place += 1;
             continue;
         }
-        match say(&digits) {
-            Some(words) => said.push_str(&words),
-            None => said.extend(&letters[place..end]),
-        }
-        place = end;
+        place = match say(&digits, &letters[end..]) {
+            Some((words, more)) => {
+                said.push_str(&words);
+                end + more
+            }
+            None => {
+                said.extend(&letters[place..end]);
+                end
+            }
+        };
     }
     said
 }
@@ -107,6 +152,34 @@ pub fn english_number(digits: &str) -> Option<String> {
     Some(words.join(" "))
 }
 
+/// The letters at the start of `after` that make the number before them an ordinal.
+fn english_ending(after: &[char]) -> usize {
+    let ending: String = after.iter().take(2).flat_map(|letter| letter.to_lowercase()).collect();
+    let ends = after.get(2).is_none_or(|letter| !letter.is_alphanumeric());
+    if ends && ["st", "nd", "rd", "th"].contains(&ending.as_str()) { 2 } else { 0 }
+}
+
+/// How `digits` are said where they give a place in a row.
+fn english_ordinal(digits: &str) -> Option<String> {
+    const ODD: [(&str, &str); 7] = [
+        ("one", "first"),
+        ("two", "second"),
+        ("three", "third"),
+        ("five", "fifth"),
+        ("eight", "eighth"),
+        ("nine", "ninth"),
+        ("twelve", "twelfth"),
+    ];
+    let said = english_number(digits)?;
+    let (before, last) = said.rsplit_once(' ').map_or(("", said.as_str()), |(before, last)| (before, last));
+    let last = match (ODD.iter().find(|(number, _)| *number == last), last.strip_suffix('y')) {
+        (Some((_, ordinal)), _) => (*ordinal).to_owned(),
+        (None, Some(ten)) => format!("{ten}ieth"),
+        (None, None) => format!("{last}th"),
+    };
+    Some(if before.is_empty() { last } else { format!("{before} {last}") })
+}
+
 fn below_a_thousand(number: usize) -> String {
     let below_a_hundred = |number: usize| match (number / 10, number % 10) {
         (0 | 1, _) => ONES[number].to_owned(),
@@ -160,6 +233,18 @@ mod tests {
         fn no_digit_is_left(number in any::<u64>()) {
             let said = say_numbers(&number.to_string(), english_number);
             prop_assert!(!said.contains(|letter: char| letter.is_numeric()), "{said}");
+        }
+    }
+
+    #[test]
+    fn places_in_a_row_are_said_as_such() {
+        for (text, said) in [
+            ("the 1st, 2nd and 3rd", "the first, second and third"),
+            ("12th 20th 21ST", "twelfth twentieth twenty first"),
+            ("100th 1,000th", "one hundredth one thousandth"),
+            ("5this 4 th 8s", "fivethis four th eights"),
+        ] {
+            assert_eq!(Numbers::English.said(text), said, "{text}");
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::bpe::{PieceLists, Pieces};
 use super::hugging_face::HuggingFace;
-use super::{Case, CharTokenizer, TextError, normalise};
+use super::{Case, CharTokenizer, Numbers, TextError, normalise};
 
 /// Text as numbers: characters or pieces of words, and the languages that a text may be in.
 ///
@@ -41,6 +41,7 @@ pub struct Tokenizer {
     languages: Vec<String>,
     /// The id of each language.
     language_ids: Vec<u32>,
+    numbers: Numbers,
 }
 
 /// What a text is made of.
@@ -124,6 +125,17 @@ impl Tokenizer {
         Self { languages, language_ids, ..self }
     }
 
+    /// The same, which reads numbers so; whoever learnt one from texts should have had theirs said, too.
+    #[must_use]
+    pub fn with_numbers(self, numbers: Numbers) -> Self {
+        Self { numbers, ..self }
+    }
+
+    /// How it reads numbers.
+    pub fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
     /// The languages, by name.
     pub fn languages(&self) -> &[String] {
         &self.languages
@@ -142,7 +154,7 @@ impl Tokenizer {
 
     /// The ids of a text, its white space collapsed; an unknown letter is an error.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        let Encoded { ids, unknown } = self.alphabet.encode(text);
+        let Encoded { ids, unknown } = self.encoded(text);
         match unknown.first() {
             Some(&letter) => Err(TextError::UnknownLetter { letter, text: text.into() }),
             None => Ok(ids),
@@ -151,13 +163,13 @@ impl Tokenizer {
 
     /// The ids of a text, and how many letters of it are unknown.
     pub fn encode_lossy(&self, text: &str) -> (Vec<u32>, usize) {
-        let Encoded { ids, unknown } = self.alphabet.encode(text);
+        let Encoded { ids, unknown } = self.encoded(text);
         (ids, unknown.len())
     }
 
     /// The letters of a text that it does not know.
     pub fn unknown_in(&self, text: &str) -> BTreeSet<char> {
-        self.alphabet.encode(text).unknown.into_iter().collect()
+        self.encoded(text).unknown.into_iter().collect()
     }
 
     /// The text of `ids`: blanks, starts, ends and languages vanish, and what is unknown becomes U+FFFD.
@@ -185,7 +197,11 @@ impl Tokenizer {
     }
 
     fn new(alphabet: Alphabet) -> Self {
-        Self { alphabet, languages: Vec::new(), language_ids: Vec::new() }
+        Self { alphabet, languages: Vec::new(), language_ids: Vec::new(), numbers: Numbers::default() }
+    }
+
+    fn encoded(&self, text: &str) -> Encoded {
+        self.alphabet.encode(&self.numbers.said(text))
     }
 
     /// The languages that the alphabet has no token for.
@@ -237,7 +253,7 @@ fn language_token(name: &str) -> String {
     format!("[{name}]")
 }
 
-/// A tokenizer as it is written: one of the first three, and the languages.
+/// A tokenizer as it is written: one of the first three, the languages, and how it reads numbers.
 ///
 /// An enum would say "one of" better, but characters without languages must stay what [`CharTokenizer`] writes, and that
 /// would take serde's `flatten`, which lets misspelt keys through.
@@ -252,6 +268,12 @@ struct Saved {
     hugging_face: Option<Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     languages: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    numbers: Numbers,
+}
+
+fn is_default(numbers: &Numbers) -> bool {
+    *numbers == Numbers::default()
 }
 
 impl TryFrom<Saved> for Tokenizer {
@@ -263,13 +285,13 @@ impl TryFrom<Saved> for Tokenizer {
             (None, None, Some(file)) => Alphabet::HuggingFace(Box::new(HuggingFace::new(file)?)),
             _ => return Err(TextError::NotOneAlphabet),
         };
-        Ok(Self::new(alphabet).with_languages(saved.languages))
+        Ok(Self::new(alphabet).with_languages(saved.languages).with_numbers(saved.numbers))
     }
 }
 
 impl From<Tokenizer> for Saved {
     fn from(tokenizer: Tokenizer) -> Self {
-        let saved = Self { languages: tokenizer.languages, ..Self::default() };
+        let saved = Self { languages: tokenizer.languages, numbers: tokenizer.numbers, ..Self::default() };
         match tokenizer.alphabet {
             Alphabet::Characters(characters) => Self { characters: Some(characters.characters), ..saved },
             Alphabet::Pieces(pieces) => Self { bpe: Some(pieces.lists().clone()), ..saved },

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::keys::Key;
 use super::kind::{Interval, Kind};
 use super::words::{
-    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, OptimizerChoice,
-    PositionsChoice, PrecisionChoice, RematChoice, Schedule, StateChoice, Task, TokenizerChoice, TooLongChoice,
-    UnfitChoice,
+    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, NumbersChoice,
+    OptimizerChoice, PositionsChoice, PrecisionChoice, RematChoice, Schedule, StateChoice, Task, TokenizerChoice,
+    TooLongChoice, UnfitChoice,
 };
 
 /// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
@@ -161,6 +161,9 @@ section! {
         cache_half: bool = false, Kind::Switch;
         /// Whether texts are put in lower case.
         lowercase: bool = false, Kind::Switch;
+        /// How numbers in texts are read: as written, digit by digit, or as the words that say them in English. The model
+        /// remembers it, so that whatever it is given later is read alike.
+        numbers: NumbersChoice = NumbersChoice::AsWritten, Kind::OneOf(NumbersChoice::WORDS);
         /// What the tokens of a text are: its characters, or pieces of words that are learned from the training texts.
         tokenizer: TokenizerChoice = TokenizerChoice::Characters, Kind::OneOf(TokenizerChoice::WORDS);
         /// Tokens for `data.tokenizer` = `bpe`.

@@ -54,6 +54,17 @@ words! {
 }
 
 words! {
+    /// How numbers in texts are read.
+    NumbersChoice {
+        /// Digit by digit.
+        #[default]
+        AsWritten = "as_written",
+        /// As the words that say them in English.
+        English = "english",
+    }
+}
+
+words! {
     /// What becomes of utterances that are too long.
     TooLongChoice {
         /// They are left out and counted.

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use plimsoll_core::{BatchSource, Bytes, Delivered, Frames, Grid, Key, Position, Seconds, Skipped, SourceError};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, LoadError, Loader, LoaderConfig, LogMel,
-    LogMelConfig, Manifest, Mode, Noise, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers,
-    Tokenizer, TooLong, Utterance, hold_out, normalise,
+    LogMelConfig, Manifest, Mode, Noise, Numbers, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig,
+    StoreNumbers, Tokenizer, TooLong, Utterance, hold_out, normalise,
 };
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::{Pace, Scale};
 
 use super::plan::RunPlan;
-use crate::config::{BackendChoice, DataConfig, FeaturesConfig, RunConfig, Task, TokenizerChoice, TooLongChoice};
+use crate::config::{
+    BackendChoice, DataConfig, FeaturesConfig, NumbersChoice, RunConfig, Task, TokenizerChoice, TooLongChoice,
+};
 use crate::corpus;
 use crate::failure::{Failure, Told};
 use crate::reading;
@@ -147,7 +149,12 @@ fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Fa
     };
     let languages: BTreeSet<String> = training.iter().filter_map(|utterance| utterance.language.clone()).collect();
     let several = config.task == Task::Tts && languages.len() > 1;
-    Ok(if several { tokenizer.with_languages(languages) } else { tokenizer })
+    let tokenizer = if several { tokenizer.with_languages(languages) } else { tokenizer };
+    // What a file says of numbers holds where the configuration has nothing else.
+    Ok(match numbers(data) {
+        Numbers::AsWritten => tokenizer,
+        other => tokenizer.with_numbers(other),
+    })
 }
 
 /// The frames of a reference of a voice, at most.
@@ -163,9 +170,17 @@ pub(crate) fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, 
     let mut manifest = Manifest::read_with(path, &options).wrong()?;
     let case = if data.lowercase { Case::Lower } else { Case::Keep };
     for utterance in &mut manifest.utterances {
-        utterance.text = normalise(&utterance.text, case);
+        utterance.text = normalise(&numbers(data).said(&utterance.text), case);
     }
     Ok(manifest)
+}
+
+/// How `data` has numbers read.
+fn numbers(data: &DataConfig) -> Numbers {
+    match data.numbers {
+        NumbersChoice::AsWritten => Numbers::AsWritten,
+        NumbersChoice::English => Numbers::English,
+    }
 }
 
 /// Says what of a corpus cannot be used, where that does not stop anything.

@@ -181,7 +181,8 @@ impl Narrator {
         if whole.is_empty() {
             return Err(SayError::Empty);
         }
-        let text = self.spelled(text);
+        // What is told of its length and its letters is told of what is said.
+        let text = self.spelled(&self.tokenizer.numbers().said(text));
         let unknown = self.tokenizer.unknown_in(&normalise(&text, Case::Keep));
         let known: String = text.chars().filter(|letter| !unknown.contains(letter)).collect();
         // Tokens are letters or more of them, and the last one says that the text ends.

@@ -66,3 +66,17 @@ fn what_cannot_be_read_at_all_says_what_was_looked_for() {
     CORPUS is not of the format `folder`, which has audio files with .txt or .lab files of the same name
     "#);
 }
+
+#[test]
+fn a_list_that_a_spreadsheet_saved_is_read() {
+    let text = "id1|“Déjà vu” सगळें\r\nid2|good\r\n";
+    let little: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect();
+    let marked = format!("\u{feff}{text}").into_bytes();
+    for content in [little, big, marked] {
+        let folder = write(&[("metadata.csv", &content)]);
+        let listing = import(folder.path(), &ImportOptions::default()).unwrap();
+        let read: Vec<(&str, &str)> = listing.entries.iter().map(|e| (e.id.as_str(), e.text.as_str())).collect();
+        assert_eq!(read, [("id1", "“Déjà vu” सगळें"), ("id2", "good")]);
+    }
+}

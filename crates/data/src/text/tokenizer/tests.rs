@@ -272,3 +272,17 @@ proptest! {
         prop_assert_eq!(tokenizer.decode(&ids), normalise(&expected, Case::Keep));
     }
 }
+
+#[test]
+fn numbers_are_read_in_words_wherever_the_tokenizer_is_used() {
+    let said = ["thirty point two or so"];
+    let plain = Tokenizer::characters(said);
+    assert_eq!(plain.unknown_in("30 or so"), BTreeSet::from(['0', '3']));
+    let tokenizer = plain.clone().with_numbers(Numbers::English);
+    check_saved(&tokenizer);
+    assert!(json(&tokenizer).contains("\"numbers\":\"english\""));
+    assert!(!json(&plain).contains("numbers"), "files of before stay what they were");
+    assert_eq!(tokenizer.decode(&tokenizer.encode("30.2 or ३०").unwrap()), "thirty point two or thirty");
+    assert_eq!(tokenizer.encode_lossy("30"), (plain.encode("thirty").unwrap(), 0));
+    assert!(tokenizer.unknown_in("30").is_empty());
+}
