@@ -5,6 +5,7 @@
 //! the counting allocator (`memtest --verify`).
 
 mod convolution;
+mod product;
 
 use plimsoll_tape::Note;
 use plimsoll_tape::ir::{
@@ -13,15 +14,6 @@ use plimsoll_tape::ir::{
 };
 
 use crate::heap::{Heap, Value};
-
-/// The depth that gemm takes of a matrix product at once.
-const DEPTH: usize = 512;
-/// Rows of gemm's innermost product, on processors with wide registers.
-const ROWS: usize = 48;
-/// How many times these rows make gemm pack the right operand, however it lies.
-const PACKING: usize = 8;
-/// The cache that gemm cuts its left operand for: the second level of a server's processor.
-const CACHE: usize = 2 << 20;
 
 /// Does `operation` on `heap`, as the CPU would with `threads` threads.
 pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
@@ -379,18 +371,7 @@ impl Flex<'_> {
 
     fn float(&mut self, float: &Float) {
         match float {
-            Float::Matmul(op) => {
-                let (left, right) = (self.heap.take(&op.lhs), self.heap.take(&op.rhs));
-                let value = if left.width == 2 && matches!(op.lhs.dtype, burn::tensor::DType::BF16) {
-                    self.matmul_bf16(&left, &right, &op.out.shape)
-                } else {
-                    let value = self.heap.aligned(&op.out.shape, op.out.dtype.size());
-                    self.packed(&left, &right);
-                    value
-                };
-                self.heap.give(&op.out, value);
-                self.free([left, right]);
-            }
+            Float::Matmul(op) => self.product(op),
             Float::Exp(op)
             | Float::Log(op)
             | Float::Log1p(op)
@@ -408,32 +389,6 @@ impl Flex<'_> {
             Float::Powf(op) | Float::ArcTan2(op) | Float::Hypot(op) => self.binary_op(op),
             other => self.plain(&OperationIr::Float(burn::tensor::DType::F32, other.clone())),
         }
-    }
-
-    /// What gemm packs for a moment: the right operand, and the left one where it is not too long.
-    fn packed(&mut self, left: &Value, right: &Value) {
-        let (rank, right_rank) = (left.shape.len(), right.shape.len());
-        let (m, k, n) = (left.shape[rank - 2], left.shape[rank - 1], right.shape[right_rank - 1]);
-        let batch: usize = left.shape[..rank - 2].iter().product();
-        let kc = k.clamp(1, DEPTH);
-        let packs_right = right.strides[right_rank - 2] != 1 && m > 2 * ROWS || m > PACKING * ROWS;
-        let packs_left = m <= 2 * (CACHE / 4 / kc) && left.strides[rank - 2] != 1;
-        let values = usize::from(packs_right) * kc * n.next_multiple_of(8)
-            + usize::from(packs_left) * kc * m.next_multiple_of(ROWS);
-        let scratch = self.heap.scratch(values * 4 * batch.clamp(1, self.threads));
-        self.heap.free(scratch);
-    }
-
-    /// Both operands and the result are there in fp32, too.
-    fn matmul_bf16(&mut self, left: &Value, right: &Value, shape: &[usize]) -> Value {
-        let ordered = [self.read(left), self.read(right)];
-        let wide = [self.heap.fresh(&left.shape, 4), self.heap.fresh(&right.shape, 4)];
-        let product = self.heap.aligned(shape, 4);
-        self.free(wide);
-        let result = self.heap.fresh(shape, 2);
-        self.heap.free(product);
-        self.free(ordered);
-        result
     }
 
     fn activation(&mut self, activation: &Activation) {

@@ -20,10 +20,17 @@ pub struct StepMemory {
     pub prefetch: Bytes,
     /// What a library or the driver takes for itself.
     pub workspace: Bytes,
-    /// Bytes that the optimizer keeps for each value of a parameter: 8 for AdamW in fp32.
-    pub state_width: u64,
+    /// Bits that the optimizer keeps for each value of a parameter: 64 for AdamW in fp32.
+    pub state_bits: u64,
     /// Whether a checkpoint is copied out in the same memory, and written from there while the next steps are computed.
     pub snapshot: bool,
+}
+
+impl StepMemory {
+    /// What the optimizer keeps of so many values.
+    pub fn state_of(&self, values: u64) -> Bytes {
+        Bytes((values * self.state_bits).div_ceil(8))
+    }
 }
 
 impl Default for StepMemory {
@@ -34,7 +41,7 @@ impl Default for StepMemory {
             host_batch: Bytes(0),
             prefetch: Bytes(0),
             workspace: Bytes(0),
-            state_width: 8,
+            state_bits: 64,
             snapshot: false,
         }
     }
@@ -56,7 +63,7 @@ impl Life {
     /// is when most is in memory. (The first step makes that state from the gradients and ends where the others do.)
     pub fn of(piece: &Trace, validation: Option<&Timeline>, step: StepMemory) -> Self {
         let values: u64 = piece.parameters.iter().sum();
-        let state = Bytes(values * step.state_width);
+        let state = step.state_of(values);
         let mut story = Story::default();
         for (size, owner) in [
             (state, Owner::Optimizer),

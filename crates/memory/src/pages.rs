@@ -47,13 +47,14 @@ impl Trace {
         let weights = run.reserve_all(sizes(&self.timeline, Owner::Weights));
         let changes = changes(&self.timeline);
         let gathered = run.pieces(&self.timeline, &changes, step.pieces);
+        let f32_bits = 8 * size_of::<f32>() as u64;
         // One part of the state is written over the gradients, and the rest beside them; the moved weights beside the old.
-        let beside = step.state_width.saturating_sub(size_of::<f32>() as u64);
-        let state: Vec<u64> = self.parameters.iter().map(|values| values * beside).collect();
+        let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
+        let state: Vec<u64> = self.parameters.iter().map(|&values| beside.state_of(values).0).collect();
         run.reserve_all(state);
         run.reserve_all(sizes(&self.timeline, Owner::Weights));
         run.free_all(weights);
-        if step.state_width == 0 {
+        if step.state_bits == 0 {
             run.free_all(gathered);
         }
         // From here on everything is written over what it replaces.

@@ -12,6 +12,9 @@ use crate::subject::Subject;
 use crate::survey::{Survey, Weighed};
 use crate::trace::TraceError;
 
+/// Bits of a state in 8 bits for each value: two running means, and a scale for each block of values.
+const LEAN_BITS: u64 = 17;
+
 /// What a run wants, whatever the card.
 #[derive(Clone, Debug)]
 pub struct Demand {
@@ -438,8 +441,8 @@ fn refusal<S: Subject + Sync>(
         }
     }
     let weighed = survey.weigh(bucket, utterances, best)?;
-    // An 8-bit state keeps a scale for each block of values beside them.
-    let saved = survey.values() * demand.step.state_width.saturating_sub(2) - survey.values() / 8;
+    let lean = StepMemory { state_bits: LEAN_BITS.min(demand.step.state_bits), ..demand.step };
+    let saved = demand.step.state_of(survey.values()).0 - lean.state_of(survey.values()).0;
     if weighed.peak.0.saturating_sub(saved) <= budget.0 {
         return Ok(refused(Some(Change::LeanOptimizer)));
     }

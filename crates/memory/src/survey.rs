@@ -165,12 +165,12 @@ impl<'a, S: Subject + Sync> Survey<'a, S> {
 
     /// What is there between steps: weights and optimizer state.
     pub fn idle(&self) -> Bytes {
-        Bytes(self.weights.0 + self.values() * self.demand.step.state_width + self.demand.step.workspace.0)
+        Bytes(self.weights.0 + self.demand.step.state_of(self.values()).0 + self.demand.step.workspace.0)
     }
 
     /// Weights, gradients and optimizer state.
     pub fn fixed(&self) -> Bytes {
-        Bytes(self.weights.0 + self.gradients.0 + self.values() * self.demand.step.state_width)
+        Bytes(self.weights.0 + self.gradients.0 + self.demand.step.state_of(self.values()).0)
     }
 }
 

@@ -196,7 +196,7 @@ impl Asked {
             step: StepMemory {
                 lanes,
                 workspace: context,
-                state_width: state_width(config, target),
+                state_bits: state_bits(config, target),
                 snapshot: matches!(target, Target::Host { .. }),
                 ..StepMemory::default()
             },
@@ -219,15 +219,15 @@ impl Asked {
     }
 }
 
-/// Bytes that are kept on the device for each value beside it: the optimizer's state, and the mean of the weights.
-fn state_width(config: &RunConfig, target: &Target) -> u64 {
+/// Bits that are kept on the device for each value beside it: the optimizer's state, and the mean of the weights.
+fn state_bits(config: &RunConfig, target: &Target) -> u64 {
     let form = match (resolve::optimizer_state(config), target) {
         // The memory of the host is the device's.
         (StateForm::Host, Target::Host { .. }) => StateForm::Full,
         (form, _) => form,
     };
-    let mean = if config.training.ema_decay.is_some() { size_of::<f32>() as u64 } else { 0 };
-    resolve::optimizer(config).state_width(form) + mean
+    let mean = if config.training.ema_decay.is_some() { 8 * size_of::<f32>() as u64 } else { 0 };
+    resolve::optimizer(config).state_bits(form) + mean
 }
 
 /// The tokens of a model whose texts nobody has seen yet.

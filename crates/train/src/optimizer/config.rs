@@ -89,10 +89,10 @@ impl OptimizerConfig {
         Bytes(each * self.parts().len() as u64)
     }
 
-    /// Bytes of state on the device for each value of a large parameter, rounded up.
-    pub fn state_width(&self, form: StateForm) -> u64 {
+    /// Bits of state on the device for each value of a large parameter, rounded up.
+    pub fn state_bits(&self, form: StateForm) -> u64 {
         let many = 1 << 20;
-        self.state_bytes(form, many).0.div_ceil(many)
+        (self.state_bytes(form, many).0 * 8).div_ceil(many)
     }
 
     /// What the rule remembers of each parameter.

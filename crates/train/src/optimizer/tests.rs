@@ -215,9 +215,10 @@ fn bytes_are_those_of_the_tensors() {
             assert_eq!(optimizer.bytes(), Bytes(parts * 4 * 2738));
         }
     }
-    let width = |config: OptimizerConfig| FORMS.map(|form| config.state_width(form));
-    assert_eq!(rules().map(|(config, _)| width(config)), [[8, 3, 0], [4, 2, 0], [4, 2, 0]]);
-    assert_eq!(width(SgdConfig::default().into()), [0, 0, 0]);
+    let bits = |config: OptimizerConfig| FORMS.map(|form| config.state_bits(form));
+    // A block of 8-bit values has its scale beside it.
+    assert_eq!(rules().map(|(config, _)| bits(config)), [[64, 17, 0], [32, 9, 0], [32, 9, 0]]);
+    assert_eq!(bits(SgdConfig::default().into()), [0, 0, 0]);
 }
 
 #[test]
