@@ -55,8 +55,12 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
         // Collected in order before they are added, so that the sum does not depend on the threads.
         let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
         let total = losses.iter().sum::<f64>() as f32;
-        let gradient = Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device);
-        (Tensor::from_floats([total], &device), gradient)
+        let total = Tensor::from_floats([total], &device);
+        if !logits.device().is_autodiff() {
+            // Whoever only judges has no use for a gradient.
+            return CtcLoss { sum: total, infeasible };
+        }
+        (total, Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device))
     };
     CtcLoss { sum: with_gradient(logits, total, gradient), infeasible }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use plimsoll_core::{BatchSource, Collective, Measure, Skipped};
 use plimsoll_data::Tokenizer;
-use plimsoll_tape::TensorBatch;
+use plimsoll_tape::{Task, TensorBatch};
 use plimsoll_train::Careful;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ pub struct Evaluation {
     pub characters: ErrorCounts,
     /// Words, over all utterances.
     pub words: ErrorCounts,
+    /// The sum of the losses, where the texts came with their tokens, and the tokens that it is divided by.
+    #[serde(default)]
+    pub loss: (f64, f64),
     /// Every utterance.
     pub utterances: Vec<Heard>,
     /// Utterances that could not be read from disk.
@@ -59,18 +62,22 @@ impl Evaluation {
             let part: Self = serde_json::from_slice(part).expect("every replica brings an evaluation");
             whole.characters = whole.characters + part.characters;
             whole.words = whole.words + part.words;
+            whole.loss = (whole.loss.0 + part.loss.0, whole.loss.1 + part.loss.1);
             whole.utterances.extend(part.utterances);
             whole.skipped.extend(part.skipped);
         }
         Ok(whole)
     }
 
-    /// Its error rates.
+    /// Its error rates, and its loss where that is known.
     pub fn scores(&self) -> Vec<Measure> {
-        vec![
+        let rates = [
             Measure::share("cer", "character error rate", self.characters.rate()),
             Measure::share("wer", "word error rate", self.words.rate()),
-        ]
+        ];
+        let (loss, weight) = self.loss;
+        let loss = (weight > 0.0).then(|| Measure::number("loss", "loss for each token", loss / weight));
+        rates.into_iter().chain(loss).collect()
     }
 }
 
@@ -91,10 +98,13 @@ pub fn evaluate(
     while let Some(delivered) = source.next_batch() {
         let delivered = delivered?;
         let batch = delivered.batch;
-        let read = careful.over(&batch, |piece| {
-            let tensors = TensorBatch::send(piece, &device);
-            model.read(tensors.features, &tensors.frame_lengths, search)
+        let judged = careful.over(&batch, |piece| {
+            let (read, loss) = model.judge(&TensorBatch::send(piece, &device), search);
+            (read, f64::from(loss.sum.into_scalar::<f32>()))
         })?;
+        let (read, losses): (Vec<_>, Vec<f64>) = judged.into_iter().unzip();
+        evaluation.loss.0 += losses.iter().sum::<f64>();
+        evaluation.loss.1 += model.weight(&batch);
         for (name, tokens) in batch.names.iter().zip(read.into_iter().flatten()) {
             let truth = texts.get(name).cloned().unwrap_or_default();
             evaluation.add(Heard { name: name.clone(), truth, heard: tokenizer.decode(&tokens) });
@@ -102,4 +112,40 @@ pub fn evaluate(
         evaluation.skipped.extend(delivered.skipped);
     }
     Ok(evaluation)
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+    use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
+
+    use super::super::RecogniserConfig;
+    use super::*;
+
+    /// Judging gives what reading and what training give, each alone.
+    #[test]
+    fn one_pass_gives_what_is_read_and_how_far_it_is_off() {
+        let model = RecogniserConfig { features: 20, dropout: 0.2, ..RecogniserConfig::recommended(16, 2, 1, 9) }
+            .init(&Device::flex().autodiff(), Key::new(3));
+        let sample = |name: &str, frames: usize, tokens: &[u32]| {
+            let key = Key::new(1).with(name);
+            let features = (0..frames * 20).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
+            let (id, tokens) = (SampleId::of(name), tokens.to_vec());
+            HostSample { id, name: name.into(), features, tokens, reference: Vec::new() }
+        };
+        // The last has too few frames for its text.
+        let samples = [sample("a", 60, &[5, 6, 7]), sample("b", 41, &[8, 8]), sample("c", 5, &[4, 4, 4, 4])];
+        let batch = HostBatch::collate(&samples, 20, &Grid::default()).unwrap();
+        let model = model.valid();
+        let tensors = TensorBatch::send(&batch, &Device::flex());
+        let (read, loss) = model.judge(&tensors, &Search::Greedy);
+        assert_eq!(read, model.read(tensors.features.clone(), &tensors.frame_lengths, &Search::Greedy));
+        assert_eq!(loss.left_out, [2]);
+        let alone = |index: usize| {
+            let part = TensorBatch::send(&batch.part(index..index + 1), &Device::flex());
+            f64::from(model.loss(&part, &plimsoll_tape::Pass::plain()).sum.into_scalar::<f32>())
+        };
+        let (whole, parts) = (f64::from(loss.sum.into_scalar::<f32>()), alone(0) + alone(1));
+        assert!((whole - parts).abs() < 1e-4 * parts, "{whole} and {parts}");
+    }
 }

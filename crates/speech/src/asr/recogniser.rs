@@ -108,6 +108,21 @@ impl Recogniser {
         let pass = Pass::plain();
         let (heard, _) = self.encode(features, &lengths, &pass);
         let logits = self.ctc_scores(&heard, &pass);
+        self.found(&heard, logits, search)
+    }
+
+    /// What [`read`](Self::read) finds in a batch, and what its loss is, for one pass through the encoder.
+    pub fn judge(&self, batch: &TensorBatch, search: &Search) -> (Vec<Vec<u32>>, StepLoss) {
+        let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
+        let pass = Pass::plain();
+        let (heard, cut) = self.encode(batch.features.clone(), &lengths, &pass);
+        let logits = self.ctc_scores(&heard, &pass);
+        let loss = self.lost((&heard, cut), logits.clone(), batch, &pass);
+        (self.found(&heard, logits, search), loss)
+    }
+
+    /// The most likely tokens in what was heard.
+    fn found(&self, heard: &Encoded, logits: Tensor<3>, search: &Search) -> Vec<Vec<u32>> {
         if *search == Search::Greedy {
             return ctc_greedy(logits, &heard.lengths);
         }
@@ -122,6 +137,26 @@ impl Recogniser {
             found.into_iter().next().map(|best| best.tokens).unwrap_or_default()
         };
         (0..b).map(one).collect()
+    }
+
+    /// How far what was heard is from what was said.
+    fn lost(
+        &self,
+        (heard, cut): (&Encoded, Vec<usize>),
+        logits: Tensor<3>,
+        batch: &TensorBatch,
+        pass: &Pass,
+    ) -> StepLoss {
+        let ctc = ctc_loss(logits, &heard.lengths, &batch.tokens);
+        let (sum, parts) = match (&self.decoder, &self.config.decoder) {
+            (Some(decoder), Some(config)) => {
+                let spoken = decoder.loss(&batch.tokens, &ctc.infeasible, heard, &pass.with("decoder"));
+                let sum = ctc.sum.clone() * config.ctc_weight + spoken.clone() * (1.0 - config.ctc_weight);
+                (sum, vec![("ctc", ctc.sum), ("attention", spoken)])
+            }
+            _ => (ctc.sum, Vec::new()),
+        };
+        StepLoss { sum, parts, left_out: ctc.infeasible, cut }
     }
 
     /// The best texts of one utterance, best first.
@@ -173,16 +208,8 @@ impl Task for Recogniser {
     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
         let (heard, cut) = self.encode(batch.features.clone(), &lengths, pass);
-        let ctc = ctc_loss(self.ctc_scores(&heard, pass), &heard.lengths, &batch.tokens);
-        let (sum, parts) = match (&self.decoder, &self.config.decoder) {
-            (Some(decoder), Some(config)) => {
-                let spoken = decoder.loss(&batch.tokens, &ctc.infeasible, &heard, &pass.with("decoder"));
-                let sum = ctc.sum.clone() * config.ctc_weight + spoken.clone() * (1.0 - config.ctc_weight);
-                (sum, vec![("ctc", ctc.sum), ("attention", spoken)])
-            }
-            _ => (ctc.sum, Vec::new()),
-        };
-        StepLoss { sum, parts, left_out: ctc.infeasible, cut }
+        let logits = self.ctc_scores(&heard, pass);
+        self.lost((&heard, cut), logits, batch, pass)
     }
 }
 
