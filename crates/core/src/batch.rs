@@ -84,38 +84,36 @@ impl HostBatch {
             let values = both.into_iter().find(|&values| ragged(values)).unwrap_or_default();
             return Err(BatchError::Ragged { name: bad.name.clone(), values, width: feature_width });
         }
-        let frames_of = |values: usize| (values / feature_width) as u32;
-        let frame_lengths: Vec<u32> = samples.iter().map(|s| frames_of(s.features.len())).collect();
-        let reference_lengths: Vec<u32> = samples.iter().map(|s| frames_of(s.reference.len())).collect();
-        let token_lengths: Vec<u32> = samples.iter().map(|s| s.tokens.len() as u32).collect();
+        let rows: Vec<Row<'_>> = samples.iter().map(Row::of).collect();
+        Ok(Self::padded(&rows, feature_width, grid))
+    }
+
+    /// The rows as a batch, each of whole frames.
+    fn padded(rows: &[Row<'_>], feature_width: usize, grid: &Grid) -> Self {
+        let lengths = |values: fn(&Row<'_>) -> usize, unit: usize| -> Vec<u32> {
+            rows.iter().map(|row| (values(row) / unit) as u32).collect()
+        };
+        let frame_lengths = lengths(|row| row.features.len(), feature_width);
+        let reference_lengths = lengths(|row| row.reference.len(), feature_width);
+        let token_lengths = lengths(|row| row.tokens.len(), 1);
         let padded_frames = grid.frames(longest(&frame_lengths));
         let token_width = grid.tokens(padded_frames, longest(&token_lengths)).max(1) as usize;
-        let frames = padded_frames as usize;
-        let reference_frames = longest(&reference_lengths) as usize;
-        let mut batch = Self {
-            ids: samples.iter().map(|s| s.id).collect(),
-            names: samples.iter().map(|s| s.name.clone()).collect(),
-            features: vec![0.0; samples.len() * frames * feature_width],
+        let (frames, reference_frames) = (padded_frames as usize, longest(&reference_lengths) as usize);
+        Self {
+            ids: rows.iter().map(|row| row.id).collect(),
+            names: rows.iter().map(|row| row.name.to_owned()).collect(),
+            features: side_by_side(rows.iter().map(|row| row.features), frames * feature_width),
             feature_width,
             frames,
             frame_lengths,
-            tokens: vec![0; samples.len() * token_width],
+            tokens: side_by_side(rows.iter().map(|row| row.tokens), token_width),
             token_width,
             token_lengths,
-            references: vec![0.0; samples.len() * reference_frames * feature_width],
+            references: side_by_side(rows.iter().map(|row| row.reference), reference_frames * feature_width),
             reference_frames,
             reference_lengths,
             grid: grid.clone(),
-        };
-        for (index, sample) in samples.iter().enumerate() {
-            let start = index * frames * feature_width;
-            batch.features[start..start + sample.features.len()].copy_from_slice(&sample.features);
-            let start = index * token_width;
-            batch.tokens[start..start + sample.tokens.len()].copy_from_slice(&sample.tokens);
-            let start = index * reference_frames * feature_width;
-            batch.references[start..start + sample.reference.len()].copy_from_slice(&sample.reference);
         }
-        Ok(batch)
     }
 
     /// A batch of none: what a replica has of a batch that does not go round.
@@ -140,11 +138,10 @@ impl HostBatch {
     /// What replica `rank` of `ranks` has of the batch: every so many-th utterance, which makes parts of about the same work
     /// where a batch is in the order of its lengths.
     pub fn dealt(&self, rank: usize, ranks: usize) -> Self {
-        let samples: Vec<HostSample> =
-            (rank..self.len()).step_by(ranks.max(1)).map(|index| self.sample(index)).collect();
-        match samples.is_empty() {
+        let rows: Vec<Row<'_>> = (rank..self.len()).step_by(ranks.max(1)).map(|index| self.row(index)).collect();
+        match rows.is_empty() {
             true => Self::nothing(self.feature_width, &self.grid),
-            false => Self::collate(&samples, self.feature_width, &self.grid).expect("the samples came out of a batch"),
+            false => Self::padded(&rows, self.feature_width, &self.grid),
         }
     }
 
@@ -175,16 +172,25 @@ impl HostBatch {
 
     /// Utterance `index`, without padding.
     pub fn sample(&self, index: usize) -> HostSample {
-        let part = |values: &[f32], frames: usize, length: u32| {
-            let start = index * frames * self.feature_width;
-            values[start..start + length as usize * self.feature_width].to_vec()
-        };
+        let Row { id, name, features, tokens, reference } = self.row(index);
         HostSample {
+            id,
+            name: name.to_owned(),
+            features: features.to_vec(),
+            tokens: tokens.to_vec(),
+            reference: reference.to_vec(),
+        }
+    }
+
+    fn row(&self, index: usize) -> Row<'_> {
+        let width = self.feature_width;
+        Row {
             id: self.ids[index],
-            name: self.names[index].clone(),
-            features: part(&self.features, self.frames, self.frame_lengths[index]),
-            tokens: self.tokens_of(index).to_vec(),
-            reference: part(&self.references, self.reference_frames, self.reference_lengths[index]),
+            name: &self.names[index],
+            features: &self.features[index * self.frames * width..][..self.frame_lengths[index] as usize * width],
+            tokens: self.tokens_of(index),
+            reference: &self.references[index * self.reference_frames * width..]
+                [..self.reference_lengths[index] as usize * width],
         }
     }
 
@@ -203,8 +209,9 @@ impl HostBatch {
     /// # Panics
     /// Where `places` has none, or one that the batch does not have.
     pub fn part(&self, places: Range<usize>) -> Self {
-        let samples: Vec<HostSample> = places.map(|index| self.sample(index)).collect();
-        Self::collate(&samples, self.feature_width, &self.grid).expect("the samples came out of a batch")
+        let rows: Vec<Row<'_>> = places.map(|index| self.row(index)).collect();
+        assert!(!rows.is_empty(), "a part has at least one utterance");
+        Self::padded(&rows, self.feature_width, &self.grid)
     }
 
     /// The share of feature frames that are padding.
@@ -212,6 +219,32 @@ impl HostBatch {
         let real: u64 = self.frame_lengths.iter().map(|&n| u64::from(n)).sum();
         if self.is_empty() { 0.0 } else { 1.0 - real as f64 / self.shape().frame_cells().max(1) as f64 }
     }
+}
+
+/// An utterance wherever it lies.
+struct Row<'a> {
+    id: SampleId,
+    name: &'a str,
+    features: &'a [f32],
+    tokens: &'a [u32],
+    reference: &'a [f32],
+}
+
+impl<'a> Row<'a> {
+    fn of(sample: &'a HostSample) -> Self {
+        let HostSample { id, name, features, tokens, reference } = sample;
+        Self { id: *id, name, features, tokens, reference }
+    }
+}
+
+/// The rows one after the other, each padded to `width` with zeros.
+fn side_by_side<'a, T: Copy + Default + 'a>(rows: impl ExactSizeIterator<Item = &'a [T]>, width: usize) -> Vec<T> {
+    let mut all = Vec::with_capacity(rows.len() * width);
+    for (number, row) in (1..).zip(rows) {
+        all.extend_from_slice(row);
+        all.resize(number * width, T::default());
+    }
+    all
 }
 
 fn longest(lengths: &[u32]) -> u32 {

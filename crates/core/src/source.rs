@@ -55,7 +55,7 @@ pub struct Skipped {
 ///
 /// The trainer asks through it, so it knows no files and no threads.
 pub trait BatchSource {
-    /// The next batch in the run's order; `None` at the end of the last epoch.
+    /// The next batch in the run's order; `None` at the end of the last epoch, and from then on.
     fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>>;
 
     /// Batches in an epoch.

@@ -1,29 +1,33 @@
 //! A run on a device whose memory truly runs out: `cargo run -p plimsoll --features wgpu --example bench_storm`.
 //!
-//! It looks for the smallest tensor that the device cannot hold, and trains a model whose largest tensor would be larger than
-//! that in every tenth batch. What fails there is an allocation of the device, told by a poisoned buffer. On the CPU nothing
-//! fails.
+//! The storm of `plimsoll-train`'s tests, 300 steps with checkpoints, validations and failures injected everywhere, where
+//! besides every fifteenth batch has a tensor that the device cannot hold, as a whole: that allocation fails, and the device
+//! tells so by a buffer that was never written. On the CPU nothing fails by itself.
 
 #[path = "../../train/tests/storm/net.rs"]
 mod net;
+#[path = "../../train/tests/storm/voyage.rs"]
+mod voyage;
 
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Bytes, HostBatch, Key};
+use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Stage};
 use plimsoll_tape::collect;
-use plimsoll_train::{Cut, Governor, Schedule, Trainer, TrainerConfig};
+use plimsoll_train::{Event, Governor, Planned};
 
-use net::{FEATURES, Net, batch};
+use net::FEATURES;
+use voyage::{BATCH, Faults, STEPS, Sea, Told, replayed, sailed};
 
-/// Steps of the run.
-const STEPS: u64 = 60;
 /// Every so many steps there is a batch of long utterances.
-const EVERY: u64 = 10;
-/// Utterances of a batch.
-const BATCH: u64 = 8;
-/// Frames of a short utterance, at least; at most twice as many.
-const SHORT: u64 = 8;
+const EVERY: u64 = 15;
+/// Failures besides those of the device.
+const INJECTED: usize = 100;
+
+/// Counts nothing: what is asked for here is the device's.
+static NOTHING: CountingAllocator = CountingAllocator::new();
 
 #[cfg(feature = "cuda")]
 fn device() -> Device {
@@ -58,52 +62,64 @@ fn too_large(device: &Device) -> Option<Bytes> {
     None
 }
 
-/// The batch of `step`; a long one has `frames` in its utterances, and as many again at most.
-fn wave(step: u64, frames: u64) -> HostBatch {
-    let is_long = step % EVERY == EVERY - 1;
-    batch(step * BATCH..(step + 1) * BATCH, if is_long { frames } else { SHORT })
-}
-
-fn trainer(width: usize, device: &Device) -> Trainer<Net> {
-    let config = TrainerConfig { tells_late: true, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
-    Trainer::new(Net::new(width, &device.clone().autodiff()), config, Governor::new(BATCH as usize))
-}
-
-fn main() {
+fn main() -> ExitCode {
     let device = device();
     let Some(limit) = too_large(&device) else {
         println!("this device holds whatever was tried");
-        return;
+        return ExitCode::SUCCESS;
     };
-    // The hidden values of a whole long batch are half as large again as what fits.
     let width = 512;
-    let frames = limit.0 * 3 / 2 / (BATCH * width as u64 * 4 * 3 / 2);
-    println!("a tensor of {limit} does not fit; long utterances have {frames} to {} frames of {FEATURES}", frames * 2);
-    let mut storm = trainer(width, &device);
-    let (mut ledger, mut failures): (Vec<Vec<Cut>>, usize) = (Vec::new(), 0);
+    // The hidden values of a whole batch of the shortest of these are a fifth more than what does not fit.
+    let frames = limit.0 * 6 / 5 / (BATCH * 2 * width as u64 * 4);
+    println!(
+        "a tensor of {limit} does not fit; long utterances have {frames} to {} frames of {FEATURES}",
+        frames * 10 / 3
+    );
+    let (long, few) = (Some((EVERY, frames)), 8);
+    let (frames, validate_every) = (few, 60);
+    let sea = Sea { device, tells_late: true, lanes: 1, width, frames, long, validate_every, calm: 2 };
+    // Where nothing is to fail, as little of the long ones is computed at once as fits for sure.
+    let short = BatchShape { utterances: BATCH as u32, frames: Frames(few as u32 * 2), tokens: 1 };
+    let all = BATCH as usize;
+    let longest = BatchShape { frames: Frames(u32::MAX), ..short };
+    let planned = |shape, limit| Planned { shape, limit, choice: Choice::default() };
+    let careful = Governor::planned(vec![planned(short, all), planned(longest, 2)], all);
+    let calm = timed("calm", || sailed(&sea, &NOTHING, Faults::none(), careful, &mut |_| {}));
+    let faults = Faults::random(&sea, &NOTHING, INJECTED);
+    let storm = timed("storm", || sailed(&sea, &NOTHING, faults.clone(), Governor::new(all), &mut shown));
+    for (name, run) in [("calm", &calm), ("storm", &storm)] {
+        assert_eq!(run.steps(), STEPS, "{name}");
+        run.each_sample_was_used_once(&sea, name);
+    }
+    for stage in [Stage::Forward, Stage::Backward, Stage::Accumulate, Stage::Norm, Stage::Validation, Stage::Checkpoint]
+    {
+        println!("{} failures in the {stage}", storm.failures_in(stage));
+    }
+    storm.no_failure_cost_more_than_a_piece();
+    storm.limits_grew_back();
+    let injected = INJECTED - faults.left.load(Relaxed);
+    println!("{} failures, {injected} of them injected", storm.failures());
+    println!("{}", Told { calm: &calm, storm: &storm, budget: None, injected });
+    let again = timed("replay", || replayed(&sea, &NOTHING, &storm));
+    let (is_same, apart) = (collect(&again) == storm.weights, (storm.validation / calm.validation - 1.0).abs());
+    println!("the ledger, replayed without a failure, gives {} weights", if is_same { "the same" } else { "OTHER" });
+    println!("validation {:.3} % apart from the calm run", apart * 100.0);
+    if is_same && apart < 0.01 && storm.failures() > injected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
-    for step in 0..STEPS {
-        let report = storm.step(&wave(step, frames)).expect("no step fails for good");
-        for failure in &report.failures {
-            let reason: String = failure.reason.chars().take(160).collect();
-            println!("step {}: out of memory in the {}: {reason}", report.step, failure.stage);
-        }
-        let lost = report.begun - report.cuts.len();
-        assert!(lost <= report.failures.len(), "{lost} pieces were lost");
-        assert!(report.unfit.is_empty(), "{:?} were left out", report.unfit);
-        let places: usize = report.cuts.iter().map(|cut| cut.len as usize).sum();
-        assert_eq!(places as u64, BATCH, "every utterance is in one piece");
-        failures += report.failures.len();
-        if step % EVERY == EVERY - 1 {
-            println!("step {}: loss {:.5}, {} pieces, {lost} in vain", report.step, report.loss, report.cuts.len());
-        }
-        ledger.push(report.cuts);
+    let done = work();
+    println!("{name}: {:.0} s", start.elapsed().as_secs_f64());
+    done
+}
+
+/// Tells what a device says when it runs out, which nobody else sees.
+fn shown(event: &Event) {
+    if let Event::OutOfMemory { step, failure, limit } = event
+        && !failure.reason.contains("so the test wants it")
+    {
+        let reason = failure.reason.split_whitespace().take(24).collect::<Vec<_>>().join(" ");
+        println!("step {step}: out of memory in the {}, now {limit} at once: {reason}", failure.stage);
     }
-    println!("{STEPS} steps with {failures} failures in {:.0} s", start.elapsed().as_secs_f64());
-    let mut calm = trainer(width, &device);
-    for (step, cuts) in (0..).zip(&ledger) {
-        calm.replay(&wave(step, frames), cuts).expect("what fitted once fits again");
-    }
-    let same = collect(&storm.task) == collect(&calm.task);
-    println!("the ledger, replayed without a failure, gives {} weights", if same { "the same" } else { "OTHER" });
 }

@@ -29,5 +29,5 @@ pub use progress::{Event, Observer};
 pub use replicas::{Cards, Replica, Threads};
 pub use run::{Ending, Limits, Outcome, RunOptions, Score, TrainError, Validate, run};
 pub use schedule::{Plateau, PlateauConfig, Schedule, Shape};
-pub use step::{Cut, LossScale, StepError, StepReport, Trainer, TrainerConfig, Unfit, ways};
+pub use step::{Cut, LossScale, Meanwhile, StepError, StepReport, Trainer, TrainerConfig, Unfit, ways};
 pub use weights::{WeightsError, read_weights, write_weights};

@@ -99,9 +99,9 @@ fn predicted<S: Subject>(
 ) -> Result<Life, TraceError> {
     let piece = trace(subject, shape, choice, rules)?;
     let host_batch = match rules {
-        // Pieces are cut when their turn comes; the whole batch was there before.
-        BackendRules::Flex { .. } => host_bytes(&subject.batch(shape)),
-        BackendRules::Cube { .. } => Bytes(0),
+        // Pieces are cut when their turn comes; the whole batch was there before, and is a piece itself where it fits.
+        BackendRules::Flex { .. } if pieces > 1 => host_bytes(&subject.batch(shape)),
+        BackendRules::Flex { .. } | BackendRules::Cube { .. } => Bytes(0),
     };
     Ok(Life::of(&piece, None, StepMemory { pieces, host_batch, ..StepMemory::default() }))
 }

@@ -133,7 +133,13 @@ fn refused(
         _ => "`plimsoll memtest` says what would fit".into(),
     };
     let beside = if around.0 > 0 { format!(" (the process takes {around} beside it)") } else { String::new() };
-    Err(Failure::wrong(format!("the run does not fit: {error}{beside}"), change))
+    // What was asked for, and not what the process leaves of it, is the number that a person knows.
+    let into = budget.map_or(String::new(), |budget| format!(" into {budget}"));
+    let why = match error {
+        PlanError::NoBudget { needed, .. } => format!("the smallest plan needs {needed}"),
+        other => other.to_string(),
+    };
+    Err(Failure::wrong(format!("the run does not fit{into}: {why}{beside}"), change))
 }
 
 /// The plan as the configuration is written, or by whatever way gives the same result where that does not fit.

@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{BatchShape, BatchSource, Bytes, Delivered, MemoryGate, OutOfMemory, Position, Skipped, Stage};
+use plimsoll_core::{
+    BatchShape, BatchSource, Bytes, Delivered, HostBatch, MemoryGate, OutOfMemory, Position, Skipped, SourceError,
+    Stage,
+};
 use plimsoll_tape::{Task, collect};
 
 use super::{Ending, RunOptions, Score, TrainError, Validate};
@@ -28,6 +31,8 @@ pub(super) struct Voyage<'a, T> {
     telling: Duration,
     /// The step of the last checkpoint that was truly written.
     written: Option<u64>,
+    /// The next batch, where it was asked for while the device computed.
+    upcoming: Option<Result<Delivered, SourceError>>,
 }
 
 impl<'a, T: Task> Voyage<'a, T> {
@@ -43,7 +48,7 @@ impl<'a, T: Task> Voyage<'a, T> {
         // What it goes on from is there.
         let written = (state.step > 0).then_some(state.step);
         let (at_once, telling) = (usize::MAX, Duration::ZERO);
-        Self { trainer, writer, options, observer, state, best_kept, at_once, telling, written }
+        Self { trainer, writer, options, observer, state, best_kept, at_once, telling, written, upcoming: None }
     }
 
     /// All that a run is, up to its end.
@@ -63,9 +68,9 @@ impl<'a, T: Task> Voyage<'a, T> {
             if self.any(self.reached().is_some())? {
                 break self.reached().unwrap_or(Ending::Complete);
             }
-            let Some(delivered) = source.next_batch() else { break Ending::Complete };
+            let Some(delivered) = self.upcoming.take().or_else(|| source.next_batch()) else { break Ending::Complete };
             let before = self.state.position;
-            self.step(delivered?)?;
+            self.step(delivered?, source)?;
             let new_epoch = self.state.position.epoch > before.epoch;
             let due = match self.options.validate_every {
                 Some(every) => self.state.step >= self.state.validated + every,
@@ -119,7 +124,7 @@ impl<'a, T: Task> Voyage<'a, T> {
     }
 
     /// One batch: a step, or a reason why there was none.
-    pub(super) fn step(&mut self, delivered: Delivered) -> Result<(), TrainError> {
+    pub(super) fn step(&mut self, delivered: Delivered, source: &mut dyn BatchSource) -> Result<(), TrainError> {
         if let Some(written) = self.writer.done() {
             self.tell_written(written);
         }
@@ -128,8 +133,18 @@ impl<'a, T: Task> Voyage<'a, T> {
             self.observer.observe(&Event::LeftOut { samples: skipped });
         }
         let start = Instant::now();
-        let result = self.trainer.step(&delivered.batch);
-        let step_seconds = start.elapsed().as_secs_f64();
+        let (upcoming, mut apart) = (&mut self.upcoming, Duration::ZERO);
+        let mut meanwhile = |send: &mut dyn FnMut(&HostBatch)| {
+            let start = Instant::now();
+            *upcoming = source.next_batch();
+            // Told as the next step's waiting.
+            apart += start.elapsed();
+            if let Some(Ok(next)) = upcoming {
+                send(&next.batch);
+            }
+        };
+        let result = self.trainer.step_meanwhile(&delivered.batch, &mut meanwhile);
+        let step_seconds = start.elapsed().saturating_sub(apart).as_secs_f64();
         self.state.position = delivered.position;
         self.state.train_seconds += step_seconds + delivered.waited.as_secs_f64();
         self.state.scale = self.trainer.scale;

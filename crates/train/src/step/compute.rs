@@ -1,11 +1,15 @@
 //! The gradient of a step: piece by piece, over all replicas, and read before anything moves.
 
+use std::borrow::Cow;
+
 use plimsoll_core::{HostBatch, MemoryGate, OutOfMemory, Stage};
 use plimsoll_tape::Task;
 
+use super::ahead::{Ahead, Meanwhile};
 use super::cut::{Cut, Queue, Wave};
 use super::gather::Gathered;
 use super::piece::{Fault, Job};
+use super::statistics::Statistics;
 use super::{StepError, Trainer, Unfit, clean_up};
 use crate::StateForm;
 
@@ -29,18 +33,33 @@ impl<T: Task> Trainer<T> {
         &mut self,
         asked: Asked<'_>,
         failures: &mut Vec<OutOfMemory>,
+        meanwhile: &mut Meanwhile<'_>,
     ) -> Result<(Gathered, f64), StepError> {
         let step = asked.step;
         let gone = |source| StepError::Gone { step, source };
         // With others, nothing that failed may go into the sum: it would be lost for all.
         let mut wary = self.replica.ranks() > 1;
-        for _ in 0..BEGINNINGS {
+        let before = Statistics::of(&self.task);
+        let mut begun = 0;
+        for beginning in 0..BEGINNINGS {
+            if beginning > 0 {
+                self.task = before.put_back(&self.task);
+            }
             let gathered = self.gathered(asked, wary, failures);
             if !self.replica.agree(gathered.is_ok()).map_err(gone)? {
                 return Err(gathered.err().unwrap_or(StepError::Elsewhere { step }));
             }
             let mut gathered = gathered?;
             gathered.join(&self.task, &*self.replica).map_err(gone)?;
+            // All is in the device's queue, and the host would only wait.
+            if self.config.tells_late && beginning == 0 && failures.is_empty() {
+                let (mut ahead, governor, device) = (None, &self.governor, &self.device);
+                meanwhile(&mut |next| ahead = Ahead::send(next, governor, device));
+                self.ahead = ahead;
+            }
+            // What was begun in an attempt that came to nothing was begun all the same.
+            begun += gathered.begun;
+            gathered.begun = begun;
             if let Some(norm) = self.read(&mut gathered, asked, wary, failures)? {
                 gathered.tell(&*self.replica, asked.batch).map_err(gone)?;
                 return Ok((gathered, norm));
@@ -87,7 +106,8 @@ impl<T: Task> Trainer<T> {
                 }
             }
             clean_up(&self.device);
-            if self.config.tells_late {
+            // Where a sum itself was lost, reading it again does not help; where only its reading failed, nothing is lost.
+            if self.config.tells_late && !gathered.is_written(&self.task) {
                 break;
             }
         }
@@ -106,6 +126,7 @@ impl<T: Task> Trainer<T> {
         self.replica.sum(&mut weight).map_err(|source| StepError::Gone { step, source })?;
         let mut gathered = Gathered::new(weight[0].max(f64::MIN_POSITIVE));
         let mut queue = Queue::of(batch, cuts);
+        let mut ahead = self.ahead.take();
         while let Some(wave) = queue.next_wave(batch, &self.governor, self.config.lanes) {
             if let [cut] = wave.cuts[..]
                 && cut.effort == Cut::LEFT_OUT
@@ -115,10 +136,15 @@ impl<T: Task> Trainer<T> {
             }
             let is_only = gathered.is_empty() && queue.is_empty() && wave.cuts.len() == 1;
             let asks = self.config.tells_late && (wary || !is_only);
-            let failed = self.wave(asked, &wave, asks, &mut gathered)?;
+            let before = Statistics::of(&self.task);
+            let failed = self.wave(asked, &wave, asks, (&mut gathered, ahead.take()))?;
             if failed.is_empty() {
                 gathered.fitted(wave.shape);
                 continue;
+            }
+            // Of lanes that moved them together nobody can say whose part is whose; models that have some use one lane.
+            if failed.len() == wave.cuts.len() {
+                self.task = before.put_back(&self.task);
             }
             clean_up(&self.device);
             let (failed, new): (Vec<Cut>, Vec<OutOfMemory>) = failed.into_iter().unzip();
@@ -149,7 +175,7 @@ impl<T: Task> Trainer<T> {
         asked: Asked<'_>,
         wave: &Wave,
         asks: bool,
-        gathered: &mut Gathered,
+        (gathered, ahead): (&mut Gathered, Option<Ahead>),
     ) -> Result<Vec<(Cut, OutOfMemory)>, StepError> {
         let Asked { batch, step, .. } = asked;
         let job = Job {
@@ -159,10 +185,19 @@ impl<T: Task> Trainer<T> {
             device: &self.device,
             gate: &self.watch,
         };
-        let pieces: Vec<HostBatch> = wave.cuts.iter().map(|cut| batch.part(cut.places())).collect();
+        let piece = |cut: &Cut| match cut.len as usize == batch.len() {
+            true => Cow::Borrowed(batch),
+            false => Cow::Owned(batch.part(cut.places())),
+        };
+        let pieces: Vec<Cow<'_, HostBatch>> = wave.cuts.iter().map(piece).collect();
         gathered.begun += pieces.len();
+        let sent = match (ahead, &wave.cuts[..], &pieces[..]) {
+            (Some(ahead), [cut], [piece]) => ahead.of(*cut, piece),
+            _ => None,
+        };
+        gathered.was_ahead |= sent.is_some();
         let mut failed = Vec::new();
-        let done = job.wave(&self.task, &wave.cuts, &pieces);
+        let done = job.wave(&self.task, &wave.cuts, &pieces, sent);
         for ((&cut, piece), done) in wave.cuts.iter().zip(&pieces).zip(done) {
             let done = if asks { done.and_then(|done| done.written(&self.task, &self.device)) } else { done };
             match done.and_then(|done| gathered.add(&self.task, &self.watch, (cut, piece), done)) {

@@ -32,6 +32,7 @@ pub(super) struct Gathered {
     counts: Vec<usize>,
     pub(super) cuts: Vec<Cut>,
     pub(super) begun: usize,
+    pub(super) was_ahead: bool,
     pub(super) unfit: Vec<String>,
     pub(super) left_out: Vec<String>,
     pub(super) cut: Vec<String>,
@@ -57,6 +58,7 @@ impl Gathered {
             counts: Vec::new(),
             cuts: Vec::new(),
             begun: 0,
+            was_ahead: false,
             unfit: Vec::new(),
             left_out: Vec::new(),
             cut: Vec::new(),
@@ -183,6 +185,21 @@ impl Gathered {
         let square = read.pop().expect("the norm was read");
         self.values = read;
         Ok(square.sqrt())
+    }
+
+    /// Whether all that was added up was written, asked without waiting for the device.
+    pub(super) fn is_written<T: Task>(&self, task: &T) -> bool {
+        struct Written<'a>(&'a GradientsParams, bool);
+        impl ModuleVisitor for Written<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                if let Some(gradient) = self.0.get::<D>(param.id) {
+                    self.1 = self.1 && gradient.try_to_data().is_ok();
+                }
+            }
+        }
+        let mut written = Written(&self.gradients, true);
+        task.visit(&mut written);
+        written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
     }
 
     /// The loss and what it is made of, per unit of weight, as they were read.

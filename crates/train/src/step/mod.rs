@@ -1,5 +1,6 @@
 //! One step, as a transaction: it either happened or it did not.
 
+mod ahead;
 mod compute;
 mod config;
 mod cut;
@@ -7,6 +8,7 @@ mod gather;
 mod piece;
 mod report;
 mod scale;
+mod statistics;
 mod watch;
 
 use std::time::{Duration, Instant};
@@ -18,6 +20,8 @@ use plimsoll_core::{Alone, HostBatch, MemoryGate, MemoryMeter, Stage};
 use plimsoll_tape::{Task, sweep};
 
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
+use ahead::Ahead;
+pub use ahead::Meanwhile;
 use compute::Asked;
 pub use config::{TrainerConfig, Unfit};
 pub use cut::{Cut, ways};
@@ -25,6 +29,7 @@ use gather::Gathered;
 pub(crate) use piece::{Fault, told};
 pub use report::{StepError, StepReport};
 pub use scale::LossScale;
+use statistics::Statistics;
 pub(crate) use watch::Watch;
 
 /// A model in training.
@@ -45,6 +50,7 @@ pub struct Trainer<T> {
     device: Device,
     watch: Watch,
     replica: Box<dyn Replica>,
+    ahead: Option<Ahead>,
 }
 
 impl<T: Task> Trainer<T> {
@@ -64,6 +70,7 @@ impl<T: Task> Trainer<T> {
             rate_factor: 1.0,
             watch: Watch::nobody(),
             replica: Box::new(Alone),
+            ahead: None,
             task,
             governor,
             config,
@@ -113,27 +120,62 @@ impl<T: Task> Trainer<T> {
     /// The batch is cut as the governor says; what does not fit is cut further while the rest is kept. Then the gradient's
     /// norm is read, which is where a device admits what went wrong, and until which nothing has moved.
     pub fn step(&mut self, batch: &HostBatch) -> Result<StepReport, StepError> {
-        self.step_by(batch, None)
+        self.step_by(batch, None, &mut |_| {})
+    }
+
+    /// The same, and while the device computes, `meanwhile` shows the batch of the next step, whose first piece is sent ahead.
+    ///
+    /// It is asked once at most, and not at all where a device computes on the caller's time, as a CPU does, or when memory
+    /// has run out a moment ago. A batch that is not the next one after all, as its utterances and their lengths tell, is
+    /// sent in vain.
+    pub fn step_meanwhile(
+        &mut self,
+        batch: &HostBatch,
+        meanwhile: &mut Meanwhile<'_>,
+    ) -> Result<StepReport, StepError> {
+        self.step_by(batch, None, meanwhile)
     }
 
     /// The step that a ledger tells of: the same pieces in the same order, which gives the same weights to the last bit.
     pub fn replay(&mut self, batch: &HostBatch, cuts: &[Cut]) -> Result<StepReport, StepError> {
-        self.step_by(batch, Some(cuts))
+        self.step_by(batch, Some(cuts), &mut |_| {})
     }
 
     /// The gradient that a step on `batch` would move by, before it is clipped; nothing moves. With `cuts`, by these pieces.
     pub fn gradient(&mut self, batch: &HostBatch, cuts: Option<&[Cut]>) -> Result<GradientsParams, StepError> {
         let step = self.optimizer.steps() + 1;
-        let (mut gathered, _) = self.computed(Asked { batch, step, cuts }, &mut Vec::new())?;
+        let before = Statistics::of(&self.task);
+        let computed = self.computed(Asked { batch, step, cuts }, &mut Vec::new(), &mut |_| {});
+        self.task = before.put_back(&self.task);
+        let (mut gathered, _) = computed?;
         let factor = gathered.correction() / self.scale.factor();
         Ok(gather::scaled(&self.task, gathered.take_gradients(), factor))
     }
 
-    fn step_by(&mut self, batch: &HostBatch, cuts: Option<&[Cut]>) -> Result<StepReport, StepError> {
+    fn step_by(
+        &mut self,
+        batch: &HostBatch,
+        cuts: Option<&[Cut]>,
+        meanwhile: &mut Meanwhile<'_>,
+    ) -> Result<StepReport, StepError> {
+        let before = Statistics::of(&self.task);
+        let report = self.attempt(batch, cuts, meanwhile);
+        if report.is_err() {
+            self.task = before.put_back(&self.task);
+        }
+        report
+    }
+
+    fn attempt(
+        &mut self,
+        batch: &HostBatch,
+        cuts: Option<&[Cut]>,
+        meanwhile: &mut Meanwhile<'_>,
+    ) -> Result<StepReport, StepError> {
         let step = self.optimizer.steps() + 1;
         let mut failures = Vec::new();
         self.watch.start();
-        let (mut gathered, norm) = self.computed(Asked { batch, step, cuts }, &mut failures)?;
+        let (mut gathered, norm) = self.computed(Asked { batch, step, cuts }, &mut failures, meanwhile)?;
         if gathered.is_nothing() {
             return Err(StepError::Nothing { step, names: batch.names.clone() });
         }
@@ -165,7 +207,7 @@ impl<T: Task> Trainer<T> {
             self.device.memory_cleanup();
         }
         let safety = gathered.safety + self.learn(batch, &gathered);
-        let Gathered { cuts, begun, unfit, left_out, cut, frames, reads, .. } = gathered;
+        let Gathered { cuts, begun, was_ahead, unfit, left_out, cut, frames, reads, .. } = gathered;
         let (loss_scale, peak) = (scale, self.watch.end(Stage::Update));
         Ok(StepReport {
             step,
@@ -175,6 +217,7 @@ impl<T: Task> Trainer<T> {
             rate,
             cuts,
             begun,
+            was_ahead,
             failures,
             unfit,
             left_out,

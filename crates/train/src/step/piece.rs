@@ -1,6 +1,7 @@
 //! One piece: its loss and its gradients, on a thread of its own where several are computed at once.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::module::{ModuleMapper, Param};
@@ -81,40 +82,61 @@ impl Done {
 }
 
 impl Job<'_> {
-    /// Computes the pieces of a wave at the same time.
-    pub(super) fn wave<T: Task>(&self, task: &T, cuts: &[Cut], pieces: &[HostBatch]) -> Vec<Result<Done, Fault>> {
+    /// Computes the pieces of a wave at the same time; one that comes alone may have been sent already.
+    pub(super) fn wave<T: Task>(
+        &self,
+        task: &T,
+        cuts: &[Cut],
+        pieces: &[Cow<'_, HostBatch>],
+        sent: Option<TensorBatch>,
+    ) -> Vec<Result<Done, Fault>> {
         if let ([cut], [piece]) = (cuts, pieces) {
-            return vec![self.guarded(task, *cut, piece)];
+            return vec![self.guarded(task, *cut, piece, sent)];
         }
         // Leaves of their own keep the tapes of the threads apart: a shared one has a lock that they would wait for.
         let lanes: Vec<T> = pieces.iter().map(|_| task.clone().map(&mut FreshLeaves)).collect();
         std::thread::scope(|scope| {
             let start = |((lane, cut), piece): ((T, &Cut), _)| {
                 let cut = *cut;
-                scope.spawn(move || self.guarded(&lane, cut, piece))
+                scope.spawn(move || self.guarded(&lane, cut, piece, None))
             };
-            let threads: Vec<_> = lanes.into_iter().zip(cuts).zip(pieces).map(start).collect();
+            let threads: Vec<_> =
+                lanes.into_iter().zip(cuts).zip(pieces.iter().map(|piece| &**piece)).map(start).collect();
             let broken = |panic: Box<dyn Any + Send>| Err(Fault::Broken(told(&*panic)));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(broken)).collect()
         })
     }
 
     /// A piece whose panic is an answer: some backends have no other way to say that memory ran out.
-    fn guarded<T: Task>(&self, task: &T, cut: Cut, piece: &HostBatch) -> Result<Done, Fault> {
+    fn guarded<T: Task>(
+        &self,
+        task: &T,
+        cut: Cut,
+        piece: &HostBatch,
+        sent: Option<TensorBatch>,
+    ) -> Result<Done, Fault> {
         let mut stage = Stage::Forward;
-        let work = AssertUnwindSafe(|| self.piece(task, cut, piece, &mut stage));
+        let work = AssertUnwindSafe(|| {
+            let tensors = sent.unwrap_or_else(|| TensorBatch::send(piece, self.device));
+            self.piece(task, cut, &tensors, &mut stage)
+        });
         match catch_unwind(work) {
             Ok(done) => done.map_err(Fault::Memory),
             Err(panic) => Err(Fault::told(stage, told(&*panic))),
         }
     }
 
-    fn piece<T: Task>(&self, task: &T, cut: Cut, piece: &HostBatch, stage: &mut Stage) -> Result<Done, OutOfMemory> {
-        let tensors = TensorBatch::send(piece, self.device);
+    fn piece<T: Task>(
+        &self,
+        task: &T,
+        cut: Cut,
+        tensors: &TensorBatch,
+        stage: &mut Stage,
+    ) -> Result<Done, OutOfMemory> {
         let ways = ways(self.choice);
         let choice = ways[(cut.effort as usize).min(ways.len() - 1)];
-        let pass = Pass::new(choice, Noise::new(self.key, &piece.ids));
-        let StepLoss { sum, parts, left_out, cut } = task.loss(&tensors, &pass);
+        let pass = Pass::new(choice, Noise::new(self.key, &tensors.ids));
+        let StepLoss { sum, parts, left_out, cut } = task.loss(tensors, &pass);
         self.gate.check(Stage::Forward)?;
         *stage = Stage::Backward;
         let loss = sum.clone().without_autodiff();

@@ -24,6 +24,8 @@ pub struct StepReport {
     pub cuts: Vec<Cut>,
     /// Pieces that were begun, those that did not fit included.
     pub begun: usize,
+    /// Whether the first of them lay on the device before the step began.
+    pub was_ahead: bool,
     /// What did not fit on the way.
     pub failures: Vec<OutOfMemory>,
     /// Utterances that were left out as they do not fit into memory alone.

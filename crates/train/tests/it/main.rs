@@ -2,9 +2,11 @@
 
 #![cfg(test)]
 
+mod ahead;
 mod exact;
 #[path = "../storm/net.rs"]
 mod net;
 mod precision;
 mod replicas;
 mod run;
+mod statistics;

@@ -99,6 +99,21 @@ fn sailed(
 }
 
 #[test]
+fn a_device_that_tells_late_and_gets_batches_ahead_trains_to_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let sail = |name: &str, tells_late: bool| {
+        let store = CheckpointStore::new(folder.path().join(name), 2);
+        let mut trainer = trainer(TrainerConfig { tells_late, ..config() });
+        let (outcome, told) = sailed(&mut trainer, RunState::default(), &store, &often(25), &mut judged);
+        (collect(&trainer.task), outcome.unwrap().state.position, told["step"].len())
+    };
+    let (soon, late) = (sail("soon", false), sail("late", true));
+    assert!(soon.0 == late.0);
+    // What was asked for ahead and never stepped on is not behind it.
+    assert_eq!((soon.1, soon.2), (late.1, late.2));
+}
+
+#[test]
 fn going_on_equals_never_having_stopped_in_every_form() {
     let lion = OptimizerConfig::from(LionConfig::default());
     let forms = [StateForm::Full, StateForm::Eight, StateForm::Host].map(|state| TrainerConfig { state, ..config() });

@@ -9,10 +9,12 @@ mod voyage;
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use burn::tensor::Device;
 use plimsoll_core::{Bytes, CountingAllocator, MemoryMeter, Stage};
 use plimsoll_tape::collect;
 
-use voyage::{Faults, STEPS, Told, replayed, sailed};
+use plimsoll_train::Governor;
+use voyage::{BATCH, Faults, STEPS, Sea, Told, replayed, sailed};
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
@@ -23,12 +25,16 @@ const INJECTED: usize = 100;
 #[test]
 fn a_run_in_a_storm_loses_nothing_and_ends_where_its_ledger_says() {
     let before = MEMORY.current();
-    let calm = sailed(&MEMORY, Faults::none());
+    // A CPU with two cores.
+    let (device, tells_late, lanes) = (Device::flex(), false, 2);
+    let sea = Sea { device, tells_late, lanes, width: 64, frames: 200, long: None, validate_every: 20, calm: 6 };
+    let sail = |faults: Faults| sailed(&sea, &MEMORY, faults, Governor::new(BATCH as usize), &mut |_| {});
+    let calm = sail(Faults::none());
     let peak = calm.peak.0 - before.0;
     let budget = Bytes(before.0 + peak * 6 / 10);
     MEMORY.set_budget(Some(budget));
-    let faults = Faults::random(&MEMORY, INJECTED);
-    let storm = sailed(&MEMORY, faults.clone());
+    let faults = Faults::random(&sea, &MEMORY, INJECTED);
+    let storm = sail(faults.clone());
     MEMORY.set_budget(None);
 
     assert_eq!(faults.left.load(Relaxed), 0, "all were met");
@@ -40,13 +46,13 @@ fn a_run_in_a_storm_loses_nothing_and_ends_where_its_ledger_says() {
     }
     for (name, run) in [("calm", &calm), ("storm", &storm)] {
         assert_eq!(run.steps(), STEPS, "{name}");
-        run.each_sample_was_used_once(name);
+        run.each_sample_was_used_once(&sea, name);
     }
     storm.no_failure_cost_more_than_a_piece();
     storm.limits_grew_back();
-    let again = replayed(&MEMORY, &storm);
+    let again = replayed(&sea, &MEMORY, &storm);
     assert!(collect(&again) == storm.weights, "the ledger leads elsewhere");
     let apart = (storm.validation / calm.validation - 1.0).abs();
     assert!(apart < 0.01, "{} beside {}", storm.validation, calm.validation);
-    println!("{}", Told { calm: &calm, storm: &storm, budget, before, injected: INJECTED });
+    println!("{}", Told { calm: &calm, storm: &storm, budget: Some((budget, before)), injected: INJECTED });
 }

@@ -23,28 +23,58 @@ use crate::net::{Net, batch};
 /// Steps of the run.
 pub(crate) const STEPS: u64 = 300;
 /// Utterances of a step.
-const BATCH: u64 = 16;
+pub(crate) const BATCH: u64 = 16;
 /// Batches of an epoch.
 const EPOCH: u64 = 30;
-/// Frames of the shortest utterance; the longest has twice as many.
-const FRAMES: u64 = 200;
-const WIDTH: usize = 64;
 
-/// Batches of new samples, for ever.
-struct Waves(Position);
-
-/// The batch after `position`.
-fn wave(position: Position) -> HostBatch {
-    let first = (position.epoch * EPOCH + position.batch) * BATCH;
-    batch(first..first + BATCH, FRAMES)
+/// Where a run takes place.
+#[derive(Clone, Debug)]
+pub(crate) struct Sea {
+    pub(crate) device: Device,
+    /// Whether the device tells of failures when it is read.
+    pub(crate) tells_late: bool,
+    /// Pieces computed at the same time.
+    pub(crate) lanes: usize,
+    /// Hidden values of a frame.
+    pub(crate) width: usize,
+    /// Frames of the shortest utterance of a batch; the longest has twice as many.
+    pub(crate) frames: u64,
+    /// Every so many-th batch is of long utterances, and how many frames the shortest of them has.
+    pub(crate) long: Option<(u64, u64)>,
+    /// Steps between validations.
+    pub(crate) validate_every: u64,
+    /// One question in how many squalls of questions is asked in calm.
+    pub(crate) calm: u64,
 }
 
-impl BatchSource for Waves {
+impl Sea {
+    /// The batch after `position`.
+    fn wave(&self, position: Position) -> HostBatch {
+        let number = position.epoch * EPOCH + position.batch;
+        let frames = match self.long {
+            // Of three lengths, so that what is learned of one is not all there is to learn.
+            Some((every, frames)) if number % every == every - 1 => frames + frames * (number / every % 3) / 3,
+            _ => self.frames,
+        };
+        batch(number * BATCH..(number + 1) * BATCH, frames)
+    }
+
+    /// What a model is judged by: utterances that it never sees, as long as any.
+    fn unseen(&self) -> HostBatch {
+        batch(1_000_000..1_000_032, self.long.map_or(self.frames, |(_, frames)| frames))
+    }
+}
+
+/// Batches of new samples, for ever.
+struct Waves<'a>(&'a Sea, Position);
+
+impl BatchSource for Waves<'_> {
     fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
-        let batch = wave(self.0);
-        let done = self.0.batch + 1;
-        let position = Position { epoch: self.0.epoch + done / EPOCH, batch: done % EPOCH, ..Position::default() };
-        self.0 = position;
+        let Self(sea, at) = self;
+        let batch = sea.wave(*at);
+        let done = at.batch + 1;
+        let position = Position { epoch: at.epoch + done / EPOCH, batch: done % EPOCH, ..Position::default() };
+        self.1 = position;
         Some(Ok(Delivered { batch, position, skipped: Vec::new(), waited: Duration::ZERO }))
     }
 
@@ -57,6 +87,8 @@ impl BatchSource for Waves {
 #[derive(Clone)]
 pub(crate) struct Faults {
     inner: Option<&'static CountingAllocator>,
+    /// One squall in so many.
+    calm: u64,
     /// Failures that have not been met yet.
     pub(crate) left: Arc<AtomicUsize>,
     asked: Arc<AtomicUsize>,
@@ -65,12 +97,12 @@ pub(crate) struct Faults {
 impl Faults {
     /// None.
     pub(crate) fn none() -> Self {
-        Self { inner: None, left: Arc::default(), asked: Arc::default() }
+        Self { inner: None, calm: 1, left: Arc::default(), asked: Arc::default() }
     }
 
-    /// `count` of them, and those of `inner`.
-    pub(crate) fn random(inner: &'static CountingAllocator, count: usize) -> Self {
-        Self { inner: Some(inner), left: Arc::new(count.into()), asked: Arc::default() }
+    /// `count` of them in `sea`, and those of `inner`.
+    pub(crate) fn random(sea: &Sea, inner: &'static CountingAllocator, count: usize) -> Self {
+        Self { inner: Some(inner), calm: sea.calm, left: Arc::new(count.into()), asked: Arc::default() }
     }
 }
 
@@ -82,7 +114,7 @@ impl MemoryGate for Faults {
         let asked = self.asked.fetch_add(1, Relaxed) as u64;
         let key = Key::new(21);
         // Pieces fail in squalls, with calm between them; what is asked seldom fails at any time.
-        let is_squall = (asked / 150).is_multiple_of(6);
+        let is_squall = (asked / 150).is_multiple_of(self.calm);
         let often = match stage {
             Stage::Forward | Stage::Backward | Stage::Accumulate if is_squall => 8,
             Stage::Forward | Stage::Backward | Stage::Accumulate => 1000,
@@ -125,19 +157,18 @@ pub(crate) struct Log {
     unfit: usize,
 }
 
-fn trainer(memory: &'static CountingAllocator, faults: Faults) -> Trainer<Net> {
-    let config = TrainerConfig { lanes: 2, ..TrainerConfig::new(Schedule::constant(2e-3), Key::new(1)) };
-    Trainer::new(Net::new(WIDTH, &Device::flex().autodiff()), config, Governor::new(BATCH as usize))
-        .watched(faults, memory)
+fn trainer(sea: &Sea, memory: &'static CountingAllocator, faults: Faults, governor: Governor) -> Trainer<Net> {
+    let (lanes, tells_late) = (sea.lanes, sea.tells_late);
+    let config = TrainerConfig { lanes, tells_late, ..TrainerConfig::new(Schedule::constant(2e-3), Key::new(1)) };
+    Trainer::new(Net::new(sea.width, &sea.device.clone().autodiff()), config, governor).watched(faults, memory)
 }
 
 /// The loss of `net` over what it never sees.
-fn judged(net: &Net, careful: &mut Careful<'_>) -> Result<Score, String> {
+fn judged(sea: &Sea, net: &Net, careful: &mut Careful<'_>) -> Result<Score, String> {
     let net = net.valid();
-    let batch = batch(1_000_000..1_000_032, FRAMES);
-    let device = Device::flex();
+    let batch = sea.unseen();
     let work = |piece: &HostBatch| {
-        let off = net.off(&TensorBatch::send(piece, &device), &Pass::plain());
+        let off = net.off(&TensorBatch::send(piece, &sea.device), &Pass::plain());
         f64::from(off.into_scalar::<f32>())
     };
     let sum: f64 = careful.over(&batch, work).map_err(|error| error.to_string())?.iter().sum();
@@ -145,15 +176,21 @@ fn judged(net: &Net, careful: &mut Careful<'_>) -> Result<Score, String> {
     Ok(Score { value: sum / frames, all: vec![Measure::number("off", "how far it is off", sum / frames)] })
 }
 
-/// A whole run.
-pub(crate) fn sailed(memory: &'static CountingAllocator, faults: Faults) -> Log {
-    let folder = tempfile::tempdir().unwrap();
+/// A whole run, begun with what `governor` knows.
+pub(crate) fn sailed(
+    sea: &Sea,
+    memory: &'static CountingAllocator,
+    faults: Faults,
+    governor: Governor,
+    told: &mut dyn FnMut(&Event),
+) -> Log {
+    let folder = tempfile::tempdir().expect("there is room for a checkpoint");
     let mut log = Log::default();
-    let mut trainer = trainer(memory, faults);
+    let mut trainer = trainer(sea, memory, faults, governor);
     let limits = Limits { steps: Some(STEPS), ..Limits::default() };
-    let options = RunOptions { validate_every: Some(20), save_every: 15, ..RunOptions::new(limits) };
+    let options = RunOptions { validate_every: Some(sea.validate_every), save_every: 15, ..RunOptions::new(limits) };
     let mut position = Position::default();
-    let mut watch = |event: &Event| match event {
+    let mut note = |event: &Event| match event {
         Event::Step { cuts, position: next, peak_bytes, safety_seconds, step_seconds, reads, begun, .. } => {
             log.lost.push(begun - cuts.len());
             log.ledger.push((position, cuts.clone()));
@@ -166,7 +203,9 @@ pub(crate) fn sailed(memory: &'static CountingAllocator, faults: Faults) -> Log 
         }
         Event::OutOfMemory { failure, step, .. } => {
             *log.failures.entry(failure.stage).or_default() += 1;
-            if matches!(failure.stage, Stage::Forward | Stage::Backward | Stage::Accumulate) {
+            // Where a device tells late, the norm is where a piece alone in its step shows that it failed.
+            let is_piece = matches!(failure.stage, Stage::Forward | Stage::Backward | Stage::Accumulate);
+            if is_piece || (sea.tells_late && failure.stage == Stage::Norm) {
                 *log.failed.entry(*step).or_default() += 1;
             }
         }
@@ -175,27 +214,31 @@ pub(crate) fn sailed(memory: &'static CountingAllocator, faults: Faults) -> Log 
         Event::Saved { .. } => {}
         other => panic!("{other:?}"),
     };
+    let mut watch = |event: &Event| {
+        note(event);
+        told(event);
+    };
     let outcome = run(
         &mut trainer,
         RunState::default(),
-        &mut Waves(Position::default()),
-        &mut |net: &Net, _, careful: &mut Careful<'_>| judged(net, careful),
+        &mut Waves(sea, Position::default()),
+        &mut |net: &Net, _, careful: &mut Careful<'_>| judged(sea, net, careful),
         &CheckpointStore::new(folder.path(), 2),
         &options,
         &AtomicBool::new(false),
         &mut watch,
     )
-    .unwrap();
-    log.validation = outcome.last_score.unwrap().value;
+    .expect("no run fails for good");
+    log.validation = outcome.last_score.expect("it ends with a validation").value;
     log.weights = collect(&trainer.task);
     log
 }
 
 /// The model that the ledger of `log` leads to, without any failure.
-pub(crate) fn replayed(memory: &'static CountingAllocator, log: &Log) -> Net {
-    let mut trainer = trainer(memory, Faults::none());
+pub(crate) fn replayed(sea: &Sea, memory: &'static CountingAllocator, log: &Log) -> Net {
+    let mut trainer = trainer(sea, memory, Faults::none(), Governor::new(BATCH as usize));
     for (position, cuts) in &log.ledger {
-        trainer.replay(&wave(*position), cuts).unwrap();
+        trainer.replay(&sea.wave(*position), cuts).expect("what fitted once fits again");
     }
     trainer.task
 }
@@ -214,11 +257,11 @@ impl Log {
     }
 
     /// Proves by the ledger that every sample of every batch was in one piece, and in one only.
-    pub(crate) fn each_sample_was_used_once(&self, name: &str) {
+    pub(crate) fn each_sample_was_used_once(&self, sea: &Sea, name: &str) {
         assert_eq!(self.unfit, 0, "{name}");
         let mut used = BTreeMap::new();
         for (position, cuts) in &self.ledger {
-            let batch = wave(*position);
+            let batch = sea.wave(*position);
             for id in cuts.iter().flat_map(|cut| &batch.ids[cut.places()]) {
                 *used.entry(id.0).or_insert(0) += 1;
             }
@@ -246,24 +289,21 @@ impl Log {
 pub(crate) struct Told<'a> {
     pub(crate) calm: &'a Log,
     pub(crate) storm: &'a Log,
-    pub(crate) budget: Bytes,
-    pub(crate) before: Bytes,
+    /// What was held to, and what was in use before, where that is counted.
+    pub(crate) budget: Option<(Bytes, Bytes)>,
     pub(crate) injected: usize,
 }
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { calm, storm, budget, before, injected } = self;
-        let above = |bytes: Bytes| Bytes(bytes.0.saturating_sub(before.0));
+        let Self { calm, storm, budget, injected } = self;
         writeln!(f, "{STEPS} steps of {BATCH} utterances, {injected} failures injected")?;
         writeln!(f, "| | calm | storm |\n|---|---|---|")?;
-        writeln!(
-            f,
-            "| peak above the start | {} | {} (budget {}) |",
-            above(calm.peak),
-            above(storm.peak),
-            above(*budget)
-        )?;
+        if let Some((budget, before)) = budget {
+            let above = |bytes: Bytes| Bytes(bytes.0.saturating_sub(before.0));
+            let (calm, storm, budget) = (above(calm.peak), above(storm.peak), above(*budget));
+            writeln!(f, "| peak above the start | {calm} | {storm} (budget {budget}) |")?;
+        }
         writeln!(f, "| validation loss | {:.6} | {:.6} |", calm.validation, storm.validation)?;
         for (stage, count) in &storm.failures {
             writeln!(f, "| failures in the {stage} | 0 | {count} |")?;

@@ -1,0 +1,107 @@
+//! What a pass moves by itself moves with the step, and only with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use burn::module::{Module, Param, RunningState};
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{Bytes, HostBatch, Key, MemoryGate, MemoryMeter, OutOfMemory, Stage};
+use plimsoll_tape::{NamedTensor, Pass, StepLoss, Task, TensorBatch, collect};
+use plimsoll_train::{Governor, Schedule, StepError, Trainer, TrainerConfig};
+
+use crate::net::{FEATURES, batch};
+
+/// Scales what is off from the mean of all that it ever saw.
+#[derive(Module, Debug)]
+struct Normed {
+    scale: Param<Tensor<1>>,
+    mean: RunningState<Tensor<1>>,
+}
+
+impl Normed {
+    fn new(device: &Device) -> Self {
+        let scale = Param::from_tensor(Tensor::ones([FEATURES], device));
+        Self { scale, mean: RunningState::new(Tensor::zeros([FEATURES], device)) }
+    }
+}
+
+impl Task for Normed {
+    fn weight(&self, batch: &HostBatch) -> f64 {
+        batch.len() as f64
+    }
+
+    fn loss(&self, batch: &TensorBatch, _: &Pass) -> StepLoss {
+        let now = batch.features.clone().mean_dim(0).mean_dim(1).reshape([FEATURES]);
+        self.mean.update((self.mean.value_sync() * 0.9 + now * 0.1).detach());
+        let off = batch.features.clone() - self.mean.value_sync().reshape([1, 1, FEATURES]);
+        StepLoss::of((off * self.scale.val().reshape([1, 1, FEATURES])).square().sum())
+    }
+}
+
+/// A gate that is shut for the questions that are asked in these places.
+#[derive(Clone, Debug)]
+struct Shut(&'static [usize], Arc<AtomicUsize>);
+
+impl MemoryGate for Shut {
+    fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
+        match self.0.contains(&self.1.fetch_add(1, Relaxed)) {
+            true => Err(OutOfMemory { stage, reason: "so the test wants it".into() }),
+            false => Ok(()),
+        }
+    }
+}
+
+struct NoMeter;
+
+impl MemoryMeter for NoMeter {
+    fn current(&self) -> Bytes {
+        Bytes(0)
+    }
+    fn peak(&self) -> Bytes {
+        Bytes(0)
+    }
+    fn reset_peak(&self) {}
+}
+
+fn trainer(shut: &'static [usize]) -> Trainer<Normed> {
+    let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
+    let trainer = Trainer::new(Normed::new(&Device::flex().autodiff()), config, Governor::new(8));
+    trainer.watched(Shut(shut, Arc::default()), NoMeter)
+}
+
+fn mean(values: &[NamedTensor]) -> &NamedTensor {
+    values.iter().find(|value| value.name == "mean").expect("it is visited as a parameter is")
+}
+
+#[test]
+fn a_piece_that_failed_has_moved_nothing() {
+    // The first fails after its forward pass, and after its backward pass when it is half as large.
+    for shut in [&[0][..], &[1], &[0, 2, 5]] {
+        let mut storm = trainer(shut);
+        let mut ledger = Vec::new();
+        for step in 0..4 {
+            ledger.push(storm.step(&batch(step * 8..step * 8 + 8, 6)).unwrap().cuts);
+        }
+        assert!(ledger[0].len() > 1, "a failure cuts");
+        let mut calm = trainer(&[]);
+        for (step, cuts) in (0..).zip(&ledger) {
+            calm.replay(&batch(step * 8..step * 8 + 8, 6), cuts).unwrap();
+        }
+        assert_eq!(collect(&storm.task), collect(&calm.task));
+        assert!(mean(&collect(&calm.task)).values.iter().any(|value| *value != 0.0));
+    }
+}
+
+#[test]
+fn a_step_that_did_not_happen_has_moved_nothing() {
+    let mut trainer = trainer(&[]);
+    trainer.step(&batch(0..8, 6)).unwrap();
+    let before = collect(&trainer.task);
+    let mut broken = batch(8..16, 6);
+    broken.features[3] = f32::NAN;
+    let error = trainer.step(&broken).unwrap_err();
+    assert!(matches!(error, StepError::NotFinite { .. }), "{error}");
+    assert_eq!(collect(&trainer.task), before);
+    trainer.gradient(&batch(16..24, 6), None).unwrap();
+    assert_eq!(collect(&trainer.task), before, "whoever only asks for a gradient moves nothing");
+}
