@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use encoding_rs_io::DecodeReaderBytesBuilder;
 use flate2::bufread::MultiGzDecoder;
@@ -29,6 +31,8 @@ pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     number: usize,
     ended: bool,
+    /// Whether letters are decoded, which leaves a mark where they are damaged.
+    is_utf16: Arc<AtomicBool>,
 }
 
 impl Lines {
@@ -42,9 +46,11 @@ impl Lines {
             true => Box::new(Unfolding { inner: MultiGzDecoder::new(reader), size, unfolded: 0 }),
             false => Box::new(reader),
         };
+        let is_utf16 = Arc::new(AtomicBool::new(false));
+        let reader = Begun { inner: reader, first: Vec::new(), is_utf16: is_utf16.clone() };
         // UTF-8 goes through as it is, so that what is wrong in it can be told.
         let reader = DecodeReaderBytesBuilder::new().utf8_passthru(true).strip_bom(true).build(reader);
-        Ok(Self { reader: Box::new(BufReader::new(reader)), number: 0, ended: false })
+        Ok(Self { reader: Box::new(BufReader::new(reader)), number: 0, ended: false, is_utf16 })
     }
 
     /// The bytes of the next line, or `None` where it is too long.
@@ -70,7 +76,12 @@ impl Lines {
         // Only the end of the line: a tab before it may close an empty column.
         let tail = bytes[end..].iter().take_while(|byte| !b"\r\n".contains(byte)).count();
         bytes.truncate(end + tail);
-        String::from_utf8(bytes).map_err(|error| Trouble::NotUtf8(error.utf8_error().valid_up_to() + 1))
+        let line = String::from_utf8(bytes).map_err(|error| Trouble::NotUtf8(error.utf8_error().valid_up_to() + 1))?;
+        let damage = self.is_utf16.load(Relaxed).then(|| line.chars().position(|letter| letter == '\u{fffd}'));
+        match damage.flatten() {
+            Some(place) => Err(Trouble::NotUtf16(place + 1)),
+            None => Ok(line),
+        }
     }
 }
 
@@ -86,6 +97,24 @@ impl Iterator for Lines {
             }
         }
         None
+    }
+}
+
+/// A reader whose first bytes say whether what it reads is UTF-16.
+struct Begun<R> {
+    inner: R,
+    first: Vec<u8>,
+    is_utf16: Arc<AtomicBool>,
+}
+
+impl<R: Read> Read for Begun<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        if self.first.len() < 2 {
+            self.first.extend(buffer[..count].iter().take(2 - self.first.len()));
+            self.is_utf16.store(matches!(*self.first, [0xff, 0xfe] | [0xfe, 0xff]), Relaxed);
+        }
+        Ok(count)
     }
 }
 

@@ -87,6 +87,9 @@ pub enum Trouble {
     /// Bytes that are no text.
     #[error("not UTF-8, from byte {0} on")]
     NotUtf8(usize),
+    /// Half letters, in a list of the other encoding that is read.
+    #[error("not UTF-16, from letter {0} on")]
+    NotUtf16(usize),
     /// An id that an earlier utterance has.
     #[error("its id is already that of {0}")]
     DuplicateId(Place),
@@ -151,6 +154,7 @@ impl Trouble {
             Self::NoText => "no text",
             Self::NoAudio(_) => "no audio",
             Self::NotUtf8(_) => "not UTF-8",
+            Self::NotUtf16(_) => "not UTF-16",
             Self::DuplicateId(_) => "duplicate id",
             Self::WrongTime { .. } | Self::WrongEnd { .. } => "wrong time",
             Self::TooLong { .. } => "too long",

@@ -27,10 +27,7 @@ impl Numbers {
     pub fn said(self, text: &str) -> Cow<'_, str> {
         match self {
             Self::AsWritten => Cow::Borrowed(text),
-            Self::English => Cow::Owned(said_by(text, |digits, after| match english_ending(after) {
-                0 => Some((english_number(digits)?, 0)),
-                ending => Some((english_ordinal(digits)?, ending)),
-            })),
+            Self::English => Cow::Owned(said_in_english(text)),
         }
     }
 }
@@ -51,11 +48,12 @@ const ZEROS: [char; 17] = ['0', '٠', '۰', '०', '০', '੦', '૦', '୦', '
 /// assert_eq!(say_numbers("२४ घंटे", |digits| (digits == "24").then(|| "चौबीस".into())), "चौबीस घंटे");
 /// ```
 pub fn say_numbers(text: &str, say: impl Fn(&str) -> Option<String>) -> String {
-    said_by(text, |digits, _| Some((say(digits)?, 0)))
+    said_by(text, |digits, _, _| Some((say(digits)?, 0)))
 }
 
-/// `text` with its numbers said by somebody who sees what stands after each, and says how many letters of that are said.
-fn said_by(text: &str, say: impl Fn(&str, &[char]) -> Option<(String, usize)>) -> String {
+/// `text` with its numbers said by somebody who sees what stands before and after each, and says how many letters of what
+/// stands after it are said as well.
+fn said_by(text: &str, say: impl Fn(&str, &[char], &[char]) -> Option<(String, usize)>) -> String {
     let letters: Vec<char> = text.chars().collect();
     let (mut said, mut place) = (String::with_capacity(text.len()), 0);
     while place < letters.len() {
@@ -65,7 +63,7 @@ fn said_by(text: &str, say: impl Fn(&str, &[char]) -> Option<(String, usize)>) -
             place += 1;
             continue;
         }
-        place = match say(&digits, &letters[end..]) {
+        place = match say(&digits, &letters[..place], &letters[end..]) {
             Some((words, more)) => {
                 said.push_str(&words);
                 end + more
@@ -139,23 +137,41 @@ const GROUPS: [&str; 7] = ["", " thousand", " million", " billion", " trillion",
 pub fn english_number(digits: &str) -> Option<String> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let number: u64 = whole.parse().ok()?;
+    let one_by_one = |digits: &str| -> Vec<String> {
+        digits.chars().filter_map(|digit| digit.to_digit(10)).map(|digit| ONES[digit as usize].into()).collect()
+    };
     let groups: Vec<usize> = (0..GROUPS.len() as u32).map(|n| (number / 1000u64.pow(n) % 1000) as usize).collect();
     let said = groups.iter().zip(GROUPS).rev().filter(|(group, _)| **group > 0);
     let mut words: Vec<String> = said.map(|(group, name)| format!("{}{name}", below_a_thousand(*group))).collect();
-    if words.is_empty() {
-        words.push(ONES[0].into());
+    if words.is_empty() || whole.starts_with('0') {
+        // `007` is a name, and not seven.
+        words = one_by_one(whole);
     }
     if !fraction.is_empty() {
         words.push("point".into());
-        words.extend(fraction.chars().filter_map(|digit| digit.to_digit(10)).map(|digit| ONES[digit as usize].into()));
+        words.extend(one_by_one(fraction));
     }
     Some(words.join(" "))
+}
+
+/// `text` with its numbers as words of English, which stand apart from the letters around them.
+fn said_in_english(text: &str) -> String {
+    let apart = |letter: Option<&char>| if letter.is_some_and(|letter| letter.is_alphabetic()) { " " } else { "" };
+    said_by(text, |digits, before, after| {
+        let ending = if digits.contains('.') { 0 } else { english_ending(after) };
+        let words = if ending == 0 { english_number(digits)? } else { english_ordinal(digits)? };
+        // Two thirds are more than one.
+        let next = if ending == 0 { after.first() } else { None };
+        Some((format!("{}{words}{}", apart(before.last()), apart(next)), ending))
+    })
 }
 
 /// The letters at the start of `after` that make the number before them an ordinal.
 fn english_ending(after: &[char]) -> usize {
     let ending: String = after.iter().take(2).flat_map(|letter| letter.to_lowercase()).collect();
-    let ends = after.get(2).is_none_or(|letter| !letter.is_alphanumeric());
+    let rest = after.get(2..).unwrap_or_default();
+    let rest = rest.strip_prefix(&['s']).unwrap_or(rest);
+    let ends = rest.first().is_none_or(|letter| !letter.is_alphanumeric());
     if ends && ["st", "nd", "rd", "th"].contains(&ending.as_str()) { 2 } else { 0 }
 }
 
@@ -242,7 +258,9 @@ mod tests {
             ("the 1st, 2nd and 3rd", "the first, second and third"),
             ("12th 20th 21ST", "twelfth twentieth twenty first"),
             ("100th 1,000th", "one hundredth one thousandth"),
-            ("5this 4 th 8s", "fivethis four th eights"),
+            ("5this 4 th 8s", "five this four th eight s"),
+            ("2/3rds, 12.5th", "two/thirds, twelve point five th"),
+            ("5km of B2B at 9:05 by 007", "five km of B two B at nine:zero five by zero zero seven"),
         ] {
             assert_eq!(Numbers::English.said(text), said, "{text}");
         }

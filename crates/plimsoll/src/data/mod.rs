@@ -18,7 +18,7 @@ use report::Report;
 use crate::config::{RunConfig, load};
 use crate::environment;
 use crate::failure::{Failure, Told};
-use crate::train::data::{CtcFrames, features, limits};
+use crate::train::data::{CtcFrames, features, learned, limits};
 
 impl DataCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
@@ -54,7 +54,13 @@ fn look(
     let spinner = crate::memtest::waiting("reading lists");
     let listing = import(path, &options).wrong();
     spinner.finish_and_clear();
-    let listing = listing?;
+    let mut listing = listing?;
+    if is_limited {
+        let learned = learned(&config.data)?;
+        for entry in &mut listing.entries {
+            entry.text = learned(&entry.text);
+        }
+    }
     let (format, root) = (listing.format, listing.root.clone());
     let log_mel = LogMel::new(&features(&config.features)).wrong()?;
     let frames = CtcFrames::of(config, &log_mel);

@@ -17,7 +17,11 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
     let listed = |manifest: &Path, data: &DataConfig| {
         let manifest = data::read_manifest(manifest, data)?;
         data::tell_flaws(&manifest);
-        Ok(manifest.utterances)
+        let mut utterances = manifest.utterances;
+        for utterance in &mut utterances {
+            utterance.text = tokenizer.numbers().said(&utterance.text).into_owned();
+        }
+        Ok(utterances)
     };
     match (&args.manifest, configuration(run)?) {
         (Some(manifest), Some(config)) => listed(manifest, &config.data),

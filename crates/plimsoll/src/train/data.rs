@@ -150,11 +150,7 @@ fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Fa
     let languages: BTreeSet<String> = training.iter().filter_map(|utterance| utterance.language.clone()).collect();
     let several = config.task == Task::Tts && languages.len() > 1;
     let tokenizer = if several { tokenizer.with_languages(languages) } else { tokenizer };
-    // What a file says of numbers holds where the configuration has nothing else.
-    Ok(match numbers(data) {
-        Numbers::AsWritten => tokenizer,
-        other => tokenizer.with_numbers(other),
-    })
+    Ok(tokenizer.with_numbers(numbers(data)?))
 }
 
 /// The frames of a reference of a voice, at most.
@@ -164,22 +160,30 @@ pub(crate) fn reference_frames(config: &RunConfig) -> Frames {
     Frames((frames.ceil() as u32).max(1))
 }
 
-/// The corpus at `path`, its texts as a model learns them.
+/// The corpus at `path`, its texts as a model of `data` learns them.
 pub(crate) fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
     let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
     let mut manifest = Manifest::read_with(path, &options).wrong()?;
-    let case = if data.lowercase { Case::Lower } else { Case::Keep };
+    let learned = learned(data)?;
     for utterance in &mut manifest.utterances {
-        utterance.text = normalise(&numbers(data).said(&utterance.text), case);
+        utterance.text = learned(&utterance.text);
     }
     Ok(manifest)
 }
 
-/// How `data` has numbers read.
-fn numbers(data: &DataConfig) -> Numbers {
-    match data.numbers {
-        NumbersChoice::AsWritten => Numbers::AsWritten,
-        NumbersChoice::English => Numbers::English,
+/// What a text is for a model of `data`.
+pub(crate) fn learned(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
+    let case = if data.lowercase { Case::Lower } else { Case::Keep };
+    let numbers = numbers(data)?;
+    Ok(move |text: &str| normalise(&numbers.said(text), case))
+}
+
+/// How `data` has numbers read: what the file of its tokens says of them holds where the configuration has nothing else.
+fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
+    match (data.numbers, &data.tokenizer_file) {
+        (NumbersChoice::English, _) => Ok(Numbers::English),
+        (NumbersChoice::AsWritten, Some(file)) => Ok(Tokenizer::from_file(file).wrong()?.numbers()),
+        (NumbersChoice::AsWritten, None) => Ok(Numbers::AsWritten),
     }
 }
 
@@ -430,5 +434,23 @@ fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode, shard: Shard) -> Loade
         unreadable_share: data.unusable_share,
         mode,
         shard,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_as_the_tokens_of_another_model_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("model.json");
+        let tokenizer = Tokenizer::characters(["thirty"]).with_numbers(Numbers::English);
+        std::fs::write(&file, serde_json::to_string(&tokenizer).unwrap()).unwrap();
+        let read = |data: &DataConfig| learned(data).unwrap()("30  Days");
+        let (file, numbers) = (Some(file), NumbersChoice::English);
+        assert_eq!(read(&DataConfig::default()), "30 Days");
+        assert_eq!(read(&DataConfig { tokenizer_file: file, ..DataConfig::default() }), "thirty Days");
+        assert_eq!(read(&DataConfig { numbers, lowercase: true, ..DataConfig::default() }), "thirty days");
     }
 }

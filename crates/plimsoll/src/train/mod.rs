@@ -118,8 +118,9 @@ impl Voyage {
         let found = if resumed { self.resume(craft, &store, &mut trainer)? } else { None };
         // What was changed when a run goes on belongs to it from then on.
         self.folder.write(&self.plan, &self.loaded)?;
-        // A run that was killed before its first checkpoint may lack the rest of its beginning as well.
-        if found.is_none() && !(resumed && self.folder.is_whole()) {
+        // A run that was killed before its first checkpoint may lack the rest of its beginning as well, or begin as another.
+        let is_described = || resumed && self.folder.is_whole() && craft.is_same(self).unwrap_or(false);
+        if found.is_none() && !is_described() {
             craft.describe(self)?;
         }
         let state = found.unwrap_or_else(|| self.beginning());

@@ -73,10 +73,29 @@ fn a_list_that_a_spreadsheet_saved_is_read() {
     let little: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     let big: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect();
     let marked = format!("\u{feff}{text}").into_bytes();
-    for content in [little, big, marked] {
-        let folder = write(&[("metadata.csv", &content)]);
-        let listing = import(folder.path(), &ImportOptions::default()).unwrap();
+    for (name, content) in
+        [("metadata.csv", &little), ("a.csv.gz", &little), ("metadata.csv", &big), ("metadata.csv", &marked)]
+    {
+        let folder = write(&[(name, content)]);
+        let listing = import(folder.path().join(name), &as_told(Format::LjSpeech)).unwrap();
         let read: Vec<(&str, &str)> = listing.entries.iter().map(|e| (e.id.as_str(), e.text.as_str())).collect();
         assert_eq!(read, [("id1", "“Déjà vu” सगळें"), ("id2", "good")]);
     }
+}
+
+#[test]
+fn half_letters_of_a_spreadsheet_are_told() {
+    let saved = |letters: &[u16]| -> Vec<u8> { letters.iter().flat_map(|letter| letter.to_le_bytes()).collect() };
+    let line = |text: &str| -> Vec<u16> { text.encode_utf16().collect() };
+    let half = [&[0xfeff], &line("a|fine\nb|brok")[..], &[0xd800], &line("en\nc|fine\nd|cut")[..]].concat();
+    // The last letter has lost a byte.
+    let mut content = saved(&half);
+    content.pop();
+    insta::assert_snapshot!(seen(&[("metadata.csv", &content)], &ImportOptions::default()), @r"
+    ljspeech
+    a: wavs/a.wav 0s..end [- -] fine (metadata.csv:1)
+    c: wavs/c.wav 0s..end [- -] fine (metadata.csv:3)
+    ! metadata.csv:2: not UTF-16, from letter 7 on
+    ! metadata.csv:4: not UTF-16, from letter 5 on
+    ");
 }
