@@ -37,9 +37,14 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
     assert!(b == texts.len() && b == lengths.each().len() && t == lengths.width(), "one text and length a sample");
     let device = plain_device(&logits.device());
     let infeasible: Vec<usize> = (0..b).filter(|&i| !is_ctc_feasible(lengths.each()[i] as usize, &texts[i])).collect();
+    let is_judged_alone = !logits.device().is_autodiff();
     let (total, gradient) = if is_recording(&device) {
         // Nothing is computed there: only the shapes count.
-        (Tensor::zeros([1], &device), Tensor::zeros([b, t, v], &device))
+        let total = Tensor::zeros([1], &device);
+        if is_judged_alone {
+            return CtcLoss { sum: total, infeasible };
+        }
+        (total, Tensor::zeros([b, t, v], &device))
     } else {
         let values = logits.clone().without_autodiff().into_data().convert::<f32>();
         let mut gradient: Vec<f32> = values.try_into_vec().expect("converted to f32");
@@ -56,8 +61,8 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
         let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
         let total = losses.iter().sum::<f64>() as f32;
         let total = Tensor::from_floats([total], &device);
-        if !logits.device().is_autodiff() {
-            // Whoever only judges has no use for a gradient.
+        if is_judged_alone {
+            // Nobody has a use for the gradient.
             return CtcLoss { sum: total, infeasible };
         }
         (total, Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device))

@@ -70,6 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rules: BackendRules::card(),
         step: StepMemory::default(),
         prefetch: 1,
+        lean_bits: 17,
     };
     let survey = Survey::of(&stacks, demand)?;
     let plan = plan(&survey, card.usable, &Speed::of(&card, Precision::Fp32))?;

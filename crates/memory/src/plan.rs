@@ -12,9 +12,6 @@ use crate::subject::Subject;
 use crate::survey::{Survey, Weighed};
 use crate::trace::TraceError;
 
-/// Bits of a state in 8 bits for each value: two running means, and a scale for each block of values.
-const LEAN_BITS: u64 = 17;
-
 /// What a run wants, whatever the card.
 #[derive(Clone, Debug)]
 pub struct Demand {
@@ -36,6 +33,8 @@ pub struct Demand {
     pub step: StepMemory,
     /// Batches that wait on the device.
     pub prefetch: u32,
+    /// What `step.state_bits` would be with a state in 8 bits, for whoever needs that.
+    pub lean_bits: u64,
 }
 
 impl Demand {
@@ -441,9 +440,9 @@ fn refusal<S: Subject + Sync>(
         }
     }
     let weighed = survey.weigh(bucket, utterances, best)?;
-    let lean = StepMemory { state_bits: LEAN_BITS.min(demand.step.state_bits), ..demand.step };
+    let lean = StepMemory { state_bits: demand.lean_bits.min(demand.step.state_bits), ..demand.step };
     let saved = demand.step.state_of(survey.values()).0 - lean.state_of(survey.values()).0;
-    if weighed.peak.0.saturating_sub(saved) <= budget.0 {
+    if saved > 0 && weighed.peak.0.saturating_sub(saved) <= budget.0 {
         return Ok(refused(Some(Change::LeanOptimizer)));
     }
     // Activations shrink with the width, too: the share of all is a share that fits.

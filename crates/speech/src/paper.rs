@@ -2,9 +2,8 @@
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Grid, HostBatch, HostSample, SampleId};
-use plimsoll_layers::Lengths;
 use plimsoll_memory::Subject;
-use plimsoll_tape::{Pass, TensorBatch};
+use plimsoll_tape::TensorBatch;
 
 use crate::asr::{Recogniser, RecogniserConfig};
 use crate::tts::{Synthesiser, SynthesiserConfig};
@@ -38,10 +37,9 @@ impl Subject for RecogniserConfig {
         batch(shape, self.features, self.vocabulary, 0)
     }
 
-    /// A run of a recogniser is judged by what it reads.
+    /// A run of a recogniser is judged by what it reads and by its loss.
     fn validate(&self, task: &Recogniser, batch: &TensorBatch) {
-        let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
-        let _ = task.encode(batch.features.clone(), &lengths, &Pass::plain());
+        let _ = task.heard(batch);
     }
 }
 

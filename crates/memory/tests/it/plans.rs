@@ -22,6 +22,7 @@ fn demand(buckets: Vec<BatchShape>, layers: u32, rules: BackendRules) -> Demand 
         rules,
         step: StepMemory::default(),
         prefetch: 1,
+        lean_bits: 17,
     }
 }
 

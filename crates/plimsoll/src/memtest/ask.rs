@@ -196,11 +196,12 @@ impl Asked {
             step: StepMemory {
                 lanes,
                 workspace: context,
-                state_bits: state_bits(config, target),
+                state_bits: state_bits(config, kept(config, target)),
                 snapshot: matches!(target, Target::Host { .. }),
                 ..StepMemory::default()
             },
             prefetch: if matches!(target, Target::Card { .. }) { PREFETCH } else { 0 },
+            lean_bits: state_bits(config, StateForm::Eight),
         }
     }
 
@@ -219,13 +220,17 @@ impl Asked {
     }
 }
 
-/// Bits that are kept on the device for each value beside it: the optimizer's state, and the mean of the weights.
-fn state_bits(config: &RunConfig, target: &Target) -> u64 {
-    let form = match (resolve::optimizer_state(config), target) {
+/// How the optimizer's state is kept.
+fn kept(config: &RunConfig, target: &Target) -> StateForm {
+    match (resolve::optimizer_state(config), target) {
         // The memory of the host is the device's.
         (StateForm::Host, Target::Host { .. }) => StateForm::Full,
         (form, _) => form,
-    };
+    }
+}
+
+/// Bits that are kept on the device for each value beside it: the optimizer's state, and the mean of the weights.
+fn state_bits(config: &RunConfig, form: StateForm) -> u64 {
     let mean = if config.training.ema_decay.is_some() { 8 * size_of::<f32>() as u64 } else { 0 };
     resolve::optimizer(config).state_bits(form) + mean
 }

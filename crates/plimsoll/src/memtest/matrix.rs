@@ -116,6 +116,7 @@ fn budgets(count: u32) -> Result<ExitCode, Failure> {
         rules: BackendRules::host(),
         step: StepMemory::default(),
         prefetch: 0,
+        lean_bits: 17,
     };
     let survey = Survey::of(&model, demand).failed()?;
     let peak = |utterances, remat| {

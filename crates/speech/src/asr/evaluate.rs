@@ -32,7 +32,7 @@ pub struct Evaluation {
     /// Words, over all utterances.
     pub words: ErrorCounts,
     /// The sum of the losses, where the texts came with their tokens, and the tokens that it is divided by.
-    #[serde(default)]
+    #[serde(skip)]
     pub loss: (f64, f64),
     /// Every utterance.
     pub utterances: Vec<Heard>,
@@ -57,12 +57,14 @@ impl Evaluation {
             return Ok(self);
         }
         let own = serde_json::to_vec(&self).expect("an evaluation is plain data");
-        let mut whole = Self::default();
+        // By its bits, as JSON has no number for what is none.
+        let mut loss = [self.loss.0, self.loss.1];
+        others.sum(&mut loss)?;
+        let mut whole = Self { loss: loss.into(), ..Self::default() };
         for part in others.gather(own)?.iter() {
             let part: Self = serde_json::from_slice(part).expect("every replica brings an evaluation");
             whole.characters = whole.characters + part.characters;
             whole.words = whole.words + part.words;
-            whole.loss = (whole.loss.0 + part.loss.0, whole.loss.1 + part.loss.1);
             whole.utterances.extend(part.utterances);
             whole.skipped.extend(part.skipped);
         }
@@ -76,7 +78,8 @@ impl Evaluation {
             Measure::share("wer", "word error rate", self.words.rate()),
         ];
         let (loss, weight) = self.loss;
-        let loss = (weight > 0.0).then(|| Measure::number("loss", "loss for each token", loss / weight));
+        let loss =
+            (weight > 0.0 && loss.is_finite()).then(|| Measure::number("loss", "loss for each token", loss / weight));
         rates.into_iter().chain(loss).collect()
     }
 }
@@ -147,5 +150,22 @@ mod tests {
         };
         let (whole, parts) = (f64::from(loss.sum.into_scalar::<f32>()), alone(0) + alone(1));
         assert!((whole - parts).abs() < 1e-4 * parts, "{whole} and {parts}");
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_is_no_reason_to_end_a_shared_validation() {
+        let evaluations: Vec<Evaluation> = std::thread::scope(|scope| {
+            let join = |(way, loss)| {
+                let own = Evaluation { loss: (loss, 2.0), ..Evaluation::default() };
+                scope.spawn(move || own.of_all(&way).unwrap())
+            };
+            let ways = plimsoll_train::Threads::of(2).into_iter().zip([f64::NAN, 1.0]);
+            let threads: Vec<_> = ways.map(join).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for whole in evaluations {
+            assert!(whole.loss.0.is_nan() && whole.loss.1 == 4.0);
+            assert_eq!(whole.scores().len(), 2, "only what is known is told");
+        }
     }
 }

@@ -113,12 +113,18 @@ impl Recogniser {
 
     /// What [`read`](Self::read) finds in a batch, and what its loss is, for one pass through the encoder.
     pub fn judge(&self, batch: &TensorBatch, search: &Search) -> (Vec<Vec<u32>>, StepLoss) {
+        let (heard, logits, loss) = self.heard(batch);
+        (self.found(&heard, logits, search), loss)
+    }
+
+    /// What judging a batch computes on its device: what is heard, the scores of all tokens, and the loss.
+    pub(crate) fn heard(&self, batch: &TensorBatch) -> (Encoded, Tensor<3>, StepLoss) {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
         let pass = Pass::plain();
         let (heard, cut) = self.encode(batch.features.clone(), &lengths, &pass);
         let logits = self.ctc_scores(&heard, &pass);
         let loss = self.lost((&heard, cut), logits.clone(), batch, &pass);
-        (self.found(&heard, logits, search), loss)
+        (heard, logits, loss)
     }
 
     /// The most likely tokens in what was heard.
