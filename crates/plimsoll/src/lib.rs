@@ -33,7 +33,7 @@ use plimsoll_core::CountingAllocator;
 pub fn program(memory: &'static CountingAllocator) -> ExitCode {
     let cli = cli::Cli::parse();
     start_log(cli.verbose);
-    keep_recordings_quiet();
+    keep_answers_quiet();
     match cli.command.run(memory, cli.verbose > 0) {
         Ok(code) => code,
         Err(failure) => failure.print(),
@@ -45,11 +45,12 @@ fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// A model that cannot be recorded says so by a panic, which becomes a message of ours and is not printed beside it.
-fn keep_recordings_quiet() {
+/// A model that cannot be recorded, and memory that ran out, say so by a panic, which becomes a message of ours and is not
+/// printed beside it.
+fn keep_answers_quiet() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !plimsoll_tape::records_now() {
+        if !plimsoll_tape::records_now() && !plimsoll_train::is_answer(panic) {
             print(panic);
         }
     }));

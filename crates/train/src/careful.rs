@@ -1,11 +1,10 @@
 //! Work without gradients, in as few pieces as memory allows: validation in the midst of a run.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use burn::tensor::Device;
 use plimsoll_core::{Alone, Collective, HostBatch, MemoryGate, OutOfMemory, Stage};
 
-use crate::step::{Fault, clean_up, told};
+use crate::attempt::attempt;
+use crate::step::{Fault, clean_up};
 
 /// Computes batches in pieces that fit.
 ///
@@ -87,8 +86,7 @@ impl<'a> Careful<'a> {
     }
 
     fn attempt<R>(&self, work: impl FnOnce() -> R) -> Result<R, Fault> {
-        let result = catch_unwind(AssertUnwindSafe(work));
-        let result = result.map_err(|panic| Fault::told(Stage::Validation, told(&*panic)))?;
+        let result = attempt(work).map_err(|text| Fault::told(Stage::Validation, text))?;
         self.gate.check(Stage::Validation).map_err(Fault::Memory)?;
         Ok(result)
     }

@@ -4,6 +4,7 @@
 //! steps; [`run`] drives it through a source of batches, validates, writes checkpoints and tells an [`Observer`] what
 //! happens. Nothing here knows speech, files of audio, or a terminal. `examples/line.rs` trains a model of its own.
 
+mod attempt;
 mod careful;
 mod checkpoint;
 mod ema;
@@ -17,6 +18,7 @@ mod schedule;
 mod step;
 mod weights;
 
+pub use attempt::is_answer;
 pub use careful::{Careful, CarefulError};
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore, Disk, Pick, RealDisk, RunState, Snapshot};
 pub use ema::Ema;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use plimsoll_core::Measure;
+use plimsoll_core::{Measure, MeasureUnit};
 use plimsoll_monitor::Summary;
 use plimsoll_train::RunState;
 
@@ -52,7 +52,11 @@ pub(crate) fn summary(
 
 /// The last lines of a run.
 pub(crate) fn told(summary: &Summary, folder: &RunFolder) -> String {
-    let score = |score: &Measure| format!("{} {}", score.name.to_uppercase(), score.told());
+    // Rates are known by their initials, and a loss is a word.
+    let score = |score: &Measure| match score.unit {
+        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.told()),
+        MeasureUnit::Number => score.to_string(),
+    };
     let scores: Vec<String> = summary.scores.iter().map(score).collect();
     let mut text = format!(
         "{}: {} on {} held-out utterances, after {} of training in at most {}\n",

@@ -16,6 +16,8 @@ use crate::{Careful, CheckpointStore, Event, Observer, RunState, StepError, Step
 
 /// How much more than planned a step may take before it is told.
 const DRIFT: f64 = 1.03;
+/// A reading that takes no longer than this found its device idle.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// A run in progress.
 pub(super) struct Voyage<'a, T> {
@@ -72,10 +74,7 @@ impl<'a, T: Task> Voyage<'a, T> {
             let before = self.state.position;
             self.step(delivered?, source)?;
             let new_epoch = self.state.position.epoch > before.epoch;
-            let due = match self.options.validate_every {
-                Some(every) => self.state.step >= self.state.validated + every,
-                None => new_epoch,
-            };
+            let due = self.is_due(self.state.step, new_epoch);
             if due {
                 *last_score = Some(self.validate(validate)?);
             }
@@ -123,6 +122,22 @@ impl<'a, T: Task> Voyage<'a, T> {
         is_reached.then_some(Ending::Complete)
     }
 
+    /// Whether a validation is due after so many steps.
+    fn is_due(&self, steps: u64, new_epoch: bool) -> bool {
+        match self.options.validate_every {
+            Some(every) => steps >= self.state.validated + every,
+            None => new_epoch,
+        }
+    }
+
+    /// Whether another step follows at once, as far as it can be known before the one on `delivered`.
+    fn goes_on_after(&self, delivered: &Delivered) -> bool {
+        let (limits, step) = (&self.options.limits, self.state.step + 1);
+        let epoch = delivered.position.epoch;
+        let is_last = limits.steps.is_some_and(|steps| step >= steps) || limits.epochs.is_some_and(|all| epoch >= all);
+        !is_last && !self.is_due(step, epoch > self.state.position.epoch)
+    }
+
     /// One batch: a step, or a reason why there was none.
     pub(super) fn step(&mut self, delivered: Delivered, source: &mut dyn BatchSource) -> Result<(), TrainError> {
         if let Some(written) = self.writer.done() {
@@ -132,19 +147,29 @@ impl<'a, T: Task> Voyage<'a, T> {
         if !skipped.is_empty() {
             self.observer.observe(&Event::LeftOut { samples: skipped });
         }
-        let start = Instant::now();
+        let mut start = Instant::now();
+        let goes_on = self.goes_on_after(&delivered);
         let (upcoming, mut apart) = (&mut self.upcoming, Duration::ZERO);
         let mut meanwhile = |send: &mut dyn FnMut(&HostBatch)| {
+            if !goes_on {
+                return;
+            }
             let start = Instant::now();
             *upcoming = source.next_batch();
-            // Told as the next step's waiting.
             apart += start.elapsed();
             if let Some(Ok(next)) = upcoming {
                 send(&next.batch);
             }
         };
         let result = self.trainer.step_meanwhile(&delivered.batch, &mut meanwhile);
-        let step_seconds = start.elapsed().saturating_sub(apart).as_secs_f64();
+        // A device that had still to compute when the next batch was there has not waited for it.
+        let is_hidden = result.as_ref().is_ok_and(|report| report.reading > AT_ONCE);
+        match &mut self.upcoming {
+            Some(Ok(next)) if is_hidden => next.waited = Duration::ZERO,
+            // Told as the next step's waiting.
+            _ => start += apart,
+        }
+        let step_seconds = start.elapsed().as_secs_f64();
         self.state.position = delivered.position;
         self.state.train_seconds += step_seconds + delivered.waited.as_secs_f64();
         self.state.scale = self.trainer.scale;

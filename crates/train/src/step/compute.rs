@@ -12,6 +12,7 @@ use super::piece::{Fault, Job};
 use super::statistics::Statistics;
 use super::{StepError, Trainer, Unfit, clean_up};
 use crate::StateForm;
+use crate::attempt::attempt;
 
 /// Times that the norm of a step is read before its device is given up.
 const NORM_READS: usize = 8;
@@ -44,6 +45,8 @@ impl<T: Task> Trainer<T> {
         for beginning in 0..BEGINNINGS {
             if beginning > 0 {
                 self.task = before.put_back(&self.task);
+                // What was sent ahead is for the next step.
+                self.ahead = None;
             }
             let gathered = self.gathered(asked, wary, failures);
             if !self.replica.agree(gathered.is_ok()).map_err(gone)? {
@@ -51,10 +54,11 @@ impl<T: Task> Trainer<T> {
             }
             let mut gathered = gathered?;
             gathered.join(&self.task, &*self.replica).map_err(gone)?;
-            // All is in the device's queue, and the host would only wait.
             if self.config.tells_late && beginning == 0 && failures.is_empty() {
+                // All is in the device's queue, and the host would only wait.
                 let (mut ahead, governor, device) = (None, &self.governor, &self.device);
-                meanwhile(&mut |next| ahead = Ahead::send(next, governor, device));
+                // A piece that cannot be sent ahead is sent when its time comes.
+                meanwhile(&mut |next| ahead = attempt(|| Ahead::send(next, governor, device)).ok().flatten());
                 self.ahead = ahead;
             }
             // What was begun in an attempt that came to nothing was begun all the same.
@@ -107,7 +111,8 @@ impl<T: Task> Trainer<T> {
             }
             clean_up(&self.device);
             // Where a sum itself was lost, reading it again does not help; where only its reading failed, nothing is lost.
-            if self.config.tells_late && !gathered.is_written(&self.task) {
+            // All must do the same next, whoever of them lost something.
+            if self.config.tells_late && !self.replica.agree(gathered.is_written(&self.task)).map_err(gone)? {
                 break;
             }
         }
@@ -198,6 +203,7 @@ impl<T: Task> Trainer<T> {
         gathered.was_ahead |= sent.is_some();
         let mut failed = Vec::new();
         let done = job.wave(&self.task, &wave.cuts, &pieces, sent);
+        self.put_in_queue();
         for ((&cut, piece), done) in wave.cuts.iter().zip(&pieces).zip(done) {
             let done = if asks { done.and_then(|done| done.written(&self.task, &self.device)) } else { done };
             match done.and_then(|done| gathered.add(&self.task, &self.watch, (cut, piece), done)) {

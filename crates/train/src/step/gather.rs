@@ -39,6 +39,7 @@ pub(super) struct Gathered {
     /// Frames of all replicas, padding apart.
     pub(super) frames: u64,
     pub(super) reads: u32,
+    pub(super) reading: Duration,
     pub(super) safety: Duration,
     /// The largest that was computed at once.
     pub(super) largest: Option<BatchShape>,
@@ -64,6 +65,7 @@ impl Gathered {
             cut: Vec::new(),
             frames: 0,
             reads: 0,
+            reading: Duration::ZERO,
             safety: Duration::ZERO,
             largest: None,
         }
@@ -181,7 +183,10 @@ impl Gathered {
         let square = square_sum(task, &self.gradients, device);
         let losses = self.losses.iter().map(|(_, loss)| loss.clone());
         self.reads += 1;
-        let mut read = values(Tensor::cat(losses.chain([square]).collect(), 0))?;
+        let start = Instant::now();
+        let read = values(Tensor::cat(losses.chain([square]).collect(), 0));
+        self.reading = start.elapsed();
+        let mut read = read?;
         let square = read.pop().expect("the norm was read");
         self.values = read;
         Ok(square.sqrt())

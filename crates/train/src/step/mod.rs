@@ -26,7 +26,7 @@ use compute::Asked;
 pub use config::{TrainerConfig, Unfit};
 pub use cut::{Cut, ways};
 use gather::Gathered;
-pub(crate) use piece::{Fault, told};
+pub(crate) use piece::{Fault, is_out_of_memory};
 pub use report::{StepError, StepReport};
 pub use scale::LossScale;
 use statistics::Statistics;
@@ -145,6 +145,7 @@ impl<T: Task> Trainer<T> {
     pub fn gradient(&mut self, batch: &HostBatch, cuts: Option<&[Cut]>) -> Result<GradientsParams, StepError> {
         let step = self.optimizer.steps() + 1;
         let before = Statistics::of(&self.task);
+        self.ahead = None;
         let computed = self.computed(Asked { batch, step, cuts }, &mut Vec::new(), &mut |_| {});
         self.task = before.put_back(&self.task);
         let (mut gathered, _) = computed?;
@@ -194,6 +195,7 @@ impl<T: Task> Trainer<T> {
         let clip = (self.config.clip_norm / (norm + 1e-6)).min(1.0);
         let (task, gradients) = (self.task.clone(), gathered.take_gradients());
         self.task = self.optimizer.step(rate, task, gradients, clip * gathered.correction() / scale);
+        self.put_in_queue();
         if let Some(ema) = &mut self.ema {
             ema.follow(&self.task);
         }
@@ -207,7 +209,7 @@ impl<T: Task> Trainer<T> {
             self.device.memory_cleanup();
         }
         let safety = gathered.safety + self.learn(batch, &gathered);
-        let Gathered { cuts, begun, was_ahead, unfit, left_out, cut, frames, reads, .. } = gathered;
+        let Gathered { cuts, begun, was_ahead, unfit, left_out, cut, frames, reads, reading, .. } = gathered;
         let (loss_scale, peak) = (scale, self.watch.end(Stage::Update));
         Ok(StepReport {
             step,
@@ -224,10 +226,20 @@ impl<T: Task> Trainer<T> {
             cut,
             frames,
             reads,
+            reading,
             loss_scale,
             peak,
             safety,
         })
+    }
+
+    /// Has a device begin with all that was asked of it. A backend that joins operations into kernels joins none across this, so
+    /// that what is rounded where does not depend on what comes between pieces and steps: a failure, a checkpoint.
+    fn put_in_queue(&self) {
+        if self.config.tells_late {
+            // What fails here is told by what depends on it.
+            let _ = self.device.flush();
+        }
     }
 
     /// Tells the governor that the pieces of a step fitted.

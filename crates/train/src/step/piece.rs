@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::module::{ModuleMapper, Param};
 use burn::optim::GradientsParams;
@@ -12,6 +11,7 @@ use plimsoll_tape::{Noise, Pass, StepLoss, Task, TensorBatch, backward};
 
 use super::cut::{Cut, ways};
 use super::gather::square_sum;
+use crate::attempt::{attempt, told};
 
 /// What the pieces of a step share.
 pub(super) struct Job<'a> {
@@ -44,26 +44,31 @@ pub(crate) enum Fault {
 impl Fault {
     /// What `text`, said by a device or a panic, means.
     pub(crate) fn told(stage: Stage, text: String) -> Self {
-        // CubeCL, wgpu and CUDA have no common type for it, and a panic has none at all.
-        const SIGNS: [&str; 11] = [
-            "out of memory",
-            "out_of_memory",
-            "outofmemory",
-            "out of device memory",
-            "needed memory",
-            "not enough memory",
-            "was never allocated",
-            "was never initialized",
-            "bytes were never written",
-            "can't allocate",
-            "failed to allocate",
-        ];
-        let lower = text.to_lowercase();
-        match SIGNS.iter().any(|sign| lower.contains(sign)) {
+        match is_out_of_memory(&text) {
             true => Self::Memory(OutOfMemory { stage, reason: text }),
             false => Self::Broken(text),
         }
     }
+}
+
+/// Whether `text`, said by a device or a panic, says that memory ran out.
+pub(crate) fn is_out_of_memory(text: &str) -> bool {
+    // CubeCL, wgpu and CUDA have no common type for it, and a panic has none at all.
+    const SIGNS: [&str; 11] = [
+        "out of memory",
+        "out_of_memory",
+        "outofmemory",
+        "out of device memory",
+        "needed memory",
+        "not enough memory",
+        "was never allocated",
+        "was never initialized",
+        "bytes were never written",
+        "can't allocate",
+        "failed to allocate",
+    ];
+    let lower = text.to_lowercase();
+    SIGNS.iter().any(|sign| lower.contains(sign))
 }
 
 impl Done {
@@ -116,13 +121,13 @@ impl Job<'_> {
         sent: Option<TensorBatch>,
     ) -> Result<Done, Fault> {
         let mut stage = Stage::Forward;
-        let work = AssertUnwindSafe(|| {
+        let done = attempt(|| {
             let tensors = sent.unwrap_or_else(|| TensorBatch::send(piece, self.device));
             self.piece(task, cut, &tensors, &mut stage)
         });
-        match catch_unwind(work) {
+        match done {
             Ok(done) => done.map_err(Fault::Memory),
-            Err(panic) => Err(Fault::told(stage, told(&*panic))),
+            Err(text) => Err(Fault::told(stage, text)),
         }
     }
 
@@ -157,10 +162,4 @@ impl ModuleMapper for FreshLeaves {
             value.detach().set_require_grad(required)
         })
     }
-}
-
-/// What a panic said.
-pub(crate) fn told(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a thread of the step failed").to_string()
 }

@@ -38,6 +38,8 @@ pub struct StepReport {
     pub frames: u64,
     /// Reads from the device that the step waited for: one, and one more for each that failed.
     pub reads: u32,
+    /// How long the last of them took: what a device had left to compute when the host had nothing more to do.
+    pub reading: Duration,
     /// What the loss was multiplied by.
     pub loss_scale: f64,
     /// The most memory in use, and the stage in which it was.

@@ -16,13 +16,27 @@ impl Statistics {
     pub(super) fn of<T: Task>(task: &T) -> Self {
         let mut found = Self::default();
         task.visit(&mut found);
+        if !found.0.is_empty() {
+            settle(task);
+            task.visit(&mut found);
+        }
         found
     }
 
     /// `task` with them as they were.
     pub(super) fn put_back<T: Task>(&self, task: &T) -> T {
+        if self.0.is_empty() {
+            return task.clone();
+        }
+        settle(task);
         task.clone().map(&mut PutBack(self))
     }
+}
+
+/// Lets `task` take over what its passes have found: Burn keeps the update of each thread apart until somebody asks for the
+/// value, or for the model without its tape.
+fn settle<T: Task>(task: &T) {
+    let _ = task.valid();
 }
 
 impl ModuleVisitor for Statistics {

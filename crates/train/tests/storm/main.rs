@@ -27,7 +27,8 @@ fn a_run_in_a_storm_loses_nothing_and_ends_where_its_ledger_says() {
     let before = MEMORY.current();
     // A CPU with two cores.
     let (device, tells_late, lanes) = (Device::flex(), false, 2);
-    let sea = Sea { device, tells_late, lanes, width: 64, frames: 200, long: None, validate_every: 20, calm: 6 };
+    let sea =
+        Sea { device, tells_late, lanes, width: 64, frames: 200, long: None, validate_every: 20, squalls: (6, 0) };
     let sail = |faults: Faults| sailed(&sea, &MEMORY, faults, Governor::new(BATCH as usize), &mut |_| {});
     let calm = sail(Faults::none());
     let peak = calm.peak.0 - before.0;

@@ -43,8 +43,8 @@ pub(crate) struct Sea {
     pub(crate) long: Option<(u64, u64)>,
     /// Steps between validations.
     pub(crate) validate_every: u64,
-    /// One question in how many squalls of questions is asked in calm.
-    pub(crate) calm: u64,
+    /// In how many squalls of questions there is one in which pieces fail often, and which of them that is.
+    pub(crate) squalls: (u64, u64),
 }
 
 impl Sea {
@@ -87,8 +87,7 @@ impl BatchSource for Waves<'_> {
 #[derive(Clone)]
 pub(crate) struct Faults {
     inner: Option<&'static CountingAllocator>,
-    /// One squall in so many.
-    calm: u64,
+    squalls: (u64, u64),
     /// Failures that have not been met yet.
     pub(crate) left: Arc<AtomicUsize>,
     asked: Arc<AtomicUsize>,
@@ -97,12 +96,12 @@ pub(crate) struct Faults {
 impl Faults {
     /// None.
     pub(crate) fn none() -> Self {
-        Self { inner: None, calm: 1, left: Arc::default(), asked: Arc::default() }
+        Self { inner: None, squalls: (1, 0), left: Arc::default(), asked: Arc::default() }
     }
 
     /// `count` of them in `sea`, and those of `inner`.
     pub(crate) fn random(sea: &Sea, inner: &'static CountingAllocator, count: usize) -> Self {
-        Self { inner: Some(inner), calm: sea.calm, left: Arc::new(count.into()), asked: Arc::default() }
+        Self { inner: Some(inner), squalls: sea.squalls, left: Arc::new(count.into()), asked: Arc::default() }
     }
 }
 
@@ -114,7 +113,8 @@ impl MemoryGate for Faults {
         let asked = self.asked.fetch_add(1, Relaxed) as u64;
         let key = Key::new(21);
         // Pieces fail in squalls, with calm between them; what is asked seldom fails at any time.
-        let is_squall = (asked / 150).is_multiple_of(self.calm);
+        let (of, which) = self.squalls;
+        let is_squall = asked / 150 % of == which;
         let often = match stage {
             Stage::Forward | Stage::Backward | Stage::Accumulate if is_squall => 8,
             Stage::Forward | Stage::Backward | Stage::Accumulate => 1000,
