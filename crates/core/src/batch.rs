@@ -75,6 +75,16 @@ impl HostBatch {
     ///
     /// A grid keeps the number of different shapes small, and with it compilation and tuning on a GPU.
     pub fn collate(samples: &[HostSample], feature_width: usize, grid: &Grid) -> Result<Self, BatchError> {
+        Self::collate_in(samples, feature_width, grid, Vec::with_capacity)
+    }
+
+    /// The same, with the features in what `room` gives for so many values: an empty vector, perhaps one that was used before.
+    pub fn collate_in(
+        samples: &[HostSample],
+        feature_width: usize,
+        grid: &Grid,
+        room: impl FnOnce(usize) -> Vec<f32>,
+    ) -> Result<Self, BatchError> {
         if samples.is_empty() {
             return Err(BatchError::Empty);
         }
@@ -85,11 +95,11 @@ impl HostBatch {
             return Err(BatchError::Ragged { name: bad.name.clone(), values, width: feature_width });
         }
         let rows: Vec<Row<'_>> = samples.iter().map(Row::of).collect();
-        Ok(Self::padded(&rows, feature_width, grid))
+        Ok(Self::padded(&rows, feature_width, grid, room))
     }
 
     /// The rows as a batch, each of whole frames.
-    fn padded(rows: &[Row<'_>], feature_width: usize, grid: &Grid) -> Self {
+    fn padded(rows: &[Row<'_>], feature_width: usize, grid: &Grid, room: impl FnOnce(usize) -> Vec<f32>) -> Self {
         let lengths = |values: fn(&Row<'_>) -> usize, unit: usize| -> Vec<u32> {
             rows.iter().map(|row| (values(row) / unit) as u32).collect()
         };
@@ -102,14 +112,18 @@ impl HostBatch {
         Self {
             ids: rows.iter().map(|row| row.id).collect(),
             names: rows.iter().map(|row| row.name.to_owned()).collect(),
-            features: side_by_side(rows.iter().map(|row| row.features), frames * feature_width),
+            features: side_by_side(rows.iter().map(|row| row.features), frames * feature_width, room),
             feature_width,
             frames,
             frame_lengths,
-            tokens: side_by_side(rows.iter().map(|row| row.tokens), token_width),
+            tokens: side_by_side(rows.iter().map(|row| row.tokens), token_width, Vec::with_capacity),
             token_width,
             token_lengths,
-            references: side_by_side(rows.iter().map(|row| row.reference), reference_frames * feature_width),
+            references: side_by_side(
+                rows.iter().map(|row| row.reference),
+                reference_frames * feature_width,
+                Vec::with_capacity,
+            ),
             reference_frames,
             reference_lengths,
             grid: grid.clone(),
@@ -141,7 +155,7 @@ impl HostBatch {
         let rows: Vec<Row<'_>> = (rank..self.len()).step_by(ranks.max(1)).map(|index| self.row(index)).collect();
         match rows.is_empty() {
             true => Self::nothing(self.feature_width, &self.grid),
-            false => Self::padded(&rows, self.feature_width, &self.grid),
+            false => Self::padded(&rows, self.feature_width, &self.grid, Vec::with_capacity),
         }
     }
 
@@ -211,7 +225,7 @@ impl HostBatch {
     pub fn part(&self, places: Range<usize>) -> Self {
         let rows: Vec<Row<'_>> = places.map(|index| self.row(index)).collect();
         assert!(!rows.is_empty(), "a part has at least one utterance");
-        Self::padded(&rows, self.feature_width, &self.grid)
+        Self::padded(&rows, self.feature_width, &self.grid, Vec::with_capacity)
     }
 
     /// The share of feature frames that are padding.
@@ -237,9 +251,14 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows one after the other, each padded to `width` with zeros.
-fn side_by_side<'a, T: Copy + Default + 'a>(rows: impl ExactSizeIterator<Item = &'a [T]>, width: usize) -> Vec<T> {
-    let mut all = Vec::with_capacity(rows.len() * width);
+/// The rows one after the other, each padded to `width` with zeros, in a `room` for all of them.
+fn side_by_side<'a, T: Copy + Default + 'a>(
+    rows: impl ExactSizeIterator<Item = &'a [T]>,
+    width: usize,
+    room: impl FnOnce(usize) -> Vec<T>,
+) -> Vec<T> {
+    let mut all = room(rows.len() * width);
+    debug_assert!(all.is_empty(), "a room is empty");
     for (number, row) in (1..).zip(rows) {
         all.extend_from_slice(row);
         all.resize(number * width, T::default());

@@ -60,6 +60,11 @@ pub trait BatchSource {
 
     /// Batches in an epoch.
     fn batches_in_epoch(&self) -> u64;
+
+    /// Takes back a batch that is done with, for a source that can use its memory again.
+    fn give_back(&mut self, batch: HostBatch) {
+        drop(batch);
+    }
 }
 
 /// Why a source cannot go on.

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use plimsoll_core::{Bytes, Key, Position, Seconds};
+use plimsoll_core::{BatchSource, Bytes, Key, Position, Seconds};
 use plimsoll_data::corpus::{CorpusOptions, Engine, make};
 use plimsoll_data::{
     BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Shard, Store,
@@ -130,8 +130,14 @@ fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
     };
     let pass = |n| {
         let start = Instant::now();
-        let loader = Loader::start(dataset.clone(), &config, Key::new(n), Position::default());
-        let utterances: usize = loader.map(|loaded| loaded.expect("all files are good").batch.len()).sum();
+        let mut loader = Loader::start(dataset.clone(), &config, Key::new(n), Position::default());
+        let mut utterances = 0;
+        while let Some(loaded) = loader.next_batch() {
+            let batch = loaded.expect("all files are good").batch;
+            utterances += batch.len();
+            // As a trainer does.
+            loader.give_back(batch);
+        }
         assert_eq!(utterances, dataset.len());
         start.elapsed().as_secs_f64()
     };

@@ -12,6 +12,7 @@ use crate::batching::SampleMeta;
 use crate::features::LogMel;
 use crate::manifest::Utterance;
 use crate::resample::resample;
+use crate::spare;
 use crate::store::{Store, StoreKey};
 use crate::text::Tokenizer;
 
@@ -228,13 +229,15 @@ impl Dataset {
         let (frames, wanted) = (features.len() / width, voices.frames.0 as usize);
         let spare = frames.saturating_sub(wanted);
         let first = (key.with("place").unit() * (spare + 1) as f64) as usize;
-        Ok(features[first * width..(first + wanted.min(frames)) * width].to_vec())
+        let reference = spare::copy(&features[first * width..(first + wanted.min(frames)) * width]);
+        spare::give_back(features);
+        Ok(reference)
     }
 
     /// Un-augmented features, from memory where they are there.
     fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
         if let Some(features) = self.cache.get(index) {
-            return Ok(features.to_vec());
+            return Ok(spare::copy(features));
         }
         let features = self.stored(index, 1.0, || Ok(self.log_mel.extract(&self.audio(index)?.samples)))?;
         self.cache.keep(index, &features);

@@ -55,6 +55,7 @@ mod check;
 mod long;
 mod manifest;
 mod select;
+mod spare;
 mod split;
 mod stats;
 

@@ -5,10 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{BatchSource, Delivered, Grid, HostBatch, Key, Position, SampleId, Skipped, SourceError};
+use plimsoll_core::{
+    BatchSource, Delivered, Grid, HostBatch, HostSample, Key, Position, SampleId, Skipped, SourceError,
+};
 
 use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
 use crate::dataset::{Dataset, LoadError};
+use crate::spare::{self, Rooms};
 use crate::told::told;
 
 mod pipeline;
@@ -94,6 +97,8 @@ pub struct Loader {
     failed: (u64, u64),
     failed_most: u64,
     tuning: Tuning,
+    /// Memory of batches that were given back.
+    rooms: Rooms,
     finished: bool,
 }
 
@@ -108,9 +113,11 @@ impl Loader {
         let plan = Plan { metas, batching, grid: grid.clone(), mode: config.mode, seed, shard };
         let (plan, epoch) = (Arc::new(plan), from.epoch);
         let patience = dataset.len();
+        let rooms = Rooms::new();
+        let taken = rooms.clone();
         let work = move |job: &Job| {
             let first = job.samples.first().map_or("", |&index| &dataset.utterance(index).id);
-            guarded(first, || load(&dataset, job, &grid, shard.ranks > 1))
+            guarded(first, || load(&dataset, job, &grid, shard.ranks > 1, &taken))
         };
         let tuning = Tuning::new(config.workers, config.prefetch);
         let (workers, prefetch) = tuning.start();
@@ -130,6 +137,7 @@ impl Loader {
             failed: (epoch, 0),
             failed_most,
             tuning,
+            rooms,
             finished: false,
         }
     }
@@ -203,6 +211,10 @@ impl BatchSource for Loader {
 
     fn batches_in_epoch(&self) -> u64 {
         self.len_epoch()
+    }
+
+    fn give_back(&mut self, batch: HostBatch) {
+        self.rooms.give_back(batch.features);
     }
 }
 
@@ -322,7 +334,7 @@ struct Ready {
     skipped: Vec<Skipped>,
 }
 
-fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool) -> Result<Ready, LoadError> {
+fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Rooms) -> Result<Ready, LoadError> {
     let (mut samples, mut skipped) = (Vec::with_capacity(job.samples.len()), Vec::new());
     for &index in &job.samples {
         let utterance = dataset.utterance(index);
@@ -333,12 +345,16 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool) -> Result<Re
             Err(error) => return Err(error),
         }
     }
-    let collate = || HostBatch::collate(&samples, dataset.log_mel().n_mels(), grid);
+    let collate = || HostBatch::collate_in(&samples, dataset.log_mel().n_mels(), grid, |count| rooms.room(count));
     let batch = match (samples.is_empty(), is_shared) {
         (false, _) => Some(collate()?),
         (true, false) => None,
         (true, true) => Some(HostBatch::nothing(dataset.log_mel().n_mels(), grid)),
     };
+    for HostSample { features, reference, .. } in samples {
+        spare::give_back(features);
+        spare::give_back(reference);
+    }
     Ok(Ready { batch, position: job.next, skipped })
 }
 

@@ -15,6 +15,8 @@ use plimsoll_core::{Frames, Seconds};
 use realfft::num_complex::Complex32;
 use realfft::{RealFftPlanner, RealToComplex};
 
+use crate::spare;
+
 pub use config::{Floor, Log, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
 pub(crate) use mel::MelFilters;
 
@@ -104,7 +106,7 @@ impl LogMel {
     pub fn extract(&self, samples: &[f32]) -> Vec<f32> {
         let emphasised = self.config.preemphasis.map(|factor| emphasise(samples, factor));
         let samples = emphasised.as_deref().unwrap_or(samples);
-        let mut features = vec![0.0; self.frames(samples.len()) * self.n_mels()];
+        let mut features = spare::zeros(self.frames(samples.len()) * self.n_mels());
         self.mels(samples, &mut features);
         features.iter_mut().for_each(|value| *value = self.logarithm(*value));
         if let Some(range) = self.config.dynamic_range {

@@ -5,7 +5,9 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_core::{BatchSource, Bytes, Delivered, Frames, Grid, Key, Position, Seconds, Skipped, SourceError};
+use plimsoll_core::{
+    BatchSource, Bytes, Delivered, Frames, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError,
+};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, LoadError, Loader, LoaderConfig, LogMel,
     LogMelConfig, Manifest, Mode, Noise, Numbers, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig,
@@ -420,6 +422,10 @@ impl BatchSource for Source {
 
     fn batches_in_epoch(&self) -> u64 {
         self.loader.batches_in_epoch()
+    }
+
+    fn give_back(&mut self, batch: HostBatch) {
+        self.loader.give_back(batch);
     }
 }
 

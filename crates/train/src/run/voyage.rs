@@ -177,6 +177,7 @@ impl<'a, T: Task> Voyage<'a, T> {
             Ok(report) => self.tell(report, &delivered, step_seconds),
             Err(error) => return self.failed(error),
         }
+        source.give_back(delivered.batch);
         Ok(())
     }
 
