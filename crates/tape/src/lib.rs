@@ -28,6 +28,7 @@ mod parameters;
 mod pass;
 mod record;
 mod remat;
+mod statistics;
 mod task;
 mod tensors;
 
@@ -49,5 +50,6 @@ pub use parameters::{
 pub use pass::Pass;
 pub use record::{Note, Played, RecordError, Recorder, note_scratch, record, records_now};
 pub use remat::{remat, remat_dense};
+pub use statistics::Statistics;
 pub use task::{StepLoss, Task};
 pub use tensors::{FloatMapper, Tensors};

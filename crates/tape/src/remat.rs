@@ -2,7 +2,6 @@
 
 mod leaves;
 mod nodes;
-mod statistics;
 #[cfg(test)]
 mod tests;
 
@@ -16,10 +15,10 @@ use burn_autodiff::NodeId;
 use burn_backend::tensor::FloatTensor;
 
 use crate::bridge::{Surface, on_backend};
+use crate::statistics::Statistics;
 use crate::{FloatMapper, Pass, Tensors, is_recording};
 use leaves::{Leaves, Take};
 use nodes::{Exit, Outcome, Slots, hub, seed};
-use statistics::Statistics;
 
 /// Computes `block(module, inputs)`, keeping `inputs` and nothing that is made inside; the backward pass computes it
 /// again.
@@ -189,10 +188,10 @@ where
     let (module, nodes, above) = (module.clone(), enter.nodes, slots.clone());
     let recorded = !is_recording(device);
     let run = move || {
-        let statistics = recorded.then(|| Statistics::<B>::of(&module));
+        let statistics = recorded.then(|| Statistics::of(&module));
         let found = second_pass::<B, M, I, O, F, E>(&module, kept.clone(), &nodes, (&block, &end), above.take());
         if let Some(statistics) = statistics {
-            statistics.put_back(&module);
+            let _ = statistics.put_back(&module);
         }
         found
     };

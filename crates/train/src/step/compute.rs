@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use plimsoll_core::{HostBatch, MemoryGate, OutOfMemory, Stage};
-use plimsoll_tape::Task;
+use plimsoll_tape::{Statistics, Task};
 
 use super::ahead::{Ahead, Meanwhile};
 use super::cut::{Cut, Queue, Wave};
 use super::gather::Gathered;
 use super::piece::{Fault, Job};
-use super::statistics::Statistics;
 use super::{StepError, Trainer, Unfit, clean_up};
 use crate::StateForm;
 use crate::attempt::attempt;

@@ -8,7 +8,6 @@ mod gather;
 mod piece;
 mod report;
 mod scale;
-mod statistics;
 mod watch;
 
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Alone, HostBatch, MemoryGate, MemoryMeter, Stage};
-use plimsoll_tape::{Task, sweep};
+use plimsoll_tape::{Statistics, Task, sweep};
 
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
 use ahead::Ahead;
@@ -29,7 +28,6 @@ use gather::Gathered;
 pub(crate) use piece::{Fault, is_out_of_memory};
 pub use report::{StepError, StepReport};
 pub use scale::LossScale;
-use statistics::Statistics;
 pub(crate) use watch::Watch;
 
 /// A model in training.

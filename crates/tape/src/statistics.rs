@@ -1,0 +1,85 @@
+//! Running statistics: what a pass moves by itself, and no gradient reaches.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::Tensor;
+
+/// The values of a module that nothing differentiates, as they were at one moment.
+///
+/// A norm over batches moves its statistics in every pass. A pass that is computed twice, or that came to nothing, must move
+/// them once, or not at all: they are kept before it and put back after it.
+///
+/// Burn's `RunningState` is shared between the clones of a module and written in place, and it keeps an update of each
+/// thread apart until somebody asks; both is seen to here.
+///
+/// ```
+/// use burn::nn::BatchNormConfig;
+/// use burn::tensor::{Device, Tensor};
+/// use plimsoll_tape::{Statistics, collect};
+///
+/// let device = Device::flex().autodiff();
+/// let norm = BatchNormConfig::new(2).init(&device);
+/// let before = Statistics::of(&norm);
+/// let _ = norm.forward(Tensor::<3>::ones([4, 2, 3], &device));
+/// let norm = before.put_back(&norm);
+/// let mean = collect(&norm).into_iter().find(|value| value.name == "running_mean").unwrap();
+/// assert_eq!(mean.values, [0.0, 0.0]);
+/// ```
+#[derive(Default)]
+pub struct Statistics(HashMap<ParamId, Box<dyn Any + Send>>);
+
+impl Statistics {
+    /// Those of `module` now.
+    pub fn of<M: Module>(module: &M) -> Self {
+        let mut found = Self::default();
+        module.visit(&mut found);
+        if !found.0.is_empty() {
+            settle(module);
+            module.visit(&mut found);
+        }
+        found
+    }
+
+    /// `module` with them as they were, and so are its clones.
+    pub fn put_back<M: Module>(&self, module: &M) -> M {
+        if self.0.is_empty() {
+            return module.clone();
+        }
+        settle(module);
+        module.clone().map(&mut PutBack(self))
+    }
+}
+
+impl fmt::Debug for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Statistics").field(&self.0.keys()).finish()
+    }
+}
+
+/// Lets `module` take over what its passes have found: who asks for it without its tape makes it look.
+fn settle<M: Module>(module: &M) {
+    let _ = module.valid();
+}
+
+impl ModuleVisitor for Statistics {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        if !value.is_require_grad() {
+            self.0.insert(param.id, Box::new(value.without_autodiff()));
+        }
+    }
+}
+
+struct PutBack<'a>(&'a Statistics);
+
+impl ModuleMapper for PutBack<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(kept) = self.0.0.get(&param.id).and_then(|value| value.downcast_ref::<Tensor<D>>()) else {
+            return param;
+        };
+        param.map(|now| if now.is_autodiff() { Tensor::from_inner(kept.clone()) } else { kept.clone() })
+    }
+}
