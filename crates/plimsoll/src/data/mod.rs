@@ -18,7 +18,8 @@ use report::Report;
 use crate::config::{RunConfig, load};
 use crate::environment;
 use crate::failure::{Failure, Told};
-use crate::train::data::{CtcFrames, features, learned, limits};
+use crate::train::data::{CtcFrames, features, limits};
+use crate::train::texts::learned;
 
 impl DataCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {

@@ -8,6 +8,7 @@ use crate::cli::EvalArgs;
 use crate::config::{ConfigArgs, DataConfig, RunConfig, load};
 use crate::failure::Failure;
 use crate::train::data;
+use crate::train::texts::read_manifest;
 
 /// The utterances that `args` ask for, with their texts as the model learned texts.
 ///
@@ -15,7 +16,7 @@ use crate::train::data;
 pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let run = &args.run;
     let listed = |manifest: &Path, data: &DataConfig| {
-        let manifest = data::read_manifest(manifest, data)?;
+        let manifest = read_manifest(manifest, data)?;
         data::tell_flaws(&manifest);
         let mut utterances = manifest.utterances;
         for utterance in &mut utterances {

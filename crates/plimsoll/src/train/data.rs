@@ -1,6 +1,6 @@
 //! The data of a run: read, checked, divided, and told.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +9,17 @@ use plimsoll_core::{
     BatchSource, Bytes, Delivered, Frames, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError,
 };
 use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Case, Dataset, ImportOptions, Limits, LoadError, Loader, LoaderConfig, LogMel,
-    LogMelConfig, Manifest, Mode, Noise, Numbers, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig,
-    StoreNumbers, Tokenizer, TooLong, Utterance, hold_out, normalise,
+    Augment, BatchSize, BatchingConfig, Dataset, Limits, LoadError, Loader, LoaderConfig, LogMel, LogMelConfig,
+    Manifest, Mode, Noise, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, Tokenizer,
+    TooLong, Utterance, hold_out,
 };
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::{Pace, Scale};
 
 use super::plan::RunPlan;
-use crate::config::{
-    BackendChoice, DataConfig, FeaturesConfig, NumbersChoice, RunConfig, Task, TokenizerChoice, TooLongChoice,
-};
+use super::texts::{read_manifest, tokenizer};
+use crate::config::{BackendChoice, DataConfig, FeaturesConfig, RunConfig, Task, TooLongChoice};
 use crate::corpus;
 use crate::failure::{Failure, Told};
 use crate::reading;
@@ -140,53 +139,11 @@ pub(crate) fn store(data: &DataConfig) -> Result<Option<Arc<Store>>, Failure> {
     data.cache_dir.as_ref().map(open).transpose()
 }
 
-/// The tokens of the training texts, as `config` asks for them; a synthesiser of several languages is told which.
-fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Failure> {
-    let data = &config.data;
-    let texts = || training.iter().map(|utterance| &utterance.text);
-    let tokenizer = match (&data.tokenizer_file, data.tokenizer) {
-        (Some(path), _) => Tokenizer::from_file(path).wrong()?,
-        (None, TokenizerChoice::Characters) => Tokenizer::characters(texts()),
-        (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts(), data.bpe_size as usize).wrong()?,
-    };
-    let languages: BTreeSet<String> = training.iter().filter_map(|utterance| utterance.language.clone()).collect();
-    let several = config.task == Task::Tts && languages.len() > 1;
-    let tokenizer = if several { tokenizer.with_languages(languages) } else { tokenizer };
-    Ok(tokenizer.with_numbers(numbers(data)?))
-}
-
 /// The frames of a reference of a voice, at most.
 pub(crate) fn reference_frames(config: &RunConfig) -> Frames {
     let features = features(&config.features);
     let frames = config.data.reference_seconds.0 * f64::from(features.sample_rate) / features.hop_length as f64;
     Frames((frames.ceil() as u32).max(1))
-}
-
-/// The corpus at `path`, its texts as a model of `data` learns them.
-pub(crate) fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
-    let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
-    let mut manifest = Manifest::read_with(path, &options).wrong()?;
-    let learned = learned(data)?;
-    for utterance in &mut manifest.utterances {
-        utterance.text = learned(&utterance.text);
-    }
-    Ok(manifest)
-}
-
-/// What a text is for a model of `data`.
-pub(crate) fn learned(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
-    let case = if data.lowercase { Case::Lower } else { Case::Keep };
-    let numbers = numbers(data)?;
-    Ok(move |text: &str| normalise(&numbers.said(text), case))
-}
-
-/// How `data` has numbers read: what the file of its tokens says of them holds where the configuration has nothing else.
-fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
-    match (data.numbers, &data.tokenizer_file) {
-        (NumbersChoice::English, _) => Ok(Numbers::English),
-        (NumbersChoice::AsWritten, Some(file)) => Ok(Tokenizer::from_file(file).wrong()?.numbers()),
-        (NumbersChoice::AsWritten, None) => Ok(Numbers::AsWritten),
-    }
 }
 
 /// Says what of a corpus cannot be used, where that does not stop anything.
@@ -440,23 +397,5 @@ fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode, shard: Shard) -> Loade
         unreadable_share: data.unusable_share,
         mode,
         shard,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_read_as_the_tokens_of_another_model_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("model.json");
-        let tokenizer = Tokenizer::characters(["thirty"]).with_numbers(Numbers::English);
-        std::fs::write(&file, serde_json::to_string(&tokenizer).unwrap()).unwrap();
-        let read = |data: &DataConfig| learned(data).unwrap()("30  Days");
-        let (file, numbers) = (Some(file), NumbersChoice::English);
-        assert_eq!(read(&DataConfig::default()), "30 Days");
-        assert_eq!(read(&DataConfig { tokenizer_file: file, ..DataConfig::default() }), "thirty Days");
-        assert_eq!(read(&DataConfig { numbers, lowercase: true, ..DataConfig::default() }), "thirty days");
     }
 }

@@ -9,6 +9,7 @@ mod recognition;
 mod report;
 pub(crate) mod resolve;
 mod synthesis;
+pub(crate) mod texts;
 mod view;
 
 use std::process::ExitCode;
