@@ -5,10 +5,10 @@
 use std::error::Error;
 use std::num::NonZeroU32;
 
+use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::{Bytes, Key};
-use plimsoll_data::{
-    BatchSize, BatchingConfig, Dataset, Limits, LogMel, LogMelConfig, Manifest, SampleMeta, Tokenizer, epoch_batches,
-};
+use plimsoll_data::{BatchSize, BatchingConfig, Dataset, Limits, Manifest, SampleMeta, epoch_batches};
+use plimsoll_text::Tokenizer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

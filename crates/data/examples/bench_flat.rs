@@ -7,12 +7,14 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 
+use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter, Position};
-use plimsoll_data::corpus::{CorpusOptions, Engine, make};
+use plimsoll_corpus::{CorpusOptions, Engine, make};
 use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Noise,
-    Shard, Store, StoreConfig, StoreNumbers, Tokenizer,
+    Augment, BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Noise, Shard, Store,
+    StoreConfig, StoreNumbers,
 };
+use plimsoll_text::Tokenizer;
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();

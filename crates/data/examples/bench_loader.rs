@@ -11,12 +11,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
+use plimsoll_audio::{LogMel, LogMelConfig, audio_info, read_recording};
 use plimsoll_core::{BatchSource, Bytes, Key, Position, Seconds};
-use plimsoll_data::corpus::{CorpusOptions, Engine, make};
+use plimsoll_corpus::{CorpusOptions, Engine, make};
 use plimsoll_data::{
-    BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Shard, Store,
-    StoreConfig, StoreNumbers, Tokenizer, Utterance, audio_info, read_recording,
+    BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Shard, Store, StoreConfig, StoreNumbers,
+    Utterance,
 };
+use plimsoll_text::Tokenizer;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

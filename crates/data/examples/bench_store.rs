@@ -7,8 +7,9 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
 
+use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::Bytes;
-use plimsoll_data::{LogMel, LogMelConfig, Store, StoreConfig, StoreKey, StoreNumbers};
+use plimsoll_data::{Store, StoreConfig, StoreKey, StoreNumbers};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let records: u64 = std::env::args().nth(1).map_or(Ok(500), |records| records.parse())?;

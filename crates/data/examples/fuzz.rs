@@ -11,11 +11,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use plimsoll_audio::{audio_info, read_recording};
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter};
-use plimsoll_data::{
-    Format, ImportOptions, Store, StoreConfig, StoreKey, StoreNumbers, Tokenizer, audio_info, import, read_recording,
-    survey_store,
-};
+use plimsoll_data::{Format, ImportOptions, Store, StoreConfig, StoreKey, StoreNumbers, import, survey_store};
+use plimsoll_text::Tokenizer;
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();

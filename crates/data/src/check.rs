@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plimsoll_core::Seconds;
 use rayon::prelude::*;
 
-use crate::audio::{AudioError, AudioInfo, SLACK, Stretch, audio_info, read_audio_stretch};
 use crate::import::{Entry, Listing, Place, Problem};
 use crate::manifest::Utterance;
 use crate::select::{Limits, Reason, refuse};
-use crate::text::Tokenizer;
+use plimsoll_audio::{AudioError, AudioInfo, SLACK, Stretch, audio_info, read_audio_stretch};
+use plimsoll_text::Tokenizer;
 
 /// How closely audio is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,15 +6,15 @@ use std::sync::{Arc, OnceLock};
 
 use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId};
 
-use crate::audio::{Audio, AudioError, Stretch, read_audio_stretch};
 use crate::augment::{Augment, AugmentError};
 use crate::batching::SampleMeta;
-use crate::features::LogMel;
 use crate::manifest::Utterance;
-use crate::resample::resample;
-use crate::spare;
 use crate::store::{Store, StoreKey};
-use crate::text::Tokenizer;
+use plimsoll_audio::LogMel;
+use plimsoll_audio::buffers;
+use plimsoll_audio::resample;
+use plimsoll_audio::{Audio, AudioError, Stretch, read_audio_stretch};
+use plimsoll_text::Tokenizer;
 
 /// Why a sample or a batch cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -229,15 +229,15 @@ impl Dataset {
         let (frames, wanted) = (features.len() / width, voices.frames.0 as usize);
         let spare = frames.saturating_sub(wanted);
         let first = (key.with("place").unit() * (spare + 1) as f64) as usize;
-        let reference = spare::copy(&features[first * width..(first + wanted.min(frames)) * width]);
-        spare::give_back(features);
+        let reference = buffers::copy(&features[first * width..(first + wanted.min(frames)) * width]);
+        buffers::give_back(features);
         Ok(reference)
     }
 
     /// Un-augmented features, from memory where they are there.
     fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
         if let Some(features) = self.cache.get(index) {
-            return Ok(spare::copy(features));
+            return Ok(buffers::copy(features));
         }
         let features = self.stored(index, 1.0, || Ok(self.log_mel.extract(&self.audio(index)?.samples)))?;
         self.cache.keep(index, &features);

@@ -2,7 +2,7 @@
 //!
 //! The way of the data is one line: [`import`] reads whatever layout a corpus has and [`check`] looks whether its audio
 //! is there, which together is a [`Manifest`]; [`Manifest::select`] says which can be used and why the others cannot,
-//! [`hold_out`] sets some aside, a [`Dataset`] makes features ([`LogMel`]) and tokens ([`Tokenizer`]) of them, and a
+//! [`hold_out`] sets some aside, a [`Dataset`] makes features ([`LogMel`](plimsoll_audio::LogMel)) and tokens ([`Tokenizer`](plimsoll_text::Tokenizer)) of them, and a
 //! [`Loader`] hands them out in batches that were loaded ahead.
 //!
 //! Order and randomness follow from the configuration, the seed and a [`Position`](plimsoll_core::Position) of a few
@@ -11,8 +11,10 @@
 //!
 //! ```
 //! use std::{num::NonZeroU32, sync::Arc};
+//! use plimsoll_audio::{LogMel, LogMelConfig};
 //! use plimsoll_core::{Bytes, Key, Position};
 //! use plimsoll_data::*;
+//! use plimsoll_text::Tokenizer;
 //!
 //! // Two seconds of silence, each with its text.
 //! let folder = tempfile::tempdir()?;
@@ -55,17 +57,8 @@ mod check;
 mod long;
 mod manifest;
 mod select;
-mod spare;
 mod split;
 mod stats;
-
-mod audio;
-mod resample;
-
-mod features;
-mod text;
-mod traits;
-mod vocoder;
 
 mod store;
 
@@ -74,26 +67,18 @@ mod batching;
 mod dataset;
 mod loader;
 
-pub mod corpus;
-
 #[cfg(test)]
 mod testing;
 mod told;
 
-pub use audio::{
-    Audio, AudioError, AudioInfo, AudioKind, Stretch, audio_info, read_audio, read_audio_stretch, read_recording,
-    write_wav,
-};
 pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use check::{CheckOptions, Checked, Fault, Flaw, Look, Progress, check};
 pub use dataset::{Dataset, LoadError};
-pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, Place, Problem, Trouble, import};
 pub use loader::{Loader, LoaderConfig, Mode, Shard};
 pub use long::{TooLong, cuts_at_silence};
 pub use manifest::{Manifest, ManifestError, Utterance};
-pub use resample::resample;
 pub use select::{Limits, Reason, Refusal, Selection};
 pub use split::{Split, SplitBy, SplitError, hold_out};
 pub use stats::{Bin, CorpusStats, Spread};
@@ -101,6 +86,3 @@ pub use store::{
     Damage, Store, StoreConfig, StoreCounts, StoreError, StoreKey, StoreNumbers, StoreReport, clear as clear_store,
     survey as survey_store,
 };
-pub use text::{Case, CharTokenizer, Numbers, TextError, Tokenizer, english_number, normalise, say_numbers};
-pub use traits::VoiceTraits;
-pub use vocoder::{Vocoder, VocoderError};

@@ -11,10 +11,11 @@ use plimsoll_core::{
 
 use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
 use crate::dataset::{Dataset, LoadError};
-use crate::spare::{self, Rooms};
 use crate::told::told;
+use rooms::Rooms;
 
 mod pipeline;
+mod rooms;
 mod tuning;
 
 use pipeline::Pipeline;
@@ -352,8 +353,8 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Room
         (true, true) => Some(HostBatch::nothing(dataset.log_mel().n_mels(), grid)),
     };
     for HostSample { features, reference, .. } in samples {
-        spare::give_back(features);
-        spare::give_back(reference);
+        plimsoll_audio::buffers::give_back(features);
+        plimsoll_audio::buffers::give_back(reference);
     }
     Ok(Ready { batch, position: job.next, skipped })
 }

@@ -2,8 +2,8 @@
 
 use plimsoll_core::Seconds;
 
-use crate::audio::{AudioError, Stretch, read_audio_stretch};
 use crate::manifest::Utterance;
+use plimsoll_audio::{AudioError, Stretch, read_audio_stretch};
 
 /// What becomes of an utterance that is longer than a model can take.
 ///

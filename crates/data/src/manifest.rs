@@ -8,9 +8,9 @@ use plimsoll_core::Seconds;
 use serde::Serialize;
 
 use crate::check::{CheckOptions, Checked, Flaw, Look, check};
-use crate::features::LogMel;
 use crate::import::{Format, ImportError, ImportOptions, import};
-use crate::text::{Case, normalise};
+use plimsoll_audio::LogMel;
+use plimsoll_text::{Case, normalise};
 
 /// One utterance: a stretch of an audio file and what is said in it.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::fmt;
 use plimsoll_core::Seconds;
 
 use crate::manifest::{Manifest, Utterance};
-use crate::text::{Case, normalise};
+use plimsoll_text::{Case, normalise};
 
 /// What an utterance must be to be used.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use plimsoll_core::Seconds;
 use serde::Serialize;
 
 use crate::manifest::Utterance;
-use crate::text::{Case, normalise};
+use plimsoll_text::{Case, normalise};
 
 /// A corpus in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,7 +6,9 @@ use std::path::Path;
 use hound::{SampleFormat, WavSpec, WavWriter};
 use plimsoll_core::{Bytes, Seconds};
 
-use crate::{Augment, Dataset, LogMel, LogMelConfig, Normalise, Tokenizer, Utterance};
+use crate::{Augment, Dataset, Utterance};
+use plimsoll_audio::{LogMel, LogMelConfig, Normalise};
+use plimsoll_text::Tokenizer;
 
 /// A sine of half the full scale.
 pub(crate) fn tone(hertz: f64, seconds: f64, rate: u32) -> Vec<f32> {

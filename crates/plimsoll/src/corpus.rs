@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_data::corpus::{CorpusOptions, CorpusReport, Engine, make};
+use plimsoll_corpus::{CorpusOptions, CorpusReport, Engine, make};
 
 use crate::cli::CorpusArgs;
 use crate::config::DataConfig;

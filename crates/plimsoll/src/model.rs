@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
+use plimsoll_audio::LogMel;
 use plimsoll_core::{Bytes, Seconds};
-use plimsoll_data::LogMel;
 use plimsoll_tape::{NamedVisitor, count, on_paper, walk};
 use serde_json::{Value, json};
 
@@ -280,7 +280,7 @@ mod tests {
     fn the_parts_are_the_whole() {
         let model = plimsoll_speech::asr::RecogniserConfig::konkani(128, 6, 3, 200);
         let sizes =
-            Sizes::of(ModelPlan::Recogniser(model), LogMel::new(&plimsoll_data::LogMelConfig::default()).unwrap());
+            Sizes::of(ModelPlan::Recogniser(model), LogMel::new(&plimsoll_audio::LogMelConfig::default()).unwrap());
         assert_eq!(sizes.parameters, 3_189_136);
         assert_eq!(sizes.parts.iter().map(Part::parameters).sum::<u64>(), sizes.parameters);
         let blocks = &sizes.parts.iter().find(|part| part.name == "blocks").unwrap().blocks;

@@ -1,6 +1,6 @@
 //! Pictures of a synthesiser at work: where it looked, and what it said beside what was true.
 
-use plimsoll_data::LogMelConfig;
+use plimsoll_audio::LogMelConfig;
 use plimsoll_monitor::{Axis, Heatmap, Ticks};
 use plimsoll_speech::tts::Alignment;
 

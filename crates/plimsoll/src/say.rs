@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_audio::{read_audio, write_wav};
 use plimsoll_core::{Samples, Seconds};
-use plimsoll_data::{read_audio, write_wav};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, Narration, Narrator, SayError, Voice};

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use plimsoll_audio::{AudioError, read_audio};
 use plimsoll_core::Seconds;
-use plimsoll_data::{AudioError, cuts_at_silence, read_audio};
+use plimsoll_data::cuts_at_silence;
 use serde_json::json;
 
 use crate::cli::TranscribeArgs;

@@ -1,7 +1,7 @@
 //! Reading a recording in one's own program: `cargo run -p plimsoll-speech --example read -- runs/asr-1 recording.wav`.
 
 use burn::tensor::Device;
-use plimsoll_data::read_audio;
+use plimsoll_audio::read_audio;
 use plimsoll_speech::asr::{Search, Transcriber};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_data::{read_audio, write_wav};
+use plimsoll_audio::{read_audio, write_wav};
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, Narrator};
 

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_data::{FeatureError, LogMelConfig, Tokenizer, VocoderError};
+use plimsoll_audio::{FeatureError, LogMelConfig, VocoderError};
 use plimsoll_tape::{NamedTensor, ParametersError};
+use plimsoll_text::Tokenizer;
 use plimsoll_train::{CheckpointError, CheckpointStore, WeightsError, read_weights};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

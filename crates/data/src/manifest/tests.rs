@@ -5,9 +5,9 @@ use std::fs;
 use tempfile::TempDir;
 
 use super::*;
-use crate::LogMelConfig;
 use crate::testing::write_wav;
 use crate::told::told;
+use plimsoll_audio::LogMelConfig;
 
 /// A folder with `a.wav` and `wavs/b.wav`, of one second each.
 fn folder() -> TempDir {

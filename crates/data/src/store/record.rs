@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::StoreNumbers;
 use super::key::StoreKey;
-use crate::spare::{room, zeros};
+use plimsoll_audio::buffers::{room, zeros};
 
 /// Bytes of a header.
 pub(super) const HEADER: usize = 48;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use plimsoll_audio::{Stretch, audio_info, read_audio_stretch, resample};
 use plimsoll_core::{Bytes, Key, Position, Seconds};
-use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard, Stretch, audio_info, read_audio_stretch, resample};
+use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard};
 use serde::Serialize;
 
 use super::args::BenchArgs;

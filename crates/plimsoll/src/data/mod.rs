@@ -9,7 +9,9 @@ mod report;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_data::{CheckOptions, Checked, CorpusStats, Limits, LogMel, Look, Manifest, Tokenizer, check, import};
+use plimsoll_audio::LogMel;
+use plimsoll_data::{CheckOptions, Checked, CorpusStats, Limits, Look, Manifest, check, import};
+use plimsoll_text::Tokenizer;
 
 pub(crate) use args::DataCommand;
 use args::{CheckArgs, CorpusArgs, ImportArgs, StatsArgs};

@@ -8,8 +8,9 @@ mod utterances;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use plimsoll_audio::{AudioError, Stretch, read_audio_stretch};
 use plimsoll_core::Skipped;
-use plimsoll_data::{AudioError, Stretch, Utterance, read_audio_stretch};
+use plimsoll_data::Utterance;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::{Bundle, Heard};
 

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn::module::Module;
+use plimsoll_audio::{LogMel, resample, write_wav};
 use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped};
-use plimsoll_data::{Dataset, LogMel, resample, write_wav};
+use plimsoll_data::Dataset;
 use plimsoll_speech::asr::{Heard, Search, Transcriber};
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_speech::tts::{Bundle, Delivery, Ending, Narrator, Spoke, deliver};

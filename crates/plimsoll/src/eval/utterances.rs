@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use plimsoll_data::{Tokenizer, Utterance};
+use plimsoll_data::Utterance;
+use plimsoll_text::Tokenizer;
 
 use crate::cli::EvalArgs;
 use crate::config::{ConfigArgs, DataConfig, RunConfig, load};

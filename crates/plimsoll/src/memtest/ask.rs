@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use plimsoll_audio::LogMel;
 use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Precision, Remat};
-use plimsoll_data::LogMel;
 use plimsoll_layers::LengthPolicy;
 use plimsoll_memory::{BackendRules, Card, Demand, StepMemory};
 use plimsoll_speech::asr::RecogniserConfig;

@@ -5,17 +5,18 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 
+use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::{
     BatchSource, Bytes, Delivered, Frames, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError,
 };
 use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Dataset, Limits, LoadError, Loader, LoaderConfig, LogMel, LogMelConfig,
-    Manifest, Mode, Noise, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, Tokenizer,
-    TooLong, Utterance, hold_out,
+    Augment, BatchSize, BatchingConfig, Dataset, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode, Noise,
+    Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, TooLong, Utterance, hold_out,
 };
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::{Pace, Scale};
+use plimsoll_text::Tokenizer;
 
 use super::plan::RunPlan;
 use super::texts::{read_manifest, tokenizer};

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use plimsoll_audio::LogMelConfig;
 use plimsoll_core::{Bytes, Choice, Key, Seconds};
-use plimsoll_data::LogMelConfig;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::SynthesiserConfig;
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};

@@ -3,8 +3,9 @@
 use std::num::NonZeroU32;
 
 use burn::module::Module;
+use plimsoll_audio::Vocoder;
 use plimsoll_core::{Bytes, Choice, Key, Precision, Remat, Seconds};
-use plimsoll_data::{BatchSize, Vocoder};
+use plimsoll_data::BatchSize;
 use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};

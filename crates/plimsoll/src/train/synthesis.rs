@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
+use plimsoll_audio::{Stretch, read_audio_stretch, write_wav};
 use plimsoll_core::{HostSample, Key, Measure};
-use plimsoll_data::{Shard, Stretch, read_audio_stretch, write_wav};
+use plimsoll_data::Shard;
 use plimsoll_monitor::Picture;
 use plimsoll_speech::tts::{self, Bundle, Delivery, Narrator, Spoke, Synthesiser, SynthesiserConfig};
 use plimsoll_speech::{JudgeError, ModelFolder};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use plimsoll_data::{Case, ImportOptions, Manifest, Numbers, Tokenizer, Utterance, normalise};
+use plimsoll_data::{ImportOptions, Manifest, Utterance};
+use plimsoll_text::{Case, Numbers, Tokenizer, normalise};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
 use crate::failure::{Failure, Told};

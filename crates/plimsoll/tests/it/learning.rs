@@ -2,7 +2,7 @@
 //!
 //! What is limited is the number of steps, never the time: docs/LOG.md has how long they took, and where.
 
-use plimsoll_data::{VoiceTraits, read_recording};
+use plimsoll_audio::{VoiceTraits, read_recording};
 
 use crate::program::{Place, names};
 

@@ -4,9 +4,9 @@ use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use plimsoll_data::Tokenizer;
 use plimsoll_layers::{DecoderBlock, DecoderCache, Lengths, TransformerConfig, add_sinusoids, cross_entropy, normed};
 use plimsoll_tape::{Pass, remat};
+use plimsoll_text::Tokenizer;
 
 use super::RecogniserConfig;
 use super::decode::NextToken;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use plimsoll_core::{BatchSource, Collective, Measure, Skipped};
-use plimsoll_data::Tokenizer;
 use plimsoll_tape::{Task, TensorBatch};
+use plimsoll_text::Tokenizer;
 use plimsoll_train::Careful;
 use serde::{Deserialize, Serialize};
 

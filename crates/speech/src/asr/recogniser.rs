@@ -4,12 +4,12 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{HostBatch, Key};
-use plimsoll_data::Tokenizer;
 use plimsoll_layers::{
     Conformer, ConformerConfig, HeadPositions, LengthPolicy, Lengths, Subsampling, SubsamplingConfig, add_sinusoids,
     ctc_greedy, ctc_loss, is_ctc_feasible,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
+use plimsoll_text::Tokenizer;
 
 use super::decode::{BeamOptions, CtcScores, Hypothesis, attention_beam, ctc_prefix_beam, joint_beam, rescore};
 use super::decoder::{Decoder, Encoded};

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use plimsoll_audio::LogMel;
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
-use plimsoll_data::{LogMel, Tokenizer};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_tape::{TensorBatch, apply};
+use plimsoll_text::Tokenizer;
 
 use super::{Bundle, Recogniser, RecogniserConfig, Search};
 use crate::{BundleError, ModelFolder};

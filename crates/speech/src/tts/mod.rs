@@ -2,7 +2,7 @@
 //!
 //! A [`Synthesiser`] says a text in the voice of a reference, a few frames a step, each step knowing those before it; it
 //! decides by itself when it is done. What it says are log-mels, which
-//! [`plimsoll_data::Vocoder`] turns into sound.
+//! [`plimsoll_audio::Vocoder`] turns into sound.
 
 mod alignment;
 mod config;

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
+use plimsoll_audio::{LogMel, Vocoder};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId, Seconds};
-use plimsoll_data::{Case, LogMel, Tokenizer, Vocoder, normalise};
 use plimsoll_tape::{Noise, Pass, TensorBatch, apply};
+use plimsoll_text::{Case, Tokenizer, normalise};
 
 use super::{Alignment, Bundle, Ending, Spoken, Synthesiser, parts};
 use crate::{BundleError, ModelFolder};

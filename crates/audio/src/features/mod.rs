@@ -1,0 +1,261 @@
+//! Log-mel features: what a model hears, frame by frame.
+//!
+//! Two systems that call their input "80 log mels" rarely mean the same numbers: windows, paddings, scales, norms and
+//! floors all differ. [`LogMelConfig`] names every one of these choices, and its presets are those of known systems.
+
+// Shapes: t frames, m mel channels; features are frame after frame, `[t, m]`.
+
+mod config;
+mod mel;
+
+use std::f64::consts::TAU;
+use std::sync::Arc;
+
+use plimsoll_core::{Frames, Seconds};
+use realfft::num_complex::Complex32;
+use realfft::{RealFftPlanner, RealToComplex};
+
+use crate::buffers;
+
+pub use config::{Floor, Log, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
+pub(crate) use mel::MelFilters;
+
+/// Why a configuration describes no features.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FeatureError {
+    /// A length or count is zero.
+    #[error("`{0}` of the features is zero")]
+    Zero(&'static str),
+    /// The window does not fit into the transform.
+    #[error("the features' `win_length` of {win_length} is more than their `n_fft` of {n_fft}")]
+    Window {
+        /// Length of the window.
+        win_length: usize,
+        /// Length of the transform.
+        n_fft: usize,
+    },
+    /// The band is empty, below zero or above half the sample rate.
+    #[error("the features' band from {f_min} to {f_max} hertz is not inside 0 to {limit} hertz")]
+    Band {
+        /// Lower edge.
+        f_min: f64,
+        /// Upper edge.
+        f_max: f64,
+        /// Half the sample rate.
+        limit: f64,
+    },
+    /// The floor lets zero into the logarithm.
+    #[error("the features' `floor` of {0} is not above zero")]
+    Floor(f32),
+    /// A number that is not finite, or a range below zero.
+    #[error("`{name}` of the features is {value}")]
+    Number {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: f32,
+    },
+}
+
+/// An extractor of log-mel features; one serves any number of threads.
+#[derive(Clone)]
+pub struct LogMel {
+    pub(crate) config: LogMelConfig,
+    pub(crate) window: Vec<f32>,
+    pub(crate) filters: MelFilters,
+    pub(crate) transform: Arc<dyn RealToComplex<f32>>,
+}
+
+impl LogMel {
+    /// Prepares window, filters and transform.
+    pub fn new(config: &LogMelConfig) -> Result<Self, FeatureError> {
+        check(config)?;
+        Ok(Self {
+            config: config.clone(),
+            window: window(config),
+            filters: MelFilters::new(config),
+            transform: RealFftPlanner::new().plan_fft_forward(config.n_fft),
+        })
+    }
+
+    /// The configuration it was made from.
+    pub fn config(&self) -> &LogMelConfig {
+        &self.config
+    }
+
+    /// Mel channels: the width of a frame.
+    pub fn n_mels(&self) -> usize {
+        self.config.n_mels
+    }
+
+    /// Frames of so many samples; at least one, however short the audio.
+    pub fn frames(&self, samples: usize) -> usize {
+        let LogMelConfig { n_fft, hop_length, padding, drop_last_frame, .. } = self.config;
+        let padded = samples + if padding == Padding::None { 0 } else { n_fft / 2 * 2 };
+        let frames = padded.saturating_sub(n_fft) / hop_length + 1;
+        (frames - usize::from(drop_last_frame)).max(1)
+    }
+
+    /// Frames of so much audio.
+    pub fn frames_in(&self, duration: Seconds) -> Frames {
+        let samples = (duration.0 * f64::from(self.config.sample_rate)).round();
+        Frames(self.frames(samples.max(0.0) as usize).try_into().unwrap_or(u32::MAX))
+    }
+
+    /// The features `[t, m]` of samples at the configured rate.
+    pub fn extract(&self, samples: &[f32]) -> Vec<f32> {
+        let emphasised = self.config.preemphasis.map(|factor| emphasise(samples, factor));
+        let samples = emphasised.as_deref().unwrap_or(samples);
+        let mut features = buffers::zeros(self.frames(samples.len()) * self.n_mels());
+        self.mels(samples, &mut features);
+        features.iter_mut().for_each(|value| *value = self.logarithm(*value));
+        if let Some(range) = self.config.dynamic_range {
+            squeeze(&mut features, range);
+        }
+        normalise(&mut features, self.n_mels(), self.config.normalise);
+        features
+    }
+
+    /// Fills `features` with mels, before the logarithm.
+    fn mels(&self, samples: &[f32], features: &mut [f32]) {
+        let LogMelConfig { n_fft, hop_length, padding, spectrum: kind, .. } = self.config;
+        let before = if padding == Padding::None { 0 } else { n_fft / 2 } as isize;
+        let mut frame = vec![0.0; n_fft];
+        let mut bins = self.transform.make_output_vec();
+        let mut scratch = self.transform.make_scratch_vec();
+        let mut spectrum = vec![0.0; bins.len()];
+        for (index, mels) in features.chunks_exact_mut(self.n_mels()).enumerate() {
+            self.cut(samples, (index * hop_length) as isize - before, &mut frame);
+            self.transform
+                .process_with_scratch(&mut frame, &mut bins, &mut scratch)
+                .expect("the buffers were made by the transform");
+            for (value, bin) in spectrum.iter_mut().zip(&bins) {
+                *value = if kind == Spectrum::Power { bin.norm_sqr() } else { magnitude(*bin) };
+            }
+            self.filters.apply(&spectrum, mels);
+        }
+    }
+
+    /// The windowed frame that begins at sample `start`, which may lie outside of the audio.
+    fn cut(&self, samples: &[f32], start: isize, frame: &mut [f32]) {
+        let whole = usize::try_from(start).ok().and_then(|start| samples.get(start..start + frame.len()));
+        if let Some(inside) = whole {
+            frame.iter_mut().zip(inside).zip(&self.window).for_each(|((to, from), weight)| *to = from * weight);
+            return;
+        }
+        let mirrored = self.config.padding == Padding::Reflect;
+        for (n, (to, weight)) in frame.iter_mut().zip(&self.window).enumerate() {
+            *to = at(samples, start + n as isize, mirrored) * weight;
+        }
+    }
+
+    fn logarithm(&self, value: f32) -> f32 {
+        let value = match self.config.floor {
+            Floor::Add(floor) => value + floor,
+            Floor::Max(floor) => value.max(floor),
+        };
+        match self.config.log {
+            Log::Ln => value.ln(),
+            Log::Log10 => value.log10(),
+        }
+    }
+}
+
+fn check(config: &LogMelConfig) -> Result<(), FeatureError> {
+    let LogMelConfig { n_fft, win_length, hop_length, n_mels, f_min, .. } = *config;
+    let lengths = [
+        ("sample_rate", config.sample_rate as usize),
+        ("n_fft", n_fft),
+        ("win_length", win_length),
+        ("hop_length", hop_length),
+        ("n_mels", n_mels),
+    ];
+    if let Some((name, _)) = lengths.into_iter().find(|(_, length)| *length == 0) {
+        return Err(FeatureError::Zero(name));
+    }
+    if win_length > n_fft {
+        return Err(FeatureError::Window { win_length, n_fft });
+    }
+    let (f_max, limit) = (config.f_max(), f64::from(config.sample_rate) / 2.0);
+    if !(0.0 <= f_min && f_min < f_max && f_max <= limit) {
+        return Err(FeatureError::Band { f_min, f_max, limit });
+    }
+    let (Floor::Add(floor) | Floor::Max(floor)) = config.floor;
+    if !(floor > 0.0 && floor.is_finite()) {
+        return Err(FeatureError::Floor(floor));
+    }
+    let numbers = [("preemphasis", config.preemphasis), ("dynamic_range", config.dynamic_range)];
+    let mut given = numbers.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    match given.find(|(_, value)| !(value.is_finite() && *value >= 0.0)) {
+        Some((name, value)) => Err(FeatureError::Number { name, value }),
+        None => Ok(()),
+    }
+}
+
+/// The window, centred in the transform, with the normalisation by its length in it.
+fn window(config: &LogMelConfig) -> Vec<f32> {
+    let length = config.win_length;
+    let hann = |n: usize, period: usize| 0.5 - 0.5 * (TAU * n as f64 / period.max(1) as f64).cos();
+    let weights: Vec<f64> = (0..length)
+        .map(|n| match config.window {
+            Window::HannPeriodic => hann(n, length),
+            Window::HannSymmetric => hann(n, length - 1),
+            Window::Povey => hann(n, length - 1).powf(0.85),
+        })
+        .collect();
+    let norm = weights.iter().map(|w| w * w).sum::<f64>().sqrt();
+    let scale = if config.window_norm && norm > 0.0 { 1.0 / norm } else { 1.0 };
+    let mut window = vec![0.0; config.n_fft];
+    let left = (config.n_fft - length) / 2;
+    window[left..left + length].iter_mut().zip(&weights).for_each(|(to, from)| *to = (from * scale) as f32);
+    window
+}
+
+/// Sample `index` of audio that goes on as zeros or as its mirror image, for as long as asked.
+pub(crate) fn at(samples: &[f32], index: isize, mirrored: bool) -> f32 {
+    if let Some(&sample) = usize::try_from(index).ok().and_then(|index| samples.get(index)) {
+        return sample;
+    }
+    if !mirrored || samples.is_empty() {
+        return 0.0;
+    }
+    let last = samples.len() as isize - 1;
+    let place = index.rem_euclid((2 * last).max(1));
+    samples[place.min(2 * last - place).max(0) as usize]
+}
+
+fn magnitude(bin: Complex32) -> f32 {
+    bin.norm_sqr().sqrt()
+}
+
+fn emphasise(samples: &[f32], factor: f32) -> Vec<f32> {
+    let rest = samples.windows(2).map(|pair| pair[1] - factor * pair[0]);
+    samples.first().copied().into_iter().chain(rest).collect()
+}
+
+/// Whisper's last step.
+fn squeeze(features: &mut [f32], range: f32) {
+    let lowest = features.iter().copied().fold(f32::NEG_INFINITY, f32::max) - range;
+    features.iter_mut().for_each(|value| *value = (value.max(lowest) + 4.0) / 4.0);
+}
+
+/// Normalises each of `n_mels` channels over the frames, as NeMo does for `per_feature`.
+fn normalise(features: &mut [f32], n_mels: usize, kind: Normalise) {
+    if kind == Normalise::None {
+        return;
+    }
+    let frames = features.len() / n_mels;
+    for mel in 0..n_mels {
+        let channel = || (0..frames).map(|t| t * n_mels + mel);
+        let mean = channel().map(|i| f64::from(features[i])).sum::<f64>() / frames as f64;
+        let squares = channel().map(|i| (f64::from(features[i]) - mean).powi(2)).sum::<f64>();
+        let deviation = (squares / frames.saturating_sub(1).max(1) as f64).sqrt() + 1e-5;
+        let scale = if kind == Normalise::UtteranceMean { 1.0 } else { 1.0 / deviation };
+        for i in channel() {
+            features[i] = ((f64::from(features[i]) - mean) * scale) as f32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

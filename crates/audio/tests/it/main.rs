@@ -1,0 +1,23 @@
+//! The features beside those of the systems that they are named after.
+#![cfg(test)]
+
+#[path = "../../../../fixtures/read.rs"]
+mod fixture;
+
+use fixture::{Fixture, close};
+use plimsoll_audio::{LogMel, LogMelConfig};
+
+/// How far from torchaudio and librosa, as a share of the largest number.
+const TOLERANCE: f32 = 1e-4;
+
+#[test]
+fn log_mels_are_those_of_torchaudio_and_librosa() {
+    let fixture = Fixture::read("mel");
+    for name in ["konkani", "espnet", "nemo", "whisper", "xtts", "myxtts"] {
+        let config = LogMelConfig::preset(name).unwrap();
+        let features = LogMel::new(&config).unwrap();
+        let signal = fixture.values(&format!("signal_{}", config.sample_rate));
+        assert_eq!(config.n_mels, fixture.shape(name).unwrap()[1], "{name}");
+        close(name, &features.extract(signal), fixture.values(name), TOLERANCE);
+    }
+}
