@@ -90,8 +90,8 @@ impl Part {
 impl Sizes {
     fn of(model: ModelPlan, log_mel: LogMel) -> Self {
         let (parameters, counted) = on_paper(|paper| match &model {
-            ModelPlan::Recogniser(model) => of_module(model.bare(paper)),
-            ModelPlan::Synthesiser(model) => of_module(model.bare(paper)),
+            ModelPlan::Recogniser(model) => of_module(model.init_unseeded(paper)),
+            ModelPlan::Synthesiser(model) => of_module(model.init_unseeded(paper)),
         });
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
@@ -278,7 +278,7 @@ mod tests {
     /// KonkaniVani's small model as it was published; its batch norms have statistics, which nobody trains.
     #[test]
     fn the_parts_are_the_whole() {
-        let model = plimsoll_speech::asr::RecogniserConfig::konkani(128, 6, 3, 200);
+        let model = plimsoll_speech::asr::RecognizerConfig::konkani(128, 6, 3, 200);
         let sizes =
             Sizes::of(ModelPlan::Recogniser(model), LogMel::new(&plimsoll_audio::LogMelConfig::default()).unwrap());
         assert_eq!(sizes.parameters, 3_189_136);

@@ -25,7 +25,7 @@ impl Reader {
     pub(crate) fn load(folder: &Path, search: &SearchArgs, backend: &str) -> Result<Self, Failure> {
         let search = search.settle()?;
         let transcriber = Transcriber::load(folder, &device(backend)?).wrong()?;
-        if !transcriber.can(&search) {
+        if !transcriber.supports(&search) {
             let message = format!("the model in {} has no attention decoder", folder.display());
             return Err(Failure::wrong(message, "use `--search greedy` or `--search prefix-beam`"));
         }
@@ -40,10 +40,10 @@ impl Reader {
     /// The text of `samples`.
     pub(crate) fn text(&self, samples: &[f32]) -> String {
         let length = Samples(samples.len() as u64).at(self.sample_rate());
-        if self.transcriber.cuts(length) {
+        if self.transcriber.truncates(length) {
             eprintln!("warning: of a recording of {length} the end is cut, as the model's length policy has it");
         }
-        self.transcriber.read(samples, &self.search)
+        self.transcriber.transcribe(samples, &self.search)
     }
 }
 

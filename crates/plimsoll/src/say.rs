@@ -10,7 +10,7 @@ use plimsoll_audio::{read_audio, write_wav};
 use plimsoll_core::{Samples, Seconds};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::ModelFolder;
-use plimsoll_speech::tts::{Ending, Narration, Narrator, SayError, Voice};
+use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
 use serde_json::{Value, json};
 
 use crate::cli::SayArgs;
@@ -31,7 +31,7 @@ struct Wish {
 pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     let wishes = wishes(args)?;
     let device = reading::device(&args.backend)?;
-    let narrator = Narrator::load(&args.run, &device).wrong()?;
+    let narrator = SpeechPipeline::load(&args.run, &device).wrong()?;
     let voice = voice(args, &narrator)?;
     let alone = args.file.is_none();
     let bar = bar(&wishes);
@@ -90,26 +90,26 @@ fn wishes(args: &SayArgs) -> Result<Vec<Wish>, Failure> {
 }
 
 /// The voice of the reference that was named, or that of the run.
-fn voice(args: &SayArgs, narrator: &Narrator) -> Result<Voice, Failure> {
-    let own = ModelFolder(&args.run).voice();
+fn voice(args: &SayArgs, narrator: &SpeechPipeline) -> Result<Voice, Failure> {
+    let own = ModelFolder(&args.run).default_voice();
     let path = args.speaker.as_deref().unwrap_or(&own);
     if args.speaker.is_none() && !own.is_file() {
         let message = format!("{} has no voice of its own: there is no voice.wav in it", args.run.display());
         return Err(Failure::wrong(message, "name a recording of the voice: --speaker FILE.wav"));
     }
     let audio = read_audio(path, narrator.sample_rate()).wrong()?;
-    narrator.voice(&audio.samples).map_err(|error| {
+    narrator.encode_voice(&audio.samples).map_err(|error| {
         Failure::wrong(format!("{}: {error}", path.display()), "a few seconds of one person speaking are best")
     })
 }
 
 fn narrate(
     args: &SayArgs,
-    narrator: &Narrator,
+    narrator: &SpeechPipeline,
     voice: &Voice,
     wish: &Wish,
     bar: &ProgressBar,
-) -> Result<Narration, Failure> {
+) -> Result<SynthesizedSpeech, Failure> {
     // Of a text alone the bar counts its parts, and of many lines the lines.
     let alone = args.file.is_none();
     let mut count = |done: usize, all: usize| {
@@ -118,7 +118,8 @@ fn narrate(
             bar.set_position(done as u64);
         }
     };
-    let narration = narrator.say(&wish.text, args.language.as_deref(), voice, args.seed, &mut count);
+    let options = SpeechOptions { language: args.language.as_deref(), seed: args.seed };
+    let narration = narrator.synthesize(&wish.text, voice, &options, &mut count);
     let narration = narration.map_err(|error| unsayable(&error))?;
     if !alone {
         bar.inc(1);
@@ -131,39 +132,49 @@ fn narrate(
     Ok(narration)
 }
 
-fn unsayable(error: &SayError) -> Failure {
+fn unsayable(error: &SynthesisError) -> Failure {
     let help = match error {
-        SayError::Empty => "give a text, or `-` to read it from standard input",
-        SayError::Unknown { .. } => "a model says what it was trained on, letters and digits in the same script",
-        SayError::Language { .. } => "leave --language out where the model knows only one",
-        SayError::ShortReference { .. } | SayError::SilentReference => "a few seconds of one person speaking are best",
+        SynthesisError::EmptyText => "give a text, or `-` to read it from standard input",
+        SynthesisError::UnknownCharacters { .. } => {
+            "a model says what it was trained on, letters and digits in the same script"
+        }
+        SynthesisError::UnknownLanguage { .. } => "leave --language out where the model knows only one",
+        SynthesisError::ShortReference { .. } | SynthesisError::SilentReference => {
+            "a few seconds of one person speaking are best"
+        }
     };
     Failure::wrong(error.to_string(), help)
 }
 
 /// Where it looked while it said the first part, and what it said.
-fn draw(path: &Path, narration: &Narration, narrator: &Narrator, voice: &Voice, seed: u64) -> Result<(), String> {
-    let Some(passage) = narration.parts.first() else { return Ok(()) };
+fn draw(
+    path: &Path,
+    narration: &SynthesizedSpeech,
+    narrator: &SpeechPipeline,
+    voice: &Voice,
+    seed: u64,
+) -> Result<(), String> {
+    let Some(passage) = narration.segments.first() else { return Ok(()) };
     let features = narrator.log_mel().config();
     let alignment = narrator.alignment(passage, 0, voice, seed);
-    let mels = [pictures::Mels::new("said", &passage.spoken.mels, features.n_mels)];
-    let names = narrator.tokens();
+    let mels = [pictures::Mels::new("said", &passage.generated.mels, features.n_mels)];
+    let names = narrator.token_names();
     let looked = pictures::alignment(&passage.text, &alignment, &passage.tokens, &names, features);
     let maps = [looked].into_iter().chain(pictures::mels(&mels, features)).collect();
     Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
 }
 
-fn tell(args: &SayArgs, narrator: &Narrator, wish: &Wish, narration: &Narration) {
+fn tell(args: &SayArgs, narrator: &SpeechPipeline, wish: &Wish, narration: &SynthesizedSpeech) {
     let rate = narrator.sample_rate();
     let length = Samples(narration.samples.len() as u64).at(rate);
     let file = wish.out.display();
-    let unknown: String = narration.unknown.iter().filter(|letter| !letter.is_whitespace()).collect();
+    let unknown: String = narration.unknown_characters.iter().filter(|letter| !letter.is_whitespace()).collect();
     if !unknown.is_empty() {
         eprintln!("warning: {file}: letters that the model does not know were left out: {unknown}");
     }
     let frames = |mels: usize| mels / narrator.log_mel().n_mels();
-    for part in narration.cut_off() {
-        let samples = frames(part.spoken.mels.len()) * narrator.log_mel().config().hop_length;
+    for part in narration.cut_off_segments() {
+        let samples = frames(part.generated.mels.len()) * narrator.log_mel().config().hop_length;
         let (after, text) = (Samples(samples as u64).at(rate), shown(&part.text));
         eprintln!("warning: {file}: did not stop by itself, and was cut off after {after}: {text}");
     }
@@ -173,13 +184,13 @@ fn tell(args: &SayArgs, narrator: &Narrator, wish: &Wish, narration: &Narration)
     }
 }
 
-fn report(wish: &Wish, narration: &Narration, length: Seconds, unknown: &str) -> Value {
-    let stopped = narration.cut_off().next().is_none();
+fn report(wish: &Wish, narration: &SynthesizedSpeech, length: Seconds, unknown: &str) -> Value {
+    let stopped = narration.cut_off_segments().next().is_none();
     json!({
         "file": wish.out.display().to_string(),
         "text": wish.text,
         "seconds": length,
-        "parts": narration.parts.len(),
+        "parts": narration.segments.len(),
         "ending": if stopped { Ending::Stopped } else { Ending::CutOff },
         "unknown_letters": unknown,
     })

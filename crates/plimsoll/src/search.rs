@@ -35,7 +35,7 @@ impl SearchArgs {
             let message = format!("`--length-bonus` is {}, and a number was expected", self.length_bonus);
             return Err(Failure::wrong(message, "0 favours no length"));
         }
-        let search = Search::named(&self.search, self.width, self.ctc_weight, self.length_bonus);
+        let search = Search::from_name(&self.search, self.width, self.ctc_weight, self.length_bonus);
         Ok(search.expect("the flag takes these names alone"))
     }
 }

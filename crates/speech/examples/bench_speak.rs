@@ -7,22 +7,22 @@ use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Key, SampleId};
-use plimsoll_speech::tts::{Pace, Synthesiser, SynthesiserConfig};
+use plimsoll_speech::tts::{LengthBounds, Synthesizer, SynthesizerConfig};
 
 const TOKENS: usize = 40;
 const ROUNDS: usize = 11;
 const LENGTHS: [usize; 4] = [50, 100, 500, 550];
 
 /// A synthesiser that says about `frames` frames of [`TOKENS`] tokens: no fewer, and few more.
-fn model(width: usize, layers: usize, frames: usize) -> Synthesiser {
+fn model(width: usize, layers: usize, frames: usize) -> Synthesizer {
     let tokens = TOKENS as f64;
-    // What `Pace::guards` makes of these: half of the fewest, and half as many again as the most with some to spare.
-    let pace = Pace {
-        fewest: 2.0 * frames as f64 / tokens,
-        most: ((frames as f64 - 40.0) / 1.5 / tokens).max(0.0),
-        longest: TOKENS,
+    // What `LengthBounds::frame_bounds` makes of these: half of the fewest, and half as many again as the most with some to spare.
+    let length_bounds = LengthBounds {
+        frames_per_token_min: 2.0 * frames as f64 / tokens,
+        frames_per_token_max: ((frames as f64 - 40.0) / 1.5 / tokens).max(0.0),
+        tokens_max: TOKENS,
     };
-    let config = SynthesiserConfig { pace, ..SynthesiserConfig::recommended(80, 60, width, layers) };
+    let config = SynthesizerConfig { length_bounds, ..SynthesizerConfig::recommended(80, 60, width, layers) };
     config.init(&Device::flex(), Key::new(1))
 }
 
@@ -40,8 +40,8 @@ fn main() {
     for round in 0..=ROUNDS {
         for (model, times) in models.iter().zip(&mut each) {
             let start = Instant::now();
-            let spoken = model.speak(std::slice::from_ref(&tokens), &[SampleId(1)], voice.clone(), Key::new(1));
-            let frames = spoken[0].mels.len() / 80;
+            let generated = model.generate(std::slice::from_ref(&tokens), &[SampleId(1)], voice.clone(), Key::new(1));
+            let frames = generated[0].mels.len() / 80;
             if round > 0 {
                 times.push((start.elapsed().as_secs_f64() * 1e6, frames));
             }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use plimsoll_core::{Bytes, Choice, CountingAllocator, Grid, HostBatch, HostSample, Key, MemoryMeter, Remat, SampleId};
 use plimsoll_layers::HeadPositions;
-use plimsoll_speech::asr::{Recogniser, RecogniserConfig};
+use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_tape::count;
 use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 
@@ -29,7 +29,7 @@ type Failure = Box<dyn std::error::Error>;
 
 /// What is trained, and on what.
 struct Job {
-    config: RecogniserConfig,
+    config: RecognizerConfig,
     batch: usize,
     frames: usize,
     dropout: f64,
@@ -41,11 +41,11 @@ impl Job {
         let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
         let [width, blocks, decoder, batch, frames] = numbers.try_into().unwrap_or([256, 12, 6, 4, 800]);
         let dropout = 0.1;
-        let config = RecogniserConfig {
+        let config = RecognizerConfig {
             subsampling_channels: CHANNELS,
             positions: HeadPositions::Absolute,
             dropout,
-            ..RecogniserConfig::recommended(width, blocks, decoder, VOCABULARY)
+            ..RecognizerConfig::recommended(width, blocks, decoder, VOCABULARY)
         };
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         Self { config, batch, frames, dropout, threads }
@@ -63,7 +63,7 @@ impl Job {
         HostBatch::collate(&samples, FEATURES, &Grid::default()).expect("whole frames")
     }
 
-    fn trainer(&self, remat: Remat, lanes: usize) -> Trainer<Recogniser> {
+    fn trainer(&self, remat: Remat, lanes: usize) -> Trainer<Recognizer> {
         let choice = Choice { remat, ..Choice::default() };
         let config = TrainerConfig { choice, lanes, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
         let model = self.config.init(&Device::flex().autodiff(), Key::new(3));
@@ -131,7 +131,7 @@ impl Drop for Torch {
 /// One way of ours to run the step.
 struct Ours {
     name: &'static str,
-    trainer: Trainer<Recogniser>,
+    trainer: Trainer<Recognizer>,
     seconds: Vec<f64>,
     peak: Bytes,
 }

@@ -12,6 +12,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let transcriber = Transcriber::load(run.as_ref(), &Device::flex())?;
     let audio = read_audio(recording, transcriber.sample_rate())?;
-    println!("{}", transcriber.read(&audio.samples, &Search::Greedy));
+    println!("{}", transcriber.transcribe(&audio.samples, &Search::Greedy));
     Ok(())
 }

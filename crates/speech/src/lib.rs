@@ -9,13 +9,13 @@
 //! ```
 
 pub mod asr;
-mod bundle;
-mod judge;
-mod paper;
+mod evaluation_error;
+mod metadata;
+mod planning;
 pub mod score;
 #[cfg(test)]
 mod testing;
 pub mod tts;
 
-pub use bundle::{Bundle, BundleError, Described, ModelFolder};
-pub use judge::JudgeError;
+pub use evaluation_error::EvaluationError;
+pub use metadata::{ModelError, ModelFolder, ModelKind, ModelMetadata};

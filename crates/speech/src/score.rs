@@ -20,26 +20,26 @@ pub struct ErrorCounts {
 
 impl ErrorCounts {
     /// Compares words: runs of white space separate them, nothing else is changed.
-    pub fn words(truth: &str, heard: &str) -> Self {
+    pub fn words(reference: &str, hypothesis: &str) -> Self {
         let words = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
-        align(&words(truth), &words(heard))
+        align(&words(reference), &words(hypothesis))
     }
 
     /// Compares Unicode code points of the trimmed texts; spaces count.
-    pub fn characters(truth: &str, heard: &str) -> Self {
+    pub fn characters(reference: &str, hypothesis: &str) -> Self {
         let characters = |text: &str| text.trim().chars().collect::<Vec<_>>();
-        align(&characters(truth), &characters(heard))
+        align(&characters(reference), &characters(hypothesis))
     }
 
-    /// Units of the truth.
-    pub fn truth(&self) -> u64 {
+    /// Units of the reference.
+    pub fn reference_length(&self) -> u64 {
         self.hits + self.substitutions + self.deletions
     }
 
-    /// Errors for each unit of the truth. With no truth at all, the number of insertions, as jiwer has it.
+    /// Errors for each unit of the reference. With no reference at all, the number of insertions, as jiwer has it.
     pub fn rate(&self) -> f64 {
         let errors = (self.substitutions + self.deletions + self.insertions) as f64;
-        if self.truth() == 0 { errors } else { errors / self.truth() as f64 }
+        if self.reference_length() == 0 { errors } else { errors / self.reference_length() as f64 }
     }
 }
 
@@ -62,32 +62,32 @@ impl Sum for ErrorCounts {
 }
 
 /// The cheapest alignment (Levenshtein), counted on the way back through the table.
-fn align<T: PartialEq>(truth: &[T], heard: &[T]) -> ErrorCounts {
-    let width = heard.len() + 1;
-    let mut cost = vec![0usize; (truth.len() + 1) * width];
+fn align<T: PartialEq>(reference: &[T], hypothesis: &[T]) -> ErrorCounts {
+    let width = hypothesis.len() + 1;
+    let mut cost = vec![0usize; (reference.len() + 1) * width];
     (0..width).for_each(|j| cost[j] = j);
-    for i in 1..=truth.len() {
+    for i in 1..=reference.len() {
         cost[i * width] = i;
         for j in 1..width {
-            let same = cost[(i - 1) * width + j - 1] + usize::from(truth[i - 1] != heard[j - 1]);
+            let same = cost[(i - 1) * width + j - 1] + usize::from(reference[i - 1] != hypothesis[j - 1]);
             let deleted = cost[(i - 1) * width + j] + 1;
             let inserted = cost[i * width + j - 1] + 1;
             cost[i * width + j] = same.min(deleted).min(inserted);
         }
     }
     let mut counts = ErrorCounts::default();
-    let (mut i, mut j) = (truth.len(), heard.len());
+    let (mut i, mut j) = (reference.len(), hypothesis.len());
     while i > 0 || j > 0 {
-        let here = cost[i * width + j];
-        let differs = i > 0 && j > 0 && truth[i - 1] != heard[j - 1];
-        if i > 0 && j > 0 && here == cost[(i - 1) * width + j - 1] + usize::from(differs) {
+        let current = cost[i * width + j];
+        let differs = i > 0 && j > 0 && reference[i - 1] != hypothesis[j - 1];
+        if i > 0 && j > 0 && current == cost[(i - 1) * width + j - 1] + usize::from(differs) {
             if differs {
                 counts.substitutions += 1;
             } else {
                 counts.hits += 1;
             }
             (i, j) = (i - 1, j - 1);
-        } else if i > 0 && here == cost[(i - 1) * width + j] + 1 {
+        } else if i > 0 && current == cost[(i - 1) * width + j] + 1 {
             counts.deletions += 1;
             i -= 1;
         } else {
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn counts_are_those_of_jiwer() {
-        // truth, heard: words (hits, substitutions, deletions, insertions)
-        for (truth, heard, expected) in [
+        // reference, hypothesis: words (hits, substitutions, deletions, insertions)
+        for (reference, hypothesis, expected) in [
             ("hello world", "hello duck", (1, 1, 0, 0)),
             ("short one here", "shoe order one", (0, 3, 0, 0)),
             ("a b c", "", (0, 0, 3, 0)),
@@ -113,13 +113,13 @@ mod tests {
             ("  a   b ", "a b", (2, 0, 0, 0)),
             ("a", "a a a", (1, 0, 0, 2)),
         ] {
-            let c = ErrorCounts::words(truth, heard);
+            let c = ErrorCounts::words(reference, hypothesis);
             let found = (c.hits, c.substitutions, c.deletions, c.insertions);
-            if truth.starts_with("short") {
+            if reference.starts_with("short") {
                 // Several alignments cost the same; their number of errors does not differ.
                 assert_eq!(c.substitutions + c.deletions + c.insertions, 3);
             } else {
-                assert_eq!(found, expected, "{truth:?} {heard:?}");
+                assert_eq!(found, expected, "{reference:?} {hypothesis:?}");
             }
         }
     }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn characters_are_code_points_and_spaces_count() {
         let c = ErrorCounts::characters(" हांव घरा ", "हांव घर");
-        assert_eq!((c.truth(), c.deletions), (8, 1));
+        assert_eq!((c.reference_length(), c.deletions), (8, 1));
         assert_eq!(ErrorCounts::characters("ab", "a b").insertions, 1);
     }
 }

@@ -12,7 +12,7 @@ use plimsoll_audio::{AudioError, Stretch, read_audio_stretch};
 use plimsoll_core::Skipped;
 use plimsoll_data::Utterance;
 use plimsoll_speech::ModelFolder;
-use plimsoll_speech::asr::{Bundle, Heard};
+use plimsoll_speech::asr::{RecognizerMetadata, Transcription};
 
 use crate::cli::EvalArgs;
 use crate::failure::{Failure, Told};
@@ -38,7 +38,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::wrong(message, "--judge and --out-dir are for synthesisers"));
     }
     let reader = Reader::load(&args.run, &args.search, &args.backend)?;
-    let mut utterances = utterances::chosen(args, &Bundle::read(&args.run).wrong()?.tokenizer)?;
+    let mut utterances = utterances::chosen(args, &RecognizerMetadata::read(&args.run).wrong()?.tokenizer)?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
     }
@@ -79,7 +79,7 @@ fn read(utterance: &Utterance, reader: &Reader, report: &mut Report) -> Result<(
     let start = Instant::now();
     let heard = reader.text(&audio.samples);
     report.decode_seconds += start.elapsed().as_secs_f64();
-    let heard = Heard { name: id.clone(), truth: text.clone(), heard };
+    let heard = Transcription { name: id.clone(), reference: text.clone(), hypothesis: heard };
     report.judged.push(Judged::new(heard, audio.duration()));
     Ok(())
 }

@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::{Seconds, Skipped};
-use plimsoll_speech::asr::{Heard, Search};
+use plimsoll_speech::asr::{Search, Transcription};
 use plimsoll_speech::score::ErrorCounts;
 use serde_json::{Value, json};
 
 /// One utterance, read and compared with its text.
 pub(super) struct Judged {
     /// What was said and what was heard.
-    pub(super) heard: Heard,
+    pub(super) heard: Transcription,
     /// How long it is.
     pub(super) seconds: Seconds,
     /// Its words.
@@ -35,9 +35,9 @@ pub(super) struct Report {
 
 impl Judged {
     /// Counts the errors of `heard`, an utterance of `seconds`.
-    pub(super) fn new(heard: Heard, seconds: Seconds) -> Self {
-        let words = ErrorCounts::words(&heard.truth, &heard.heard);
-        let characters = ErrorCounts::characters(&heard.truth, &heard.heard);
+    pub(super) fn new(heard: Transcription, seconds: Seconds) -> Self {
+        let words = ErrorCounts::words(&heard.reference, &heard.hypothesis);
+        let characters = ErrorCounts::characters(&heard.reference, &heard.hypothesis);
         Self { heard, seconds, words, characters }
     }
 }
@@ -94,7 +94,7 @@ impl Report {
     pub(super) fn json(&self, worst: usize) -> Value {
         let (characters, words) = (self.characters(), self.words());
         let shown = |judged: &&Judged| {
-            let Heard { name, truth, heard } = &judged.heard;
+            let Transcription { name, reference: truth, hypothesis: heard } = &judged.heard;
             json!({"name": name, "truth": truth, "heard": heard, "cer": judged.characters.rate()})
         };
         json!({
@@ -123,7 +123,7 @@ impl Report {
                 text,
                 "  {name:<10} {:>6.2} % of {} {units}: {}",
                 counts.rate() * 100.0,
-                counts.truth(),
+                counts.reference_length(),
                 told(counts)
             );
         }
@@ -133,7 +133,7 @@ impl Report {
         let (factor, decoding) = (self.real_time_factor(), Seconds(self.decode_seconds));
         let _ = writeln!(text, "  speed      real-time factor {factor:.4}, features included: {decoding} of reading");
         for Judged { heard, characters, .. } in self.worst(worst) {
-            let Heard { name, truth, heard } = heard;
+            let Transcription { name, reference: truth, hypothesis: heard } = heard;
             let _ = writeln!(text, "  {name}: CER {:.2} %", characters.rate() * 100.0);
             let _ = writeln!(text, "    truth    {truth}\n    heard    {heard}");
         }
@@ -159,7 +159,7 @@ mod tests {
     fn report() -> Report {
         let mut report = Report::new(Path::new("runs/a"), "greedy", Search::Greedy);
         for (name, truth, heard) in [("fine", "one two", "one two"), ("bad", "three", ""), ("fair", "abcd", "abce")] {
-            let heard = Heard { name: name.into(), truth: truth.into(), heard: heard.into() };
+            let heard = Transcription { name: name.into(), reference: truth.into(), hypothesis: heard.into() };
             report.judged.push(Judged::new(heard, Seconds(2.0)));
         }
         report.skipped.push(Skipped { name: "gone".into(), reason: "it is empty".into() });

@@ -10,9 +10,11 @@ use burn::module::Module;
 use plimsoll_audio::{LogMel, resample, write_wav};
 use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped};
 use plimsoll_data::Dataset;
-use plimsoll_speech::asr::{Heard, Search, Transcriber};
+use plimsoll_speech::asr::{Search, Transcriber, Transcription};
 use plimsoll_speech::score::ErrorCounts;
-use plimsoll_speech::tts::{Bundle, Delivery, Ending, Narrator, Spoke, deliver};
+use plimsoll_speech::tts::{
+    Ending, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance, SynthesizerMetadata, evaluate_synthesis,
+};
 use plimsoll_train::Careful;
 use serde_json::{Value, json};
 
@@ -44,7 +46,7 @@ struct Report {
 /// Has the run say the utterances that `args` ask for, and says how well.
 pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let device = reading::device(&args.backend)?;
-    let narrator = Narrator::load(&args.run, &device).wrong()?;
+    let narrator = SpeechPipeline::load(&args.run, &device).wrong()?;
     let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().wrong()?;
     let dataset = dataset(args, &narrator)?;
     // Opened first: nobody wants to learn at the end of an hour that a file cannot be written.
@@ -66,8 +68,8 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The utterances as the model reads them, each with a reference of its voice.
-fn dataset(args: &EvalArgs, narrator: &Narrator) -> Result<Dataset, Failure> {
-    let bundle = Bundle::read(&args.run).wrong()?;
+fn dataset(args: &EvalArgs, narrator: &SpeechPipeline) -> Result<Dataset, Failure> {
+    let bundle = SynthesizerMetadata::read(&args.run).wrong()?;
     let mut utterances = utterances::chosen(args, &bundle.tokenizer)?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
@@ -79,12 +81,12 @@ fn dataset(args: &EvalArgs, narrator: &Narrator) -> Result<Dataset, Failure> {
 
 fn speak(
     args: &EvalArgs,
-    narrator: &Narrator,
+    narrator: &SpeechPipeline,
     judge: Option<&Transcriber>,
     dataset: &Dataset,
 ) -> Result<Report, Failure> {
     let mut report = Report::new(args);
-    let (mut all, mut delivery) = (Vec::new(), Delivery::default());
+    let (mut all, mut delivery) = (Vec::new(), SynthesisEvaluation::default());
     for index in 0..dataset.len() {
         match dataset.load(index, None) {
             Ok(sample) => all.push((index, sample)),
@@ -104,7 +106,7 @@ fn speak(
     for together in all.chunks(TOGETHER) {
         let samples: Vec<HostSample> = together.iter().map(|(_, sample)| sample.clone()).collect();
         let start = Instant::now();
-        let said = deliver(narrator.model(), &samples, TOGETHER, &mut careful).failed()?.utterances;
+        let said = evaluate_synthesis(narrator.model(), &samples, TOGETHER, &mut careful).failed()?.utterances;
         report.speak_seconds += start.elapsed().as_secs_f64();
         for ((index, _), spoke) in together.iter().zip(said) {
             report.add(args, narrator, judge, &dataset.utterance(*index).text, &spoke)?;
@@ -115,7 +117,7 @@ fn speak(
     bar.finish_and_clear();
     report.said = delivery.utterances.len();
     (report.stopped, report.off_length, report.distance) =
-        (delivery.stopped(), delivery.off_length(), delivery.apart());
+        (delivery.stopped_share(), delivery.length_error(), delivery.mean_distance());
     Ok(report)
 }
 
@@ -140,18 +142,18 @@ impl Report {
     fn add(
         &mut self,
         args: &EvalArgs,
-        narrator: &Narrator,
+        narrator: &SpeechPipeline,
         judge: Option<&Transcriber>,
         text: &str,
-        spoke: &Spoke,
+        spoke: &SynthesizedUtterance,
     ) -> Result<(), Failure> {
-        let name = spoke.truth.name.clone();
+        let name = spoke.target.name.clone();
         let start = Instant::now();
-        let samples = narrator.sound([spoke.spoken.mels.as_slice()].into_iter());
+        let samples = narrator.vocode([spoke.generated.mels.as_slice()].into_iter());
         self.speak_seconds += start.elapsed().as_secs_f64();
         let length = Samples(samples.len() as u64).at(narrator.sample_rate());
         self.audio = Seconds(self.audio.0 + length.0);
-        if spoke.spoken.ending == Ending::CutOff {
+        if spoke.generated.ending == Ending::CutOff {
             self.cut_off.push(name.clone());
         }
         if let Some(folder) = &args.out_dir {
@@ -161,8 +163,9 @@ impl Report {
             write_wav(&folder.join(format!("{file}.wav")), &samples, narrator.sample_rate()).wrong()?;
         }
         if let Some(judge) = judge {
-            let heard = judge.read(&resample(samples, narrator.sample_rate(), judge.sample_rate()), &Search::Greedy);
-            self.judged.push(Judged::new(Heard { name, truth: text.into(), heard }, length));
+            let hypothesis =
+                judge.transcribe(&resample(samples, narrator.sample_rate(), judge.sample_rate()), &Search::Greedy);
+            self.judged.push(Judged::new(Transcription { name, reference: text.into(), hypothesis }, length));
         }
         Ok(())
     }
@@ -193,7 +196,7 @@ impl Report {
         if let Some(judge) = &self.judge {
             let (characters, words) = self.errors();
             let shown = |judged: &&Judged| {
-                let Heard { name, truth, heard } = &judged.heard;
+                let Transcription { name, reference: truth, hypothesis: heard } = &judged.heard;
                 json!({"name": name, "truth": truth, "heard": heard, "cer": judged.characters.rate()})
             };
             json["judge"] = judge.display().to_string().into();
@@ -219,7 +222,7 @@ impl Report {
         let _ = writeln!(text, "  distance   {:.4} from the truth, log-mels warped in time", self.distance);
         let _ = writeln!(text, "  speed      real-time factor {:.4}, vocoder included", self.real_time_factor());
         for Judged { heard, characters, .. } in worst(&self.judged, count) {
-            let Heard { name, truth, heard } = heard;
+            let Transcription { name, reference: truth, hypothesis: heard } = heard;
             let _ = writeln!(text, "  {name}: CER {:.2} %", characters.rate() * 100.0);
             let _ = writeln!(text, "    said     {truth}\n    heard    {heard}");
         }

@@ -24,9 +24,9 @@ pub(super) fn write(table: File, judged: &[Judged]) -> Result<(), Failure> {
 fn lines(mut table: impl Write, judged: &[Judged]) -> io::Result<()> {
     writeln!(table, "{HEADER}")?;
     for Judged { heard, seconds, words, characters } in judged {
-        let numbers = [errors(words), words.truth(), errors(characters), characters.truth()];
+        let numbers = [errors(words), words.reference_length(), errors(characters), characters.reference_length()];
         let numbers = numbers.map(|number| number.to_string()).join("\t");
-        let (name, truth, heard) = (cell(&heard.name), cell(&heard.truth), cell(&heard.heard));
+        let (name, truth, heard) = (cell(&heard.name), cell(&heard.reference), cell(&heard.hypothesis));
         writeln!(table, "{name}\t{:.3}\t{numbers}\t{truth}\t{heard}", seconds.0)?;
     }
     table.flush()
@@ -40,13 +40,13 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::Seconds;
-    use plimsoll_speech::asr::Heard;
+    use plimsoll_speech::asr::Transcription;
 
     use super::*;
 
     #[test]
     fn every_utterance_has_a_line_of_eight_cells() {
-        let heard = Heard { name: "a\tb".into(), truth: "one two".into(), heard: "one too".into() };
+        let heard = Transcription { name: "a\tb".into(), reference: "one two".into(), hypothesis: "one too".into() };
         let mut table = Vec::new();
         lines(&mut table, &[Judged::new(heard, Seconds(1.5))]).unwrap();
         let text = String::from_utf8(table).unwrap();

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll_core::Bytes;
-use plimsoll_speech::asr::RecogniserConfig;
-use plimsoll_speech::tts::SynthesiserConfig;
-use plimsoll_speech::{Bundle, Described, ModelFolder};
+use plimsoll_speech::asr::RecognizerConfig;
+use plimsoll_speech::tts::SynthesizerConfig;
+use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointStore, write_weights};
 
@@ -21,12 +21,12 @@ const VOCABULARY: &str = "vocabulary.json";
 const README: &str = "README.md";
 
 /// A kind of model that can be carried elsewhere.
-trait Portable: Described {
+trait Portable: ModelKind {
     /// How many parameters a model of these sizes has with `weights` in it: all of them, and no other.
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError>;
 
     /// The page that goes with the model called `name`.
-    fn readme(bundle: &Bundle<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
+    fn readme(bundle: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
     where
         Self: Sized;
 }
@@ -34,13 +34,13 @@ trait Portable: Described {
 /// Writes the model that `args` ask for and says what was written.
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     match ModelFolder(&args.run).kind().wrong()?.as_str() {
-        SynthesiserConfig::KIND => write::<SynthesiserConfig>(args),
-        _ => write::<RecogniserConfig>(args),
+        SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
+        _ => write::<RecognizerConfig>(args),
     }
 }
 
 fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let bundle = Bundle::<M>::read(&args.run).wrong()?;
+    let bundle = ModelMetadata::<M>::read(&args.run).wrong()?;
     let mut checkpoint = checkpoint(args)?;
     if let Some(mean) = checkpoint.ema.take() {
         checkpoint.weights = mean;
@@ -50,15 +50,15 @@ fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let readme = M::readme(&bundle, &name.unwrap_or_else(|| "model".into()), &checkpoint, parameters);
     prepare(&args.out, args.force)?;
-    let weights = ModelFolder(&args.out).exported();
+    let weights = ModelFolder(&args.out).exported_weights();
     write_weights(&weights, &checkpoint.weights).failed()?;
     let vocabulary = args.out.join(VOCABULARY);
     let tokens = serde_json::to_string_pretty(&bundle.tokenizer.names()).expect("texts are plain data");
     fs::write(&vocabulary, tokens + "\n").failed()?;
     let about = args.out.join(README);
     fs::write(&about, readme).failed()?;
-    let mut written = vec![weights, ModelFolder(&args.out).description(), vocabulary, about];
-    let (voice, own) = (ModelFolder(&args.run).voice(), ModelFolder(&args.out).voice());
+    let mut written = vec![weights, ModelFolder(&args.out).metadata_file(), vocabulary, about];
+    let (voice, own) = (ModelFolder(&args.run).default_voice(), ModelFolder(&args.out).default_voice());
     if voice.is_file() {
         fs::copy(&voice, &own).failed()?;
         written.push(own);
@@ -110,7 +110,7 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
 }
 
 /// What is said of every model: its size, what came of it, what goes in and out.
-fn facts<M>(bundle: &Bundle<M>, step: u64, score: &str, parameters: u64, vocabulary: usize) -> String {
+fn facts<M>(bundle: &ModelMetadata<M>, step: u64, score: &str, parameters: u64, vocabulary: usize) -> String {
     let (features, known) = (&bundle.features, bundle.tokenizer.size());
     let (rate, mels, hop) = (features.sample_rate, features.n_mels, features.hop_length);
     format!(

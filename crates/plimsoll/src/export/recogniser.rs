@@ -1,19 +1,19 @@
 //! A recogniser that is carried elsewhere.
 
 use burn::tensor::Device;
-use plimsoll_speech::Bundle;
-use plimsoll_speech::asr::RecogniserConfig;
+use plimsoll_speech::ModelMetadata;
+use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
 use plimsoll_train::Checkpoint;
 
 use super::{LAYOUTS, Portable, facts};
 
-impl Portable for RecogniserConfig {
+impl Portable for RecognizerConfig {
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
-        Ok(count(&apply(self.bare(&Device::flex()), weights)?))
+        Ok(count(&apply(self.init_unseeded(&Device::flex()), weights)?))
     }
 
-    fn readme(bundle: &Bundle<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
+    fn readme(bundle: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
         let state = &checkpoint.state;
         let percent = |score: f64| format!("{:.2} %", score * 100.0);
         let score = match (state.best, state.best_step) {

@@ -1,19 +1,19 @@
 //! A synthesiser that is carried elsewhere.
 
 use burn::tensor::Device;
-use plimsoll_speech::Bundle;
-use plimsoll_speech::tts::SynthesiserConfig;
+use plimsoll_speech::ModelMetadata;
+use plimsoll_speech::tts::SynthesizerConfig;
 use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
 use plimsoll_train::Checkpoint;
 
 use super::{LAYOUTS, Portable, facts};
 
-impl Portable for SynthesiserConfig {
+impl Portable for SynthesizerConfig {
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
-        Ok(count(&apply(self.bare(&Device::flex()), weights)?))
+        Ok(count(&apply(self.init_unseeded(&Device::flex()), weights)?))
     }
 
-    fn readme(bundle: &Bundle<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
+    fn readme(bundle: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
         let (model, state) = (&bundle.model, &checkpoint.state);
         let score = match (state.best, state.best_step) {
             (Some(best), Some(step)) if step == state.step => {

@@ -6,8 +6,8 @@ use plimsoll_audio::LogMel;
 use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Precision, Remat};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_memory::{BackendRules, Card, Demand, StepMemory};
-use plimsoll_speech::asr::RecogniserConfig;
-use plimsoll_speech::tts::SynthesiserConfig;
+use plimsoll_speech::asr::RecognizerConfig;
+use plimsoll_speech::tts::SynthesizerConfig;
 
 use crate::config::{PrecisionChoice, RematChoice, RunConfig, Task, TokenizerChoice};
 use crate::failure::{Failure, Told};
@@ -130,10 +130,10 @@ impl Asked {
     /// Blocks of the longest stack.
     pub(crate) fn blocks(&self) -> u32 {
         match &self.model {
-            ModelPlan::Recogniser(RecogniserConfig { layers, decoder, .. }) => {
+            ModelPlan::Recogniser(RecognizerConfig { layers, decoder, .. }) => {
                 (*layers).max(decoder.map_or(0, |decoder| decoder.layers)) as u32
             }
-            ModelPlan::Synthesiser(SynthesiserConfig { text_layers, decoder_layers, .. }) => {
+            ModelPlan::Synthesiser(SynthesizerConfig { text_layers, decoder_layers, .. }) => {
                 (*text_layers).max(*decoder_layers) as u32
             }
         }

@@ -3,8 +3,8 @@
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
 use plimsoll_memory::{BackendRules, Life, Phase, StepMemory, Subject, TraceError, trace};
-use plimsoll_speech::asr::{Recogniser, RecogniserConfig};
-use plimsoll_speech::tts::{Synthesiser, SynthesiserConfig};
+use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
+use plimsoll_speech::tts::{Synthesizer, SynthesizerConfig};
 use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
 use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, lay_out};
 use serde::{Deserialize, Serialize};
@@ -48,14 +48,14 @@ pub(crate) trait Case: Subject {
     fn trained(&self, device: &Device) -> Self::Task;
 }
 
-impl Case for RecogniserConfig {
-    fn trained(&self, device: &Device) -> Recogniser {
+impl Case for RecognizerConfig {
+    fn trained(&self, device: &Device) -> Recognizer {
         self.init(device, Key::new(1))
     }
 }
 
-impl Case for SynthesiserConfig {
-    fn trained(&self, device: &Device) -> Synthesiser {
+impl Case for SynthesizerConfig {
+    fn trained(&self, device: &Device) -> Synthesizer {
         self.init(device, Key::new(1))
     }
 }

@@ -6,8 +6,8 @@ use std::process::{Command, ExitCode, Stdio};
 use indicatif::ProgressBar;
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Key, Precision, Remat};
 use plimsoll_memory::{BackendRules, BucketPlan, Demand, Speed, StepMemory, Survey, plan};
-use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
-use plimsoll_speech::tts::SynthesiserConfig;
+use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
+use plimsoll_speech::tts::SynthesizerConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -33,8 +33,8 @@ struct Case {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Model {
-    Recogniser(RecogniserConfig),
-    Synthesiser(SynthesiserConfig),
+    Recogniser(RecognizerConfig),
+    Synthesiser(SynthesizerConfig),
 }
 
 /// A case with what came of it.
@@ -104,7 +104,7 @@ pub(crate) fn verify(
 
 /// Plans for budgets from the smallest to the largest useful one, each run for real and held against its budget.
 fn budgets(count: u32) -> Result<ExitCode, Failure> {
-    let model = SynthesiserConfig::recommended(80, 100, 128, 4);
+    let model = SynthesizerConfig::recommended(80, 100, 128, 4);
     let bucket = BatchShape { utterances: 24, frames: Frames(300), tokens: 30 };
     let demand = Demand {
         buckets: vec![bucket],
@@ -274,7 +274,7 @@ fn matrix() -> Vec<Case> {
                 let model = Model::Recogniser(recogniser(width, layers, 100));
                 let name = format!("asr {width}/{layers}");
                 cases.push(Case { name, model, shape: (utterances, frames, tokens), choice, pieces: PIECES });
-                let model = Model::Synthesiser(SynthesiserConfig::recommended(80, 100, width, layers));
+                let model = Model::Synthesiser(SynthesizerConfig::recommended(80, 100, width, layers));
                 let name = format!("tts {width}/{layers}");
                 cases.push(Case { name, model, shape: (utterances, frames, tokens), choice, pieces: PIECES });
             }
@@ -289,7 +289,7 @@ fn cards() -> Vec<Case> {
     for (size, (width, layers)) in [(96, 3), (160, 4)].into_iter().enumerate() {
         let models = [
             ("asr", Model::Recogniser(recogniser(width, layers, 100))),
-            ("tts", Model::Synthesiser(SynthesiserConfig::recommended(80, 100, width, layers))),
+            ("tts", Model::Synthesiser(SynthesizerConfig::recommended(80, 100, width, layers))),
         ];
         for (kind, model) in models {
             for (way, remat) in REMATS.into_iter().enumerate() {
@@ -304,9 +304,9 @@ fn cards() -> Vec<Case> {
     cases
 }
 
-fn recogniser(width: usize, layers: usize, vocabulary: usize) -> RecogniserConfig {
-    let config = RecogniserConfig::recommended(width, layers, layers / 2, vocabulary);
-    RecogniserConfig { subsampling_channels: width.min(128), ..config }
+fn recogniser(width: usize, layers: usize, vocabulary: usize) -> RecognizerConfig {
+    let config = RecognizerConfig::recommended(width, layers, layers / 2, vocabulary);
+    RecognizerConfig { subsampling_channels: width.min(128), ..config }
 }
 
 /// Cases of sizes that no rule was written for.
@@ -329,11 +329,11 @@ fn drawn(count: u32) -> Vec<Case> {
             let config = recogniser(width, layers, vocabulary);
             let decoder = config.decoder.map(|decoder| DecoderConfig { layers: 1 + layers / 3, ..decoder });
             let kernel = 1 + 2 * draw("kernel", 2, 15) as usize;
-            let model = Model::Recogniser(RecogniserConfig { decoder, kernel, ..config });
+            let model = Model::Recogniser(RecognizerConfig { decoder, kernel, ..config });
             return Case { name: format!("asr {width}/{layers}"), model, shape, choice, pieces: PIECES };
         }
-        let config = SynthesiserConfig::recommended(80, vocabulary, width, layers);
-        let config = SynthesiserConfig {
+        let config = SynthesizerConfig::recommended(80, vocabulary, width, layers);
+        let config = SynthesizerConfig {
             reduction: draw("reduction", 1, 4) as usize,
             postnet_layers: [0, 2, 3, 5][draw("postnet", 0, 3) as usize],
             ..config

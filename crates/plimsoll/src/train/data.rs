@@ -14,8 +14,8 @@ use plimsoll_data::{
     Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, TooLong, Utterance, hold_out,
 };
 use plimsoll_monitor::host_memory;
-use plimsoll_speech::asr::RecogniserConfig;
-use plimsoll_speech::tts::{Pace, Scale};
+use plimsoll_speech::asr::RecognizerConfig;
+use plimsoll_speech::tts::{LengthBounds, MelNormalization};
 use plimsoll_text::Tokenizer;
 
 use super::plan::RunPlan;
@@ -198,7 +198,7 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig) {
 
 /// How many frames of sound a CTC loss sees.
 pub(crate) struct CtcFrames {
-    model: RecogniserConfig,
+    model: RecognizerConfig,
     log_mel: LogMel,
 }
 
@@ -309,7 +309,7 @@ pub(crate) fn batching(data: &DataConfig) -> BatchingConfig {
 
 impl Prepared {
     /// Where the log-mels of the training utterances lie: their mean, and their deviation from it.
-    pub(crate) fn scale(&self) -> Result<Scale, Failure> {
+    pub(crate) fn scale(&self) -> Result<MelNormalization, Failure> {
         let all = self.training.len();
         // Evenly over the whole list: a hundred say what thousands would.
         let step = all.div_ceil(SCALE_UTTERANCES).max(1);
@@ -329,17 +329,21 @@ impl Prepared {
         }
         let mean: f64 = sum / count;
         let spread = (squares / count - mean * mean).max(0.0).sqrt().max(1e-3);
-        Ok(Scale { centre: mean as f32, spread: spread as f32 })
+        Ok(MelNormalization { mean: mean as f32, std: spread as f32 })
     }
 
     /// How many frames the tokens of the training utterances take.
-    pub(crate) fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> LengthBounds {
         let metas = self.training.metas();
         let ratios = metas.iter().map(|meta| f64::from(meta.frames.0) / f64::from(meta.tokens.max(1)));
         let longest = metas.iter().map(|meta| meta.tokens as usize).max().unwrap_or(1);
         let (fewest, most) =
             ratios.fold((f64::INFINITY, 0.0), |(least, most), r| (f64::min(least, r), f64::max(most, r)));
-        Pace { fewest: if fewest.is_finite() { fewest } else { 0.0 }, most, longest }
+        LengthBounds {
+            frames_per_token_min: if fewest.is_finite() { fewest } else { 0.0 },
+            frames_per_token_max: most,
+            tokens_max: longest,
+        }
     }
 
     /// The batches of training, from `position` on.

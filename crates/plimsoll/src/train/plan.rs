@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_core::{Bytes, Choice, Key, Seconds};
-use plimsoll_speech::asr::RecogniserConfig;
-use plimsoll_speech::tts::SynthesiserConfig;
+use plimsoll_speech::asr::RecognizerConfig;
+use plimsoll_speech::tts::SynthesizerConfig;
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
@@ -47,9 +47,9 @@ pub(crate) struct RunPlan {
 #[serde(untagged)]
 pub(crate) enum ModelPlan {
     /// A recogniser.
-    Recogniser(RecogniserConfig),
+    Recogniser(RecognizerConfig),
     /// A synthesiser.
-    Synthesiser(SynthesiserConfig),
+    Synthesiser(SynthesizerConfig),
 }
 
 impl ModelPlan {
@@ -61,11 +61,11 @@ impl ModelPlan {
                     Some(decoder) => format!("CTC and a decoder of {} blocks", decoder.layers),
                     None => "CTC".into(),
                 };
-                let RecogniserConfig { layers, d_model, vocabulary, .. } = model;
+                let RecognizerConfig { layers, d_model, vocabulary, .. } = model;
                 format!("Conformer with {decoder}: {layers} blocks of width {d_model}, {vocabulary} tokens")
             }
             Self::Synthesiser(model) => {
-                let SynthesiserConfig { text_layers, text_dim, decoder_layers, decoder_dim, .. } = model;
+                let SynthesizerConfig { text_layers, text_dim, decoder_layers, decoder_dim, .. } = model;
                 format!(
                     "synthesiser: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, \
                      {} frames a step, {} tokens",

@@ -6,8 +6,11 @@ use burn::tensor::Device;
 use plimsoll_core::Key;
 use plimsoll_data::Shard;
 use plimsoll_monitor::Example;
-use plimsoll_speech::JudgeError;
-use plimsoll_speech::asr::{Bundle, Evaluation, Heard, Recogniser, RecogniserConfig, Search, evaluate};
+use plimsoll_speech::EvaluationError;
+use plimsoll_speech::asr::{
+    EvaluationOptions, RecognitionEvaluation, Recognizer, RecognizerConfig, RecognizerMetadata, Search, Transcription,
+    evaluate_recognition,
+};
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_train::{Careful, Score};
 
@@ -17,37 +20,41 @@ use crate::failure::{Failure, Told};
 
 /// A recogniser in training.
 pub(super) struct Recognition {
-    config: RecogniserConfig,
+    config: RecognizerConfig,
 }
 
 impl Recognition {
-    pub(super) fn new(config: RecogniserConfig) -> Self {
+    pub(super) fn new(config: RecognizerConfig) -> Self {
         Self { config }
     }
 
-    fn bundle(&self, voyage: &Voyage) -> Bundle {
+    fn bundle(&self, voyage: &Voyage) -> RecognizerMetadata {
         let (features, tokenizer) = (voyage.plan.features.clone(), voyage.prepared.tokenizer.clone());
-        Bundle::new(self.config, features, tokenizer)
+        RecognizerMetadata::new(self.config, features, tokenizer)
     }
 
     fn evaluate(
         &self,
-        model: &Recogniser,
+        model: &Recognizer,
         careful: &mut Careful<'_>,
         voyage: &Voyage,
-    ) -> Result<Evaluation, JudgeError> {
+    ) -> Result<RecognitionEvaluation, EvaluationError> {
         let prepared = &voyage.prepared;
         let others = careful.others();
         let mut source = prepared.validation_source(&voyage.plan, Shard { rank: others.rank(), ranks: others.ranks() });
-        let texts = &prepared.validation_texts;
-        evaluate(model, &mut source, texts, &prepared.tokenizer, &Search::Greedy, careful)?.of_all(others)
+        let options = EvaluationOptions {
+            references: &prepared.validation_texts,
+            tokenizer: &prepared.tokenizer,
+            search: &Search::Greedy,
+        };
+        evaluate_recognition(model, &mut source, &options, careful)?.gather(others)
     }
 }
 
 impl Craft for Recognition {
-    type Model = Recogniser;
+    type Model = Recognizer;
 
-    fn model(&self, device: &Device, key: Key) -> Recogniser {
+    fn model(&self, device: &Device, key: Key) -> Recognizer {
         self.config.init(device, key)
     }
 
@@ -56,24 +63,24 @@ impl Craft for Recognition {
     }
 
     fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure> {
-        Ok(Bundle::read(voyage.folder.path()).wrong()?.reads_as(&self.bundle(voyage)))
+        Ok(RecognizerMetadata::read(voyage.folder.path()).wrong()?.has_same_inputs(&self.bundle(voyage)))
     }
 
     fn validate(
         &self,
-        model: &Recogniser,
+        model: &Recognizer,
         _: u64,
         careful: &mut Careful<'_>,
         voyage: &Voyage,
     ) -> Result<Score, String> {
         let evaluation = self.evaluate(model, careful, voyage).map_err(|error| error.to_string())?;
-        Ok(Score { value: evaluation.characters.rate(), all: evaluation.scores() })
+        Ok(Score { value: evaluation.characters.rate(), all: evaluation.measures() })
     }
 
-    fn finish(&self, model: Recogniser, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure> {
+    fn finish(&self, model: Recognizer, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure> {
         let evaluation = self.evaluate(&model, careful, voyage).failed()?;
         let held_out = evaluation.utterances.len();
-        Ok(Verdict { scores: evaluation.scores(), held_out, examples: examples(&evaluation) })
+        Ok(Verdict { scores: evaluation.measures(), held_out, examples: examples(&evaluation) })
     }
 
     fn farewell(&self, folder: &Path) -> String {
@@ -82,14 +89,17 @@ impl Craft for Recognition {
 }
 
 /// Three utterances: a good one, a middling one and the worst, by their error rates.
-fn examples(evaluation: &Evaluation) -> Vec<Example> {
-    let rate = |heard: &&Heard| ErrorCounts::characters(&heard.truth, &heard.heard).rate();
-    let mut sorted: Vec<&Heard> = evaluation.utterances.iter().collect();
+fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
+    let rate = |heard: &&Transcription| ErrorCounts::characters(&heard.reference, &heard.hypothesis).rate();
+    let mut sorted: Vec<&Transcription> = evaluation.utterances.iter().collect();
     sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)).then_with(|| a.name.cmp(&b.name)));
     let last = sorted.len().saturating_sub(1);
     let mut places = vec![0, last / 2, last];
     places.dedup();
-    let example =
-        |heard: &&Heard| Example { name: heard.name.clone(), truth: heard.truth.clone(), output: heard.heard.clone() };
+    let example = |heard: &&Transcription| Example {
+        name: heard.name.clone(),
+        truth: heard.reference.clone(),
+        output: heard.hypothesis.clone(),
+    };
     places.into_iter().filter_map(|place| sorted.get(place)).map(example).collect()
 }

@@ -8,8 +8,8 @@ use plimsoll_core::{Bytes, Choice, Key, Precision, Remat, Seconds};
 use plimsoll_data::BatchSize;
 use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
 use plimsoll_monitor::host_memory;
-use plimsoll_speech::asr::{DecoderConfig, RecogniserConfig};
-use plimsoll_speech::tts::{LossConfig, Pace, Scale, SynthesiserConfig, VoiceConfig};
+use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
+use plimsoll_speech::tts::{LengthBounds, LossConfig, MelNormalization, SynthesizerConfig, VoiceConfig};
 use plimsoll_tape::{count, freeze, on_paper};
 use plimsoll_train::{
     AdamWConfig, LionConfig, OptimizerConfig, PlateauConfig, Schedule, SgdConfig, Shape, StateForm, Unfit,
@@ -52,15 +52,15 @@ pub(crate) fn resolve(config: &RunConfig, prepared: &Prepared, device: &Chosen) 
     let (model, parameters) = match config.task {
         Task::Asr => {
             let model = recogniser(config, features, vocabulary);
-            (ModelPlan::Recogniser(model), on_paper(|paper| trained(model.bare(paper), config)))
+            (ModelPlan::Recogniser(model), on_paper(|paper| trained(model.init_unseeded(paper), config)))
         }
         Task::Tts => {
-            let model = SynthesiserConfig {
-                scale: prepared.scale()?,
-                pace: prepared.pace(),
+            let model = SynthesizerConfig {
+                normalization: prepared.scale()?,
+                length_bounds: prepared.pace(),
                 ..synthesiser(config, features, vocabulary)
             };
-            (ModelPlan::Synthesiser(model), on_paper(|paper| trained(model.bare(paper), config)))
+            (ModelPlan::Synthesiser(model), on_paper(|paper| trained(model.init_unseeded(paper), config)))
         }
     };
     let parameters = parameters?;
@@ -88,10 +88,10 @@ fn trained<M: Module>(model: M, config: &RunConfig) -> Result<u64, Failure> {
 }
 
 /// The recogniser that `config` describes, over so many features and tokens.
-pub(crate) fn recogniser(config: &RunConfig, features: usize, vocabulary: usize) -> RecogniserConfig {
+pub(crate) fn recogniser(config: &RunConfig, features: usize, vocabulary: usize) -> RecognizerConfig {
     let model = &config.model;
     let decoder_layers = model.decoder_layers.unwrap_or(0);
-    RecogniserConfig {
+    RecognizerConfig {
         features,
         vocabulary,
         d_model: model.d_model as usize,
@@ -137,11 +137,11 @@ fn length(model: &ModelConfig) -> LengthPolicy {
 const DECODER_LAYERS: u32 = 3;
 
 /// The synthesiser that `config` describes, over so many features and tokens; its scale and its pace come from data.
-pub(crate) fn synthesiser(config: &RunConfig, features: usize, vocabulary: usize) -> SynthesiserConfig {
+pub(crate) fn synthesiser(config: &RunConfig, features: usize, vocabulary: usize) -> SynthesizerConfig {
     let model = &config.model;
     let or = |given: Option<u32>, otherwise: u32| given.unwrap_or(otherwise) as usize;
     let decoder_dim = model.decoder_dim.unwrap_or(model.d_model);
-    SynthesiserConfig {
+    SynthesizerConfig {
         features,
         vocabulary,
         text_dim: or(model.text_encoder_dim, model.d_model),
@@ -177,8 +177,8 @@ pub(crate) fn synthesiser(config: &RunConfig, features: usize, vocabulary: usize
             guide_weight: model.guided_attention_weight,
             guide_sigma: model.guided_attention_sigma,
         },
-        scale: Scale::default(),
-        pace: Pace::default(),
+        normalization: MelNormalization::default(),
+        length_bounds: LengthBounds::default(),
     }
 }
 

@@ -8,8 +8,11 @@ use plimsoll_audio::{Stretch, read_audio_stretch, write_wav};
 use plimsoll_core::{HostSample, Key, Measure};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Picture;
-use plimsoll_speech::tts::{self, Bundle, Delivery, Narrator, Spoke, Synthesiser, SynthesiserConfig};
-use plimsoll_speech::{JudgeError, ModelFolder};
+use plimsoll_speech::tts::{
+    self, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance, Synthesizer, SynthesizerConfig,
+    SynthesizerMetadata,
+};
+use plimsoll_speech::{EvaluationError, ModelFolder};
 use plimsoll_train::{Careful, Score};
 
 use super::Voyage;
@@ -26,81 +29,97 @@ const TOGETHER: usize = 32;
 
 /// A synthesiser in training.
 pub(super) struct Synthesis {
-    config: SynthesiserConfig,
+    config: SynthesizerConfig,
 }
 
 impl Synthesis {
-    pub(super) fn new(config: SynthesiserConfig) -> Self {
+    pub(super) fn new(config: SynthesizerConfig) -> Self {
         Self { config }
     }
 
-    fn bundle(&self, voyage: &Voyage) -> Bundle {
-        Bundle::new(self.config, voyage.plan.features.clone(), voyage.prepared.tokenizer.clone())
+    fn bundle(&self, voyage: &Voyage) -> SynthesizerMetadata {
+        SynthesizerMetadata::new(self.config, voyage.plan.features.clone(), voyage.prepared.tokenizer.clone())
     }
 
     /// What it says by itself of up to `count` held-out utterances, evenly spread over their lengths.
     fn deliver(
         &self,
-        model: &Synthesiser,
+        model: &Synthesizer,
         count: usize,
         careful: &mut Careful<'_>,
         voyage: &Voyage,
-    ) -> Result<Delivery, JudgeError> {
-        tts::deliver(model, &held_out(voyage, count), TOGETHER, careful)
+    ) -> Result<SynthesisEvaluation, EvaluationError> {
+        tts::evaluate_synthesis(model, &held_out(voyage, count), TOGETHER, careful)
     }
 
     /// What was measured.
     fn scores(
         &self,
-        model: &Synthesiser,
-        delivery: &Delivery,
+        model: &Synthesizer,
+        delivery: &SynthesisEvaluation,
         careful: &mut Careful<'_>,
         voyage: &Voyage,
-    ) -> Result<Vec<Measure>, JudgeError> {
+    ) -> Result<Vec<Measure>, EvaluationError> {
         let mut source = voyage.prepared.validation_source(&voyage.plan, Shard::default());
-        let losses = tts::losses(model, &mut source, careful)?;
+        let losses = tts::teacher_forced_losses(model, &mut source, careful)?;
         let told = losses.get("fine").or(losses.get("rough")).copied().unwrap_or(f64::NAN);
         Ok(vec![
-            Measure::number("distance", "distance of free speech from the truth, warped in time", delivery.apart()),
+            Measure::number(
+                "distance",
+                "distance of free speech from the truth, warped in time",
+                delivery.mean_distance(),
+            ),
             Measure::number("mel", "distance of a frame that is told all before it", told),
-            Measure::share("stopped", "utterances that end by themselves", delivery.stopped()),
-            Measure::share("off length", "difference of lengths from the truth", delivery.off_length()),
+            Measure::share("stopped", "utterances that end by themselves", delivery.stopped_share()),
+            Measure::share("off length", "difference of lengths from the truth", delivery.length_error()),
         ])
     }
 
     /// Writes sound and picture of the first few that were said into the run's folder.
-    fn show(&self, model: &Synthesiser, delivery: &Delivery, step: u64, voyage: &Voyage) -> Result<(), String> {
+    fn show(
+        &self,
+        model: &Synthesizer,
+        delivery: &SynthesisEvaluation,
+        step: u64,
+        voyage: &Voyage,
+    ) -> Result<(), String> {
         let count = voyage.plan.config.training.samples as usize;
         let folder = voyage.folder.path().join("samples");
         fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-        let narrator = Narrator::new(model.clone(), &self.bundle(voyage)).map_err(|error| error.to_string())?;
+        let narrator = SpeechPipeline::new(model.clone(), &self.bundle(voyage)).map_err(|error| error.to_string())?;
         let rate = narrator.sample_rate();
         for (number, spoke) in delivery.utterances.iter().take(count).enumerate() {
             let place = |name: String| folder.join(name);
             let wav = |name: String, mels: &[f32]| {
-                write_wav(&place(name), &narrator.sound([mels].into_iter()), rate).map_err(|error| error.to_string())
+                write_wav(&place(name), &narrator.vocode([mels].into_iter()), rate).map_err(|error| error.to_string())
             };
             let number = number + 1;
             // The truth as the vocoder has it: the model can come no closer.
             let truth = format!("truth-{number}.wav");
             if !place(truth.clone()).exists() {
-                wav(truth, &spoke.truth.features)?;
+                wav(truth, &spoke.target.features)?;
             }
-            wav(format!("step-{step:06}-{number}.wav"), &spoke.spoken.mels)?;
+            wav(format!("step-{step:06}-{number}.wav"), &spoke.generated.mels)?;
             let picture = place(format!("step-{step:06}-{number}.svg"));
             self.draw(model, spoke, voyage, &picture)?;
         }
         Ok(())
     }
 
-    fn draw(&self, model: &Synthesiser, spoke: &Spoke, voyage: &Voyage, path: &Path) -> Result<(), String> {
+    fn draw(
+        &self,
+        model: &Synthesizer,
+        spoke: &SynthesizedUtterance,
+        voyage: &Voyage,
+        path: &Path,
+    ) -> Result<(), String> {
         let features = &voyage.plan.features;
-        let text = voyage.prepared.validation_texts.get(&spoke.truth.name).map_or("", String::as_str);
+        let text = voyage.prepared.validation_texts.get(&spoke.target.name).map_or("", String::as_str);
         let names = voyage.prepared.tokenizer.names();
         let alignment = spoke.alignment(model);
-        let said = [("said", &spoke.spoken.mels), ("true", &spoke.truth.features)];
+        let said = [("said", &spoke.generated.mels), ("true", &spoke.target.features)];
         let mels = said.map(|(title, features_of)| Mels::new(title, features_of, features.n_mels));
-        let looked = pictures::alignment(text, &alignment, &spoke.truth.tokens, &names, features);
+        let looked = pictures::alignment(text, &alignment, &spoke.target.tokens, &names, features);
         let maps = [looked].into_iter().chain(pictures::mels(&mels, features)).collect();
         Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
     }
@@ -116,9 +135,9 @@ fn held_out(voyage: &Voyage, count: usize) -> Vec<HostSample> {
 }
 
 impl Craft for Synthesis {
-    type Model = Synthesiser;
+    type Model = Synthesizer;
 
-    fn model(&self, device: &Device, key: Key) -> Synthesiser {
+    fn model(&self, device: &Device, key: Key) -> Synthesizer {
         self.config.init(device, key)
     }
 
@@ -139,18 +158,18 @@ impl Craft for Synthesis {
             read_audio_stretch(&utterance.audio, stretch, rate).ok()
         };
         match nearest.into_iter().find_map(read) {
-            Some(audio) => write_wav(&ModelFolder(folder).voice(), &audio.samples, rate).failed(),
+            Some(audio) => write_wav(&ModelFolder(folder).default_voice(), &audio.samples, rate).failed(),
             None => Ok(()),
         }
     }
 
     fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure> {
-        Ok(Bundle::read(voyage.folder.path()).wrong()?.reads_as(&self.bundle(voyage)))
+        Ok(SynthesizerMetadata::read(voyage.folder.path()).wrong()?.has_same_inputs(&self.bundle(voyage)))
     }
 
     fn validate(
         &self,
-        model: &Synthesiser,
+        model: &Synthesizer,
         step: u64,
         careful: &mut Careful<'_>,
         voyage: &Voyage,
@@ -164,11 +183,11 @@ impl Craft for Synthesis {
         let all = self.scores(model, &delivery, careful, voyage).map_err(|error| error.to_string())?;
         // What does not stop drones on in sounds that are near to anything: an utterance that is cut off counts as one
         // nat more, which is about what separates noise from speech.
-        let value = delivery.apart() + (1.0 - delivery.stopped());
+        let value = delivery.mean_distance() + (1.0 - delivery.stopped_share());
         Ok(Score { value, all })
     }
 
-    fn finish(&self, model: Synthesiser, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure> {
+    fn finish(&self, model: Synthesizer, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure> {
         let delivery = self.deliver(&model, SAID_AT_THE_END, careful, voyage).failed()?;
         let scores = self.scores(&model, &delivery, careful, voyage).failed()?;
         Ok(Verdict { scores, held_out: delivery.utterances.len(), examples: Vec::new() })

@@ -3,12 +3,12 @@
 use plimsoll_layers::{HeadPositions, LengthPolicy, NormKind};
 use serde::{Deserialize, Serialize};
 
-use crate::Described;
+use crate::ModelKind;
 
-/// The sizes of a [`Recogniser`](super::Recogniser).
+/// The sizes of a [`Recognizer`](super::Recognizer).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RecogniserConfig {
+pub struct RecognizerConfig {
     /// Features of a frame.
     pub features: usize,
     /// Tokens, the blank and the decoder's start and end included.
@@ -41,7 +41,7 @@ pub struct RecogniserConfig {
     pub decoder: Option<DecoderConfig>,
 }
 
-impl Described for RecogniserConfig {
+impl ModelKind for RecognizerConfig {
     const KIND: &'static str = "asr";
     const NAME: &'static str = "a recogniser";
 }
@@ -62,7 +62,7 @@ pub struct DecoderConfig {
     pub label_smoothing: f64,
 }
 
-impl RecogniserConfig {
+impl RecognizerConfig {
     /// The family that is recommended: frames reduced by four, relative positions, layer norms, a pre-norm decoder.
     pub fn recommended(d_model: usize, layers: usize, decoder_layers: usize, vocabulary: usize) -> Self {
         Self {

@@ -8,25 +8,25 @@ use plimsoll_text::Tokenizer;
 use plimsoll_train::Careful;
 use serde::{Deserialize, Serialize};
 
-use super::{Recogniser, Search};
-use crate::JudgeError;
+use super::{Recognizer, Search};
+use crate::EvaluationError;
 use crate::score::ErrorCounts;
 use burn::module::Module;
 
 /// What was said and what was heard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Heard {
+pub struct Transcription {
     /// The utterance's name in the manifest.
     pub name: String,
     /// Its text.
-    pub truth: String,
+    pub reference: String,
     /// What the recogniser read.
-    pub heard: String,
+    pub hypothesis: String,
 }
 
 /// The result of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Evaluation {
+pub struct RecognitionEvaluation {
     /// Characters, over all utterances.
     pub characters: ErrorCounts,
     /// Words, over all utterances.
@@ -35,24 +35,25 @@ pub struct Evaluation {
     #[serde(skip)]
     pub loss: (f64, f64),
     /// Every utterance.
-    pub utterances: Vec<Heard>,
+    pub utterances: Vec<Transcription>,
     /// Utterances that could not be read from disk.
     pub skipped: Vec<Skipped>,
 }
 
-impl Evaluation {
+impl RecognitionEvaluation {
     /// Adds one utterance.
-    pub fn add(&mut self, heard: Heard) {
-        self.characters = self.characters + ErrorCounts::characters(&heard.truth, &heard.heard);
-        self.words = self.words + ErrorCounts::words(&heard.truth, &heard.heard);
-        self.utterances.push(heard);
+    pub fn add(&mut self, transcription: Transcription) {
+        self.characters =
+            self.characters + ErrorCounts::characters(&transcription.reference, &transcription.hypothesis);
+        self.words = self.words + ErrorCounts::words(&transcription.reference, &transcription.hypothesis);
+        self.utterances.push(transcription);
     }
 
     /// What all replicas have found together, where each has read a part.
     ///
     /// # Errors
     /// Where another one is gone.
-    pub fn of_all(self, others: &dyn Collective) -> Result<Self, JudgeError> {
+    pub fn gather(self, others: &dyn Collective) -> Result<Self, EvaluationError> {
         if others.ranks() == 1 {
             return Ok(self);
         }
@@ -72,7 +73,7 @@ impl Evaluation {
     }
 
     /// Its error rates, and its loss where that is known.
-    pub fn scores(&self) -> Vec<Measure> {
+    pub fn measures(&self) -> Vec<Measure> {
         let rates = [
             Measure::share("cer", "character error rate", self.characters.rate()),
             Measure::share("wer", "word error rate", self.words.rate()),
@@ -84,33 +85,43 @@ impl Evaluation {
     }
 }
 
+/// What [`evaluate_recognition`] compares with, and how it decodes.
+#[derive(Clone, Copy, Debug)]
+pub struct EvaluationOptions<'a> {
+    /// The true text of each utterance, by the utterance's name. An utterance that is missing here has an empty text.
+    pub references: &'a HashMap<String, String>,
+    /// Turns the recognized tokens into a text.
+    pub tokenizer: &'a Tokenizer,
+    /// How the best text is searched for.
+    pub search: &'a Search,
+}
+
 /// Reads every utterance of `source` with `model`, as `search` finds, as many at once as `careful` finds to fit; `texts` has
 /// the truth by name.
-pub fn evaluate(
-    model: &Recogniser,
+pub fn evaluate_recognition(
+    model: &Recognizer,
     source: &mut dyn BatchSource,
-    texts: &HashMap<String, String>,
-    tokenizer: &Tokenizer,
-    search: &Search,
+    options: &EvaluationOptions<'_>,
     careful: &mut Careful<'_>,
-) -> Result<Evaluation, JudgeError> {
+) -> Result<RecognitionEvaluation, EvaluationError> {
     // Off the tape: nothing is kept for a backward pass.
     let model = model.valid();
     let device = model.devices().into_iter().next().expect("a model has parameters");
-    let mut evaluation = Evaluation::default();
+    let mut evaluation = RecognitionEvaluation::default();
     while let Some(delivered) = source.next_batch() {
         let delivered = delivered?;
         let batch = delivered.batch;
-        let judged = careful.over(&batch, |piece| {
-            let (read, loss) = model.judge(&TensorBatch::send(piece, &device), search);
-            (read, f64::from(loss.sum.into_scalar::<f32>()))
+        let results = careful.over(&batch, |piece| {
+            let (tokens, loss) = model.recognize_with_loss(&TensorBatch::send(piece, &device), options.search);
+            (tokens, f64::from(loss.sum.into_scalar::<f32>()))
         })?;
-        let (read, losses): (Vec<_>, Vec<f64>) = judged.into_iter().unzip();
+        let (tokens, losses): (Vec<_>, Vec<f64>) = results.into_iter().unzip();
         evaluation.loss.0 += losses.iter().sum::<f64>();
         evaluation.loss.1 += model.weight(&batch);
-        for (name, tokens) in batch.names.iter().zip(read.into_iter().flatten()) {
-            let truth = texts.get(name).cloned().unwrap_or_default();
-            evaluation.add(Heard { name: name.clone(), truth, heard: tokenizer.decode(&tokens) });
+        for (name, tokens) in batch.names.iter().zip(tokens.into_iter().flatten()) {
+            let reference = options.references.get(name).cloned().unwrap_or_default();
+            let hypothesis = options.tokenizer.decode(&tokens);
+            evaluation.add(Transcription { name: name.clone(), reference, hypothesis });
         }
         evaluation.skipped.extend(delivered.skipped);
     }
@@ -122,13 +133,13 @@ mod tests {
     use burn::tensor::Device;
     use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
 
-    use super::super::RecogniserConfig;
+    use super::super::RecognizerConfig;
     use super::*;
 
     /// Judging gives what reading and what training give, each alone.
     #[test]
-    fn one_pass_gives_what_is_read_and_how_far_it_is_off() {
-        let model = RecogniserConfig { features: 20, dropout: 0.2, ..RecogniserConfig::recommended(16, 2, 1, 9) }
+    fn one_pass_gives_the_tokens_and_the_loss() {
+        let model = RecognizerConfig { features: 20, dropout: 0.2, ..RecognizerConfig::recommended(16, 2, 1, 9) }
             .init(&Device::flex().autodiff(), Key::new(3));
         let sample = |name: &str, frames: usize, tokens: &[u32]| {
             let key = Key::new(1).with(name);
@@ -141,8 +152,8 @@ mod tests {
         let batch = HostBatch::collate(&samples, 20, &Grid::default()).unwrap();
         let model = model.valid();
         let tensors = TensorBatch::send(&batch, &Device::flex());
-        let (read, loss) = model.judge(&tensors, &Search::Greedy);
-        assert_eq!(read, model.read(tensors.features.clone(), &tensors.frame_lengths, &Search::Greedy));
+        let (tokens, loss) = model.recognize_with_loss(&tensors, &Search::Greedy);
+        assert_eq!(tokens, model.recognize(tensors.features.clone(), &tensors.frame_lengths, &Search::Greedy));
         assert_eq!(loss.left_out, [2]);
         let alone = |index: usize| {
             let part = TensorBatch::send(&batch.part(index..index + 1), &Device::flex());
@@ -153,11 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_no_number_is_no_reason_to_end_a_shared_validation() {
-        let evaluations: Vec<Evaluation> = std::thread::scope(|scope| {
+    fn nan_loss_of_one_replica_does_not_end_the_validation() {
+        let evaluations: Vec<RecognitionEvaluation> = std::thread::scope(|scope| {
             let join = |(way, loss)| {
-                let own = Evaluation { loss: (loss, 2.0), ..Evaluation::default() };
-                scope.spawn(move || own.of_all(&way).unwrap())
+                let own = RecognitionEvaluation { loss: (loss, 2.0), ..RecognitionEvaluation::default() };
+                scope.spawn(move || own.gather(&way).unwrap())
             };
             let ways = plimsoll_train::Threads::of(2).into_iter().zip([f64::NAN, 1.0]);
             let threads: Vec<_> = ways.map(join).collect();
@@ -165,7 +176,7 @@ mod tests {
         });
         for whole in evaluations {
             assert!(whole.loss.0.is_nan() && whole.loss.1 == 4.0);
-            assert_eq!(whole.scores().len(), 2, "only what is known is told");
+            assert_eq!(whole.measures().len(), 2, "only what is known is told");
         }
     }
 }

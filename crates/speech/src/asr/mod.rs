@@ -4,16 +4,16 @@ mod config;
 pub mod decode;
 mod decoder;
 mod evaluate;
-mod recogniser;
+mod recognizer;
 mod search;
 mod transcriber;
 
-pub use config::{DecoderConfig, RecogniserConfig};
-pub use decoder::{Decoder, Encoded};
-pub use evaluate::{Evaluation, Heard, evaluate};
-pub use recogniser::Recogniser;
+pub use config::{DecoderConfig, RecognizerConfig};
+pub use decoder::{Decoder, EncodedAudio};
+pub use evaluate::{EvaluationOptions, RecognitionEvaluation, Transcription, evaluate_recognition};
+pub use recognizer::Recognizer;
 pub use search::Search;
 pub use transcriber::Transcriber;
 
 /// What belongs to a recogniser besides its weights.
-pub type Bundle = crate::Bundle<RecogniserConfig>;
+pub type RecognizerMetadata = crate::ModelMetadata<RecognizerConfig>;

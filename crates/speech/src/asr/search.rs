@@ -42,11 +42,11 @@ pub enum Search {
 }
 
 impl Search {
-    /// The names that [`named`](Self::named) knows.
+    /// The names that [`from_name`](Self::from_name) knows.
     pub const NAMES: [&str; 5] = ["greedy", "prefix-beam", "attention", "joint", "rescore"];
 
     /// The search called `name`, with so many texts kept and so much of CTC.
-    pub fn named(name: &str, width: NonZeroUsize, ctc_weight: f64, length_bonus: f64) -> Option<Self> {
+    pub fn from_name(name: &str, width: NonZeroUsize, ctc_weight: f64, length_bonus: f64) -> Option<Self> {
         Some(match name {
             "greedy" => Self::Greedy,
             "prefix-beam" => Self::PrefixBeam { width },

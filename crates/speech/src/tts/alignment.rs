@@ -19,7 +19,7 @@ impl Alignment {
     /// That of an utterance alone, from what its blocks and heads saw: `[1, h, u, k]` each.
     ///
     /// A step said `reduction` frames.
-    pub fn of(blocks: &[Tensor<4>], reduction: usize) -> Self {
+    pub fn from_attention(blocks: &[Tensor<4>], reduction: usize) -> Self {
         let means = blocks.iter().map(|weights| weights.clone().mean_dim(1));
         let sum = means.reduce(|sum, mean| sum + mean).expect("a decoder has a block at least");
         let [_, _, steps, tokens] = sum.dims();
@@ -29,10 +29,10 @@ impl Alignment {
     }
 
     /// How sure each step was of one token, on average: 1 where it looked at nothing else.
-    pub fn focus(&self) -> f64 {
-        let most =
+    pub fn focus_rate(&self) -> f64 {
+        let highest =
             |step: usize| (0..self.tokens).map(|token| self.weights[token * self.steps + step]).fold(0.0, f32::max);
-        (0..self.steps).map(|step| f64::from(most(step))).sum::<f64>() / self.steps.max(1) as f64
+        (0..self.steps).map(|step| f64::from(highest(step))).sum::<f64>() / self.steps.max(1) as f64
     }
 }
 
@@ -43,11 +43,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_tokens_and_focus_is_the_mean_of_the_strongest() {
+    fn weights_are_averaged_and_transposed() {
         let block = |values: [[f32; 2]; 3]| Tensor::<2>::from_data(values, &Device::flex()).reshape([1, 1, 3, 2]);
-        let found = Alignment::of(&[block([[1., 0.], [1., 0.], [0., 1.]]), block([[1., 0.], [0., 1.], [0., 1.]])], 4);
+        let found = Alignment::from_attention(
+            &[block([[1., 0.], [1., 0.], [0., 1.]]), block([[1., 0.], [0., 1.], [0., 1.]])],
+            4,
+        );
         assert_eq!((found.steps, found.frames, found.tokens), (3, 12, 2));
         assert_eq!(found.weights, [1.0, 0.5, 0.0, 0.0, 0.5, 1.0]);
-        assert!((found.focus() - 2.5 / 3.0).abs() < 1e-6);
+        assert!((found.focus_rate() - 2.5 / 3.0).abs() < 1e-6);
     }
 }

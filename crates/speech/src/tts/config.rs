@@ -3,12 +3,12 @@
 use plimsoll_layers::{Distance, LengthPolicy};
 use serde::{Deserialize, Serialize};
 
-use crate::Described;
+use crate::ModelKind;
 
-/// The sizes of a [`Synthesiser`](super::Synthesiser).
+/// The sizes of a [`Synthesizer`](super::Synthesizer).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SynthesiserConfig {
+pub struct SynthesizerConfig {
     /// Features of a frame.
     pub features: usize,
     /// Tokens that it knows.
@@ -46,12 +46,14 @@ pub struct SynthesiserConfig {
     /// What it learns by.
     pub loss: LossConfig,
     /// The features that it was built for.
-    pub scale: Scale,
+    #[serde(rename = "scale")]
+    pub normalization: MelNormalization,
     /// How fast its voices speak.
-    pub pace: Pace,
+    #[serde(rename = "pace")]
+    pub length_bounds: LengthBounds,
 }
 
-impl Described for SynthesiserConfig {
+impl ModelKind for SynthesizerConfig {
     const KIND: &'static str = "tts";
     const NAME: &'static str = "a synthesiser";
 }
@@ -108,17 +110,19 @@ impl Default for LossConfig {
 /// Where log-mels lie: a synthesiser computes with numbers around zero and about one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scale {
+pub struct MelNormalization {
     /// Their mean over the training data.
-    pub centre: f32,
+    #[serde(rename = "centre")]
+    pub mean: f32,
     /// Their standard deviation.
-    pub spread: f32,
+    #[serde(rename = "spread")]
+    pub std: f32,
 }
 
-impl Default for Scale {
+impl Default for MelNormalization {
     /// Log-mels of speech, about.
     fn default() -> Self {
-        Self { centre: -5.0, spread: 2.5 }
+        Self { mean: -5.0, std: 2.5 }
     }
 }
 
@@ -126,35 +130,41 @@ impl Default for Scale {
 /// tokens a text has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pace {
+pub struct LengthBounds {
     /// The fewest that a training utterance had for each of its tokens.
-    pub fewest: f64,
+    #[serde(rename = "fewest")]
+    pub frames_per_token_min: f64,
     /// The most.
-    pub most: f64,
+    #[serde(rename = "most")]
+    pub frames_per_token_max: f64,
     /// Tokens of the longest text in training: longer ones are said in parts.
-    pub longest: usize,
+    #[serde(rename = "longest")]
+    pub tokens_max: usize,
 }
 
-impl Default for Pace {
+impl Default for LengthBounds {
     /// Anything from hurried to slow speech in frames of 10 ms.
     fn default() -> Self {
-        Self { fewest: 2.0, most: 30.0, longest: 200 }
+        Self { frames_per_token_min: 2.0, frames_per_token_max: 30.0, tokens_max: 200 }
     }
 }
 
 /// Frames that are always allowed beyond the pace: the silence around an utterance.
 const SPARE_FRAMES: f64 = 40.0;
 
-impl Pace {
+impl LengthBounds {
     /// The fewest and the most frames that synthesis of so many tokens may have: half as fast again as anybody spoke,
     /// and half as slow.
-    pub fn guards(&self, tokens: usize) -> [usize; 2] {
+    pub fn frame_bounds(&self, tokens: usize) -> [usize; 2] {
         let tokens = tokens as f64;
-        [(0.5 * self.fewest * tokens) as usize, (1.5 * self.most * tokens + SPARE_FRAMES) as usize]
+        [
+            (0.5 * self.frames_per_token_min * tokens) as usize,
+            (1.5 * self.frames_per_token_max * tokens + SPARE_FRAMES) as usize,
+        ]
     }
 }
 
-impl SynthesiserConfig {
+impl SynthesizerConfig {
     /// A synthesiser with the text encoder and the decoder equally wide and deep, and the usual sizes of the rest.
     pub fn recommended(features: usize, vocabulary: usize, width: usize, layers: usize) -> Self {
         let heads = (width / 64).max(4);
@@ -185,8 +195,8 @@ impl SynthesiserConfig {
             length: LengthPolicy::Exact,
             dropout: 0.1,
             loss: LossConfig::default(),
-            scale: Scale::default(),
-            pace: Pace::default(),
+            normalization: MelNormalization::default(),
+            length_bounds: LengthBounds::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use plimsoll_layers::{
 };
 use plimsoll_tape::{Noise, Pass, remat};
 
-use super::{EncodedText, SynthesiserConfig};
+use super::{EncodedText, SynthesizerConfig};
 
 // Shapes: b utterances, u steps, r frames of a step, f features, k tokens, v width of a voice, d width, h heads.
 
@@ -33,34 +33,34 @@ pub struct MelDecoder {
 
 /// What a decoder is asked to say.
 #[derive(Clone, Debug)]
-pub struct Prompt<'a> {
+pub struct Conditioning<'a> {
     /// The texts.
     pub text: &'a EncodedText,
     /// The voices `[b, 1, v]`.
     pub voice: Tensor<3>,
     /// What the prenet forgets follows from this.
-    pub forgetting: &'a Noise,
+    pub prenet_noise: &'a Noise,
 }
 
 /// What a decoder says.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct MelDecoderOutput {
     /// Frames `[b, u * r, f]`, in the model's scale.
     pub frames: Tensor<3>,
     /// How sure it is that each step is the last, `[b, u]`: even odds at zero.
-    pub stop: Tensor<2>,
+    pub stop_logits: Tensor<2>,
     /// How far attention strayed from the diagonal, summed over valid steps, the mean of all blocks and heads.
-    pub strayed: Option<Tensor<1>>,
+    pub attention_loss: Option<Tensor<1>>,
 }
 
 /// What a decoder remembers of utterances that grow together.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct DecoderState {
     caches: Vec<DecoderCache>,
     condition: Tensor<3>,
 }
 
-impl Memory {
+impl DecoderState {
     /// Keeps the utterances numbered in `rows`, in that order.
     pub(super) fn select(&mut self, rows: &[usize]) {
         self.caches.iter_mut().for_each(|cache| cache.select(rows));
@@ -77,8 +77,8 @@ impl Memory {
 
 impl MelDecoder {
     /// The decoder that `config` has, on `device`.
-    pub(super) fn init(config: &SynthesiserConfig, device: &Device) -> Self {
-        let &SynthesiserConfig { features, decoder_dim: d, reduction, dropout, prenet_dim, .. } = config;
+    pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
+        let &SynthesizerConfig { features, decoder_dim: d, reduction, dropout, prenet_dim, .. } = config;
         let block = TransformerConfig {
             d_memory: config.text_dim,
             inner: d * config.feed_forward_multiplier,
@@ -103,73 +103,79 @@ impl MelDecoder {
 
     /// What it says when the true frames `[b, u * r, f]` come before each step; where `guide` is given, what strays from it
     /// is told.
-    pub fn follow(
+    pub(super) fn forward(
         &self,
-        truth: Tensor<3>,
+        target: Tensor<3>,
         steps: &Lengths,
-        prompt: Prompt<'_>,
+        conditioning: Conditioning<'_>,
         guide: Option<&Guide>,
         pass: &Pass,
-    ) -> Said {
-        let Prompt { text, voice, forgetting } = prompt;
-        let x = self.entered(self.previous(truth), self.condition(voice, pass), 0, forgetting, pass);
+    ) -> MelDecoderOutput {
+        let Conditioning { text, voice, prenet_noise } = conditioning;
+        let x = self.embed(self.previous_frames(target), self.condition(voice, pass), 0, prenet_noise, pass);
         let mut x = pass.with("input").dropout(x, self.dropout);
-        let mut strayed: Option<Tensor<1>> = None;
+        let mut attention_loss: Option<Tensor<1>> = None;
         for (index, block) in self.blocks.iter().enumerate() {
             let inputs = (x, text.tokens.clone());
             let (lengths, memory, pass) = (steps.clone(), text.lengths.clone(), pass.with("block").at(index));
-            let again = pass.choice().remat.covers(self.first_block + index);
+            let recompute = pass.choice().remat.covers(self.first_block + index);
             if let Some(guide) = guide.cloned() {
                 let forward = move |block: &DecoderBlock, (x, text): (Tensor<3>, Tensor<3>)| {
                     block.forward_guided(x, &lengths, text, &memory, &guide, &pass)
                 };
-                let (y, apart) = if again { remat(block, inputs, forward) } else { forward(block, inputs) };
+                let (y, loss) = if recompute { remat(block, inputs, forward) } else { forward(block, inputs) };
                 x = y;
-                strayed = Some(strayed.map_or(apart.clone(), |sum| sum + apart));
+                attention_loss = Some(attention_loss.map_or(loss.clone(), |sum| sum + loss));
             } else {
                 let forward = move |block: &DecoderBlock, (x, text): (Tensor<3>, Tensor<3>)| {
                     block.forward(x, &lengths, text, &memory, &pass)
                 };
-                x = if again { remat(block, inputs, forward) } else { forward(block, inputs) };
+                x = if recompute { remat(block, inputs, forward) } else { forward(block, inputs) };
             }
         }
-        let (frames, stop) = self.leave(x, pass);
-        Said { frames, stop, strayed: strayed.map(|sum| sum / self.blocks.len() as f64) }
+        let (frames, stop_logits) = self.outputs(x, pass);
+        let attention_loss = attention_loss.map(|sum| sum / self.blocks.len() as f64);
+        MelDecoderOutput { frames, stop_logits, attention_loss }
     }
 
     /// Where each block and head looks while it follows the frames: `[b, h, u, k]` of every block.
-    pub fn watch(&self, truth: Tensor<3>, steps: &Lengths, prompt: Prompt<'_>) -> Vec<Tensor<4>> {
-        let (Prompt { text, voice, forgetting }, pass) = (prompt, &Pass::plain());
-        let mut x = self.entered(self.previous(truth), self.condition(voice, pass), 0, forgetting, pass);
-        let look = |block: &DecoderBlock| {
+    pub(super) fn attention_weights(
+        &self,
+        target: Tensor<3>,
+        steps: &Lengths,
+        conditioning: Conditioning<'_>,
+    ) -> Vec<Tensor<4>> {
+        let (Conditioning { text, voice, prenet_noise }, pass) = (conditioning, &Pass::plain());
+        let mut x = self.embed(self.previous_frames(target), self.condition(voice, pass), 0, prenet_noise, pass);
+        let weights_of = |block: &DecoderBlock| {
             let (y, weights) = block.forward_watched(x.clone(), steps, text.tokens.clone(), &text.lengths, pass);
             x = y;
             weights
         };
-        self.blocks.iter().map(look).collect()
+        self.blocks.iter().map(weights_of).collect()
     }
 
     /// What it needs to say texts step by step.
-    pub(super) fn begin(&self, text: &EncodedText, voice: Tensor<3>, pass: &Pass) -> Memory {
+    pub(super) fn start(&self, text: &EncodedText, voice: Tensor<3>, pass: &Pass) -> DecoderState {
         let cache = |block: &DecoderBlock| block.cache(text.tokens.clone(), &text.lengths, pass);
-        Memory { caches: self.blocks.iter().map(cache).collect(), condition: self.condition(voice, pass) }
+        DecoderState { caches: self.blocks.iter().map(cache).collect(), condition: self.condition(voice, pass) }
     }
 
     /// The next step after a last frame `[b, 1, f]`, zeros being the first: frames `[b, r, f]`, and the odds that it ends.
-    pub(super) fn extend(
+    pub(super) fn step(
         &self,
         last: Tensor<3>,
-        memory: &mut Memory,
-        forgetting: &Noise,
+        state: &mut DecoderState,
+        prenet_noise: &Noise,
         pass: &Pass,
     ) -> (Tensor<3>, Tensor<2>) {
-        let x = self.entered(last, memory.condition.clone(), memory.steps(), forgetting, pass);
-        let blocks = self.blocks.iter().zip(&mut memory.caches);
-        self.leave(blocks.fold(x, |x, (block, cache)| block.extend(x, cache, pass)), pass)
+        let x = self.embed(last, state.condition.clone(), state.steps(), prenet_noise, pass);
+        let blocks = self.blocks.iter().zip(&mut state.caches);
+        self.outputs(blocks.fold(x, |x, (block, cache)| block.extend(x, cache, pass)), pass)
     }
 
     /// The last frame before each step: `[b, u * r, f]` to `[b, u, f]`.
-    fn previous(&self, frames: Tensor<3>) -> Tensor<3> {
+    fn previous_frames(&self, frames: Tensor<3>) -> Tensor<3> {
         let [b, t, f] = frames.dims();
         let (r, u) = (self.reduction, t / self.reduction);
         let last: Tensor<3> = frames.reshape([b, u, r, f]).narrow(2, r - 1, 1).reshape([b, u, f]);
@@ -185,12 +191,12 @@ impl MelDecoder {
     }
 
     /// Frames `[b, u, f]`, of which the first comes before step `first`, as the blocks take them.
-    fn entered(&self, x: Tensor<3>, condition: Tensor<3>, first: usize, forgetting: &Noise, pass: &Pass) -> Tensor<3> {
-        let x = self.prenet.forward(x, first, forgetting, pass);
+    fn embed(&self, x: Tensor<3>, condition: Tensor<3>, first: usize, prenet_noise: &Noise, pass: &Pass) -> Tensor<3> {
+        let x = self.prenet.forward(x, first, prenet_noise, pass);
         add_sinusoids(pass.full(pass.dense(&self.input, x)) + condition, first)
     }
 
-    fn leave(&self, x: Tensor<3>, pass: &Pass) -> (Tensor<3>, Tensor<2>) {
+    fn outputs(&self, x: Tensor<3>, pass: &Pass) -> (Tensor<3>, Tensor<2>) {
         let x = normed(&self.norm, x, pass);
         let frames = pass.full(pass.dense(&self.frames, x.clone()));
         let [b, u, all] = frames.dims();

@@ -4,13 +4,13 @@ use burn::module::Module;
 use plimsoll_core::{Choice, Grid, HostSample, Precision, Remat, SampleId};
 use plimsoll_tape::{backward, collect};
 
-use super::super::{Pace, VoiceConfig};
+use super::super::{LengthBounds, VoiceConfig};
 use super::*;
 use crate::testing::{self, apart};
 
 /// Small enough for a step in milliseconds, with everything that a synthesiser can have.
-fn small() -> SynthesiserConfig {
-    SynthesiserConfig {
+fn small() -> SynthesizerConfig {
+    SynthesizerConfig {
         text_heads: 2,
         decoder_dim: 24,
         decoder_heads: 2,
@@ -25,9 +25,9 @@ fn small() -> SynthesiserConfig {
         },
         reduction: 3,
         dropout: 0.2,
-        scale: Scale { centre: -1.0, spread: 2.0 },
-        pace: Pace { fewest: 2.0, most: 8.0, longest: 9 },
-        ..SynthesiserConfig::recommended(10, 9, 16, 2)
+        normalization: MelNormalization { mean: -1.0, std: 2.0 },
+        length_bounds: LengthBounds { frames_per_token_min: 2.0, frames_per_token_max: 8.0, tokens_max: 9 },
+        ..SynthesizerConfig::recommended(10, 9, 16, 2)
     }
 }
 
@@ -49,7 +49,7 @@ fn gradient_under(samples: &[HostSample], pieces: usize, choice: &Choice) -> (f6
 }
 
 #[test]
-fn any_split_gives_the_same_loss_and_gradient_dropout_included() {
+fn gradient_does_not_depend_on_the_split_even_with_dropout() {
     let (whole, expected) = gradient_under(&samples(), 4, &Choice::default());
     for pieces in [1, 2, 3] {
         let (loss, found) = gradient_under(&samples(), pieces, &Choice::default());
@@ -59,7 +59,7 @@ fn any_split_gives_the_same_loss_and_gradient_dropout_included() {
 }
 
 #[test]
-fn rematerialised_and_in_chunks_it_gives_the_same_gradient() {
+fn gradient_is_the_same_rematerialized_chunked_and_in_bf16() {
     let plain = gradient_under(&samples(), 4, &Choice::default());
     for remat in [Remat::All, Remat::Half, Remat::First(1)] {
         let choice = Choice { remat, ..Choice::default() };
@@ -74,80 +74,84 @@ fn rematerialised_and_in_chunks_it_gives_the_same_gradient() {
 }
 
 #[test]
-fn what_stands_in_padding_and_who_is_beside_change_nothing() {
+fn padding_and_other_utterances_do_not_change_the_output() {
     let model = small().init(&Device::flex(), Key::new(3));
-    let said = |samples: &[HostSample], fill: f32| {
+    let output_of = |samples: &[HostSample], fill: f32| {
         let mut batch = HostBatch::collate(samples, 10, &Grid::multiples(16.try_into().unwrap())).unwrap();
-        for (place, sample) in samples.iter().enumerate() {
+        for (index, sample) in samples.iter().enumerate() {
             let (frames, references) = (batch.frames * 10, batch.reference_frames * 10);
-            batch.features[place * frames + sample.features.len()..(place + 1) * frames].fill(fill);
-            batch.references[place * references + sample.reference.len()..(place + 1) * references].fill(fill);
+            batch.features[index * frames + sample.features.len()..(index + 1) * frames].fill(fill);
+            batch.references[index * references + sample.reference.len()..(index + 1) * references].fill(fill);
         }
-        let forgetting = Noise::new(Key::new(4), &batch.ids);
-        let said = model.follow(&TensorBatch::send(&batch, &Device::flex()), false, &forgetting, &Pass::plain());
-        let fine: Vec<f32> = said.fine.into_data().try_into_vec().unwrap();
-        fine[..samples[0].features.len()].to_vec()
+        let prenet_noise = Noise::new(Key::new(4), &batch.ids);
+        let output =
+            model.teacher_forced(&TensorBatch::send(&batch, &Device::flex()), false, &prenet_noise, &Pass::plain());
+        let frames: Vec<f32> = output.after_postnet.into_data().try_into_vec().unwrap();
+        frames[..samples[0].features.len()].to_vec()
     };
     let all = samples();
-    let alone = said(&all[1..2], 0.0);
+    let alone = output_of(&all[1..2], 0.0);
     for (batch, fill) in [(&[all[1].clone(), all[0].clone()][..], 0.0), (&all[1..2], 9.0), (&all[1..3], -4.0)] {
-        let found = said(batch, fill);
+        let found = output_of(batch, fill);
         assert!(found.len() == alone.len() && apart(&found, &alone) < 1e-5, "{}", apart(&found, &alone));
     }
 }
 
 #[test]
-fn a_frame_knows_nothing_of_those_that_come_after_it() {
-    let model = SynthesiserConfig { postnet_layers: 0, ..small() }.init(&Device::flex(), Key::new(3));
-    let said = |sample: HostSample| {
+fn frames_do_not_depend_on_later_frames() {
+    let model = SynthesizerConfig { postnet_layers: 0, ..small() }.init(&Device::flex(), Key::new(3));
+    let output_of = |sample: HostSample| {
         let batch = HostBatch::collate(&[sample], 10, &Grid::default()).unwrap();
-        let forgetting = Noise::new(Key::new(4), &batch.ids);
-        let said = model.follow(&TensorBatch::send(&batch, &Device::flex()), false, &forgetting, &Pass::plain());
-        said.fine.into_data().try_into_vec::<f32>().unwrap()
+        let prenet_noise = Noise::new(Key::new(4), &batch.ids);
+        let output =
+            model.teacher_forced(&TensorBatch::send(&batch, &Device::flex()), false, &prenet_noise, &Pass::plain());
+        output.after_postnet.into_data().try_into_vec::<f32>().unwrap()
     };
     let whole = sample("a", 31, &[5, 6, 7]);
     let mut other = whole.clone();
     // Steps of three frames: those up to frame 15 are said before frame 15 is known.
     other.features[15 * 10..].fill(3.0);
-    let (whole, other) = (said(whole), said(other));
+    let (whole, other) = (output_of(whole), output_of(other));
     assert_eq!(whole[..18 * 10], other[..18 * 10]);
     assert_ne!(whole[18 * 10..], other[18 * 10..]);
 }
 
 #[test]
-fn it_says_the_same_with_a_memory_as_without_and_alone_as_in_company() {
+fn generation_matches_teacher_forcing_and_does_not_depend_on_the_batch() {
     let model = small().init(&Device::flex(), Key::new(3));
     let all = samples();
     let tokens: Vec<Vec<u32>> = all.iter().map(|sample| sample.tokens.clone()).collect();
     let ids: Vec<SampleId> = all.iter().map(|sample| sample.id).collect();
     let batch = TensorBatch::send(&HostBatch::collate(&all, 10, &Grid::default()).unwrap(), &Device::flex());
     let references = batch.references.unwrap();
-    let voices = model.hear(references.features, &references.lengths, &Pass::plain());
+    let voices = model.encode_voice(references.features, &references.lengths, &Pass::plain());
     let key = Key::new(8);
-    let spoken = model.speak(&tokens, &ids, voices.clone(), key);
-    for (place, spoken) in spoken.iter().enumerate() {
-        let [fewest, most] = small().pace.guards(tokens[place].len());
-        let frames = spoken.mels.len() / 10;
-        assert!((fewest..=most + 2).contains(&frames) && frames.is_multiple_of(3), "{frames}");
-        let alone = model.speak(&tokens[place..=place], &ids[place..=place], voices.clone().narrow(0, place, 1), key);
-        assert!(apart(&alone[0].mels, &spoken.mels) < 1e-5 && alone[0].ending == spoken.ending);
+    let generated = model.generate(&tokens, &ids, voices.clone(), key);
+    for (index, generated) in generated.iter().enumerate() {
+        let [frames_min, frames_max] = small().length_bounds.frame_bounds(tokens[index].len());
+        let frames = generated.mels.len() / 10;
+        assert!((frames_min..=frames_max + 2).contains(&frames) && frames.is_multiple_of(3), "{frames}");
+        let alone =
+            model.generate(&tokens[index..=index], &ids[index..=index], voices.clone().narrow(0, index, 1), key);
+        assert!(apart(&alone[0].mels, &generated.mels) < 1e-5 && alone[0].ending == generated.ending);
         // All at once, being told what it said.
-        let told = HostSample { features: spoken.rough.clone(), ..all[place].clone() };
-        let batch = HostBatch::collate(&[told], 10, &Grid::default()).unwrap();
-        let forgetting = Noise::new(key, &batch.ids);
-        let said = model.follow(&TensorBatch::send(&batch, &Device::flex()), false, &forgetting, &Pass::plain());
-        let fine = (said.fine * 2.0 - 1.0).into_data().try_into_vec::<f32>().unwrap();
-        assert!(apart(&fine, &spoken.mels) < 1e-4, "{place}: {}", apart(&fine, &spoken.mels));
-        let watched = model.watch(&TensorBatch::send(&batch, &Device::flex()), &forgetting);
-        assert_eq!(watched.len(), 2);
-        let sums: Vec<f32> = watched[1].clone().sum_dim(3).into_data().try_into_vec().unwrap();
+        let own_frames = HostSample { features: generated.before_postnet.clone(), ..all[index].clone() };
+        let batch = HostBatch::collate(&[own_frames], 10, &Grid::default()).unwrap();
+        let prenet_noise = Noise::new(key, &batch.ids);
+        let output =
+            model.teacher_forced(&TensorBatch::send(&batch, &Device::flex()), false, &prenet_noise, &Pass::plain());
+        let frames = (output.after_postnet * 2.0 - 1.0).into_data().try_into_vec::<f32>().unwrap();
+        assert!(apart(&frames, &generated.mels) < 1e-4, "{index}: {}", apart(&frames, &generated.mels));
+        let weights = model.attention_weights(&TensorBatch::send(&batch, &Device::flex()), &prenet_noise);
+        assert_eq!(weights.len(), 2);
+        let sums: Vec<f32> = weights[1].clone().sum_dim(3).into_data().try_into_vec().unwrap();
         assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5));
     }
-    assert_ne!(model.speak(&tokens, &ids, voices, Key::new(9))[0].mels, spoken[0].mels);
+    assert_ne!(model.generate(&tokens, &ids, voices, Key::new(9))[0].mels, generated[0].mels);
 }
 
 #[test]
-fn the_recording_device_sees_a_step_under_every_choice() {
+fn capture_device_records_a_step_under_every_choice() {
     let operations = |choice: Choice| {
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
@@ -169,7 +173,7 @@ fn the_recording_device_sees_a_step_under_every_choice() {
 }
 
 #[test]
-fn the_first_values_follow_from_the_seed() {
+fn initial_values_follow_from_the_seed() {
     let values = |seed| collect(&small().init(&Device::flex(), Key::new(seed)));
     assert_eq!(values(1), values(1));
     assert_ne!(values(1), values(2));

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use plimsoll_layers::{EncoderBlock, Lengths, TransformerConfig, add_sinusoids, normed};
 use plimsoll_tape::{Pass, remat};
 
-use super::SynthesiserConfig;
+use super::SynthesizerConfig;
 
 // Shapes: b texts, k tokens, d width.
 
@@ -30,8 +30,8 @@ pub struct EncodedText {
 
 impl TextEncoder {
     /// The text encoder that `config` has, on `device`.
-    pub(super) fn init(config: &SynthesiserConfig, device: &Device) -> Self {
-        let &SynthesiserConfig { vocabulary, text_dim: d, text_layers, text_heads, dropout, .. } = config;
+    pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
+        let &SynthesizerConfig { vocabulary, text_dim: d, text_layers, text_heads, dropout, .. } = config;
         let inner = d * config.feed_forward_multiplier;
         let block = TransformerConfig { inner, dropout, ..TransformerConfig::new(d, text_heads) };
         Self {
@@ -58,9 +58,9 @@ impl TextEncoder {
         let x = pass.with("embedding").dropout(x, self.dropout);
         let run = |x, (index, block): (usize, &EncoderBlock)| {
             let (lengths, pass) = (lengths.clone(), pass.with("block").at(index));
-            let again = pass.choice().remat.covers(index);
+            let recompute = pass.choice().remat.covers(index);
             let forward = move |block: &EncoderBlock, x: Tensor<3>| block.forward(x, &lengths, &pass);
-            if again { remat(block, x, forward) } else { forward(block, x) }
+            if recompute { remat(block, x, forward) } else { forward(block, x) }
         };
         let x = self.blocks.iter().enumerate().fold(x, run);
         EncodedText { tokens: normed(&self.norm, x, pass), lengths }

@@ -5,5 +5,5 @@ mod family;
 #[path = "../../../../fixtures/read.rs"]
 mod fixture;
 mod pytorch;
-mod reading;
+mod recognition;
 mod tts_pytorch;

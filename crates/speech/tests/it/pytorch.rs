@@ -7,7 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
 use plimsoll_layers::Lengths;
-use plimsoll_speech::asr::{Encoded, Recogniser, RecogniserConfig};
+use plimsoll_speech::asr::{EncodedAudio, Recognizer, RecognizerConfig};
 use plimsoll_tape::{NamedTensor, NamedVisitor, Pass, Task, TensorBatch, apply, backward, collect, walk};
 use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 
@@ -17,14 +17,14 @@ use crate::fixture::{Fixture, close};
 pub(crate) const TOLERANCE: f32 = 1e-4;
 
 /// The model of `fixtures/model.py`.
-fn config() -> RecogniserConfig {
-    RecogniserConfig {
+fn config() -> RecognizerConfig {
+    RecognizerConfig {
         features: 20,
         heads: 2,
         kernel: 5,
         subsampling_channels: 4,
         dropout: 0.0,
-        ..RecogniserConfig::recommended(16, 2, 1, 9)
+        ..RecognizerConfig::recommended(16, 2, 1, 9)
     }
 }
 
@@ -39,22 +39,22 @@ pub(crate) fn with_weights<M: Module>(model: M, fixture: &Fixture) -> M {
     apply(model, values.map(named).collect()).unwrap()
 }
 
-fn model(fixture: &Fixture) -> Recogniser {
-    with_weights(config().bare(&Device::flex().autodiff()), fixture)
+fn model(fixture: &Fixture) -> Recognizer {
+    with_weights(config().init_unseeded(&Device::flex().autodiff()), fixture)
 }
 
 fn batch(fixture: &Fixture) -> HostBatch {
     let (lengths, text_lengths) = (fixture.numbers("lengths"), fixture.numbers("text_lengths"));
     let [_, frames, features] = fixture.shape("features").unwrap().try_into().unwrap();
     let longest = fixture.shape("texts").unwrap()[1];
-    let sample = |place: usize| {
-        let from = place * frames * features;
-        let texts = &fixture.numbers("texts")[place * longest..];
+    let sample = |index: usize| {
+        let from = index * frames * features;
+        let texts = &fixture.numbers("texts")[index * longest..];
         HostSample {
-            id: SampleId(place as u64),
-            name: place.to_string(),
-            features: fixture.values("features")[from..from + lengths[place] as usize * features].to_vec(),
-            tokens: texts[..text_lengths[place] as usize].to_vec(),
+            id: SampleId(index as u64),
+            name: index.to_string(),
+            features: fixture.values("features")[from..from + lengths[index] as usize * features].to_vec(),
+            tokens: texts[..text_lengths[index] as usize].to_vec(),
             reference: Vec::new(),
         }
     };
@@ -81,18 +81,18 @@ fn by_name<M: Module>(module: &M, gradients: &GradientsParams) -> BTreeMap<Strin
 }
 
 #[test]
-fn forward_and_gradients_are_those_of_pytorch() {
+fn forward_and_gradients_match_pytorch() {
     let fixture = Fixture::read("model");
     let (model, batch) = (model(&fixture), batch(&fixture));
     let tensors = TensorBatch::send(&batch, &Device::flex().autodiff());
     let lengths = Lengths::new(tensors.frame_lengths.clone(), tensors.features.dims()[1]);
-    let (heard, _): (Encoded, _) = model.encode(tensors.features.clone(), &lengths, &Pass::plain());
-    assert_eq!(heard.lengths.each(), fixture.numbers("ctc_lengths"));
-    let scores = valid(model.ctc_scores(&heard, &Pass::plain()), heard.lengths.each());
+    let (encoded, _): (EncodedAudio, _) = model.encode(tensors.features.clone(), &lengths, &Pass::plain());
+    assert_eq!(encoded.lengths.each(), fixture.numbers("ctc_lengths"));
+    let scores = valid(model.ctc_logits(&encoded, &Pass::plain()), encoded.lengths.each());
     close("scores of CTC", &scores, fixture.values("ctc_logits"), TOLERANCE);
-    let spoken = model.decoder().unwrap().forward(&tensors.tokens, &heard, &Pass::plain());
+    let logits = model.decoder().unwrap().forward(&tensors.tokens, &encoded, &Pass::plain());
     let text_lengths: Vec<u32> = fixture.numbers("text_lengths").iter().map(|n| n + 1).collect();
-    close("scores of the decoder", &valid(spoken, &text_lengths), fixture.values("decoder_logits"), TOLERANCE);
+    close("scores of the decoder", &valid(logits, &text_lengths), fixture.values("decoder_logits"), TOLERANCE);
     gradients_agree(&model, model.loss(&tensors, &Pass::plain()).sum / model.weight(&batch), &fixture);
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn ten_steps_agree<T: Task>(model: T, batch: &HostBatch, fixture: &Fi
 }
 
 #[test]
-fn ten_steps_of_training_go_where_those_of_pytorch_go() {
+fn ten_training_steps_match_pytorch() {
     let fixture = Fixture::read("model");
     ten_steps_agree(model(&fixture), &batch(&fixture), &fixture);
 }

@@ -1,10 +1,10 @@
 //! Beam search with the attention decoder, alone or in one pass with CTC (Watanabe et al. 2017).
 
 use super::finished::Finished;
-use super::forward::Forward;
+use super::forward::PrefixForward;
 use super::options::blend;
 use super::tree::{PrefixTree, ROOT};
-use super::{BLANK, BeamOptions, CtcScores, Hypothesis, NextToken, ask, keep_best, log_prob};
+use super::{BLANK, BeamOptions, CtcScores, Hypothesis, NextToken, keep_best, log_prob, next_rows};
 
 /// The best texts by the attention decoder alone.
 ///
@@ -21,7 +21,7 @@ use super::{BLANK, BeamOptions, CtcScores, Hypothesis, NextToken, ask, keep_best
 /// Where the options are out of range, or the decoder's rows do not fit what was asked.
 pub fn attention_beam(decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec<Hypothesis> {
     options.check();
-    Search { ctc: None, ctc_weight: 0.0, options, limit: options.length_max }.run(decoder)
+    BeamSearch { ctc: None, ctc_weight: 0.0, options, limit: options.length_max }.run(decoder)
 }
 
 /// The best texts by CTC and the attention decoder together, as [`attention_beam`] otherwise.
@@ -38,10 +38,10 @@ pub fn joint_beam(scores: &CtcScores, decoder: &mut dyn NextToken, options: &Bea
         return attention_beam(decoder, options);
     }
     let limit = options.length_max.min(scores.frames());
-    Search { ctc: Some(scores), ctc_weight: options.ctc_weight, options, limit }.run(decoder)
+    BeamSearch { ctc: Some(scores), ctc_weight: options.ctc_weight, options, limit }.run(decoder)
 }
 
-struct Search<'a> {
+struct BeamSearch<'a> {
     ctc: Option<&'a CtcScores>,
     ctc_weight: f64,
     options: &'a BeamOptions,
@@ -53,7 +53,7 @@ struct Search<'a> {
 struct Running {
     node: usize,
     attention: f64,
-    forward: Option<Forward>,
+    forward: Option<PrefixForward>,
 }
 
 /// A hypothesis one token longer, before it is known whether the beam keeps it.
@@ -66,14 +66,14 @@ struct Candidate {
     sum: f64,
 }
 
-impl Search<'_> {
+impl BeamSearch<'_> {
     fn run(&self, decoder: &mut dyn NextToken) -> Vec<Hypothesis> {
         let mut tree = PrefixTree::new();
         let mut finished = Finished::new(self.options);
-        let mut running = vec![Running { node: ROOT, attention: 0.0, forward: self.ctc.map(Forward::empty) }];
+        let mut running = vec![Running { node: ROOT, attention: 0.0, forward: self.ctc.map(PrefixForward::empty) }];
         let (mut parents, mut tokens) = (vec![0], vec![self.options.sos]);
         for length in 0..=self.limit {
-            let rows = ask(decoder, &parents, &tokens);
+            let rows = next_rows(decoder, &parents, &tokens);
             let mut candidates = Vec::new();
             for (parent, row) in rows.iter().enumerate() {
                 self.continuations(parent, &running[parent], row, length, &mut candidates);
@@ -82,7 +82,8 @@ impl Search<'_> {
             let (ended, open): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|c| c.token == self.options.eos);
             finished.take(ended.iter().map(|c| (tree.tokens(running[c.parent].node), c.weighted)).collect());
             // The open ones are best first, and all as long as each other: the first can reach as much as any.
-            if open.first().is_none_or(|c| finished.settles(self.options.bound(c.weighted, length + 1, self.limit))) {
+            if open.first().is_none_or(|c| finished.is_settled(self.options.bound(c.weighted, length + 1, self.limit)))
+            {
                 break;
             }
             (parents, tokens) = open.iter().map(|c| (c.parent, c.token)).unzip();
@@ -101,8 +102,8 @@ impl Search<'_> {
         candidates: &mut Vec<Candidate>,
     ) {
         if let Some(scores) = self.ctc {
-            let (heard, said) = (scores.vocabulary(), row.len());
-            assert!(heard == said, "ctc has {heard} tokens and the decoder {said}");
+            let (ctc, decoder) = (scores.vocabulary(), row.len());
+            assert!(ctc == decoder, "ctc has {ctc} tokens and the decoder {decoder}");
         }
         let mut add = |token, ctc, tokens| {
             let attention = hypothesis.attention + log_prob(row, token);
@@ -112,7 +113,7 @@ impl Search<'_> {
                 candidates.push(Candidate { parent, token, attention, weighted, sum });
             }
         };
-        add(self.options.eos, hypothesis.forward.as_ref().map_or(0.0, Forward::complete), length);
+        add(self.options.eos, hypothesis.forward.as_ref().map_or(0.0, PrefixForward::complete), length);
         if length < self.limit {
             for token in self.likely_tokens(row) {
                 let ctc =

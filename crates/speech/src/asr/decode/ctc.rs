@@ -62,7 +62,7 @@ impl CtcScores {
 }
 
 /// The best token of every frame, repeats collapsed and blanks dropped; of equal tokens the lowest is taken.
-pub fn ctc_greedy(scores: &CtcScores) -> Vec<u32> {
+pub fn ctc_best_path(scores: &CtcScores) -> Vec<u32> {
     let mut text = Vec::new();
     let mut before = BLANK;
     for t in 0..scores.frames() {

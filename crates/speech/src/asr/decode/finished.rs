@@ -24,9 +24,9 @@ impl<'a> Finished<'a> {
     /// Takes the texts that ended with one number of tokens, each with its weighted log-probability.
     pub(super) fn take(&mut self, texts: Vec<(Vec<u32>, f64)>) {
         let sum = |(tokens, weighted): &(Vec<u32>, f64)| weighted + self.options.length_bonus * tokens.len() as f64;
-        let best_here = texts.iter().map(sum).reduce(f64::max);
-        self.best_sum = best_here.map_or(self.best_sum, |here| here.max(self.best_sum));
-        let is_hopeless = best_here.is_some_and(|here| here - self.best_sum < HOPELESS);
+        let best_of_length = texts.iter().map(sum).reduce(f64::max);
+        self.best_sum = best_of_length.map_or(self.best_sum, |best| best.max(self.best_sum));
+        let is_hopeless = best_of_length.is_some_and(|best| best - self.best_sum < HOPELESS);
         self.hopeless_lengths = if is_hopeless { self.hopeless_lengths + 1 } else { 0 };
         for (tokens, weighted) in texts {
             self.hypotheses.push(Hypothesis { score: self.options.score(weighted, tokens.len()), tokens });
@@ -37,7 +37,7 @@ impl<'a> Finished<'a> {
     ///
     /// The bound is exact, and alone decides without a bonus or normalisation. With either of them it is loose, and a
     /// search would run on to its limit to no end, so ESPnet's rule stops it too (Watanabe et al. 2017, equation 50).
-    pub(super) fn settles(&self, bound: f64) -> bool {
+    pub(super) fn is_settled(&self, bound: f64) -> bool {
         let best = self.hypotheses.iter().map(|hypothesis| hypothesis.score).fold(f64::NEG_INFINITY, f64::max);
         bound <= best || self.hopeless_lengths >= HOPELESS_LENGTHS
     }

@@ -3,7 +3,7 @@
 use super::{BLANK, CtcScores, log_add};
 
 /// The log-probability, after each number of frames from none to all, that they read as one prefix and nothing more.
-pub(super) struct Forward {
+pub(super) struct PrefixForward {
     /// The last token of the prefix; the blank for the empty one, because no token equals it.
     last: u32,
     /// Over the paths that end in a blank.
@@ -12,7 +12,7 @@ pub(super) struct Forward {
     either: Vec<f64>,
 }
 
-impl Forward {
+impl PrefixForward {
     /// The empty prefix: nothing but blanks.
     pub(super) fn empty(scores: &CtcScores) -> Self {
         let mut blank = vec![0.0];
@@ -32,7 +32,7 @@ impl Forward {
     /// The sum is over the frame in which `token` sets in, so it needs no forward variables of the longer prefix:
     /// those are computed for the survivors of a step alone.
     pub(super) fn with_token(&self, token: u32, scores: &CtcScores) -> f64 {
-        let before = self.open_to(token);
+        let before = self.extendable_by(token);
         let terms: Vec<f64> = (0..scores.frames()).map(|t| before[t] + scores.at(t, token)).collect();
         let highest = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if highest == f64::NEG_INFINITY {
@@ -43,7 +43,7 @@ impl Forward {
 
     /// The prefix made longer by `token`.
     pub(super) fn extend(&self, token: u32, scores: &CtcScores) -> Self {
-        let before = self.open_to(token);
+        let before = self.extendable_by(token);
         let mut in_token = f64::NEG_INFINITY;
         let (mut blank, mut either) = (vec![f64::NEG_INFINITY], vec![f64::NEG_INFINITY]);
         for t in 0..scores.frames() {
@@ -55,7 +55,7 @@ impl Forward {
     }
 
     /// The paths that another `token` makes longer: after an equal one it needs a blank.
-    fn open_to(&self, token: u32) -> &[f64] {
+    fn extendable_by(&self, token: u32) -> &[f64] {
         if token == self.last { &self.blank } else { &self.either }
     }
 }

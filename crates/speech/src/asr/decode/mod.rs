@@ -19,7 +19,7 @@ mod tests;
 mod tree;
 
 pub use beam::{attention_beam, joint_beam};
-pub use ctc::{CtcScores, ctc_greedy};
+pub use ctc::{CtcScores, ctc_best_path};
 pub use options::BeamOptions;
 pub use prefix_beam::ctc_prefix_beam;
 pub use rescore::rescore;
@@ -50,7 +50,7 @@ pub trait NextToken {
 }
 
 /// Asks `decoder`, and checks that it answers every row.
-fn ask(decoder: &mut dyn NextToken, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>> {
+fn next_rows(decoder: &mut dyn NextToken, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>> {
     let rows = decoder.step(parents, tokens);
     assert!(rows.len() == tokens.len(), "{} rows asked of the decoder, {} came", tokens.len(), rows.len());
     rows

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 /// Options of the attention beam, the joint beam and rescoring.
 ///
 /// All three rank a text of `n` tokens by `ctc_weight * ctc + (1 - ctc_weight) * attention + length_bonus * n`,
-/// divided by `n + 1` where `normalise_length` is set. `attention` is the sum of the decoder's log-probabilities, the
+/// divided by `n + 1` where `normalize_length` is set. `attention` is the sum of the decoder's log-probabilities, the
 /// closing token's included; `ctc` is the log-probability of the whole text, and the attention beam has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamOptions {
@@ -18,7 +18,7 @@ pub struct BeamOptions {
     /// Added for each token, the closing one not counted: sums of log-probabilities favour short texts.
     pub length_bonus: f64,
     /// Whether scores are divided by the number of tokens, the closing one counted, once a text has ended.
-    pub normalise_length: bool,
+    pub normalize_length: bool,
     /// The token that opens a text.
     pub sos: u32,
     /// The token that closes a text; it may be the one that opens it.
@@ -32,13 +32,13 @@ impl BeamOptions {
     /// that cannot be wrong where CTC is trained beside the decoder.
     pub fn new(sos: u32, eos: u32, length_max: usize) -> Self {
         let width = NonZeroUsize::new(10).expect("10 is not zero");
-        Self { width, length_max, ctc_weight: 0.3, length_bonus: 0.0, normalise_length: false, sos, eos }
+        Self { width, length_max, ctc_weight: 0.3, length_bonus: 0.0, normalize_length: false, sos, eos }
     }
 
     /// The score of a text of `tokens` tokens, from its weighted log-probability.
     pub(super) fn score(&self, weighted: f64, tokens: usize) -> f64 {
         let raw = weighted + self.length_bonus * tokens as f64;
-        if self.normalise_length { raw / (tokens + 1) as f64 } else { raw }
+        if self.normalize_length { raw / (tokens + 1) as f64 } else { raw }
     }
 
     /// The highest score that a hypothesis of `tokens` tokens can still reach with at most `limit`.

@@ -8,7 +8,7 @@ use super::{BLANK, CtcScores, Hypothesis, best_first, keep_best, log_add};
 
 /// A text so far, with the log-probability of the paths that read as it.
 struct Prefix {
-    /// Its place in the tree, or its parent's where `is_new`: most candidates never earn a place.
+    /// Its position in the tree, or its parent's where `is_new`: most candidates never earn a position.
     node: usize,
     is_new: bool,
     /// Its last token; the blank for the empty prefix, because no token equals it.
@@ -23,7 +23,7 @@ struct Prefix {
 
 impl Prefix {
     /// The log-probability of the paths that another `token` makes longer: after an equal one it needs a blank.
-    fn open_to(&self, token: u32) -> f64 {
+    fn extendable_by(&self, token: u32) -> f64 {
         if token == self.last { self.blank } else { self.total }
     }
 }
@@ -42,13 +42,13 @@ pub fn ctc_prefix_beam(scores: &CtcScores, width: NonZeroUsize) -> Vec<Hypothesi
         vec![Prefix { node: ROOT, is_new: false, last: BLANK, blank: 0.0, token: f64::NEG_INFINITY, total: 0.0 }];
     for t in 0..scores.frames() {
         let row = scores.row(t);
-        let places: HashMap<usize, usize> =
-            beam.iter().enumerate().map(|(place, prefix)| (prefix.node, place)).collect();
-        let mut next = kept(&beam, &places, &tree, row);
+        let positions: HashMap<usize, usize> =
+            beam.iter().enumerate().map(|(position, prefix)| (prefix.node, position)).collect();
+        let mut next = stay(&beam, &positions, &tree, row);
         let tokens = likely_tokens(row, width);
         for prefix in &beam {
-            let is_kept = |token| tree.child(prefix.node, token).is_some_and(|child| places.contains_key(&child));
-            next.extend(tokens.iter().filter(|&&token| !is_kept(token)).map(|&token| grown(prefix, token, row)));
+            let is_kept = |token| tree.child(prefix.node, token).is_some_and(|child| positions.contains_key(&child));
+            next.extend(tokens.iter().filter(|&&token| !is_kept(token)).map(|&token| extended(prefix, token, row)));
         }
         next.retain(|prefix| prefix.total > f64::NEG_INFINITY);
         keep_best(&mut next, width, |prefix| prefix.total);
@@ -74,15 +74,15 @@ fn likely_tokens(row: &[f32], width: usize) -> Vec<u32> {
 }
 
 /// The prefixes of the beam one frame later, each with what its parent adds to it where that is in the beam as well.
-fn kept(beam: &[Prefix], places: &HashMap<usize, usize>, tree: &PrefixTree, row: &[f32]) -> Vec<Prefix> {
+fn stay(beam: &[Prefix], positions: &HashMap<usize, usize>, tree: &PrefixTree, row: &[f32]) -> Vec<Prefix> {
     let later = |prefix: &Prefix| {
         let blank = prefix.total + f64::from(row[BLANK as usize]);
         // The empty prefix has no last token, and no paths that end in one.
         let mut token = prefix.token;
         if prefix.node != ROOT
-            && let Some(&place) = places.get(&tree.parent(prefix.node))
+            && let Some(&position) = positions.get(&tree.parent(prefix.node))
         {
-            token = log_add(token, beam[place].open_to(prefix.last));
+            token = log_add(token, beam[position].extendable_by(prefix.last));
         }
         token += f64::from(row[prefix.last as usize]);
         Prefix { node: prefix.node, is_new: false, last: prefix.last, blank, token, total: log_add(blank, token) }
@@ -91,7 +91,7 @@ fn kept(beam: &[Prefix], places: &HashMap<usize, usize>, tree: &PrefixTree, row:
 }
 
 /// `prefix` made longer by `token`. No other prefix of the beam leads there: a text has one parent.
-fn grown(prefix: &Prefix, token: u32, row: &[f32]) -> Prefix {
-    let total = prefix.open_to(token) + f64::from(row[token as usize]);
+fn extended(prefix: &Prefix, token: u32, row: &[f32]) -> Prefix {
+    let total = prefix.extendable_by(token) + f64::from(row[token as usize]);
     Prefix { node: prefix.node, is_new: true, last: token, blank: f64::NEG_INFINITY, token: total, total }
 }

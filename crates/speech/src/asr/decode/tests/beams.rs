@@ -12,7 +12,7 @@ fn only(vocabulary: usize, frames: &[&[usize]]) -> CtcScores {
 }
 
 #[test]
-fn certain_paths_are_read_alike_by_all() {
+fn every_search_reads_a_certain_path() {
     let cases: [(&[&[usize]], &[u32]); 7] = [
         (&[], &[]),
         (&[&[0]], &[]),
@@ -25,48 +25,48 @@ fn certain_paths_are_read_alike_by_all() {
     for (path, text) in cases {
         let scores = only(VOCABULARY, path);
         let expected = [Hypothesis { tokens: text.to_vec(), score: 0.0 }];
-        assert_eq!(ctc_greedy(&scores), text);
+        assert_eq!(ctc_best_path(&scores), text);
         assert_eq!(ctc_prefix_beam(&scores, width(1)), expected);
         assert_eq!(ctc_prefix_beam(&scores, unlimited()), expected);
         let ctc_alone = BeamOptions { ctc_weight: 1.0, ..options(width(2), 9) };
-        assert_eq!(joint_beam(&scores, &mut Toy::new(1), &ctc_alone), expected);
+        assert_eq!(joint_beam(&scores, &mut ToyDecoder::new(1), &ctc_alone), expected);
     }
 }
 
 #[test]
-fn equal_scores_have_one_order() {
+fn equal_scores_have_a_fixed_order() {
     let scores = CtcScores::new(vec![-(4f32.ln()); 3 * 4], 4);
-    assert_eq!(ctc_greedy(&scores), Vec::<u32>::new());
+    assert_eq!(ctc_best_path(&scores), Vec::<u32>::new());
     let found = ctc_prefix_beam(&scores, unlimited());
     // Six paths each read as one token; of those the lower token comes first.
     assert_eq!(found[..3].iter().map(|h| h.tokens.clone()).collect::<Vec<_>>(), [[1], [2], [3]]);
     assert_eq!(found, ctc_prefix_beam(&scores, unlimited()));
     // In the first frame nothing tells four prefixes apart; the one that was there before stays.
     assert_eq!(ctc_prefix_beam(&scores, width(1))[0].tokens, Vec::<u32>::new());
-    let equal = || Says::new(|_: &[u32]| vec![-(5f32.ln()); VOCABULARY]);
+    let equal = || ScriptedDecoder::new(|_: &[u32]| vec![-(5f32.ln()); VOCABULARY]);
     let found = attention_beam(&mut equal(), &options(width(3), 4));
     assert_eq!(found[0].tokens, Vec::<u32>::new());
     assert_eq!(found, attention_beam(&mut equal(), &options(width(3), 4)));
 }
 
 #[test]
-fn nothing_possible_is_the_empty_text_at_minus_infinity() {
+fn impossible_scores_give_the_empty_text_at_minus_infinity() {
     let nothing = [Hypothesis { tokens: Vec::new(), score: f64::NEG_INFINITY }];
     for value in [IMPOSSIBLE, f32::NAN] {
         for scores in [CtcScores::new(vec![value; 10], 5), CtcScores::from_logits(vec![value; 10], 5)] {
-            assert_eq!(ctc_greedy(&scores), Vec::<u32>::new());
+            assert_eq!(ctc_best_path(&scores), Vec::<u32>::new());
             assert_eq!(ctc_prefix_beam(&scores, width(3)), nothing);
-            assert_eq!(joint_beam(&scores, &mut Toy::new(1), &options(width(3), 5)), nothing);
+            assert_eq!(joint_beam(&scores, &mut ToyDecoder::new(1), &options(width(3), 5)), nothing);
         }
-        let mut silent = Says::new(|_: &[u32]| vec![value; VOCABULARY]);
+        let mut silent = ScriptedDecoder::new(|_: &[u32]| vec![value; VOCABULARY]);
         assert_eq!(attention_beam(&mut silent, &options(width(3), 5)), nothing);
     }
-    assert_eq!(rescore(Vec::new(), &mut Toy::new(1), &options(width(3), 5)), nothing);
+    assert_eq!(rescore(Vec::new(), &mut ToyDecoder::new(1), &options(width(3), 5)), nothing);
 }
 
 /// A wide beam against every text, with and without CTC.
 fn check_wide(seed: u64, scores: &CtcScores, options: &BeamOptions) {
-    let toy = || Toy { sos: options.sos, eos: options.eos, ..Toy::new(seed) };
+    let toy = || ToyDecoder { sos: options.sos, eos: options.eos, ..ToyDecoder::new(seed) };
     let by_ctc = every_text(scores);
     let ranked = |is_joint: bool| {
         let options = BeamOptions { ctc_weight: if is_joint { options.ctc_weight } else { 0.0 }, ..options.clone() };
@@ -97,7 +97,7 @@ fn check_wide(seed: u64, scores: &CtcScores, options: &BeamOptions) {
 fn a_wide_beam_finds_what_its_definition_ranks_first() {
     for seed in 0..30 {
         let scores = text_scores(seed, 4);
-        for (ctc_weight, length_bonus, normalise_length, length_max, sos) in [
+        for (ctc_weight, length_bonus, normalize_length, length_max, sos) in [
             (0.3, 0.0, false, 4, SOS),
             (0.3, 0.0, false, 2, SOS),
             (0.5, 0.7, false, 4, SOS),
@@ -110,22 +110,22 @@ fn a_wide_beam_finds_what_its_definition_ranks_first() {
             (0.3, 0.2, false, 4, EOS),
         ] {
             let wide = options(unlimited(), length_max);
-            check_wide(seed, &scores, &BeamOptions { ctc_weight, length_bonus, normalise_length, sos, ..wide });
+            check_wide(seed, &scores, &BeamOptions { ctc_weight, length_bonus, normalize_length, sos, ..wide });
         }
     }
 }
 
 #[test]
-fn at_its_ends_the_joint_beam_is_ctc_or_attention_alone() {
+fn joint_beam_with_weight_0_or_1_is_attention_or_ctc_alone() {
     for seed in 0..30 {
         let scores = text_scores(seed, 5);
         for narrow in [1, 2, 5, 1000] {
             let attention = BeamOptions { ctc_weight: 0.0, ..options(width(narrow), 5) };
-            let found = joint_beam(&scores, &mut Toy::new(seed), &attention);
-            assert_eq!(found, attention_beam(&mut Toy::new(seed), &attention));
+            let found = joint_beam(&scores, &mut ToyDecoder::new(seed), &attention);
+            assert_eq!(found, attention_beam(&mut ToyDecoder::new(seed), &attention));
         }
         let ctc = BeamOptions { ctc_weight: 1.0, ..options(unlimited(), 5) };
-        let found = &joint_beam(&scores, &mut Toy::new(seed), &ctc)[0];
+        let found = &joint_beam(&scores, &mut ToyDecoder::new(seed), &ctc)[0];
         let expected = &ctc_prefix_beam(&scores, unlimited())[0];
         assert!(found.tokens == expected.tokens && close(found.score, expected.score), "{found:?} {expected:?}");
     }
@@ -135,8 +135,8 @@ fn at_its_ends_the_joint_beam_is_ctc_or_attention_alone() {
 fn a_narrow_beam_is_never_above_a_wide_one() {
     for seed in 0..50 {
         let scores = text_scores(seed, 5);
-        let joint = |width| joint_beam(&scores, &mut Toy::new(seed), &options(width, 5))[0].score;
-        let attention = |width| attention_beam(&mut Toy::new(seed), &options(width, 5))[0].score;
+        let joint = |width| joint_beam(&scores, &mut ToyDecoder::new(seed), &options(width, 5))[0].score;
+        let attention = |width| attention_beam(&mut ToyDecoder::new(seed), &options(width, 5))[0].score;
         for narrow in 1..5 {
             assert!(joint(width(narrow)) <= joint(unlimited()) + TOLERANCE, "seed {seed}");
             assert!(attention(width(narrow)) <= attention(unlimited()) + TOLERANCE, "seed {seed}");
@@ -145,27 +145,27 @@ fn a_narrow_beam_is_never_above_a_wide_one() {
 }
 
 #[test]
-fn no_frames_and_no_length_leave_the_empty_text() {
-    let toy = Toy::new(7);
+fn zero_frames_or_zero_length_give_the_empty_text() {
+    let toy = ToyDecoder::new(7);
     let empty = Hypothesis { tokens: Vec::new(), score: 0.7 * toy.log_prob(&[]) };
     let scores = CtcScores::new(Vec::new(), VOCABULARY);
-    assert_eq!(joint_beam(&scores, &mut Toy::new(7), &options(width(3), 9)), [empty]);
+    assert_eq!(joint_beam(&scores, &mut ToyDecoder::new(7), &options(width(3), 9)), [empty]);
     let empty = Hypothesis { tokens: Vec::new(), score: toy.log_prob(&[]) };
-    assert_eq!(attention_beam(&mut Toy::new(7), &options(width(3), 0)), [empty]);
+    assert_eq!(attention_beam(&mut ToyDecoder::new(7), &options(width(3), 0)), [empty]);
 }
 
 #[test]
 fn a_vocabulary_of_two_has_only_the_empty_text() {
     let smallest = BeamOptions::new(1, 1, 5);
     let scores = CtcScores::new([0.5f32, 0.5, 0.5, 0.5].map(f32::ln).to_vec(), 2);
-    let says = || Says::new(|_: &[u32]| [0.25f32, 0.75].map(f32::ln).to_vec());
-    let found = joint_beam(&scores, &mut says(), &smallest);
+    let scripted = || ScriptedDecoder::new(|_: &[u32]| [0.25f32, 0.75].map(f32::ln).to_vec());
+    let found = joint_beam(&scores, &mut scripted(), &smallest);
     assert!(found.len() == 1 && found[0].tokens.is_empty());
     assert!((found[0].score - (0.3 * 0.25f64.ln() + 0.7 * 0.75f64.ln())).abs() < 1e-6, "{found:?}");
-    assert_eq!(attention_beam(&mut says(), &smallest)[0].tokens, Vec::<u32>::new());
+    assert_eq!(attention_beam(&mut scripted(), &smallest)[0].tokens, Vec::<u32>::new());
 }
 
-/// A decoder that says "1" with certainty until `length` tokens are there, and then closes, nearly always.
+/// A decoder that scripted "1" with certainty until `length` tokens are there, and then closes, nearly always.
 fn counts_to(length: usize) -> impl Fn(&[u32]) -> Vec<f32> {
     move |text| {
         let end = if text.len() < length { 1e-9f32 } else { 1.0 - 1e-9 };
@@ -174,10 +174,10 @@ fn counts_to(length: usize) -> impl Fn(&[u32]) -> Vec<f32> {
 }
 
 #[test]
-fn a_search_stops_once_nothing_can_win() {
-    for (length_bonus, normalise_length, calls_max) in [(0.0, false, 6), (0.5, false, 12), (0.0, true, 12)] {
-        let mut decoder = Says::new(counts_to(5));
-        let options = BeamOptions { length_bonus, normalise_length, ..options(width(4), 1000) };
+fn search_stops_when_no_hypothesis_can_win() {
+    for (length_bonus, normalize_length, calls_max) in [(0.0, false, 6), (0.5, false, 12), (0.0, true, 12)] {
+        let mut decoder = ScriptedDecoder::new(counts_to(5));
+        let options = BeamOptions { length_bonus, normalize_length, ..options(width(4), 1000) };
         let found = attention_beam(&mut decoder, &options);
         assert_eq!(found[0].tokens, [1; 5]);
         assert!(decoder.1 <= calls_max, "{} calls with a bonus of {length_bonus}", decoder.1);
@@ -185,20 +185,20 @@ fn a_search_stops_once_nothing_can_win() {
 }
 
 #[test]
-fn what_has_not_ended_at_the_limit_is_closed_there() {
+fn open_hypotheses_are_closed_at_the_length_limit() {
     let never = counts_to(1000);
-    let found = attention_beam(&mut Says::new(&never), &options(width(1), 3));
+    let found = attention_beam(&mut ScriptedDecoder::new(&never), &options(width(1), 3));
     assert!(found.len() == 1 && found[0].tokens == [1; 3] && (found[0].score - 1e-9f64.ln()).abs() < 1e-5, "{found:?}");
 }
 
 #[test]
-fn rescoring_is_its_definition() {
+fn rescoring_matches_its_definition() {
     for seed in 0..30 {
-        for (ctc_weight, length_bonus, normalise_length) in [(0.3, 0.0, false), (1.0, 0.0, false), (0.0, 0.4, true)] {
-            let options = BeamOptions { ctc_weight, length_bonus, normalise_length, ..options(width(10), 0) };
+        for (ctc_weight, length_bonus, normalize_length) in [(0.3, 0.0, false), (1.0, 0.0, false), (0.0, 0.4, true)] {
+            let options = BeamOptions { ctc_weight, length_bonus, normalize_length, ..options(width(10), 0) };
             let candidates = ctc_prefix_beam(&text_scores(seed, 5), width(12));
             let longest = candidates.iter().map(|c| c.tokens.len()).max().unwrap();
-            let mut toy = Toy { is_reading: true, ..Toy::new(seed) };
+            let mut toy = ToyDecoder { allows_duplicates: true, ..ToyDecoder::new(seed) };
             let found = rescore(candidates.clone(), &mut toy, &options);
             assert!(sorted(&found) && found.len() == candidates.len() && toy.calls == longest + 1);
             for Hypothesis { tokens, score } in found {
@@ -211,10 +211,11 @@ fn rescoring_is_its_definition() {
 }
 
 #[test]
-fn a_side_without_weight_has_no_veto() {
+fn a_weight_of_zero_ignores_minus_infinity() {
     let scores = only(12, &[&[9], &[0], &[9], &[8]]);
     // The decoder likes low tokens best and takes "9" for impossible; only its opinion of the rest is finite.
-    let against = || Says::new(|_: &[u32]| (0..12).map(|x| if x == 9 { IMPOSSIBLE } else { -(x as f32) }).collect());
+    let against =
+        || ScriptedDecoder::new(|_: &[u32]| (0..12).map(|x| if x == 9 { IMPOSSIBLE } else { -(x as f32) }).collect());
     let ctc_alone = BeamOptions { ctc_weight: 1.0, width: width(1), ..BeamOptions::new(10, 11, 9) };
     let text = Hypothesis { tokens: vec![9, 9, 8], score: 0.0 };
     assert_eq!(joint_beam(&scores, &mut against(), &ctc_alone), std::slice::from_ref(&text));

@@ -23,7 +23,7 @@ fn check_exhaustive(scores: &CtcScores) {
 }
 
 #[test]
-fn an_unlimited_prefix_beam_is_the_definition_and_a_narrow_one_is_never_above() {
+fn unlimited_prefix_beam_is_exact_and_a_narrow_one_never_scores_higher() {
     for seed in 0..20 {
         for (frames, vocabulary) in [(0, 3), (1, 2), (1, 3), (2, 3), (3, 2), (4, 3), (5, 2), (5, 3), (4, 4)] {
             check_exhaustive(&random_scores(seed, frames, vocabulary));
@@ -59,7 +59,7 @@ fn plain_prefix_beam(scores: &CtcScores, width: usize) -> Vec<Hypothesis> {
 }
 
 #[test]
-fn leaving_out_unlikely_tokens_loses_nothing() {
+fn pruning_tokens_does_not_change_the_beam() {
     for seed in 0..40 {
         let scores = random_scores(seed, 25, 30);
         for narrow in 1..8 {
@@ -73,24 +73,24 @@ fn leaving_out_unlikely_tokens_loses_nothing() {
 }
 
 #[test]
-fn a_text_of_many_paths_beats_the_best_path() {
+fn prefix_beam_sums_the_paths_of_a_text() {
     // Blank twice has 0.36; "1" has 0.24 + 0.24 + 0.16.
     let scores = CtcScores::new([0.6f32, 0.4, 0.6, 0.4].map(f32::ln).to_vec(), 2);
-    assert_eq!(ctc_greedy(&scores), Vec::<u32>::new());
+    assert_eq!(ctc_best_path(&scores), Vec::<u32>::new());
     let found = ctc_prefix_beam(&scores, width(10));
     assert_eq!(found.iter().map(|h| h.tokens.clone()).collect::<Vec<_>>(), [vec![1], vec![]]);
     assert!((found[0].score.exp() - 0.64).abs() < 1e-6 && (found[1].score.exp() - 0.36).abs() < 1e-6);
 }
 
 #[test]
-fn greedy_is_the_best_path_read() {
+fn best_path_collapses_repeats_and_drops_blanks() {
     for seed in 0..50 {
         let scores = random_scores(seed, 12, 4);
         let best = |t| (0..4u32).max_by(|&a, &b| scores.at(t, a).total_cmp(&scores.at(t, b))).unwrap();
         let mut expected: Vec<u32> = (0..12).map(best).collect();
         expected.dedup();
         expected.retain(|&token| token != BLANK);
-        assert_eq!(ctc_greedy(&scores), expected);
+        assert_eq!(ctc_best_path(&scores), expected);
     }
 }
 

@@ -16,10 +16,10 @@ const IMPOSSIBLE: f32 = f32::NEG_INFINITY;
 /// Sums of a few dozen 64-bit terms, taken in different orders.
 const TOLERANCE: f64 = 1e-9;
 
-/// Numbers from 0 to 1: Knuth's MMIX generator, its high bits.
-struct Numbers(u64);
+/// RandomNumbers from 0 to 1: Knuth's MMIX generator, its high bits.
+struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     fn next(&mut self) -> f32 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 40) as f32 / (1 << 24) as f32
@@ -35,12 +35,12 @@ fn unlimited() -> NonZeroUsize {
 }
 
 fn random_scores(seed: u64, frames: usize, vocabulary: usize) -> CtcScores {
-    let mut numbers = Numbers(seed);
+    let mut numbers = RandomNumbers(seed);
     let logits = (0..frames * vocabulary).map(|_| numbers.next() * 6.0 - 3.0).collect();
     CtcScores::from_logits(logits, vocabulary)
 }
 
-/// Scores in which CTC never says the tokens that open and close a text.
+/// Scores in which CTC never scripted the tokens that open and close a text.
 fn text_scores(seed: u64, frames: usize) -> CtcScores {
     let inner = random_scores(seed, frames, SOS as usize);
     let row = |t| inner.row(t).iter().copied().chain([IMPOSSIBLE; 2]);
@@ -85,25 +85,25 @@ fn texts_up_to(length: usize, sos: u32, eos: u32) -> Vec<Vec<u32>> {
 }
 
 /// A decoder whose next token depends on all tokens before it, and that checks what it is asked.
-struct Toy {
+struct ToyDecoder {
     seed: u64,
     sos: u32,
     eos: u32,
     rows: Vec<Vec<u32>>,
     calls: usize,
     /// Whether two rows may be the same text, as they may when texts are read.
-    is_reading: bool,
+    allows_duplicates: bool,
 }
 
-impl Toy {
+impl ToyDecoder {
     fn new(seed: u64) -> Self {
-        Self { seed, sos: SOS, eos: EOS, rows: Vec::new(), calls: 0, is_reading: false }
+        Self { seed, sos: SOS, eos: EOS, rows: Vec::new(), calls: 0, allows_duplicates: false }
     }
 
     fn row(&self, history: &[u32]) -> Vec<f32> {
         let seed =
             history.iter().fold(self.seed, |hash, &token| (hash ^ u64::from(token + 1)).wrapping_mul(0x100000001b3));
-        let mut numbers = Numbers(seed);
+        let mut numbers = RandomNumbers(seed);
         numbers.next();
         CtcScores::from_logits((0..VOCABULARY).map(|_| numbers.next() * 5.0).collect(), VOCABULARY).row(0).to_vec()
     }
@@ -115,7 +115,7 @@ impl Toy {
     }
 }
 
-impl NextToken for Toy {
+impl NextToken for ToyDecoder {
     fn step(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>> {
         assert!(!parents.is_empty() && parents.len() == tokens.len());
         if self.calls == 0 {
@@ -132,21 +132,21 @@ impl NextToken for Toy {
         let mut distinct = self.rows.clone();
         distinct.sort();
         distinct.dedup();
-        assert!(self.is_reading || distinct.len() == self.rows.len(), "the same hypothesis twice");
+        assert!(self.allows_duplicates || distinct.len() == self.rows.len(), "the same hypothesis twice");
         self.rows.iter().map(|row| self.row(row)).collect()
     }
 }
 
-/// A decoder that is given what it says: a function of the tokens so far.
-struct Says<F>(Vec<Vec<u32>>, usize, F);
+/// A decoder that is given what it scripted: a function of the tokens so far.
+struct ScriptedDecoder<F>(Vec<Vec<u32>>, usize, F);
 
-impl<F: Fn(&[u32]) -> Vec<f32>> Says<F> {
+impl<F: Fn(&[u32]) -> Vec<f32>> ScriptedDecoder<F> {
     fn new(next: F) -> Self {
         Self(vec![Vec::new()], 0, next)
     }
 }
 
-impl<F: Fn(&[u32]) -> Vec<f32>> NextToken for Says<F> {
+impl<F: Fn(&[u32]) -> Vec<f32>> NextToken for ScriptedDecoder<F> {
     fn step(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>> {
         self.1 += 1;
         self.0 = parents.iter().zip(tokens).map(|(&row, &token)| [self.0[row].as_slice(), &[token]].concat()).collect();
@@ -158,12 +158,12 @@ fn options(width: NonZeroUsize, length_max: usize) -> BeamOptions {
     BeamOptions { width, ..BeamOptions::new(SOS, EOS, length_max) }
 }
 
-/// What the formula in the options says of a text.
+/// What the formula in the options scripted of a text.
 fn definition(options: &BeamOptions, ctc: f64, attention: f64, tokens: usize) -> f64 {
     let share = |weight: f64, value: f64| if weight == 0.0 { 0.0 } else { weight * value };
     let weighted = share(options.ctc_weight, ctc) + share(1.0 - options.ctc_weight, attention);
     let raw = weighted + options.length_bonus * tokens as f64;
-    if options.normalise_length { raw / (tokens + 1) as f64 } else { raw }
+    if options.normalize_length { raw / (tokens + 1) as f64 } else { raw }
 }
 
 fn close(a: f64, b: f64) -> bool {

@@ -6,11 +6,11 @@ use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 use plimsoll_layers::{LengthPolicy, Lengths};
 use plimsoll_speech::asr::decode::{CtcScores, ctc_prefix_beam};
-use plimsoll_speech::asr::{Recogniser, RecogniserConfig, Search};
+use plimsoll_speech::asr::{Recognizer, RecognizerConfig, Search};
 use plimsoll_tape::Pass;
 
-fn model(length: LengthPolicy) -> Recogniser {
-    let config = RecogniserConfig { kernel: 5, length, ..RecogniserConfig::recommended(16, 1, 2, 12) };
+fn model(length: LengthPolicy) -> Recognizer {
+    let config = RecognizerConfig { kernel: 5, length, ..RecognizerConfig::recommended(16, 1, 2, 12) };
     config.init(&Device::flex(), Key::new(6))
 }
 
@@ -21,15 +21,15 @@ fn features(frames: usize) -> Tensor<3> {
 
 fn searches() -> Vec<Search> {
     let width = NonZeroUsize::new(4).unwrap();
-    Search::NAMES.iter().map(|name| Search::named(name, width, 0.4, 0.1).unwrap()).collect()
+    Search::NAMES.iter().map(|name| Search::from_name(name, width, 0.4, 0.1).unwrap()).collect()
 }
 
 #[test]
-fn every_search_reads_every_length() {
+fn every_search_decodes_every_length() {
     let model = model(LengthPolicy::Exact);
     for search in searches() {
         for lengths in [[1, 7], [40, 60], [60, 3]] {
-            let texts = model.read(features(60), &lengths, &search);
+            let texts = model.recognize(features(60), &lengths, &search);
             assert_eq!(texts.len(), 2, "{search:?}");
             // Nothing is longer than its frames, and no text holds a token that is no letter.
             for (text, length) in texts.iter().zip(lengths) {
@@ -41,48 +41,48 @@ fn every_search_reads_every_length() {
 }
 
 #[test]
-fn an_utterance_reads_the_same_alone_and_in_company() {
+fn other_utterances_do_not_change_the_text() {
     let model = model(LengthPolicy::Exact);
     for search in searches() {
-        let both = model.read(features(60), &[33, 60], &search);
-        let alone = model.read(features(60).narrow(0, 0, 1).narrow(1, 0, 33), &[33], &search);
+        let both = model.recognize(features(60), &[33, 60], &search);
+        let alone = model.recognize(features(60).narrow(0, 0, 1).narrow(1, 0, 33), &[33], &search);
         assert_eq!(both[0], alone[0], "{search:?}");
     }
 }
 
 /// What the decoder says of a text token by token, with its cache, is what it says of it all at once.
 #[test]
-fn rescoring_orders_by_the_definition() {
+fn rescoring_orders_by_its_definition() {
     let model = model(LengthPolicy::Exact);
     let (frames, width) = (48, NonZeroUsize::new(5).unwrap());
     let x = features(frames).narrow(0, 0, 1);
-    let (heard, _) = model.encode(x.clone(), &Lengths::new(vec![48], 48), &Pass::plain());
-    let logits = model.ctc_scores(&heard, &Pass::plain());
+    let (encoded, _) = model.encode(x.clone(), &Lengths::new(vec![48], 48), &Pass::plain());
+    let logits = model.ctc_logits(&encoded, &Pass::plain());
     let scores = CtcScores::from_logits(logits.into_data().try_into_vec().unwrap(), 12);
     let decoder = model.decoder().unwrap();
     let by_definition = |tokens: &[u32], ctc: f64| {
-        let spoken = decoder.forward(&[tokens.to_vec()], &heard, &Pass::plain());
-        let log_probs = burn::tensor::activation::log_softmax(spoken, 2).into_data().try_into_vec::<f32>().unwrap();
+        let logits = decoder.forward(&[tokens.to_vec()], &encoded, &Pass::plain());
+        let log_probs = burn::tensor::activation::log_softmax(logits, 2).into_data().try_into_vec::<f32>().unwrap();
         let target = tokens.iter().copied().chain([3]);
-        let said: f64 =
-            target.enumerate().map(|(place, token)| f64::from(log_probs[place * 12 + token as usize])).sum();
-        0.3 * ctc + 0.7 * said
+        let attention: f64 =
+            target.enumerate().map(|(index, token)| f64::from(log_probs[index * 12 + token as usize])).sum();
+        0.3 * ctc + 0.7 * attention
     };
     let candidates = ctc_prefix_beam(&scores, width);
     let best = candidates
         .iter()
         .max_by(|a, b| by_definition(&a.tokens, a.score).total_cmp(&by_definition(&b.tokens, b.score)));
-    let found = model.read(x, &[48], &Search::Rescore { width, ctc_weight: 0.3 });
+    let found = model.recognize(x, &[48], &Search::Rescore { width, ctc_weight: 0.3 });
     assert_eq!(found[0], best.unwrap().tokens);
 }
 
 #[test]
-fn a_policy_that_cuts_counts_and_one_that_does_not_changes_nothing() {
+fn truncating_policy_reports_cuts_and_chunking_changes_nothing() {
     let number = |n| std::num::NonZeroU32::new(n).unwrap();
     let encoded = |length| {
         let model = model(length);
-        let (heard, cut) = model.encode(features(60), &Lengths::new(vec![60, 20], 60), &Pass::plain());
-        (heard.frames.into_data().try_into_vec::<f32>().unwrap(), heard.lengths.each().to_vec(), cut)
+        let (encoded, cut) = model.encode(features(60), &Lengths::new(vec![60, 20], 60), &Pass::plain());
+        (encoded.frames.into_data().try_into_vec::<f32>().unwrap(), encoded.lengths.each().to_vec(), cut)
     };
     let (exact, lengths, cut) = encoded(LengthPolicy::Exact);
     assert_eq!((lengths, cut), (vec![14, 4], vec![]));

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The sizes of a kind of model.
-pub trait Described: Serialize + DeserializeOwned {
+pub trait ModelKind: Serialize + DeserializeOwned {
     /// The word for the kind, as it stands in files.
     const KIND: &'static str;
     /// What such a model is called.
@@ -21,7 +21,7 @@ pub trait Described: Serialize + DeserializeOwned {
 /// All that it takes to use a model's weights, in one file of its folder, `model.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bundle<M> {
+pub struct ModelMetadata<M> {
     /// The kind of model.
     kind: String,
     /// Its sizes.
@@ -35,10 +35,10 @@ pub struct Bundle<M> {
 
 /// Why a run's model cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum BundleError {
+pub enum ModelError {
     /// There is no run in the folder.
     #[error("{} holds no trained model: it has no model.json", folder.display())]
-    NoRun {
+    NoModel {
         /// The folder.
         folder: PathBuf,
     },
@@ -93,7 +93,7 @@ pub struct ModelFolder<'a>(pub &'a Path);
 
 impl ModelFolder<'_> {
     /// The file that describes the model.
-    pub fn description(self) -> PathBuf {
+    pub fn metadata_file(self) -> PathBuf {
         self.0.join("model.json")
     }
 
@@ -103,40 +103,40 @@ impl ModelFolder<'_> {
     }
 
     /// The weights of an exported model.
-    pub fn exported(self) -> PathBuf {
+    pub fn exported_weights(self) -> PathBuf {
         self.0.join("model.safetensors")
     }
 
     /// The voice that a synthesiser speaks in where no other is named.
-    pub fn voice(self) -> PathBuf {
+    pub fn default_voice(self) -> PathBuf {
         self.0.join("voice.wav")
     }
 
     /// The word for the kind of model that is in it, such as `asr`.
-    pub fn kind(self) -> Result<String, BundleError> {
+    pub fn kind(self) -> Result<String, ModelError> {
         Ok(self.value()?["kind"].as_str().unwrap_or("unknown").into())
     }
 
     /// The weights of a run's best checkpoint, or those of an exported model, which has no checkpoints.
-    pub fn weights(self) -> Result<Vec<NamedTensor>, BundleError> {
-        let (checkpoints, exported) = (self.checkpoints(), self.exported());
-        if !checkpoints.exists() && exported.is_file() {
-            return Ok(read_weights(&exported)?);
+    pub fn weights(self) -> Result<Vec<NamedTensor>, ModelError> {
+        let (checkpoints, exported_weights) = (self.checkpoints(), self.exported_weights());
+        if !checkpoints.exists() && exported_weights.is_file() {
+            return Ok(read_weights(&exported_weights)?);
         }
         Ok(CheckpointStore::new(checkpoints, 1).best()?.judged())
     }
 
-    fn value(self) -> Result<Value, BundleError> {
-        let path = self.description();
+    fn value(self) -> Result<Value, ModelError> {
+        let path = self.metadata_file();
         let text = std::fs::read_to_string(&path).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => BundleError::NoRun { folder: self.0.into() },
-            _ => BundleError::Io { path: path.clone(), source },
+            std::io::ErrorKind::NotFound => ModelError::NoModel { folder: self.0.into() },
+            _ => ModelError::Io { path: path.clone(), source },
         })?;
-        serde_json::from_str(&text).map_err(|source| BundleError::Format { path, wanted: "a model", source })
+        serde_json::from_str(&text).map_err(|source| ModelError::Format { path, wanted: "a model", source })
     }
 }
 
-impl<M: Described> Bundle<M> {
+impl<M: ModelKind> ModelMetadata<M> {
     /// All that belongs to `model`.
     pub fn new(model: M, features: LogMelConfig, tokenizer: Tokenizer) -> Self {
         Self { kind: M::KIND.into(), model, features, tokenizer }
@@ -144,26 +144,26 @@ impl<M: Described> Bundle<M> {
 
     /// Whether a model of the one reads the same numbers as a model of the other. Sizes may differ where that does not change
     /// the weights, as dropout does; the weights say so themselves.
-    pub fn reads_as(&self, other: &Self) -> bool {
+    pub fn has_same_inputs(&self, other: &Self) -> bool {
         self.tokenizer == other.tokenizer && self.features == other.features
     }
 
     /// Writes it into a folder.
-    pub fn write(&self, folder: &Path) -> Result<(), BundleError> {
-        let path = ModelFolder(folder).description();
-        let text = serde_json::to_string_pretty(self).expect("a bundle is plain data");
-        std::fs::write(&path, text).map_err(|source| BundleError::Io { path, source })
+    pub fn write(&self, folder: &Path) -> Result<(), ModelError> {
+        let path = ModelFolder(folder).metadata_file();
+        let text = serde_json::to_string_pretty(self).expect("metadata is plain data");
+        std::fs::write(&path, text).map_err(|source| ModelError::Io { path, source })
     }
 
     /// Reads that of a folder.
-    pub fn read(folder: &Path) -> Result<Self, BundleError> {
+    pub fn read(folder: &Path) -> Result<Self, ModelError> {
         let value = ModelFolder(folder).value()?;
         if let Some(found) = value["kind"].as_str()
             && found != M::KIND
         {
-            return Err(BundleError::Kind { folder: folder.into(), found: found.into(), wanted: M::NAME });
+            return Err(ModelError::Kind { folder: folder.into(), found: found.into(), wanted: M::NAME });
         }
-        let path = ModelFolder(folder).description();
-        serde_json::from_value(value).map_err(|source| BundleError::Format { path, wanted: M::NAME, source })
+        let path = ModelFolder(folder).metadata_file();
+        serde_json::from_value(value).map_err(|source| ModelError::Format { path, wanted: M::NAME, source })
     }
 }

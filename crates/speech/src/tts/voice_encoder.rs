@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_layers::{Lengths, SpeakerEncoder, SpeakerEncoderConfig, StyleTokens, StyleTokensConfig};
 use plimsoll_tape::Pass;
 
-use super::SynthesiserConfig;
+use super::SynthesizerConfig;
 
 // Shapes: b references, r frames, f features, v width of a voice.
 
@@ -23,8 +23,8 @@ pub struct VoiceEncoder {
 
 impl VoiceEncoder {
     /// The voice encoder that `config` has, on `device`.
-    pub(super) fn init(config: &SynthesiserConfig, device: &Device) -> Self {
-        let &SynthesiserConfig { features, voice, dropout, .. } = config;
+    pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
+        let &SynthesizerConfig { features, voice, dropout, .. } = config;
         let encoder =
             SpeakerEncoderConfig { features, channels: voice.channels, layers: voice.layers, kernel: KERNEL, dropout };
         let style = StyleTokensConfig {
@@ -42,10 +42,10 @@ impl VoiceEncoder {
 
     /// References `[b, r, f]`, in the model's scale, to `[b, 1, v]`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let heard = self.encoder.forward(x, lengths, pass);
-        let speaker = pass.full(pass.dense(&self.speaker, heard.clone())).tanh();
+        let encoded = self.encoder.forward(x, lengths, pass);
+        let speaker = pass.full(pass.dense(&self.speaker, encoded.clone())).tanh();
         match &self.style {
-            Some(style) => Tensor::cat(vec![speaker, style.forward(heard, pass)], 2),
+            Some(style) => Tensor::cat(vec![speaker, style.forward(encoded, pass)], 2),
             None => speaker,
         }
     }

@@ -12,42 +12,42 @@ use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
 use plimsoll_text::Tokenizer;
 
 use super::decode::{BeamOptions, CtcScores, Hypothesis, attention_beam, ctc_prefix_beam, joint_beam, rescore};
-use super::decoder::{Decoder, Encoded};
-use super::{RecogniserConfig, Search};
+use super::decoder::{Decoder, EncodedAudio};
+use super::{RecognizerConfig, Search};
 
 // Shapes: b batch, t frames, t' frames after subsampling, f features, d model width, v vocabulary.
 
 /// A Conformer encoder with a linear layer for CTC, and an attention decoder if it has one.
 #[derive(Module, Debug)]
-pub struct Recogniser {
+pub struct Recognizer {
     subsampling: Option<Subsampling>,
     input: Option<Linear>,
     blocks: Vec<Conformer>,
     output: Linear,
     decoder: Option<Decoder>,
     #[module(skip)]
-    config: RecogniserConfig,
+    config: RecognizerConfig,
 }
 
-impl RecogniserConfig {
+impl RecognizerConfig {
     /// A recogniser on `device`, its first values drawn from `key`.
     ///
     /// # Panics
     /// Where the sizes contradict each other, as the layers say.
-    pub fn init(&self, device: &Device, key: Key) -> Recogniser {
-        initialise(self.bare(device), key.with("weights"))
+    pub fn init(&self, device: &Device, key: Key) -> Recognizer {
+        initialise(self.init_unseeded(device), key.with("weights"))
     }
 
     /// The same without first values of its own, for weights that come from elsewhere, and for counting.
-    pub fn bare(&self, device: &Device) -> Recogniser {
+    pub fn init_unseeded(&self, device: &Device) -> Recognizer {
         let &Self { features, d_model, heads, kernel, feed_forward_multiplier, dropout, positions, norm, .. } = self;
         let block = ConformerConfig { d_model, heads, kernel, feed_forward_multiplier, positions, norm, dropout };
         let subsampling =
             SubsamplingConfig { features, d_model, channels: self.subsampling_channels, factor: self.subsampling };
-        let keeps_all = self.subsampling == 1;
-        Recogniser {
-            subsampling: (!keeps_all).then(|| subsampling.init(device)),
-            input: keeps_all.then(|| LinearConfig::new(features, d_model).init(device)),
+        let keeps_every_frame = self.subsampling == 1;
+        Recognizer {
+            subsampling: (!keeps_every_frame).then(|| subsampling.init(device)),
+            input: keeps_every_frame.then(|| LinearConfig::new(features, d_model).init(device)),
             blocks: (0..self.layers).map(|_| block.init(device)).collect(),
             output: LinearConfig::new(d_model, self.vocabulary).init(device),
             decoder: Decoder::init(self, device),
@@ -56,9 +56,9 @@ impl RecogniserConfig {
     }
 }
 
-impl Recogniser {
+impl Recognizer {
     /// What it was built from.
-    pub fn config(&self) -> &RecogniserConfig {
+    pub fn config(&self) -> &RecognizerConfig {
         &self.config
     }
 
@@ -70,7 +70,7 @@ impl Recogniser {
     /// `[b, t, f]` to what the encoder hears `[b, t', d]`, with the places of utterances that the length policy cut.
     ///
     /// Blocks that the pass rematerialises keep their input alone; the result is the same to the last bit.
-    pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (Encoded, Vec<usize>) {
+    pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (EncodedAudio, Vec<usize>) {
         let pass = &pass.by(self.config.length.applied(*pass.choice()));
         let (x, lengths) = match (&self.subsampling, &self.input) {
             (Some(subsampling), _) => subsampling.forward(features, lengths, pass),
@@ -91,74 +91,74 @@ impl Recogniser {
             }
         };
         let frames = self.blocks.iter().enumerate().fold(x, run);
-        (Encoded { frames, lengths }, cut)
+        (EncodedAudio { frames, lengths }, cut)
     }
 
     /// The scores `[b, t', v]` of every token in every frame, before any softmax.
-    pub fn ctc_scores(&self, heard: &Encoded, pass: &Pass) -> Tensor<3> {
-        pass.full(pass.dense(&self.output, heard.frames.clone()))
+    pub fn ctc_logits(&self, encoded: &EncodedAudio, pass: &Pass) -> Tensor<3> {
+        pass.full(pass.dense(&self.output, encoded.frames.clone()))
     }
 
     /// The most likely tokens of each utterance, as `search` finds them.
     ///
     /// # Panics
     /// Where `search` needs a decoder and there is none.
-    pub fn read(&self, features: Tensor<3>, frame_lengths: &[u32], search: &Search) -> Vec<Vec<u32>> {
+    pub fn recognize(&self, features: Tensor<3>, frame_lengths: &[u32], search: &Search) -> Vec<Vec<u32>> {
         let lengths = Lengths::new(frame_lengths.to_vec(), features.dims()[1]);
         let pass = Pass::plain();
-        let (heard, _) = self.encode(features, &lengths, &pass);
-        let logits = self.ctc_scores(&heard, &pass);
-        self.found(&heard, logits, search)
+        let (encoded, _) = self.encode(features, &lengths, &pass);
+        let logits = self.ctc_logits(&encoded, &pass);
+        self.decode(&encoded, logits, search)
     }
 
-    /// What [`read`](Self::read) finds in a batch, and what its loss is, for one pass through the encoder.
-    pub fn judge(&self, batch: &TensorBatch, search: &Search) -> (Vec<Vec<u32>>, StepLoss) {
-        let (heard, logits, loss) = self.heard(batch);
-        (self.found(&heard, logits, search), loss)
+    /// What [`recognize`](Self::recognize) finds in a batch, and what its loss is, for one pass through the encoder.
+    pub fn recognize_with_loss(&self, batch: &TensorBatch, search: &Search) -> (Vec<Vec<u32>>, StepLoss) {
+        let (encoded, logits, loss) = self.encode_with_loss(batch);
+        (self.decode(&encoded, logits, search), loss)
     }
 
     /// What judging a batch computes on its device: what is heard, the scores of all tokens, and the loss.
-    pub(crate) fn heard(&self, batch: &TensorBatch) -> (Encoded, Tensor<3>, StepLoss) {
+    pub(crate) fn encode_with_loss(&self, batch: &TensorBatch) -> (EncodedAudio, Tensor<3>, StepLoss) {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
         let pass = Pass::plain();
-        let (heard, cut) = self.encode(batch.features.clone(), &lengths, &pass);
-        let logits = self.ctc_scores(&heard, &pass);
-        let loss = self.lost((&heard, cut), logits.clone(), batch, &pass);
-        (heard, logits, loss)
+        let (encoded, cut) = self.encode(batch.features.clone(), &lengths, &pass);
+        let logits = self.ctc_logits(&encoded, &pass);
+        let loss = self.combined_loss((&encoded, cut), logits.clone(), batch, &pass);
+        (encoded, logits, loss)
     }
 
-    /// The most likely tokens in what was heard.
-    fn found(&self, heard: &Encoded, logits: Tensor<3>, search: &Search) -> Vec<Vec<u32>> {
+    /// The most likely tokens in what was encoded.
+    fn decode(&self, encoded: &EncodedAudio, logits: Tensor<3>, search: &Search) -> Vec<Vec<u32>> {
         if *search == Search::Greedy {
-            return ctc_greedy(logits, &heard.lengths);
+            return ctc_greedy(logits, &encoded.lengths);
         }
         let [b, _, v] = logits.dims();
-        let one = |place: usize| {
-            let length = heard.lengths.each()[place] as usize;
+        let decode_one = |place: usize| {
+            let length = encoded.lengths.each()[place] as usize;
             let part = |x: &Tensor<3>| x.clone().narrow(0, place, 1).narrow(1, 0, length);
             let scores = part(&logits).into_data().try_into_vec().expect("scores are in fp32");
             let lengths = Lengths::new(vec![length as u32], length);
-            let heard = Encoded { frames: part(&heard.frames), lengths };
-            let found = self.search(&CtcScores::from_logits(scores, v), &heard, search);
-            found.into_iter().next().map(|best| best.tokens).unwrap_or_default()
+            let encoded = EncodedAudio { frames: part(&encoded.frames), lengths };
+            let hypotheses = self.search(&CtcScores::from_logits(scores, v), &encoded, search);
+            hypotheses.into_iter().next().map(|best| best.tokens).unwrap_or_default()
         };
-        (0..b).map(one).collect()
+        (0..b).map(decode_one).collect()
     }
 
     /// How far what was heard is from what was said.
-    fn lost(
+    fn combined_loss(
         &self,
-        (heard, cut): (&Encoded, Vec<usize>),
+        (encoded, cut): (&EncodedAudio, Vec<usize>),
         logits: Tensor<3>,
         batch: &TensorBatch,
         pass: &Pass,
     ) -> StepLoss {
-        let ctc = ctc_loss(logits, &heard.lengths, &batch.tokens);
+        let ctc = ctc_loss(logits, &encoded.lengths, &batch.tokens);
         let (sum, parts) = match (&self.decoder, &self.config.decoder) {
             (Some(decoder), Some(config)) => {
-                let spoken = decoder.loss(&batch.tokens, &ctc.infeasible, heard, &pass.with("decoder"));
-                let sum = ctc.sum.clone() * config.ctc_weight + spoken.clone() * (1.0 - config.ctc_weight);
-                (sum, vec![("ctc", ctc.sum), ("attention", spoken)])
+                let attention = decoder.loss(&batch.tokens, &ctc.infeasible, encoded, &pass.with("decoder"));
+                let sum = ctc.sum.clone() * config.ctc_weight + attention.clone() * (1.0 - config.ctc_weight);
+                (sum, vec![("ctc", ctc.sum), ("attention", attention)])
             }
             _ => (ctc.sum, Vec::new()),
         };
@@ -166,7 +166,7 @@ impl Recogniser {
     }
 
     /// The best texts of one utterance, best first.
-    fn search(&self, scores: &CtcScores, heard: &Encoded, search: &Search) -> Vec<Hypothesis> {
+    fn search(&self, scores: &CtcScores, encoded: &EncodedAudio, search: &Search) -> Vec<Hypothesis> {
         let decoder = || self.decoder.as_ref().expect("asked for by a search that needs no decoder, or checked before");
         let options = |width, ctc_weight, length_bonus| BeamOptions {
             width,
@@ -178,20 +178,20 @@ impl Recogniser {
             Search::Greedy => ctc_prefix_beam(scores, std::num::NonZeroUsize::MIN),
             Search::PrefixBeam { width } => ctc_prefix_beam(scores, width),
             Search::Attention { width, length_bonus } => {
-                attention_beam(&mut decoder().reader(heard), &options(width, 0.0, length_bonus))
+                attention_beam(&mut decoder().incremental(encoded), &options(width, 0.0, length_bonus))
             }
             Search::Joint { width, ctc_weight, length_bonus } => {
-                joint_beam(scores, &mut decoder().reader(heard), &options(width, ctc_weight, length_bonus))
+                joint_beam(scores, &mut decoder().incremental(encoded), &options(width, ctc_weight, length_bonus))
             }
             Search::Rescore { width, ctc_weight } => {
                 let candidates = ctc_prefix_beam(scores, width);
-                rescore(candidates, &mut decoder().reader(heard), &options(width, ctc_weight, 0.0))
+                rescore(candidates, &mut decoder().incremental(encoded), &options(width, ctc_weight, 0.0))
             }
         }
     }
 }
 
-impl RecogniserConfig {
+impl RecognizerConfig {
     /// How many frames are left of `frames` when CTC sees them.
     pub fn frames_after(&self, frames: u32) -> u32 {
         let left = SubsamplingConfig::frames_after(self.subsampling, frames);
@@ -202,7 +202,7 @@ impl RecogniserConfig {
     }
 }
 
-impl Task for Recogniser {
+impl Task for Recognizer {
     /// The tokens of the samples that have frames enough for them.
     fn weight(&self, batch: &HostBatch) -> f64 {
         let frames = |index: usize| self.config.frames_after(batch.frame_lengths[index]) as usize;
@@ -213,9 +213,9 @@ impl Task for Recogniser {
 
     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
-        let (heard, cut) = self.encode(batch.features.clone(), &lengths, pass);
-        let logits = self.ctc_scores(&heard, pass);
-        self.lost((&heard, cut), logits, batch, pass)
+        let (encoded, cut) = self.encode(batch.features.clone(), &lengths, pass);
+        let logits = self.ctc_logits(&encoded, pass);
+        self.combined_loss((&encoded, cut), logits, batch, pass)
     }
 }
 
@@ -229,14 +229,14 @@ mod tests {
     use plimsoll_layers::NormKind;
 
     /// Small enough for a step in milliseconds, with everything that a recogniser can have.
-    fn small() -> RecogniserConfig {
-        RecogniserConfig {
+    fn small() -> RecognizerConfig {
+        RecognizerConfig {
             features: 20,
             heads: 2,
             kernel: 5,
             subsampling_channels: 4,
             dropout: 0.2,
-            ..RecogniserConfig::recommended(16, 2, 1, 9)
+            ..RecognizerConfig::recommended(16, 2, 1, 9)
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn any_split_gives_the_same_loss_and_gradient_dropout_included() {
+    fn gradient_does_not_depend_on_the_split_even_with_dropout() {
         let (whole, expected) = gradient(&samples(), 4);
         for pieces in [1, 2, 3] {
             let (loss, found) = gradient(&samples(), pieces);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rematerialised_model_gives_the_same_gradient_to_the_last_bit() {
+    fn rematerialization_keeps_every_bit_of_the_gradient() {
         let plain = gradient(&samples(), 4);
         for remat in [Remat::All, Remat::Half, Remat::First(1)] {
             let choice = Choice { remat, ..Choice::default() };
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_changes_nothing() {
+    fn padding_does_not_change_logits() {
         let model = small().init(&Device::flex(), Key::new(3));
         let logits = |samples: &[HostSample], fill: f32| {
             let mut batch = HostBatch::collate(samples, 20, &Grid::multiples(16.try_into().unwrap())).unwrap();
@@ -291,9 +291,9 @@ mod tests {
             }
             let tensors = TensorBatch::send(&batch, &Device::flex());
             let lengths = Lengths::new(batch.frame_lengths.clone(), batch.frames);
-            let (heard, _) = model.encode(tensors.features, &lengths, &Pass::plain());
-            let valid = heard.lengths.each()[0] as usize;
-            let y = model.ctc_scores(&heard, &Pass::plain());
+            let (encoded, _) = model.encode(tensors.features, &lengths, &Pass::plain());
+            let valid = encoded.lengths.each()[0] as usize;
+            let y = model.ctc_logits(&encoded, &Pass::plain());
             y.slice([0..1, 0..valid, 0..9]).into_data().try_into_vec::<f32>().unwrap()
         };
         let all = samples();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn weight_counts_what_the_loss_counts() {
+    fn weight_counts_the_utterances_in_the_loss() {
         let model = small().init(&Device::flex().autodiff(), Key::new(3));
         let batch = HostBatch::collate(&samples(), 20, &Grid::default()).unwrap();
         // "d" has one frame left for four.
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn low_precision_learns_nearly_the_same_and_keeps_parameters_in_fp32() {
+    fn low_precision_gradient_is_close_to_fp32() {
         let (exact, expected) = gradient(&samples(), 4);
         for precision in [Precision::Bf16, Precision::Fp16] {
             let choice = Choice { precision, ..Choice::default() };
@@ -327,12 +327,12 @@ mod tests {
     }
 
     #[test]
-    fn the_recording_device_sees_a_step_under_every_choice() {
+    fn capture_device_records_a_step_under_every_choice() {
         let operations = |choice: Choice, norm: NormKind| {
             let device = Device::capture();
             let captured = device.capture_scope(|scope| {
                 let device = device.clone().autodiff();
-                let model = RecogniserConfig { norm, ..small() }.init(&device, Key::new(3));
+                let model = RecognizerConfig { norm, ..small() }.init(&device, Key::new(3));
                 let batch = HostBatch::collate(&samples()[..3], 20, &Grid::multiples(8.try_into().unwrap())).unwrap();
                 let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
                 let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_values_follow_from_the_seed() {
+    fn initial_values_follow_from_the_seed() {
         let values = |seed| collect(&small().init(&Device::flex(), Key::new(seed)));
         assert_eq!(values(1), values(1));
         assert_ne!(values(1), values(2));

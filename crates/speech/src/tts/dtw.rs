@@ -6,29 +6,29 @@
 ///
 /// Each step of the path advances one of the two or both, and costs the mean absolute difference of the frames it ends
 /// at; the sum is divided by the length of the longer one, so that what is drawn out is not thereby closer.
-pub fn likeness(a: &[f32], b: &[f32], width: usize) -> f64 {
+pub fn dtw_distance(a: &[f32], b: &[f32], width: usize) -> f64 {
     let frames = |x: &[f32]| x.len() / width;
     let (n, m) = (frames(a), frames(b));
     if n == 0 || m == 0 {
         return f64::INFINITY;
     }
-    let apart = |i: usize, j: usize| {
+    let distance = |i: usize, j: usize| {
         let pairs = a[i * width..(i + 1) * width].iter().zip(&b[j * width..(j + 1) * width]);
         f64::from(pairs.map(|(x, y)| (x - y).abs()).sum::<f32>()) / width as f64
     };
     // One row of the table at a time: the least that it costs to come to each pair of frames.
-    let mut before = vec![f64::INFINITY; m];
+    let mut previous = vec![f64::INFINITY; m];
     for i in 0..n {
         let mut row = vec![f64::INFINITY; m];
         for j in 0..m {
             let left = if j > 0 { row[j - 1] } else { f64::INFINITY };
-            let diagonal = if j > 0 { before[j - 1] } else { f64::INFINITY };
+            let diagonal = if j > 0 { previous[j - 1] } else { f64::INFINITY };
             let start = if i == 0 && j == 0 { 0.0 } else { f64::INFINITY };
-            row[j] = apart(i, j) + start.min(left).min(diagonal).min(before[j]);
+            row[j] = distance(i, j) + start.min(left).min(diagonal).min(previous[j]);
         }
-        before = row;
+        previous = row;
     }
-    before[m - 1] / n.max(m) as f64
+    previous[m - 1] / n.max(m) as f64
 }
 
 #[cfg(test)]
@@ -36,14 +36,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pace_costs_nothing_and_another_sound_does() {
+    fn speed_costs_nothing_and_another_sound_does() {
         let slow = [0.0, 0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 1.0];
         let fast = [0.0, 5.0, 1.0];
-        assert_eq!(likeness(&slow, &fast, 1), 0.0);
-        assert_eq!(likeness(&fast, &fast, 1), 0.0);
+        assert_eq!(dtw_distance(&slow, &fast, 1), 0.0);
+        assert_eq!(dtw_distance(&fast, &fast, 1), 0.0);
         // Three of eight frames are four off.
-        assert_eq!(likeness(&slow, &[0.0, 5.0, 5.0], 1), 3.0 * 4.0 / 8.0);
-        assert_eq!(likeness(&[1.0, 3.0], &[2.0, 2.0], 2), 1.0);
-        assert!(likeness(&[], &fast, 1).is_infinite());
+        assert_eq!(dtw_distance(&slow, &[0.0, 5.0, 5.0], 1), 3.0 * 4.0 / 8.0);
+        assert_eq!(dtw_distance(&[1.0, 3.0], &[2.0, 2.0], 2), 1.0);
+        assert!(dtw_distance(&[], &fast, 1).is_infinite());
     }
 }

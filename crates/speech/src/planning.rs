@@ -5,18 +5,18 @@ use plimsoll_core::{BatchShape, Grid, HostBatch, HostSample, SampleId};
 use plimsoll_memory::Subject;
 use plimsoll_tape::TensorBatch;
 
-use crate::asr::{Recogniser, RecogniserConfig};
-use crate::tts::{Synthesiser, SynthesiserConfig};
+use crate::asr::{Recognizer, RecognizerConfig};
+use crate::tts::{Synthesizer, SynthesizerConfig};
 
 /// A batch of `shape`, every utterance as long as the shape says, with texts that no two neighbours of which repeat.
 fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize) -> HostBatch {
     let frames = shape.frames.0 as usize;
     // Above the tokens that have a meaning of their own.
     let first = 4.min(vocabulary.saturating_sub(2));
-    let token = |place: u32| (first + place as usize % (vocabulary - first).max(1)) as u32;
-    let sample = |place: u32| HostSample {
-        id: SampleId(u64::from(place)),
-        name: format!("utterance {place}"),
+    let token = |index: u32| (first + index as usize % (vocabulary - first).max(1)) as u32;
+    let sample = |index: u32| HostSample {
+        id: SampleId(u64::from(index)),
+        name: format!("utterance {index}"),
         features: vec![0.0; frames * features],
         tokens: (0..shape.tokens).map(token).collect(),
         reference: vec![0.0; reference * features],
@@ -26,11 +26,11 @@ fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize
         .expect("a batch has utterances, and these are of whole frames")
 }
 
-impl Subject for RecogniserConfig {
-    type Task = Recogniser;
+impl Subject for RecognizerConfig {
+    type Task = Recognizer;
 
-    fn init(&self, device: &Device) -> Recogniser {
-        self.bare(device)
+    fn init(&self, device: &Device) -> Recognizer {
+        self.init_unseeded(device)
     }
 
     fn batch(&self, shape: BatchShape) -> HostBatch {
@@ -38,16 +38,16 @@ impl Subject for RecogniserConfig {
     }
 
     /// A run of a recogniser is judged by what it reads and by its loss.
-    fn validate(&self, task: &Recogniser, batch: &TensorBatch) {
-        let _ = task.heard(batch);
+    fn validate(&self, task: &Recognizer, batch: &TensorBatch) {
+        let _ = task.encode_with_loss(batch);
     }
 }
 
-impl Subject for SynthesiserConfig {
-    type Task = Synthesiser;
+impl Subject for SynthesizerConfig {
+    type Task = Synthesizer;
 
-    fn init(&self, device: &Device) -> Synthesiser {
-        self.bare(device)
+    fn init(&self, device: &Device) -> Synthesizer {
+        self.init_unseeded(device)
     }
 
     fn batch(&self, shape: BatchShape) -> HostBatch {

@@ -5,7 +5,7 @@ use plimsoll_train::CarefulError;
 
 /// Why a model in training could not be judged.
 #[derive(Debug, thiserror::Error)]
-pub enum JudgeError {
+pub enum EvaluationError {
     /// The utterances cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),

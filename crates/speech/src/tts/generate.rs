@@ -1,0 +1,148 @@
+//! Speaking freely: step after step from what was said before, until it says that it is done.
+
+use burn::tensor::{Tensor, TensorData};
+use plimsoll_core::{Key, SampleId};
+use plimsoll_layers::Lengths;
+use plimsoll_tape::{Noise, Pass};
+
+use super::Synthesizer;
+
+// Shapes: b texts, r frames of a step, t frames, f features, v width of a voice.
+
+/// What a synthesiser said of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GeneratedMels {
+    /// Log-mels, frame after frame.
+    pub mels: Vec<f32>,
+    /// The same before the postnet: what each step knew of those before it.
+    pub before_postnet: Vec<f32>,
+    /// How it came to its end.
+    pub ending: Ending,
+}
+
+/// How a synthesiser came to the end of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It said that it was done.
+    Stopped,
+    /// It was cut off at the longest that the text can take.
+    CutOff,
+}
+
+/// A text that is being said.
+struct Generation {
+    /// Its index among all texts.
+    index: usize,
+    id: SampleId,
+    /// The fewest and the most frames.
+    frame_bounds: [usize; 2],
+}
+
+impl Generation {
+    /// Whether it has come to its end, with so many frames said and these odds of a stop.
+    fn ending(&self, frames: usize, stop: f32) -> Option<Ending> {
+        let [frames_min, frames_max] = self.frame_bounds;
+        match stop > 0.0 && frames >= frames_min {
+            true => Some(Ending::Stopped),
+            false => (frames >= frames_max).then_some(Ending::CutOff),
+        }
+    }
+}
+
+impl Synthesizer {
+    /// Says `texts`, tokens each, in `voices` `[b, 1, v]`, all at the same time.
+    ///
+    /// What the prenet forgets follows from `key` and from the `ids` of the texts: the same say the same, whatever else
+    /// is said with them. The model should be off the tape. Every step takes as long as any other, but for attention,
+    /// which looks back at all of them.
+    ///
+    /// # Panics
+    /// Where there is not one id and one voice for each text.
+    pub fn generate(&self, texts: &[Vec<u32>], ids: &[SampleId], voices: Tensor<3>, key: Key) -> Vec<GeneratedMels> {
+        assert!(texts.len() == ids.len() && texts.len() == voices.dims()[0], "an id and a voice for each text");
+        if texts.is_empty() {
+            return Vec::new();
+        }
+        let generated = self.generate_frames(texts, ids, voices, key);
+        let refined = self.apply_postnet_to_each(&generated);
+        let denormalize = |values: Vec<f32>| -> Vec<f32> {
+            let normalization = self.config().normalization;
+            values.into_iter().map(|x| x * normalization.std + normalization.mean).collect()
+        };
+        let result = |((before_postnet, ending), mels)| GeneratedMels {
+            mels: denormalize(mels),
+            before_postnet: denormalize(before_postnet),
+            ending,
+        };
+        generated.into_iter().zip(refined).map(result).collect()
+    }
+
+    /// The frames of each text before the postnet, in the model's scale, and how it came to its end.
+    fn generate_frames(
+        &self,
+        texts: &[Vec<u32>],
+        ids: &[SampleId],
+        voices: Tensor<3>,
+        key: Key,
+    ) -> Vec<(Vec<f32>, Ending)> {
+        let pass = &self.with_length_policy(&Pass::plain());
+        let text = self.encode_text(texts, pass);
+        let mut state = self.decoder.start(&text, voices, pass);
+        let f = self.config().features;
+        let mut generated: Vec<(Vec<f32>, Ending)> = vec![(Vec::new(), Ending::CutOff); texts.len()];
+        let begin = |(index, text): (usize, &Vec<u32>)| {
+            let frame_bounds = self.config().length_bounds.frame_bounds(text.len());
+            Generation { index, id: ids[index], frame_bounds }
+        };
+        let mut running: Vec<Generation> = texts.iter().enumerate().map(begin).collect();
+        let mut last = Tensor::<3>::zeros([texts.len(), 1, f], &text.tokens.device());
+        while !running.is_empty() {
+            let prenet_noise = Noise::new(key, &running.iter().map(|text| text.id).collect::<Vec<_>>());
+            let (frames, stop) = self.decoder.step(last, &mut state, &prenet_noise, pass);
+            let [b, r, _] = frames.dims();
+            last = frames.clone().narrow(1, r - 1, 1);
+            let [values, stops]: [Vec<f32>; 2] =
+                [frames.into_data(), stop.into_data()].map(|data| data.try_into_vec().expect("they are in fp32"));
+            let mut unfinished = Vec::with_capacity(b);
+            for (row, text) in running.iter().enumerate() {
+                let (frames, ending) = &mut generated[text.index];
+                frames.extend_from_slice(&values[row * r * f..(row + 1) * r * f]);
+                match text.ending(frames.len() / f, stops[row]) {
+                    Some(reached) => *ending = reached,
+                    None => unfinished.push(row),
+                }
+            }
+            if unfinished.len() < b {
+                let rows: Vec<i32> = unfinished.iter().map(|&row| row as i32).collect();
+                let mut row = 0..;
+                running.retain(|_| row.next().is_some_and(|row| unfinished.contains(&row)));
+                if !unfinished.is_empty() {
+                    state.select(&unfinished);
+                    last = last.clone().select(0, Tensor::from_ints(rows.as_slice(), &last.device()));
+                }
+            }
+        }
+        generated
+    }
+
+    /// The frames of each text as the postnet leaves them.
+    fn apply_postnet_to_each(&self, generated: &[(Vec<f32>, Ending)]) -> Vec<Vec<f32>> {
+        if self.postnet.is_none() {
+            return generated.iter().map(|(frames, _)| frames.clone()).collect();
+        }
+        let f = self.config().features;
+        let lengths: Vec<u32> = generated.iter().map(|(frames, _)| (frames.len() / f) as u32).collect();
+        let width = lengths.iter().copied().max().unwrap_or(1).max(1) as usize;
+        let padded = |(frames, _): &(Vec<f32>, Ending)| -> Vec<f32> {
+            frames.iter().copied().chain(std::iter::repeat(0.0)).take(width * f).collect()
+        };
+        let rows: Vec<f32> = generated.iter().flat_map(padded).collect();
+        let device = burn::module::Module::devices(self).into_iter().next().expect("a model has parameters");
+        let frames = Tensor::<3>::from_data(TensorData::new(rows, [generated.len(), width, f]), &device);
+        let refined = self.apply_postnet(frames, &Lengths::new(lengths.clone(), width), &Pass::plain());
+        let values: Vec<f32> = refined.into_data().try_into_vec().expect("frames are in fp32");
+        let cut = |(row, length): (&[f32], u32)| row[..length as usize * f].to_vec();
+        values.chunks_exact(width * f).zip(lengths).map(cut).collect()
+    }
+}

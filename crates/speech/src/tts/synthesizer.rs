@@ -1,0 +1,224 @@
+//! The synthesiser: a text encoder, a voice encoder, a decoder that speaks, and what makes its frames finer.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{HostBatch, Key};
+use plimsoll_layers::{Guide, Lengths, Postnet, PostnetConfig, mel_distance, stop_loss};
+use plimsoll_tape::{Noise, Pass, StepLoss, Task, TensorBatch, initialise};
+
+use super::decoder::{Conditioning, MelDecoder};
+use super::text_encoder::{EncodedText, TextEncoder};
+use super::voice_encoder::VoiceEncoder;
+use super::{MelNormalization, SynthesizerConfig};
+
+// Shapes: b utterances, t frames, u steps, r frames of a step, f features, v width of a voice.
+
+/// Frames under each convolution of the postnet (Shen et al. 2018).
+const KERNEL: usize = 5;
+
+/// An autoregressive synthesiser of log-mels, of the family of Tacotron and XTTS.
+#[derive(Module, Debug)]
+pub struct Synthesizer {
+    text: TextEncoder,
+    voice: VoiceEncoder,
+    pub(super) decoder: MelDecoder,
+    pub(super) postnet: Option<Postnet>,
+    #[module(skip)]
+    config: SynthesizerConfig,
+}
+
+/// What a synthesiser says where it is told the true frames before each step. All frames are in its own scale.
+#[derive(Clone, Debug)]
+pub struct TeacherForcedOutput {
+    /// The true frames `[b, t, f]`.
+    pub target: Tensor<3>,
+    /// Frames as the decoder said them, `[b, t, f]`.
+    pub before_postnet: Tensor<3>,
+    /// Frames as the postnet left them.
+    pub after_postnet: Tensor<3>,
+    /// How sure it is that each step is the last, `[b, u]`.
+    pub stop_logits: Tensor<2>,
+    /// Frames of each utterance.
+    pub frame_lengths: Lengths,
+    /// Steps of each utterance.
+    pub step_lengths: Lengths,
+    /// How far attention strayed from the diagonal, where that was asked for.
+    pub attention_loss: Option<Tensor<1>>,
+}
+
+impl SynthesizerConfig {
+    /// A synthesiser on `device`, its first values drawn from `key`.
+    ///
+    /// # Panics
+    /// Where the sizes contradict each other, as the layers say.
+    pub fn init(&self, device: &Device, key: Key) -> Synthesizer {
+        initialise(self.init_unseeded(device), key.with("weights"))
+    }
+
+    /// The same without first values of its own, for weights that come from elsewhere, and for counting.
+    pub fn init_unseeded(&self, device: &Device) -> Synthesizer {
+        let postnet = PostnetConfig {
+            features: self.features,
+            channels: self.postnet_channels,
+            kernel: KERNEL,
+            layers: self.postnet_layers,
+            dropout: self.dropout,
+        };
+        Synthesizer {
+            text: TextEncoder::init(self, device),
+            voice: VoiceEncoder::init(self, device),
+            decoder: MelDecoder::init(self, device),
+            postnet: (self.postnet_layers > 0).then(|| postnet.init(device)),
+            config: *self,
+        }
+    }
+}
+
+impl MelNormalization {
+    /// Log-mels in the model's scale.
+    pub(super) fn normalize(self, x: Tensor<3>) -> Tensor<3> {
+        (x - self.mean) / self.std
+    }
+}
+
+impl Synthesizer {
+    /// What it was built from.
+    pub fn config(&self) -> &SynthesizerConfig {
+        &self.config
+    }
+
+    /// Texts as the decoder looks at them.
+    pub fn encode_text(&self, texts: &[Vec<u32>], pass: &Pass) -> EncodedText {
+        self.text.forward(texts, &self.with_length_policy(pass).with("text"))
+    }
+
+    /// The voices `[b, 1, v]` of references, which are log-mels `[b, r, f]`.
+    pub fn encode_voice(&self, references: Tensor<3>, lengths: &[u32], pass: &Pass) -> Tensor<3> {
+        let lengths = Lengths::new(lengths.to_vec(), references.dims()[1]);
+        self.voice.forward(self.config.normalization.normalize(references), &lengths, &pass.with("voice"))
+    }
+
+    /// What it says of `batch` where it is told the true frames; an utterance without a reference is its own.
+    ///
+    /// What the prenet forgets follows from `prenet_noise`, in training and elsewhere.
+    pub fn teacher_forced(
+        &self,
+        batch: &TensorBatch,
+        guided: bool,
+        prenet_noise: &Noise,
+        pass: &Pass,
+    ) -> TeacherForcedOutput {
+        let voice = self.batch_voices(batch, pass);
+        let text = self.encode_text(&batch.tokens, pass);
+        let (target, frame_lengths, step_lengths) = self.padded_target(batch);
+        let sigma = self.config.loss.guide_sigma;
+        let guide = guided.then(|| Guide::new(sigma, &step_lengths, &text.lengths, &target.device()));
+        let pass = &self.with_length_policy(pass).with("decoder");
+        let conditioning = Conditioning { text: &text, voice, prenet_noise };
+        let output = self.decoder.forward(target.clone(), &step_lengths, conditioning, guide.as_ref(), pass);
+        let width = frame_lengths.width();
+        let before_postnet = output.frames.narrow(1, 0, width);
+        let after_postnet = self.apply_postnet(before_postnet.clone(), &frame_lengths, pass);
+        let target = target.narrow(1, 0, width);
+        TeacherForcedOutput {
+            target,
+            before_postnet,
+            after_postnet,
+            stop_logits: output.stop_logits,
+            frame_lengths,
+            step_lengths,
+            attention_loss: output.attention_loss,
+        }
+    }
+
+    /// Where each block and head of the decoder looks while it follows `batch`: `[b, h, u, k]` of every block.
+    pub fn attention_weights(&self, batch: &TensorBatch, prenet_noise: &Noise) -> Vec<Tensor<4>> {
+        self.attention_weights_in(batch, self.batch_voices(batch, &Pass::plain()), prenet_noise)
+    }
+
+    /// The same in voices `[b, 1, v]`.
+    pub(super) fn attention_weights_in(
+        &self,
+        batch: &TensorBatch,
+        voice: Tensor<3>,
+        prenet_noise: &Noise,
+    ) -> Vec<Tensor<4>> {
+        let text = self.encode_text(&batch.tokens, &Pass::plain());
+        let (target, _, step_lengths) = self.padded_target(batch);
+        self.decoder.attention_weights(target, &step_lengths, Conditioning { text: &text, voice, prenet_noise })
+    }
+
+    /// The sums of the losses of what was said, by name: `rough` and `fine` frames, `stop`, and `attention`. Each counts
+    /// a frame as one, and weighs what the configuration says.
+    pub fn losses(&self, output: &TeacherForcedOutput) -> Vec<(&'static str, Tensor<1>)> {
+        let (loss, r) = (&self.config.loss, self.config.reduction as f64);
+        let distance = |found: &Tensor<3>| {
+            mel_distance(found.clone(), output.target.clone(), &output.frame_lengths, loss.distance)
+        };
+        let stop =
+            stop_loss(output.stop_logits.clone(), &output.step_lengths, loss.stop_positive) * (r * loss.stop_weight);
+        let mut losses = vec![("rough", distance(&output.before_postnet)), ("stop", stop)];
+        if self.postnet.is_some() {
+            losses.push(("fine", distance(&output.after_postnet)));
+        }
+        losses.extend(output.attention_loss.clone().map(|sum| ("attention", sum * (r * loss.guide_weight))));
+        losses
+    }
+
+    /// Frames with the postnet's correction.
+    pub(super) fn apply_postnet(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        match &self.postnet {
+            Some(postnet) => x.clone() + postnet.forward(x, lengths, &pass.with("postnet")),
+            None => x,
+        }
+    }
+
+    /// The pass with chunks where the length policy asks for them.
+    pub(super) fn with_length_policy(&self, pass: &Pass) -> Pass {
+        pass.by(self.config.length.applied(*pass.choice()))
+    }
+
+    /// The voices `[b, 1, v]` of a batch; an utterance without a reference is its own.
+    pub(super) fn batch_voices(&self, batch: &TensorBatch, pass: &Pass) -> Tensor<3> {
+        match &batch.references {
+            Some(references) => self.encode_voice(references.features.clone(), &references.lengths, pass),
+            None => self.encode_voice(batch.features.clone(), &batch.frame_lengths, pass),
+        }
+    }
+
+    /// The true frames, padded to whole steps, with how many frames and steps are valid.
+    fn padded_target(&self, batch: &TensorBatch) -> (Tensor<3>, Lengths, Lengths) {
+        let target = self.config.normalization.normalize(batch.features.clone());
+        let [b, t, f] = target.dims();
+        let frame_lengths = Lengths::new(batch.frame_lengths.clone(), t);
+        let u = self.config.steps(t as u32) as usize;
+        let step_lengths = batch.frame_lengths.iter().map(|&frames| self.config.steps(frames)).collect();
+        let missing = u * self.config.reduction - t;
+        let target = match missing {
+            0 => target,
+            _ => {
+                let device = target.device();
+                Tensor::cat(vec![target, Tensor::zeros([b, missing, f], &device)], 1)
+            }
+        };
+        (target, frame_lengths, Lengths::new(step_lengths, u))
+    }
+}
+
+impl Task for Synthesizer {
+    /// The frames of all utterances.
+    fn weight(&self, batch: &HostBatch) -> f64 {
+        batch.frame_lengths.iter().map(|&frames| f64::from(frames)).sum()
+    }
+
+    fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
+        let guided = self.config.loss.guide_weight > 0.0;
+        let parts = self.losses(&self.teacher_forced(batch, guided, pass.noise(), pass));
+        let sum = parts.iter().map(|(_, part)| part.clone()).reduce(|sum, part| sum + part);
+        StepLoss { parts, ..StepLoss::of(sum.expect("frames and stops are always compared")) }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
