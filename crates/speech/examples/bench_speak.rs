@@ -1,7 +1,7 @@
-//! What a frame of free speech costs at 50 frames and at 500: `cargo xtask bench speak [WIDTH LAYERS]`.
+//! Measures the time of one generated frame after 50 frames and after 500: `cargo xtask bench speak [WIDTH LAYERS]`.
 //!
-//! An untrained synthesiser is made to say 50, 100, 500 and 550 frames, in turn, eleven times each, after one that is not
-//! measured. What fifty frames more cost, at the beginning and at the end, is free of what reading the text costs.
+//! An untrained synthesizer generates 50, 100, 500 and 550 frames in turn, eleven times each, after a warm-up. The time
+//! of fifty more frames, early and late, does not include the time of the text encoder.
 
 use std::time::Instant;
 
@@ -13,10 +13,10 @@ const TOKENS: usize = 40;
 const ROUNDS: usize = 11;
 const LENGTHS: [usize; 4] = [50, 100, 500, 550];
 
-/// A synthesiser that says about `frames` frames of [`TOKENS`] tokens: no fewer, and few more.
+/// A synthesizer that generates at least `frames` frames for [`TOKENS`] tokens, and few more.
 fn model(width: usize, layers: usize, frames: usize) -> Synthesizer {
     let tokens = TOKENS as f64;
-    // What `LengthBounds::frame_bounds` makes of these: half of the fewest, and half as many again as the most with some to spare.
+    // `LengthBounds::frame_bounds` gives half of the minimum, and 1.5 times the maximum plus 40.
     let length_bounds = LengthBounds {
         frames_per_token_min: 2.0 * frames as f64 / tokens,
         frames_per_token_max: ((frames as f64 - 40.0) / 1.5 / tokens).max(0.0),

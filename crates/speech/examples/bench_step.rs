@@ -1,7 +1,8 @@
-//! A training step of the recogniser beside the same in PyTorch: `cargo xtask bench step [WIDTH BLOCKS DECODER BATCH FRAMES]`.
+//! Compares a recognizer's training step with PyTorch: `cargo xtask bench step [WIDTH BLOCKS DECODER BATCH FRAMES]`.
 //!
-//! PyTorch is asked through `fixtures/bench_step.py`, by the Python that `PLIMSOLL_PYTHON` names (or `python3`), in turn
-//! with our own steps, so that a busy machine slows both alike. Without PyTorch only our own are measured.
+//! `fixtures/bench_step.py` runs the PyTorch steps with the Python in `PLIMSOLL_PYTHON` (default `python3`). The steps
+//! of both alternate, so that other load on the machine slows both equally. Without PyTorch only our steps are
+//! measured.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -18,7 +19,7 @@ use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// Steps that are measured, after one that is not.
+/// Measured steps, after one warm-up step.
 const STEPS: usize = 20;
 const VOCABULARY: usize = 256;
 const TOKENS: usize = 40;
@@ -27,7 +28,7 @@ const CHANNELS: usize = 32;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// What is trained, and on what.
+/// The model and the batch of a benchmark.
 struct Job {
     config: RecognizerConfig,
     batch: usize,
@@ -71,7 +72,7 @@ impl Job {
     }
 }
 
-/// PyTorch with the same model, waiting to be asked.
+/// A Python process with the same model in PyTorch.
 struct Torch {
     child: Child,
     ask: ChildStdin,
@@ -128,7 +129,7 @@ impl Drop for Torch {
     }
 }
 
-/// One way of ours to run the step.
+/// One of our configurations of the step, with its measurements.
 struct Ours {
     name: &'static str,
     trainer: Trainer<Recognizer>,
@@ -144,7 +145,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn main() -> Result<(), Failure> {
     let job = Job::asked();
     let batch = job.batch();
-    // The first steps are not timed, and say what each takes alone: the second with the moments of the optimizer there.
+    // The first two steps are not timed. The second measures the peak memory, with the optimizer's moments allocated.
     let ours = |name, remat, lanes| -> Result<Ours, Failure> {
         let before = MEMORY.current();
         let mut trainer = job.trainer(remat, lanes);

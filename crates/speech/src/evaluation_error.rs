@@ -1,18 +1,19 @@
-//! Why a model in training could not be judged.
+//! The error of an evaluation.
 
 use plimsoll_core::{CollectiveError, SourceError};
 use plimsoll_train::CarefulError;
 
-/// Why a model in training could not be judged.
+/// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EvaluationError {
-    /// The utterances cannot be read.
+    /// An utterance cannot be read from disk.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// Another replica, which had a part of it, is gone.
+    /// Another replica that evaluates a share of the utterances has stopped.
     #[error(transparent)]
     Replica(#[from] CollectiveError),
-    /// The device could not compute it.
+    /// The device failed, for example because one utterance alone needs more memory than it has.
     #[error(transparent)]
     Device(#[from] CarefulError),
 }

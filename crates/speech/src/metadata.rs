@@ -1,4 +1,4 @@
-//! What belongs to a model besides its weights: sizes, features, tokens; and the folder that holds them.
+//! The description of a model beside its weights (`model.json`), and the folder that holds both.
 
 use std::path::{Path, PathBuf};
 
@@ -10,114 +10,131 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The sizes of a kind of model.
+/// A configuration of one kind of model, such as a recognizer. It is stored in `model.json`.
 pub trait ModelKind: Serialize + DeserializeOwned {
-    /// The word for the kind, as it stands in files.
+    /// Name of the kind in files: `asr` or `tts`.
     const KIND: &'static str;
-    /// What such a model is called.
+    /// Name of the kind in messages, with its article: `a recognizer`.
     const NAME: &'static str;
 }
 
-/// All that it takes to use a model's weights, in one file of its folder, `model.json`.
+/// Everything besides the weights that is needed to use a model. It is the file `model.json` of a model's folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelMetadata<M> {
-    /// The kind of model.
+    /// [`ModelKind::KIND`] of the model.
     kind: String,
-    /// Its sizes.
+    /// The model's configuration, mostly its sizes. Older files call it `recogniser`.
     #[serde(alias = "recogniser")]
     pub model: M,
-    /// Its features.
+    /// The features that the model reads or writes.
     pub features: LogMelConfig,
-    /// Its tokens.
+    /// Maps texts to the model's tokens and back.
     pub tokenizer: Tokenizer,
 }
 
-/// Why a run's model cannot be used.
+/// Why the model of a folder cannot be read or used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelError {
-    /// There is no run in the folder.
+    /// The folder has no `model.json`.
     #[error("{} holds no trained model: it has no model.json", folder.display())]
     NoModel {
         /// The folder.
         folder: PathBuf,
     },
-    /// The file cannot be written or read.
+    /// A file cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file describes another kind of model.
+    /// `model.json` describes another kind of model.
     #[error("{} holds a model of the kind `{found}`, and {wanted} was expected", folder.display())]
     Kind {
         /// The folder.
         folder: PathBuf,
-        /// The kind that is there.
+        /// The kind in the file.
         found: String,
         /// What was expected.
         wanted: &'static str,
     },
-    /// The file is not what it should be.
+    /// `model.json` is not JSON, or its fields are not those of this version.
     #[error("{} does not describe {wanted} of this version", path.display())]
     Format {
         /// The file.
         path: PathBuf,
         /// What was expected.
         wanted: &'static str,
-        /// What is wrong with it.
+        /// The error of the JSON parser.
         source: serde_json::Error,
     },
-    /// The run has no usable checkpoint.
+    /// The run has no checkpoint that can be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// The weights of an exported model cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// The checkpoint is that of another model.
+    /// The names or shapes of the weights do not match the configuration.
     #[error(transparent)]
     Parameters(#[from] ParametersError),
-    /// No sound can be made of the features.
+    /// The features cannot be turned back into sound, which a synthesizer needs.
     #[error(transparent)]
     Vocoder(#[from] VocoderError),
-    /// The features cannot be computed.
+    /// The configuration of the features is invalid.
     #[error(transparent)]
     Features(#[from] FeatureError),
 }
 
-/// A folder with a model: that of a run, with its checkpoints, or that of an exported model, with one file of weights.
+/// Paths inside a folder with a model: the folder of a run with checkpoints, or of an exported model with one file of
+/// weights.
+///
+/// ```
+/// use std::path::Path;
+/// use plimsoll_speech::ModelFolder;
+///
+/// assert_eq!(ModelFolder(Path::new("runs/asr-1")).metadata_file(), Path::new("runs/asr-1/model.json"));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ModelFolder<'a>(pub &'a Path);
 
 impl ModelFolder<'_> {
-    /// The file that describes the model.
+    /// Path of `model.json`: the [`ModelMetadata`].
     pub fn metadata_file(self) -> PathBuf {
         self.0.join("model.json")
     }
 
-    /// The folder of a run's checkpoints.
+    /// Path of the folder with a run's checkpoints.
     pub fn checkpoints(self) -> PathBuf {
         self.0.join("checkpoints")
     }
 
-    /// The weights of an exported model.
+    /// Path of the weights of an exported model, in the safetensors format.
     pub fn exported_weights(self) -> PathBuf {
         self.0.join("model.safetensors")
     }
 
-    /// The voice that a synthesiser speaks in where no other is named.
+    /// Path of the recording whose voice a synthesizer uses when the caller names no other.
     pub fn default_voice(self) -> PathBuf {
         self.0.join("voice.wav")
     }
 
-    /// The word for the kind of model that is in it, such as `asr`.
+    /// Kind of the model in the folder, `asr` or `tts`, or `unknown` where `model.json` names none.
+    ///
+    /// # Errors
+    /// [`ModelError::NoModel`], [`ModelError::Io`] or [`ModelError::Format`] when `model.json` is missing, unreadable
+    /// or no JSON.
     pub fn kind(self) -> Result<String, ModelError> {
         Ok(self.value()?["kind"].as_str().unwrap_or("unknown").into())
     }
 
-    /// The weights of a run's best checkpoint, or those of an exported model, which has no checkpoints.
+    /// Weights of the run's best checkpoint, the averaged ones (EMA) where the checkpoint has them. Without a folder of
+    /// checkpoints these are the weights of the exported model.
+    ///
+    /// # Errors
+    /// [`ModelError::Checkpoint`] or [`ModelError::Weights`] when the file is missing or damaged.
     pub fn weights(self) -> Result<Vec<NamedTensor>, ModelError> {
         let (checkpoints, exported_weights) = (self.checkpoints(), self.exported_weights());
         if !checkpoints.exists() && exported_weights.is_file() {
@@ -137,25 +154,35 @@ impl ModelFolder<'_> {
 }
 
 impl<M: ModelKind> ModelMetadata<M> {
-    /// All that belongs to `model`.
+    /// Metadata of a model with this configuration, these features and this tokenizer.
     pub fn new(model: M, features: LogMelConfig, tokenizer: Tokenizer) -> Self {
         Self { kind: M::KIND.into(), model, features, tokenizer }
     }
 
-    /// Whether a model of the one reads the same numbers as a model of the other. Sizes may differ where that does not change
-    /// the weights, as dropout does; the weights say so themselves.
+    /// Whether both models have the same features and the same tokens, so that one can continue the training of the
+    /// other.
+    ///
+    /// The configurations may differ in values that do not change the weights, such as dropout. A difference that
+    /// changes the weights is reported when they are loaded.
     pub fn has_same_inputs(&self, other: &Self) -> bool {
         self.tokenizer == other.tokenizer && self.features == other.features
     }
 
-    /// Writes it into a folder.
+    /// Writes `model.json` into `folder`.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] when the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), ModelError> {
         let path = ModelFolder(folder).metadata_file();
         let text = serde_json::to_string_pretty(self).expect("metadata is plain data");
         std::fs::write(&path, text).map_err(|source| ModelError::Io { path, source })
     }
 
-    /// Reads that of a folder.
+    /// Reads `model.json` of `folder`.
+    ///
+    /// # Errors
+    /// [`ModelError::NoModel`] without the file, [`ModelError::Kind`] when it describes another kind of model,
+    /// [`ModelError::Format`] when it is not valid for this version, [`ModelError::Io`] when it cannot be read.
     pub fn read(folder: &Path) -> Result<Self, ModelError> {
         let value = ModelFolder(folder).value()?;
         if let Some(found) = value["kind"].as_str()

@@ -1,4 +1,4 @@
-//! Models on paper: what the memory planner traces of them.
+//! Lets the memory planner trace both kinds of models without data and without a GPU.
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Grid, HostBatch, HostSample, SampleId};
@@ -8,10 +8,12 @@ use plimsoll_tape::TensorBatch;
 use crate::asr::{Recognizer, RecognizerConfig};
 use crate::tts::{Synthesizer, SynthesizerConfig};
 
-/// A batch of `shape`, every utterance as long as the shape says, with texts that no two neighbours of which repeat.
+/// A batch of silent utterances that all have the full length of `shape`, so that it needs the most memory.
+///
+/// Consecutive tokens differ where the vocabulary allows it: CTC needs an extra frame between equal tokens.
 fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize) -> HostBatch {
     let frames = shape.frames.0 as usize;
-    // Above the tokens that have a meaning of their own.
+    // The first four tokens are special: blank, unknown, start and end.
     let first = 4.min(vocabulary.saturating_sub(2));
     let token = |index: u32| (first + index as usize % (vocabulary - first).max(1)) as u32;
     let sample = |index: u32| HostSample {
@@ -23,7 +25,7 @@ fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize
     };
     let samples: Vec<HostSample> = (0..shape.utterances).map(sample).collect();
     HostBatch::collate(&samples, features, &Grid::default())
-        .expect("a batch has utterances, and these are of whole frames")
+        .expect("the shape has utterances, and each has whole frames")
 }
 
 impl Subject for RecognizerConfig {
@@ -37,7 +39,7 @@ impl Subject for RecognizerConfig {
         batch(shape, self.features, self.vocabulary, 0)
     }
 
-    /// A run of a recogniser is judged by what it reads and by its loss.
+    /// Validation of a recognizer computes the logits and the loss.
     fn validate(&self, task: &Recognizer, batch: &TensorBatch) {
         let _ = task.encode_with_loss(batch);
     }

@@ -1,42 +1,55 @@
-//! Word and character error rates by jiwer's definitions: pooled over a corpus, never averaged over sentences.
+//! Word and character error rates by jiwer's definitions, pooled over a corpus and never averaged over sentences.
 
 use std::iter::Sum;
 use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
 
-/// How two texts, or two corpora, differ.
+/// Counts of an alignment between a reference and a hypothesis. Counts of several texts are added before the rate is
+/// taken.
+///
+/// A unit is a word or a character, depending on the constructor.
+///
+/// ```
+/// use plimsoll_speech::score::ErrorCounts;
+///
+/// let texts = [("one two", "one too"), ("three", "three")];
+/// let words: ErrorCounts = texts.iter().map(|(truth, found)| ErrorCounts::words(truth, found)).sum();
+/// assert_eq!(words.rate(), 1.0 / 3.0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCounts {
-    /// Units that agree.
+    /// Units that are equal in both.
     pub hits: u64,
-    /// Units that stand where another should.
+    /// Units of the reference that the hypothesis replaced by another.
     pub substitutions: u64,
-    /// Units that are missing.
+    /// Units of the reference that are missing in the hypothesis.
     pub deletions: u64,
-    /// Units that should not be there.
+    /// Units of the hypothesis that the reference does not have.
     pub insertions: u64,
 }
 
 impl ErrorCounts {
-    /// Compares words: runs of white space separate them, nothing else is changed.
+    /// Compares words. Runs of white space separate words; case and punctuation count.
     pub fn words(reference: &str, hypothesis: &str) -> Self {
         let words = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
         align(&words(reference), &words(hypothesis))
     }
 
-    /// Compares Unicode code points of the trimmed texts; spaces count.
+    /// Compares Unicode code points. White space at both ends is removed; spaces inside count.
     pub fn characters(reference: &str, hypothesis: &str) -> Self {
         let characters = |text: &str| text.trim().chars().collect::<Vec<_>>();
         align(&characters(reference), &characters(hypothesis))
     }
 
-    /// Units of the reference.
+    /// Number of units in the reference.
     pub fn reference_length(&self) -> u64 {
         self.hits + self.substitutions + self.deletions
     }
 
-    /// Errors for each unit of the reference. With no reference at all, the number of insertions, as jiwer has it.
+    /// Errors divided by the units of the reference: 0 is perfect, and insertions can raise it above 1.
+    ///
+    /// With an empty reference this is the number of insertions, as in jiwer.
     pub fn rate(&self) -> f64 {
         let errors = (self.substitutions + self.deletions + self.insertions) as f64;
         if self.reference_length() == 0 { errors } else { errors / self.reference_length() as f64 }
@@ -61,7 +74,7 @@ impl Sum for ErrorCounts {
     }
 }
 
-/// The cheapest alignment (Levenshtein), counted on the way back through the table.
+/// Counts of a minimal alignment (Levenshtein distance), found by walking the table of costs backwards.
 fn align<T: PartialEq>(reference: &[T], hypothesis: &[T]) -> ErrorCounts {
     let width = hypothesis.len() + 1;
     let mut cost = vec![0usize; (reference.len() + 1) * width];
@@ -103,8 +116,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_those_of_jiwer() {
-        // reference, hypothesis: words (hits, substitutions, deletions, insertions)
+    fn counts_match_jiwer() {
+        // reference, hypothesis, (hits, substitutions, deletions, insertions) of words
         for (reference, hypothesis, expected) in [
             ("hello world", "hello duck", (1, 1, 0, 0)),
             ("short one here", "shoe order one", (0, 3, 0, 0)),
@@ -116,7 +129,7 @@ mod tests {
             let c = ErrorCounts::words(reference, hypothesis);
             let found = (c.hits, c.substitutions, c.deletions, c.insertions);
             if reference.starts_with("short") {
-                // Several alignments cost the same; their number of errors does not differ.
+                // Several alignments have the same cost: only the number of errors is unique.
                 assert_eq!(c.substitutions + c.deletions + c.insertions, 3);
             } else {
                 assert_eq!(found, expected, "{reference:?} {hypothesis:?}");
@@ -125,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_pooled_and_may_pass_one() {
+    fn rates_are_pooled_and_can_exceed_one() {
         let long = ErrorCounts::words("a b c d e f g h i j", "a b c d e f g h i j");
         let short = ErrorCounts::words("a", "b c");
         assert_eq!((short.rate(), (long + short).rate()), (2.0, 2.0 / 11.0));
@@ -134,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_code_points_and_spaces_count() {
+    fn characters_are_code_points_including_spaces() {
         let c = ErrorCounts::characters(" हांव घरा ", "हांव घर");
         assert_eq!((c.reference_length(), c.deletions), (8, 1));
         assert_eq!(ErrorCounts::characters("ab", "a b").insertions, 1);

@@ -1,4 +1,4 @@
-//! What the tests of both tasks ask of a model: its gradient, however it is computed.
+//! Helpers that the tests of both tasks share: gradients under an execution choice, and their difference.
 
 use burn::module::Param;
 use burn::optim::GradientsParams;
@@ -6,7 +6,8 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Choice, Grid, HostBatch, HostSample, Key};
 use plimsoll_tape::{NamedVisitor, Noise, Pass, Task, TensorBatch, backward, count, walk};
 
-/// The loss of `samples` and the gradients of all parameters, one after the other, in batches of at most `pieces`.
+/// The loss of `samples` and the gradients of all parameters in one vector, computed in micro-batches of at most
+/// `pieces` utterances.
 pub(crate) fn gradient_under<T: Task>(
     model: &T,
     samples: &[HostSample],
@@ -37,7 +38,7 @@ pub(crate) fn gradient_under<T: Task>(
     (loss, sum)
 }
 
-/// How far two rows of numbers are apart, as a share of the second.
+/// The norm of the difference, divided by the norm of `expected`.
 pub(crate) fn apart(found: &[f32], expected: &[f32]) -> f32 {
     let norm = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>().sqrt();
     let difference: Vec<f32> = found.iter().zip(expected).map(|(a, b)| a - b).collect();

@@ -1,69 +1,69 @@
-//! The sizes of a recogniser, and the two families that are shipped.
+//! The configuration of a recognizer, and the two families of sizes that are shipped.
 
 use plimsoll_layers::{HeadPositions, LengthPolicy, NormKind};
 use serde::{Deserialize, Serialize};
 
 use crate::ModelKind;
 
-/// The sizes of a [`Recognizer`](super::Recognizer).
+/// The configuration of a [`Recognizer`](super::Recognizer).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecognizerConfig {
-    /// Features of a frame.
+    /// Features per frame: the number of mel bands.
     pub features: usize,
-    /// Tokens, the blank and the decoder's start and end included.
+    /// Number of tokens, including the blank and the decoder's start and end tokens.
     pub vocabulary: usize,
-    /// Width of the model.
+    /// Model width: the size of each frame's vector between blocks.
     pub d_model: usize,
-    /// Conformer blocks.
+    /// Number of Conformer blocks in the encoder.
     pub layers: usize,
-    /// Attention heads.
+    /// Attention heads of encoder and decoder. `d_model` must be a multiple of it.
     pub heads: usize,
-    /// Frames that the depthwise kernel spans, odd.
+    /// Width of the depthwise convolution in frames; odd.
     pub kernel: usize,
-    /// Width inside the feed-forward layers, as a multiple of `d_model`.
+    /// Inner width of the encoder's feed-forward layers, as a multiple of `d_model`.
     pub feed_forward_multiplier: usize,
-    /// How many frames become one: 2, 4 or 8 by convolutions, or 1 for a linear layer over every frame.
+    /// Input frames per encoder frame: 2, 4 or 8 by strided convolutions, or 1 for a linear layer over every frame.
     pub subsampling: usize,
-    /// Channels of the subsampling convolutions.
+    /// Channels of the subsampling convolutions. Not used when `subsampling` is 1.
     pub subsampling_channels: usize,
-    /// How the encoder knows positions.
+    /// How the encoder represents positions.
     pub positions: HeadPositions,
-    /// What the norm inside the convolutions takes its mean and variance over.
+    /// The norm inside the convolution module: over a frame (layer norm) or over the batch (batch norm).
     pub norm: NormKind,
-    /// Whether the encoder's input is scaled by the root of its width, as in the Transformer.
+    /// Whether the encoder's input is multiplied by the square root of `d_model`, as in the Transformer.
     pub scale_input: bool,
-    /// How attention deals with long utterances, in frames after subsampling.
+    /// How attention treats long utterances; lengths in frames after subsampling.
     pub length: LengthPolicy,
-    /// Share of values dropped in training.
+    /// Dropout rate in training, from 0 to 1.
     pub dropout: f64,
-    /// The attention decoder; CTC alone where there is none.
+    /// The attention decoder. With `None` the model has CTC only.
     pub decoder: Option<DecoderConfig>,
 }
 
 impl ModelKind for RecognizerConfig {
     const KIND: &'static str = "asr";
-    const NAME: &'static str = "a recogniser";
+    const NAME: &'static str = "a recognizer";
 }
 
-/// The sizes of an attention decoder, and how its loss is mixed with that of CTC.
+/// The configuration of an attention decoder, and how its loss is combined with CTC.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecoderConfig {
-    /// Transformer blocks.
+    /// Number of Transformer decoder blocks.
     pub layers: usize,
-    /// Width inside the feed-forward layers, as a multiple of the model's.
+    /// Inner width of the feed-forward layers, as a multiple of `d_model`.
     pub feed_forward_multiplier: usize,
-    /// Whether norms stand first, with one more at the end, or after each residual.
+    /// Pre-norm with a final norm (`true`), or post-norm after each residual (`false`).
     pub norm_first: bool,
-    /// Share of CTC in the loss; the decoder's cross-entropy has the rest.
+    /// Weight of CTC in the loss, from 0 to 1. The decoder's cross-entropy has the rest.
     pub ctc_weight: f64,
-    /// Share of each label that is spread over the vocabulary.
+    /// Label smoothing: the share of each target that is spread evenly over the vocabulary, from 0 to 1.
     pub label_smoothing: f64,
 }
 
 impl RecognizerConfig {
-    /// The family that is recommended: frames reduced by four, relative positions, layer norms, a pre-norm decoder.
+    /// The recommended family: subsampling by four, relative positions, layer norms, a pre-norm decoder.
     pub fn recommended(d_model: usize, layers: usize, decoder_layers: usize, vocabulary: usize) -> Self {
         Self {
             features: 80,
@@ -90,9 +90,10 @@ impl RecognizerConfig {
         }
     }
 
-    /// KonkaniVani as it was published: every frame of 10 ms is kept, batch norms, a post-norm decoder.
+    /// KonkaniVani as it was published: no subsampling (every 10 ms frame is kept), batch norms, a post-norm decoder.
     ///
-    /// It is here for its sizes and to read its weights; its attention over 3,001 frames is what ran out of memory.
+    /// Use it to compare sizes and to load published weights. Its attention over 3,001 frames (30 s) is the case that
+    /// ran out of memory; prefer [`recommended`](Self::recommended) for new models.
     pub fn konkani(d_model: usize, layers: usize, decoder_layers: usize, vocabulary: usize) -> Self {
         let decoder = DecoderConfig {
             layers: decoder_layers,

@@ -1,4 +1,4 @@
-//! The attention decoder: letters from letters, and from what the encoder encoded.
+//! The attention decoder: the next token from the tokens before it and from the encoder's frames.
 
 use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
@@ -13,30 +13,30 @@ use super::decode::NextToken;
 
 // Shapes: b utterances, u tokens, t frames, d model width, v vocabulary.
 
-/// A Transformer decoder over the encoder's frames.
+/// A Transformer decoder that attends to the encoder's frames.
 #[derive(Module, Debug)]
 pub struct Decoder {
     embedding: Embedding,
     blocks: Vec<DecoderBlock>,
     norm: Option<LayerNorm>,
     output: Linear,
-    /// The number of its first block in a choice of blocks: those of the encoder come before.
+    /// Index of the first block in the choice of rematerialized blocks: the encoder's blocks come before.
     first_block: usize,
     smoothing: f64,
     dropout: f64,
 }
 
-/// What the encoder encoded.
+/// The encoder's output for a batch.
 #[derive(Clone, Debug)]
 pub struct EncodedAudio {
-    /// Its frames `[b, t, d]`.
+    /// Encoder frames `[b, t, d]`.
     pub frames: Tensor<3>,
-    /// How many of them are valid.
+    /// Valid frames of each utterance.
     pub lengths: Lengths,
 }
 
 impl Decoder {
-    /// The decoder that `config` has, on `device`.
+    /// The decoder of `config` on `device`; `None` when the configuration has none.
     pub(super) fn init(config: &RecognizerConfig, device: &Device) -> Option<Self> {
         let decoder = config.decoder?;
         let (d, v) = (config.d_model, config.vocabulary);
@@ -57,7 +57,8 @@ impl Decoder {
         })
     }
 
-    /// The scores `[b, u, v]` of every token after each place of `texts`, the first place being before the first token.
+    /// Logits `[b, u, v]` of the next token at every position of `texts`. Position 0 predicts the first token, and the
+    /// position after the last token predicts the end.
     pub fn forward(&self, texts: &[Vec<u32>], encoded: &EncodedAudio, pass: &Pass) -> Tensor<3> {
         let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32 + 1).collect();
         let width = lengths.iter().copied().max().unwrap_or(1) as usize;
@@ -81,7 +82,7 @@ impl Decoder {
         self.logits(x, pass)
     }
 
-    /// The sum of the cross-entropies of `texts`, their ends included.
+    /// The sum of the cross-entropies of `texts` and their end tokens, without the rows in `left_out`.
     pub(super) fn loss(
         &self,
         texts: &[Vec<u32>],
@@ -98,7 +99,7 @@ impl Decoder {
         cross_entropy(self.forward(texts, encoded, pass), &targets, self.smoothing)
     }
 
-    /// Reads on token by token from what was heard of one utterance.
+    /// Prepares decoding of one encoded utterance token by token, with the keys and values cached.
     pub(super) fn incremental(&self, encoded: &EncodedAudio) -> IncrementalDecoder<'_> {
         let pass = Pass::plain();
         let cache = |block: &DecoderBlock| block.cache(encoded.frames.clone(), &encoded.lengths, &pass);
@@ -126,7 +127,7 @@ impl Decoder {
     }
 }
 
-/// A decoder in the middle of several readings of one utterance.
+/// A decoder with the cached hypotheses of one utterance.
 pub(super) struct IncrementalDecoder<'a> {
     decoder: &'a Decoder,
     caches: Vec<DecoderCache>,

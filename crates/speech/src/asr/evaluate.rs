@@ -1,4 +1,4 @@
-//! How well a recogniser reads a set of utterances.
+//! Error rates and loss of a recognizer over a set of utterances.
 
 use std::collections::HashMap;
 
@@ -13,35 +13,36 @@ use crate::EvaluationError;
 use crate::score::ErrorCounts;
 use burn::module::Module;
 
-/// What was said and what was heard.
+/// The true text of an utterance and the recognized one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transcription {
     /// The utterance's name in the manifest.
     pub name: String,
-    /// Its text.
+    /// The true text.
     pub reference: String,
-    /// What the recogniser read.
+    /// The recognized text.
     pub hypothesis: String,
 }
 
-/// The result of an evaluation.
+/// The result of [`evaluate_recognition`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecognitionEvaluation {
-    /// Characters, over all utterances.
+    /// Character errors of all utterances together.
     pub characters: ErrorCounts,
-    /// Words, over all utterances.
+    /// Word errors of all utterances together.
     pub words: ErrorCounts,
-    /// The sum of the losses, where the texts came with their tokens, and the tokens that it is divided by.
+    /// The sum of the losses, and the number of tokens that it is divided by (0 when the utterances came without
+    /// tokens).
     #[serde(skip)]
     pub loss: (f64, f64),
-    /// Every utterance.
+    /// The utterances that were read, in order.
     pub utterances: Vec<Transcription>,
     /// Utterances that could not be read from disk.
     pub skipped: Vec<Skipped>,
 }
 
 impl RecognitionEvaluation {
-    /// Adds one utterance.
+    /// Adds one utterance and counts its errors.
     pub fn add(&mut self, transcription: Transcription) {
         self.characters =
             self.characters + ErrorCounts::characters(&transcription.reference, &transcription.hypothesis);
@@ -49,16 +50,17 @@ impl RecognitionEvaluation {
         self.utterances.push(transcription);
     }
 
-    /// What all replicas have found together, where each has read a part.
+    /// Combines the evaluations of all replicas, each of which read a share of the utterances. Every replica gets the
+    /// whole.
     ///
     /// # Errors
-    /// Where another one is gone.
+    /// [`EvaluationError::Replica`] when another replica has stopped.
     pub fn gather(self, others: &dyn Collective) -> Result<Self, EvaluationError> {
         if others.ranks() == 1 {
             return Ok(self);
         }
         let own = serde_json::to_vec(&self).expect("an evaluation is plain data");
-        // By its bits, as JSON has no number for what is none.
+        // Not as JSON, which cannot hold NaN.
         let mut loss = [self.loss.0, self.loss.1];
         others.sum(&mut loss)?;
         let mut whole = Self { loss: loss.into(), ..Self::default() };
@@ -72,7 +74,7 @@ impl RecognitionEvaluation {
         Ok(whole)
     }
 
-    /// Its error rates, and its loss where that is known.
+    /// The error rates, and the loss per token when it is known and finite.
     pub fn measures(&self) -> Vec<Measure> {
         let rates = [
             Measure::share("cer", "character error rate", self.characters.rate()),
@@ -85,7 +87,7 @@ impl RecognitionEvaluation {
     }
 }
 
-/// What [`evaluate_recognition`] compares with, and how it decodes.
+/// The true texts and the decoding of [`evaluate_recognition`].
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationOptions<'a> {
     /// The true text of each utterance, by the utterance's name. An utterance that is missing here has an empty text.
@@ -96,23 +98,27 @@ pub struct EvaluationOptions<'a> {
     pub search: &'a Search,
 }
 
-/// Reads every utterance of `source` with `model`, as `search` finds, as many at once as `careful` finds to fit; `texts` has
-/// the truth by name.
+/// Recognizes every utterance of `source` with `model` and counts the errors.
+///
+/// `runner` splits a batch that does not fit into memory. Utterances that cannot be read are listed in the result.
+///
+/// # Errors
+/// [`EvaluationError::Source`] when the source fails as a whole, [`EvaluationError::Device`] when the device fails.
 pub fn evaluate_recognition(
     model: &Recognizer,
     source: &mut dyn BatchSource,
     options: &EvaluationOptions<'_>,
-    careful: &mut Careful<'_>,
+    runner: &mut Careful<'_>,
 ) -> Result<RecognitionEvaluation, EvaluationError> {
-    // Off the tape: nothing is kept for a backward pass.
+    // Without autodiff: nothing is kept for a backward pass.
     let model = model.valid();
     let device = model.devices().into_iter().next().expect("a model has parameters");
     let mut evaluation = RecognitionEvaluation::default();
     while let Some(delivered) = source.next_batch() {
         let delivered = delivered?;
         let batch = delivered.batch;
-        let results = careful.over(&batch, |piece| {
-            let (tokens, loss) = model.recognize_with_loss(&TensorBatch::send(piece, &device), options.search);
+        let results = runner.over(&batch, |micro_batch| {
+            let (tokens, loss) = model.recognize_with_loss(&TensorBatch::send(micro_batch, &device), options.search);
             (tokens, f64::from(loss.sum.into_scalar::<f32>()))
         })?;
         let (tokens, losses): (Vec<_>, Vec<f64>) = results.into_iter().unzip();
@@ -136,7 +142,7 @@ mod tests {
     use super::super::RecognizerConfig;
     use super::*;
 
-    /// Judging gives what reading and what training give, each alone.
+    /// The tokens equal those of `recognize`, and the loss equals that of training.
     #[test]
     fn one_pass_gives_the_tokens_and_the_loss() {
         let model = RecognizerConfig { features: 20, dropout: 0.2, ..RecognizerConfig::recommended(16, 2, 1, 9) }
@@ -147,7 +153,7 @@ mod tests {
             let (id, tokens) = (SampleId::of(name), tokens.to_vec());
             HostSample { id, name: name.into(), features, tokens, reference: Vec::new() }
         };
-        // The last has too few frames for its text.
+        // "c" has too few frames for its text.
         let samples = [sample("a", 60, &[5, 6, 7]), sample("b", 41, &[8, 8]), sample("c", 5, &[4, 4, 4, 4])];
         let batch = HostBatch::collate(&samples, 20, &Grid::default()).unwrap();
         let model = model.valid();
@@ -176,7 +182,7 @@ mod tests {
         });
         for whole in evaluations {
             assert!(whole.loss.0.is_nan() && whole.loss.1 == 4.0);
-            assert_eq!(whole.measures().len(), 2, "only what is known is told");
+            assert_eq!(whole.measures().len(), 2, "a NaN loss is not reported");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Speech recognition: a Conformer with CTC and an attention decoder, what belongs to it on disk, and how it is judged.
+//! Speech recognition: a Conformer with CTC and an attention decoder, its searches, its files, and its evaluation.
 
 mod config;
 pub mod decode;
@@ -15,5 +15,5 @@ pub use recognizer::Recognizer;
 pub use search::Search;
 pub use transcriber::Transcriber;
 
-/// What belongs to a recogniser besides its weights.
+/// The metadata (`model.json`) of a recognizer.
 pub type RecognizerMetadata = crate::ModelMetadata<RecognizerConfig>;

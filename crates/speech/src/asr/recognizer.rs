@@ -1,4 +1,4 @@
-//! The recogniser: subsampling, Conformer blocks, a letter for every frame, and a decoder over the frames.
+//! The recognizer: subsampling, Conformer blocks, a CTC layer, and an attention decoder.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -17,7 +17,9 @@ use super::{RecognizerConfig, Search};
 
 // Shapes: b batch, t frames, t' frames after subsampling, f features, d model width, v vocabulary.
 
-/// A Conformer encoder with a linear layer for CTC, and an attention decoder if it has one.
+/// A Conformer encoder with a linear layer for CTC and an optional attention decoder.
+///
+/// Build it with [`RecognizerConfig::init`]; it is a [`Task`], so `plimsoll_train::Trainer` trains it.
 #[derive(Module, Debug)]
 pub struct Recognizer {
     subsampling: Option<Subsampling>,
@@ -30,15 +32,19 @@ pub struct Recognizer {
 }
 
 impl RecognizerConfig {
-    /// A recogniser on `device`, its first values drawn from `key`.
+    /// A recognizer on `device`. Its initial weights depend on `key` and the configuration only.
     ///
     /// # Panics
-    /// Where the sizes contradict each other, as the layers say.
+    /// When the sizes contradict each other, for example when `d_model` is not a multiple of `heads`.
     pub fn init(&self, device: &Device, key: Key) -> Recognizer {
         initialise(self.init_unseeded(device), key.with("weights"))
     }
 
-    /// The same without first values of its own, for weights that come from elsewhere, and for counting.
+    /// A recognizer on `device` with Burn's initial weights, which follow no seed. Use it to load weights from a file
+    /// or to count parameters.
+    ///
+    /// # Panics
+    /// As [`init`](Self::init).
     pub fn init_unseeded(&self, device: &Device) -> Recognizer {
         let &Self { features, d_model, heads, kernel, feed_forward_multiplier, dropout, positions, norm, .. } = self;
         let block = ConformerConfig { d_model, heads, kernel, feed_forward_multiplier, positions, norm, dropout };
@@ -57,19 +63,21 @@ impl RecognizerConfig {
 }
 
 impl Recognizer {
-    /// What it was built from.
+    /// The configuration that the model was built from.
     pub fn config(&self) -> &RecognizerConfig {
         &self.config
     }
 
-    /// The attention decoder, if it has one.
+    /// The attention decoder, if the model has one.
     pub fn decoder(&self) -> Option<&Decoder> {
         self.decoder.as_ref()
     }
 
-    /// `[b, t, f]` to what the encoder hears `[b, t', d]`, with the places of utterances that the length policy cut.
+    /// Encodes features `[b, t, f]` to `[b, t', d]`. The second value lists the rows of `b` that the length policy
+    /// truncated.
     ///
-    /// Blocks that the pass rematerialises keep their input alone; the result is the same to the last bit.
+    /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same to the
+    /// last bit.
     pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (EncodedAudio, Vec<usize>) {
         let pass = &pass.by(self.config.length.applied(*pass.choice()));
         let (x, lengths) = match (&self.subsampling, &self.input) {
@@ -78,7 +86,8 @@ impl Recognizer {
             (None, None) => (features, lengths.clone()),
         };
         let (x, lengths, cut) = self.config.length.cut(pass.full(x), lengths);
-        // As in the Transformer: without the scale, positions of amplitude one drown the small values of a fresh model.
+        // As in the Transformer: an untrained model has small values, which position vectors of amplitude one would
+        // hide.
         let [_, _, d] = x.dims();
         let x = if self.config.scale_input { x * (d as f64).sqrt() } else { x };
         let x = if self.config.positions == HeadPositions::Absolute { add_sinusoids(x, 0) } else { x };
@@ -94,15 +103,16 @@ impl Recognizer {
         (EncodedAudio { frames, lengths }, cut)
     }
 
-    /// The scores `[b, t', v]` of every token in every frame, before any softmax.
+    /// The CTC logits `[b, t', v]`: a score of every token in every frame, before the softmax.
     pub fn ctc_logits(&self, encoded: &EncodedAudio, pass: &Pass) -> Tensor<3> {
         pass.full(pass.dense(&self.output, encoded.frames.clone()))
     }
 
-    /// The most likely tokens of each utterance, as `search` finds them.
+    /// The best tokens of each utterance, found by `search`. `features` are `[b, t, f]`, of which `frame_lengths` are
+    /// valid.
     ///
     /// # Panics
-    /// Where `search` needs a decoder and there is none.
+    /// When `search` needs a decoder and the model has none.
     pub fn recognize(&self, features: Tensor<3>, frame_lengths: &[u32], search: &Search) -> Vec<Vec<u32>> {
         let lengths = Lengths::new(frame_lengths.to_vec(), features.dims()[1]);
         let pass = Pass::plain();
@@ -111,13 +121,17 @@ impl Recognizer {
         self.decode(&encoded, logits, search)
     }
 
-    /// What [`recognize`](Self::recognize) finds in a batch, and what its loss is, for one pass through the encoder.
+    /// The tokens that [`recognize`](Self::recognize) finds, and the loss, with one pass through the encoder for both.
+    ///
+    /// # Panics
+    /// When `search` needs a decoder and the model has none.
     pub fn recognize_with_loss(&self, batch: &TensorBatch, search: &Search) -> (Vec<Vec<u32>>, StepLoss) {
         let (encoded, logits, loss) = self.encode_with_loss(batch);
         (self.decode(&encoded, logits, search), loss)
     }
 
-    /// What judging a batch computes on its device: what is heard, the scores of all tokens, and the loss.
+    /// The part of [`recognize_with_loss`](Self::recognize_with_loss) that runs on the device: encoder output, CTC
+    /// logits, loss.
     pub(crate) fn encode_with_loss(&self, batch: &TensorBatch) -> (EncodedAudio, Tensor<3>, StepLoss) {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
         let pass = Pass::plain();
@@ -127,7 +141,7 @@ impl Recognizer {
         (encoded, logits, loss)
     }
 
-    /// The most likely tokens in what was encoded.
+    /// The best tokens of each encoded utterance, found by `search`.
     fn decode(&self, encoded: &EncodedAudio, logits: Tensor<3>, search: &Search) -> Vec<Vec<u32>> {
         if *search == Search::Greedy {
             return ctc_greedy(logits, &encoded.lengths);
@@ -145,7 +159,7 @@ impl Recognizer {
         (0..b).map(decode_one).collect()
     }
 
-    /// How far what was heard is from what was said.
+    /// The loss of encoded utterances: CTC, and the decoder's cross-entropy where there is one, by their weights.
     fn combined_loss(
         &self,
         (encoded, cut): (&EncodedAudio, Vec<usize>),
@@ -165,9 +179,9 @@ impl Recognizer {
         StepLoss { sum, parts, left_out: ctc.infeasible, cut }
     }
 
-    /// The best texts of one utterance, best first.
+    /// The hypotheses of one utterance, best first.
     fn search(&self, scores: &CtcScores, encoded: &EncodedAudio, search: &Search) -> Vec<Hypothesis> {
-        let decoder = || self.decoder.as_ref().expect("asked for by a search that needs no decoder, or checked before");
+        let decoder = || self.decoder.as_ref().expect("a search with a decoder is only run on a model with a decoder");
         let options = |width, ctc_weight, length_bonus| BeamOptions {
             width,
             ctc_weight,
@@ -192,7 +206,7 @@ impl Recognizer {
 }
 
 impl RecognizerConfig {
-    /// How many frames are left of `frames` when CTC sees them.
+    /// Encoder frames of an utterance of `frames` input frames, after subsampling and truncation.
     pub fn frames_after(&self, frames: u32) -> u32 {
         let left = SubsamplingConfig::frames_after(self.subsampling, frames);
         match self.length {
@@ -203,7 +217,7 @@ impl RecognizerConfig {
 }
 
 impl Task for Recognizer {
-    /// The tokens of the samples that have frames enough for them.
+    /// Tokens of the utterances with enough frames for CTC; the others are left out of the loss.
     fn weight(&self, batch: &HostBatch) -> f64 {
         let frames = |index: usize| self.config.frames_after(batch.frame_lengths[index]) as usize;
         let tokens = |index: usize| batch.tokens_of(index);
@@ -228,7 +242,7 @@ mod tests {
     use crate::testing::{self, apart};
     use plimsoll_layers::NormKind;
 
-    /// Small enough for a step in milliseconds, with everything that a recogniser can have.
+    /// Small enough for a step in milliseconds; every part is present.
     fn small() -> RecognizerConfig {
         RecognizerConfig {
             features: 20,
@@ -251,7 +265,7 @@ mod tests {
         vec![sample("a", 60, &[5, 6, 7]), sample("b", 41, &[8, 8]), sample("c", 77, &[4]), sample("d", 9, &[5, 5, 6])]
     }
 
-    /// The loss, and the gradients of all parameters one after the other.
+    /// The loss, and the gradients of all parameters in one vector.
     fn gradient(samples: &[HostSample], pieces: usize) -> (f64, Vec<f32>) {
         gradient_under(samples, pieces, &Choice::default())
     }
@@ -309,7 +323,7 @@ mod tests {
     fn weight_counts_the_utterances_in_the_loss() {
         let model = small().init(&Device::flex().autodiff(), Key::new(3));
         let batch = HostBatch::collate(&samples(), 20, &Grid::default()).unwrap();
-        // "d" has one frame left for four.
+        // After subsampling "d" has one frame, and CTC needs four: three tokens, and a blank between the equal ones.
         assert_eq!(model.weight(&batch), 6.0);
         let tensors = TensorBatch::send(&batch, &Device::flex().autodiff());
         assert_eq!(model.loss(&tensors, &Pass::plain()).left_out, [3]);

@@ -1,51 +1,60 @@
-//! How a recogniser's scores become a text.
+//! The searches that turn a recognizer's output into a text.
 
 use std::num::NonZeroUsize;
 
 use serde::{Deserialize, Serialize};
 
-/// How the best text is looked for.
+/// How the best text is searched for.
+///
+/// ```
+/// use plimsoll_speech::asr::Search;
+///
+/// let width = std::num::NonZeroUsize::new(10).expect("10 is not zero");
+/// assert_eq!(Search::from_name("prefix-beam", width, 0.3, 0.0), Some(Search::PrefixBeam { width }));
+/// assert!(Search::Joint { width, ctc_weight: 0.3, length_bonus: 0.0 }.needs_decoder());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Search {
-    /// The best token of every frame, by CTC. Fast, and needs no decoder.
+    /// The best CTC token of every frame. Fastest; needs no decoder.
     #[default]
     Greedy,
-    /// The best text by CTC, over all ways to say it. Needs no decoder.
+    /// The best text by CTC, summed over all paths that read as it. Needs no decoder.
     PrefixBeam {
-        /// Texts kept at each frame.
+        /// Beam width: texts kept after each frame.
         width: NonZeroUsize,
     },
     /// The best text by the attention decoder.
     Attention {
-        /// Texts kept at each token.
+        /// Beam width: texts kept after each token.
         width: NonZeroUsize,
-        /// Added to the score for each token: above zero, longer texts win more often.
+        /// Added to the score (natural log) for each token. A positive value favors longer texts.
         length_bonus: f64,
     },
-    /// The best text by both at once, token by token.
+    /// The best text by CTC and the attention decoder together, token by token.
     Joint {
-        /// Texts kept at each token.
+        /// Beam width: texts kept after each token.
         width: NonZeroUsize,
-        /// Share of CTC in the score.
+        /// Weight of CTC in the score, from 0 to 1; the decoder has the rest.
         ctc_weight: f64,
-        /// Added to the score for each token: above zero, longer texts win more often.
+        /// Added to the score (natural log) for each token. A positive value favors longer texts.
         length_bonus: f64,
     },
-    /// The best texts by CTC, put in order by both. Nearly as good as joint search, for much less.
+    /// The best texts by CTC, ranked again with the attention decoder. Nearly as accurate as joint search, and much
+    /// faster.
     Rescore {
-        /// Texts that CTC proposes.
+        /// Beam width: texts that CTC proposes.
         width: NonZeroUsize,
-        /// Share of CTC in the score.
+        /// Weight of CTC in the score, from 0 to 1; the decoder has the rest.
         ctc_weight: f64,
     },
 }
 
 impl Search {
-    /// The names that [`from_name`](Self::from_name) knows.
+    /// The names that [`from_name`](Self::from_name) accepts.
     pub const NAMES: [&str; 5] = ["greedy", "prefix-beam", "attention", "joint", "rescore"];
 
-    /// The search called `name`, with so many texts kept and so much of CTC.
+    /// The search called `name`, or `None` for an unknown name. Options that the search does not have are ignored.
     pub fn from_name(name: &str, width: NonZeroUsize, ctc_weight: f64, length_bonus: f64) -> Option<Self> {
         Some(match name {
             "greedy" => Self::Greedy,
@@ -57,7 +66,7 @@ impl Search {
         })
     }
 
-    /// Whether it asks an attention decoder.
+    /// Whether the search uses an attention decoder.
     pub fn needs_decoder(&self) -> bool {
         !matches!(self, Self::Greedy | Self::PrefixBeam { .. })
     }

@@ -1,7 +1,8 @@
-//! A trained recogniser, ready to read.
+//! From a recording to its text with a trained recognizer.
 
 use std::path::Path;
 
+use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
@@ -12,7 +13,17 @@ use plimsoll_text::Tokenizer;
 use super::{Recognizer, RecognizerConfig, RecognizerMetadata, Search};
 use crate::{ModelError, ModelFolder};
 
-/// A recogniser with its features and its letters.
+/// A trained recognizer with its features and its tokenizer.
+///
+/// ```no_run
+/// use burn::tensor::Device;
+/// use plimsoll_speech::asr::{Search, Transcriber};
+///
+/// let transcriber = Transcriber::load("runs/asr-1".as_ref(), &Device::flex())?;
+/// let silence = vec![0.0; transcriber.sample_rate() as usize];
+/// println!("{}", transcriber.transcribe(&silence, &Search::Greedy));
+/// # Ok::<(), plimsoll_speech::ModelError>(())
+/// ```
 pub struct Transcriber {
     model: Recognizer,
     log_mel: LogMel,
@@ -21,25 +32,39 @@ pub struct Transcriber {
 }
 
 impl Transcriber {
-    /// Loads the best checkpoint of the run in `folder`, or the model that was exported into it.
+    /// A transcriber with a model that is already in memory, such as one that is in training.
+    ///
+    /// # Errors
+    /// [`ModelError::Features`] when the configuration of the features is invalid.
+    pub fn new(model: Recognizer, metadata: &RecognizerMetadata) -> Result<Self, ModelError> {
+        // Without autodiff: nothing is kept for a backward pass.
+        let model = if model.devices().iter().any(Device::is_autodiff) { model.valid() } else { model };
+        let device = model.devices().into_iter().next().expect("a model has parameters");
+        let log_mel = LogMel::new(&metadata.features)?;
+        Ok(Self { model, log_mel, tokenizer: metadata.tokenizer.clone(), device })
+    }
+
+    /// Loads the best checkpoint of the run in `folder`, or the exported model there.
+    ///
+    /// # Errors
+    /// When `folder` holds no recognizer, or its files are damaged; see [`ModelError`].
     pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
         let metadata = RecognizerMetadata::read(folder)?;
         let model = apply(metadata.model.init_unseeded(device), ModelFolder(folder).weights()?)?;
-        let log_mel = LogMel::new(&metadata.features)?;
-        Ok(Self { model, log_mel, tokenizer: metadata.tokenizer, device: device.clone() })
+        Self::new(model, &metadata)
     }
 
-    /// Samples a second that [`transcribe`](Self::transcribe) expects.
+    /// The sample rate in Hz that [`transcribe`](Self::transcribe) expects.
     pub fn sample_rate(&self) -> u32 {
         self.log_mel.config().sample_rate
     }
 
-    /// Whether `search` can be done: some need an attention decoder.
+    /// Whether the model can run `search`. Some searches need an attention decoder.
     pub fn supports(&self, search: &Search) -> bool {
         !search.needs_decoder() || self.model.decoder().is_some()
     }
 
-    /// Whether the model's length policy cuts a recording of `length` short, so that its end is not heard.
+    /// Whether the model's length policy ignores the end of a recording of `length`.
     pub fn truncates(&self, length: Seconds) -> bool {
         let config = self.model.config();
         let whole = RecognizerConfig { length: LengthPolicy::Exact, ..*config };
@@ -47,10 +72,10 @@ impl Transcriber {
         config.frames_after(frames) < whole.frames_after(frames)
     }
 
-    /// The text of one recording, as `search` finds it.
+    /// The text of one recording: mono samples from -1 to 1 at [`sample_rate`](Self::sample_rate).
     ///
     /// # Panics
-    /// Where the model [cannot](Self::supports).
+    /// When the model does not [support](Self::supports) `search`.
     pub fn transcribe(&self, samples: &[f32], search: &Search) -> String {
         let features = self.log_mel.extract(samples);
         let name = String::new();

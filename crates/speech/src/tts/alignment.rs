@@ -1,24 +1,28 @@
-//! Where a synthesiser looked in its text while it spoke.
+//! The attention of a synthesizer over its text, which shows whether it reads the text in order.
 
 use burn::tensor::Tensor;
 
-/// The weights of every step over the tokens of one text, the mean of all blocks and heads.
+/// The attention weights of every step over the tokens of one text, averaged over blocks and heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alignment {
-    /// Token after token: the weight that each step gave it.
+    /// Weights `[tokens, steps]`, row after row: the weights of all steps on the first token come first.
     pub weights: Vec<f32>,
-    /// Steps of the decoder.
+    /// Number of decoder steps.
     pub steps: usize,
-    /// Frames that these steps said.
+    /// Number of frames that these steps generated.
     pub frames: usize,
-    /// Tokens of the text.
+    /// Number of tokens of the text.
     pub tokens: usize,
 }
 
 impl Alignment {
-    /// That of an utterance alone, from what its blocks and heads saw: `[1, h, u, k]` each.
+    /// The alignment of one utterance from the attention weights `[1, h, u, k]` of each block (heads `h`, steps `u`,
+    /// tokens `k`).
     ///
-    /// A step said `reduction` frames.
+    /// A step has `reduction` frames.
+    ///
+    /// # Panics
+    /// When `blocks` is empty, or holds more than one utterance.
     pub fn from_attention(blocks: &[Tensor<4>], reduction: usize) -> Self {
         let means = blocks.iter().map(|weights| weights.clone().mean_dim(1));
         let sum = means.reduce(|sum, mean| sum + mean).expect("a decoder has a block at least");
@@ -28,7 +32,8 @@ impl Alignment {
         Self { weights, steps, frames: steps * reduction, tokens }
     }
 
-    /// How sure each step was of one token, on average: 1 where it looked at nothing else.
+    /// The mean over steps of the highest weight of a step (the focus rate of FastSpeech). It is 1 when every step
+    /// attends to one token only.
     pub fn focus_rate(&self) -> f64 {
         let highest =
             |step: usize| (0..self.tokens).map(|token| self.weights[token * self.steps + step]).fold(0.0, f32::max);

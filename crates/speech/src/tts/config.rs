@@ -1,103 +1,103 @@
-//! What a synthesiser is built from.
+//! The configuration of a synthesizer.
 
 use plimsoll_layers::{Distance, LengthPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::ModelKind;
 
-/// The sizes of a [`Synthesizer`](super::Synthesizer).
+/// The configuration of a [`Synthesizer`](super::Synthesizer).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SynthesizerConfig {
-    /// Features of a frame.
+    /// Features per frame: the number of mel bands.
     pub features: usize,
-    /// Tokens that it knows.
+    /// Number of tokens.
     pub vocabulary: usize,
     /// Width of the text encoder.
     pub text_dim: usize,
-    /// Blocks of the text encoder.
+    /// Number of Transformer blocks of the text encoder.
     pub text_layers: usize,
-    /// Attention heads of the text encoder.
+    /// Attention heads of the text encoder. `text_dim` must be a multiple of it.
     pub text_heads: usize,
-    /// What it hears of a voice.
+    /// The voice encoder.
     pub voice: VoiceConfig,
-    /// Width of the decoder.
+    /// Width of the decoder; even.
     pub decoder_dim: usize,
-    /// Blocks of the decoder.
+    /// Number of Transformer blocks of the decoder; at least 1.
     pub decoder_layers: usize,
-    /// Attention heads of the decoder.
+    /// Attention heads of the decoder. `decoder_dim` must be a multiple of it.
     pub decoder_heads: usize,
-    /// Width of the feed-forward layers, in multiples of the width around them.
+    /// Inner width of the feed-forward layers, as a multiple of their block's width.
     pub feed_forward_multiplier: usize,
     /// Width of the prenet.
     pub prenet_dim: usize,
-    /// Share of the prenet's values dropped, in training and in synthesis.
+    /// Dropout rate of the prenet, from 0 to 1, active in training and in generation.
     pub prenet_dropout: f64,
-    /// Convolutions of the postnet; none where zero.
+    /// Convolutions of the postnet; 0 for no postnet.
     pub postnet_layers: usize,
     /// Channels of the postnet.
     pub postnet_channels: usize,
-    /// Frames that one step of the decoder says.
+    /// Reduction factor: frames that one step of the decoder generates.
     pub reduction: usize,
-    /// How attention deals with long utterances.
+    /// How attention treats long utterances.
     pub length: LengthPolicy,
-    /// Share of activations dropped in training.
+    /// Dropout rate in training, from 0 to 1.
     pub dropout: f64,
-    /// What it learns by.
+    /// The training loss.
     pub loss: LossConfig,
-    /// The features that it was built for.
+    /// Mean and deviation of the training features.
     #[serde(rename = "scale")]
     pub normalization: MelNormalization,
-    /// How fast its voices speak.
+    /// Limits of the generated length, from the training data.
     #[serde(rename = "pace")]
     pub length_bounds: LengthBounds,
 }
 
 impl ModelKind for SynthesizerConfig {
     const KIND: &'static str = "tts";
-    const NAME: &'static str = "a synthesiser";
+    const NAME: &'static str = "a synthesizer";
 }
 
-/// The sizes of what a synthesiser hears of a voice.
+/// The configuration of a [`VoiceEncoder`](super::VoiceEncoder).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VoiceConfig {
-    /// Convolutions over the reference.
+    /// Number of convolutions over the reference.
     pub layers: usize,
-    /// Their channels.
+    /// Channels of the convolutions.
     pub channels: usize,
-    /// Width of the vector that stands for a speaker.
+    /// Width of the speaker vector.
     pub speaker_dim: usize,
-    /// Styles that are learned; none where zero.
+    /// Number of learned style tokens; 0 for no style.
     pub style_tokens: usize,
-    /// Width of a style.
+    /// Width of the style vector.
     pub style_dim: usize,
-    /// Heads of the attention to the styles.
+    /// Heads of the attention over the style tokens.
     pub style_heads: usize,
-    /// Frames of a reference at most.
+    /// The most frames of a reference recording that are encoded at once.
     pub reference_frames: usize,
 }
 
 impl VoiceConfig {
-    /// Width of all that is known of a voice.
+    /// Width of a voice: speaker vector and style vector.
     pub fn width(&self) -> usize {
         self.speaker_dim + if self.style_tokens > 0 { self.style_dim } else { 0 }
     }
 }
 
-/// What a synthesiser learns by.
+/// The training loss: frames before and after the postnet, stop prediction, and guided attention.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossConfig {
-    /// How far a frame is from the true one.
+    /// Distance between a generated frame and the true one.
     pub distance: Distance,
-    /// How much stopping weighs beside the frames.
+    /// Weight of the stop prediction, relative to the frames.
     pub stop_weight: f64,
-    /// How much a stop weighs beside going on, which is seen far more often.
+    /// Weight of steps that stop, relative to the far more frequent steps that continue.
     pub stop_positive: f64,
-    /// How much straying from the diagonal weighs; nothing where zero.
+    /// Weight of guided attention; 0 turns it off.
     pub guide_weight: f64,
-    /// How broad the diagonal is, as a share of the whole.
+    /// Standard deviation of guided attention's diagonal, in relative positions from 0 to 1.
     pub guide_sigma: f64,
 }
 
@@ -107,54 +107,54 @@ impl Default for LossConfig {
     }
 }
 
-/// Where log-mels lie: a synthesiser computes with numbers around zero and about one.
+/// Normalization of log-mels: the model computes with `(x - mean) / std`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MelNormalization {
-    /// Their mean over the training data.
+    /// Mean of the training log-mels. It is `centre` in files.
     #[serde(rename = "centre")]
     pub mean: f32,
-    /// Their standard deviation.
+    /// Standard deviation of the training log-mels. It is `spread` in files.
     #[serde(rename = "spread")]
     pub std: f32,
 }
 
 impl Default for MelNormalization {
-    /// Log-mels of speech, about.
+    /// Typical values for speech: mean -5, standard deviation 2.5.
     fn default() -> Self {
         Self { mean: -5.0, std: 2.5 }
     }
 }
 
-/// How many frames a token takes, which keeps synthesis from stopping at once and from never stopping, and how many
-/// tokens a text has.
+/// Lengths seen in training. They keep generation from stopping at once and from never stopping, and they limit how
+/// much text is generated at once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LengthBounds {
-    /// The fewest that a training utterance had for each of its tokens.
+    /// Lowest number of frames per token of a training utterance. It is `fewest` in files.
     #[serde(rename = "fewest")]
     pub frames_per_token_min: f64,
-    /// The most.
+    /// Highest number of frames per token of a training utterance. It is `most` in files.
     #[serde(rename = "most")]
     pub frames_per_token_max: f64,
-    /// Tokens of the longest text in training: longer ones are said in parts.
+    /// Tokens of the longest training text; longer texts are split. It is `longest` in files.
     #[serde(rename = "longest")]
     pub tokens_max: usize,
 }
 
 impl Default for LengthBounds {
-    /// Anything from hurried to slow speech in frames of 10 ms.
+    /// From fast to slow speech with frames of 10 ms: 2 to 30 frames per token, and 200 tokens.
     fn default() -> Self {
         Self { frames_per_token_min: 2.0, frames_per_token_max: 30.0, tokens_max: 200 }
     }
 }
 
-/// Frames that are always allowed beyond the pace: the silence around an utterance.
+/// Extra frames that are always allowed, for the silence around an utterance.
 const SPARE_FRAMES: f64 = 40.0;
 
 impl LengthBounds {
-    /// The fewest and the most frames that synthesis of so many tokens may have: half as fast again as anybody spoke,
-    /// and half as slow.
+    /// The minimum and the maximum of generated frames for a text of `tokens` tokens: half of the lowest number of
+    /// training, and 1.5 times the highest plus 40.
     pub fn frame_bounds(&self, tokens: usize) -> [usize; 2] {
         let tokens = tokens as f64;
         [
@@ -165,7 +165,7 @@ impl LengthBounds {
 }
 
 impl SynthesizerConfig {
-    /// A synthesiser with the text encoder and the decoder equally wide and deep, and the usual sizes of the rest.
+    /// The recommended configuration: text encoder and decoder have the same width and number of blocks (`layers`).
     pub fn recommended(features: usize, vocabulary: usize, width: usize, layers: usize) -> Self {
         let heads = (width / 64).max(4);
         Self {
@@ -200,8 +200,24 @@ impl SynthesizerConfig {
         }
     }
 
-    /// Steps of the decoder for so many frames.
+    /// Decoder steps for `frames` frames: the quotient by [`reduction`](Self::reduction), rounded up.
     pub fn steps(&self, frames: u32) -> u32 {
         frames.div_ceil(self.reduction as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs and exported models keep these names in `model.json`, whatever the fields are called here.
+    #[test]
+    fn files_keep_their_field_names() {
+        let config = SynthesizerConfig::recommended(80, 60, 64, 1);
+        let written = serde_json::to_value(config).unwrap();
+        assert_eq!(written["scale"], serde_json::json!({ "centre": -5.0, "spread": 2.5 }));
+        assert_eq!(written["pace"], serde_json::json!({ "fewest": 2.0, "most": 30.0, "longest": 200 }));
+        assert!(written.get("normalization").is_none() && written.get("length_bounds").is_none());
+        assert_eq!(serde_json::from_value::<SynthesizerConfig>(written).unwrap(), config);
     }
 }

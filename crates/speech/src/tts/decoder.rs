@@ -1,4 +1,4 @@
-//! How it is said: frames from the frames before them, from the text and from the voice.
+//! The decoder of a synthesizer: the next frames from the frames before, the text and the voice.
 
 use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
@@ -12,10 +12,10 @@ use super::{EncodedText, SynthesizerConfig};
 
 // Shapes: b utterances, u steps, r frames of a step, f features, k tokens, v width of a voice, d width, h heads.
 
-/// Layers of the prenet (Wang et al. 2017).
+/// Number of prenet layers (Wang et al. 2017).
 const PRENET_LAYERS: usize = 2;
 
-/// A Transformer decoder over steps of several frames.
+/// A Transformer decoder that generates log-mel frames, several frames a step.
 #[derive(Module, Debug)]
 pub struct MelDecoder {
     prenet: Prenet,
@@ -25,35 +25,35 @@ pub struct MelDecoder {
     norm: LayerNorm,
     frames: Linear,
     stop: Linear,
-    /// The number of its first block in a choice of blocks: those of the text encoder come before.
+    /// Index of the first block in the choice of rematerialized blocks: the text encoder's blocks come before.
     first_block: usize,
     reduction: usize,
     dropout: f64,
 }
 
-/// What a decoder is asked to say.
+/// The inputs of the decoder besides the frames.
 #[derive(Clone, Debug)]
 pub struct Conditioning<'a> {
-    /// The texts.
+    /// The encoded texts.
     pub text: &'a EncodedText,
     /// The voices `[b, 1, v]`.
     pub voice: Tensor<3>,
-    /// What the prenet forgets follows from this.
+    /// Randomness of the prenet's dropout, which is active in training and in generation.
     pub prenet_noise: &'a Noise,
 }
 
-/// What a decoder says.
+/// The output of the decoder for all steps.
 #[derive(Clone, Debug)]
 pub struct MelDecoderOutput {
-    /// Frames `[b, u * r, f]`, in the model's scale.
+    /// Normalized frames `[b, u * r, f]`.
     pub frames: Tensor<3>,
-    /// How sure it is that each step is the last, `[b, u]`: even odds at zero.
+    /// Logits `[b, u]` that each step is the last one.
     pub stop_logits: Tensor<2>,
-    /// How far attention strayed from the diagonal, summed over valid steps, the mean of all blocks and heads.
+    /// The guided attention loss, summed over valid steps and averaged over blocks and heads.
     pub attention_loss: Option<Tensor<1>>,
 }
 
-/// What a decoder remembers of utterances that grow together.
+/// The cached keys and values of utterances that are generated together.
 #[derive(Clone, Debug)]
 pub(super) struct DecoderState {
     caches: Vec<DecoderCache>,
@@ -61,7 +61,7 @@ pub(super) struct DecoderState {
 }
 
 impl DecoderState {
-    /// Keeps the utterances numbered in `rows`, in that order.
+    /// Keeps the utterances with the indices `rows`, in this order.
     pub(super) fn select(&mut self, rows: &[usize]) {
         self.caches.iter_mut().for_each(|cache| cache.select(rows));
         let rows: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
@@ -69,14 +69,14 @@ impl DecoderState {
         self.condition = self.condition.clone().select(0, rows);
     }
 
-    /// Steps that were said.
+    /// Number of generated steps.
     fn steps(&self) -> usize {
         self.caches.first().map_or(0, DecoderCache::seen)
     }
 }
 
 impl MelDecoder {
-    /// The decoder that `config` has, on `device`.
+    /// The decoder of `config` on `device`.
     pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
         let &SynthesizerConfig { features, decoder_dim: d, reduction, dropout, prenet_dim, .. } = config;
         let block = TransformerConfig {
@@ -101,8 +101,8 @@ impl MelDecoder {
         }
     }
 
-    /// What it says when the true frames `[b, u * r, f]` come before each step; where `guide` is given, what strays from it
-    /// is told.
+    /// Predicts every step from the true frames `[b, u * r, f]` before it (teacher forcing). With `guide`, also
+    /// computes the guided attention loss.
     pub(super) fn forward(
         &self,
         target: Tensor<3>,
@@ -138,7 +138,7 @@ impl MelDecoder {
         MelDecoderOutput { frames, stop_logits, attention_loss }
     }
 
-    /// Where each block and head looks while it follows the frames: `[b, h, u, k]` of every block.
+    /// The attention weights `[b, h, u, k]` of every block over the text, with teacher forcing.
     pub(super) fn attention_weights(
         &self,
         target: Tensor<3>,
@@ -155,13 +155,14 @@ impl MelDecoder {
         self.blocks.iter().map(weights_of).collect()
     }
 
-    /// What it needs to say texts step by step.
+    /// Prepares generation step by step.
     pub(super) fn start(&self, text: &EncodedText, voice: Tensor<3>, pass: &Pass) -> DecoderState {
         let cache = |block: &DecoderBlock| block.cache(text.tokens.clone(), &text.lengths, pass);
         DecoderState { caches: self.blocks.iter().map(cache).collect(), condition: self.condition(voice, pass) }
     }
 
-    /// The next step after a last frame `[b, 1, f]`, zeros being the first: frames `[b, r, f]`, and the odds that it ends.
+    /// Generates one step after the frame `[b, 1, f]` (zeros before the first step): frames `[b, r, f]` and stop logits
+    /// `[b, 1]`.
     pub(super) fn step(
         &self,
         last: Tensor<3>,
@@ -174,7 +175,7 @@ impl MelDecoder {
         self.outputs(blocks.fold(x, |x, (block, cache)| block.extend(x, cache, pass)), pass)
     }
 
-    /// The last frame before each step: `[b, u * r, f]` to `[b, u, f]`.
+    /// The last frame before each step, zeros before the first: `[b, u * r, f]` to `[b, u, f]`.
     fn previous_frames(&self, frames: Tensor<3>) -> Tensor<3> {
         let [b, t, f] = frames.dims();
         let (r, u) = (self.reduction, t / self.reduction);
@@ -190,7 +191,7 @@ impl MelDecoder {
         pass.full(pass.dense(&self.condition, voice))
     }
 
-    /// Frames `[b, u, f]`, of which the first comes before step `first`, as the blocks take them.
+    /// The input of the blocks for frames `[b, u, f]`; the first frame is the input of step `first`.
     fn embed(&self, x: Tensor<3>, condition: Tensor<3>, first: usize, prenet_noise: &Noise, pass: &Pass) -> Tensor<3> {
         let x = self.prenet.forward(x, first, prenet_noise, pass);
         add_sinusoids(pass.full(pass.dense(&self.input, x)) + condition, first)

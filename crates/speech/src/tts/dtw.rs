@@ -1,11 +1,17 @@
-//! How like two stretches of log-mels are, whatever their pace.
+//! Distance between two utterances by dynamic time warping.
 
-/// The mean distance of the frames of two utterances along the path that brings them closest: their log-mels are
-/// compared where they say the same, as in dynamic time warping. Features are `width` numbers a frame; what is empty is
-/// infinitely far from everything.
+/// Distance between two utterances by dynamic time warping, which removes differences of speed. 0 means equal.
 ///
-/// Each step of the path advances one of the two or both, and costs the mean absolute difference of the frames it ends
-/// at; the sum is divided by the length of the longer one, so that what is drawn out is not thereby closer.
+/// `a` and `b` are log-mels with `width` features a frame. Each step of the warping path advances one utterance or
+/// both, and costs the mean absolute difference of the frames that it reaches. The cost of the cheapest path is divided
+/// by the number of frames of the longer utterance, so that a slower utterance is not closer. The distance from an
+/// empty utterance is infinite.
+///
+/// ```
+/// use plimsoll_speech::tts::dtw_distance;
+///
+/// assert_eq!(dtw_distance(&[0.0, 0.0, 5.0, 5.0], &[0.0, 5.0], 1), 0.0);
+/// ```
 pub fn dtw_distance(a: &[f32], b: &[f32], width: usize) -> f64 {
     let frames = |x: &[f32]| x.len() / width;
     let (n, m) = (frames(a), frames(b));
@@ -16,7 +22,7 @@ pub fn dtw_distance(a: &[f32], b: &[f32], width: usize) -> f64 {
         let pairs = a[i * width..(i + 1) * width].iter().zip(&b[j * width..(j + 1) * width]);
         f64::from(pairs.map(|(x, y)| (x - y).abs()).sum::<f32>()) / width as f64
     };
-    // One row of the table at a time: the least that it costs to come to each pair of frames.
+    // One row of the table at a time: the cost of the cheapest path to each pair of frames.
     let mut previous = vec![f64::INFINITY; m];
     for i in 0..n {
         let mut row = vec![f64::INFINITY; m];

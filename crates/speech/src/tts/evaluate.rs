@@ -1,4 +1,4 @@
-//! How well a synthesiser speaks: what it says where it is told the truth, and what it says by itself.
+//! Evaluation of a synthesizer: losses with teacher forcing, and distance from the recordings in free generation.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,34 @@ use plimsoll_train::Careful;
 use super::{Alignment, Ending, GeneratedMels, Synthesizer, dtw_distance};
 use crate::EvaluationError;
 
-/// What the prenet forgets while a model is judged: the same whenever it is.
+/// Seed of the prenet's dropout in evaluations, so that all evaluations have the same randomness.
 const PRENET_SEED: u64 = 1;
 
-/// The losses of `model` over all of `source`, by name, for each frame, as much at once as `careful` finds to fit; the model
-/// may be in training.
+/// The mean losses per frame of `model` over `source` with teacher forcing, by the names of [`Synthesizer::losses`].
+///
+/// The model may be in training; `runner` splits a batch that does not fit into memory.
+///
+/// # Errors
+/// [`EvaluationError::Source`] when an utterance cannot be read, [`EvaluationError::Device`] when the device fails.
 pub fn teacher_forced_losses(
     model: &Synthesizer,
     source: &mut dyn BatchSource,
-    careful: &mut Careful<'_>,
+    runner: &mut Careful<'_>,
 ) -> Result<BTreeMap<&'static str, f64>, EvaluationError> {
     let model = model.valid();
     let device = device_of(&model);
     let (mut sums, mut frames) = (BTreeMap::new(), 0.0);
     while let Some(delivered) = source.next_batch() {
         let batch = delivered?.batch;
-        let pieces = careful.over(&batch, |piece| {
-            let tensors = TensorBatch::send(piece, &device);
+        let losses = runner.over(&batch, |micro_batch| {
+            let tensors = TensorBatch::send(micro_batch, &device);
             let prenet_noise = Noise::new(Key::new(PRENET_SEED), &tensors.ids);
             let guided = model.config().loss.guide_weight > 0.0;
             let output = model.teacher_forced(&tensors, guided, &prenet_noise, &Pass::plain());
             let value = |(name, loss): (&'static str, Tensor<1>)| (name, f64::from(loss.into_scalar::<f32>()));
             model.losses(&output).into_iter().map(value).collect::<Vec<_>>()
         })?;
-        for (name, loss) in pieces.into_iter().flatten() {
+        for (name, loss) in losses.into_iter().flatten() {
             *sums.entry(name).or_insert(0.0) += loss;
         }
         frames += model.weight(&batch);
@@ -42,36 +46,36 @@ pub fn teacher_forced_losses(
     Ok(sums.into_iter().map(|(name, sum)| (name, sum / f64::max(frames, 1.0))).collect())
 }
 
-/// What a model said of an utterance by itself, beside the utterance.
+/// An utterance with its true recording and the generated log-mels.
 #[derive(Clone, Debug)]
 pub struct SynthesizedUtterance {
-    /// The utterance.
+    /// The true utterance: its text, its log-mels and the reference of its voice.
     pub target: HostSample,
-    /// What was said.
+    /// The generated log-mels of the same text.
     pub generated: GeneratedMels,
-    /// How far that is from the utterance, whatever its pace: [`dtw_distance`] of their log-mels.
+    /// [`dtw_distance`] between the generated and the true log-mels.
     pub distance: f64,
 }
 
-/// How a model speaks by itself.
+/// The result of [`evaluate_synthesis`].
 #[derive(Clone, Debug, Default)]
 pub struct SynthesisEvaluation {
-    /// What was said.
+    /// The generated utterances.
     pub utterances: Vec<SynthesizedUtterance>,
 }
 
 impl SynthesisEvaluation {
-    /// The mean distance from the truth.
+    /// Mean of the utterances' distances from the recordings.
     pub fn mean_distance(&self) -> f64 {
         self.mean(|utterance| utterance.distance)
     }
 
-    /// The share that came to an end by itself.
+    /// Share of utterances in which the model predicted a stop, from 0 to 1.
     pub fn stopped_share(&self) -> f64 {
         self.mean(|utterance| f64::from(u8::from(utterance.generated.ending == Ending::Stopped)))
     }
 
-    /// How much longer or shorter than the truth, as a share of it: the mean of what each is off.
+    /// Mean of `|generated length - true length| / true length`.
     pub fn length_error(&self) -> f64 {
         self.mean(|utterance| {
             let (generated, target) = (utterance.generated.mels.len() as f64, utterance.target.features.len() as f64);
@@ -84,13 +88,21 @@ impl SynthesisEvaluation {
     }
 }
 
-/// Has `model`, which may be in training, say the texts of `samples` by itself in the voices of their references, up to
-/// `together` at once, and no more than `careful` finds to fit.
+/// Generates the texts of `samples` in the voices of their references and compares them with the recordings.
+///
+/// The model may be in training. A batch has at most `batch_size` texts; `runner` splits it when it does not fit into
+/// memory.
+///
+/// # Errors
+/// [`EvaluationError::Device`] when the device fails.
+///
+/// # Panics
+/// When a sample's features are not whole frames.
 pub fn evaluate_synthesis(
     model: &Synthesizer,
     samples: &[HostSample],
     batch_size: usize,
-    careful: &mut Careful<'_>,
+    runner: &mut Careful<'_>,
 ) -> Result<SynthesisEvaluation, EvaluationError> {
     let model = model.valid();
     let device = device_of(&model);
@@ -98,8 +110,8 @@ pub fn evaluate_synthesis(
     let mut evaluation = SynthesisEvaluation::default();
     for samples in samples.chunks(batch_size.max(1)) {
         let batch = HostBatch::collate(samples, width, &Grid::default()).expect("samples are whole frames");
-        let generated = careful.over(&batch, |piece| {
-            let tensors = TensorBatch::send(piece, &device);
+        let generated = runner.over(&batch, |micro_batch| {
+            let tensors = TensorBatch::send(micro_batch, &device);
             let voices = model.batch_voices(&tensors, &Pass::plain());
             model.generate(&tensors.tokens, &tensors.ids, voices, Key::new(PRENET_SEED))
         })?;
@@ -112,15 +124,16 @@ pub fn evaluate_synthesis(
 }
 
 impl SynthesizedUtterance {
-    /// Where `model` looked while it said this.
+    /// The attention of `model` over the text while it generated this utterance. `model` must be the one that generated
+    /// it.
     pub fn alignment(&self, model: &Synthesizer) -> Alignment {
         let model = model.valid();
         let own_frames = HostSample { features: self.generated.before_postnet.clone(), ..self.target.clone() };
         let batch = HostBatch::collate(&[own_frames], model.config().features, &Grid::default())
-            .expect("whole frames were said");
+            .expect("generated frames are whole");
         let batch = TensorBatch::send(&batch, &device_of(&model));
         let target = HostBatch::collate(std::slice::from_ref(&self.target), model.config().features, &Grid::default())
-            .expect("whole frames");
+            .expect("the features are whole frames");
         let voice = model.batch_voices(&TensorBatch::send(&target, &device_of(&model)), &Pass::plain());
         let prenet_noise = Noise::new(Key::new(PRENET_SEED), &batch.ids);
         Alignment::from_attention(&model.attention_weights_in(&batch, voice, &prenet_noise), model.config().reduction)

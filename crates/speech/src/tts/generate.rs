@@ -1,4 +1,4 @@
-//! Speaking freely: step after step from what was said before, until it says that it is done.
+//! Generation: step by step from the generated frames before, until the model predicts a stop.
 
 use burn::tensor::{Tensor, TensorData};
 use plimsoll_core::{Key, SampleId};
@@ -9,38 +9,38 @@ use super::Synthesizer;
 
 // Shapes: b texts, r frames of a step, t frames, f features, v width of a voice.
 
-/// What a synthesiser said of a text.
+/// The log-mels generated for one text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeneratedMels {
-    /// Log-mels, frame after frame.
+    /// Log-mels after the postnet, frame after frame.
     pub mels: Vec<f32>,
-    /// The same before the postnet: what each step knew of those before it.
+    /// Log-mels before the postnet. Each step was generated from these.
     pub before_postnet: Vec<f32>,
-    /// How it came to its end.
+    /// Why generation ended.
     pub ending: Ending,
 }
 
-/// How a synthesiser came to the end of a text.
+/// Why the generation of a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// It said that it was done.
+    /// The model predicted a stop.
     Stopped,
-    /// It was cut off at the longest that the text can take.
+    /// The text reached its maximum of frames without a stop; see [`LengthBounds`](super::LengthBounds).
     CutOff,
 }
 
-/// A text that is being said.
+/// A text that is being generated.
 struct Generation {
     /// Its index among all texts.
     index: usize,
     id: SampleId,
-    /// The fewest and the most frames.
+    /// Minimum and maximum of frames.
     frame_bounds: [usize; 2],
 }
 
 impl Generation {
-    /// Whether it has come to its end, with so many frames said and these odds of a stop.
+    /// Whether the text ends after `frames` frames with the stop logit `stop`.
     fn ending(&self, frames: usize, stop: f32) -> Option<Ending> {
         let [frames_min, frames_max] = self.frame_bounds;
         match stop > 0.0 && frames >= frames_min {
@@ -51,14 +51,14 @@ impl Generation {
 }
 
 impl Synthesizer {
-    /// Says `texts`, tokens each, in `voices` `[b, 1, v]`, all at the same time.
+    /// Generates the log-mels of `texts` (tokens each) in `voices` `[b, 1, v]`, all in one batch.
     ///
-    /// What the prenet forgets follows from `key` and from the `ids` of the texts: the same say the same, whatever else
-    /// is said with them. The model should be off the tape. Every step takes as long as any other, but for attention,
-    /// which looks back at all of them.
+    /// The prenet's dropout depends on `key` and on the text's entry in `ids` only, so the result of a text does not
+    /// depend on the other texts. Use a model without autodiff. A step takes constant time except for attention, which
+    /// grows with the number of steps before.
     ///
     /// # Panics
-    /// Where there is not one id and one voice for each text.
+    /// When `texts`, `ids` and `voices` have different lengths.
     pub fn generate(&self, texts: &[Vec<u32>], ids: &[SampleId], voices: Tensor<3>, key: Key) -> Vec<GeneratedMels> {
         assert!(texts.len() == ids.len() && texts.len() == voices.dims()[0], "an id and a voice for each text");
         if texts.is_empty() {
@@ -78,7 +78,7 @@ impl Synthesizer {
         generated.into_iter().zip(refined).map(result).collect()
     }
 
-    /// The frames of each text before the postnet, in the model's scale, and how it came to its end.
+    /// The normalized frames of each text before the postnet, and why it ended.
     fn generate_frames(
         &self,
         texts: &[Vec<u32>],
@@ -126,7 +126,7 @@ impl Synthesizer {
         generated
     }
 
-    /// The frames of each text as the postnet leaves them.
+    /// The frames of each text after the postnet.
     fn apply_postnet_to_each(&self, generated: &[(Vec<f32>, Ending)]) -> Vec<Vec<f32>> {
         if self.postnet.is_none() {
             return generated.iter().map(|(frames, _)| frames.clone()).collect();

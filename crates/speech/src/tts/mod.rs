@@ -1,8 +1,8 @@
-//! Text-to-speech: a synthesiser of the family of Tacotron and XTTS, what belongs to it on disk, and how it is judged.
+//! Text-to-speech: an autoregressive synthesizer like Tacotron and XTTS, its files, and its evaluation.
 //!
-//! A [`Synthesizer`] says a text in the voice of a reference, a few frames a step, each step knowing those before it; it
-//! decides by itself when it is done. What it says are log-mels, which
-//! [`plimsoll_audio::Vocoder`] turns into sound.
+//! A [`Synthesizer`] generates the log-mels of a text in the voice of a reference recording. Each step generates a few
+//! frames from the frames before, and predicts whether the text has ended. [`plimsoll_audio::Vocoder`] turns log-mels
+//! into sound. [`SpeechPipeline`] does all of it, from text to samples.
 
 mod alignment;
 mod config;
@@ -28,5 +28,5 @@ pub use synthesizer::{Synthesizer, TeacherForcedOutput};
 pub use text_encoder::{EncodedText, TextEncoder};
 pub use voice_encoder::VoiceEncoder;
 
-/// What belongs to a synthesiser besides its weights.
+/// The metadata (`model.json`) of a synthesizer.
 pub type SynthesizerMetadata = crate::ModelMetadata<SynthesizerConfig>;

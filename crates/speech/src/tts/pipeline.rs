@@ -1,4 +1,4 @@
-//! A trained synthesiser, ready to speak.
+//! From a text to sound with a trained synthesizer.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,20 +13,32 @@ use plimsoll_text::{Case, Tokenizer, normalise};
 use super::{Alignment, Ending, GeneratedMels, Synthesizer, SynthesizerMetadata, split_text};
 use crate::{ModelError, ModelFolder};
 
-/// The shortest reference from which a voice can be told.
+/// The shortest reference recording from which a voice is encoded.
 const REFERENCE_MIN: Seconds = Seconds(0.2);
-/// What is quieter than this everywhere is silence: 60 dB below the loudest that a file can hold.
+/// A recording whose samples are all below this is silent: 60 dB below full scale.
 const SILENCE_PEAK: f32 = 1e-3;
-/// Stretches of a long reference that are heard.
+/// The most excerpts of a long reference that are encoded.
 const EXCERPTS_MAX: usize = 8;
-/// Parts of a text that are said at the same time.
+/// Parts of a text that are generated in one batch.
 const BATCH_SIZE: usize = 16;
-/// Characters of a text that a message repeats.
+/// The most characters of a text that an error message shows.
 const SHOWN_CHARACTERS: usize = 60;
 /// Silence between two parts of a text.
 const PAUSE: Seconds = Seconds(0.25);
 
-/// A synthesiser with its features, its tokens and its vocoder.
+/// A trained synthesizer with its features, its tokenizer and its vocoder.
+///
+/// ```no_run
+/// use burn::tensor::Device;
+/// use plimsoll_speech::tts::{SpeechOptions, SpeechPipeline};
+///
+/// let pipeline = SpeechPipeline::load("runs/tts-1".as_ref(), &Device::flex())?;
+/// let recording = plimsoll_audio::read_audio("voice.wav", pipeline.sample_rate())?;
+/// let voice = pipeline.encode_voice(&recording.samples)?;
+/// let speech = pipeline.synthesize("Good day.", &voice, &SpeechOptions::default(), &mut |_, _| {})?;
+/// plimsoll_audio::write_wav("said.wav".as_ref(), &speech.samples, pipeline.sample_rate())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct SpeechPipeline {
     model: Synthesizer,
     log_mel: LogMel,
@@ -35,114 +47,122 @@ pub struct SpeechPipeline {
     device: Device,
 }
 
-/// A voice that a synthesiser can speak in.
+/// An encoded voice, made by [`SpeechPipeline::encode_voice`].
 #[derive(Clone, Debug)]
 pub struct Voice(Tensor<3>);
 
-/// How a text is said.
+/// Options of [`SpeechPipeline::synthesize`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpeechOptions<'a> {
-    /// The language of the text. Needed by a model that was trained on several, and `None` otherwise.
+    /// The language of the text, one of [`SpeechPipeline::languages`]. With `None` (the default), a model with several
+    /// languages gets the token for an unknown language.
     pub language: Option<&'a str>,
-    /// Seed of the prenet's dropout: the same seed gives the same samples.
+    /// Seed of the prenet's dropout; the same seed gives the same samples. Default 0.
     pub seed: u64,
 }
 
-/// What was said of a text.
+/// The sound of a text, and how each part of the text was generated.
 #[derive(Clone, Debug)]
 pub struct SynthesizedSpeech {
-    /// The sound, in the narrator's sample rate.
+    /// The mono samples at [`SpeechPipeline::sample_rate`].
     pub samples: Vec<f32>,
-    /// The text in the parts that it was said in.
+    /// The parts that the text was split into, in order.
     pub segments: Vec<SpeechSegment>,
-    /// Letters of the text that the model does not know, and that were left out.
+    /// Characters of the text that the model does not know; they were left out.
     pub unknown_characters: BTreeSet<char>,
 }
 
-/// A part of a text, and how it was said.
+/// A part of a text with its generated log-mels.
 #[derive(Clone, Debug)]
 pub struct SpeechSegment {
-    /// The text.
+    /// The text of the part.
     pub text: String,
     /// Its tokens.
     pub tokens: Vec<u32>,
-    /// What was said of it.
+    /// The generated log-mels.
     pub generated: GeneratedMels,
 }
 
-/// Why something cannot be said.
+/// Why a text cannot be synthesized or a voice cannot be encoded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SynthesisError {
-    /// There is nothing to say.
+    /// The text is empty or has white space only.
     #[error("the text is empty")]
     EmptyText,
-    /// Nothing is left of the text.
-    #[error("the model knows no letter of \"{text}\": it was trained on {known}")]
+    /// The text has no letter or digit that the model knows.
+    #[error("the model knows no character of \"{text}\": it was trained on {known}")]
     UnknownCharacters {
         /// The text, or its beginning.
         text: String,
-        /// The letters that it knows.
+        /// The characters that the model knows.
         known: String,
     },
-    /// The language is none of the model's.
+    /// The model does not know the language.
     #[error("the model does not know the language `{language}`: it knows {known}")]
     UnknownLanguage {
         /// The language.
         language: String,
-        /// Those that it knows.
+        /// The languages that the model knows.
         known: String,
     },
-    /// The reference is too short.
-    #[error("the reference lasts {length}, and a voice needs {REFERENCE_MIN} at least")]
+    /// The reference recording is too short.
+    #[error("the reference lasts {length}; a voice needs at least {REFERENCE_MIN}")]
     ShortReference {
-        /// How long it is.
+        /// Its length.
         length: Seconds,
     },
-    /// Nothing is to be heard in the reference.
+    /// The reference recording is silent.
     #[error("the reference is silent")]
     SilentReference,
 }
 
 impl SynthesizedSpeech {
-    /// The parts that did not come to an end by themselves.
+    /// The parts that were cut off because the model predicted no stop.
     pub fn cut_off_segments(&self) -> impl Iterator<Item = &SpeechSegment> {
         self.segments.iter().filter(|segment| segment.generated.ending == Ending::CutOff)
     }
 }
 
 impl SpeechPipeline {
-    /// Loads the best checkpoint of the run in `folder`, or the model that was exported into it.
+    /// Loads the best checkpoint of the run in `folder`, or the exported model there.
+    ///
+    /// # Errors
+    /// When `folder` holds no synthesizer, or its files are damaged; see [`ModelError`].
     pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
         let metadata = SynthesizerMetadata::read(folder)?;
         let model = apply(metadata.model.init_unseeded(device), ModelFolder(folder).weights()?)?;
         Self::new(model, &metadata)
     }
 
-    /// A narrator with `model`, which may be in training, and what belongs to it.
+    /// A pipeline with a model that is already in memory, such as one that is in training.
+    ///
+    /// # Errors
+    /// [`ModelError::Features`] or [`ModelError::Vocoder`] when the features are invalid or cannot be turned into
+    /// sound.
     pub fn new(model: Synthesizer, metadata: &SynthesizerMetadata) -> Result<Self, ModelError> {
-        // Off the tape: nothing is kept for a backward pass.
+        // Without autodiff: nothing is kept for a backward pass.
         let model = if model.devices().iter().any(Device::is_autodiff) { model.valid() } else { model };
         let device = model.devices().into_iter().next().expect("a model has parameters");
         let (log_mel, vocoder) = (LogMel::new(&metadata.features)?, Vocoder::new(&metadata.features)?);
         Ok(Self { model, log_mel, vocoder, tokenizer: metadata.tokenizer.clone(), device })
     }
 
-    /// Samples a second of what it says, and of what [`encode_voice`](Self::encode_voice) expects.
+    /// The sample rate in Hz of the output, and of recordings for [`encode_voice`](Self::encode_voice).
     pub fn sample_rate(&self) -> u32 {
         self.log_mel.config().sample_rate
     }
 
-    /// The languages that it knows, if it was taught several.
+    /// The languages that the model knows; empty for a model with one language.
     pub fn languages(&self) -> &[String] {
         self.tokenizer.languages()
     }
 
-    /// What each of its tokens stands for.
+    /// The text of each token, by token number.
     pub fn token_names(&self) -> Vec<String> {
         self.tokenizer.names()
     }
 
-    /// Its features.
+    /// The features of the model.
     pub fn log_mel(&self) -> &LogMel {
         &self.log_mel
     }
@@ -152,7 +172,13 @@ impl SpeechPipeline {
         &self.model
     }
 
-    /// The voice of a recording. Of a long one several stretches are heard, and their voices averaged.
+    /// Encodes the voice of a recording: mono samples from -1 to 1 at [`sample_rate`](Self::sample_rate), at least 0.2
+    /// s.
+    ///
+    /// Of a long recording up to eight excerpts are encoded and averaged.
+    ///
+    /// # Errors
+    /// [`SynthesisError::ShortReference`] or [`SynthesisError::SilentReference`].
     pub fn encode_voice(&self, samples: &[f32]) -> Result<Voice, SynthesisError> {
         let length = plimsoll_core::Samples(samples.len() as u64).at(self.sample_rate());
         if length < REFERENCE_MIN {
@@ -165,7 +191,7 @@ impl SpeechPipeline {
         let frames = features.len() / width;
         let excerpt_len = self.model.config().voice.reference_frames.clamp(1, frames);
         let count = (frames / excerpt_len).clamp(1, EXCERPTS_MAX);
-        // Evenly spread from the first frame to the last.
+        // The excerpts are spread evenly from the first frame to the last.
         let first = |index: usize| (frames - excerpt_len) * index / (count - 1).max(1);
         let excerpts = (0..count).flat_map(|i| features[first(i) * width..(first(i) + excerpt_len) * width].to_vec());
         let excerpts = TensorData::new(excerpts.collect::<Vec<f32>>(), [count, excerpt_len, width]);
@@ -174,10 +200,14 @@ impl SpeechPipeline {
         Ok(Voice(voices.mean_dim(0)))
     }
 
-    /// Says `text` in `voice`; `told` hears how many of its parts are done, and of how many.
+    /// Synthesizes `text` in `voice`. `progress` is called with the number of finished parts and the number of all
+    /// parts.
     ///
-    /// Letters that the model does not know are said as their small letters where it knows these, and else left out. The
-    /// same `seed` says the same in the same way.
+    /// An unknown capital letter is replaced by its lower-case letter if the model knows that; other unknown characters
+    /// are left out and listed in the result.
+    ///
+    /// # Errors
+    /// [`SynthesisError::EmptyText`], [`SynthesisError::UnknownCharacters`] or [`SynthesisError::UnknownLanguage`].
     pub fn synthesize(
         &self,
         text: &str,
@@ -191,11 +221,11 @@ impl SpeechPipeline {
         if whole.is_empty() {
             return Err(SynthesisError::EmptyText);
         }
-        // What is told of its length and its letters is told of what is said.
+        // Numbers are spelled out first, so that lengths and unknown characters refer to the spoken text.
         let text = self.lowercase_unknown(&self.tokenizer.numbers().said(text));
         let unknown_characters = self.tokenizer.unknown_in(&normalise(&text, Case::Keep));
         let known: String = text.chars().filter(|character| !unknown_characters.contains(character)).collect();
-        // Tokens are letters or more of them, and the last one says that the text ends.
+        // A token has at least one character, and one token is needed for the end of the text.
         let texts = split_text(&known, self.model.config().length_bounds.tokens_max.saturating_sub(1));
         if texts.is_empty() {
             let text = whole.chars().take(SHOWN_CHARACTERS).collect();
@@ -220,13 +250,14 @@ impl SpeechPipeline {
         Ok(SynthesizedSpeech { samples, segments, unknown_characters })
     }
 
-    /// The sound of log-mels, one stretch after the other with a pause between them.
+    /// The samples of log-mels, one sequence after the other, with a pause of 0.25 s in between.
     pub fn vocode<'a>(&self, mels: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
         let pause = vec![0.0; (PAUSE.0 * f64::from(self.sample_rate())) as usize];
         self.vocoder.waves(&mels.collect::<Vec<_>>()).join(pause.as_slice())
     }
 
-    /// Where it looked while it said the passage numbered `index` of a narration with `seed`.
+    /// The attention over the text while `segment` was generated. `index` is its position in
+    /// [`SynthesizedSpeech::segments`]; `voice` and `seed` are those of the synthesis.
     pub fn alignment(&self, segment: &SpeechSegment, index: usize, voice: &Voice, seed: u64) -> Alignment {
         let sample = HostSample {
             id: SampleId(index as u64),
@@ -236,14 +267,14 @@ impl SpeechPipeline {
             reference: Vec::new(),
         };
         let batch =
-            HostBatch::collate(&[sample], self.log_mel.n_mels(), &Grid::default()).expect("whole frames were said");
+            HostBatch::collate(&[sample], self.log_mel.n_mels(), &Grid::default()).expect("generated frames are whole");
         let batch = TensorBatch::send(&batch, &self.device);
         let prenet_noise = Noise::new(Key::new(seed).with("say"), &batch.ids);
         let weights = self.model.attention_weights_in(&batch, voice.0.clone(), &prenet_noise);
         Alignment::from_attention(&weights, self.model.config().reduction)
     }
 
-    /// `text` with small letters for the capitals that it does not know.
+    /// `text` with lower-case letters for the capitals that the model does not know.
     fn lowercase_unknown(&self, text: &str) -> String {
         let unknown = self.tokenizer.unknown_in(text);
         let replacement = |character: char| -> String {
@@ -266,9 +297,9 @@ impl SpeechPipeline {
         }
     }
 
-    /// The letters that it knows, in a line.
+    /// The characters that the model knows, in one line.
     fn known_characters(&self) -> String {
-        let letters: BTreeSet<char> = self.tokenizer.names().iter().skip(4).flat_map(|name| name.chars()).collect();
-        letters.into_iter().filter(|character| !character.is_whitespace()).collect()
+        let characters: BTreeSet<char> = self.tokenizer.names().iter().skip(4).flat_map(|name| name.chars()).collect();
+        characters.into_iter().filter(|character| !character.is_whitespace()).collect()
     }
 }

@@ -1,12 +1,18 @@
-//! Long texts in parts that a synthesiser has learned to say at once.
+//! Splits long texts into parts as long as those a synthesizer was trained on.
 
-/// Signs that end a sentence, in the scripts that we have met.
+/// Characters that end a sentence, in the scripts that were tested.
 const SENTENCE_ENDS: &[char] = &['.', '!', '?', '…', '।', '॥', '؟', '۔', '。', '！', '？', '\n'];
-/// Signs at which one may breathe.
+/// Characters that end a clause.
 const CLAUSE_ENDS: &[char] = &[',', ';', ':', '،', '؛', '、', '，', '—', '–'];
 
-/// `text` in parts of at most `limit` characters: whole sentences, where these are too long what stands between
-/// commas, else whole words, and a word in pieces only where it alone is too long.
+/// Splits `text` into parts of at most `limit` characters, at the largest unit that fits: sentences, clauses, words,
+/// and pieces of a word as the last resort. Parts without a letter or digit are dropped.
+///
+/// ```
+/// use plimsoll_speech::tts::split_text;
+///
+/// assert_eq!(split_text("Good day. How are you?", 12), ["Good day.", "How are you?"]);
+/// ```
 pub fn split_text(text: &str, limit: usize) -> Vec<String> {
     let limit = limit.max(1);
     let mut parts = Vec::new();
@@ -24,7 +30,7 @@ pub fn split_text(text: &str, limit: usize) -> Vec<String> {
     parts
 }
 
-/// The words of a clause, each at most so long.
+/// The words of a clause; a word longer than `limit` is cut into pieces.
 fn words(clause: &str, limit: usize) -> Vec<String> {
     let pieces = |word: &str| -> Vec<String> {
         let characters: Vec<char> = word.chars().collect();
@@ -33,7 +39,7 @@ fn words(clause: &str, limit: usize) -> Vec<String> {
     clause.split_whitespace().flat_map(pieces).collect()
 }
 
-/// As many of `pieces` together as fit.
+/// Joins neighboring `pieces` with a space as long as they fit into `limit` characters.
 fn join(pieces: impl Iterator<Item = String>, limit: usize) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for piece in pieces {

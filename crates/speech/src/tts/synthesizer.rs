@@ -1,4 +1,4 @@
-//! The synthesiser: a text encoder, a voice encoder, a decoder that speaks, and what makes its frames finer.
+//! The synthesizer: text encoder, voice encoder, decoder and postnet.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -13,10 +13,12 @@ use super::{MelNormalization, SynthesizerConfig};
 
 // Shapes: b utterances, t frames, u steps, r frames of a step, f features, v width of a voice.
 
-/// Frames under each convolution of the postnet (Shen et al. 2018).
+/// Width in frames of each convolution of the postnet (Shen et al. 2018).
 const KERNEL: usize = 5;
 
-/// An autoregressive synthesiser of log-mels, of the family of Tacotron and XTTS.
+/// An autoregressive synthesizer of log-mels, like Tacotron and XTTS.
+///
+/// Build it with [`SynthesizerConfig::init`]; it is a [`Task`], so `plimsoll_train::Trainer` trains it.
 #[derive(Module, Debug)]
 pub struct Synthesizer {
     text: TextEncoder,
@@ -27,35 +29,39 @@ pub struct Synthesizer {
     config: SynthesizerConfig,
 }
 
-/// What a synthesiser says where it is told the true frames before each step. All frames are in its own scale.
+/// The output with teacher forcing. All frames are normalized.
 #[derive(Clone, Debug)]
 pub struct TeacherForcedOutput {
     /// The true frames `[b, t, f]`.
     pub target: Tensor<3>,
-    /// Frames as the decoder said them, `[b, t, f]`.
+    /// Frames of the decoder `[b, t, f]`.
     pub before_postnet: Tensor<3>,
-    /// Frames as the postnet left them.
+    /// Frames after the postnet's correction `[b, t, f]`.
     pub after_postnet: Tensor<3>,
-    /// How sure it is that each step is the last, `[b, u]`.
+    /// Logits `[b, u]` that each step is the last one.
     pub stop_logits: Tensor<2>,
-    /// Frames of each utterance.
+    /// Valid frames of each utterance.
     pub frame_lengths: Lengths,
-    /// Steps of each utterance.
+    /// Valid steps of each utterance.
     pub step_lengths: Lengths,
-    /// How far attention strayed from the diagonal, where that was asked for.
+    /// The guided attention loss, summed over valid steps; `None` without guidance.
     pub attention_loss: Option<Tensor<1>>,
 }
 
 impl SynthesizerConfig {
-    /// A synthesiser on `device`, its first values drawn from `key`.
+    /// A synthesizer on `device`. Its initial weights depend on `key` and the configuration only.
     ///
     /// # Panics
-    /// Where the sizes contradict each other, as the layers say.
+    /// When the sizes contradict each other, for example when `text_dim` is not a multiple of `text_heads`.
     pub fn init(&self, device: &Device, key: Key) -> Synthesizer {
         initialise(self.init_unseeded(device), key.with("weights"))
     }
 
-    /// The same without first values of its own, for weights that come from elsewhere, and for counting.
+    /// A synthesizer on `device` with Burn's initial weights, which follow no seed. Use it to load weights from a file
+    /// or to count parameters.
+    ///
+    /// # Panics
+    /// As [`init`](Self::init).
     pub fn init_unseeded(&self, device: &Device) -> Synthesizer {
         let postnet = PostnetConfig {
             features: self.features,
@@ -75,32 +81,34 @@ impl SynthesizerConfig {
 }
 
 impl MelNormalization {
-    /// Log-mels in the model's scale.
+    /// Normalizes log-mels.
     pub(super) fn normalize(self, x: Tensor<3>) -> Tensor<3> {
         (x - self.mean) / self.std
     }
 }
 
 impl Synthesizer {
-    /// What it was built from.
+    /// The configuration that the model was built from.
     pub fn config(&self) -> &SynthesizerConfig {
         &self.config
     }
 
-    /// Texts as the decoder looks at them.
+    /// Encodes texts, each a list of tokens.
     pub fn encode_text(&self, texts: &[Vec<u32>], pass: &Pass) -> EncodedText {
         self.text.forward(texts, &self.with_length_policy(pass).with("text"))
     }
 
-    /// The voices `[b, 1, v]` of references, which are log-mels `[b, r, f]`.
+    /// Encodes the voices `[b, 1, v]` of reference log-mels `[b, r, f]`, of which `lengths` frames are valid.
     pub fn encode_voice(&self, references: Tensor<3>, lengths: &[u32], pass: &Pass) -> Tensor<3> {
         let lengths = Lengths::new(lengths.to_vec(), references.dims()[1]);
         self.voice.forward(self.config.normalization.normalize(references), &lengths, &pass.with("voice"))
     }
 
-    /// What it says of `batch` where it is told the true frames; an utterance without a reference is its own.
+    /// Predicts every step of `batch` from the true frames before it. A batch without references uses each utterance as
+    /// the reference of its voice.
     ///
-    /// What the prenet forgets follows from `prenet_noise`, in training and elsewhere.
+    /// `guided` adds the guided attention loss. `prenet_noise` is the randomness of the prenet's dropout, which is also
+    /// active outside training.
     pub fn teacher_forced(
         &self,
         batch: &TensorBatch,
@@ -131,12 +139,12 @@ impl Synthesizer {
         }
     }
 
-    /// Where each block and head of the decoder looks while it follows `batch`: `[b, h, u, k]` of every block.
+    /// The decoder's attention weights over the text with teacher forcing on `batch`: `[b, h, u, k]` for each block.
     pub fn attention_weights(&self, batch: &TensorBatch, prenet_noise: &Noise) -> Vec<Tensor<4>> {
         self.attention_weights_in(batch, self.batch_voices(batch, &Pass::plain()), prenet_noise)
     }
 
-    /// The same in voices `[b, 1, v]`.
+    /// The same with given voices `[b, 1, v]`.
     pub(super) fn attention_weights_in(
         &self,
         batch: &TensorBatch,
@@ -148,8 +156,8 @@ impl Synthesizer {
         self.decoder.attention_weights(target, &step_lengths, Conditioning { text: &text, voice, prenet_noise })
     }
 
-    /// The sums of the losses of what was said, by name: `rough` and `fine` frames, `stop`, and `attention`. Each counts
-    /// a frame as one, and weighs what the configuration says.
+    /// The sums of the weighted losses by name: `rough` (frames before the postnet), `fine` (after the postnet), `stop`
+    /// and `attention`. A step's loss counts once for each of its frames, so all sums are per frame.
     pub fn losses(&self, output: &TeacherForcedOutput) -> Vec<(&'static str, Tensor<1>)> {
         let (loss, r) = (&self.config.loss, self.config.reduction as f64);
         let distance = |found: &Tensor<3>| {
@@ -165,7 +173,7 @@ impl Synthesizer {
         losses
     }
 
-    /// Frames with the postnet's correction.
+    /// Frames with the postnet's correction; the frames themselves without a postnet.
     pub(super) fn apply_postnet(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         match &self.postnet {
             Some(postnet) => x.clone() + postnet.forward(x, lengths, &pass.with("postnet")),
@@ -173,12 +181,12 @@ impl Synthesizer {
         }
     }
 
-    /// The pass with chunks where the length policy asks for them.
+    /// `pass` with chunked attention when the length policy asks for it.
     pub(super) fn with_length_policy(&self, pass: &Pass) -> Pass {
         pass.by(self.config.length.applied(*pass.choice()))
     }
 
-    /// The voices `[b, 1, v]` of a batch; an utterance without a reference is its own.
+    /// The voices `[b, 1, v]` of a batch, from its references or, without references, from its utterances.
     pub(super) fn batch_voices(&self, batch: &TensorBatch, pass: &Pass) -> Tensor<3> {
         match &batch.references {
             Some(references) => self.encode_voice(references.features.clone(), &references.lengths, pass),
@@ -186,7 +194,7 @@ impl Synthesizer {
         }
     }
 
-    /// The true frames, padded to whole steps, with how many frames and steps are valid.
+    /// The normalized true frames padded to whole steps, the valid frames, and the valid steps.
     fn padded_target(&self, batch: &TensorBatch) -> (Tensor<3>, Lengths, Lengths) {
         let target = self.config.normalization.normalize(batch.features.clone());
         let [b, t, f] = target.dims();
@@ -206,7 +214,7 @@ impl Synthesizer {
 }
 
 impl Task for Synthesizer {
-    /// The frames of all utterances.
+    /// Frames of all utterances.
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.frame_lengths.iter().map(|&frames| f64::from(frames)).sum()
     }

@@ -1,4 +1,4 @@
-//! What must hold of a synthesiser whatever its weights are.
+//! Properties that hold for a synthesizer with any weights.
 
 use burn::module::Module;
 use plimsoll_core::{Choice, Grid, HostSample, Precision, Remat, SampleId};
@@ -8,7 +8,7 @@ use super::super::{LengthBounds, VoiceConfig};
 use super::*;
 use crate::testing::{self, apart};
 
-/// Small enough for a step in milliseconds, with everything that a synthesiser can have.
+/// Small enough for a step in milliseconds; every part is present.
 fn small() -> SynthesizerConfig {
     SynthesizerConfig {
         text_heads: 2,
@@ -109,7 +109,7 @@ fn frames_do_not_depend_on_later_frames() {
     };
     let whole = sample("a", 31, &[5, 6, 7]);
     let mut other = whole.clone();
-    // Steps of three frames: those up to frame 15 are said before frame 15 is known.
+    // A step has three frames: frames 0 to 17 are generated before frame 15 is an input.
     other.features[15 * 10..].fill(3.0);
     let (whole, other) = (output_of(whole), output_of(other));
     assert_eq!(whole[..18 * 10], other[..18 * 10]);
@@ -134,7 +134,7 @@ fn generation_matches_teacher_forcing_and_does_not_depend_on_the_batch() {
         let alone =
             model.generate(&tokens[index..=index], &ids[index..=index], voices.clone().narrow(0, index, 1), key);
         assert!(apart(&alone[0].mels, &generated.mels) < 1e-5 && alone[0].ending == generated.ending);
-        // All at once, being told what it said.
+        // Teacher forcing with the generated frames as target.
         let own_frames = HostSample { features: generated.before_postnet.clone(), ..all[index].clone() };
         let batch = HostBatch::collate(&[own_frames], 10, &Grid::default()).unwrap();
         let prenet_noise = Noise::new(key, &batch.ids);

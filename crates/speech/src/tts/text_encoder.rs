@@ -1,4 +1,4 @@
-//! What is to be said: tokens, each in the light of all others.
+//! The text encoder: each token in the context of all others.
 
 use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig};
@@ -19,17 +19,17 @@ pub struct TextEncoder {
     dropout: f64,
 }
 
-/// Texts as the decoder looks at them.
+/// Encoded texts, which the decoder attends to.
 #[derive(Clone, Debug)]
 pub struct EncodedText {
-    /// Their tokens `[b, k, d]`.
+    /// Encoded tokens `[b, k, d]`.
     pub tokens: Tensor<3>,
-    /// How many of them are valid.
+    /// Valid tokens of each text.
     pub lengths: Lengths,
 }
 
 impl TextEncoder {
-    /// The text encoder that `config` has, on `device`.
+    /// The text encoder of `config` on `device`.
     pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
         let &SynthesizerConfig { vocabulary, text_dim: d, text_layers, text_heads, dropout, .. } = config;
         let inner = d * config.feed_forward_multiplier;
@@ -42,7 +42,7 @@ impl TextEncoder {
         }
     }
 
-    /// Each of `texts`, which are padded together.
+    /// Encodes `texts` (tokens each), padded to the longest.
     pub fn forward(&self, texts: &[Vec<u32>], pass: &Pass) -> EncodedText {
         let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32).collect();
         let width = lengths.iter().copied().max().unwrap_or(0).max(1) as usize;

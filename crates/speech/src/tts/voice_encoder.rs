@@ -1,4 +1,4 @@
-//! Who is to say it: a reference of a voice as one vector.
+//! The voice encoder: a reference recording as one vector.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -10,10 +10,10 @@ use super::SynthesizerConfig;
 
 // Shapes: b references, r frames, f features, v width of a voice.
 
-/// Frames under each convolution over a reference.
+/// Width in frames of each convolution over a reference.
 const KERNEL: usize = 5;
 
-/// An encoder of references: the speaker, and beside it a style where there are any.
+/// Encodes a reference into a speaker vector, followed by a style vector when the model has style tokens.
 #[derive(Module, Debug)]
 pub struct VoiceEncoder {
     encoder: SpeakerEncoder,
@@ -22,7 +22,7 @@ pub struct VoiceEncoder {
 }
 
 impl VoiceEncoder {
-    /// The voice encoder that `config` has, on `device`.
+    /// The voice encoder of `config` on `device`.
     pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
         let &SynthesizerConfig { features, voice, dropout, .. } = config;
         let encoder =
@@ -40,7 +40,7 @@ impl VoiceEncoder {
         }
     }
 
-    /// References `[b, r, f]`, in the model's scale, to `[b, 1, v]`.
+    /// Encodes normalized log-mels `[b, r, f]` to voices `[b, 1, v]`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let encoded = self.encoder.forward(x, lengths, pass);
         let speaker = pass.full(pass.dense(&self.speaker, encoded.clone())).tanh();

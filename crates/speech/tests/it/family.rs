@@ -1,4 +1,4 @@
-//! The families have the sizes that they are known by.
+//! The shipped families have the published numbers of parameters.
 
 use burn::tensor::Device;
 use plimsoll_speech::asr::RecognizerConfig;

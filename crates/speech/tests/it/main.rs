@@ -1,4 +1,4 @@
-//! The models beside PyTorch, and by their published sizes.
+//! Compares the models with PyTorch and with their published sizes.
 #![cfg(test)]
 
 mod family;

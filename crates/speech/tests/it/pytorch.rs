@@ -1,4 +1,4 @@
-//! A whole small model computes and learns as the same model in PyTorch does.
+//! A small recognizer gives the outputs, gradients and training steps of the same model in PyTorch.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 
 use crate::fixture::{Fixture, close};
 
-/// How far from PyTorch, as a share of the largest number.
+/// Largest difference from PyTorch, relative to the largest value.
 pub(crate) const TOLERANCE: f32 = 1e-4;
 
 /// The model of `fixtures/model.py`.
@@ -28,7 +28,7 @@ fn config() -> RecognizerConfig {
     }
 }
 
-/// A model with the weights of the fixture.
+/// `model` with the weights of the fixture.
 pub(crate) fn with_weights<M: Module>(model: M, fixture: &Fixture) -> M {
     let values = fixture.under("weight.");
     let named = |(name, shape, values): (&str, &[usize], &[f32])| NamedTensor {
@@ -61,7 +61,7 @@ fn batch(fixture: &Fixture) -> HostBatch {
     HostBatch::collate(&[sample(0), sample(1), sample(2)], features, &Grid::default()).unwrap()
 }
 
-/// The valid part of each sample.
+/// The values of the valid frames, with padding set to zero.
 pub(crate) fn valid(x: Tensor<3>, lengths: &[u32]) -> Vec<f32> {
     let width = x.dims()[1];
     Lengths::new(lengths.to_vec(), width).clear_padding(x).into_data().try_into_vec().unwrap()
@@ -96,7 +96,7 @@ fn forward_and_gradients_match_pytorch() {
     gradients_agree(&model, model.loss(&tensors, &Pass::plain()).sum / model.weight(&batch), &fixture);
 }
 
-/// Holds the gradients of `loss` to those of the fixture, each of them.
+/// Compares the loss and the gradient of every parameter with the fixture.
 pub(crate) fn gradients_agree<M: Module>(model: &M, loss: Tensor<1>, fixture: &Fixture) {
     close("loss", &[loss.clone().into_scalar::<f32>()], &fixture.values("losses")[..1], TOLERANCE);
     let gradients = by_name(model, &backward(loss, model));
@@ -106,7 +106,7 @@ pub(crate) fn gradients_agree<M: Module>(model: &M, loss: Tensor<1>, fixture: &F
     assert_eq!(gradients.len(), fixture.under("grad.").count());
 }
 
-/// Trains `model` for ten steps on `batch`, as the fixture did, and holds it to where that led.
+/// Trains `model` for ten steps on `batch` and compares losses, gradient norms and final weights with the fixture.
 pub(crate) fn ten_steps_agree<T: Task>(model: T, batch: &HostBatch, fixture: &Fixture) {
     let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
     let mut trainer = Trainer::new(model, config, Governor::new(3));

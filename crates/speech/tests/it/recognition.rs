@@ -1,4 +1,4 @@
-//! Every search reads, and the ones that should agree do.
+//! Every search gives valid texts, and searches that must agree do.
 
 use std::num::NonZeroUsize;
 
@@ -31,7 +31,7 @@ fn every_search_decodes_every_length() {
         for lengths in [[1, 7], [40, 60], [60, 3]] {
             let texts = model.recognize(features(60), &lengths, &search);
             assert_eq!(texts.len(), 2, "{search:?}");
-            // Nothing is longer than its frames, and no text holds a token that is no letter.
+            // A text has at most as many tokens as frames, and no special tokens.
             for (text, length) in texts.iter().zip(lengths) {
                 assert!(text.len() <= length.div_ceil(4) as usize, "{search:?}: {text:?} in {length} frames");
                 assert!(text.iter().all(|&token| token != 0 && token < 12), "{search:?}: {text:?}");
@@ -50,7 +50,7 @@ fn other_utterances_do_not_change_the_text() {
     }
 }
 
-/// What the decoder says of a text token by token, with its cache, is what it says of it all at once.
+/// The decoder's cached scores, token by token, equal its scores of the whole text at once.
 #[test]
 fn rescoring_orders_by_its_definition() {
     let model = model(LengthPolicy::Exact);

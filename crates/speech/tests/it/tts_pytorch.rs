@@ -1,4 +1,4 @@
-//! A whole small synthesiser beside PyTorch: what it says, the gradients, and where ten steps of training lead.
+//! A small synthesizer gives the outputs, gradients and training steps of the same model in PyTorch.
 
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId};

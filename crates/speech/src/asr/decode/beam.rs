@@ -1,4 +1,4 @@
-//! Beam search with the attention decoder, alone or in one pass with CTC (Watanabe et al. 2017).
+//! Beam search with the attention decoder, alone or jointly with CTC (Watanabe et al. 2017).
 
 use super::finished::Finished;
 use super::forward::PrefixForward;
@@ -8,30 +8,30 @@ use super::{BLANK, BeamOptions, CtcScores, Hypothesis, NextToken, keep_best, log
 
 /// The best texts by the attention decoder alone.
 ///
-/// In each step the best `width` continuations of all hypotheses are kept, closing ones among them: those are finished,
-/// the others go on. At `length_max` tokens every hypothesis still running is closed, at the closing token's price
-/// like any other. The search stops earlier when nothing that runs can still beat the best finished text, or, with a
-/// bonus or normalisation, when the texts of three lengths in a row have ended far behind it, as in ESPnet. So the
-/// first text is the best that going on would have found; the others are what was met on the way, often fewer than
-/// `width`.
+/// Each step keeps the best `width` continuations of all hypotheses. Continuations with the end token are finished, the
+/// others continue. At `length_max` tokens every running hypothesis is ended, with the end token's log-probability. The
+/// search stops earlier when no running hypothesis can beat the best finished text or, with a bonus or normalization,
+/// when the finished texts of three lengths in a row are far below it, as in ESPnet. The first result is the best text
+/// of a complete search with this width (with a bonus or normalization: nearly always); the others are by-products,
+/// often fewer than `width`.
 ///
-/// Neither the blank nor the opening token is ever taken for a part of the text.
+/// The blank and the start token never become part of a text.
 ///
 /// # Panics
-/// Where the options are out of range, or the decoder's rows do not fit what was asked.
+/// When the options are out of range, or the decoder returns a wrong number of rows.
 pub fn attention_beam(decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec<Hypothesis> {
     options.check();
     BeamSearch { ctc: None, ctc_weight: 0.0, options, limit: options.length_max }.run(decoder)
 }
 
-/// The best texts by CTC and the attention decoder together, as [`attention_beam`] otherwise.
+/// The best texts by CTC and the attention decoder together; otherwise as [`attention_beam`].
 ///
-/// A running hypothesis is ranked by the probability in CTC of all texts that begin with it, a closed one by that of
-/// the text itself. CTC scores only the tokens the decoder likes best, one and a half times `width` of them, as in
-/// ESPnet; with a CTC weight of 1 it scores all. No text is longer than the frames, as CTC cannot say one.
+/// The CTC score of a running hypothesis is the probability of all texts that begin with it; that of a finished one is
+/// the probability of the text itself. CTC scores only the decoder's best `1.5 * width` tokens, as in ESPnet; with a
+/// CTC weight of 1 it scores all tokens. A text never has more tokens than frames, because CTC cannot emit them.
 ///
 /// # Panics
-/// Where the options are out of range, or the decoder's rows do not fit what was asked or the CTC vocabulary.
+/// When the options are out of range, the decoder returns a wrong number of rows, or its vocabulary differs from CTC's.
 pub fn joint_beam(scores: &CtcScores, decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec<Hypothesis> {
     options.check();
     if options.ctc_weight == 0.0 {
@@ -45,24 +45,24 @@ struct BeamSearch<'a> {
     ctc: Option<&'a CtcScores>,
     ctc_weight: f64,
     options: &'a BeamOptions,
-    /// Tokens of the longest text.
+    /// The most tokens of a text.
     limit: usize,
 }
 
-/// A hypothesis that has not ended.
+/// A hypothesis without its end token.
 struct Running {
     node: usize,
     attention: f64,
     forward: Option<PrefixForward>,
 }
 
-/// A hypothesis one token longer, before it is known whether the beam keeps it.
+/// A hypothesis extended by one token that the beam may keep or drop.
 struct Candidate {
     parent: usize,
     token: u32,
     attention: f64,
     weighted: f64,
-    /// What the beam ranks by; the division by the length waits until a text has ended.
+    /// The beam ranks by this; a score is divided by the length only when its text is finished.
     sum: f64,
 }
 
@@ -81,7 +81,7 @@ impl BeamSearch<'_> {
             keep_best(&mut candidates, self.options.width.get(), |candidate| candidate.sum);
             let (ended, open): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|c| c.token == self.options.eos);
             finished.take(ended.iter().map(|c| (tree.tokens(running[c.parent].node), c.weighted)).collect());
-            // The open ones are best first, and all as long as each other: the first can reach as much as any.
+            // The open hypotheses are sorted and equally long, so the first has the highest bound.
             if open.first().is_none_or(|c| finished.is_settled(self.options.bound(c.weighted, length + 1, self.limit)))
             {
                 break;
@@ -92,7 +92,8 @@ impl BeamSearch<'_> {
         finished.into_best()
     }
 
-    /// Adds what `hypothesis`, of `length` tokens, may become: closed, or longer where the limit lets it.
+    /// Adds the continuations of `hypothesis`, which has `length` tokens: the end token, and other tokens below the
+    /// limit.
     fn continuations(
         &self,
         parent: usize,
@@ -123,7 +124,8 @@ impl BeamSearch<'_> {
         }
     }
 
-    /// The tokens worth a CTC score. For attention alone nothing is lost: only `width` of them can stay in the beam.
+    /// The tokens that get a CTC score. For attention alone this is exact: at most `width` of them can stay in the
+    /// beam.
     fn likely_tokens(&self, row: &[f32]) -> Vec<u32> {
         let is_text = |token: &u32| ![BLANK, self.options.sos, self.options.eos].contains(token);
         let mut tokens: Vec<u32> = (0..row.len() as u32).filter(is_text).collect();

@@ -1,8 +1,8 @@
-//! What CTC says of one utterance, and the best path through it.
+//! The CTC output of one utterance, and its best path.
 
 use super::{BLANK, possible};
 
-/// Natural log-probabilities `[frames, vocabulary]` of one utterance; token 0 is the blank.
+/// CTC log-probabilities (natural) of one utterance, `[frames, vocabulary]`. Token 0 is the blank.
 #[derive(Clone, Debug)]
 pub struct CtcScores {
     log_probs: Vec<f32>,
@@ -10,27 +10,28 @@ pub struct CtcScores {
 }
 
 impl CtcScores {
-    /// Takes log-probabilities, frame after frame. Minus infinity is allowed, and an utterance may have no frames.
+    /// Takes log-probabilities, frame after frame. Minus infinity and zero frames are allowed; NaN counts as
+    /// impossible.
     ///
     /// # Panics
-    /// Where the vocabulary is empty or the last frame is not whole.
+    /// When `vocabulary` is 0 or does not divide the number of values.
     pub fn new(mut log_probs: Vec<f32>, vocabulary: usize) -> Self {
-        assert!(vocabulary > 0, "the blank at least is in the vocabulary");
+        assert!(vocabulary > 0, "the vocabulary holds at least the blank");
         assert!(
             log_probs.len().is_multiple_of(vocabulary),
-            "{} log-probabilities are no whole frames of {vocabulary}",
+            "{} log-probabilities are not a multiple of the vocabulary of {vocabulary}",
             log_probs.len()
         );
         log_probs.iter_mut().for_each(|value| *value = possible(*value));
         Self { log_probs, vocabulary }
     }
 
-    /// Takes the scores before any softmax; the softmax of each frame is computed in 64 bits.
+    /// Takes logits, frame after frame, and computes the log-softmax of each frame in 64 bits.
     ///
     /// # Panics
-    /// Where the vocabulary is empty or the last frame is not whole.
+    /// When `vocabulary` is 0 or does not divide the number of values.
     pub fn from_logits(mut logits: Vec<f32>, vocabulary: usize) -> Self {
-        assert!(vocabulary > 0, "the blank at least is in the vocabulary");
+        assert!(vocabulary > 0, "the vocabulary holds at least the blank");
         for row in logits.chunks_mut(vocabulary) {
             let highest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
             let sum: f64 = row.iter().map(|&x| (f64::from(x) - highest).exp()).sum();
@@ -40,17 +41,20 @@ impl CtcScores {
         Self::new(logits, vocabulary)
     }
 
-    /// Frames of the utterance.
+    /// Number of frames.
     pub fn frames(&self) -> usize {
         self.log_probs.len() / self.vocabulary
     }
 
-    /// Tokens that each frame speaks of, the blank included.
+    /// Number of tokens, including the blank.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// The log-probabilities of frame `t`.
+    /// The log-probabilities of all tokens in frame `t`.
+    ///
+    /// # Panics
+    /// When there is no frame `t`.
     pub fn row(&self, t: usize) -> &[f32] {
         &self.log_probs[t * self.vocabulary..(t + 1) * self.vocabulary]
     }
@@ -61,7 +65,8 @@ impl CtcScores {
     }
 }
 
-/// The best token of every frame, repeats collapsed and blanks dropped; of equal tokens the lowest is taken.
+/// Best path decoding: the best token of each frame, with repeats collapsed and blanks removed. Of equal tokens the
+/// lower one is taken.
 pub fn ctc_best_path(scores: &CtcScores) -> Vec<u32> {
     let mut text = Vec::new();
     let mut before = BLANK;

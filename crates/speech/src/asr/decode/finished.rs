@@ -1,17 +1,17 @@
-//! The texts that a beam search has ended, and whether it may stop.
+//! The finished texts of a beam search, and the rule by which it stops.
 
 use super::{BeamOptions, Hypothesis, best_first};
 
-/// Log-probability by which an ended text has to trail the best one to count as hopeless (ESPnet's `D_end`).
+/// A finished text this far below the best one (natural log) counts as hopeless (ESPnet's `D_end`).
 const HOPELESS: f64 = -10.0;
-/// Lengths in a row whose ended texts are all hopeless before the search stops (ESPnet's `M`).
+/// The search stops after this many lengths in a row whose finished texts are all hopeless (ESPnet's `M`).
 const HOPELESS_LENGTHS: usize = 3;
 
-/// Texts that have ended, and what they say about those that have not.
+/// The finished texts of a search.
 pub(super) struct Finished<'a> {
     options: &'a BeamOptions,
     hypotheses: Vec<Hypothesis>,
-    /// The highest score before any division by the length.
+    /// The highest score before the division by the length.
     best_sum: f64,
     hopeless_lengths: usize,
 }
@@ -21,7 +21,7 @@ impl<'a> Finished<'a> {
         Self { options, hypotheses: Vec::new(), best_sum: f64::NEG_INFINITY, hopeless_lengths: 0 }
     }
 
-    /// Takes the texts that ended with one number of tokens, each with its weighted log-probability.
+    /// Adds the texts that ended at one length, each with its weighted log-probability.
     pub(super) fn take(&mut self, texts: Vec<(Vec<u32>, f64)>) {
         let sum = |(tokens, weighted): &(Vec<u32>, f64)| weighted + self.options.length_bonus * tokens.len() as f64;
         let best_of_length = texts.iter().map(sum).reduce(f64::max);
@@ -33,10 +33,10 @@ impl<'a> Finished<'a> {
         }
     }
 
-    /// Whether the search is over, where `bound` is the highest score that a running hypothesis can still reach.
+    /// Whether the search can stop. `bound` is the highest score that a running hypothesis can still reach.
     ///
-    /// The bound is exact, and alone decides without a bonus or normalisation. With either of them it is loose, and a
-    /// search would run on to its limit to no end, so ESPnet's rule stops it too (Watanabe et al. 2017, equation 50).
+    /// Without bonus and normalization the bound is exact and decides alone. With either it is loose, and the search
+    /// would run to its limit for nothing; then ESPnet's rule stops it as well (Watanabe et al. 2017, equation 50).
     pub(super) fn is_settled(&self, bound: f64) -> bool {
         let best = self.hypotheses.iter().map(|hypothesis| hypothesis.score).fold(f64::NEG_INFINITY, f64::max);
         bound <= best || self.hopeless_lengths >= HOPELESS_LENGTHS

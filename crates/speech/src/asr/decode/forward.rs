@@ -1,19 +1,19 @@
-//! CTC probabilities of growing prefixes: the forward variables of Watanabe et al. 2017, algorithm 2.
+//! CTC probabilities of prefixes that grow: the forward variables of Watanabe et al. 2017, algorithm 2.
 
 use super::{BLANK, CtcScores, log_add};
 
-/// The log-probability, after each number of frames from none to all, that they read as one prefix and nothing more.
+/// Log-probabilities that the first 0, 1, 2, ... frames collapse to exactly this prefix.
 pub(super) struct PrefixForward {
-    /// The last token of the prefix; the blank for the empty one, because no token equals it.
+    /// The last token of the prefix; the blank for the empty prefix, as no text token equals the blank.
     last: u32,
-    /// Over the paths that end in a blank.
+    /// Over the paths that end in a blank; one value for each number of frames.
     blank: Vec<f64>,
-    /// Over all paths.
+    /// Over all paths; one value for each number of frames.
     either: Vec<f64>,
 }
 
 impl PrefixForward {
-    /// The empty prefix: nothing but blanks.
+    /// The empty prefix: only blanks.
     pub(super) fn empty(scores: &CtcScores) -> Self {
         let mut blank = vec![0.0];
         for t in 0..scores.frames() {
@@ -24,13 +24,13 @@ impl PrefixForward {
 
     /// The log-probability that the prefix is the whole text.
     pub(super) fn complete(&self) -> f64 {
-        *self.either.last().expect("no frames at all have a value too")
+        *self.either.last().expect("there is a value for zero frames")
     }
 
     /// The log-probability that the text begins with the prefix and then `token`.
     ///
-    /// The sum is over the frame in which `token` sets in, so it needs no forward variables of the longer prefix:
-    /// those are computed for the survivors of a step alone.
+    /// It is a sum over the frame in which `token` starts, so it needs no forward variables of the longer prefix. Those
+    /// are computed only for the hypotheses that stay in the beam.
     pub(super) fn with_token(&self, token: u32, scores: &CtcScores) -> f64 {
         let before = self.extendable_by(token);
         let terms: Vec<f64> = (0..scores.frames()).map(|t| before[t] + scores.at(t, token)).collect();
@@ -41,7 +41,7 @@ impl PrefixForward {
         highest + terms.iter().map(|term| (term - highest).exp()).sum::<f64>().ln()
     }
 
-    /// The prefix made longer by `token`.
+    /// The forward variables of the prefix extended by `token`.
     pub(super) fn extend(&self, token: u32, scores: &CtcScores) -> Self {
         let before = self.extendable_by(token);
         let mut in_token = f64::NEG_INFINITY;
@@ -54,7 +54,7 @@ impl PrefixForward {
         Self { last: token, blank, either }
     }
 
-    /// The paths that another `token` makes longer: after an equal one it needs a blank.
+    /// The paths that `token` can extend. An equal last token needs a blank in between.
     fn extendable_by(&self, token: u32) -> &[f64] {
         if token == self.last { &self.blank } else { &self.either }
     }

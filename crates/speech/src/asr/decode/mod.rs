@@ -1,11 +1,21 @@
-//! From scores to texts: CTC greedy and prefix beam, the attention decoder's beam, both in one pass, and rescoring.
+//! Searches from scores to texts: CTC best path, CTC prefix beam, attention beam, joint beam, and rescoring.
 //!
-//! Everything here runs on the host in 64-bit log space and knows no tensor. The acoustic side comes as [`CtcScores`],
-//! the attention decoder through [`NextToken`]. Not-a-number counts as impossible wherever it comes in, so a model
-//! that has diverged hears nothing and the run that evaluates it goes on.
+//! Everything here runs on the host in 64-bit log space, without tensors. CTC comes as [`CtcScores`], the attention
+//! decoder through [`NextToken`]. NaN counts as impossible, so a model that has diverged gives empty texts, and its
+//! evaluation goes on.
 //!
-//! Results are best first, of equals the one whose tokens come first in order, and never empty: where nothing is
-//! possible, the one hypothesis is the empty text at minus infinity.
+//! Results are sorted best first; of equal scores the lower token sequence comes first. A result is never empty: when
+//! nothing is possible, the one hypothesis is the empty text with a score of minus infinity.
+//!
+//! ```
+//! use plimsoll_speech::asr::decode::{CtcScores, ctc_best_path, ctc_prefix_beam};
+//!
+//! // Two frames, the blank and one token. The best path is blank, blank (0.36); the token's three paths sum to 0.64.
+//! let scores = CtcScores::new([0.6f32, 0.4, 0.6, 0.4].map(f32::ln).to_vec(), 2);
+//! assert!(ctc_best_path(&scores).is_empty());
+//! let width = std::num::NonZeroUsize::new(4).expect("4 is not zero");
+//! assert_eq!(ctc_prefix_beam(&scores, width)[0].tokens, [1]);
+//! ```
 
 mod beam;
 mod ctc;
@@ -24,44 +34,49 @@ pub use options::BeamOptions;
 pub use prefix_beam::ctc_prefix_beam;
 pub use rescore::rescore;
 
-/// The CTC token that stands for "nothing new".
+/// The blank token of CTC.
 pub(crate) const BLANK: u32 = 0;
 
-/// A text that a search found.
+/// A text found by a search, with its score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
-    /// The text, without the tokens that open and close it.
+    /// The tokens of the text, without the start and end tokens.
     pub tokens: Vec<u32>,
-    /// What the search ranks by, higher is better; each search says what it is.
+    /// The search's score; higher is better. Each search documents its meaning.
     pub score: f64,
 }
 
-/// A decoder that says which token comes next.
+/// A decoder that scores the next token of several hypotheses at once.
 ///
-/// The searches ask through it, so they run in tests without a model and know nothing of its caches.
+/// The searches use this trait, so that tests can replace the model and the caches stay inside the model.
 pub trait NextToken {
-    /// Log-probabilities of the token after each hypothesis: one row for each, as wide as the vocabulary.
+    /// Natural log-probabilities of the next token: one row for each hypothesis, as wide as the vocabulary.
     ///
-    /// Every hypothesis is a row. `parents` names for each the row of the call before that it continues, and `tokens`
-    /// its newest token. A row may be continued several times, in any order, or not at all, and is gone then. The
-    /// first call gives one row with the token that opens a text, and parent 0. An implementation keeps its keys and
-    /// values by row and picks them by `parents`.
+    /// Each hypothesis is a row. `tokens` has the newest token of each row, and `parents` the index of the row in the
+    /// previous call that it continues. A previous row may be continued several times, in any order, or not at all;
+    /// then it is dropped. The first call has one row: the start token with parent 0. An implementation keeps its
+    /// cached keys and values by row and selects them by `parents`.
     fn step(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>>;
 }
 
-/// Asks `decoder`, and checks that it answers every row.
+/// Calls `decoder` and checks the number of rows that it returns.
 fn next_rows(decoder: &mut dyn NextToken, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>> {
     let rows = decoder.step(parents, tokens);
-    assert!(rows.len() == tokens.len(), "{} rows asked of the decoder, {} came", tokens.len(), rows.len());
+    assert!(
+        rows.len() == tokens.len(),
+        "the decoder was called with {} rows and returned {}",
+        tokens.len(),
+        rows.len()
+    );
     rows
 }
 
-/// The log-probability of `token` in a decoder's row.
+/// The log-probability of `token` in a row of the decoder.
 fn log_prob(row: &[f32], token: u32) -> f64 {
     f64::from(possible(row[token as usize]))
 }
 
-/// The value itself, or minus infinity for not-a-number.
+/// The value, or minus infinity for NaN.
 fn possible(value: f32) -> f32 {
     if value.is_nan() { f32::NEG_INFINITY } else { value }
 }
@@ -71,9 +86,9 @@ fn log_add(a: f64, b: f64) -> f64 {
     if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// Keeps the `count` best items, best first; of equals those that came first.
+/// Keeps the `count` best items, best first; of equal items the earlier ones stay.
 ///
-/// The threshold is found before anything is sorted, because most items of a beam search are dropped at once.
+/// The threshold is found before sorting, because a beam search drops most items.
 fn keep_best<T>(items: &mut Vec<T>, count: usize, score: impl Fn(&T) -> f64) {
     if count > 0 && items.len() > count {
         let mut scores: Vec<f64> = items.iter().map(&score).collect();
@@ -84,7 +99,7 @@ fn keep_best<T>(items: &mut Vec<T>, count: usize, score: impl Fn(&T) -> f64) {
     items.truncate(count);
 }
 
-/// What every search returns: at most `count` hypotheses in their order, and at least one.
+/// The result of a search: at most `count` hypotheses, sorted, and at least one.
 fn best_first(mut hypotheses: Vec<Hypothesis>, count: usize) -> Vec<Hypothesis> {
     hypotheses.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.tokens.cmp(&b.tokens)));
     hypotheses.truncate(count);

@@ -1,4 +1,4 @@
-//! Prefix beam search over CTC: the probability of a text is that of all its paths together (Hannun et al. 2014).
+//! Prefix beam search over CTC: the probability of a text is the sum over all its paths (Hannun et al. 2014).
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -6,23 +6,23 @@ use std::num::NonZeroUsize;
 use super::tree::{PrefixTree, ROOT};
 use super::{BLANK, CtcScores, Hypothesis, best_first, keep_best, log_add};
 
-/// A text so far, with the log-probability of the paths that read as it.
+/// A prefix of a text, with the log-probability of all paths that collapse to it.
 struct Prefix {
-    /// Its position in the tree, or its parent's where `is_new`: most candidates never earn a position.
+    /// Its node in the tree. A new candidate has its parent's node: most candidates are dropped before they need one.
     node: usize,
     is_new: bool,
-    /// Its last token; the blank for the empty prefix, because no token equals it.
+    /// Its last token; the blank for the empty prefix, as no text token equals the blank.
     last: u32,
-    /// Paths that end in a blank.
+    /// Log-probability of the paths that end in a blank.
     blank: f64,
-    /// Paths that end in the last token.
+    /// Log-probability of the paths that end in the last token.
     token: f64,
-    /// Both together, which is what the beam ranks by.
+    /// Log-probability of both together; the beam ranks by it.
     total: f64,
 }
 
 impl Prefix {
-    /// The log-probability of the paths that another `token` makes longer: after an equal one it needs a blank.
+    /// Log-probability of the paths that `token` can extend. An equal last token needs a blank in between.
     fn extendable_by(&self, token: u32) -> f64 {
         if token == self.last { self.blank } else { self.total }
     }
@@ -30,11 +30,11 @@ impl Prefix {
 
 /// The best `width` texts of an utterance by their CTC log-probability.
 ///
-/// A narrow beam forgets paths, so its scores are never above the true ones; where it holds every prefix they are
-/// exact. Of prefixes with equal scores the one stays that was in the beam before, or else whose parent ranks higher,
-/// or else whose token is likelier or lower.
+/// A narrow beam drops paths, so its scores are at most the true ones; a beam that holds every prefix is exact. Of
+/// prefixes with equal scores, first those stay that were in the beam before, then those with the better parent, then
+/// those with the likelier or the lower token.
 ///
-/// CTC may say any token but the blank here; one that must not appear in a text has to be impossible in `scores`.
+/// Any token except the blank may appear in the text. To forbid a token, give it minus infinity in `scores`.
 pub fn ctc_prefix_beam(scores: &CtcScores, width: NonZeroUsize) -> Vec<Hypothesis> {
     let width = width.get();
     let mut tree = PrefixTree::new();
@@ -62,22 +62,23 @@ pub fn ctc_prefix_beam(scores: &CtcScores, width: NonZeroUsize) -> Vec<Hypothesi
     best_first(beam.iter().map(hypothesis).collect(), width)
 }
 
-/// The tokens by which prefixes may grow in this frame: the `2 * width` likeliest.
+/// The tokens that may extend a prefix in this frame: the `2 * width` likeliest.
 ///
-/// Nothing is lost by it. A token may be out of turn for a prefix as its last one, which needs a blank before it, or
-/// because it leads to a child that is in the beam already: at most `width` tokens in all. So before a token that is
-/// left out come `width` others that grow the same prefix at least as well, and they fill the beam.
+/// This does not change the result. A likely token can be useless for a prefix because it equals the last token, which
+/// needs a blank in between, or because the longer prefix is in the beam already: that is at most `width` tokens. So
+/// for each token that is left out there are `width` others that extend the same prefix at least as well and fill the
+/// beam.
 fn likely_tokens(row: &[f32], width: usize) -> Vec<u32> {
     let mut tokens: Vec<u32> = (1..row.len() as u32).collect();
     keep_best(&mut tokens, width.saturating_mul(2), |&token| f64::from(row[token as usize]));
     tokens
 }
 
-/// The prefixes of the beam one frame later, each with what its parent adds to it where that is in the beam as well.
+/// The prefixes of the beam one frame later. A parent that is in the beam as well adds its extending paths.
 fn stay(beam: &[Prefix], positions: &HashMap<usize, usize>, tree: &PrefixTree, row: &[f32]) -> Vec<Prefix> {
     let later = |prefix: &Prefix| {
         let blank = prefix.total + f64::from(row[BLANK as usize]);
-        // The empty prefix has no last token, and no paths that end in one.
+        // The empty prefix has no last token, so it gains no paths from a parent.
         let mut token = prefix.token;
         if prefix.node != ROOT
             && let Some(&position) = positions.get(&tree.parent(prefix.node))
@@ -90,7 +91,7 @@ fn stay(beam: &[Prefix], positions: &HashMap<usize, usize>, tree: &PrefixTree, r
     beam.iter().map(later).collect()
 }
 
-/// `prefix` made longer by `token`. No other prefix of the beam leads there: a text has one parent.
+/// `prefix` extended by `token`. Each text has one parent, so no other prefix of the beam leads to it.
 fn extended(prefix: &Prefix, token: u32, row: &[f32]) -> Prefix {
     let total = prefix.extendable_by(token) + f64::from(row[token as usize]);
     Prefix { node: prefix.node, is_new: true, last: token, blank: f64::NEG_INFINITY, token: total, total }

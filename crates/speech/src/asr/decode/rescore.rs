@@ -1,15 +1,15 @@
-//! Attention rescoring: the decoder reads texts that CTC has found and gives its opinion.
+//! Attention rescoring: the decoder scores the texts that CTC found, and the best by both scores wins.
 
 use super::options::blend;
 use super::{BeamOptions, Hypothesis, NextToken, best_first, log_prob, next_rows};
 
 /// Ranks `candidates`, whose scores are CTC log-probabilities, by CTC and the attention decoder together.
 ///
-/// All of them are read at once, a row each, and a row is dropped when its text ends, so the decoder is asked once
-/// for each position of the longest text. The result holds every candidate; the formula is that of [`BeamOptions`].
+/// All candidates are scored in parallel, one row each; a row is dropped when its text ends. The decoder is called once
+/// for each position of the longest text. The result holds every candidate; [`BeamOptions`] gives the formula.
 ///
 /// # Panics
-/// Where the options are out of range, or the decoder's rows do not fit what was asked.
+/// When the options are out of range, or the decoder returns a wrong number of rows.
 pub fn rescore(candidates: Vec<Hypothesis>, decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec<Hypothesis> {
     options.check();
     let attention = attention_scores(&candidates, decoder, options);
@@ -20,10 +20,10 @@ pub fn rescore(candidates: Vec<Hypothesis>, decoder: &mut dyn NextToken, options
     best_first(candidates.into_iter().zip(attention).map(score).collect(), usize::MAX)
 }
 
-/// The log-probability of each text, its closing token included.
+/// The decoder's log-probability of each text, including the end token.
 fn attention_scores(texts: &[Hypothesis], decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec<f64> {
     let mut sums = vec![0.0; texts.len()];
-    // Each text that is still being read, and the decoder's row that says what follows what has been read of it.
+    // Each text that has not ended, with the decoder's row that scores its next token.
     let mut open: Vec<(usize, usize)> = (0..texts.len()).map(|text| (text, 0)).collect();
     let (mut parents, mut tokens) = (vec![0], vec![options.sos]);
     for position in 0.. {

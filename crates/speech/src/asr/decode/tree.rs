@@ -1,4 +1,4 @@
-//! The prefixes of a search as one tree, so that a longer hypothesis costs one node and no copy.
+//! The prefixes of a search as a tree: a longer hypothesis costs one node instead of a copy.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use super::BLANK;
 /// The empty prefix.
 pub(super) const ROOT: usize = 0;
 
-/// Prefixes by number. Equal prefixes have equal numbers, however a search came to them.
+/// Prefixes by number. Equal prefixes always have the same number.
 pub(super) struct PrefixTree {
-    /// Parent and last token of each prefix; the root stands in for its own parent.
+    /// Parent and last token of each prefix. The root is its own parent.
     nodes: Vec<(usize, u32)>,
-    /// Only ever looked up and never walked through, so its order cannot reach a result.
+    /// Only looked up, never iterated, so the order of the map cannot influence a result.
     children: HashMap<(usize, u32), usize>,
 }
 
@@ -25,12 +25,12 @@ impl PrefixTree {
         self.nodes[node].0
     }
 
-    /// The prefix that is one `token` longer, if it has ever been needed.
+    /// The prefix that is one `token` longer, if it exists.
     pub(super) fn child(&self, node: usize, token: u32) -> Option<usize> {
         self.children.get(&(node, token)).copied()
     }
 
-    /// The prefix that is one `token` longer.
+    /// The prefix that is one `token` longer; created if needed.
     pub(super) fn extend(&mut self, node: usize, token: u32) -> usize {
         *self.children.entry((node, token)).or_insert_with(|| {
             self.nodes.push((node, token));
@@ -38,7 +38,7 @@ impl PrefixTree {
         })
     }
 
-    /// The text of a prefix.
+    /// The tokens of a prefix.
     pub(super) fn tokens(&self, mut node: usize) -> Vec<u32> {
         let mut tokens = Vec::new();
         while node != ROOT {

@@ -1,8 +1,8 @@
-//! The searches that the attention decoder has a say in.
+//! Tests of the searches that use the attention decoder.
 
 use super::*;
 
-/// Scores of `vocabulary` in which each frame allows only what is named, all of it alike.
+/// Scores in which each frame allows only the listed tokens, with equal probability.
 fn only(vocabulary: usize, frames: &[&[usize]]) -> CtcScores {
     let cell = |frame: &[usize], token| if frame.contains(&token) { -(frame.len() as f32).ln() } else { IMPOSSIBLE };
     CtcScores::new(
@@ -38,10 +38,10 @@ fn equal_scores_have_a_fixed_order() {
     let scores = CtcScores::new(vec![-(4f32.ln()); 3 * 4], 4);
     assert_eq!(ctc_best_path(&scores), Vec::<u32>::new());
     let found = ctc_prefix_beam(&scores, unlimited());
-    // Six paths each read as one token; of those the lower token comes first.
+    // Six paths collapse to each single token; of equal scores the lower token comes first.
     assert_eq!(found[..3].iter().map(|h| h.tokens.clone()).collect::<Vec<_>>(), [[1], [2], [3]]);
     assert_eq!(found, ctc_prefix_beam(&scores, unlimited()));
-    // In the first frame nothing tells four prefixes apart; the one that was there before stays.
+    // In the first frame four prefixes have equal scores; the prefix that was in the beam before stays.
     assert_eq!(ctc_prefix_beam(&scores, width(1))[0].tokens, Vec::<u32>::new());
     let equal = || ScriptedDecoder::new(|_: &[u32]| vec![-(5f32.ln()); VOCABULARY]);
     let found = attention_beam(&mut equal(), &options(width(3), 4));
@@ -64,7 +64,7 @@ fn impossible_scores_give_the_empty_text_at_minus_infinity() {
     assert_eq!(rescore(Vec::new(), &mut ToyDecoder::new(1), &options(width(3), 5)), nothing);
 }
 
-/// A wide beam against every text, with and without CTC.
+/// Compares a wide beam with all texts, with and without CTC.
 fn check_wide(seed: u64, scores: &CtcScores, options: &BeamOptions) {
     let toy = || ToyDecoder { sos: options.sos, eos: options.eos, ..ToyDecoder::new(seed) };
     let by_ctc = every_text(scores);
@@ -165,7 +165,7 @@ fn a_vocabulary_of_two_has_only_the_empty_text() {
     assert_eq!(attention_beam(&mut scripted(), &smallest)[0].tokens, Vec::<u32>::new());
 }
 
-/// A decoder that scripted "1" with certainty until `length` tokens are there, and then closes, nearly always.
+/// A decoder that predicts token 1 with near certainty until there are `length` tokens, then the end token.
 fn counts_to(length: usize) -> impl Fn(&[u32]) -> Vec<f32> {
     move |text| {
         let end = if text.len() < length { 1e-9f32 } else { 1.0 - 1e-9 };
@@ -213,7 +213,7 @@ fn rescoring_matches_its_definition() {
 #[test]
 fn a_weight_of_zero_ignores_minus_infinity() {
     let scores = only(12, &[&[9], &[0], &[9], &[8]]);
-    // The decoder likes low tokens best and takes "9" for impossible; only its opinion of the rest is finite.
+    // The decoder prefers low tokens; token 9 is impossible for it.
     let against =
         || ScriptedDecoder::new(|_: &[u32]| (0..12).map(|x| if x == 9 { IMPOSSIBLE } else { -(x as f32) }).collect());
     let ctc_alone = BeamOptions { ctc_weight: 1.0, width: width(1), ..BeamOptions::new(10, 11, 9) };

@@ -1,4 +1,4 @@
-//! CTC alone against its definition.
+//! Tests of the searches that use CTC alone.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn unlimited_prefix_beam_is_exact_and_a_narrow_one_never_scores_higher() {
     }
 }
 
-/// Prefix beam search as the textbook has it: whole texts as keys, every token tried on each.
+/// Prefix beam search as in a textbook: whole texts as keys, and every token tried on every prefix.
 fn plain_prefix_beam(scores: &CtcScores, width: usize) -> Vec<Hypothesis> {
     const NONE: f64 = f64::NEG_INFINITY;
     let mut beam = vec![(Vec::new(), (0.0, NONE))];
@@ -74,7 +74,7 @@ fn pruning_tokens_does_not_change_the_beam() {
 
 #[test]
 fn prefix_beam_sums_the_paths_of_a_text() {
-    // Blank twice has 0.36; "1" has 0.24 + 0.24 + 0.16.
+    // Two blanks have 0.36; token 1 has 0.24 + 0.24 + 0.16.
     let scores = CtcScores::new([0.6f32, 0.4, 0.6, 0.4].map(f32::ln).to_vec(), 2);
     assert_eq!(ctc_best_path(&scores), Vec::<u32>::new());
     let found = ctc_prefix_beam(&scores, width(10));

@@ -1,4 +1,4 @@
-//! The searches against their definitions: every path and every text of small utterances, enumerated.
+//! Compares the searches with their definitions, by enumerating every path and every text of small utterances.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -10,13 +10,13 @@ use super::*;
 
 const SOS: u32 = 3;
 const EOS: u32 = 4;
-/// The blank, two tokens of text, and the two that open and close one.
+/// The blank, two text tokens, and the start and end tokens.
 const VOCABULARY: usize = 5;
 const IMPOSSIBLE: f32 = f32::NEG_INFINITY;
-/// Sums of a few dozen 64-bit terms, taken in different orders.
+/// For sums of a few dozen 64-bit terms in different orders.
 const TOLERANCE: f64 = 1e-9;
 
-/// RandomNumbers from 0 to 1: Knuth's MMIX generator, its high bits.
+/// Random numbers from 0 to 1: the high bits of Knuth's MMIX generator.
 struct RandomNumbers(u64);
 
 impl RandomNumbers {
@@ -40,14 +40,14 @@ fn random_scores(seed: u64, frames: usize, vocabulary: usize) -> CtcScores {
     CtcScores::from_logits(logits, vocabulary)
 }
 
-/// Scores in which CTC never scripted the tokens that open and close a text.
+/// Random scores in which the start and end tokens are impossible for CTC.
 fn text_scores(seed: u64, frames: usize) -> CtcScores {
     let inner = random_scores(seed, frames, SOS as usize);
     let row = |t| inner.row(t).iter().copied().chain([IMPOSSIBLE; 2]);
     CtcScores::new((0..frames).flat_map(row).collect(), VOCABULARY)
 }
 
-/// The log-probability of every text by the definition: all paths that read as it.
+/// The log-probability of every text by definition: the sum over all paths that collapse to it.
 fn every_text(scores: &CtcScores) -> BTreeMap<Vec<u32>, f64> {
     let (frames, v) = (scores.frames(), scores.vocabulary());
     let mut texts = BTreeMap::new();
@@ -62,7 +62,7 @@ fn every_text(scores: &CtcScores) -> BTreeMap<Vec<u32>, f64> {
     texts.into_iter().filter(|(_, p)| *p > 0.0).map(|(text, p)| (text, p.ln())).collect()
 }
 
-/// The tokens of which texts are made.
+/// The text tokens.
 fn alphabet(sos: u32, eos: u32) -> impl Iterator<Item = u32> {
     (1..VOCABULARY as u32).filter(move |token| ![sos, eos].contains(token))
 }
@@ -84,14 +84,14 @@ fn texts_up_to(length: usize, sos: u32, eos: u32) -> Vec<Vec<u32>> {
     texts
 }
 
-/// A decoder whose next token depends on all tokens before it, and that checks what it is asked.
+/// A decoder with random scores that depend on all tokens before. It checks each call.
 struct ToyDecoder {
     seed: u64,
     sos: u32,
     eos: u32,
     rows: Vec<Vec<u32>>,
     calls: usize,
-    /// Whether two rows may be the same text, as they may when texts are read.
+    /// Whether two rows may hold the same tokens, as happens in rescoring.
     allows_duplicates: bool,
 }
 
@@ -108,7 +108,7 @@ impl ToyDecoder {
         CtcScores::from_logits((0..VOCABULARY).map(|_| numbers.next() * 5.0).collect(), VOCABULARY).row(0).to_vec()
     }
 
-    /// The log-probability of a text by the definition.
+    /// The log-probability of a text by definition.
     fn log_prob(&self, text: &[u32]) -> f64 {
         let all = [&[self.sos], text, &[self.eos]].concat();
         (1..all.len()).map(|n| f64::from(self.row(&all[..n])[all[n] as usize])).sum()
@@ -137,7 +137,7 @@ impl NextToken for ToyDecoder {
     }
 }
 
-/// A decoder that is given what it scripted: a function of the tokens so far.
+/// A decoder whose scores are a given function of the tokens so far.
 struct ScriptedDecoder<F>(Vec<Vec<u32>>, usize, F);
 
 impl<F: Fn(&[u32]) -> Vec<f32>> ScriptedDecoder<F> {
@@ -158,7 +158,7 @@ fn options(width: NonZeroUsize, length_max: usize) -> BeamOptions {
     BeamOptions { width, ..BeamOptions::new(SOS, EOS, length_max) }
 }
 
-/// What the formula in the options scripted of a text.
+/// The score of a text by the formula in [`BeamOptions`].
 fn definition(options: &BeamOptions, ctc: f64, attention: f64, tokens: usize) -> f64 {
     let share = |weight: f64, value: f64| if weight == 0.0 { 0.0 } else { weight * value };
     let weighted = share(options.ctc_weight, ctc) + share(1.0 - options.ctc_weight, attention);
