@@ -1,4 +1,4 @@
-//! Says a text with a trained synthesiser, from a program of one's own: `speak RUN "TEXT" OUT.wav [REFERENCE.wav]`.
+//! Synthesizes a text with a trained run: `... --example speak -- RUN "TEXT" OUT.wav [REFERENCE.wav]`.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,7 +11,7 @@ use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline};
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [run, text, out, rest @ ..] = args.as_slice() else {
-        return Err("speak RUN \"TEXT\" OUT.wav [REFERENCE.wav]".into());
+        return Err("usage: speak RUN \"TEXT\" OUT.wav [REFERENCE.wav]".into());
     };
     let (run, out) = (Path::new(run), Path::new(out));
     let pipeline = SpeechPipeline::load(run, &Device::flex())?;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     write_wav(out, &speech.samples, pipeline.sample_rate())?;
     for segment in &speech.segments {
-        let end = if segment.generated.ending == Ending::Stopped { "stopped by itself" } else { "was cut off" };
+        let end = if segment.generated.ending == Ending::Stopped { "complete" } else { "cut off" };
         println!("{}: {end}", segment.text);
     }
     Ok(())

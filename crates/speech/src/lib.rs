@@ -1,12 +1,5 @@
-//! The two tasks of Plimsoll, where layers, data and the `Task` seam meet in a model: recognition ([`asr`]) and
-//! synthesis ([`tts`]).
-//!
-//! ```
-//! use plimsoll_speech::score::ErrorCounts;
-//!
-//! let counts = ErrorCounts::words("the cat sat", "the hat sat down");
-//! assert_eq!((counts.substitutions, counts.insertions, counts.rate()), (1, 1, 2.0 / 3.0));
-//! ```
+//! Speech recognition ([`asr`]) and speech synthesis ([`tts`]) as Burn models.
+#![doc = include_str!("../README.md")]
 
 pub mod asr;
 mod evaluation_error;

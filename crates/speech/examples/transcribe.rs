@@ -1,4 +1,4 @@
-//! Reading a recording in one's own program: `cargo run -p plimsoll-speech --example read -- runs/asr-1 recording.wav`.
+//! Transcribes a recording with a trained run: `... --example transcribe -- RUN RECORDING.wav`.
 
 use burn::tensor::Device;
 use plimsoll_audio::read_audio;
@@ -7,7 +7,7 @@ use plimsoll_speech::asr::{Search, Transcriber};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [run, recording] = args.as_slice() else {
-        println!("give the folder of a trained run and a WAV file");
+        println!("usage: transcribe RUN RECORDING.wav");
         return Ok(());
     };
     let transcriber = Transcriber::load(run.as_ref(), &Device::flex())?;
