@@ -9,8 +9,8 @@ use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
 use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, lay_out};
 use serde::{Deserialize, Serialize};
 
-use crate::device::Chosen;
-use crate::failure::{Failure, Told};
+use plimsoll_recipes::device::TrainingDevice;
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// Pieces of a step of a case: the second meets the gradients of the first.
 pub(crate) const PIECES: u32 = 2;
@@ -65,7 +65,7 @@ pub(crate) fn found<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
-    (pieces, chosen): (u32, &Chosen),
+    (pieces, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
 ) -> Result<Found, Failure> {
     let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::card() };
@@ -79,7 +79,7 @@ pub(crate) fn found<S: Case>(
     }
     let piece = trace(subject, shape, choice, rules).failed()?;
     let forward = piece.timeline.when(Phase::Backward);
-    lay_out(&chosen.device, piece.largest()).map_err(|reason| Failure::wrong(reason, "take a smaller case"))?;
+    lay_out(&chosen.device, piece.largest()).map_err(|reason| Failure::invalid(reason, "take a smaller case"))?;
     let predicted_bytes = piece.reserved(StepMemory { pieces, ..StepMemory::default() }).0;
     measured(subject, shape, choice, (pieces, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
@@ -113,7 +113,7 @@ fn host_bytes(batch: &HostBatch) -> Bytes {
 }
 
 /// What a card has in use when the forward pass has ended.
-fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &Chosen) -> Bytes {
+fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &TrainingDevice) -> Bytes {
     let device = chosen.device.clone().autodiff();
     let used = || device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use);
     let before = used();
@@ -145,7 +145,7 @@ fn measured<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
-    (pieces, chosen): (u32, &Chosen),
+    (pieces, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
 ) -> Bytes {
     let device = chosen.device.clone().autodiff();

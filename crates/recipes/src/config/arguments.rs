@@ -9,54 +9,54 @@ use super::place::Place;
 /// Flags that choose and override the configuration.
 ///
 /// Values are taken as texts: they go the same way as those of the file, and a mistake in one reads the same.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
-#[command(next_help_heading = "Configuration")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(any(feature = "clap", test), derive(clap::Args), command(next_help_heading = "Configuration"))]
 pub struct ConfigArgs {
     /// Configuration file, TOML or YAML; without one the built-in main job runs, and `auto` takes the one that ships for a
     /// card of the size of the one that is here.
-    #[arg(long, value_name = "FILE")]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "FILE"))]
     pub config: Option<PathBuf>,
     /// What is learned: asr (speech recognition) or tts (text-to-speech).
-    #[arg(long)]
+    #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub task: Option<String>,
     /// Corpus to train on: a folder or a list, in any layout that `data import` reads.
-    #[arg(long, visible_alias = "data", value_name = "PATH")]
+    #[cfg_attr(any(feature = "clap", test), arg(long, visible_alias = "data", value_name = "PATH"))]
     pub manifest: Option<String>,
     /// Stops after this many passes over the data.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub epochs: Option<String>,
     /// Stops after this many steps.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub steps: Option<String>,
     /// Effective batch in utterances; what fits at once is derived.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub batch_size: Option<String>,
     /// Micro-batches of a step; derived from the memory when not given.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub gradient_accumulation_steps: Option<String>,
     /// Most device memory to use: an amount such as 8GiB, or a share of the device such as 85% or 0.85.
-    #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "AMOUNT", allow_negative_numbers = true))]
     pub max_memory: Option<String>,
     /// Numbers to compute in: auto, fp32, bf16 or fp16.
-    #[arg(long)]
+    #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub precision: Option<String>,
     /// Which of several devices, counted from 0.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub device: Option<String>,
     /// Kind of device: auto, cpu, cuda or wgpu.
-    #[arg(long)]
+    #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub backend: Option<String>,
     /// Width of the model.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub d_model: Option<String>,
     /// Name of the run and of its folder.
-    #[arg(long)]
+    #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub name: Option<String>,
     /// Where all randomness starts.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub seed: Option<String>,
     /// Any other key, as section.key=value; may be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "KEY=VALUE"))]
     pub set: Vec<String>,
 }
 

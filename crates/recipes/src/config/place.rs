@@ -93,6 +93,16 @@ impl fmt::Display for Place {
 }
 
 impl Provenance {
+    /// Number of keys that were set somewhere.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether every key has its default.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Where the value of `key` came from.
     pub fn place(&self, key: &str) -> &Place {
         self.0.get(key).unwrap_or(&Place::Default)

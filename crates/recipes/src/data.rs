@@ -1,29 +1,28 @@
-//! The data of a run: read, checked, divided, and told.
+//! The data of a run: read, checked and divided.
 
 use std::collections::{BTreeMap, HashMap};
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_audio::{LogMel, LogMelConfig};
-use plimsoll_core::{
-    BatchSource, Bytes, Delivered, Frames, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError,
-};
+use plimsoll_audio::LogMel;
+use plimsoll_core::{BatchSource, Bytes, Delivered, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError};
 use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Dataset, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode, Noise,
-    Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, TooLong, Utterance, hold_out,
+    Dataset, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode, Selection, Shard, SplitBy, Store, StoreConfig,
+    StoreNumbers, TooLong, Utterance, hold_out,
 };
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::{Pace, Scale};
 use plimsoll_text::Tokenizer;
 
-use super::plan::RunPlan;
-use super::texts::{read_manifest, tokenizer};
-use crate::config::{BackendChoice, DataConfig, FeaturesConfig, RunConfig, Task, TooLongChoice};
+use crate::config::{BackendChoice, DataConfig, RunConfig, Task, TooLongChoice};
 use crate::corpus;
-use crate::failure::{Failure, Told};
-use crate::reading;
+use crate::error::{Failure, FailureExt, error_chain};
+use crate::mapping;
+use crate::plan::RunPlan;
+use crate::reporter::{Level, Reporter};
+use crate::texts::{read_manifest, tokenizer};
 
 /// Training utterances that say where the features lie.
 const SCALE_UTTERANCES: usize = 200;
@@ -32,36 +31,36 @@ const SCALE_UTTERANCES: usize = 200;
 type LeftOut = BTreeMap<&'static str, usize>;
 
 /// The utterances of a run, ready to be loaded.
-pub(crate) struct Prepared {
+pub struct Prepared {
     /// What is trained on.
-    pub(crate) training: Arc<Dataset>,
+    pub training: Arc<Dataset>,
     /// What is validated on.
-    pub(crate) validation: Arc<Dataset>,
+    pub validation: Arc<Dataset>,
     /// The true texts of the validation, by name.
-    pub(crate) validation_texts: HashMap<String, String>,
+    pub validation_texts: HashMap<String, String>,
     /// What batches are padded to.
-    pub(crate) grid: Grid,
+    pub grid: Grid,
     /// The letters.
-    pub(crate) tokenizer: Tokenizer,
+    pub tokenizer: Tokenizer,
     /// How the validation was chosen.
-    pub(crate) held_out: &'static str,
+    pub held_out: &'static str,
     /// Utterances left out, by reason.
-    pub(crate) left_out: LeftOut,
+    pub left_out: LeftOut,
 }
 
 /// Reads and divides the utterances that `config` names.
-pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
+pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<Prepared, Failure> {
     let data = &config.data;
     let manifest = match &data.manifest {
         Some(path) => path.clone(),
-        None => corpus::built_in(data)?,
+        None => corpus::built_in(data, reporter)?,
     };
-    let features = features(&config.features);
-    let log_mel = LogMel::new(&features).wrong()?;
-    let (selection, mut left_out) = select(&manifest, config, &log_mel)?;
+    let features = mapping::features(&config.features);
+    let log_mel = LogMel::new(&features).invalid()?;
+    let (selection, mut left_out) = select(&manifest, config, &log_mel, reporter)?;
     let (training, validation, held_out) = match &data.validation_manifest {
         Some(path) => {
-            let (validation, more) = select(path, config, &log_mel)?;
+            let (validation, more) = select(path, config, &log_mel, reporter)?;
             for (reason, count) in more {
                 *left_out.entry(reason).or_default() += count;
             }
@@ -69,7 +68,7 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
         }
         None => {
             let key = Key::new(config.seed).with("hold out");
-            let split = hold_out(&selection.kept, data.validation_share, key).wrong()?;
+            let split = hold_out(&selection.kept, data.validation_share, key).invalid()?;
             let by = match split.by {
                 SplitBy::Speaker => "voices",
                 SplitBy::Utterance => "utterances",
@@ -82,27 +81,28 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     let store = store(data)?;
     let [kept, kept_held_out] = cache_shares(config);
     let dataset = |utterances, augment, kept| {
-        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, kept).wrong()?;
+        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, kept).invalid()?;
         let dataset = match &store {
             Some(store) => dataset.with_store(store.clone()),
             None => dataset,
         };
         let dataset = match config.task {
             Task::Asr => dataset,
-            Task::Tts => dataset.for_synthesis(reference_frames(config)),
+            Task::Tts => dataset.for_synthesis(mapping::reference_frames(config)),
         };
         Ok::<_, Failure>(dataset)
     };
-    let training = dataset(training, augment(config), kept)?;
+    let training = dataset(training, mapping::augment(config), kept)?;
     let validation = dataset(by_length(validation), None, kept_held_out)?;
     if validation.unknown_letters() > 0 {
         let count = validation.unknown_letters();
-        eprintln!(
-            "warning: {count} letters of the held-out texts are in no training text, and can never be read right"
+        reporter.line(
+            Level::Warning,
+            &format!("{count} letters of the held-out texts are in no training text, and can never be read right"),
         );
     }
     Ok(Prepared {
-        grid: batching(data).grid(&training.metas()),
+        grid: mapping::batching(data).grid(&training.metas()),
         training: Arc::new(training),
         validation: Arc::new(validation),
         validation_texts: texts,
@@ -118,7 +118,7 @@ const KEPT: f64 = 0.25;
 const KEPT_HELD_OUT: f64 = 0.2;
 
 /// The memory for features that are kept: those to train on, and those held out.
-pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
+pub fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
     let is_host = match config.device.backend {
         BackendChoice::Cpu => true,
         BackendChoice::Auto => !cfg!(feature = "cuda"),
@@ -133,34 +133,27 @@ pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
 }
 
 /// The features that are kept on disk, where `data` names a folder for them.
-pub(crate) fn store(data: &DataConfig) -> Result<Option<Arc<Store>>, Failure> {
+pub fn store(data: &DataConfig) -> Result<Option<Arc<Store>>, Failure> {
     let numbers = if data.cache_half { StoreNumbers::F16 } else { StoreNumbers::F32 };
     let config = StoreConfig { limit: data.cache_size, numbers };
-    let open = |folder| Store::open(folder, &config).map(Arc::new).wrong();
+    let open = |folder| Store::open(folder, &config).map(Arc::new).invalid();
     data.cache_dir.as_ref().map(open).transpose()
 }
 
-/// The frames of a reference of a voice, at most.
-pub(crate) fn reference_frames(config: &RunConfig) -> Frames {
-    let features = features(&config.features);
-    let frames = config.data.reference_seconds.0 * f64::from(features.sample_rate) / features.hop_length as f64;
-    Frames((frames.ceil() as u32).max(1))
-}
-
 /// Says what of a corpus cannot be used, where that does not stop anything.
-pub(crate) fn tell_flaws(manifest: &Manifest) {
+pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
     let flawed = manifest.flaws.len() + manifest.more_flaws;
     if let Some(first) = manifest.flaws.first() {
         let (path, all) = (manifest.path.display(), manifest.utterances.len() + flawed);
-        eprintln!(
-            "warning: {flawed} of {all} utterances of {path} cannot be used (plimsoll data check {path} says which)"
+        reporter.line(
+            Level::Warning,
+            &format!("{flawed} of {all} utterances of {path} cannot be used (plimsoll data check {path} says which)\n  the first: {first}"),
         );
-        eprintln!("  the first: {first}");
     }
 }
 
 /// Cuts utterances that are too long as `data` has it, and says which; one that cannot be read stays as it is.
-fn fit_long(manifest: &mut Manifest, data: &DataConfig) {
+fn fit_long(manifest: &mut Manifest, data: &DataConfig, reporter: &dyn Reporter) {
     let policy = match data.too_long {
         // Left out by the limits, which count it.
         TooLongChoice::Refuse => return,
@@ -177,7 +170,9 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig) {
         let fitted = match policy.fit(&utterance, data.max_seconds) {
             Ok(fitted) => fitted,
             Err(error) => {
-                eprintln!("warning: `{}` is too long and cannot be cut: {}", utterance.id, reading::reason(&error));
+                let reason = error_chain(&error);
+                let text = format!("`{}` is too long and cannot be cut: {reason}", utterance.id);
+                reporter.line(Level::Warning, &text);
                 // The limits leave it out, and count it.
                 manifest.utterances.push(utterance);
                 continue;
@@ -189,33 +184,36 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig) {
     }
     if !cut.is_empty() {
         let (count, policy, longest) = (cut.len(), data.too_long, data.max_seconds);
-        eprintln!(
-            "note: {count} utterances are longer than {longest}; by `{policy}` they became {parts}: {}",
-            cut.join(", ")
+        reporter.line(
+            Level::Note,
+            &format!(
+                "{count} utterances are longer than {longest}; by `{policy}` they became {parts}: {}",
+                cut.join(", ")
+            ),
         );
     }
 }
 
 /// How many frames of sound a CTC loss sees.
-pub(crate) struct CtcFrames {
+pub struct CtcFrames {
     model: RecogniserConfig,
     log_mel: LogMel,
 }
 
 impl CtcFrames {
     /// Those of the model that `config` describes.
-    pub(crate) fn of(config: &RunConfig, log_mel: &LogMel) -> Self {
-        Self { model: super::resolve::recogniser(config, log_mel.n_mels(), 1), log_mel: log_mel.clone() }
+    pub fn of(config: &RunConfig, log_mel: &LogMel) -> Self {
+        Self { model: mapping::recogniser(config, log_mel.n_mels(), 1), log_mel: log_mel.clone() }
     }
 
     /// After all subsampling.
-    pub(crate) fn after(&self, length: Seconds) -> u64 {
+    pub fn after(&self, length: Seconds) -> u64 {
         u64::from(self.model.frames_after(self.log_mel.frames_in(length).0))
     }
 }
 
 /// What an utterance must be for a run of `config`.
-pub(crate) fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64) -> Limits<'a> {
+pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64) -> Limits<'a> {
     Limits {
         shortest: config.data.min_seconds,
         longest: config.data.max_seconds,
@@ -226,7 +224,12 @@ pub(crate) fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) 
 }
 
 /// The usable utterances of the corpus at `path`, and how many are not, by reason.
-fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selection, LeftOut), Failure> {
+fn select(
+    path: &Path,
+    config: &RunConfig,
+    log_mel: &LogMel,
+    reporter: &dyn Reporter,
+) -> Result<(Selection, LeftOut), Failure> {
     let mut manifest = read_manifest(path, &config.data)?;
     let most = config.data.unusable_share;
     if manifest.flawed_share() > most {
@@ -236,13 +239,13 @@ fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selectio
         let message = format!(
             "{share:.1} % of the utterances of {path} cannot be used, and {most:.1} % may be; the first: {first}"
         );
-        return Err(Failure::wrong(
+        return Err(Failure::invalid(
             message,
             format!("`plimsoll data check {path} --all` names them; data.unusable_share allows more"),
         ));
     }
-    tell_flaws(&manifest);
-    fit_long(&mut manifest, &config.data);
+    report_flaws(&manifest, reporter);
+    fit_long(&mut manifest, &config.data, reporter);
     let frames = CtcFrames::of(config, log_mel);
     let selection = manifest.select(&limits(config, &|length| frames.after(length)));
     let mut left_out = selection.counts();
@@ -252,7 +255,7 @@ fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selectio
     if selection.kept.is_empty() {
         let reasons: Vec<String> = left_out.iter().map(|(why, n)| format!("{n} {why}")).collect();
         let message = format!("none of the utterances of {} can be used: {}", path.display(), reasons.join(", "));
-        return Err(Failure::wrong(message, "data.min_seconds and data.max_seconds set the limits of length"));
+        return Err(Failure::invalid(message, "data.min_seconds and data.max_seconds set the limits of length"));
     }
     Ok((selection, left_out))
 }
@@ -263,53 +266,9 @@ fn by_length(mut utterances: Vec<Utterance>) -> Vec<Utterance> {
     utterances
 }
 
-/// The features that `config` asks for: a preset with some of its numbers replaced.
-pub(crate) fn features(config: &FeaturesConfig) -> LogMelConfig {
-    let mut features = LogMelConfig::preset(config.preset.word()).expect("every word names a preset");
-    let &FeaturesConfig { sample_rate, n_fft, win_length, hop_length, n_mels, .. } = config;
-    let whole = |number: Option<u32>, old: usize| number.map_or(old, |n| n as usize);
-    features.sample_rate = sample_rate.unwrap_or(features.sample_rate);
-    features.n_fft = whole(n_fft, features.n_fft);
-    features.win_length = whole(win_length, features.win_length);
-    features.hop_length = whole(hop_length, features.hop_length);
-    features.n_mels = whole(n_mels, features.n_mels);
-    features
-}
-
-fn augment(config: &RunConfig) -> Option<Augment> {
-    let augment = &config.augment;
-    // What is blanked, a synthesiser would learn as silence.
-    (augment.enabled && config.task == Task::Asr).then(|| Augment {
-        spec: SpecAugment {
-            time_masks: augment.time_masks,
-            time_mask_frames: augment.time_mask_frames,
-            time_mask_share: augment.time_mask_share,
-            frequency_masks: augment.frequency_masks,
-            frequency_mask_bins: augment.frequency_mask_bins,
-        },
-        speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
-        noise: Noise { share: augment.noise_share, least: augment.noise_least_db, most: augment.noise_most_db },
-        gain: augment.gain_db,
-    })
-}
-
-/// How batches are made.
-pub(crate) fn batching(data: &DataConfig) -> BatchingConfig {
-    let one = NonZeroU32::MIN;
-    let size = match data.effective_utterances() {
-        Some(utterances) => BatchSize::Utterances(NonZeroU32::new(utterances).unwrap_or(one)),
-        None => BatchSize::Seconds(data.batch_seconds.unwrap_or_default()),
-    };
-    let mut batching = BatchingConfig::new(size);
-    batching.shapes = data.shapes.and_then(NonZeroU32::new);
-    batching.window = data.shuffle_window.and_then(NonZeroU32::new);
-    batching.frame_grid = NonZeroU32::new(data.frame_grid).unwrap_or(one);
-    batching
-}
-
 impl Prepared {
     /// Where the log-mels of the training utterances lie: their mean, and their deviation from it.
-    pub(crate) fn scale(&self) -> Result<Scale, Failure> {
+    pub fn scale(&self) -> Result<Scale, Failure> {
         let all = self.training.len();
         // Evenly over the whole list: a hundred say what thousands would.
         let step = all.div_ceil(SCALE_UTTERANCES).max(1);
@@ -325,7 +284,7 @@ impl Prepared {
         }
         if count == 0.0 {
             let message = "none of the training utterances that were looked at can be read";
-            return Err(Failure::wrong(message, "the list of utterances says which file is which"));
+            return Err(Failure::invalid(message, "the list of utterances says which file is which"));
         }
         let mean: f64 = sum / count;
         let spread = (squares / count - mean * mean).max(0.0).sqrt().max(1e-3);
@@ -333,7 +292,7 @@ impl Prepared {
     }
 
     /// How many frames the tokens of the training utterances take.
-    pub(crate) fn pace(&self) -> Pace {
+    pub fn pace(&self) -> Pace {
         let metas = self.training.metas();
         let ratios = metas.iter().map(|meta| f64::from(meta.frames.0) / f64::from(meta.tokens.max(1)));
         let longest = metas.iter().map(|meta| meta.tokens as usize).max().unwrap_or(1);
@@ -343,33 +302,36 @@ impl Prepared {
     }
 
     /// The batches of training, from `position` on.
-    pub(crate) fn training_source(&self, plan: &RunPlan, position: Position, shard: Shard) -> Source {
+    pub fn training_source(&self, plan: &RunPlan, position: Position, shard: Shard) -> Source<'static> {
         let config = loader_config(plan, &self.grid, Mode::Train { epochs: None }, shard);
         let key = Key::new(plan.seed).with("data");
-        Source { loader: Loader::start(self.training.clone(), &config, key, position), says_skipped: false }
+        Source { loader: Loader::start(self.training.clone(), &config, key, position), reporter: None }
     }
 
     /// The batches of a validation, or a replica's part of them.
-    pub(crate) fn validation_source(&self, plan: &RunPlan, shard: Shard) -> Source {
+    pub fn validation_source<'a>(&self, plan: &RunPlan, shard: Shard, reporter: &'a dyn Reporter) -> Source<'a> {
         let config = loader_config(plan, &self.grid, Mode::Evaluate, shard);
         let key = Key::new(plan.seed);
-        Source { loader: Loader::start(self.validation.clone(), &config, key, Position::default()), says_skipped: true }
+        Source {
+            loader: Loader::start(self.validation.clone(), &config, key, Position::default()),
+            reporter: Some(reporter),
+        }
     }
 }
 
 /// A loader that says which key allows more, where too many files cannot be read.
-pub(crate) struct Source {
+pub struct Source<'a> {
     loader: Loader,
-    /// Of training, the trainer says what was skipped.
-    says_skipped: bool,
+    /// Hears of what was skipped; in training the trainer records that.
+    reporter: Option<&'a dyn Reporter>,
 }
 
-impl BatchSource for Source {
+impl BatchSource for Source<'_> {
     fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
         let next = self.loader.next()?;
-        if let (true, Ok(delivered)) = (self.says_skipped, &next) {
+        if let (Some(reporter), Ok(delivered)) = (self.reporter, &next) {
             for Skipped { name, reason } in &delivered.skipped {
-                eprintln!("warning: `{name}` left out of the validation: {reason}");
+                reporter.line(Level::Warning, &format!("`{name}` left out of the validation: {reason}"));
             }
         }
         Some(next.map_err(|error| match error {
@@ -391,7 +353,7 @@ fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode, shard: Shard) -> Loade
     let data = &plan.config.data;
     let number = |number: Option<u32>| number.and_then(|number| NonZeroUsize::new(number as usize));
     LoaderConfig {
-        batching: batching(data),
+        batching: mapping::batching(data),
         grid: Some(grid.clone()),
         workers: number(data.num_workers),
         prefetch: number(data.prefetch_buffer_size),

@@ -8,11 +8,11 @@ use plimsoll_monitor::Example;
 use plimsoll_tape::Task;
 use plimsoll_train::{Careful, Score};
 
-use super::Voyage;
-use crate::failure::Failure;
+use super::RunContext;
+use crate::error::Failure;
 
 /// A kind of model in training. There are two: recognition and synthesis.
-pub(super) trait Craft {
+pub(super) trait TrainingTask {
     /// The model.
     type Model: Task;
 
@@ -20,10 +20,10 @@ pub(super) trait Craft {
     fn model(&self, device: &Device, key: Key) -> Self::Model;
 
     /// Writes into the run's folder what belongs to the model besides its weights.
-    fn describe(&self, voyage: &Voyage) -> Result<(), Failure>;
+    fn describe(&self, run: &RunContext<'_>) -> Result<(), Failure>;
 
     /// Whether what was written there is what would be written now: the same sizes, features and tokens.
-    fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure>;
+    fn is_same(&self, run: &RunContext<'_>) -> Result<bool, Failure>;
 
     /// Judges a model in training, after `step`.
     fn validate(
@@ -31,14 +31,14 @@ pub(super) trait Craft {
         model: &Self::Model,
         step: u64,
         careful: &mut Careful<'_>,
-        voyage: &Voyage,
+        run: &RunContext<'_>,
     ) -> Result<Score, String>;
 
     /// Judges the best model at the end.
-    fn finish(&self, model: Self::Model, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure>;
+    fn finish(&self, model: Self::Model, careful: &mut Careful<'_>, run: &RunContext<'_>) -> Result<Verdict, Failure>;
 
     /// What to do next with the run in `folder`, in whole lines.
-    fn farewell(&self, folder: &Path) -> String;
+    fn next_steps(&self, folder: &Path) -> String;
 }
 
 /// What was found at the end of a run.

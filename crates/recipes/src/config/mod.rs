@@ -5,13 +5,13 @@
 //! ([`KEYS`]), values against what their key takes; then the `config` crate merges and serde reads.
 //!
 //! ```
-//! use plimsoll::config::{ConfigArgs, Task, load};
+//! use plimsoll_recipes::config::{ConfigArgs, Task, load};
 //!
 //! let args = ConfigArgs { steps: Some("20".into()), ..Default::default() };
 //! let loaded = load(&args, std::iter::empty())?;
 //! assert_eq!((loaded.config.task, loaded.config.training.steps), (Task::Asr, Some(20)));
 //! assert_eq!(loaded.provenance.place("training.steps").to_string(), "--steps");
-//! # Ok::<(), plimsoll::config::ConfigError>(())
+//! # Ok::<(), plimsoll_recipes::config::ConfigError>(())
 //! ```
 //!
 //! To add a key, write its line in `schema.rs`: reading, checking, printing and documentation follow from it.
@@ -19,7 +19,6 @@
 mod aliases;
 mod arguments;
 mod check;
-mod command;
 mod environment;
 mod error;
 mod file;
@@ -34,6 +33,7 @@ mod print;
 mod reference;
 mod rules;
 mod schema;
+mod sources;
 mod tiers;
 mod words;
 
@@ -42,7 +42,6 @@ mod tests;
 
 pub use aliases::{ALIASES, Alias};
 pub use arguments::ConfigArgs;
-pub use command::ConfigCommand;
 pub use environment::RESERVED;
 pub use error::{ConfigError, Finding, Problem, Syntax};
 pub use file::built_in_name;
@@ -54,6 +53,7 @@ pub use place::{ConfigText, Layer, Place, Provenance, Spans};
 pub use print::{to_json, to_toml};
 pub use reference::markdown;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
+pub use sources::{ConfigSources, Variable, sources};
 pub use tiers::{AUTO, Tier};
 pub use words::{
     AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, NumbersChoice,

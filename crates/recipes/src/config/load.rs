@@ -40,7 +40,7 @@ pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String
     let environment: Vec<(String, String)> = environment.collect();
     let mut said = environment::read(environment.iter().cloned());
     said.extend(args.read(&mut Vec::new()));
-    let tier = Tier::of(task_of(&said), crate::memtest::memory_here());
+    let tier = Tier::of(task_of(&said), crate::target::memory_here());
     let args = ConfigArgs { config: Some(tier.path()), ..args.clone() };
     let shipped =
         |path: &Path| Tier::text_of(path).map_or_else(|| std::fs::read_to_string(path), |text| Ok(text.into()));

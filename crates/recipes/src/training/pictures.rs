@@ -5,21 +5,21 @@ use plimsoll_monitor::{Axis, Heatmap, Ticks};
 use plimsoll_speech::tts::Alignment;
 
 /// Log-mels to draw, band after band.
-pub(crate) struct Mels {
+pub struct Mels {
     title: String,
     values: Vec<f32>,
 }
 
 impl Mels {
     /// Features `[t, m]` under a title.
-    pub(crate) fn new(title: &str, features: &[f32], n_mels: usize) -> Self {
+    pub fn new(title: &str, features: &[f32], n_mels: usize) -> Self {
         let band = |band| features.iter().skip(band).step_by(n_mels).copied();
         Self { title: title.into(), values: (0..n_mels).flat_map(band).collect() }
     }
 }
 
 /// Maps of log-mels, over seconds and bands.
-pub(crate) fn mels<'a>(all: &'a [Mels], features: &LogMelConfig) -> Vec<Heatmap<'a>> {
+pub fn mels<'a>(all: &'a [Mels], features: &LogMelConfig) -> Vec<Heatmap<'a>> {
     let map = |mels: &'a Mels| {
         let columns = mels.values.len() / features.n_mels;
         Heatmap {
@@ -34,7 +34,7 @@ pub(crate) fn mels<'a>(all: &'a [Mels], features: &LogMelConfig) -> Vec<Heatmap<
 }
 
 /// The map of where a synthesiser looked in `text` while it spoke; `names` say what its tokens are.
-pub(crate) fn alignment<'a>(
+pub fn alignment<'a>(
     text: &str,
     alignment: &'a Alignment,
     tokens: &[u32],

@@ -11,9 +11,9 @@ use plimsoll_speech::asr::{Bundle, Evaluation, Heard, Recogniser, RecogniserConf
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_train::{Careful, Score};
 
-use super::Voyage;
-use super::craft::{Craft, Verdict};
-use crate::failure::{Failure, Told};
+use super::RunContext;
+use super::task::{TrainingTask, Verdict};
+use crate::error::{Failure, FailureExt};
 
 /// A recogniser in training.
 pub(super) struct Recognition {
@@ -25,8 +25,8 @@ impl Recognition {
         Self { config }
     }
 
-    fn bundle(&self, voyage: &Voyage) -> Bundle {
-        let (features, tokenizer) = (voyage.plan.features.clone(), voyage.prepared.tokenizer.clone());
+    fn bundle(&self, run: &RunContext<'_>) -> Bundle {
+        let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
         Bundle::new(self.config, features, tokenizer)
     }
 
@@ -34,29 +34,30 @@ impl Recognition {
         &self,
         model: &Recogniser,
         careful: &mut Careful<'_>,
-        voyage: &Voyage,
+        run: &RunContext<'_>,
     ) -> Result<Evaluation, JudgeError> {
-        let prepared = &voyage.prepared;
+        let prepared = &run.prepared;
         let others = careful.others();
-        let mut source = prepared.validation_source(&voyage.plan, Shard { rank: others.rank(), ranks: others.ranks() });
+        let mut source =
+            prepared.validation_source(&run.plan, Shard { rank: others.rank(), ranks: others.ranks() }, run.reporter);
         let texts = &prepared.validation_texts;
         evaluate(model, &mut source, texts, &prepared.tokenizer, &Search::Greedy, careful)?.of_all(others)
     }
 }
 
-impl Craft for Recognition {
+impl TrainingTask for Recognition {
     type Model = Recogniser;
 
     fn model(&self, device: &Device, key: Key) -> Recogniser {
         self.config.init(device, key)
     }
 
-    fn describe(&self, voyage: &Voyage) -> Result<(), Failure> {
-        self.bundle(voyage).write(voyage.folder.path()).failed()
+    fn describe(&self, run: &RunContext<'_>) -> Result<(), Failure> {
+        self.bundle(run).write(run.folder.path()).failed()
     }
 
-    fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure> {
-        Ok(Bundle::read(voyage.folder.path()).wrong()?.reads_as(&self.bundle(voyage)))
+    fn is_same(&self, run: &RunContext<'_>) -> Result<bool, Failure> {
+        Ok(Bundle::read(run.folder.path()).invalid()?.reads_as(&self.bundle(run)))
     }
 
     fn validate(
@@ -64,19 +65,19 @@ impl Craft for Recognition {
         model: &Recogniser,
         _: u64,
         careful: &mut Careful<'_>,
-        voyage: &Voyage,
+        run: &RunContext<'_>,
     ) -> Result<Score, String> {
-        let evaluation = self.evaluate(model, careful, voyage).map_err(|error| error.to_string())?;
+        let evaluation = self.evaluate(model, careful, run).map_err(|error| error.to_string())?;
         Ok(Score { value: evaluation.characters.rate(), all: evaluation.scores() })
     }
 
-    fn finish(&self, model: Recogniser, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure> {
-        let evaluation = self.evaluate(&model, careful, voyage).failed()?;
+    fn finish(&self, model: Recogniser, careful: &mut Careful<'_>, run: &RunContext<'_>) -> Result<Verdict, Failure> {
+        let evaluation = self.evaluate(&model, careful, run).failed()?;
         let held_out = evaluation.utterances.len();
         Ok(Verdict { scores: evaluation.scores(), held_out, examples: examples(&evaluation) })
     }
 
-    fn farewell(&self, folder: &Path) -> String {
+    fn next_steps(&self, folder: &Path) -> String {
         format!("To read a recording with it: cargo xtask transcribe FILE.wav --run {}\n", folder.display())
     }
 }

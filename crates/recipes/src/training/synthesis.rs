@@ -12,10 +12,10 @@ use plimsoll_speech::tts::{self, Bundle, Delivery, Narrator, Spoke, Synthesiser,
 use plimsoll_speech::{JudgeError, ModelFolder};
 use plimsoll_train::{Careful, Score};
 
-use super::Voyage;
-use super::craft::{Craft, Verdict};
-use crate::failure::{Failure, Told};
-use crate::pictures::{self, Mels};
+use super::RunContext;
+use super::pictures::{self, Mels};
+use super::task::{TrainingTask, Verdict};
+use crate::error::{Failure, FailureExt};
 
 /// Held-out texts that are said at each validation.
 const SAID: usize = 16;
@@ -34,8 +34,8 @@ impl Synthesis {
         Self { config }
     }
 
-    fn bundle(&self, voyage: &Voyage) -> Bundle {
-        Bundle::new(self.config, voyage.plan.features.clone(), voyage.prepared.tokenizer.clone())
+    fn bundle(&self, run: &RunContext<'_>) -> Bundle {
+        Bundle::new(self.config, run.plan.features.clone(), run.prepared.tokenizer.clone())
     }
 
     /// What it says by itself of up to `count` held-out utterances, evenly spread over their lengths.
@@ -44,9 +44,9 @@ impl Synthesis {
         model: &Synthesiser,
         count: usize,
         careful: &mut Careful<'_>,
-        voyage: &Voyage,
+        run: &RunContext<'_>,
     ) -> Result<Delivery, JudgeError> {
-        tts::deliver(model, &held_out(voyage, count), TOGETHER, careful)
+        tts::deliver(model, &held_out(run, count), TOGETHER, careful)
     }
 
     /// What was measured.
@@ -55,9 +55,9 @@ impl Synthesis {
         model: &Synthesiser,
         delivery: &Delivery,
         careful: &mut Careful<'_>,
-        voyage: &Voyage,
+        run: &RunContext<'_>,
     ) -> Result<Vec<Measure>, JudgeError> {
-        let mut source = voyage.prepared.validation_source(&voyage.plan, Shard::default());
+        let mut source = run.prepared.validation_source(&run.plan, Shard::default(), run.reporter);
         let losses = tts::losses(model, &mut source, careful)?;
         let told = losses.get("fine").or(losses.get("rough")).copied().unwrap_or(f64::NAN);
         Ok(vec![
@@ -69,11 +69,11 @@ impl Synthesis {
     }
 
     /// Writes sound and picture of the first few that were said into the run's folder.
-    fn show(&self, model: &Synthesiser, delivery: &Delivery, step: u64, voyage: &Voyage) -> Result<(), String> {
-        let count = voyage.plan.config.training.samples as usize;
-        let folder = voyage.folder.path().join("samples");
+    fn show(&self, model: &Synthesiser, delivery: &Delivery, step: u64, run: &RunContext<'_>) -> Result<(), String> {
+        let count = run.plan.config.training.samples as usize;
+        let folder = run.folder.path().join("samples");
         fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-        let narrator = Narrator::new(model.clone(), &self.bundle(voyage)).map_err(|error| error.to_string())?;
+        let narrator = Narrator::new(model.clone(), &self.bundle(run)).map_err(|error| error.to_string())?;
         let rate = narrator.sample_rate();
         for (number, spoke) in delivery.utterances.iter().take(count).enumerate() {
             let place = |name: String| folder.join(name);
@@ -88,15 +88,15 @@ impl Synthesis {
             }
             wav(format!("step-{step:06}-{number}.wav"), &spoke.spoken.mels)?;
             let picture = place(format!("step-{step:06}-{number}.svg"));
-            self.draw(model, spoke, voyage, &picture)?;
+            self.draw(model, spoke, run, &picture)?;
         }
         Ok(())
     }
 
-    fn draw(&self, model: &Synthesiser, spoke: &Spoke, voyage: &Voyage, path: &Path) -> Result<(), String> {
-        let features = &voyage.plan.features;
-        let text = voyage.prepared.validation_texts.get(&spoke.truth.name).map_or("", String::as_str);
-        let names = voyage.prepared.tokenizer.names();
+    fn draw(&self, model: &Synthesiser, spoke: &Spoke, run: &RunContext<'_>, path: &Path) -> Result<(), String> {
+        let features = &run.plan.features;
+        let text = run.prepared.validation_texts.get(&spoke.truth.name).map_or("", String::as_str);
+        let names = run.prepared.tokenizer.names();
         let alignment = spoke.alignment(model);
         let said = [("said", &spoke.spoken.mels), ("true", &spoke.truth.features)];
         let mels = said.map(|(title, features_of)| Mels::new(title, features_of, features.n_mels));
@@ -107,31 +107,31 @@ impl Synthesis {
 }
 
 /// Up to `count` held-out utterances, evenly spread over their lengths; what cannot be read is told in training.
-fn held_out(voyage: &Voyage, count: usize) -> Vec<HostSample> {
-    let all = voyage.prepared.validation.len();
+fn held_out(run: &RunContext<'_>, count: usize) -> Vec<HostSample> {
+    let all = run.prepared.validation.len();
     let step = all.div_ceil(count.max(1)).max(1);
-    let load = |index| voyage.prepared.validation.load(index, None).ok();
+    let load = |index| run.prepared.validation.load(index, None).ok();
     // From the longest down: a listener learns more from a long one.
     (0..all).rev().step_by(step).filter_map(load).collect()
 }
 
-impl Craft for Synthesis {
+impl TrainingTask for Synthesis {
     type Model = Synthesiser;
 
     fn model(&self, device: &Device, key: Key) -> Synthesiser {
         self.config.init(device, key)
     }
 
-    fn describe(&self, voyage: &Voyage) -> Result<(), Failure> {
-        let folder = voyage.folder.path();
-        self.bundle(voyage).write(folder).failed()?;
+    fn describe(&self, run: &RunContext<'_>) -> Result<(), Failure> {
+        let folder = run.folder.path();
+        self.bundle(run).write(folder).failed()?;
         // The voice that it speaks in where no other is named: one of those that it learns from.
-        let training = &voyage.prepared.training;
-        let wanted = voyage.plan.config.data.reference_seconds.0;
+        let training = &run.prepared.training;
+        let wanted = run.plan.config.data.reference_seconds.0;
         let off = |index: &usize| (training.utterance(*index).duration.0 - wanted).abs();
         let mut nearest: Vec<usize> = (0..training.len()).collect();
         nearest.sort_by(|a, b| off(a).total_cmp(&off(b)));
-        let rate = voyage.plan.features.sample_rate;
+        let rate = run.plan.features.sample_rate;
         let read = |index: usize| {
             let utterance = training.utterance(index);
             let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
@@ -144,8 +144,8 @@ impl Craft for Synthesis {
         }
     }
 
-    fn is_same(&self, voyage: &Voyage) -> Result<bool, Failure> {
-        Ok(Bundle::read(voyage.folder.path()).wrong()?.reads_as(&self.bundle(voyage)))
+    fn is_same(&self, run: &RunContext<'_>) -> Result<bool, Failure> {
+        Ok(Bundle::read(run.folder.path()).invalid()?.reads_as(&self.bundle(run)))
     }
 
     fn validate(
@@ -153,28 +153,28 @@ impl Craft for Synthesis {
         model: &Synthesiser,
         step: u64,
         careful: &mut Careful<'_>,
-        voyage: &Voyage,
+        run: &RunContext<'_>,
     ) -> Result<Score, String> {
         if careful.others().rank() > 0 {
             // The first replica judges alone: what it hears is a few utterances, and goes into files.
             return Ok(Score { value: f64::NAN, all: Vec::new() });
         }
-        let delivery = self.deliver(model, SAID, careful, voyage).map_err(|error| error.to_string())?;
-        self.show(model, &delivery, step, voyage)?;
-        let all = self.scores(model, &delivery, careful, voyage).map_err(|error| error.to_string())?;
+        let delivery = self.deliver(model, SAID, careful, run).map_err(|error| error.to_string())?;
+        self.show(model, &delivery, step, run)?;
+        let all = self.scores(model, &delivery, careful, run).map_err(|error| error.to_string())?;
         // What does not stop drones on in sounds that are near to anything: an utterance that is cut off counts as one
         // nat more, which is about what separates noise from speech.
         let value = delivery.apart() + (1.0 - delivery.stopped());
         Ok(Score { value, all })
     }
 
-    fn finish(&self, model: Synthesiser, careful: &mut Careful<'_>, voyage: &Voyage) -> Result<Verdict, Failure> {
-        let delivery = self.deliver(&model, SAID_AT_THE_END, careful, voyage).failed()?;
-        let scores = self.scores(&model, &delivery, careful, voyage).failed()?;
+    fn finish(&self, model: Synthesiser, careful: &mut Careful<'_>, run: &RunContext<'_>) -> Result<Verdict, Failure> {
+        let delivery = self.deliver(&model, SAID_AT_THE_END, careful, run).failed()?;
+        let scores = self.scores(&model, &delivery, careful, run).failed()?;
         Ok(Verdict { scores, held_out: delivery.utterances.len(), examples: Vec::new() })
     }
 
-    fn farewell(&self, folder: &Path) -> String {
+    fn next_steps(&self, folder: &Path) -> String {
         let folder = folder.display();
         format!(
             "To listen to it and to see where it looked: {folder}/samples/\n\

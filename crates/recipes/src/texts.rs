@@ -7,12 +7,12 @@ use plimsoll_data::{ImportOptions, Manifest, Utterance};
 use plimsoll_text::{Case, Numbers, Tokenizer, normalise};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
-use crate::failure::{Failure, Told};
+use crate::error::{Failure, FailureExt};
 
 /// The corpus at `path`, its texts as a model of `data` learns them.
-pub(crate) fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
+pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
     let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
-    let mut manifest = Manifest::read_with(path, &options).wrong()?;
+    let mut manifest = Manifest::read_with(path, &options).invalid()?;
     let learned = learned(data)?;
     for utterance in &mut manifest.utterances {
         utterance.text = learned(&utterance.text);
@@ -21,7 +21,7 @@ pub(crate) fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, 
 }
 
 /// What a text is for a model of `data`.
-pub(crate) fn learned(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
+pub fn learned(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
     let case = if data.lowercase { Case::Lower } else { Case::Keep };
     let numbers = numbers(data)?;
     Ok(move |text: &str| normalise(&numbers.said(text), case))
@@ -31,19 +31,19 @@ pub(crate) fn learned(data: &DataConfig) -> Result<impl Fn(&str) -> String, Fail
 fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
     match (data.numbers, &data.tokenizer_file) {
         (NumbersChoice::English, _) => Ok(Numbers::English),
-        (NumbersChoice::AsWritten, Some(file)) => Ok(Tokenizer::from_file(file).wrong()?.numbers()),
+        (NumbersChoice::AsWritten, Some(file)) => Ok(Tokenizer::from_file(file).invalid()?.numbers()),
         (NumbersChoice::AsWritten, None) => Ok(Numbers::AsWritten),
     }
 }
 
 /// The tokens of the training texts, as `config` asks for them; a synthesiser of several languages is told which.
-pub(super) fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Failure> {
+pub fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Failure> {
     let data = &config.data;
     let texts = || training.iter().map(|utterance| &utterance.text);
     let tokenizer = match (&data.tokenizer_file, data.tokenizer) {
-        (Some(path), _) => Tokenizer::from_file(path).wrong()?,
+        (Some(path), _) => Tokenizer::from_file(path).invalid()?,
         (None, TokenizerChoice::Characters) => Tokenizer::characters(texts()),
-        (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts(), data.bpe_size as usize).wrong()?,
+        (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts(), data.bpe_size as usize).invalid()?,
     };
     let languages: BTreeSet<String> = training.iter().filter_map(|utterance| utterance.language.clone()).collect();
     let several = config.task == Task::Tts && languages.len() > 1;
