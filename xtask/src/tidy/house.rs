@@ -77,6 +77,10 @@ fn walk(dir: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> Result<(
     for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
+        // A folder in a clone, and a file in a work tree beside it.
+        if name == ".git" {
+            continue;
+        }
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
             let ignored = prefix.is_empty() && IGNORED.contains(&name.as_str());

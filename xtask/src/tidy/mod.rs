@@ -1,12 +1,16 @@
 //! The rules of the house that no compiler knows, each a plain function from the house to its findings.
 
+mod circles;
 mod features;
 mod files;
 mod house;
+mod imports;
 mod layers;
+mod lexer;
 mod machine;
 mod manifests;
 mod map;
+mod module_tree;
 mod unwraps;
 
 use std::fmt;
@@ -34,12 +38,16 @@ enum Weight {
 }
 
 impl Finding {
+    fn new(weight: Weight, path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, message: message.into(), weight }
+    }
+
     fn breaks(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into(), weight: Weight::Breaks }
+        Self::new(Weight::Breaks, path, line, message)
     }
 
     fn warns(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { weight: Weight::Warns, ..Self::breaks(path, line, message) }
+        Self::new(Weight::Warns, path, line, message)
     }
 }
 
@@ -61,6 +69,7 @@ const RULES: &[fn(&House) -> Vec<Finding>] = &[
     machine::paths,
     map::every_crate_is_named,
     unwraps::outside_tests,
+    circles::among_files,
 ];
 
 /// Checks the whole house.
