@@ -18,7 +18,7 @@ struct Step {
 
 const STEPS: &[Step] = &[
     Step { name: "fmt", repeat: "cargo fmt --all -- --check", run: || call("fmt --all -- --check", None) },
-    Step { name: "tidy", repeat: "cargo xtask tidy", run: tidy::run },
+    Step { name: "tidy", repeat: "cargo xtask tidy", run: || tidy::run(&[]) },
     Step {
         name: "clippy",
         repeat: "cargo clippy --workspace --all-targets -- -D warnings",

@@ -6,7 +6,7 @@ const TEXT: &str = "\
 Plimsoll trains speech models on the graphics card you have, or on the processor.
 
 Start with these two:
-  cargo xtask train             train; without options, a small recogniser on speech that the program makes itself
+  cargo xtask train             train; without options, a small recognizer on speech that the program makes itself
   cargo xtask test              run the tests
 
 The program's main commands (add --help to any of them for its options):
@@ -22,7 +22,7 @@ The program's main commands (add --help to any of them for its options):
 
 Keeping the house:
   test [--long] [ARGS]          run every test; ARGS go to the runner (a name, -p CRATE)
-  tidy                          check the rules of the house that no compiler knows
+  tidy [PATH]                   check the rules of the house that no compiler knows; PATH shows one file or folder
   ci                            everything that must pass before a change goes in, cheapest first
   bench [NAME [ARGS]]           run a measurement, or list them
   help                          this text

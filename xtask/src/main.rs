@@ -35,7 +35,7 @@ fn dispatch(args: &[OsString]) -> Result<ExitCode> {
         Some("help") if rest.is_empty() => Ok(help::print()),
         Some("test" | "tidy" | "ci") if asks_for_help => Ok(help::print()),
         Some("test") => test::run(rest),
-        Some("tidy") => no_arguments("tidy", rest).and_then(|()| tidy::run()),
+        Some("tidy") => tidy::run(&rest.iter().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>()),
         Some("ci") => no_arguments("ci", rest).and_then(|()| ci::run()),
         Some("bench") => bench::run(rest),
         _ => forward::run(args),
