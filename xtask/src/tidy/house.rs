@@ -133,7 +133,7 @@ fn collect(from: &DeTable<'_>, text: &str, dependencies: &mut Vec<Dependency>) {
     }
 }
 
-fn table<'a, 'i>(from: &'a DeTable<'i>, key: &str) -> Option<&'a DeTable<'i>> {
+pub(super) fn table<'a, 'i>(from: &'a DeTable<'i>, key: &str) -> Option<&'a DeTable<'i>> {
     from.get(key)?.get_ref().as_table()
 }
 
@@ -141,7 +141,7 @@ fn says_workspace(table: &DeTable<'_>) -> bool {
     table.get("workspace").map(Spanned::get_ref).and_then(DeValue::as_bool) == Some(true)
 }
 
-fn line_of<T>(text: &str, place: &Spanned<T>) -> usize {
+pub(super) fn line_of<T>(text: &str, place: &Spanned<T>) -> usize {
     text[..place.span().start].matches('\n').count() + 1
 }
 

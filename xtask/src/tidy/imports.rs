@@ -15,6 +15,8 @@ pub(super) struct Body {
     pub(super) paths: Vec<(Vec<String>, usize)>,
     /// Every other name, for imports that end in `*`.
     pub(super) words: Vec<(String, usize)>,
+    /// What stands in `include_str!` and its kin: the first string, such as `../page.css`.
+    pub(super) includes: Vec<(String, usize)>,
 }
 
 /// `mod name;` or `mod name { ... }`.
@@ -301,6 +303,9 @@ impl<'a> Reader<'a> {
         {
             body.items.insert(name.to_owned());
         }
+        if token.text.starts_with("include") && self.next_is(1, "!") {
+            body.includes.extend(self.included());
+        }
         // A path from the root, `::std::mem`, is never ours.
         let from_root = self.at > 0 && self.tokens[self.at - 1].is("::");
         let mut path = vec![token.text.to_owned()];
@@ -316,6 +321,16 @@ impl<'a> Reader<'a> {
             1 => body.words.push((path.remove(0), token.line)),
             _ => body.paths.push((path, token.line)),
         }
+    }
+
+    /// The path in `include!("path")` or `include!(concat!("path", ...))`.
+    fn included(&self) -> Option<(String, usize)> {
+        let argument = self.tokens[self.at..].get(3..)?;
+        let text = match argument.first()?.is("concat") {
+            true => argument.get(3)?,
+            false => argument.first()?,
+        };
+        (text.kind == Kind::Text).then(|| (text.text.trim_matches('"').to_owned(), text.line))
     }
 
     /// The name of the item whose keyword stands here.

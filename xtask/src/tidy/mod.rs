@@ -11,6 +11,7 @@ mod machine;
 mod manifests;
 mod map;
 mod module_tree;
+mod package;
 mod unwraps;
 mod words;
 
@@ -72,6 +73,9 @@ const RULES: &[fn(&House) -> Vec<Finding>] = &[
     unwraps::outside_tests,
     circles::among_files,
     words::of_the_house,
+    package::descriptions,
+    package::workspace,
+    package::included_files,
 ];
 
 /// Of a rule that only warns, as many findings are shown as a person reads; a path shows the rest.

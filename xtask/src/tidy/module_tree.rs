@@ -204,7 +204,7 @@ impl ModuleTree {
 }
 
 /// A path from `folder`, without `..`.
-fn joined(folder: &str, path: &str) -> String {
+pub(super) fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').collect();
     for part in path.split('/') {
         match part {
