@@ -1,6 +1,7 @@
 //! The rules of the house that no compiler knows, each a plain function from the house to its findings.
 
 mod circles;
+mod faces;
 mod features;
 mod files;
 mod house;
@@ -76,6 +77,7 @@ const RULES: &[fn(&House) -> Vec<Finding>] = &[
     package::descriptions,
     package::workspace,
     package::included_files,
+    faces::lengths,
 ];
 
 /// Of a rule that only warns, as many findings are shown as a person reads; a path shows the rest.
