@@ -23,6 +23,8 @@ Commands for work on the code:
   tidy [PATH]                   check the rules that no compiler knows; PATH shows one file or folder
   ci                            run all that must pass before a change goes in, cheapest first
   bench [NAME [ARGS]]           run a measurement, or list them
+  sample-docs [--seed S] [--count N]
+                                print doc comments drawn at random, to judge their language
   help                          print this text
 
 Where to run: --backend auto|cpu|cuda|wgpu, with the commands that compute.

@@ -13,6 +13,7 @@ mod manifests;
 mod map;
 mod module_tree;
 mod package;
+pub(crate) mod sample_docs;
 mod unwraps;
 mod words;
 
