@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::error::{Finding, Problem};
-use super::names::{Raw, Written};
-use super::place::Place;
+use super::origin::ValueOrigin;
+use super::setting::{Raw, Written};
 
 /// Flags that choose and override the configuration.
 ///
@@ -69,11 +69,11 @@ impl ConfigArgs {
                 Some((key, value)) => settings.push(Written {
                     name: key.trim().into(),
                     value: Raw::Text(value.trim().into()),
-                    place: Place::Flag("--set".into()),
+                    origin: ValueOrigin::Flag("--set".into()),
                 }),
                 None => {
                     let problem = Problem::NoEquals { text: text.clone() };
-                    findings.push(Finding::new(&Place::Flag("--set".into()), problem));
+                    findings.push(Finding::new(&ValueOrigin::Flag("--set".into()), problem));
                 }
             }
         }
@@ -111,7 +111,7 @@ fn named_setting((flag, key, value): (&str, &'static str, Option<&String>)) -> O
         Some(share) => ("training.max_memory_fraction", share.to_string()),
         None => (key, value.clone()),
     };
-    Some(Written { name: key.into(), value: Raw::Text(value), place: Place::Flag(flag.into()) })
+    Some(Written { name: key.into(), value: Raw::Text(value), origin: ValueOrigin::Flag(flag.into()) })
 }
 
 /// `85%` and `0.85` are shares of a device, and `8GiB` is none.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::error::{Finding, Problem};
 use super::kind::Fault;
-use super::names::{Setting, found};
 use super::nearest;
-use super::place::{Place, Provenance};
+use super::origin::{Provenance, ValueOrigin};
 use super::rules::{EXCLUSIVE, RULES};
 use super::schema::RunConfig;
+use super::setting::{Setting, found};
 use config::ValueKind;
 
 /// Keys with a finding, which no later rule need judge.
@@ -19,7 +19,7 @@ pub(super) fn values(settings: &mut Vec<Setting>, findings: &mut Vec<Finding>) -
     let mut bad = BadKeys::new();
     settings.retain(|setting| {
         let Some(problem) = problem(setting) else { return true };
-        findings.push(Finding::new(&setting.place, problem));
+        findings.push(Finding::new(&setting.origin, problem));
         bad.insert(setting.key.name);
         false
     });
@@ -51,11 +51,11 @@ fn nearest_word(setting: &Setting) -> Option<&'static str> {
 /// Reports keys given twice in one layer; on the command line the last one wins instead, as people expect there.
 pub(super) fn twice(settings: &[Setting], findings: &mut Vec<Finding>) {
     for (index, setting) in settings.iter().enumerate() {
-        let same = |other: &&Setting| other.key == setting.key && other.place.layer() == setting.place.layer();
+        let same = |other: &&Setting| other.key == setting.key && other.origin.layer() == setting.origin.layer();
         let first = settings[..index].iter().find(same);
-        if let Some(first) = first.filter(|first| !matches!(first.place, Place::Flag(_))) {
-            let problem = Problem::Twice { key: setting.key.name, first: first.place.to_string() };
-            findings.push(Finding::new(&setting.place, problem));
+        if let Some(first) = first.filter(|first| !matches!(first.origin, ValueOrigin::Flag(_))) {
+            let problem = Problem::Twice { key: setting.key.name, first: first.origin.to_string() };
+            findings.push(Finding::new(&setting.origin, problem));
         }
     }
 }
@@ -66,14 +66,14 @@ pub(super) fn twice(settings: &[Setting], findings: &mut Vec<Finding>) {
 pub(super) fn exclusive(settings: &mut Vec<Setting>, findings: &mut Vec<Finding>) -> BadKeys {
     let mut bad = BadKeys::new();
     for (key, other) in EXCLUSIVE {
-        let layer = |name| settings.iter().filter(|s| given(s, name)).map(|s| s.place.layer()).max();
+        let layer = |name| settings.iter().filter(|s| given(s, name)).map(|s| s.origin.layer()).max();
         let (Some(one), Some(two)) = (layer(key), layer(other)) else { continue };
         let strongest = one.max(two);
-        settings.retain(|s| !(given(s, key) || given(s, other)) || s.place.layer() == strongest);
+        settings.retain(|s| !(given(s, key) || given(s, other)) || s.origin.layer() == strongest);
         if one == two {
-            let place = |name| settings.iter().rfind(|s| given(s, name)).map_or(&Place::Default, |s| &s.place);
-            let problem = Problem::Exclusive { key, other, other_place: place(other).to_string() };
-            findings.push(Finding::new(place(key), problem));
+            let origin = |name| settings.iter().rfind(|s| given(s, name)).map_or(&ValueOrigin::Default, |s| &s.origin);
+            let problem = Problem::Exclusive { key, other, other_origin: origin(other).to_string() };
+            findings.push(Finding::new(origin(key), problem));
             bad.extend([*key, *other]);
         }
     }
@@ -87,16 +87,16 @@ fn given(setting: &Setting, name: &str) -> bool {
 /// Keys that do not fit together, except where one of them has a finding already.
 ///
 /// What no layer wrote stands in `file`: that is where something is missing.
-pub(super) fn together(config: &RunConfig, provenance: &Provenance, file: &Place, bad: &BadKeys) -> Vec<Finding> {
+pub(super) fn together(config: &RunConfig, provenance: &Provenance, file: &ValueOrigin, bad: &BadKeys) -> Vec<Finding> {
     let broken = RULES.iter().filter(|rule| !rule.keys.iter().any(|key| bad.contains(key)));
     broken
         .filter_map(|rule| {
             let text = (rule.broken)(config)?;
             // Who spoke last is asked first; among equals the key that the rule names first.
-            let places = rule.keys.iter().map(|key| provenance.place(key));
-            let place = places.rev().max_by_key(|place| place.layer()).unwrap_or(file);
-            let place = if *place == Place::Default { file } else { place };
-            Some(Finding::new(place, Problem::Disagree(text)))
+            let places = rule.keys.iter().map(|key| provenance.origin(key));
+            let origin = places.rev().max_by_key(|origin| origin.layer()).unwrap_or(file);
+            let origin = if *origin == ValueOrigin::Default { file } else { origin };
+            Some(Finding::new(origin, Problem::Disagree(text)))
         })
         .collect()
 }

@@ -1,10 +1,8 @@
 //! Environment variables: `PLIMSOLL_DATA__BATCH_SIZE` sets `data.batch_size`.
 
-use super::names::{Raw, Written};
-use super::place::Place;
-
-/// What every variable of ours begins with.
-pub(super) const PREFIX: &str = "PLIMSOLL_";
+use super::origin::ValueOrigin;
+use super::setting::{Raw, Written};
+use super::variable::PREFIX;
 
 /// Variables that begin like ours and set no key, with what they are for.
 pub const RESERVED: &[(&str, &str)] = &[
@@ -21,16 +19,11 @@ pub(super) fn read(environment: impl Iterator<Item = (String, String)>) -> Vec<W
             return None;
         }
         let name = name.replace("__", ".").to_lowercase();
-        Some(Written { name, value: Raw::Text(value), place: Place::Environment(variable) })
+        Some(Written { name, value: Raw::Text(value), origin: ValueOrigin::Environment(variable) })
     });
     let mut settings: Vec<Written> = ours.collect();
     settings.sort_by(|a, b| a.name.cmp(&b.name));
     settings
-}
-
-/// The variable that sets `key`.
-pub(super) fn variable(key: &str) -> String {
-    format!("{PREFIX}{}", key.replace('.', "__").to_uppercase())
 }
 
 /// Whether `variable` has another use.
@@ -41,6 +34,7 @@ pub(super) fn is_reserved(variable: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::variable::variable;
 
     #[test]
     fn every_key_has_a_variable_of_its_own() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode, SourceSpan};
 
-use super::place::Place;
+use super::origin::ValueOrigin;
 
 /// Why there is no configuration to run with.
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -76,10 +76,10 @@ pub struct Syntax {
 
 /// One thing that is wrong, and where.
 #[derive(Debug, thiserror::Error)]
-#[error("{}{problem}", prefix(place))]
+#[error("{}{problem}", prefix(origin))]
 pub struct Finding {
     /// Where it stands.
-    pub place: Place,
+    pub origin: ValueOrigin,
     /// What is wrong.
     pub problem: Problem,
     /// The text of the file it stands in, to be shown around the mistake.
@@ -153,7 +153,7 @@ pub enum Problem {
         /// The other.
         other: &'static str,
         /// Where the other stands.
-        other_place: String,
+        other_origin: String,
     },
     /// One key stands twice in one layer, under different names.
     #[error("`{key}` is given twice, the first time in {first}")]
@@ -189,12 +189,12 @@ impl ConfigError {
 }
 
 impl Finding {
-    pub(super) fn new(place: &Place, problem: Problem) -> Self {
-        let text = match place {
-            Place::File(file, Some(_)) => Some(NamedSource::new(&file.name, Arc::clone(&file.text))),
+    pub(super) fn new(origin: &ValueOrigin, problem: Problem) -> Self {
+        let text = match origin {
+            ValueOrigin::File(file, Some(_)) => Some(NamedSource::new(&file.name, Arc::clone(&file.text))),
             _ => None,
         };
-        Self { place: place.clone(), problem, text }
+        Self { origin: origin.clone(), problem, text }
     }
 }
 
@@ -219,18 +219,18 @@ impl Problem {
         )
     }
 
-    fn advice(&self, place: &Place) -> Option<String> {
+    fn advice(&self, origin: &ValueOrigin) -> Option<String> {
         match self {
             Self::UnknownSection { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
             Self::UnknownSection { .. } => {
                 let names: Vec<&str> = super::keys::KEYS.iter().map(|s| s.name).filter(|n| !n.is_empty()).collect();
                 Some(format!("the sections are {}", names.join(", ")))
             }
-            Self::UnknownKey { nearest: Some(near), .. } => Some(format!("did you mean `{}`?", place.spell(near))),
+            Self::UnknownKey { nearest: Some(near), .. } => Some(format!("did you mean `{}`?", origin.spell(near))),
             Self::UnknownKey { .. } => Some("`plimsoll config print` lists every key".into()),
             Self::UnknownWord { nearest: Some(near), .. } => Some(format!("did you mean \"{near}\"?")),
-            Self::Exclusive { other_place, .. } => {
-                Some(format!("keep one of them; the other one stands in {other_place}"))
+            Self::Exclusive { other_origin, .. } => {
+                Some(format!("keep one of them; the other one stands in {other_origin}"))
             }
             Self::NoEquals { .. } => Some("for example: --set training.steps=100".into()),
             _ => None,
@@ -239,13 +239,13 @@ impl Problem {
 }
 
 /// The place with a colon; a default needs no telling.
-fn prefix(place: &Place) -> String {
-    if *place == Place::Default { String::new() } else { format!("{place}: ") }
+fn prefix(origin: &ValueOrigin) -> String {
+    if *origin == ValueOrigin::Default { String::new() } else { format!("{origin}: ") }
 }
 
 impl Diagnostic for Finding {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.problem.advice(&self.place).map(|text| Box::new(text) as Box<dyn fmt::Display>)
+        self.problem.advice(&self.origin).map(|text| Box::new(text) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -253,7 +253,7 @@ impl Diagnostic for Finding {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let Place::File(_, Some(spans)) = &self.place else { return None };
+        let ValueOrigin::File(_, Some(spans)) = &self.origin else { return None };
         let span = if self.problem.is_about_name() { &spans.key } else { &spans.value };
         let label = LabeledSpan::new_with_span(Some(self.problem.label()), span.clone());
         Some(Box::new(std::iter::once(label)))

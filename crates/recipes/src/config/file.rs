@@ -10,11 +10,12 @@ use miette::NamedSource;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::choices::Task;
 use super::error::{ConfigError, Syntax};
 use super::keys;
-use super::names::{Raw, Written};
-use super::place::{ConfigText, Place, Spans};
-use super::words::Task;
+use super::origin::{ConfigText, Spans, ValueOrigin};
+use super::setting::{Raw, Written};
+use super::toml_value::from_toml;
 
 /// The main jobs: what runs when nobody names a file.
 const RECOGNISER: &str = include_str!("../../../../configs/toy_asr.toml");
@@ -57,11 +58,6 @@ pub(super) fn read(
     let file = Arc::new(ConfigText { name: path.display().to_string(), text: text.into() });
     let settings = if extension == "toml" { toml_settings(&file)? } else { yaml_settings(&file)? };
     Ok((file, settings))
-}
-
-/// The value written as `text` in TOML, if it is TOML.
-pub(super) fn toml_value(text: &str) -> Option<ValueKind> {
-    DeValue::parse(text).ok().map(|value| from_toml(value.get_ref()))
 }
 
 /// An entry of a table, in the same words for both formats.
@@ -126,23 +122,6 @@ fn toml_entry(name: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue
     }
 }
 
-fn from_toml(value: &DeValue<'_>) -> ValueKind {
-    match value {
-        DeValue::String(text) => ValueKind::String(text.to_string()),
-        DeValue::Integer(n) => match i128::from_str_radix(n.as_str(), n.radix()) {
-            Ok(n) => i64::try_from(n).map_or(ValueKind::I128(n), ValueKind::I64),
-            Err(_) => ValueKind::Float(f64::INFINITY),
-        },
-        DeValue::Float(n) => ValueKind::Float(n.as_str().parse().unwrap_or(f64::NAN)),
-        DeValue::Boolean(truth) => ValueKind::Boolean(*truth),
-        DeValue::Datetime(moment) => ValueKind::String(moment.to_string()),
-        DeValue::Array(items) => {
-            ValueKind::Array(items.iter().map(|item| Value::new(None, from_toml(item.get_ref()))).collect())
-        }
-        DeValue::Table(_) => ValueKind::Table(Map::new()),
-    }
-}
-
 fn yaml_entries(text: &str, section: &str, table: Map<String, Value>) -> Vec<Entry> {
     let entry = |(name, value): (String, Value)| {
         let spans = yaml_spans(text, section, &name);
@@ -196,17 +175,17 @@ fn line_span(text: &str, line: usize) -> Option<Range<usize>> {
 
 /// Flattens known sections into whole names; whatever else stands on the first level keeps its own name.
 fn settings(file: &Arc<ConfigText>, entries: Vec<Entry>) -> Vec<Written> {
-    let place = |spans| Place::File(Arc::clone(file), spans);
+    let origin = |spans| ValueOrigin::File(Arc::clone(file), spans);
     let mut written = Vec::new();
     for entry in entries {
         if keys::is_section(&entry.name) && matches!(entry.value, ValueKind::Table(_)) {
             written.extend(entry.entries.into_iter().map(|inner| Written {
                 name: format!("{}.{}", entry.name, inner.name),
                 value: Raw::Read(inner.value),
-                place: place(inner.spans),
+                origin: origin(inner.spans),
             }));
         } else {
-            written.push(Written { name: entry.name, value: Raw::Read(entry.value), place: place(entry.spans) });
+            written.push(Written { name: entry.name, value: Raw::Read(entry.value), origin: origin(entry.spans) });
         }
     }
     written

@@ -3,30 +3,8 @@
 use std::sync::LazyLock;
 
 use super::aliases::{ALIASES, Alias};
-use super::kind::Kind;
+use super::key::{Key, Section};
 use super::schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
-
-/// One key of the configuration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Key {
-    /// Its whole name, such as `data.batch_size`.
-    pub name: &'static str,
-    /// What it is for.
-    pub about: &'static str,
-    /// What it takes.
-    pub kind: Kind,
-}
-
-/// A section of the configuration with its keys.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Section {
-    /// Its name in square brackets; empty for the keys above all sections.
-    pub name: &'static str,
-    /// What it is for.
-    pub about: &'static str,
-    /// Its keys, in the order of the documentation.
-    pub keys: &'static [Key],
-}
 
 /// Every section, in the order of the documentation.
 pub const KEYS: [Section; 7] = [
@@ -58,16 +36,6 @@ pub(super) fn is_section(name: &str) -> bool {
 }
 
 impl Key {
-    /// The section it stands in; empty above all sections.
-    pub fn section(&self) -> &'static str {
-        split(self.name).0
-    }
-
-    /// Its name within the section.
-    pub fn leaf(&self) -> &'static str {
-        split(self.name).1
-    }
-
     /// Its value when nobody sets it, or nothing where it may stay away.
     pub fn default(&self) -> Option<&'static toml::Value> {
         self.value_in(&DEFAULTS)
@@ -86,11 +54,6 @@ impl Key {
         let name = self.name;
         ALIASES.iter().filter(move |alias| alias.key == name)
     }
-}
-
-/// The section of a whole name and the name within it.
-pub(super) fn split(name: &str) -> (&str, &str) {
-    name.split_once('.').unwrap_or(("", name))
 }
 
 #[cfg(test)]

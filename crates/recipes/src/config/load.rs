@@ -6,16 +6,17 @@ use config::ValueKind;
 
 use super::arguments::ConfigArgs;
 use super::check;
+use super::choices::Task;
 use super::environment;
 use super::error::ConfigError;
 use super::file::{self, ReadFile};
 use super::kind::Kind;
 use super::merge::merge;
-use super::names::{self, Raw, Setting, Warning, Written};
-use super::place::{Place, Provenance};
+use super::names::{self, Warning};
+use super::origin::{Provenance, ValueOrigin};
 use super::schema::RunConfig;
+use super::setting::{Raw, Setting, Written};
 use super::tiers::{AUTO, Tier};
-use super::words::Task;
 
 /// A configuration to run with, and how it came about.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +68,7 @@ pub(super) fn load_with(
     let mut bad = check::values(&mut settings, &mut findings);
     bad.extend(check::exclusive(&mut settings, &mut findings));
     let (config, provenance) = merge(&settings)?;
-    findings.extend(check::together(&config, &provenance, &Place::File(file, None), &bad));
+    findings.extend(check::together(&config, &provenance, &ValueOrigin::File(file, None), &bad));
     ConfigError::from_findings(findings)?;
     Ok(Loaded { config, provenance, warnings })
 }

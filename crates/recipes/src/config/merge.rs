@@ -3,10 +3,11 @@
 use config::{Config, Map, Source, Value, ValueKind};
 
 use super::error::ConfigError;
+use super::key::Key;
 use super::keys;
-use super::names::Setting;
-use super::place::{Layer, Provenance};
+use super::origin::{Layer, Provenance};
 use super::schema::RunConfig;
+use super::setting::Setting;
 
 /// The settings of one layer, in the form the `config` crate takes.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub(super) fn merge(settings: &[Setting]) -> Result<(RunConfig, Provenance), Con
 
 /// A value's origin is the number of its setting, so that after the merge the winner can be asked where it stood.
 fn layer_source(settings: &[Setting], layer: Layer) -> LayerSource {
-    let numbered = settings.iter().enumerate().filter(|(_, setting)| setting.place.layer() == layer);
+    let numbered = settings.iter().enumerate().filter(|(_, setting)| setting.origin.layer() == layer);
     let value = |(number, setting): (usize, &Setting)| {
         (setting.key.name.to_string(), Value::new(Some(&number.to_string()), setting.value.clone()))
     };
@@ -47,15 +48,15 @@ fn layer_source(settings: &[Setting], layer: Layer) -> LayerSource {
 }
 
 fn provenance(settings: &[Setting], merged: &Config) -> Provenance {
-    let place = |key: &keys::Key| {
+    let origin = |key: &Key| {
         let value = value_at(&merged.cache, key)?;
         let number: usize = value.origin()?.parse().ok()?;
-        Some((key.name, settings[number].place.clone()))
+        Some((key.name, settings[number].origin.clone()))
     };
-    Provenance(keys().filter_map(place).collect())
+    Provenance(keys().filter_map(origin).collect())
 }
 
-fn value_at<'v>(root: &'v Value, key: &keys::Key) -> Option<&'v Value> {
+fn value_at<'v>(root: &'v Value, key: &Key) -> Option<&'v Value> {
     let get = |value: &'v Value, name: &str| match &value.kind {
         ValueKind::Table(table) => table.get(name),
         _ => None,

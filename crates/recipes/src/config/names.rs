@@ -6,48 +6,19 @@ use config::ValueKind;
 
 use super::aliases::{self, Alias};
 use super::error::{Finding, Problem};
-use super::keys::{self, Key};
+use super::key::Key;
+use super::keys;
 use super::kind::Kind;
 use super::nearest;
-use super::place::Place;
-
-/// A setting as somebody wrote it.
-#[derive(Clone, Debug)]
-pub(super) struct Written {
-    /// The whole name, not checked yet.
-    pub name: String,
-    /// The value.
-    pub value: Raw,
-    /// Where it stands.
-    pub place: Place,
-}
-
-/// A value as somebody wrote it.
-#[derive(Clone, Debug)]
-pub(super) enum Raw {
-    /// Read from a file, which has types.
-    Read(ValueKind),
-    /// A text from the environment or the command line, which have none.
-    Text(String),
-}
-
-/// A setting of a known key.
-#[derive(Clone, Debug)]
-pub(super) struct Setting {
-    /// The key.
-    pub key: &'static Key,
-    /// The value, not checked yet.
-    pub value: ValueKind,
-    /// Where it stands.
-    pub place: Place,
-}
+use super::setting::{Raw, Setting, Written, found};
+use super::toml_value::toml_value;
 
 /// An older name was used; it works, and the new one is better.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: `{old}` is an older name of `{key}`")]
+#[error("{origin}: `{old}` is an older name of `{key}`")]
 pub struct Warning {
     /// Where it was used first.
-    pub place: String,
+    pub origin: String,
     /// The older name.
     pub old: &'static str,
     /// Today's name.
@@ -57,38 +28,22 @@ pub struct Warning {
 /// The settings of known keys among `written`, with older names translated and told once each.
 pub(super) fn resolve(written: Vec<Written>, findings: &mut Vec<Finding>) -> (Vec<Setting>, Vec<Warning>) {
     let (mut settings, mut warnings, mut told) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for Written { name, value, place } in written {
+    for Written { name, value, origin } in written {
         let alias = aliases::find(&name);
         let Some(key) = keys::find(alias.map_or(&name, |alias| alias.key)) else {
-            findings.push(Finding::new(&place, unknown(name, &value)));
+            findings.push(Finding::new(&origin, unknown(name, &value)));
             continue;
         };
         if let Some(alias) = alias.filter(|alias| told.insert(alias.old)) {
-            warnings.push(Warning { place: place.to_string(), old: alias.old, key: alias.key });
+            warnings.push(Warning { origin: origin.to_string(), old: alias.old, key: alias.key });
         }
-        settings.push(Setting { key, value: value.read(key, alias), place });
+        settings.push(Setting { key, value: value.read(key, alias), origin });
     }
     (settings, warnings)
 }
 
-/// How a value reads in a message.
-pub(super) fn found(value: &ValueKind) -> String {
-    match value {
-        ValueKind::Nil => "nothing".into(),
-        ValueKind::String(text) => format!("{text:?}"),
-        ValueKind::Table(_) => "a table".into(),
-        ValueKind::Array(items) => {
-            let items: Vec<String> = items.iter().map(|item| found(&item.kind)).collect();
-            format!("[{}]", items.join(", "))
-        }
-        // Rust's own way to write it: 1e-8, and not 0.00000001.
-        ValueKind::Float(number) => format!("{number:?}"),
-        value => value.to_string(),
-    }
-}
-
 fn unknown(name: String, value: &Raw) -> Problem {
-    let (section, _) = keys::split(&name);
+    let (section, _) = super::key::split(&name);
     let is_table = matches!(value, Raw::Read(ValueKind::Table(_)));
     if keys::is_section(&name) {
         return Problem::NotASection { section: name, found: value.found() };
@@ -125,7 +80,7 @@ impl Raw {
 
 /// A text as the value it writes: TOML where that is TOML, and a text as it is everywhere else.
 fn read_text(kind: Kind, text: String) -> ValueKind {
-    let value = super::file::toml_value(&text);
+    let value = toml_value(&text);
     match (kind, value) {
         (_, Some(value @ ValueKind::String(_))) => value,
         // A run may be called `12`, and a folder `true`.

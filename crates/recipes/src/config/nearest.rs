@@ -1,6 +1,7 @@
 //! "Did you mean": the nearest known key, section or word.
 
 use super::aliases::ALIASES;
+use super::key::split;
 use super::keys::{self, KEYS};
 
 /// Below this likeness a guess confuses more than it helps (found by trying the misspellings in the tests).
@@ -37,7 +38,7 @@ fn best<T>(guesses: impl Iterator<Item = (f64, T)>) -> Option<T> {
 
 /// Mostly the likeness of the last words: a key in the wrong section is still the same word.
 fn likeness_of_keys(a: &str, b: &str) -> f64 {
-    let ((a_section, a_leaf), (b_section, b_leaf)) = (keys::split(a), keys::split(b));
+    let ((a_section, a_leaf), (b_section, b_leaf)) = (split(a), split(b));
     (1.0 - SECTION_SHARE) * likeness(a_leaf, b_leaf) + SECTION_SHARE * likeness(a_section, b_section)
 }
 

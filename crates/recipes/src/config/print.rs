@@ -2,7 +2,8 @@
 
 use plimsoll_core::{Bytes, Seconds};
 
-use super::keys::{KEYS, Key};
+use super::key::Key;
+use super::keys::KEYS;
 use super::kind::Kind;
 use super::load::Loaded;
 
@@ -22,7 +23,7 @@ pub fn to_toml(loaded: &Loaded) -> String {
             text += &format!("# {}\n", key.about);
             text += &match key.value_in(&values) {
                 Some(value) => {
-                    format!("{} = {}  # {}\n", key.leaf(), spell(key, value), loaded.provenance.place(key.name))
+                    format!("{} = {}  # {}\n", key.leaf(), spell(key, value), loaded.provenance.origin(key.name))
                 }
                 None => format!("# {} =  (not given; takes {})\n", key.leaf(), key.kind),
             };
@@ -33,7 +34,7 @@ pub fn to_toml(loaded: &Loaded) -> String {
 
 /// The whole configuration as JSON, with the place of every value that is not a default.
 pub fn to_json(loaded: &Loaded) -> String {
-    let places = loaded.provenance.0.iter().map(|(key, place)| ((*key).to_string(), place.to_string().into()));
+    let places = loaded.provenance.0.iter().map(|(key, origin)| ((*key).to_string(), origin.to_string().into()));
     let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
     let whole = serde_json::json!({
         "config": loaded.config,

@@ -1,6 +1,7 @@
 //! The table of all keys as Markdown, for docs/configuration.md.
 
-use super::keys::{KEYS, Key, Section};
+use super::key::{Key, Section};
+use super::keys::KEYS;
 use super::print::spell;
 
 /// Every section with its keys, as Markdown.

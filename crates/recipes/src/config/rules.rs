@@ -1,7 +1,7 @@
 //! The rules that bind several keys, as a table.
 
+use super::choices::{AttentionChoice, NormChoice, PositionsChoice, Schedule, Task};
 use super::schema::RunConfig;
-use super::words::{AttentionChoice, NormChoice, PositionsChoice, Schedule, Task};
 
 /// A rule between keys, or one that no simple limit of a key can say.
 pub(super) struct Rule {

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use plimsoll_core::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 
-use super::keys::Key;
-use super::kind::{Interval, Kind};
-use super::words::{
+use super::choices::{
     AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, NumbersChoice,
     OptimizerChoice, PositionsChoice, PrecisionChoice, RematChoice, Schedule, StateChoice, Task, TokenizerChoice,
     TooLongChoice, UnfitChoice,
 };
+use super::key::Key;
+use super::kind::{Interval, Kind};
 
 /// Writes one section: the struct that serde reads, its defaults, and its rows in the table of keys.
 ///

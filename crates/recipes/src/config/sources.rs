@@ -1,9 +1,10 @@
 //! Which file, environment variables and flags a configuration is read from.
 
 use super::arguments::ConfigArgs;
-use super::environment::{self, PREFIX, RESERVED};
+use super::environment::{self, RESERVED};
 use super::file::built_in_name;
 use super::load::task_of;
+use super::variable::PREFIX;
 
 /// Where a configuration is read from, weakest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub fn sources(args: &ConfigArgs, environment: impl Iterator<Item = (String, Str
             .map_or_else(|| built_in_name(task_of(&written)).into(), |path| path.display().to_string()),
         file_is_missing: args.config.as_ref().is_some_and(|path| !path.exists()),
         variables: names.into_iter().map(variable).collect(),
-        flags: flags.into_iter().map(|setting| (setting.place.to_string(), setting.name)).collect(),
+        flags: flags.into_iter().map(|setting| (setting.origin.to_string(), setting.name)).collect(),
     }
 }
 

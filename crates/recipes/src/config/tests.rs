@@ -10,7 +10,7 @@ use plimsoll_core::{Bytes, Seconds};
 
 use super::load::load_with;
 use super::merge::merge;
-use super::names::Setting;
+use super::setting::Setting;
 use super::*;
 
 #[derive(Parser)]
@@ -48,7 +48,7 @@ fn loaded(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Loaded {
 fn the_main_job_loads_from_inside_and_from_the_disk() {
     let built_in = load(&ConfigArgs::default(), environment(&[])).unwrap();
     assert_eq!(built_in.warnings, []);
-    assert!(built_in.provenance.place("training.epochs").to_string().starts_with(built_in_name(Task::Asr)));
+    assert!(built_in.provenance.origin("training.epochs").to_string().starts_with(built_in_name(Task::Asr)));
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.TOML");
@@ -59,7 +59,7 @@ fn the_main_job_loads_from_inside_and_from_the_disk() {
     for (variables, flag) in [(&[][..], Some("tts")), (&[("PLIMSOLL_TASK", "tts")][..], None)] {
         let args = ConfigArgs { task: flag.map(Into::into), ..Default::default() };
         let built_in = load(&args, environment(variables)).unwrap();
-        assert!(built_in.provenance.place("training.epochs").to_string().starts_with(built_in_name(Task::Tts)));
+        assert!(built_in.provenance.origin("training.epochs").to_string().starts_with(built_in_name(Task::Tts)));
     }
 }
 
@@ -71,7 +71,7 @@ fn stronger_layers_win_and_are_remembered() {
     let Loaded { config, provenance, .. } = loaded(text, &variables, &["--steps", "3", "--set", "model.d_model=16"]);
     assert_eq!((config.seed, config.training.epochs, config.training.steps), (1, Some(2), Some(3)));
     assert_eq!((config.model.d_model, config.training.warmup_steps, config.training.clip_norm), (16, 1, 5.0));
-    for (key, place) in [
+    for (key, origin) in [
         ("seed", "run.toml:1"),
         ("training.warmup_steps", "run.toml:6"),
         ("training.epochs", "PLIMSOLL_TRAINING__EPOCHS"),
@@ -79,7 +79,7 @@ fn stronger_layers_win_and_are_remembered() {
         ("model.d_model", "--set"),
         ("training.clip_norm", "default"),
     ] {
-        assert_eq!(provenance.place(key).to_string(), place, "{key}");
+        assert_eq!(provenance.origin(key).to_string(), origin, "{key}");
     }
 }
 
@@ -89,7 +89,7 @@ fn a_stronger_layer_drives_out_what_excludes_it() {
     let Loaded { config, provenance, .. } = loaded(text, &[], &["--batch-size", "8", "--max-memory", "85%"]);
     assert_eq!((config.data.batch_size, config.data.batch_seconds), (Some(8), None));
     assert_eq!((config.training.max_memory, config.training.max_memory_fraction), (None, Some(0.85)));
-    assert_eq!(provenance.place("training.max_memory_fraction").to_string(), "--max-memory");
+    assert_eq!(provenance.origin("training.max_memory_fraction").to_string(), "--max-memory");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn toml_and_yaml_say_the_same() {
                 training:\n  steps: 5\n  learning_rate: 1e-3\n  precision: bf16\n";
     let from_yaml = load_text(("run.yaml", yaml), &[], &[]).unwrap();
     assert_eq!(loaded(toml, &[], &[]).config, from_yaml.config);
-    assert_eq!(from_yaml.provenance.place("training.steps").to_string(), "run.yaml:13");
+    assert_eq!(from_yaml.provenance.origin("training.steps").to_string(), "run.yaml:13");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn serde_takes_whatever_the_table_takes() {
         };
         for value in values {
             assert_eq!(key.kind.fault(&value), None, "{}: {value}", key.name);
-            let setting = Setting { key, value: value.clone(), place: Place::Flag("--set".into()) };
+            let setting = Setting { key, value: value.clone(), origin: ValueOrigin::Flag("--set".into()) };
             assert!(merge(&[setting]).is_ok(), "{}: {value}", key.name);
         }
     }

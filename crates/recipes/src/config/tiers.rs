@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::Bytes;
 
-use super::words::Task;
+use super::choices::Task;
 
 /// The word that stands for the configuration that suits the card that is here.
 pub const AUTO: &str = "auto";

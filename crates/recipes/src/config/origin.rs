@@ -25,7 +25,7 @@ pub struct Spans {
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ValueOrigin {
     /// Nobody set it.
     Default,
     /// A file, and where in it; some YAML writes keys where a simple search does not find them.
@@ -51,7 +51,7 @@ pub enum Layer {
 
 /// For each key, where its final value came from.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Provenance(pub(super) BTreeMap<&'static str, Place>);
+pub struct Provenance(pub(super) BTreeMap<&'static str, ValueOrigin>);
 
 impl ConfigText {
     /// The line, counted from 1, that holds the byte at `offset`.
@@ -60,7 +60,7 @@ impl ConfigText {
     }
 }
 
-impl Place {
+impl ValueOrigin {
     /// The layer it belongs to.
     pub fn layer(&self) -> Layer {
         match self {
@@ -74,13 +74,13 @@ impl Place {
     /// How `key` is written in this place.
     pub fn spell(&self, key: &str) -> String {
         match self {
-            Self::Environment(_) => super::environment::variable(key),
+            Self::Environment(_) => super::variable::variable(key),
             _ => key.to_string(),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -104,7 +104,7 @@ impl Provenance {
     }
 
     /// Where the value of `key` came from.
-    pub fn place(&self, key: &str) -> &Place {
-        self.0.get(key).unwrap_or(&Place::Default)
+    pub fn origin(&self, key: &str) -> &ValueOrigin {
+        self.0.get(key).unwrap_or(&ValueOrigin::Default)
     }
 }
