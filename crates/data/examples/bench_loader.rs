@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use plimsoll_core::{BatchSource, Bytes, Key, Position, Seconds};
+use plimsoll_core::{Batch, BatchSource, Bytes, Key, Position, Seconds};
 use plimsoll_data::corpus::{CorpusOptions, Engine, make};
 use plimsoll_data::{
     BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, LogMel, LogMelConfig, Manifest, Mode, Shard, Store,

@@ -364,7 +364,9 @@ pub(crate) struct Source {
 }
 
 impl BatchSource for Source {
-    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
+    type Batch = HostBatch;
+
+    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
         let next = self.loader.next()?;
         if let (true, Ok(delivered)) = (self.says_skipped, &next) {
             for Skipped { name, reason } in &delivered.skipped {
