@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_audio::{LogMel, LogMelConfig, audio_info, read_recording};
-use plimsoll_core::{BatchSource, Bytes, Key, Position, Seconds};
+use plimsoll_core::{Batch, BatchSource, Bytes, Key, Position, Seconds};
 use plimsoll_corpus::{CorpusOptions, Engine, make};
 use plimsoll_data::{
     BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Shard, Store, StoreConfig, StoreNumbers,
