@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_corpus::{CorpusOptions, CorpusReport, Engine, make};
+use plimsoll_corpus::{CorpusOptions, CorpusReport, Engine, make_corpus};
 
 use crate::cli::CorpusArgs;
 use crate::config::DataConfig;
@@ -77,7 +77,7 @@ pub(crate) fn built_in(config: &DataConfig) -> Result<PathBuf, Failure> {
 fn make_shown(options: &CorpusOptions) -> Result<CorpusReport, Failure> {
     let style = ProgressStyle::with_template("speaking {bar:40} {pos}/{len} utterances, {eta} left");
     let bar = ProgressBar::new(options.utterances as u64).with_style(style.expect("the template is valid"));
-    let report = make(options, &|done, _| bar.set_position(done as u64)).wrong();
+    let report = make_corpus(options, &|done, _| bar.set_position(done as u64)).wrong();
     bar.finish_and_clear();
     report
 }

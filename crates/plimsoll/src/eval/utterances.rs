@@ -21,7 +21,7 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
         data::tell_flaws(&manifest);
         let mut utterances = manifest.utterances;
         for utterance in &mut utterances {
-            utterance.text = tokenizer.numbers().said(&utterance.text).into_owned();
+            utterance.text = tokenizer.numbers().apply(&utterance.text).into_owned();
         }
         Ok(utterances)
     };
