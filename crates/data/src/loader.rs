@@ -355,8 +355,8 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Room
         (true, true) => Some(HostBatch::nothing(dataset.log_mel().n_mels(), grid)),
     };
     for HostSample { features, reference, .. } in samples {
-        plimsoll_audio::buffers::give_back(features);
-        plimsoll_audio::buffers::give_back(reference);
+        plimsoll_audio::buffers::recycle(features);
+        plimsoll_audio::buffers::recycle(reference);
     }
     Ok(Ready { batch, position: job.next, skipped })
 }
