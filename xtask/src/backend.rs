@@ -1,4 +1,4 @@
-//! The device a run asks for, and the cargo feature that brings its backend.
+//! The backend that a command asks for, and the cargo feature that brings it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,34 +6,63 @@ use std::process::{Command, Stdio};
 
 use crate::Misuse;
 
-/// What a person writes after `--backend`.
+/// The environment variable that sets `device.backend`.
+pub(crate) const VARIABLE: &str = "PLIMSOLL_DEVICE__BACKEND";
+/// The same key after `--set`.
+const KEY: &str = "device.backend";
+
+/// A kind of device, as it is written after `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
+enum Backend {
     Auto,
     Cpu,
     Cuda,
     Wgpu,
 }
 
+/// How much a command computes on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// It reads, writes or plans: the CPU build does it on every machine.
+    None,
+    /// It runs a model.
+    Computes,
+}
+
+/// The feature of `plimsoll` to build with for these arguments; the CPU is always there and needs none.
+///
+/// `variable` is the value of [`VARIABLE`]. The arguments stay as they are: the program reads them again, and reports
+/// what is wrong with them.
+pub(crate) fn feature(
+    args: &[OsString],
+    variable: Option<&str>,
+    nvidia_answers: impl FnOnce() -> bool,
+) -> Result<Option<&'static str>, Misuse> {
+    let args: Vec<&str> =
+        args.iter().take_while(|arg| *arg != "--").map(|arg| arg.to_str().unwrap_or_default()).collect();
+    let backend = Backend::asked_for(&args, variable)?;
+    Ok(match (Work::of_command(&args), backend) {
+        (Work::None, _) | (_, Backend::Cpu) => None,
+        (_, Backend::Wgpu) => Some("wgpu"),
+        (_, Backend::Cuda) => Some("cuda"),
+        (Work::Computes, Backend::Auto) => nvidia_answers().then_some("cuda"),
+    })
+}
+
 impl Backend {
-    /// Reads `--backend X` or `--backend=X` wherever it stands before a `--`. Without one, `Auto`.
-    ///
-    /// The option stays among the arguments: the program reads it again, and reports one that is given twice.
-    pub(crate) fn from_args(args: &[OsString]) -> Result<Self, Misuse> {
-        let mut args = args.iter().take_while(|arg| *arg != "--");
-        while let Some(arg) = args.next() {
-            let Some(text) = arg.to_str() else { continue };
-            if let Some(name) = text.strip_prefix("--backend=") {
-                return Self::from_name(name);
-            }
-            if text == "--backend" {
-                return match args.next() {
-                    Some(name) => Self::from_name(&name.to_string_lossy()),
-                    None => Err(Misuse("`--backend` needs a name: auto, cpu, cuda or wgpu".into())),
-                };
-            }
-        }
-        Ok(Self::Auto)
+    /// As the program decides: the last `--set device.backend=X`, then `--backend X`, then the environment.
+    fn asked_for(args: &[&str], variable: Option<&str>) -> Result<Self, Misuse> {
+        let flag = match values(args, "--backend").next() {
+            Some(Some(name)) => Some(Self::from_name(name)?),
+            Some(None) => return Err(Misuse("`--backend` needs a name: auto, cpu, cuda or wgpu".into())),
+            None => None,
+        };
+        let set = values(args, "--set").flatten().filter_map(|setting| setting.split_once('='));
+        let set = set.filter(|(key, _)| key.trim() == KEY).last().map(|(_, value)| value);
+        // A wrong name in these two is for the program to report: the CPU build does so without a wait.
+        let or_cpu = |value: &str| Self::from_name(value.trim().trim_matches(['"', '\''])).unwrap_or(Self::Cpu);
+        let variable = variable.filter(|value| !value.is_empty());
+        Ok(set.map(or_cpu).or(flag).or(variable.map(or_cpu)).unwrap_or(Self::Auto))
     }
 
     fn from_name(name: &str) -> Result<Self, Misuse> {
@@ -45,16 +74,42 @@ impl Backend {
             other => Err(Misuse(format!("unknown backend `{other}`: it can be auto, cpu, cuda or wgpu"))),
         }
     }
+}
 
-    /// The feature of `plimsoll` to build with; the CPU is always there and needs none.
-    pub(crate) fn feature(self, nvidia_answers: impl FnOnce() -> bool) -> Option<&'static str> {
-        match self {
-            Self::Cpu => None,
-            Self::Wgpu => Some("wgpu"),
-            Self::Cuda => Some("cuda"),
-            Self::Auto => nvidia_answers().then_some("cuda"),
+impl Work {
+    /// What the command of these arguments does. A command that is not known here computes nothing.
+    fn of_command(args: &[&str]) -> Self {
+        let has = |flag: &str| args.contains(&flag);
+        if ["--help", "-h", "--version", "-V"].iter().any(|flag| has(flag)) {
+            return Self::None;
+        }
+        match command(args) {
+            Some("train" | "transcribe" | "say" | "eval") => Self::Computes,
+            Some("memtest") if has("--verify") => Self::Computes,
+            _ => Self::None,
         }
     }
+}
+
+/// The first argument that is neither an option nor the value of one.
+fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match *arg {
+            "--backend" | "--set" => _ = args.next(),
+            option if option.starts_with('-') => {}
+            command => return Some(command),
+        }
+    }
+    None
+}
+
+/// What stands after each `option`, as `--option X` or `--option=X`; nothing where the arguments end.
+fn values<'a>(args: &'a [&'a str], option: &'a str) -> impl Iterator<Item = Option<&'a str>> {
+    args.iter().enumerate().filter_map(move |(place, arg)| match arg.strip_prefix(option)? {
+        "" => Some(args.get(place + 1).copied()),
+        rest => rest.strip_prefix('=').map(Some),
+    })
 }
 
 /// Whether an NVIDIA driver answers on this machine.
@@ -74,35 +129,125 @@ pub(crate) fn nvidia_answers() -> bool {
 mod tests {
     use super::*;
 
-    fn check(line: &str, expected: Result<Backend, &str>) {
+    /// The feature for a command line, or what is wrong with it.
+    fn feature_of(line: &str, variable: Option<&str>, nvidia: bool) -> Result<Option<&'static str>, String> {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let found = Backend::from_args(&args).map_err(|misuse| misuse.0);
-        assert_eq!(found, expected.map_err(str::to_owned), "{line}");
+        feature(&args, variable, || nvidia).map_err(|misuse| misuse.0)
     }
 
     #[test]
-    fn reads_the_backend_wherever_it_stands() {
-        check("train", Ok(Backend::Auto));
-        check("train --backend cpu", Ok(Backend::Cpu));
-        check("train --epochs 3 --backend=cuda --seed 1", Ok(Backend::Cuda));
-        check("--backend wgpu memtest", Ok(Backend::Wgpu));
-        check("train --backend auto", Ok(Backend::Auto));
-        check("train -- --backend cuda", Ok(Backend::Auto));
-        check("train --backends cuda", Ok(Backend::Auto));
+    fn commands_that_run_a_model_take_the_gpu() {
+        for line in [
+            "train",
+            "train --resume runs/a",
+            // Its plan is that of the run, for the device that the run would take.
+            "train --dry-run",
+            "train --backend auto --epochs 3",
+            "-v train",
+            "transcribe a.wav --run runs/a",
+            "say hello --run runs/a",
+            "eval --run runs/a",
+            "memtest --verify",
+            "memtest --config a.toml --verify --batch 4",
+            "say --run runs/a -- --help",
+        ] {
+            assert_eq!(feature_of(line, None, true), Ok(Some("cuda")), "{line}");
+            assert_eq!(feature_of(line, None, false), Ok(None), "{line}");
+        }
     }
 
     #[test]
-    fn refuses_what_it_does_not_know() {
-        check("train --backend metal", Err("unknown backend `metal`: it can be auto, cpu, cuda or wgpu"));
-        check("train --backend=", Err("unknown backend ``: it can be auto, cpu, cuda or wgpu"));
-        check("train --backend", Err("`--backend` needs a name: auto, cpu, cuda or wgpu"));
+    fn other_commands_never_build_for_a_gpu() {
+        for line in [
+            "",
+            "--help",
+            "--version",
+            "-V",
+            "help",
+            "help train",
+            "gpu-info",
+            "gpu-info --json",
+            "optimize --config a.toml --output b.toml",
+            "memtest",
+            "memtest --gpu t4",
+            "runs list",
+            "data import corpus",
+            "config print",
+            "corpus make --out corpus",
+            "model info",
+            "export --run runs/a --out b",
+            "monitor",
+            "unknown",
+            "train --help",
+            "memtest --verify -h",
+            "transcribe --help",
+        ] {
+            assert_eq!(feature_of(line, None, true), Ok(None), "{line}");
+        }
+        for line in ["config print", "memtest", "model info", "train --help", "--help"] {
+            assert_eq!(feature_of(&format!("{line} --backend cuda"), Some("cuda"), true), Ok(None), "{line}");
+        }
     }
 
     #[test]
-    fn auto_follows_the_driver() {
-        assert_eq!(Backend::Auto.feature(|| true), Some("cuda"));
-        assert_eq!(Backend::Auto.feature(|| false), None);
-        assert_eq!(Backend::Cpu.feature(|| true), None);
-        assert_eq!(Backend::Cuda.feature(|| false), Some("cuda"));
+    fn the_cpu_is_always_the_cpu() {
+        for (line, variable) in [
+            ("train --backend cpu", None),
+            ("train --backend=cpu", Some("cuda")),
+            ("--backend cpu train", None),
+            ("train --set device.backend=cpu", None),
+            ("train --set=device.backend=cpu", None),
+            ("train --set device.backend=\"cpu\"", None),
+            ("train --backend cuda --set device.backend=cpu", None),
+            ("train --set device.backend=cpu --backend cuda", None),
+            ("train --set device.backend=cuda --set device.backend=cpu", None),
+            ("train", Some("cpu")),
+            ("eval --run runs/a", Some("cpu")),
+            ("memtest --verify --backend cpu", None),
+        ] {
+            assert_eq!(feature_of(line, variable, true), Ok(None), "{line} {variable:?}");
+        }
+    }
+
+    #[test]
+    fn a_backend_that_is_named_is_built() {
+        for (line, variable, expected) in [
+            ("train --backend cuda", None, "cuda"),
+            ("train --epochs 3 --backend=cuda --seed 1", None, "cuda"),
+            ("--backend wgpu eval", None, "wgpu"),
+            ("memtest --verify --backend wgpu", None, "wgpu"),
+            ("train --set device.backend=wgpu", None, "wgpu"),
+            ("train", Some("wgpu"), "wgpu"),
+            ("train --backend cuda", Some("cpu"), "cuda"),
+            ("train --dry-run --backend cuda", None, "cuda"),
+        ] {
+            assert_eq!(feature_of(line, variable, false), Ok(Some(expected)), "{line} {variable:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_backend_is_none() {
+        for (line, variable) in [
+            ("train -- --backend wgpu", None),
+            ("train --backends wgpu", None),
+            ("train --set device.backends=wgpu", None),
+            ("train --set data.manifest=wgpu", Some("")),
+        ] {
+            assert_eq!(feature_of(line, variable, true), Ok(Some("cuda")), "{line} {variable:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_names_are_refused_without_a_gpu_build() {
+        let known = "it can be auto, cpu, cuda or wgpu";
+        for (line, message) in [
+            ("train --backend metal", format!("unknown backend `metal`: {known}")),
+            ("train --backend=", format!("unknown backend ``: {known}")),
+            ("train --backend", "`--backend` needs a name: auto, cpu, cuda or wgpu".to_owned()),
+        ] {
+            assert_eq!(feature_of(line, None, true), Err(message), "{line}");
+        }
+        assert_eq!(feature_of("train --set device.backend=metal", None, true), Ok(None));
+        assert_eq!(feature_of("train", Some("metal"), true), Ok(None));
     }
 }

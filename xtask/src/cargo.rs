@@ -79,7 +79,7 @@ pub(crate) fn build_executable<S: AsRef<OsStr>>(args: &[S]) -> Result<Result<Pat
     let mut command = cargo();
     command.arg("build").args(args).arg("--message-format=json-render-diagnostics");
     if io::stderr().is_terminal() {
-        // Through the pipe cargo would show neither its bar nor its colours.
+        // Through the pipe cargo would show neither its bar nor its colors.
         command.env("CARGO_TERM_PROGRESS_WHEN", "always").env("CARGO_TERM_PROGRESS_WIDTH", "80");
         if env::var_os("CARGO_TERM_COLOR").is_none() {
             command.env("CARGO_TERM_COLOR", "always");

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::backend::{Backend, nvidia_answers};
+use crate::backend::{self, nvidia_answers};
 use crate::cargo::{become_program, build_executable, target_dir};
 
-/// Runs `plimsoll` with these arguments, untouched, in the folder the person stands in.
+/// Runs `plimsoll` with these arguments, untouched, in the folder where the user stands.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
-    let feature = Backend::from_args(args)?.feature(nvidia_answers);
+    let variable = std::env::var(backend::VARIABLE).ok();
+    let feature = backend::feature(args, variable.as_deref(), nvidia_answers)?;
     let mut build: Vec<OsString> = ["-p", "plimsoll", "--bin", "plimsoll"].map(OsString::from).into();
     if let Some(feature) = feature {
         // A folder for each feature: otherwise the CPU build and this one would replace each other back and forth.
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
         Ok(program) => become_program(&program, args),
         Err(code) => {
             if feature.is_some() {
-                eprintln!("note: the program runs without a graphics card too: add `--backend cpu`");
+                eprintln!("note: the program runs on the CPU too: add `--backend cpu`");
             }
             Ok(code)
         }
@@ -35,9 +36,9 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
 fn announce_first_cuda_build() {
     eprintln!(
         "\
-The program has not been built for NVIDIA cards here yet.
+The program has not been built for NVIDIA GPUs here yet.
 The first CUDA build takes 20 to 30 minutes, later ones seconds. An interrupted one goes on where it stopped.
-To begin at once on the processor, add `--backend cpu` to the same command.
+To start at once on the CPU, add `--backend cpu` to the same command.
 "
     );
 }

@@ -1,34 +1,34 @@
-//! What a newcomer reads first.
+//! The text of `cargo xtask help`.
 
 use std::process::ExitCode;
 
-const TEXT: &str = "\
-Plimsoll trains speech models on the graphics card you have, or on the processor.
+/// The program's commands in the order of `plimsoll --help`, a line each: the name, a tab, what it does.
+///
+/// A file, since help must not need a build of the program. A test of the program compares the two.
+const COMMANDS: &str = include_str!("commands.txt");
+
+const BEGINNING: &str = "\
+Plimsoll trains speech models on the local GPU or on the CPU.
 
 Start with these two:
-  cargo xtask train             train; without options, a small recogniser on speech that the program makes itself
+  cargo xtask train             train; without options, a small recognizer on speech that the program makes itself
   cargo xtask test              run the tests
 
-The program's main commands (add --help to any of them for its options):
-  train                         train a model, or go on with --resume
-  transcribe                    turn a recording into text with a trained model
-  say                           turn a text into sound with a trained model
-  eval                          say how well a trained model reads or speaks, on what it held out or a corpus of yours
-  export                        write a trained model into a folder of its own, for other programs
-  runs                          list the runs, show how one went, compare some
-  model                         say how large a model would be, part by part, before it is trained
-  corpus                        make speech with its texts, in voices of its own
-  config                        show the configuration a run would have, and where each value comes from
+Commands of the program (add --help to any of them for its options):
+";
 
-Keeping the house:
+const END: &str = "
+Commands for work on the code:
   test [--long] [ARGS]          run every test; ARGS go to the runner (a name, -p CRATE)
-  tidy                          check the rules of the house that no compiler knows
-  ci                            everything that must pass before a change goes in, cheapest first
+  tidy [PATH]                   check the rules that no compiler knows; PATH shows one file or folder
+  ci                            run all that must pass before a change goes in, cheapest first
   bench [NAME [ARGS]]           run a measurement, or list them
-  help                          this text
+  sample-docs [--seed S] [--count N]
+                                print doc comments drawn at random, to judge their language
+  help                          print this text
 
-Where to run: --backend auto|cpu|cuda|wgpu, with any of the program's commands.
-  auto (the default) takes CUDA when an NVIDIA driver answers, and the processor otherwise.
+Where to run: --backend auto|cpu|cuda|wgpu, with the commands that compute.
+  auto (the default) takes CUDA when an NVIDIA driver answers, and the CPU otherwise.
   The first CUDA build takes 20 to 30 minutes; --backend cpu starts in the meantime.
 
 A run keeps all it makes in runs/<name>/: its plan, its records, its checkpoints and its report.
@@ -37,6 +37,44 @@ The map of the code is docs/ARCHITECTURE.md.
 
 /// Prints the help.
 pub(crate) fn print() -> ExitCode {
-    print!("{TEXT}");
+    print!("{}", text());
     ExitCode::SUCCESS
+}
+
+fn text() -> String {
+    let lines = commands().map(|(name, about)| format!("  {name:<29} {}\n", uncapitalized(about)));
+    format!("{BEGINNING}{}{END}", lines.collect::<String>())
+}
+
+fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.lines().filter_map(|line| line.split_once('\t'))
+}
+
+fn uncapitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_list_is_a_command() {
+        for line in COMMANDS.lines() {
+            let (name, about) = line.split_once('\t').expect("a name, a tab and a text");
+            assert!(name.chars().all(|char| char.is_ascii_lowercase() || char == '-'), "{name}");
+            assert!(about.starts_with(|char: char| char.is_uppercase()) && !about.ends_with('.'), "{about}");
+        }
+        assert_eq!(commands().count(), COMMANDS.lines().count());
+    }
+
+    #[test]
+    fn help_lists_every_command_in_120_columns() {
+        let text = text();
+        for (name, _) in commands() {
+            assert!(text.contains(&format!("\n  {name} ")), "{name}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+    }
 }

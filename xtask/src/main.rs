@@ -33,13 +33,18 @@ fn dispatch(args: &[OsString]) -> Result<ExitCode> {
         Some("--help" | "-h") => Ok(help::print()),
         // `help train` is a question to the program.
         Some("help") if rest.is_empty() => Ok(help::print()),
-        Some("test" | "tidy" | "ci") if asks_for_help => Ok(help::print()),
+        Some("test" | "tidy" | "ci" | "sample-docs") if asks_for_help => Ok(help::print()),
         Some("test") => test::run(rest),
-        Some("tidy") => no_arguments("tidy", rest).and_then(|()| tidy::run()),
+        Some("tidy") => tidy::run(&texts(rest)),
+        Some("sample-docs") => tidy::sample_docs::run(&texts(rest)),
         Some("ci") => no_arguments("ci", rest).and_then(|()| ci::run()),
         Some("bench") => bench::run(rest),
         _ => forward::run(args),
     }
+}
+
+fn texts(args: &[OsString]) -> Vec<String> {
+    args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
 }
 
 fn no_arguments(command: &str, rest: &[OsString]) -> Result<()> {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll_monitor::Machine;
 
-use crate::failure::Failure;
+use plimsoll_recipes::Failure;
 
 /// Prints what this machine has.
 pub(crate) fn gpu_info(json: bool) -> Result<ExitCode, Failure> {

@@ -1,26 +1,22 @@
-//! The program `plimsoll`: trains speech models on the card a person has.
+//! The program `plimsoll`: arguments, printing and exit codes.
 //!
-//! This library is what the program is made of; [`config`] may be of use to others. The way of a run through it is one
-//! line: configuration, plan, batches and steps, checkpoints, summary.
+//! What the commands do is in `plimsoll-recipes`, which a program of your own can call without this one.
 
 mod cli;
-pub mod config;
+mod config;
 mod corpus;
 mod data;
-mod device;
 mod eval;
 mod export;
-mod failure;
 mod gpu_info;
 mod memtest;
 mod model;
 mod optimize;
-mod pictures;
-mod reading;
 mod runs;
 mod say;
 mod search;
 mod signals;
+mod terminal;
 mod train;
 mod transcribe;
 
@@ -28,6 +24,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use plimsoll_core::CountingAllocator;
+
+use terminal::ExitCodeExt;
 
 /// Runs the command of this process's arguments; `memory` counts what the process holds, and is its global allocator.
 pub fn program(memory: &'static CountingAllocator) -> ExitCode {

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use clap::{Args, Subcommand};
+
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use plimsoll_audio::LogMel;
@@ -10,17 +12,36 @@ use plimsoll_core::{Bytes, Seconds};
 use plimsoll_tape::{NamedVisitor, count, on_paper, walk};
 use serde_json::{Value, json};
 
-use crate::cli::InfoArgs;
-use crate::config::{RunConfig, Task, load};
-use crate::failure::{Failure, Told};
-use crate::train::plan::ModelPlan;
-use crate::train::{data, resolve};
-use crate::{corpus, environment};
+use crate::environment;
+use crate::terminal::Terminal;
+use plimsoll_recipes::config::{ConfigArgs, RunConfig, Task, load};
+use plimsoll_recipes::corpus;
+use plimsoll_recipes::mapping::ModelPlan;
+use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{data, mapping};
 
 /// Bytes of a parameter's value in fp32.
 const WEIGHT: u64 = 4;
 /// Bytes of a parameter in training: its value, its gradient and AdamW's two moments.
 const TRAINED: u64 = 4 * WEIGHT;
+
+/// The commands of `model`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// Says how large the model of a configuration is, part by part, and what it makes of time.
+    Info(InfoArgs),
+}
+
+/// What `model info` takes.
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The configuration.
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
 
 /// Prints the sizes of the model that `args` describe.
 pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
@@ -29,11 +50,11 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
         eprintln!("warning: {warning}");
     }
     let config = &loaded.config;
-    let log_mel = LogMel::new(&data::features(&config.features)).wrong()?;
+    let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
     let vocabulary = vocabulary(config)?;
     let model = match config.task {
-        Task::Asr => ModelPlan::Recogniser(resolve::recogniser(config, log_mel.n_mels(), vocabulary)),
-        Task::Tts => ModelPlan::Synthesiser(resolve::synthesiser(config, log_mel.n_mels(), vocabulary)),
+        Task::Asr => ModelPlan::Recogniser(mapping::recogniser(config, log_mel.n_mels(), vocabulary)),
+        Task::Tts => ModelPlan::Synthesiser(mapping::synthesiser(config, log_mel.n_mels(), vocabulary)),
     };
     let sizes = Sizes::of(model, log_mel);
     match args.json {
@@ -50,9 +71,9 @@ fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
     }
     if config.data.manifest.is_none() && !corpus::is_made(&config.data) {
         let message = "nothing says how many tokens the model knows";
-        return Err(Failure::wrong(message, "give --set model.vocabulary=N, or a --manifest to count its letters"));
+        return Err(Failure::invalid(message, "give --set model.vocabulary=N, or a --manifest to count its letters"));
     }
-    Ok(data::prepare(config)?.tokenizer.size())
+    Ok(data::prepare(config, &Terminal)?.tokenizer.size())
 }
 
 /// A model's sizes.

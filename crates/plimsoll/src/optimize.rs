@@ -2,42 +2,62 @@
 
 mod edit;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use clap::Args;
 
 use plimsoll_core::{Choice, Remat};
 use plimsoll_memory::{Plan, PlanError, Subject, Survey, plan};
 
-use crate::cli::OptimizeArgs;
-use crate::config::{AttentionChoice, ConfigArgs, RematChoice, RunConfig, load};
 use crate::environment;
-use crate::failure::{Failure, Told};
-use crate::memtest::ask::{Asked, Target};
-use crate::memtest::{DOES_NOT_FIT, targets, waiting};
-use crate::train::plan::ModelPlan;
+use crate::terminal::{DOES_NOT_FIT, waiting};
 use edit::{Change, edited};
+use plimsoll_recipes::config::{AttentionChoice, ConfigArgs, RematChoice, RunConfig, load};
+use plimsoll_recipes::demand::DemandBuilder;
+use plimsoll_recipes::mapping::ModelPlan;
+use plimsoll_recipes::target::{Target, targets};
+use plimsoll_recipes::{Failure, FailureExt};
+
+/// What `optimize` takes.
+#[derive(Debug, Args)]
+pub(crate) struct OptimizeArgs {
+    /// The configuration to start from, a TOML file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: PathBuf,
+    /// Where the changed one is written.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) output: PathBuf,
+    /// A card by name or size, as for memtest; of several, it fits all. Without one: what is here.
+    #[arg(long, value_name = "NAME|SIZE")]
+    pub(crate) gpu: Vec<String>,
+}
 
 /// Writes a configuration that fits.
 pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     let text = std::fs::read_to_string(&args.config).map_err(|error| {
         let message = format!("cannot read {}: {error}", args.config.display());
-        Failure::wrong(message, "give --config the file of a run")
+        Failure::invalid(message, "give --config the file of a run")
     })?;
     if args.config.extension().is_none_or(|extension| extension != "toml") {
         let message = format!("{} is no TOML file, which is what is edited", args.config.display());
-        return Err(Failure::wrong(message, "`plimsoll config print --config FILE` writes any configuration as TOML"));
+        return Err(Failure::invalid(
+            message,
+            "`plimsoll config print --config FILE` writes any configuration as TOML",
+        ));
     }
     let config_args = ConfigArgs { config: Some(args.config.clone()), ..ConfigArgs::default() };
     let config = load(&config_args, environment())?.config;
-    let asked = Asked::of(config)?;
+    let asked = DemandBuilder::from_config(config)?;
     let targets = targets(&args.gpu)?;
     // What fits the smallest fits all.
     let target = targets.iter().min_by_key(|target| target.budget(&asked.config)).expect("there is a target");
-    let told = waiting("looking for the fastest way that fits");
+    let bar = waiting("looking for the fastest way that fits");
     let found = match &asked.model {
         ModelPlan::Recogniser(model) => changes(model, &asked, target),
         ModelPlan::Synthesiser(model) => changes(model, &asked, target),
     };
-    told.finish_and_clear();
+    bar.finish_and_clear();
     let (plan, changes) = match found? {
         Ok(found) => found,
         Err(error) => return Ok(refused(&error, target)),
@@ -45,7 +65,7 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     let new = edited(&text, &changes);
     std::fs::write(&args.output, &new).map_err(|error| {
         let message = format!("cannot write {}: {error}", args.output.display());
-        Failure::wrong(message, "give --output a file in a folder that is there")
+        Failure::invalid(message, "give --output a file in a folder that is there")
     })?;
     println!(
         "{}: {} of {} at most, the effective batch as it was",
@@ -73,10 +93,10 @@ fn refused(error: &PlanError, target: &Target) -> ExitCode {
 type Found = Result<(Plan, Vec<Change>), PlanError>;
 
 /// The plan that fits, and what of the configuration changes for it.
-fn changes<S: Subject + Sync>(subject: &S, asked: &Asked, target: &Target) -> Result<Found, Failure> {
+fn changes<S: Subject + Sync>(subject: &S, asked: &DemandBuilder, target: &Target) -> Result<Found, Failure> {
     let budget = target.budget(&asked.config);
     let written = Survey::of(subject, asked.as_written(target)).failed()?;
-    let speed = target.speed(asked.choice().precision);
+    let speed = target.speed(asked.choice(target).precision);
     let old = plan(&written, budget, &speed);
     if let Ok(plan) = old {
         let needs_pieces = plan.buckets.iter().any(|bucket| bucket.accumulation > 1);
@@ -84,7 +104,7 @@ fn changes<S: Subject + Sync>(subject: &S, asked: &Asked, target: &Target) -> Re
             return Ok(Ok((plan, Vec::new())));
         }
     }
-    let survey = Survey::of(subject, asked.free(target)).failed()?;
+    let survey = Survey::of(subject, asked.at_best(target)).failed()?;
     let plan = match plan(&survey, budget, &speed) {
         Ok(plan) => plan,
         Err(error) => return Ok(Err(error)),
@@ -92,17 +112,20 @@ fn changes<S: Subject + Sync>(subject: &S, asked: &Asked, target: &Target) -> Re
     // One way for all lengths, as a configuration has one: what the length that needs most needs.
     let worst = plan.buckets.iter().max_by_key(|bucket| bucket.peak).expect("there are lengths");
     let smallest = plan.buckets.iter().map(|bucket| bucket.micro_batch).min().unwrap_or(1);
-    Ok(Ok((plan.clone(), told(asked, worst.choice, smallest, &format!("{} of {budget}", plan.peak)))))
+    Ok(Ok((
+        plan.clone(),
+        changes_to(asked, (asked.choice(target), worst.choice), smallest, &format!("{} of {budget}", plan.peak)),
+    )))
 }
 
-/// The changes that lead from what is written to `choice` in pieces of `micro_batch`.
-fn told(asked: &Asked, choice: Choice, micro_batch: u32, peak: &str) -> Vec<Change> {
-    let (config, old) = (&asked.config, asked.choice());
+/// The changes that lead from the choice `old` to `choice`, in micro-batches of `micro_batch`.
+fn changes_to(asked: &DemandBuilder, (old, choice): (Choice, Choice), micro_batch: u32, peak: &str) -> Vec<Change> {
+    let config = &asked.config;
     let mut changes = Vec::new();
     let remat = match choice.remat {
         Remat::None => RematChoice::None,
         Remat::Half => RematChoice::Half,
-        Remat::First(blocks) if blocks * 2 <= asked.blocks() + 1 => RematChoice::Half,
+        Remat::First(blocks) if blocks * 2 <= asked.model.blocks() + 1 => RematChoice::Half,
         _ => RematChoice::All,
     };
     if remat != config.training.remat {

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use plimsoll_monitor::{RunCard, compared, listed, read_runs, shown};
 use serde_json::json;
 
-use crate::failure::{Failure, Told};
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// A run that wrote nothing for so long is not taken to be running: validations of a large model take minutes.
 const SILENCE: Duration = Duration::from_secs(600);
@@ -87,7 +87,7 @@ impl RunsCommand {
 fn list(args: &ListArgs, quiet_since: SystemTime) -> Result<ExitCode, Failure> {
     if !args.folder.is_dir() {
         let message = format!("there is no folder {}", args.folder.display());
-        return Err(Failure::wrong(message, "`plimsoll runs list DIR` takes the folder that holds the runs"));
+        return Err(Failure::invalid(message, "`plimsoll runs list DIR` takes the folder that holds the runs"));
     }
     let cards = read_runs(&args.folder, quiet_since).failed()?;
     match args.json {
@@ -104,6 +104,6 @@ fn card(path: &Path, quiet_since: SystemTime) -> Result<RunCard, Failure> {
     let found = [path, &named].into_iter().find_map(|path| RunCard::read(path, quiet_since));
     found.ok_or_else(|| {
         let message = format!("there is no run in {}, and none of that name in runs", path.display());
-        Failure::wrong(message, "`plimsoll runs list` says which there are")
+        Failure::invalid(message, "`plimsoll runs list` says which there are")
     })
 }

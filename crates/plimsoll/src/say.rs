@@ -5,6 +5,8 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::Args;
+
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::{read_audio, write_wav};
 use plimsoll_core::{Samples, Seconds};
@@ -13,10 +15,11 @@ use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
 use serde_json::{Value, json};
 
-use crate::cli::SayArgs;
-use crate::config::ConfigError;
-use crate::failure::{Failure, Told};
-use crate::{pictures, reading};
+use crate::terminal::ExitCodeExt;
+use plimsoll_recipes::config::ConfigError;
+use plimsoll_recipes::reader;
+use plimsoll_recipes::training as pictures;
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// The most characters of a text that a message repeats.
 const SHOWN: usize = 60;
@@ -27,11 +30,49 @@ struct Wish {
     out: PathBuf,
 }
 
+/// What `say` takes.
+#[derive(Debug, Args)]
+pub(crate) struct SayArgs {
+    /// The text; `-` reads it from standard input.
+    #[arg(required_unless_present = "file", conflicts_with = "file", value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+    /// Says every line of this file into a WAV file of its own.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The run whose best checkpoint speaks, or the folder of an exported model.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// The WAV file to write; said.wav where it is not named.
+    #[arg(long, value_name = "FILE.wav", conflicts_with = "file")]
+    pub(crate) out: Option<PathBuf>,
+    /// The folder for the lines of --file, called by their numbers: 0001.wav and so on; said where it is not named.
+    #[arg(long, value_name = "DIR", requires = "file")]
+    pub(crate) out_dir: Option<PathBuf>,
+    /// A recording of the voice to speak in; without one, a voice that the model learned from.
+    #[arg(long, value_name = "FILE.wav")]
+    pub(crate) speaker: Option<PathBuf>,
+    /// The language of the text, for a model that was taught several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) language: Option<String>,
+    /// Decides what is random in speaking: the same text with the same seed sounds the same.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Draws where the model looked in the text while it spoke, into this SVG file.
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "file")]
+    pub(crate) picture: Option<PathBuf>,
+    /// Prints one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Kind of device: auto, cpu, cuda or wgpu.
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+}
+
 /// Says what `args` ask for; of several texts one that cannot be said is told and stops no other.
 pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     let wishes = wishes(args)?;
-    let device = reading::device(&args.backend)?;
-    let narrator = SpeechPipeline::load(&args.run, &device).wrong()?;
+    let device = reader::device(&args.backend)?;
+    let narrator = SpeechPipeline::load(&args.run, &device).invalid()?;
     let voice = voice(args, &narrator)?;
     let alone = args.file.is_none();
     let bar = bar(&wishes);
@@ -59,7 +100,7 @@ fn wishes(args: &SayArgs) -> Result<Vec<Wish>, Failure> {
         let text = match args.text.as_deref() {
             Some("-") => {
                 let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text).wrong()?;
+                std::io::stdin().read_to_string(&mut text).invalid()?;
                 text
             }
             text => text.unwrap_or_default().into(),
@@ -68,7 +109,7 @@ fn wishes(args: &SayArgs) -> Result<Vec<Wish>, Failure> {
         return Ok(vec![Wish { text, out }]);
     };
     let text = fs::read_to_string(file).map_err(|error| {
-        Failure::wrong(format!("cannot read {}: {error}", file.display()), "`--file` takes lines of text")
+        Failure::invalid(format!("cannot read {}: {error}", file.display()), "`--file` takes lines of text")
     })?;
     let folder = args.out_dir.clone().unwrap_or_else(|| "said".into());
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -78,13 +119,13 @@ fn wishes(args: &SayArgs) -> Result<Vec<Wish>, Failure> {
     };
     let wishes: Vec<Wish> = lines.map(wish).collect();
     if wishes.is_empty() {
-        return Err(Failure::wrong(
+        return Err(Failure::invalid(
             format!("{} has no line with text", file.display()),
             "every line is said into a file",
         ));
     }
     fs::create_dir_all(&folder).map_err(|error| {
-        Failure::wrong(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
+        Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
     })?;
     Ok(wishes)
 }
@@ -95,11 +136,11 @@ fn voice(args: &SayArgs, narrator: &SpeechPipeline) -> Result<Voice, Failure> {
     let path = args.speaker.as_deref().unwrap_or(&own);
     if args.speaker.is_none() && !own.is_file() {
         let message = format!("{} has no voice of its own: there is no voice.wav in it", args.run.display());
-        return Err(Failure::wrong(message, "name a recording of the voice: --speaker FILE.wav"));
+        return Err(Failure::invalid(message, "name a recording of the voice: --speaker FILE.wav"));
     }
-    let audio = read_audio(path, narrator.sample_rate()).wrong()?;
+    let audio = read_audio(path, narrator.sample_rate()).invalid()?;
     narrator.encode_voice(&audio.samples).map_err(|error| {
-        Failure::wrong(format!("{}: {error}", path.display()), "a few seconds of one person speaking are best")
+        Failure::invalid(format!("{}: {error}", path.display()), "a few seconds of one person speaking are best")
     })
 }
 
@@ -124,10 +165,10 @@ fn narrate(
     if !alone {
         bar.inc(1);
     }
-    write_wav(&wish.out, &narration.samples, narrator.sample_rate()).wrong()?;
+    write_wav(&wish.out, &narration.samples, narrator.sample_rate()).invalid()?;
     if let Some(picture) = &args.picture {
         draw(picture, &narration, narrator, voice, args.seed)
-            .map_err(|message| Failure::wrong(message, "`--picture` takes the name of an SVG file to write"))?;
+            .map_err(|message| Failure::invalid(message, "`--picture` takes the name of an SVG file to write"))?;
     }
     Ok(narration)
 }
@@ -143,7 +184,7 @@ fn unsayable(error: &SynthesisError) -> Failure {
             "a few seconds of one person speaking are best"
         }
     };
-    Failure::wrong(error.to_string(), help)
+    Failure::invalid(error.to_string(), help)
 }
 
 /// Where it looked while it said the first part, and what it said.

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use plimsoll_speech::asr::Search;
 
-use crate::failure::Failure;
+use plimsoll_recipes::Failure;
 
 /// Flags that choose a search.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,11 +29,11 @@ impl SearchArgs {
     pub(crate) fn settle(&self) -> Result<Search, Failure> {
         if !(0.0..=1.0).contains(&self.ctc_weight) {
             let message = format!("`--ctc-weight` is {}, and a share from 0 to 1 was expected", self.ctc_weight);
-            return Err(Failure::wrong(message, "0 listens to the decoder alone, 1 to CTC alone"));
+            return Err(Failure::invalid(message, "0 listens to the decoder alone, 1 to CTC alone"));
         }
         if !self.length_bonus.is_finite() {
             let message = format!("`--length-bonus` is {}, and a number was expected", self.length_bonus);
-            return Err(Failure::wrong(message, "0 favours no length"));
+            return Err(Failure::invalid(message, "0 favours no length"));
         }
         let search = Search::from_name(&self.search, self.width, self.ctc_weight, self.length_bonus);
         Ok(search.expect("the flag takes these names alone"))

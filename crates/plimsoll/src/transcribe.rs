@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::Args;
+
 use plimsoll_audio::{AudioError, read_audio};
 use plimsoll_core::Seconds;
 use plimsoll_data::cuts_at_silence;
 use serde_json::json;
 
-use crate::cli::TranscribeArgs;
-use crate::config::ConfigError;
-use crate::failure::{Failure, Told};
-use crate::reading::{self, Reader};
+use crate::search::SearchArgs;
+use crate::terminal::{Terminal, reading_bar};
+use plimsoll_recipes::config::ConfigError;
+use plimsoll_recipes::error_chain;
+use plimsoll_recipes::reader::{self, Reader};
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// The longest stretch: what `data.max_seconds` lets a model hear in training when nobody says otherwise.
 ///
@@ -24,11 +28,31 @@ struct Transcript {
     seconds: Seconds,
 }
 
+/// What `transcribe` takes.
+#[derive(Debug, Args)]
+pub(crate) struct TranscribeArgs {
+    /// WAV, FLAC, MP3 or Ogg files, or folders of them.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// The run whose best checkpoint reads, or the folder of an exported model.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// Prints one JSON object a line, `{"file": ..., "text": ..., "seconds": ...}` or `{"file": ..., "error": ...}`.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Kind of device: auto, cpu, cuda or wgpu.
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+    /// How the best text is looked for.
+    #[command(flatten)]
+    pub(crate) search: SearchArgs,
+}
+
 /// Reads every recording that `args` name, in order; one that cannot be read is told and stops no other.
 pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     let files = files(&args.inputs)?;
-    let reader = Reader::load(&args.run, &args.search, &args.backend)?;
-    let bar = reading::bar(files.len());
+    let reader = Reader::load(&args.run, args.search.settle()?, &reader::device(&args.backend)?)?;
+    let bar = reading_bar(files.len());
     let mut unreadable = 0;
     for file in &files {
         let read = read(file, &reader);
@@ -45,7 +69,7 @@ fn read(file: &Path, reader: &Reader) -> Result<Transcript, AudioError> {
     let audio = read_audio(file, reader.sample_rate())?;
     let cuts = cuts_at_silence(&audio.samples, audio.rate, LONGEST);
     let starts = [0].into_iter().chain(cuts.iter().copied());
-    let texts = starts.zip(&cuts).map(|(start, &end)| reader.text(&audio.samples[start..end]));
+    let texts = starts.zip(&cuts).map(|(start, &end)| reader.text(&audio.samples[start..end], &Terminal));
     let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
     Ok(Transcript { text: texts.join(" "), seconds: audio.duration() })
 }
@@ -59,7 +83,7 @@ fn tell(file: &Path, read: &Result<Transcript, AudioError>, json: bool, alone: b
         Ok(Transcript { text, .. }) if alone => println!("{text}"),
         Ok(Transcript { text, .. }) => println!("{name}\t{text}"),
         Err(error) => {
-            let reason = reading::reason(error);
+            let reason = error_chain(error);
             if json {
                 println!("{}", json!({"file": name, "error": reason}));
             }
@@ -79,7 +103,7 @@ fn files(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             files.push(input.clone());
             continue;
         }
-        let entries = std::fs::read_dir(input).wrong()?;
+        let entries = std::fs::read_dir(input).invalid()?;
         let is_sound = |path: &Path| {
             path.extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found.eq_ignore_ascii_case(known)))
         };
@@ -87,7 +111,7 @@ fn files(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             entries.flatten().map(|entry| entry.path()).filter(|path| is_sound(path)).collect();
         if found.is_empty() {
             let message = format!("{} holds no sound files", input.display());
-            return Err(Failure::wrong(
+            return Err(Failure::invalid(
                 message,
                 "name a file, or a folder with .wav, .flac, .mp3 or .ogg files directly in it",
             ));

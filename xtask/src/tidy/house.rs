@@ -77,6 +77,10 @@ fn walk(dir: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> Result<(
     for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
+        // A folder in a clone, and a file in a work tree beside it.
+        if name == ".git" {
+            continue;
+        }
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
             let ignored = prefix.is_empty() && IGNORED.contains(&name.as_str());
@@ -129,7 +133,7 @@ fn collect(from: &DeTable<'_>, text: &str, dependencies: &mut Vec<Dependency>) {
     }
 }
 
-fn table<'a, 'i>(from: &'a DeTable<'i>, key: &str) -> Option<&'a DeTable<'i>> {
+pub(super) fn table<'a, 'i>(from: &'a DeTable<'i>, key: &str) -> Option<&'a DeTable<'i>> {
     from.get(key)?.get_ref().as_table()
 }
 
@@ -137,7 +141,7 @@ fn says_workspace(table: &DeTable<'_>) -> bool {
     table.get("workspace").map(Spanned::get_ref).and_then(DeValue::as_bool) == Some(true)
 }
 
-fn line_of<T>(text: &str, place: &Spanned<T>) -> usize {
+pub(super) fn line_of<T>(text: &str, place: &Spanned<T>) -> usize {
     text[..place.span().start].matches('\n').count() + 1
 }
 

@@ -89,7 +89,7 @@ impl Place {
             return Some(format!("`{package}` works without Burn, so it cannot depend on `{name}`"));
         }
         let other = place_of(name)?;
-        // Tests may look further down than the code, but never sideways; whoever uses none of ours tests with none.
+        // Tests may look further down than the code, but never sideways; a crate that uses none of ours tests with none.
         let allowed = self.uses.contains(&name) || (dev && !self.uses.is_empty() && other.storey < self.storey);
         if allowed {
             return None;

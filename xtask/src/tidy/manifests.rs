@@ -4,14 +4,14 @@ use super::Finding;
 use super::house::{House, Manifest};
 
 /// Dependencies with one home, and why they have it. A name that ends in `-` stands for all that begin with it.
-const HOMES: &[(&str, &str, &str)] = &[
-    ("burn-", "plimsoll-tape", "only tape names Burn's insides"),
-    ("cubecl-", "plimsoll-tape", "only tape names Burn's insides"),
-    ("cubecl", "plimsoll-tape", "only tape names Burn's insides"),
-    ("clap", "plimsoll", "only the program reads arguments"),
-    ("miette", "plimsoll", "people meet errors at the program's edge"),
-    ("tracing-subscriber", "plimsoll", "only the program starts logging"),
-    ("anyhow", "xtask", "libraries have errors with names and fields"),
+const HOMES: &[(&str, &[&str], &str)] = &[
+    ("burn-", &["plimsoll-tape"], "only tape names Burn's insides"),
+    ("cubecl-", &["plimsoll-tape"], "only tape names Burn's insides"),
+    ("cubecl", &["plimsoll-tape"], "only tape names Burn's insides"),
+    ("clap", &["plimsoll", "plimsoll-recipes"], "only the program reads arguments"),
+    ("miette", &["plimsoll", "plimsoll-recipes"], "people meet errors at the program's edge"),
+    ("tracing-subscriber", &["plimsoll"], "only the program starts logging"),
+    ("anyhow", &["xtask"], "libraries have errors with names and fields"),
 ];
 
 /// Some dependencies have one home.
@@ -21,8 +21,9 @@ pub(super) fn homes(house: &House) -> Vec<Finding> {
         for dependency in dependencies {
             let name = dependency.name.as_str();
             let matches = |wanted: &str| name == wanted || (wanted.ends_with('-') && name.starts_with(wanted));
-            if let Some((_, home, why)) = HOMES.iter().find(|(wanted, home, _)| matches(wanted) && home != package) {
-                let message = format!("`{name}` belongs to `{home}` alone: {why}");
+            let strays = |homes: &[&str]| !homes.contains(&package.as_str());
+            if let Some((_, homes, why)) = HOMES.iter().find(|(wanted, homes, _)| matches(wanted) && strays(homes)) {
+                let message = format!("`{name}` belongs to `{}` alone: {why}", homes.join("` and `"));
                 findings.push(Finding::breaks(path, dependency.line, message));
             }
         }
@@ -71,6 +72,7 @@ mod tests {
         home("plimsoll-tape", "burn-backend", &[]);
         home("plimsoll-train", "burn", &[]);
         home("plimsoll", "clap", &[]);
+        home("plimsoll-recipes", "clap", &[]);
         home("xtask", "anyhow", &[]);
         home(
             "plimsoll-train",
@@ -80,7 +82,9 @@ mod tests {
         home(
             "plimsoll-data",
             "clap",
-            &["crates/x/Cargo.toml:4: `clap` belongs to `plimsoll` alone: only the program reads arguments"],
+            &[
+                "crates/x/Cargo.toml:4: `clap` belongs to `plimsoll` and `plimsoll-recipes` alone: only the program reads arguments",
+            ],
         );
         home(
             "plimsoll",

@@ -1,27 +1,28 @@
-//! Tests of the whole road: layers, formats, older names, printing and loading again.
-
-mod bad_input;
-mod commands;
-
-use std::io;
-use std::path::Path;
+//! What `plimsoll config` prints, as snapshots.
 
 use clap::Parser;
-use plimsoll_core::{Bytes, Seconds};
 
-use super::load::load_with;
-use super::merge::merge;
-use super::names::Setting;
-use super::*;
+use super::ConfigCommand;
 
 #[derive(Parser)]
 struct Program {
-    #[command(flatten)]
-    config: ConfigArgs,
+    #[command(subcommand)]
+    command: ConfigCommand,
 }
 
-fn args(flags: &[&str]) -> ConfigArgs {
-    Program::try_parse_from(["plimsoll"].iter().chain(flags)).expect("flags that clap knows").config
+/// A file of our own: the built-in one changes with every tuning.
+const RUN: &str = "task = \"tts\"\n\n[training]\nsteps = 100\nlearning_rate = 1e-3\n";
+
+/// What a command line prints, where `run.toml` is [`RUN`].
+fn output(line: &str, variables: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.toml").display().to_string();
+    std::fs::write(&file, RUN).unwrap();
+    let words = line.split(' ').map(|word| if word == "run.toml" { &file } else { word });
+    let program = Program::try_parse_from(["config"].into_iter().chain(words)).unwrap();
+    let mut out = Vec::new();
+    program.command.run(environment(variables), &mut out).unwrap();
+    format!("$ config {line}\n{}", String::from_utf8(out).unwrap().replace(&file, "run.toml"))
 }
 
 fn environment(variables: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
@@ -29,160 +30,37 @@ fn environment(variables: &[(&str, &str)]) -> impl Iterator<Item = (String, Stri
     owned.into_iter()
 }
 
-/// Loads with a file that stands nowhere but here.
-fn load_text(file: (&str, &str), variables: &[(&str, &str)], flags: &[&str]) -> Result<Loaded, ConfigError> {
-    let mut args = args(flags);
-    args.config = (!file.0.is_empty()).then(|| file.0.into());
-    let read = |_: &Path| match file.1 {
-        "missing" => Err(io::ErrorKind::NotFound.into()),
-        "locked" => Err(io::ErrorKind::PermissionDenied.into()),
-        text => Ok(text.to_string()),
-    };
-    load_with(&args, environment(variables), &read)
-}
-
-fn loaded(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Loaded {
-    load_text(("run.toml", text), variables, flags).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)))
+fn check(name: &str, outputs: &[String]) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, outputs.join("\n")));
 }
 
 #[test]
-fn the_main_job_loads_from_inside_and_from_the_disk() {
-    let built_in = load(&ConfigArgs::default(), environment(&[])).unwrap();
-    assert_eq!(built_in.warnings, []);
-    assert!(built_in.provenance.place("training.epochs").to_string().starts_with(built_in_name(Task::Asr)));
-
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("job.TOML");
-    std::fs::write(&path, include_str!("../../../../configs/toy_asr.toml")).unwrap();
-    let from_disk = load(&ConfigArgs { config: Some(path), ..Default::default() }, environment(&[])).unwrap();
-    assert_eq!(from_disk.config, built_in.config);
-
-    for (variables, flag) in [(&[][..], Some("tts")), (&[("PLIMSOLL_TASK", "tts")][..], None)] {
-        let args = ConfigArgs { task: flag.map(Into::into), ..Default::default() };
-        let built_in = load(&args, environment(variables)).unwrap();
-        assert!(built_in.provenance.place("training.epochs").to_string().starts_with(built_in_name(Task::Tts)));
-    }
+fn print() {
+    let variables = [("PLIMSOLL_TRAINING__BATCH_SIZE", "32")];
+    check("config_print", &[output("print --config run.toml --steps 20 --max-memory 85%", &variables)]);
+    check("config_print_json", &[output("print --config run.toml --json --name short", &variables)]);
 }
 
 #[test]
-fn stronger_layers_win_and_are_remembered() {
-    let text = "seed = 1\n\n[training]\nsteps = 1\nepochs = 1\nwarmup_steps = 1\n[model]\nd_model = 8\n";
-    let variables =
-        [("PLIMSOLL_TRAINING__STEPS", "2"), ("PLIMSOLL_TRAINING__EPOCHS", "2"), ("HOME", "/"), ("PLIMSOLL_LONG", "1")];
-    let Loaded { config, provenance, .. } = loaded(text, &variables, &["--steps", "3", "--set", "model.d_model=16"]);
-    assert_eq!((config.seed, config.training.epochs, config.training.steps), (1, Some(2), Some(3)));
-    assert_eq!((config.model.d_model, config.training.warmup_steps, config.training.clip_norm), (16, 1, 5.0));
-    for (key, place) in [
-        ("seed", "run.toml:1"),
-        ("training.warmup_steps", "run.toml:6"),
-        ("training.epochs", "PLIMSOLL_TRAINING__EPOCHS"),
-        ("training.steps", "--steps"),
-        ("model.d_model", "--set"),
-        ("training.clip_norm", "default"),
-    ] {
-        assert_eq!(provenance.place(key).to_string(), place, "{key}");
-    }
+fn validate_and_path() {
+    let variables = [("PLIMSOLL_LONG", "1"), ("PLIMSOLL_DATA__BATCH_SIZE", "32"), ("HOME", "/root")];
+    let lines = [
+        output("validate --config run.toml", &[]),
+        output("validate --config run.toml --set training.num_epochs=2 --set data.batch_seconds=90", &variables),
+        output("path", &[]),
+        output("path --config run.toml", &[]),
+        output("path --config absent.toml --steps 3 --set model.d_model=8", &variables),
+    ];
+    check("config_validate_and_path", &lines);
 }
 
 #[test]
-fn a_stronger_layer_drives_out_what_excludes_it() {
-    let text = "[data]\nbatch_seconds = \"2min\"\n[training]\nsteps = 1\nmax_memory = \"8GiB\"\n";
-    let Loaded { config, provenance, .. } = loaded(text, &[], &["--batch-size", "8", "--max-memory", "85%"]);
-    assert_eq!((config.data.batch_size, config.data.batch_seconds), (Some(8), None));
-    assert_eq!((config.training.max_memory, config.training.max_memory_fraction), (None, Some(0.85)));
-    assert_eq!(provenance.place("training.max_memory_fraction").to_string(), "--max-memory");
-}
-
-#[test]
-fn a_number_that_is_found_where_none_is_given_may_be_auto() {
-    let text = "training.steps = 1\ndata.num_workers = 3\ndata.prefetch_buffer_size = \"auto\"\n";
-    let data = loaded(text, &[], &[]).config.data;
-    assert_eq!((data.num_workers, data.prefetch_buffer_size), (Some(3), None));
-    let data = loaded(text, &[], &["--set", "data.num_workers=auto"]).config.data;
-    assert_eq!(data.num_workers, None);
-}
-
-#[test]
-fn memory_flags_are_amounts_or_shares() {
-    for (flag, amount, share) in [
-        ("8GiB", Some(Bytes::gib(8)), None),
-        ("0.85", None, Some(0.85)),
-        ("85%", None, Some(0.85)),
-        ("100 %", None, Some(1.0)),
-        ("536870912", Some(Bytes::mib(512)), None),
-    ] {
-        let training = loaded("training.steps = 1", &[], &["--max-memory", flag]).config.training;
-        assert_eq!((training.max_memory, training.max_memory_fraction), (amount, share), "{flag}");
-    }
-}
-
-#[test]
-fn texts_of_flags_and_variables_become_what_the_key_takes() {
-    let flags = ["--name", "12", "--set", "augment.speeds=[0.9, 1.0]", "--set", "data.manifest=\"a b.tsv\""];
-    let variables =
-        [("PLIMSOLL_TRAINING__MAX_TIME", "5min"), ("PLIMSOLL_DATA__LOWERCASE", "true"), ("PLIMSOLL_SEED", "")];
-    let config = loaded("", &variables, &flags).config;
-    assert_eq!((config.name.as_deref(), config.seed), (Some("12"), 17));
-    assert_eq!(config.augment.speeds, [0.9, 1.0]);
-    assert_eq!(config.data.manifest.as_deref(), Some(Path::new("a b.tsv")));
-    assert_eq!((config.training.max_time, config.data.lowercase), (Some(Seconds(300.0)), true));
-}
-
-#[test]
-fn toml_and_yaml_say_the_same() {
-    let toml = "name = \"one\"\n[data]\nbatch_size = 8\ncache_memory = \"2GiB\"\nmin_seconds = 1\n\
-                [augment]\nspeeds = [0.9, 1]\n[training]\nsteps = 5\nlearning_rate = 1e-3\nprecision = \"bf16\"\n";
-    let yaml = "name: one\ndata:\n  batch_size: 8  # eight\n  cache_memory: 2GiB\n  min_seconds: 1\n  manifest:\n\
-                augment:\n  speeds:\n    - 0.9\n    - 1\nmodel:\n\
-                training:\n  steps: 5\n  learning_rate: 1e-3\n  precision: bf16\n";
-    let from_yaml = load_text(("run.yaml", yaml), &[], &[]).unwrap();
-    assert_eq!(loaded(toml, &[], &[]).config, from_yaml.config);
-    assert_eq!(from_yaml.provenance.place("training.steps").to_string(), "run.yaml:13");
-}
-
-#[test]
-fn older_names_work_and_say_so_once() {
-    let text = "[training]\nbatch_size = 32\nnum_epochs = 3\nmixed_precision = false\nmax_memory_gb = 7.5\n\
-                max_grad_norm = 1\n[model]\nnum_heads = 8\n[data]\nnum_mels = 40\n";
-    let Loaded { config, warnings, .. } = loaded(text, &[("PLIMSOLL_TRAINING__BATCH_SIZE", "64")], &[]);
-    assert_eq!((config.data.batch_size, config.training.epochs), (Some(64), Some(3)));
-    assert_eq!(config.training.precision, PrecisionChoice::Fp32);
-    assert_eq!(config.training.max_memory, Some(Bytes::mib(7680)));
-    assert_eq!((config.training.clip_norm, config.model.attention_heads), (1.0, 8));
-    assert_eq!(config.features.n_mels, Some(40));
-    let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 7, "{told:#?}");
-    assert_eq!(told[0], "run.toml:2: `training.batch_size` is an older name of `data.batch_size`");
-}
-
-#[test]
-fn what_is_printed_loads_again() {
-    let text = "name = \"x\"\n[data]\nbatch_seconds = 11.6\ncache_memory = 1000\nmanifest = 'a \"b\"\\c'\n\
-                [training]\nsteps = 9\nmax_memory = \"1536MiB\"\n[augment]\nspeeds = [0.9, 1.1]\n";
-    let first = loaded(text, &[], &["--seed", "4"]);
-    let again = loaded(&to_toml(&first), &[], &[]);
-    assert_eq!(first.config, again.config);
-}
-
-/// The table of keys and the structs that serde reads must agree, or a person would meet [`ConfigError::Refused`].
-#[test]
-fn serde_takes_whatever_the_table_takes() {
-    for key in keys() {
-        let values: Vec<::config::ValueKind> = match key.kind {
-            Kind::Text | Kind::Path => vec!["a".into()],
-            Kind::Switch => vec![true.into()],
-            Kind::Whole(least, most) => vec![(least as i64).into(), (most as i64).into()],
-            Kind::Number(_) => vec![0.5.into()],
-            Kind::Numbers(_) => vec![vec![1.0, 0.5].into()],
-            Kind::Texts => vec![vec!["encoder".to_string()].into()],
-            Kind::Time(_) => vec!["2h".into(), 0.5.into(), 3.into()],
-            Kind::Memory(_) => vec!["8GiB".into(), (1i64 << 50).into()],
-            Kind::OneOf(words) => words.iter().map(|&word| word.into()).collect(),
-        };
-        for value in values {
-            assert_eq!(key.kind.fault(&value), None, "{}: {value}", key.name);
-            let setting = Setting { key, value: value.clone(), place: Place::Flag("--set".into()) };
-            assert!(merge(&[setting]).is_ok(), "{}: {value}", key.name);
-        }
-    }
+fn help() {
+    use clap::CommandFactory;
+    let mut command = Program::command();
+    let print = command.find_subcommand_mut("print").unwrap();
+    check("config_help", &[print.clone().term_width(100).render_long_help().to_string()]);
 }

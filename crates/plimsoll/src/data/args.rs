@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use plimsoll_data::{Format, ImportOptions, Look};
 
-use crate::config::ConfigArgs;
-use crate::failure::Failure;
+use plimsoll_recipes::Failure;
+use plimsoll_recipes::config::ConfigArgs;
 
 /// The commands of `data`.
 #[derive(Debug, Subcommand)]
@@ -49,7 +49,7 @@ impl CorpusArgs {
         let format = self.format.as_deref().map(|word| {
             Format::from_word(word).ok_or_else(|| {
                 let words = Format::ALL.map(Format::word).join(", ");
-                Failure::wrong(format!("there is no format `{word}`"), format!("use one of {words}"))
+                Failure::invalid(format!("there is no format `{word}`"), format!("use one of {words}"))
             })
         });
         Ok(ImportOptions {

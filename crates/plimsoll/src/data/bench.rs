@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use plimsoll_audio::{Stretch, audio_info, read_audio_stretch, resample};
+use plimsoll_audio::{AudioSegment, audio_info, read_audio_segment, resample};
 use plimsoll_core::{Bytes, Key, Position, Seconds};
 use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard};
 use serde::Serialize;
 
 use super::args::BenchArgs;
-use crate::config::load;
 use crate::environment;
-use crate::failure::{Failure, Told};
-use crate::train::data::{batching, prepare};
+use crate::terminal::Terminal;
+use plimsoll_recipes::config::load;
+use plimsoll_recipes::data::prepare;
+use plimsoll_recipes::mapping::batching;
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// No measurement takes longer.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -42,11 +44,11 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut config = load(&args.config, environment())?.config;
     let folder = config.data.cache_dir.take();
     config.data.cache_memory = Bytes(0);
-    let spinner = crate::memtest::waiting("reading lists");
-    let cold = prepare(&config);
+    let spinner = crate::terminal::waiting("reading lists");
+    let cold = prepare(&config, &Terminal);
     spinner.finish_and_clear();
     let cold = cold?.training;
-    let spinner = crate::memtest::waiting("loading");
+    let spinner = crate::terminal::waiting("loading");
     let costs = costs(&cold)?;
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     let mut speeds = Vec::new();
@@ -57,7 +59,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     if folder.is_some() {
         config.data.cache_dir = folder;
-        let kept = prepare(&config)?.training;
+        let kept = prepare(&config, &Terminal)?.training;
         // The first pass fills the cache as far as it gets, the second reads it.
         speed(&kept, cores, &config.data, true)?;
         speeds.push(speed(&kept, 1, &config.data, true)?);
@@ -92,7 +94,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
 fn speed(
     dataset: &Arc<Dataset>,
     workers: usize,
-    data: &crate::config::DataConfig,
+    data: &plimsoll_recipes::config::DataConfig,
     cached: bool,
 ) -> Result<Speed, Failure> {
     let config = LoaderConfig {
@@ -125,9 +127,9 @@ fn costs(dataset: &Dataset) -> Result<Costs, Failure> {
             break;
         }
         let own = audio_info(&utterance.audio).failed()?.rate;
-        let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
+        let stretch = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
         let start = Instant::now();
-        let audio = read_audio_stretch(&utterance.audio, stretch, own).failed()?;
+        let audio = read_audio_segment(&utterance.audio, stretch, own).failed()?;
         costs.decoding += start.elapsed().as_secs_f64();
         let start = Instant::now();
         let samples = resample(audio.samples, own, rate);

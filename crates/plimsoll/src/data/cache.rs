@@ -9,15 +9,15 @@ use plimsoll_data::{StoreReport, clear_store, survey_store};
 use serde_json::json;
 
 use super::args::CacheArgs;
-use crate::config::load;
 use crate::environment;
-use crate::failure::{Failure, Told};
+use plimsoll_recipes::config::load;
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// Looks at every record, or deletes them all.
 pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let folder: PathBuf = args.folder.clone().or(config.data.cache_dir).ok_or_else(|| {
-        Failure::wrong("no folder was named", "name the folder of a cache, or a configuration with data.cache_dir")
+        Failure::invalid("no folder was named", "name the folder of a cache, or a configuration with data.cache_dir")
     })?;
     if args.clear {
         let freed = clear_store(&folder).failed()?;
@@ -29,7 +29,7 @@ pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
     let bar = ProgressBar::no_length().with_style(style.expect("the template is valid"));
     let report = survey_store(&folder, &|bytes| bar.set_position(bytes));
     bar.finish_and_clear();
-    let StoreReport { segments, records, bytes, damaged } = report.wrong()?;
+    let StoreReport { segments, records, bytes, damaged } = report.invalid()?;
     if args.json {
         let places: Vec<_> =
             damaged.iter().map(|damage| json!({"file": damage.segment, "offset": damage.offset})).collect();

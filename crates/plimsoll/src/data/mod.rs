@@ -17,11 +17,12 @@ pub(crate) use args::DataCommand;
 use args::{CheckArgs, CorpusArgs, ImportArgs, StatsArgs};
 use report::Report;
 
-use crate::config::{RunConfig, load};
 use crate::environment;
-use crate::failure::{Failure, Told};
-use crate::train::data::{CtcFrames, features, limits};
-use crate::train::texts::learned;
+use plimsoll_recipes::config::{RunConfig, load};
+use plimsoll_recipes::data::{CtcFrames, limits};
+use plimsoll_recipes::mapping::features;
+use plimsoll_recipes::texts::learned;
+use plimsoll_recipes::{Failure, FailureExt};
 
 impl DataCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
@@ -50,12 +51,12 @@ fn look(
     is_limited: bool,
 ) -> Result<Examined, Failure> {
     let path = corpus.path.as_ref().or(config.data.manifest.as_ref()).ok_or_else(|| {
-        Failure::wrong("no corpus was named", "name its folder or list, or a configuration with data.manifest")
+        Failure::invalid("no corpus was named", "name its folder or list, or a configuration with data.manifest")
     })?;
     let mut options = corpus.import_options()?;
     options.audio_root = options.audio_root.or_else(|| config.data.audio_root.clone());
-    let spinner = crate::memtest::waiting("reading lists");
-    let listing = import(path, &options).wrong();
+    let spinner = crate::terminal::waiting("reading lists");
+    let listing = import(path, &options).invalid();
     spinner.finish_and_clear();
     let mut listing = listing?;
     if is_limited {
@@ -65,7 +66,7 @@ fn look(
         }
     }
     let (format, root) = (listing.format, listing.root.clone());
-    let log_mel = LogMel::new(&features(&config.features)).wrong()?;
+    let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     let frames = CtcFrames::of(config, &log_mel);
     let output_frames = |length| frames.after(length);
     let limits = if is_limited { limits(config, &output_frames) } else { Limits::default() };
@@ -85,14 +86,14 @@ fn bring_in(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     if args.out.exists() && !args.force {
         let message = format!("{} is there already", args.out.display());
-        return Err(Failure::wrong(message, "name another file with --out, or write over it with --force"));
+        return Err(Failure::invalid(message, "name another file with --out, or write over it with --force"));
     }
     let Examined { report, checked } = look(&args.looking.corpus, &config, args.looking.look(), None, false)?;
     if checked.utterances.is_empty() {
         report.print(args.looking.json, args.looking.all);
-        return Err(Failure::wrong("none of the utterances can be used", "the reasons are listed above"));
+        return Err(Failure::invalid("none of the utterances can be used", "the reasons are listed above"));
     }
-    let log_mel = LogMel::new(&features(&config.features)).wrong()?;
+    let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     Manifest::write(&args.out, &checked.utterances, &log_mel).failed()?;
     report.print(args.looking.json, args.looking.all);
     if !args.looking.json {
@@ -103,7 +104,7 @@ fn bring_in(args: &ImportArgs) -> Result<ExitCode, Failure> {
 
 fn examine(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
-    let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().wrong()?;
+    let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().invalid()?;
     let Examined { report, .. } = look(&args.looking.corpus, &config, args.looking.look(), tokenizer.as_ref(), true)?;
     report.print(args.looking.json, args.looking.all);
     if let Some(file) = &args.page {
@@ -116,7 +117,7 @@ fn examine(args: &CheckArgs) -> Result<ExitCode, Failure> {
             report.flawed_share() * 100.0,
             most * 100.0
         );
-        return Err(Failure::wrong(message, "mend the list, or allow more: --set data.unusable_share=SHARE"));
+        return Err(Failure::invalid(message, "mend the list, or allow more: --set data.unusable_share=SHARE"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use plimsoll_core::Seconds;
 use plimsoll_data::Spread;
 
 use super::report::{Report, number};
-use crate::failure::{Failure, Told};
+use plimsoll_recipes::{Failure, FailureExt};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
     h2{margin-top:2rem}table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:left;vertical-align:top}\

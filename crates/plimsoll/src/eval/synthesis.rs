@@ -18,11 +18,12 @@ use plimsoll_speech::tts::{
 use plimsoll_train::Careful;
 use serde_json::{Value, json};
 
+use super::EvalArgs;
 use super::report::{Judged, worst};
 use super::{table, utterances};
-use crate::cli::EvalArgs;
-use crate::failure::{Failure, Told};
-use crate::reading;
+use crate::terminal::reading_bar;
+use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{error_chain, reader};
 
 /// Texts that are said at the same time.
 const TOGETHER: usize = 32;
@@ -45,15 +46,15 @@ struct Report {
 
 /// Has the run say the utterances that `args` ask for, and says how well.
 pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    let device = reading::device(&args.backend)?;
-    let narrator = SpeechPipeline::load(&args.run, &device).wrong()?;
-    let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().wrong()?;
+    let device = reader::device(&args.backend)?;
+    let narrator = SpeechPipeline::load(&args.run, &device).invalid()?;
+    let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().invalid()?;
     let dataset = dataset(args, &narrator)?;
     // Opened first: nobody wants to learn at the end of an hour that a file cannot be written.
     let table = args.table.as_deref().map(table::create).transpose()?;
     if let Some(folder) = &args.out_dir {
         fs::create_dir_all(folder).map_err(|error| {
-            Failure::wrong(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
+            Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
         })?;
     }
     let report = speak(args, &narrator, judge.as_ref(), &dataset)?;
@@ -69,14 +70,14 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
 
 /// The utterances as the model reads them, each with a reference of its voice.
 fn dataset(args: &EvalArgs, narrator: &SpeechPipeline) -> Result<Dataset, Failure> {
-    let bundle = SynthesizerMetadata::read(&args.run).wrong()?;
+    let bundle = SynthesizerMetadata::read(&args.run).invalid()?;
     let mut utterances = utterances::chosen(args, &bundle.tokenizer)?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
     }
     let log_mel: LogMel = narrator.log_mel().clone();
     let reference = Frames(bundle.model.voice.reference_frames as u32);
-    Ok(Dataset::new(utterances, log_mel, bundle.tokenizer, None, Bytes::gib(1)).wrong()?.for_synthesis(reference))
+    Ok(Dataset::new(utterances, log_mel, bundle.tokenizer, None, Bytes::gib(1)).invalid()?.for_synthesis(reference))
 }
 
 fn speak(
@@ -92,17 +93,17 @@ fn speak(
             Ok(sample) => all.push((index, sample)),
             Err(error) => {
                 let name = dataset.utterance(index).id.clone();
-                report.skipped.push(Skipped { name, reason: reading::reason(&error) });
+                report.skipped.push(Skipped { name, reason: error_chain(&error) });
             }
         }
     }
     if let (true, Some(Skipped { name, reason })) = (all.is_empty(), report.skipped.first()) {
         let message = format!("none of {} utterances can be read; the first, `{name}`: {reason}", dataset.len());
-        return Err(Failure::wrong(message, "a list of utterances says which stretch of which file is read"));
+        return Err(Failure::invalid(message, "a list of utterances says which stretch of which file is read"));
     }
     let device = narrator.model().devices().into_iter().next().expect("a model has parameters");
     let mut careful = Careful::new(&device, &OpenGate, TOGETHER);
-    let bar = reading::bar(all.len());
+    let bar = reading_bar(all.len());
     for together in all.chunks(TOGETHER) {
         let samples: Vec<HostSample> = together.iter().map(|(_, sample)| sample.clone()).collect();
         let start = Instant::now();
@@ -160,7 +161,7 @@ impl Report {
             // An id may hold whatever a manifest does.
             let file: String =
                 name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
-            write_wav(&folder.join(format!("{file}.wav")), &samples, narrator.sample_rate()).wrong()?;
+            write_wav(&folder.join(format!("{file}.wav")), &samples, narrator.sample_rate()).invalid()?;
         }
         if let Some(judge) = judge {
             let hypothesis =

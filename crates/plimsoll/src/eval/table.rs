@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::report::{Judged, errors};
-use crate::failure::{Failure, Told};
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// What the columns hold.
 const HEADER: &str = "name\tseconds\tword_errors\twords\tcharacter_errors\tcharacters\ttruth\theard";
@@ -13,7 +13,7 @@ const HEADER: &str = "name\tseconds\tword_errors\twords\tcharacter_errors\tchara
 /// Opens the table at `path`; an older one is replaced.
 pub(super) fn create(path: &Path) -> Result<File, Failure> {
     let help = "`--table` takes the name of a file to write";
-    File::create(path).map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display()), help))
+    File::create(path).map_err(|error| Failure::invalid(format!("cannot write {}: {error}", path.display()), help))
 }
 
 /// Writes a line for each utterance below the header.

@@ -5,11 +5,12 @@ use std::path::Path;
 use plimsoll_data::Utterance;
 use plimsoll_text::Tokenizer;
 
-use crate::cli::EvalArgs;
-use crate::config::{ConfigArgs, DataConfig, RunConfig, load};
-use crate::failure::Failure;
-use crate::train::data;
-use crate::train::texts::read_manifest;
+use super::EvalArgs;
+use crate::terminal::Terminal;
+use plimsoll_recipes::Failure;
+use plimsoll_recipes::config::{ConfigArgs, DataConfig, RunConfig, load};
+use plimsoll_recipes::data;
+use plimsoll_recipes::texts::read_manifest;
 
 /// The utterances that `args` ask for, with their texts as the model learned texts.
 ///
@@ -18,10 +19,10 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
     let run = &args.run;
     let listed = |manifest: &Path, data: &DataConfig| {
         let manifest = read_manifest(manifest, data)?;
-        data::tell_flaws(&manifest);
+        data::report_flaws(&manifest, &Terminal);
         let mut utterances = manifest.utterances;
         for utterance in &mut utterances {
-            utterance.text = tokenizer.numbers().said(&utterance.text).into_owned();
+            utterance.text = tokenizer.numbers().apply(&utterance.text).into_owned();
         }
         Ok(utterances)
     };
@@ -34,7 +35,7 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
         (None, Some(config)) => held_out(run, &config, tokenizer),
         (None, None) => {
             let message = format!("{} does not say what was held out: it has no config.toml", run.display());
-            Err(Failure::wrong(message, "name a list of utterances: --manifest FILE"))
+            Err(Failure::invalid(message, "name a list of utterances: --manifest FILE"))
         }
     }
 }
@@ -52,12 +53,12 @@ fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
 }
 
 fn held_out(run: &Path, config: &RunConfig, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
-    let prepared = data::prepare(config)?;
+    let prepared = data::prepare(config, &Terminal)?;
     // Other letters are a sign of other texts, and other texts are divided in another way.
     if prepared.tokenizer != *tokenizer {
         let message =
             format!("the texts that {} was trained on have changed: its letters are others now", run.display());
-        return Err(Failure::wrong(message, "name a list of utterances: --manifest FILE"));
+        return Err(Failure::invalid(message, "name a list of utterances: --manifest FILE"));
     }
     let validation = &prepared.validation;
     Ok((0..validation.len()).map(|index| validation.utterance(index).clone()).collect())

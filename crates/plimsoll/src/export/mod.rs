@@ -4,18 +4,19 @@ mod recogniser;
 mod synthesiser;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use clap::Args;
 
 use plimsoll_core::Bytes;
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::SynthesizerConfig;
 use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
-use plimsoll_train::{Checkpoint, CheckpointStore, write_weights};
+use plimsoll_train::{Checkpoint, CheckpointStore, Pick, write_weights};
 
-use crate::cli::ExportArgs;
-use crate::failure::{Failure, Told};
+use plimsoll_recipes::{Failure, FailureExt};
 
 const VOCABULARY: &str = "vocabulary.json";
 const README: &str = "README.md";
@@ -31,22 +32,61 @@ trait Portable: ModelKind {
         Self: Sized;
 }
 
+/// What `export` takes.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The run whose model is written.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// The folder to write it into.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Which checkpoint: that of the best score, or the newest.
+    #[arg(long, value_parser = ["best", "newest"], default_value = "best")]
+    pub(crate) step: String,
+    /// The mean of several checkpoints instead, which is often better than any of them: last:N or best:N. A run keeps as
+    /// many as training.keep_checkpoints and training.keep_best say.
+    #[arg(long, value_name = "WHICH:N", conflicts_with = "step")]
+    pub(crate) average: Option<PickArg>,
+    /// Writes into the folder even if something is in it; files of the same names are replaced.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Checkpoints to average, as they are written: `last:5`, `best:3`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PickArg(pub(crate) Pick);
+
+impl std::str::FromStr for PickArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = |count: &str| count.parse().ok().filter(|count| *count > 0);
+        let pick = match text.split_once(':') {
+            Some(("last", count)) => read(count).map(Pick::Last),
+            Some(("best", count)) => read(count).map(Pick::Best),
+            _ => None,
+        };
+        pick.map(Self).ok_or_else(|| "expected last:N or best:N, such as last:5".into())
+    }
+}
+
 /// Writes the model that `args` ask for and says what was written.
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    match ModelFolder(&args.run).kind().wrong()?.as_str() {
+    match ModelFolder(&args.run).kind().invalid()?.as_str() {
         SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
         _ => write::<RecognizerConfig>(args),
     }
 }
 
 fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let bundle = ModelMetadata::<M>::read(&args.run).wrong()?;
+    let bundle = ModelMetadata::<M>::read(&args.run).invalid()?;
     let mut checkpoint = checkpoint(args)?;
     if let Some(mean) = checkpoint.ema.take() {
         checkpoint.weights = mean;
     }
     // Counted in a model: whoever reads the folder finds every parameter there, and no other.
-    let parameters = bundle.model.parameters(checkpoint.weights.clone()).wrong()?;
+    let parameters = bundle.model.parameters(checkpoint.weights.clone()).invalid()?;
     let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let readme = M::readme(&bundle, &name.unwrap_or_else(|| "model".into()), &checkpoint, parameters);
     prepare(&args.out, args.force)?;
@@ -74,16 +114,16 @@ fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
     if let Some(pick) = args.average {
-        let (mut newest, _) = store.newest().wrong()?;
-        let (weights, steps) = store.averaged(pick.0).wrong()?;
+        let (mut newest, _) = store.newest().invalid()?;
+        let (weights, steps) = store.averaged(pick.0).invalid()?;
         eprintln!("the mean of the checkpoints of steps {}", listed(&steps));
         (newest.weights, newest.ema) = (weights, None);
         return Ok(newest);
     }
     if args.step != "newest" {
-        return store.best().wrong();
+        return store.best().invalid();
     }
-    let (checkpoint, damaged) = store.newest().wrong()?;
+    let (checkpoint, damaged) = store.newest().invalid()?;
     for error in damaged {
         eprintln!("warning: {error}; using the checkpoint before it");
     }
@@ -99,12 +139,12 @@ fn listed(steps: &[u64]) -> String {
 fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot make the folder {}: {error}", out.display());
-        Failure::wrong(message, "`--out` takes a folder, which may be a new one")
+        Failure::invalid(message, "`--out` takes a folder, which may be a new one")
     };
     fs::create_dir_all(out).map_err(cannot)?;
     if !force && fs::read_dir(out).map_err(cannot)?.next().is_some() {
         let message = format!("{} is not empty", out.display());
-        return Err(Failure::wrong(message, "choose another --out, or write into it all the same: --force"));
+        return Err(Failure::invalid(message, "choose another --out, or write into it all the same: --force"));
     }
     Ok(())
 }

@@ -5,12 +5,12 @@ use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
 use plimsoll_memory::{BackendRules, Life, Phase, StepMemory, Subject, TraceError, trace};
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_speech::tts::{Synthesizer, SynthesizerConfig};
-use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
+use plimsoll_tape::{Noise, Pass, Task};
 use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, lay_out};
 use serde::{Deserialize, Serialize};
 
-use crate::device::Chosen;
-use crate::failure::{Failure, Told};
+use plimsoll_recipes::device::TrainingDevice;
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// Pieces of a step of a case: the second meets the gradients of the first.
 pub(crate) const PIECES: u32 = 2;
@@ -43,7 +43,7 @@ pub(crate) struct InUse {
 }
 
 /// A model that can be traced and trained.
-pub(crate) trait Case: Subject {
+pub(crate) trait Case: Subject<Task: Task<Batch = HostBatch>> {
     /// The same model with first values.
     fn trained(&self, device: &Device) -> Self::Task;
 }
@@ -65,7 +65,7 @@ pub(crate) fn found<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
-    (pieces, chosen): (u32, &Chosen),
+    (pieces, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
 ) -> Result<Found, Failure> {
     let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::card() };
@@ -79,7 +79,7 @@ pub(crate) fn found<S: Case>(
     }
     let piece = trace(subject, shape, choice, rules).failed()?;
     let forward = piece.timeline.when(Phase::Backward);
-    lay_out(&chosen.device, piece.largest()).map_err(|reason| Failure::wrong(reason, "take a smaller case"))?;
+    lay_out(&chosen.device, piece.largest()).map_err(|reason| Failure::invalid(reason, "take a smaller case"))?;
     let predicted_bytes = piece.reserved(StepMemory { pieces, ..StepMemory::default() }).0;
     measured(subject, shape, choice, (pieces, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
@@ -91,7 +91,7 @@ pub(crate) fn found<S: Case>(
 }
 
 /// What the trace says of a step of so many pieces of `shape`.
-fn predicted<S: Subject>(
+fn predicted<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
@@ -113,13 +113,13 @@ fn host_bytes(batch: &HostBatch) -> Bytes {
 }
 
 /// What a card has in use when the forward pass has ended.
-fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &Chosen) -> Bytes {
+fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &TrainingDevice) -> Bytes {
     let device = chosen.device.clone().autodiff();
     let used = || device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use);
     let before = used();
     let task = subject.trained(&device);
     let batch = audible(subject.batch(shape));
-    let tensors = TensorBatch::send(&batch, &device);
+    let tensors = S::Task::send(&batch, &device);
     let _loss = task.loss(&tensors, &Pass::new(choice, Noise::new(Key::new(0), &batch.ids)));
     Bytes(used() - before)
 }
@@ -145,7 +145,7 @@ fn measured<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
-    (pieces, chosen): (u32, &Chosen),
+    (pieces, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
 ) -> Bytes {
     let device = chosen.device.clone().autodiff();

@@ -11,14 +11,14 @@ use plimsoll_speech::tts::SynthesizerConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::ask::Asked;
+use super::MemtestArgs;
 use super::case::{self, Found, InUse, PIECES};
 use super::verdict::choice_words;
-use crate::cli::MemtestArgs;
-use crate::config::{BackendChoice, RunConfig};
-use crate::device::{Chosen, choose};
-use crate::failure::{Failure, Told};
-use crate::train::plan::ModelPlan;
+use plimsoll_recipes::config::{BackendChoice, RunConfig};
+use plimsoll_recipes::demand::DemandBuilder;
+use plimsoll_recipes::device::TrainingDevice;
+use plimsoll_recipes::mapping::{self, ModelPlan};
+use plimsoll_recipes::{Failure, FailureExt};
 
 /// One case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,8 +63,8 @@ pub(crate) fn verify(
     meter: &'static CountingAllocator,
 ) -> Result<ExitCode, Failure> {
     if let Some(case) = &args.case {
-        let case: Case = serde_json::from_str(case).wrong()?;
-        let device = choose(&config.device)?;
+        let case: Case = serde_json::from_str(case).invalid()?;
+        let device = TrainingDevice::choose(&config.device)?;
         println!("{}", json!(run(&case, &device, meter)?));
         return Ok(ExitCode::SUCCESS);
     }
@@ -72,9 +72,10 @@ pub(crate) fn verify(
         return budgets(args.budgets);
     }
     let backend = config.device.backend;
-    let is_host = choose(&config.device)?.is_host;
+    let device = TrainingDevice::choose(&config.device)?;
+    let is_host = device.is_host;
     let cases = match args.batch {
-        Some(batch) => vec![named(args, batch, config)?],
+        Some(batch) => vec![named(args, batch, config, device.precision)?],
         None if !is_host => cards(),
         None => {
             let mut cases = matrix();
@@ -126,7 +127,7 @@ fn budgets(count: u32) -> Result<ExitCode, Failure> {
     let mut kept = true;
     for part in 0..count {
         let budget = Bytes(least + (most - least) * u64::from(part) / u64::from((count - 1).max(1)));
-        let found = plan(&survey, budget, &Speed::host(2)).wrong()?;
+        let found = plan(&survey, budget, &Speed::host(2)).invalid()?;
         let BucketPlan { micro_batch, accumulation, choice, peak, .. } = found.buckets[0];
         let shape = (micro_batch, bucket.frames.0, bucket.tokens);
         let pieces = accumulation.min(PIECES);
@@ -145,7 +146,7 @@ fn budgets(count: u32) -> Result<ExitCode, Failure> {
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run(case: &Case, device: &Chosen, process: &'static CountingAllocator) -> Result<Found, Failure> {
+fn run(case: &Case, device: &TrainingDevice, process: &'static CountingAllocator) -> Result<Found, Failure> {
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     let meter = device.meter(process);
@@ -166,7 +167,7 @@ fn in_a_process(case: &Case, backend: BackendChoice) -> Result<Row, Failure> {
     let found: Result<Found, _> = serde_json::from_slice(&output.stdout);
     let Ok(found) = found else {
         let message = format!("the case `{}` ended with {}", case.name, output.status);
-        return Err(Failure::wrong(message, "run it alone with --batch, --frames and --tokens"));
+        return Err(Failure::invalid(message, "run it alone with --batch, --frames and --tokens"));
     };
     let (predicted, measured, fixed) =
         (found.predicted_bytes as f64, found.measured_bytes as f64, found.fixed_bytes as f64);
@@ -226,14 +227,15 @@ fn summary(rows: &[Row]) -> String {
 }
 
 /// The case that the flags name.
-fn named(args: &MemtestArgs, batch: u32, config: RunConfig) -> Result<Case, Failure> {
-    let asked = Asked::of(config)?;
-    let longest = asked.buckets().pop().expect("there are lengths");
+fn named(args: &MemtestArgs, batch: u32, config: RunConfig, fastest: Precision) -> Result<Case, Failure> {
+    let asked = DemandBuilder::from_config(config)?;
+    let choice = mapping::choice(&asked.config, &asked.model, fastest);
+    let longest = asked.shapes.last().copied().expect("there are lengths");
     let remat = match args.remat.as_deref() {
         Some("half") => Remat::Half,
         Some("all") => Remat::All,
         Some(_) => Remat::None,
-        None => asked.choice().remat,
+        None => choice.remat,
     };
     let model = match asked.model {
         ModelPlan::Recogniser(model) => Model::Recogniser(model),
@@ -241,13 +243,13 @@ fn named(args: &MemtestArgs, batch: u32, config: RunConfig) -> Result<Case, Fail
     };
     let (frames, tokens) = (args.frames.unwrap_or(longest.frames.0), args.tokens.unwrap_or(longest.tokens));
     if batch == 0 || frames == 0 || tokens == 0 {
-        return Err(Failure::wrong("a case needs utterances, frames and tokens", "give numbers above 0"));
+        return Err(Failure::invalid("a case needs utterances, frames and tokens", "give numbers above 0"));
     }
     Ok(Case {
         name: "asked".into(),
         model,
         shape: (batch, frames, tokens),
-        choice: Choice { remat, ..asked.choice() },
+        choice: Choice { remat, ..choice },
         pieces: PIECES,
     })
 }

@@ -1,31 +1,73 @@
 //! `memtest`: whether a run fits, before it runs.
 
-pub(crate) mod ask;
 mod case;
 mod matrix;
 pub(crate) mod verdict;
 
-use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use indicatif::ProgressBar;
-use plimsoll_core::{Bytes, CountingAllocator};
-use plimsoll_memory::{Demand, Life, Plan, PlanError, Subject, Survey, find, page, perfetto, plan};
-use plimsoll_monitor::{Host, Machine, NvmlCards};
+use clap::Args;
+
+use plimsoll_core::CountingAllocator;
+use plimsoll_memory::{Demand, Life, Plan, PlanError, Subject, Survey, page, perfetto, plan};
 use serde_json::json;
 
-use crate::cli::MemtestArgs;
-use crate::config::load;
 use crate::environment;
-use crate::failure::{Failure, Told};
-use crate::train::plan::ModelPlan;
-use ask::{Asked, Target};
+use crate::terminal::{DOES_NOT_FIT, waiting};
+use plimsoll_recipes::config::{ConfigArgs, load};
+use plimsoll_recipes::demand::DemandBuilder;
+use plimsoll_recipes::mapping::ModelPlan;
+use plimsoll_recipes::target::{Target, targets};
+use plimsoll_recipes::{Failure, FailureExt};
 use verdict::Verdict;
 
-/// The exit code of a run that does not fit.
-pub(crate) const DOES_NOT_FIT: u8 = 3;
+/// What `memtest` takes.
+#[derive(Debug, Args)]
+pub(crate) struct MemtestArgs {
+    /// A card by name, such as `t4` or `rtx 3060`, or a size such as 8GiB, or cpu; may be repeated. Without one: the card
+    /// that is here, or the CPU.
+    #[arg(long, value_name = "NAME|SIZE")]
+    pub(crate) gpu: Vec<String>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draws memory over the step, by owner, into this HTML page.
+    #[arg(long, value_name = "FILE.html", conflicts_with = "verify")]
+    pub(crate) timeline: Option<PathBuf>,
+    /// Writes the same for ui.perfetto.dev into this file.
+    #[arg(long, value_name = "FILE.json", conflicts_with = "verify")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Runs steps for real, each case in a process of its own, and compares what they need with what was predicted: a
+    /// matrix of cases, or the one that --batch names. On the CPU, or on the card that --backend names: then each case
+    /// runs twice, as a card tries kernels out when it first meets their sizes.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Utterances of a piece of the one case to verify, of the model that the configuration describes.
+    #[arg(long, value_name = "B", requires = "verify")]
+    pub(crate) batch: Option<u32>,
+    /// Its frames; the longest where not given.
+    #[arg(long, value_name = "T", requires = "batch")]
+    pub(crate) frames: Option<u32>,
+    /// Its tokens.
+    #[arg(long, value_name = "U", requires = "batch")]
+    pub(crate) tokens: Option<u32>,
+    /// What it computes a second time.
+    #[arg(long, value_parser = ["none", "half", "all"], requires = "batch")]
+    pub(crate) remat: Option<String>,
+    /// Plans for so many budgets instead, and runs each plan for real against its budget.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "verify")]
+    pub(crate) budgets: u32,
+    /// The case that this process is to run, as --verify tells it to the processes it starts.
+    #[arg(long, hide = true, requires = "verify")]
+    pub(crate) case: Option<String>,
+    /// Cases of sizes drawn at random, beside those of the matrix.
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "verify")]
+    pub(crate) random: u32,
+    /// The configuration.
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
 
 /// Runs the command.
 pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingAllocator) -> Result<ExitCode, Failure> {
@@ -36,7 +78,7 @@ pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingA
     if args.verify {
         return matrix::verify(args, loaded.config, meter);
     }
-    let asked = Asked::of(loaded.config)?;
+    let asked = DemandBuilder::from_config(loaded.config)?;
     let targets = targets(&args.gpu)?;
     let told = waiting("looking at what a step would need");
     let verdicts = match &asked.model {
@@ -49,7 +91,7 @@ pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingA
     match args.json {
         true => println!("{:#}", json!({"cards": verdicts.iter().map(Verdict::json).collect::<Vec<_>>()})),
         false => {
-            println!("{}", asked.model.told());
+            println!("{}", asked.model);
             verdicts.iter().for_each(|verdict| print!("\n{}", verdict.told(wordy)));
         }
     }
@@ -59,70 +101,11 @@ pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingA
     })
 }
 
-/// A sign of life for a person who waits.
-pub(crate) fn waiting(what: &'static str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new_spinner().with_message(what);
-    bar.enable_steady_tick(Duration::from_millis(120));
-    bar
-}
-
-/// The cards of `names`; without any, what is here.
-pub(crate) fn targets(names: &[String]) -> Result<Vec<Target>, Failure> {
-    if names.is_empty() {
-        return Ok(vec![here()]);
-    }
-    let named = |name: &String| {
-        if name == "cpu" {
-            return Ok(host());
-        }
-        let card = find(name).wrong()?;
-        Ok(Target::Card { usable: card.usable, card })
-    };
-    names.iter().map(named).collect()
-}
-
-/// The first card that this process may use, or the CPU.
-pub(crate) fn here() -> Target {
-    let cards = NvmlCards::load();
-    let machine = Machine::look(cards.as_ref().map(|cards| cards as _).map_err(Clone::clone));
-    let card = machine.cards.iter().filter(|card| card.cuda_index.is_some()).min_by_key(|card| card.cuda_index);
-    let Some((report, memory)) = card.and_then(|card| Some((card, card.memory.as_ref().ok()?))) else { return host() };
-    // A card that the catalogue does not know is as fast as others of its size.
-    let known = find(&report.card.name).or_else(|_| find(&format!("{} B", memory.total.0)));
-    match known {
-        Ok(mut card) => {
-            card.name = report.card.name.clone().into();
-            // What others hold now is not ours.
-            Target::Card { card, usable: memory.free }
-        }
-        Err(_) => host(),
-    }
-}
-
-/// The memory of the device that a run would take here.
-pub(crate) fn memory_here() -> Bytes {
-    match here() {
-        Target::Card { card, .. } => card.memory,
-        Target::Host { memory, .. } => memory,
-    }
-}
-
-/// A card of which only the memory is known.
-pub(crate) fn card_of(memory: Bytes) -> Option<Target> {
-    let card = find(&format!("{} B", memory.0)).ok()?;
-    Some(Target::Card { usable: memory, card })
-}
-
-/// This machine's processors and memory.
-pub(crate) fn host() -> Target {
-    let host = Host::read();
-    Target::Host { memory: host.usable(), threads: host.logical_cpus }
-}
-
-fn verdicts<S: Subject + Sync>(subject: &S, asked: &Asked, targets: &[Target]) -> Result<Vec<Verdict>, Failure> {
+fn verdicts<S: Subject + Sync>(
+    subject: &S,
+    asked: &DemandBuilder,
+    targets: &[Target],
+) -> Result<Vec<Verdict>, Failure> {
     // Cards differ in their memory and speed, and not in what a step asks of them: one survey answers for all.
     let mut surveys: Vec<(Demand, Survey<'_, S>)> = Vec::new();
     let mut verdicts = Vec::new();
@@ -159,7 +142,7 @@ fn worst<S: Subject + Sync>(survey: &Survey<'_, S>, plan: &Plan) -> Result<Optio
 fn drawn(args: &MemtestArgs, verdicts: &[Verdict]) -> Result<(), Failure> {
     let Some((name, life)) = verdicts.iter().find_map(|verdict| Some((&verdict.name, verdict.life.as_ref()?))) else {
         return match args.timeline.is_some() || args.trace.is_some() {
-            true => Err(Failure::wrong("there is no timeline of a run that does not fit", "ask for a larger --gpu")),
+            true => Err(Failure::invalid("there is no timeline of a run that does not fit", "ask for a larger --gpu")),
             false => Ok(()),
         };
     };

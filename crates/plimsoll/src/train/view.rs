@@ -1,83 +1,36 @@
-//! What a person sees of a run while it goes: a bar on a terminal, plain lines elsewhere, and the record on disk.
+//! What a person sees of a run while it goes on: a bar on a terminal, plain lines elsewhere.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{Bytes, Seconds, Stage};
-use plimsoll_monitor::{EventFile, RecordError, Recorder};
-use plimsoll_train::{Event, Observer, RunState};
+use plimsoll_monitor::RecordError;
+use plimsoll_recipes::memory_plan::MemoryPlan;
+use plimsoll_recipes::plan::RunPlan;
+use plimsoll_recipes::training::{RunDisplay, Totals};
+use plimsoll_train::Event;
 
-use super::folder::RunFolder;
-use super::memory::MemoryPlan;
-use super::plan::RunPlan;
-use crate::failure::{Failure, Told};
-
-/// Watches a run, shows it, records it, and keeps its totals.
+/// Shows a run on standard error.
 pub(crate) struct View {
     bar: Option<ProgressBar>,
-    recorder: Recorder,
-    /// Curves for TensorBoard.
-    curves: EventFile,
     log_interval: u64,
-    hop_seconds: f64,
     /// The memory that was planned.
     planned: Option<Bytes>,
     total_steps: Option<u64>,
-    /// Whether the record could not be written, which is said once.
-    mute: bool,
-    /// The totals.
-    pub(crate) totals: Totals,
-}
-
-/// What the summary needs of all steps.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Totals {
-    /// The most memory in use at once.
-    pub(crate) peak: Bytes,
-    /// Seconds of audio trained on.
-    pub(crate) audio_seconds: f64,
-    /// Seconds in steps.
-    pub(crate) step_seconds: f64,
-    /// Seconds waited for data.
-    pub(crate) wait_seconds: f64,
-    /// Share of each step that was waited for its batch.
-    waits: Vec<f32>,
-    /// Samples left out while training.
-    pub(crate) left_out: usize,
-    /// Times that memory ran out.
-    pub(crate) failures: usize,
-    /// Utterances left out as they do not fit alone.
-    pub(crate) unfit: usize,
-    /// Steps that were not taken.
-    pub(crate) skipped: usize,
-    /// Whether it was said already that steps take more than planned.
+    /// Whether a step that took more than planned was already shown.
     drifted: bool,
-    /// Times an utterance was cut short by the length policy.
-    pub(crate) cut: usize,
-}
-
-impl Totals {
-    /// The share that was waited in a step which waited longer than `rank` of all steps; the first is the start of the
-    /// loader, which waits whatever one does.
-    pub(crate) fn wait_share_at(&self, rank: f64) -> f64 {
-        let mut waits = self.waits.get(1..).unwrap_or_default().to_vec();
-        waits.sort_by(f32::total_cmp);
-        let place = (waits.len().saturating_sub(1) as f64 * rank).round() as usize;
-        waits.get(place).map_or(0.0, |wait| f64::from(*wait))
-    }
 }
 
 impl View {
-    /// The view of a run that stands at `state`.
-    pub(crate) fn new(plan: &RunPlan, folder: &RunFolder, state: &RunState) -> Result<Self, Failure> {
-        let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
-        let curves = EventFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
-        let bar = std::io::stderr().is_terminal().then(|| bar(plan, state.step));
-        let log_interval = plan.config.training.log_interval;
-        let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
-        let (planned, total_steps) = (plan.memory.as_ref().map(MemoryPlan::peak), plan.training.total_steps);
-        let totals = Totals::default();
-        Ok(Self { bar, recorder, curves, log_interval, hop_seconds, planned, total_steps, mute: false, totals })
+    /// The view of a run of `plan`.
+    pub(crate) fn new(plan: &RunPlan) -> Self {
+        Self {
+            bar: std::io::stderr().is_terminal().then(|| bar(plan)),
+            log_interval: plan.config.training.log_interval,
+            planned: plan.memory.as_ref().map(MemoryPlan::peak),
+            total_steps: plan.training.total_steps,
+            drifted: false,
+        }
     }
 
     /// Takes the bar away.
@@ -88,10 +41,8 @@ impl View {
     }
 
     /// The time that the steps after `step` will take, where their number is known.
-    fn left(&self, step: u64) -> Option<Seconds> {
-        let seconds = self.totals.step_seconds + self.totals.wait_seconds;
-        let each = seconds / self.totals.waits.len().max(1) as f64;
-        Some(Seconds(self.total_steps?.saturating_sub(step) as f64 * each))
+    fn left(&self, step: u64, totals: &Totals) -> Option<Seconds> {
+        Some(Seconds(self.total_steps?.saturating_sub(step) as f64 * totals.seconds_per_step()))
     }
 
     fn say(&self, line: &str) {
@@ -100,63 +51,22 @@ impl View {
             None => eprintln!("{line}"),
         }
     }
+}
 
-    fn add(&mut self, event: &Event) {
-        let totals = &mut self.totals;
-        match event {
-            Event::Step { frames, step_seconds, wait_seconds, peak_bytes, cut, .. } => {
-                totals.cut += cut;
-                totals.peak = totals.peak.max(*peak_bytes);
-                totals.audio_seconds += *frames as f64 * self.hop_seconds;
-                totals.step_seconds += step_seconds;
-                totals.wait_seconds += wait_seconds;
-                totals.waits.push((wait_seconds / (step_seconds + wait_seconds).max(f64::MIN_POSITIVE)) as f32);
-            }
-            Event::Validated { peak_bytes, .. } => totals.peak = totals.peak.max(*peak_bytes),
-            Event::LeftOut { samples } => totals.left_out += samples.len(),
-            Event::OutOfMemory { .. } => totals.failures += 1,
-            Event::Unfit { names, .. } => totals.unfit += names.len(),
-            Event::Skipped { .. } => totals.skipped += 1,
-            Event::Drift { .. } | Event::RateLowered { .. } | Event::Saved { .. } | Event::NotSaved { .. } => {}
-        }
-    }
-
-    /// Adds to the curves.
-    fn draw(&mut self, event: &Event) -> Result<(), RecordError> {
-        let curves = &mut self.curves;
-        match event {
-            Event::Step { step, loss, parts, norm, rate, frames, step_seconds, wait_seconds, peak_bytes, .. } => {
-                let seconds = (step_seconds + wait_seconds).max(f64::MIN_POSITIVE);
-                curves.scalar("train/loss", *step, *loss)?;
-                for (name, part) in parts {
-                    curves.scalar(&format!("train/loss of {name}"), *step, *part)?;
-                }
-                curves.scalar("train/gradient norm", *step, *norm)?;
-                curves.scalar("train/learning rate", *step, *rate)?;
-                curves.scalar("speed/audio seconds a second", *step, *frames as f64 * self.hop_seconds / seconds)?;
-                curves.scalar("speed/share waited for data", *step, wait_seconds / seconds)?;
-                curves.scalar("memory/MiB", *step, peak_bytes.0 as f64 / f64::from(1 << 20))
-            }
-            Event::Validated { step, scores, .. } => scores
-                .iter()
-                .try_for_each(|score| curves.scalar(&format!("validation/{}", score.name), *step, score.value)),
-            _ => Ok(()),
-        }
-    }
-
-    fn show(&mut self, event: &Event) {
+impl RunDisplay for View {
+    fn show(&mut self, event: &Event, totals: &Totals) {
         match event {
             Event::Step { step, loss, rate, position, .. } => {
-                let speed = self.totals.audio_seconds / (self.totals.step_seconds + self.totals.wait_seconds);
+                let speed = totals.audio_seconds_per_second();
                 let of_plan = self.planned.map_or_else(String::new, |planned| format!(" of {planned} planned"));
-                let text = format!("loss {loss:.3}, {speed:.0} s of audio a second, {}{of_plan}", self.totals.peak);
+                let text = format!("loss {loss:.3}, {speed:.0} s of audio a second, {}{of_plan}", totals.peak);
                 match &self.bar {
                     Some(bar) => {
                         bar.set_position(*step);
                         bar.set_message(text);
                     }
                     None if step.is_multiple_of(self.log_interval) => {
-                        let left = self.left(*step).map_or_else(String::new, |left| format!(", {left} left"));
+                        let left = self.left(*step, totals).map_or_else(String::new, |left| format!(", {left} left"));
                         eprintln!("step {step}, epoch {}: {text}, rate {rate:.1e}{left}", position.epoch);
                     }
                     None => {}
@@ -184,7 +94,7 @@ impl View {
             }
             Event::Drift { step, phase, planned_bytes, peak_bytes } => {
                 // Once: the record has them all.
-                if !std::mem::replace(&mut self.totals.drifted, true) {
+                if !std::mem::replace(&mut self.drifted, true) {
                     self.say(&format!(
                         "warning: step {step} took {peak_bytes} in the {phase}, and {planned_bytes} was planned"
                     ));
@@ -201,28 +111,19 @@ impl View {
             Event::Saved { .. } => {}
         }
     }
-}
 
-impl Observer for View {
-    fn observe(&mut self, event: &Event) {
-        self.add(event);
-        self.show(event);
-        if let Err(error) = self.recorder.record(event).and_then(|()| self.draw(event))
-            && !self.mute
-        {
-            self.mute = true;
-            self.say(&format!("warning: {error}: the record of this run will have gaps"));
-        }
+    fn record_failed(&mut self, error: &RecordError) {
+        self.say(&format!("warning: {error}: the record of this run will have gaps"));
     }
 }
 
-fn bar(plan: &RunPlan, step: u64) -> ProgressBar {
+fn bar(plan: &RunPlan) -> ProgressBar {
     let (bar, template) = match plan.training.total_steps {
         Some(steps) => (ProgressBar::new(steps), "{bar:30} step {pos}/{len}, {eta} left: {msg}"),
         None => (ProgressBar::no_length(), "{spinner} step {pos}, {elapsed}: {msg}"),
     };
     let style = ProgressStyle::with_template(template).expect("the template is valid");
-    let bar = bar.with_style(style).with_position(step);
+    let bar = bar.with_style(style);
     bar.reset_eta();
     bar
 }

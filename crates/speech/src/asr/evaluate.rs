@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll_core::{BatchSource, Collective, Measure, Skipped};
+use plimsoll_core::{BatchSource, Collective, HostBatch, Measure, Skipped};
 use plimsoll_tape::{Task, TensorBatch};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::Careful;
@@ -106,7 +106,7 @@ pub struct EvaluationOptions<'a> {
 /// [`EvaluationError::Source`] when the source fails as a whole, [`EvaluationError::Device`] when the device fails.
 pub fn evaluate_recognition(
     model: &Recognizer,
-    source: &mut dyn BatchSource,
+    source: &mut dyn BatchSource<Batch = HostBatch>,
     options: &EvaluationOptions<'_>,
     runner: &mut Careful<'_>,
 ) -> Result<RecognitionEvaluation, EvaluationError> {
@@ -137,7 +137,7 @@ pub fn evaluate_recognition(
 #[cfg(test)]
 mod tests {
     use burn::tensor::Device;
-    use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
+    use plimsoll_core::{Batch, Grid, HostSample, Key, SampleId};
 
     use super::super::RecognizerConfig;
     use super::*;

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{HostBatch, Key};
+use plimsoll_core::{Batch, HostBatch, Key};
 use plimsoll_layers::{
     Conformer, ConformerConfig, HeadPositions, LengthPolicy, Lengths, Subsampling, SubsamplingConfig, add_sinusoids,
     ctc_greedy, ctc_loss, is_ctc_feasible,
@@ -217,6 +217,13 @@ impl RecognizerConfig {
 }
 
 impl Task for Recognizer {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     /// Tokens of the utterances with enough frames for CTC; the others are left out of the loss.
     fn weight(&self, batch: &HostBatch) -> f64 {
         let frames = |index: usize| self.config.frames_after(batch.frame_lengths[index]) as usize;

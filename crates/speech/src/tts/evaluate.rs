@@ -22,7 +22,7 @@ const PRENET_SEED: u64 = 1;
 /// [`EvaluationError::Source`] when an utterance cannot be read, [`EvaluationError::Device`] when the device fails.
 pub fn teacher_forced_losses(
     model: &Synthesizer,
-    source: &mut dyn BatchSource,
+    source: &mut dyn BatchSource<Batch = HostBatch>,
     runner: &mut Careful<'_>,
 ) -> Result<BTreeMap<&'static str, f64>, EvaluationError> {
     let model = model.valid();

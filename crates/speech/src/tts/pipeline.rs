@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_audio::{LogMel, Vocoder};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId, Seconds};
 use plimsoll_tape::{Noise, Pass, TensorBatch, apply};
-use plimsoll_text::{Case, Tokenizer, normalise};
+use plimsoll_text::{Case, Tokenizer, normalize};
 
 use super::{Alignment, Ending, GeneratedMels, Synthesizer, SynthesizerMetadata, split_text};
 use crate::{ModelError, ModelFolder};
@@ -217,13 +217,13 @@ impl SpeechPipeline {
     ) -> Result<SynthesizedSpeech, SynthesisError> {
         let &SpeechOptions { language, seed } = options;
         self.check_language(language)?;
-        let whole = normalise(text, Case::Keep);
+        let whole = normalize(text, Case::Keep);
         if whole.is_empty() {
             return Err(SynthesisError::EmptyText);
         }
         // Numbers are spelled out first, so that lengths and unknown characters refer to the spoken text.
-        let text = self.lowercase_unknown(&self.tokenizer.numbers().said(text));
-        let unknown_characters = self.tokenizer.unknown_in(&normalise(&text, Case::Keep));
+        let text = self.lowercase_unknown(&self.tokenizer.numbers().apply(text));
+        let unknown_characters = self.tokenizer.unknown_characters(&normalize(&text, Case::Keep));
         let known: String = text.chars().filter(|character| !unknown_characters.contains(character)).collect();
         // A token has at least one character, and one token is needed for the end of the text.
         let texts = split_text(&known, self.model.config().length_bounds.tokens_max.saturating_sub(1));
@@ -231,8 +231,9 @@ impl SpeechPipeline {
             let text = whole.chars().take(SHOWN_CHARACTERS).collect();
             return Err(SynthesisError::UnknownCharacters { text, known: self.known_characters() });
         }
-        let texts: Vec<String> = texts.iter().map(|text| normalise(text, Case::Keep)).collect();
-        let tokens = |text: &String| self.tokenizer.spoken(self.tokenizer.encode_lossy(text).0, language);
+        let texts: Vec<String> = texts.iter().map(|text| normalize(text, Case::Keep)).collect();
+        let tokens =
+            |text: &String| self.tokenizer.with_language_and_end(self.tokenizer.encode_lossy(text).0, language);
         let tokens: Vec<Vec<u32>> = texts.iter().map(tokens).collect();
         let mut generated = Vec::with_capacity(texts.len());
         for (index, batch) in tokens.chunks(BATCH_SIZE).enumerate() {
@@ -253,7 +254,7 @@ impl SpeechPipeline {
     /// The samples of log-mels, one sequence after the other, with a pause of 0.25 s in between.
     pub fn vocode<'a>(&self, mels: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
         let pause = vec![0.0; (PAUSE.0 * f64::from(self.sample_rate())) as usize];
-        self.vocoder.waves(&mels.collect::<Vec<_>>()).join(pause.as_slice())
+        self.vocoder.waveforms(&mels.collect::<Vec<_>>()).join(pause.as_slice())
     }
 
     /// The attention over the text while `segment` was generated. `index` is its position in
@@ -276,10 +277,10 @@ impl SpeechPipeline {
 
     /// `text` with lower-case letters for the capitals that the model does not know.
     fn lowercase_unknown(&self, text: &str) -> String {
-        let unknown = self.tokenizer.unknown_in(text);
+        let unknown = self.tokenizer.unknown_characters(text);
         let replacement = |character: char| -> String {
             let small: String = character.to_lowercase().collect();
-            let known = unknown.contains(&character) && self.tokenizer.unknown_in(&small).is_empty();
+            let known = unknown.contains(&character) && self.tokenizer.unknown_characters(&small).is_empty();
             if known { small } else { character.into() }
         };
         text.chars().map(replacement).collect()

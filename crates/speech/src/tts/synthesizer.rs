@@ -214,6 +214,13 @@ impl Synthesizer {
 }
 
 impl Task for Synthesizer {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     /// Frames of all utterances.
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.frame_lengths.iter().map(|&frames| f64::from(frames)).sum()

@@ -1,0 +1,316 @@
+//! Compressed audio, decoded by Symphonia: FLAC, MP3, Ogg Vorbis, and Ogg Opus with the feature `opus`.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use plimsoll_core::{Samples, Seconds};
+use symphonia::core::audio::GenericAudioBufferRef;
+use symphonia::core::codecs::audio::well_known::{CODEC_ID_FLAC, CODEC_ID_MP3, CODEC_ID_OPUS, CODEC_ID_VORBIS};
+use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
+use symphonia::core::codecs::registry::CodecRegistry;
+use symphonia::core::errors::Error;
+use symphonia::core::formats::probe::Hint;
+use symphonia::core::formats::{FormatOptions, FormatReader, SeekMode, SeekTo, TrackType};
+use symphonia::core::io::MediaSourceStream;
+use symphonia::core::meta::MetadataOptions;
+use symphonia::core::packet::Packet;
+use symphonia::core::units::Timestamp;
+
+use super::{
+    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange, unreadable,
+};
+
+/// Decoding starts this long before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16 kHz.
+const PREROLL: Seconds = Seconds(0.5);
+
+/// Samples that are allocated at once at most, because a broken header may give any number.
+const ALLOCATION_MAX: u64 = 1 << 22;
+
+/// Reads format, sample rate, channels and length of a file.
+pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
+    Ok(CompressedFile::open(path, true)?.info)
+}
+
+/// Reads a segment of a file and averages its channels.
+pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
+    // A caller who gives a duration need not wait until all packets of an hour of MP3 are counted.
+    let file = CompressedFile::open(path, segment.duration.is_none())?;
+    let (rate, range) = (file.info.rate, file.info.locate(path, segment)?);
+    // Without a count, a segment past the end looks like damage. Count now, and report the wrong segment.
+    let outside_or = |error| match info(path).map(|counted| counted.locate(path, segment)) {
+        Ok(Err(outside)) => outside,
+        _ => error,
+    };
+    Ok(Audio { samples: file.decode(&range).map_err(outside_or)?, rate })
+}
+
+/// An open file with a valid header.
+struct CompressedFile<'a> {
+    path: &'a Path,
+    reader: Box<dyn FormatReader>,
+    /// Id of the audio track that is read, and the timestamp of its first sample.
+    track: u32,
+    zero: i64,
+    params: AudioCodecParameters,
+    info: AudioInfo,
+}
+
+impl<'a> CompressedFile<'a> {
+    /// Opens a file. Without `is_counted`, a file whose packets would have to be counted has an infinite length.
+    fn open(path: &'a Path, is_counted: bool) -> Result<Self, AudioError> {
+        let mut reader = probe(path)?;
+        let unsupported = |found: &str| AudioError::Unsupported { file: path.into(), found: found.into() };
+        let track = reader.default_track(TrackType::Audio).ok_or_else(|| unsupported("no audio track"))?;
+        let params = track.codec_params.as_ref().and_then(|params| params.audio());
+        let params = params.ok_or_else(|| unsupported("an unknown codec"))?.clone();
+        let (id, start, frames) = (track.id, track.start_ts.get().max(0), track.num_frames);
+        let delay = track.delay.unwrap_or(0);
+        let kind = kind(&params).ok_or_else(|| unsupported("a codec other than FLAC, MP3, Vorbis and Opus"))?;
+        let rate = params.sample_rate.unwrap_or(0);
+        if !SAMPLE_RATES.contains(&rate) {
+            return Err(unsupported(&format!("a sample rate of {rate} Hz")));
+        }
+        // The timestamps of Opus packets include the delay of the encoder; those of other formats begin with the
+        // audio.
+        let before = if kind == AudioKind::Opus { delay } else { 0 };
+        let zero = start + i64::from(before);
+        let length = match frames {
+            Some(frames) if kind != AudioKind::Mp3 => Some(frames.saturating_sub(before.into())),
+            _ if !is_counted => None,
+            _ => {
+                let counted = count(&mut *reader, id).map_err(|error| damaged(path, Seconds(0.0), error))?;
+                reader = probe(path)?;
+                Some(counted)
+            }
+        };
+        if length == Some(0) {
+            return Err(AudioError::Empty(path.into()));
+        }
+        let channels = params.channels.as_ref().map_or(1, |channels| channels.count() as u16);
+        let duration = length.map_or(Seconds(f64::INFINITY), |length| Samples(length).at(rate));
+        let info = AudioInfo { kind, rate, channels, duration };
+        Ok(Self { path, reader, track: id, zero, params, info })
+    }
+
+    fn decode(mut self, range: &SampleRange) -> Result<Vec<f32>, AudioError> {
+        let mut decoder = decoder(self.path, &self.params)?;
+        let mut mono = MonoMix::new(range);
+        self.seek_with_preroll(range.first)?;
+        while mono.wants_more() {
+            let Some(packet) = self.next_packet(&mono)? else { break };
+            match decoder.decode(&packet) {
+                Ok(sound) => {
+                    let at = self.start_of(&packet, sound.frames());
+                    let missing = mono.gap_before(at, &sound);
+                    if missing > 0 && self.info.kind != AudioKind::Mp3 {
+                        let after = Samples((at - missing).max(0) as u64).at(self.info.rate);
+                        let problem = format!("{missing} samples are missing");
+                        return Err(AudioError::Damaged { file: self.path.into(), after, problem });
+                    }
+                    mono.take(at, &sound);
+                }
+                // Players of MP3 turn a frame that cannot be decoded into silence, and files with such frames are
+                // common.
+                Err(Error::DecodeError(_)) if self.info.kind == AudioKind::Mp3 => {}
+                Err(error) => {
+                    let at = self.start_of(&packet, 0).max(0) as u64;
+                    return Err(damaged(self.path, Samples(at).at(self.info.rate), error));
+                }
+            }
+        }
+        mono.finish(self.path, range, self.info.rate)
+    }
+
+    /// The index of the first of a packet's `frames` samples, after the padding of its encoder is removed.
+    fn start_of(&self, packet: &Packet, frames: usize) -> i64 {
+        let begin = match self.info.kind {
+            // The duration of an Ogg packet is what remains of it; decoders remove more from the first packet they
+            // see.
+            AudioKind::Vorbis | AudioKind::Opus => packet.pts.get() + packet.dur.get() as i64 - frames as i64,
+            AudioKind::Wav | AudioKind::Flac | AudioKind::Mp3 => packet.pts.get() + packet.trim_start.get() as i64,
+        };
+        begin - self.zero
+    }
+
+    /// Seeks to [`PREROLL`] before sample `first`.
+    fn seek_with_preroll(&mut self, first: u64) -> Result<(), AudioError> {
+        let Some(target) = first.checked_sub((PREROLL.0 * f64::from(self.info.rate)) as u64).filter(|&t| t > 0) else {
+            return Ok(());
+        };
+        let to = SeekTo::Timestamp { ts: Timestamp::from(self.zero + target as i64), track_id: self.track };
+        let result = self.reader.seek(SeekMode::Accurate, to);
+        result.map(drop).map_err(|error| damaged(self.path, Samples(target).at(self.info.rate), error))
+    }
+
+    /// The next packet of our track.
+    fn next_packet(&mut self, so_far: &MonoMix) -> Result<Option<Packet>, AudioError> {
+        loop {
+            match self.reader.next_packet() {
+                Ok(Some(packet)) if packet.track_id == self.track => return Ok(Some(packet)),
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(None),
+                Err(error) if is_end(&error) => return Ok(None),
+                Err(error) => {
+                    let after = Samples(so_far.samples.len() as u64).at(self.info.rate);
+                    return Err(damaged(self.path, after, error));
+                }
+            }
+        }
+    }
+}
+
+/// The mono samples of a range, filled packet by packet.
+struct MonoMix {
+    first: i64,
+    count: usize,
+    samples: Vec<f32>,
+    interleaved: Vec<f32>,
+}
+
+impl MonoMix {
+    fn new(range: &SampleRange) -> Self {
+        let samples = Vec::with_capacity(range.count.min(ALLOCATION_MAX) as usize);
+        Self { first: range.first as i64, count: range.count as usize, samples, interleaved: Vec::new() }
+    }
+
+    fn wants_more(&self) -> bool {
+        self.samples.len() < self.count
+    }
+
+    /// Samples that are missing before audio that begins at sample `at`.
+    fn gap_before(&self, at: i64, sound: &GenericAudioBufferRef<'_>) -> i64 {
+        if sound.frames() == 0 { 0 } else { (at - self.next()).max(0) }
+    }
+
+    fn next(&self) -> i64 {
+        self.first + self.samples.len() as i64
+    }
+
+    /// Appends the part of the audio beginning at sample `at` that belongs to the range; a gap before it becomes
+    /// silence.
+    fn take(&mut self, at: i64, sound: &GenericAudioBufferRef<'_>) {
+        // Limited by the range and by [`ALLOCATION_MAX`]: a broken timestamp may have any value.
+        let gap = self.gap_before(at, sound).min((self.count - self.samples.len()) as i64).min(ALLOCATION_MAX as i64);
+        self.samples.resize(self.samples.len() + gap as usize, 0.0);
+        let frames = sound.frames();
+        let skipped = (self.next() - at).clamp(0, frames as i64) as usize;
+        let taken = (frames - skipped).min(self.count - self.samples.len());
+        if taken > 0 {
+            self.average(sound, skipped, taken);
+        }
+    }
+
+    fn average(&mut self, sound: &GenericAudioBufferRef<'_>, skipped: usize, taken: usize) {
+        let channels = sound.num_planes().max(1);
+        self.interleaved.clear();
+        self.interleaved.resize(sound.samples_interleaved(), 0.0);
+        sound.copy_to_slice_interleaved(&mut self.interleaved);
+        let wanted = &self.interleaved[skipped * channels..(skipped + taken) * channels];
+        let scale = 1.0 / channels as f32;
+        // A lossy decoder may return a broken float; one NaN would spread over the whole model.
+        let finite = |value: f32| if value.is_finite() { value } else { 0.0 };
+        self.samples.extend(wanted.chunks_exact(channels).map(|frame| finite(frame.iter().sum::<f32>() * scale)));
+    }
+
+    /// A difference up to [`DURATION_TOLERANCE`] is rounding; more means that the file was cut.
+    fn finish(self, path: &Path, range: &SampleRange, rate: u32) -> Result<Vec<f32>, AudioError> {
+        let missing = Samples((self.count - self.samples.len()) as u64).at(rate);
+        if missing > DURATION_TOLERANCE || self.samples.is_empty() {
+            let at = |samples: u64| Samples(range.first + samples).at(rate);
+            let (promised, found) = (at(range.count), at(self.samples.len() as u64));
+            return Err(AudioError::CutShort { file: path.into(), promised, found });
+        }
+        Ok(self.samples)
+    }
+}
+
+fn probe(path: &Path) -> Result<Box<dyn FormatReader>, AudioError> {
+    let file = File::open(path).map_err(|error| unreadable(path, error))?;
+    let stream = MediaSourceStream::new(Box::new(file), Default::default());
+    let probed = symphonia::default::get_probe().probe(
+        &Hint::new(),
+        stream,
+        FormatOptions::default(),
+        MetadataOptions::default(),
+    );
+    probed.map_err(|error| match error {
+        Error::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof => {
+            damaged(path, Seconds(0.0), Error::IoError(source))
+        }
+        Error::IoError(source) => unreadable(path, source),
+        // Symphonia recognized the format, but could not read on.
+        error @ Error::DecodeError(_) => damaged(path, Seconds(0.0), error),
+        Error::Unsupported(problem) if problem.starts_with("core") => AudioError::NotAudio(path.into()),
+        error => AudioError::Unsupported { file: path.into(), found: describe(&error) },
+    })
+}
+
+fn kind(params: &AudioCodecParameters) -> Option<AudioKind> {
+    match params.codec {
+        CODEC_ID_FLAC => Some(AudioKind::Flac),
+        CODEC_ID_MP3 => Some(AudioKind::Mp3),
+        CODEC_ID_VORBIS => Some(AudioKind::Vorbis),
+        CODEC_ID_OPUS => Some(AudioKind::Opus),
+        _ => None,
+    }
+}
+
+/// Length of a track in samples, from its packets, without decoding them.
+fn count(reader: &mut dyn FormatReader, track: u32) -> Result<u64, Error> {
+    let mut end = 0;
+    loop {
+        match reader.next_packet() {
+            Ok(Some(packet)) if packet.track_id == track => {
+                // Mostly MP3 files are counted. There `dur` is the whole packet, trimmed or not, and samples trimmed
+                // from the front have times below zero.
+                end = end.max(packet.pts.get() + packet.dur.get() as i64 - packet.trim_end.get() as i64);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(end.max(0) as u64),
+            Err(error) if is_end(&error) => return Ok(end.max(0) as u64),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn decoder(path: &Path, params: &AudioCodecParameters) -> Result<Box<dyn AudioDecoder>, AudioError> {
+    codec_registry().make_audio_decoder(params, &AudioDecoderOptions::default()).map_err(|error| {
+        let is_opus = params.codec == CODEC_ID_OPUS && !cfg!(feature = "opus");
+        let found = if is_opus { "Opus, which needs the feature `opus`".into() } else { describe(&error) };
+        AudioError::Unsupported { file: path.into(), found }
+    })
+}
+
+fn codec_registry() -> &'static CodecRegistry {
+    static CODECS: OnceLock<CodecRegistry> = OnceLock::new();
+    CODECS.get_or_init(|| {
+        let mut codec_registry = CodecRegistry::new();
+        symphonia::default::register_enabled_codecs(&mut codec_registry);
+        #[cfg(feature = "opus")]
+        codec_registry.register_audio_decoder::<symphonia_adapter_libopus::OpusDecoder>();
+        codec_registry
+    })
+}
+
+/// Whether the file ended early. [`MonoMix::finish`] then compares what is missing with the tolerance.
+fn is_end(error: &Error) -> bool {
+    matches!(error, Error::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof)
+}
+
+fn damaged(path: &Path, after: Seconds, error: Error) -> AudioError {
+    match error {
+        Error::IoError(source) if source.kind() != std::io::ErrorKind::UnexpectedEof => unreadable(path, source),
+        error => AudioError::Damaged { file: path.into(), after, problem: describe(&error) },
+    }
+}
+
+/// Symphonia's error as a text for our messages.
+fn describe(error: &Error) -> String {
+    match error {
+        Error::DecodeError(problem) | Error::Unsupported(problem) | Error::LimitError(problem) => (*problem).into(),
+        Error::IoError(_) => "it ends before its sound begins".into(),
+        Error::ResetRequired => "a second stream begins inside it".into(),
+        other => other.to_string(),
+    }
+}

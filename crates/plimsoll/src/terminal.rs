@@ -1,0 +1,91 @@
+//! How the program speaks to a person: messages, progress bars, and the exit codes of failures.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_recipes::reporter::{Level, Progress, Reporter};
+use plimsoll_recipes::{Failure, FailureKind};
+
+/// Exit code of a command that failed on the way.
+const FAILED: u8 = 1;
+/// Exit code of wrong usage, configuration or input.
+const INVALID: u8 = 2;
+
+/// Failures that end the program.
+pub(crate) trait ExitCodeExt {
+    /// Prints the message on standard error and gives the exit code.
+    fn print(&self) -> ExitCode;
+}
+
+impl ExitCodeExt for Failure {
+    fn print(&self) -> ExitCode {
+        eprintln!("{:?}", self.report());
+        ExitCode::from(match self.kind() {
+            FailureKind::Invalid => INVALID,
+            FailureKind::Failed => FAILED,
+        })
+    }
+}
+
+/// Exit code of a run that does not fit.
+pub(crate) const DOES_NOT_FIT: u8 = 3;
+
+/// Reports on standard error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terminal;
+
+impl Reporter for Terminal {
+    fn line(&self, level: Level, text: &str) {
+        match level {
+            Level::Info => eprintln!("{text}"),
+            Level::Note => eprintln!("note: {text}"),
+            Level::Warning => eprintln!("warning: {text}"),
+        }
+    }
+
+    fn progress(&self, label: &str, length: Option<u64>) -> Box<dyn Progress> {
+        let bar = match length {
+            Some(length) => bar(label, length),
+            None => waiting(label),
+        };
+        Box::new(Bar(bar))
+    }
+}
+
+/// A progress bar that goes when the work ends.
+struct Bar(ProgressBar);
+
+impl Progress for Bar {
+    fn set(&self, done: u64) {
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// A bar for work on `length` things; away from a terminal it is hidden.
+pub(crate) fn bar(label: &str, length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}, {eta} left").expect("the template is valid");
+    ProgressBar::new(length).with_style(style).with_message(label.to_owned())
+}
+
+/// A spinner for work of unknown length; away from a terminal it is hidden.
+pub(crate) fn waiting(label: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner().with_message(label.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// A bar for reading `count` recordings; a single one needs none.
+pub(crate) fn reading_bar(count: usize) -> ProgressBar {
+    if count < 2 { ProgressBar::hidden() } else { bar("reading recordings", count as u64) }
+}

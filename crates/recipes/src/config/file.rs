@@ -1,0 +1,192 @@
+//! Reading a configuration file, TOML or YAML, into settings that remember their line.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use config::{FileFormat, Map, Source, Value, ValueKind};
+use miette::NamedSource;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::choices::Task;
+use super::error::{ConfigError, Syntax};
+use super::keys;
+use super::origin::{ConfigText, Spans, ValueOrigin};
+use super::setting::{Raw, Written};
+use super::toml_value::from_toml;
+
+/// The main jobs: what runs when nobody names a file.
+const RECOGNISER: &str = include_str!("../../configs/toy_asr.toml");
+const SYNTHESISER: &str = include_str!("../../configs/toy_tts.toml");
+
+/// How the main job for `task` is called in messages.
+pub fn built_in_name(task: Task) -> &'static str {
+    match task {
+        Task::Asr => "built-in toy_asr.toml",
+        Task::Tts => "built-in toy_tts.toml",
+    }
+}
+
+/// How a file is read; the seam that lets tests give a text without a disk.
+pub(super) type ReadFile<'f> = &'f dyn Fn(&Path) -> io::Result<String>;
+
+/// The file at `path`, or the built-in main job for `task`, and its settings.
+pub(super) fn read(
+    path: Option<&Path>,
+    task: Task,
+    read_file: ReadFile<'_>,
+) -> Result<(Arc<ConfigText>, Vec<Written>), ConfigError> {
+    let Some(path) = path else {
+        let text = match task {
+            Task::Asr => RECOGNISER,
+            Task::Tts => SYNTHESISER,
+        };
+        let file = Arc::new(ConfigText { name: built_in_name(task).into(), text: text.into() });
+        let settings = toml_settings(&file)?;
+        return Ok((file, settings));
+    };
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    if !["toml", "yaml", "yml"].contains(&extension.as_str()) {
+        return Err(ConfigError::Extension { path: path.into() });
+    }
+    let text = read_file(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ConfigError::Missing { path: path.into(), source },
+        _ => ConfigError::Unreadable { path: path.into(), source },
+    })?;
+    let file = Arc::new(ConfigText { name: path.display().to_string(), text: text.into() });
+    let settings = if extension == "toml" { toml_settings(&file)? } else { yaml_settings(&file)? };
+    Ok((file, settings))
+}
+
+/// An entry of a table, in the same words for both formats.
+struct Entry {
+    name: String,
+    value: ValueKind,
+    entries: Vec<Entry>,
+    spans: Option<Spans>,
+}
+
+fn toml_settings(file: &Arc<ConfigText>) -> Result<Vec<Written>, ConfigError> {
+    let table = DeTable::parse(&file.text).map_err(|error| {
+        let at = error.span().unwrap_or(0..0);
+        syntax(file, "TOML", file.line(at.start), error.message().into(), Some(at))
+    })?;
+    Ok(settings(file, toml_entries(table.get_ref())))
+}
+
+fn yaml_settings(file: &Arc<ConfigText>) -> Result<Vec<Written>, ConfigError> {
+    let parsed = config::File::from_str(&file.text, FileFormat::Yaml).collect().map_err(|error| {
+        let config::ConfigError::FileParse { cause, .. } = error else { return ConfigError::Merge(Box::new(error)) };
+        let message = cause.to_string();
+        let line = yaml_line(&message).unwrap_or(1);
+        let reason = message.split(" at byte ").next().unwrap_or(&message).to_string();
+        syntax(file, "YAML", line, reason, line_span(&file.text, line))
+    })?;
+    Ok(settings(file, yaml_entries(&file.text, "", parsed)))
+}
+
+fn syntax(
+    file: &ConfigText,
+    format: &'static str,
+    line: usize,
+    reason: String,
+    at: Option<Range<usize>>,
+) -> ConfigError {
+    let text = NamedSource::new(&file.name, Arc::clone(&file.text));
+    // A parser's reason may have several lines; a message has one.
+    let reason = reason.lines().collect::<Vec<_>>().join(", ");
+    ConfigError::Syntax(Box::new(Syntax {
+        file: file.name.clone(),
+        line,
+        format,
+        reason,
+        text,
+        at: at.map(Into::into),
+    }))
+}
+
+fn toml_entries(table: &DeTable<'_>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = table.iter().map(|(name, value)| toml_entry(name, value)).collect();
+    entries.sort_by_key(|entry| entry.spans.as_ref().map(|spans| spans.key.start));
+    entries
+}
+
+fn toml_entry(name: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> Entry {
+    Entry {
+        name: name.get_ref().to_string(),
+        value: from_toml(value.get_ref()),
+        entries: value.get_ref().as_table().map(toml_entries).unwrap_or_default(),
+        spans: Some(Spans { key: name.span(), value: value.span() }),
+    }
+}
+
+fn yaml_entries(text: &str, section: &str, table: Map<String, Value>) -> Vec<Entry> {
+    let entry = |(name, value): (String, Value)| {
+        let spans = yaml_spans(text, section, &name);
+        let (value, entries) = match value.kind {
+            // An empty section reads as nothing.
+            ValueKind::Nil if keys::is_section(&name) && section.is_empty() => (ValueKind::Table(Map::new()), vec![]),
+            ValueKind::Table(inner) => (ValueKind::Table(Map::new()), yaml_entries(text, &name, inner)),
+            value => (value, vec![]),
+        };
+        Entry { name, value, entries, spans }
+    };
+    let mut entries: Vec<Entry> = table.into_iter().map(entry).collect();
+    entries.sort_by_key(|entry| (entry.spans.as_ref().map(|spans| spans.key.start), entry.name.clone()));
+    entries
+}
+
+/// Where `name` stands under `section`: a search by indentation, as the parser keeps no lines.
+fn yaml_spans(text: &str, section: &str, name: &str) -> Option<Spans> {
+    let mut inside = section.is_empty();
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        let start = offset;
+        offset += line.len();
+        let content = line.trim_start();
+        let indent = line.len() - content.len();
+        let Some((key, rest)) = content.split_once(':').filter(|_| !content.starts_with('#')) else { continue };
+        if indent == 0 && !section.is_empty() {
+            inside = key.trim_end() == section;
+        } else if inside && key.trim_end() == name && (indent == 0) == section.is_empty() {
+            let key_start = start + indent;
+            let value = rest.split(" #").next().unwrap_or(rest).trim();
+            let value_start = key_start + key.len() + 1 + (rest.len() - rest.trim_start().len());
+            let key = key_start..key_start + name.len();
+            let value = if value.is_empty() { key.clone() } else { value_start..value_start + value.len() };
+            return Some(Spans { key, value });
+        }
+    }
+    None
+}
+
+/// The line in a message such as "while parsing ..., at byte 24 line 3 column 1".
+fn yaml_line(message: &str) -> Option<usize> {
+    message.rsplit_once(" line ")?.1.split(' ').next()?.parse().ok()
+}
+
+fn line_span(text: &str, line: usize) -> Option<Range<usize>> {
+    let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let length = text.get(start..)?.lines().next().map_or(0, str::len);
+    Some(start..start + length)
+}
+
+/// Flattens known sections into whole names; whatever else stands on the first level keeps its own name.
+fn settings(file: &Arc<ConfigText>, entries: Vec<Entry>) -> Vec<Written> {
+    let origin = |spans| ValueOrigin::File(Arc::clone(file), spans);
+    let mut written = Vec::new();
+    for entry in entries {
+        if keys::is_section(&entry.name) && matches!(entry.value, ValueKind::Table(_)) {
+            written.extend(entry.entries.into_iter().map(|inner| Written {
+                name: format!("{}.{}", entry.name, inner.name),
+                value: Raw::Read(inner.value),
+                origin: origin(inner.spans),
+            }));
+        } else {
+            written.push(Written { name: entry.name, value: Raw::Read(entry.value), origin: origin(entry.spans) });
+        }
+    }
+    written
+}

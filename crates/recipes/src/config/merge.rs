@@ -1,0 +1,98 @@
+//! Putting the layers on top of each other with the `config` crate, and reading the result strictly with serde.
+
+use config::{Config, Map, Source, Value, ValueKind};
+
+use super::error::ConfigError;
+use super::key::Key;
+use super::keys;
+use super::origin::{Layer, Provenance};
+use super::schema::RunConfig;
+use super::setting::Setting;
+
+/// The settings of one layer, in the form the `config` crate takes.
+#[derive(Clone, Debug)]
+struct LayerSource(Map<String, Value>);
+
+impl Source for LayerSource {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, config::ConfigError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// The configuration made of the defaults and `settings`, and where each value of it came from.
+pub(super) fn merge(settings: &[Setting]) -> Result<(RunConfig, Provenance), ConfigError> {
+    let failed = |error| ConfigError::Merge(Box::new(error));
+    let mut builder = Config::builder().add_source(Config::try_from(&RunConfig::default()).map_err(failed)?);
+    for layer in [Layer::File, Layer::Environment, Layer::CommandLine] {
+        builder = builder.add_source(layer_source(settings, layer));
+    }
+    let merged = builder.build().map_err(failed)?;
+    let provenance = provenance(settings, &merged);
+    let table = toml_table(&merged.cache);
+    // Not `merged.try_deserialize`: the `config` crate rounds 16.7 to 16 and reads "true" as true.
+    let config = table.try_into().map_err(ConfigError::Refused)?;
+    Ok((config, provenance))
+}
+
+/// A value's origin is the number of its setting, so that after the merge the winner can be asked where it stood.
+fn layer_source(settings: &[Setting], layer: Layer) -> LayerSource {
+    let numbered = settings.iter().enumerate().filter(|(_, setting)| setting.origin.layer() == layer);
+    let value = |(number, setting): (usize, &Setting)| {
+        (setting.key.name.to_string(), Value::new(Some(&number.to_string()), setting.value.clone()))
+    };
+    LayerSource(numbered.map(value).collect())
+}
+
+fn provenance(settings: &[Setting], merged: &Config) -> Provenance {
+    let origin = |key: &Key| {
+        let value = value_at(&merged.cache, key)?;
+        let number: usize = value.origin()?.parse().ok()?;
+        Some((key.name, settings[number].origin.clone()))
+    };
+    Provenance(keys().filter_map(origin).collect())
+}
+
+fn value_at<'v>(root: &'v Value, key: &Key) -> Option<&'v Value> {
+    let get = |value: &'v Value, name: &str| match &value.kind {
+        ValueKind::Table(table) => table.get(name),
+        _ => None,
+    };
+    match key.section() {
+        "" => get(root, key.leaf()),
+        section => get(get(root, section)?, key.leaf()),
+    }
+}
+
+fn toml_table(root: &Value) -> toml::Table {
+    match &root.kind {
+        ValueKind::Table(table) => {
+            table.iter().filter_map(|(name, value)| Some((name.clone(), toml_value(value)?))).collect()
+        }
+        _ => toml::Table::new(),
+    }
+}
+
+/// TOML has no word for nothing: what is nothing stays away.
+fn toml_value(value: &Value) -> Option<toml::Value> {
+    Some(match &value.kind {
+        ValueKind::Nil => return None,
+        ValueKind::Boolean(truth) => (*truth).into(),
+        ValueKind::I64(n) => (*n).into(),
+        ValueKind::I128(n) => whole(i64::try_from(*n).ok(), *n as f64),
+        ValueKind::U64(n) => whole(i64::try_from(*n).ok(), *n as f64),
+        ValueKind::U128(n) => whole(i64::try_from(*n).ok(), *n as f64),
+        ValueKind::Float(n) => (*n).into(),
+        ValueKind::String(text) => text.clone().into(),
+        ValueKind::Array(items) => toml::Value::Array(items.iter().filter_map(toml_value).collect()),
+        ValueKind::Table(_) => toml_table(value).into(),
+    })
+}
+
+/// A number too large for TOML becomes a fraction, which serde refuses where a whole number belongs.
+fn whole(fits: Option<i64>, approximate: f64) -> toml::Value {
+    fits.map_or(toml::Value::Float(approximate), toml::Value::Integer)
+}

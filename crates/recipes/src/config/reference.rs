@@ -1,0 +1,48 @@
+//! The table of all keys as Markdown, for docs/configuration.md.
+
+use super::key::{Key, Section};
+use super::keys::KEYS;
+use super::print::spell;
+
+/// Every section with its keys, as Markdown.
+pub fn markdown() -> String {
+    KEYS.iter().map(section).collect()
+}
+
+fn section(section: &Section) -> String {
+    let title = match section.name {
+        "" => "Above all sections".to_string(),
+        name => format!("`[{name}]`"),
+    };
+    let rows: String = section.keys.iter().map(row).collect();
+    let head = "| key | takes | default | meaning |\n|---|---|---|---|\n";
+    format!("\n### {title}\n\n{}\n\n{head}{rows}", section.about)
+}
+
+fn row(key: &Key) -> String {
+    let default = key.default().map_or("none".to_string(), |value| format!("`{}`", spell(key, value)));
+    let older: Vec<String> = key.aliases().map(|alias| format!("`{}`", alias.old)).collect();
+    let older = if older.is_empty() { String::new() } else { format!(" Older names: {}.", older.join(", ")) };
+    format!("| `{}` | {} | {default} | {}{older} |\n", key.leaf(), key.kind, key.about)
+}
+
+#[cfg(test)]
+mod tests {
+    const BEGIN: &str = "<!-- keys: a test keeps this table, see the end of the page -->\n";
+    const END: &str = "\n<!-- end of keys -->\n";
+    const DOCUMENT: &str = include_str!("../../../../docs/configuration.md");
+
+    /// With `PLIMSOLL_UPDATE_DOCS` set to the path of the document, rewrites its table instead.
+    #[test]
+    fn the_document_holds_todays_table() {
+        let (before, rest) = DOCUMENT.split_once(BEGIN).expect("the document marks where the table begins");
+        let (_, after) = rest.split_once(END).expect("the document marks where the table ends");
+        let renewed = format!("{before}{BEGIN}{}{END}{after}", super::markdown());
+        match std::env::var("PLIMSOLL_UPDATE_DOCS") {
+            Ok(path) => std::fs::write(path, renewed).unwrap(),
+            Err(_) => {
+                assert!(renewed == DOCUMENT, "set PLIMSOLL_UPDATE_DOCS=$PWD/docs/configuration.md and test again");
+            }
+        }
+    }
+}

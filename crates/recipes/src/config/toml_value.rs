@@ -1,0 +1,26 @@
+//! TOML values as the values of a setting.
+
+use config::{Map, Value, ValueKind};
+use toml::de::DeValue;
+
+/// The value written as `text` in TOML, if it is TOML.
+pub(super) fn toml_value(text: &str) -> Option<ValueKind> {
+    DeValue::parse(text).ok().map(|value| from_toml(value.get_ref()))
+}
+
+pub(super) fn from_toml(value: &DeValue<'_>) -> ValueKind {
+    match value {
+        DeValue::String(text) => ValueKind::String(text.to_string()),
+        DeValue::Integer(n) => match i128::from_str_radix(n.as_str(), n.radix()) {
+            Ok(n) => i64::try_from(n).map_or(ValueKind::I128(n), ValueKind::I64),
+            Err(_) => ValueKind::Float(f64::INFINITY),
+        },
+        DeValue::Float(n) => ValueKind::Float(n.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(truth) => ValueKind::Boolean(*truth),
+        DeValue::Datetime(moment) => ValueKind::String(moment.to_string()),
+        DeValue::Array(items) => {
+            ValueKind::Array(items.iter().map(|item| Value::new(None, from_toml(item.get_ref()))).collect())
+        }
+        DeValue::Table(_) => ValueKind::Table(Map::new()),
+    }
+}

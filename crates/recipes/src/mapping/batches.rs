@@ -1,0 +1,96 @@
+//! From a configuration to batches: how they are made, and the shapes that memory is planned for.
+
+use std::num::NonZeroU32;
+
+use plimsoll_core::{BatchShape, Frames, Grid};
+use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta};
+
+use super::features::features;
+use super::model::ModelPlan;
+use crate::config::{DataConfig, RunConfig, Task};
+
+/// How batches are made.
+pub fn batching(data: &DataConfig) -> BatchingConfig {
+    let one = NonZeroU32::MIN;
+    let size = match data.effective_utterances() {
+        Some(utterances) => BatchSize::Utterances(NonZeroU32::new(utterances).unwrap_or(one)),
+        None => BatchSize::Seconds(data.batch_seconds.unwrap_or_default()),
+    };
+    let mut batching = BatchingConfig::new(size);
+    batching.shapes = data.shapes.and_then(NonZeroU32::new);
+    batching.window = data.shuffle_window.and_then(NonZeroU32::new);
+    batching.frame_grid = NonZeroU32::new(data.frame_grid).unwrap_or(one);
+    batching
+}
+
+/// Number of lengths that are planned where no corpus is known, evenly spaced up to the longest.
+const LENGTHS: u32 = 5;
+
+/// Tokens in a second of fast speech, where nothing limits the texts: half as many again as most people say.
+const TOKENS_PER_SECOND: f64 = 20.0;
+
+/// Quantiles of the utterance lengths that a run is planned for.
+const QUANTILES: [f64; 4] = [0.5, 0.8, 0.95, 1.0];
+
+/// The slowest speed that augmentation may give an utterance: slower speech has more frames.
+fn slowest_speed(config: &RunConfig) -> f64 {
+    let is_augmented = config.augment.enabled && config.task == Task::Asr;
+    let speeds = if is_augmented { &config.augment.speeds[..] } else { &[] };
+    speeds.iter().copied().fold(1.0, f64::min)
+}
+
+/// The batch shapes to plan for when only the configuration is known: the longest utterance that it allows and even
+/// parts of it, with texts as long as fast speech has them.
+pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape> {
+    let features = features(&config.features);
+    let slowest = slowest_speed(config);
+    let grid = config.data.frame_grid.max(1);
+    let shape = |part: u32| {
+        let seconds = config.data.max_seconds.0 * f64::from(part) / f64::from(LENGTHS);
+        let frames = seconds / slowest * f64::from(features.sample_rate) / features.hop_length as f64;
+        let spoken = (seconds * TOKENS_PER_SECOND).ceil() as u32;
+        let tokens = config.data.max_text_length.map_or(spoken, |most| spoken.min(most)).max(1);
+        let utterances = match batching(&config.data).size {
+            BatchSize::Utterances(utterances) => utterances.get(),
+            BatchSize::Seconds(whole) => ((whole.0 / seconds) as u32).max(1),
+        };
+        BatchShape {
+            utterances,
+            frames: Frames((frames.ceil() as u32 + 1).next_multiple_of(grid)),
+            tokens: tokens.min(model.tokens_max(frames as u32)),
+        }
+    };
+    (1..=LENGTHS).map(shape).collect()
+}
+
+/// The batch shapes to plan for when the corpus is known: at some quantiles of its lengths, a whole batch of utterances
+/// that are no longer.
+pub fn corpus_shapes(config: &RunConfig, grid: &Grid, metas: &[SampleMeta]) -> Vec<BatchShape> {
+    let mut lengths: Vec<u32> = metas.iter().map(|meta| meta.frames.0).collect();
+    lengths.sort_unstable();
+    let slowest = slowest_speed(config);
+    let shape = |share: f64| {
+        let place = ((lengths.len() as f64 * share).ceil() as usize).clamp(1, lengths.len()) - 1;
+        let longest = lengths[place];
+        let texts = metas.iter().filter(|meta| meta.frames.0 <= longest).map(|meta| meta.tokens);
+        let frames = grid.frames((f64::from(longest) / slowest).ceil() as u32);
+        let tokens = grid.tokens(frames, texts.max().unwrap_or(1)).max(1);
+        BatchShape { utterances: utterances_at_length(&config.data, metas, longest), frames: Frames(frames), tokens }
+    };
+    let mut shapes: Vec<BatchShape> = QUANTILES.into_iter().map(shape).collect();
+    shapes.dedup_by_key(|shape| shape.frames);
+    shapes
+}
+
+/// Utterances in a batch whose longest utterance has `frames`.
+pub fn utterances_at_length(data: &DataConfig, metas: &[SampleMeta], frames: u32) -> u32 {
+    let most = metas.len().max(1) as u32;
+    match batching(data).size {
+        BatchSize::Utterances(utterances) => utterances.get().min(most),
+        BatchSize::Seconds(seconds) => {
+            let of_length = metas.iter().filter(|meta| meta.frames.0 >= frames);
+            let shortest = of_length.map(|meta| meta.seconds.0).fold(f64::INFINITY, f64::min);
+            ((seconds.0 / shortest) as u32).clamp(1, most)
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! From a configuration to features, their augmentation and the references of voices.
+
+use plimsoll_audio::LogMelConfig;
+use plimsoll_core::Frames;
+use plimsoll_data::{Augment, Noise, SpecAugment};
+
+use crate::config::{FeaturesConfig, RunConfig, Task};
+
+/// The features that `config` asks for: a preset with some of its numbers replaced.
+pub fn features(config: &FeaturesConfig) -> LogMelConfig {
+    let mut features = LogMelConfig::preset(config.preset.word()).expect("every word names a preset");
+    let &FeaturesConfig { sample_rate, n_fft, win_length, hop_length, n_mels, .. } = config;
+    let whole = |number: Option<u32>, old: usize| number.map_or(old, |n| n as usize);
+    features.sample_rate = sample_rate.unwrap_or(features.sample_rate);
+    features.n_fft = whole(n_fft, features.n_fft);
+    features.win_length = whole(win_length, features.win_length);
+    features.hop_length = whole(hop_length, features.hop_length);
+    features.n_mels = whole(n_mels, features.n_mels);
+    features
+}
+
+/// The frames of a reference of a voice, at most.
+pub fn reference_frames(config: &RunConfig) -> Frames {
+    let features = features(&config.features);
+    let frames = config.data.reference_seconds.0 * f64::from(features.sample_rate) / features.hop_length as f64;
+    Frames((frames.ceil() as u32).max(1))
+}
+
+/// How training utterances are augmented; a synthesizer would learn what is blanked as silence, so only a recognizer is.
+pub fn augment(config: &RunConfig) -> Option<Augment> {
+    let augment = &config.augment;
+    // What is blanked, a synthesiser would learn as silence.
+    (augment.enabled && config.task == Task::Asr).then(|| Augment {
+        spec: SpecAugment {
+            time_masks: augment.time_masks,
+            time_mask_frames: augment.time_mask_frames,
+            time_mask_share: augment.time_mask_share,
+            frequency_masks: augment.frequency_masks,
+            frequency_mask_bins: augment.frequency_mask_bins,
+        },
+        speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
+        noise: Noise { share: augment.noise_share, least: augment.noise_least_db, most: augment.noise_most_db },
+        gain: augment.gain_db,
+    })
+}

@@ -1,0 +1,187 @@
+//! From a configuration to the model it describes.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
+use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
+use plimsoll_speech::tts::{LengthBounds, LossConfig, MelNormalization, SynthesizerConfig, VoiceConfig};
+use serde::Serialize;
+
+use super::features::reference_frames;
+use crate::config::{
+    AttentionChoice, DecoderNormChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice, RunConfig, Task,
+};
+
+/// The model of either task.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub enum ModelPlan {
+    /// A recogniser.
+    Recogniser(RecognizerConfig),
+    /// A synthesiser.
+    Synthesiser(SynthesizerConfig),
+}
+
+/// The model that `config` describes, over `features` mel bands and `vocabulary` tokens.
+///
+/// A synthesizer's scale and its limits on length come from data; here they have their defaults.
+pub fn model(config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
+    match config.task {
+        Task::Asr => ModelPlan::Recogniser(recogniser(config, features, vocabulary)),
+        Task::Tts => ModelPlan::Synthesiser(synthesiser(config, features, vocabulary)),
+    }
+}
+
+impl fmt::Display for ModelPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recogniser(model) => {
+                let decoder = match &model.decoder {
+                    Some(decoder) => format!("CTC and a decoder of {} blocks", decoder.layers),
+                    None => "CTC".into(),
+                };
+                let RecognizerConfig { layers, d_model, vocabulary, .. } = model;
+                write!(f, "Conformer with {decoder}: {layers} blocks of width {d_model}, {vocabulary} tokens")
+            }
+            Self::Synthesiser(model) => {
+                let SynthesizerConfig { text_layers, text_dim, decoder_layers, decoder_dim, .. } = model;
+                write!(
+                    f,
+                    "synthesiser: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, \
+                     {} frames a step, {} tokens",
+                    model.reduction, model.vocabulary
+                )
+            }
+        }
+    }
+}
+
+impl ModelPlan {
+    /// Blocks of the longest stack: what rematerialization counts in.
+    pub fn blocks(&self) -> u32 {
+        match self {
+            Self::Recogniser(RecognizerConfig { layers, decoder, .. }) => {
+                (*layers).max(decoder.map_or(0, |decoder| decoder.layers)) as u32
+            }
+            Self::Synthesiser(SynthesizerConfig { text_layers, decoder_layers, .. }) => {
+                (*text_layers).max(*decoder_layers) as u32
+            }
+        }
+    }
+
+    /// The most tokens that `frames` feature frames can carry.
+    pub(super) fn tokens_max(&self, frames: u32) -> u32 {
+        match self {
+            Self::Recogniser(model) => (frames / model.subsampling.max(1) as u32).saturating_sub(2).max(1),
+            Self::Synthesiser(_) => frames.max(1),
+        }
+    }
+
+    /// Queries of a chunk, where the model computes attention in chunks.
+    pub(super) fn attention_chunk(&self) -> Option<NonZeroU32> {
+        let length = match self {
+            Self::Recogniser(model) => model.length,
+            Self::Synthesiser(model) => model.length,
+        };
+        match length {
+            LengthPolicy::Chunked(chunk) => Some(chunk),
+            _ => None,
+        }
+    }
+}
+
+/// The recogniser that `config` describes, over so many features and tokens.
+pub fn recogniser(config: &RunConfig, features: usize, vocabulary: usize) -> RecognizerConfig {
+    let model = &config.model;
+    let decoder_layers = model.decoder_layers.unwrap_or(0);
+    RecognizerConfig {
+        features,
+        vocabulary,
+        d_model: model.d_model as usize,
+        layers: model.encoder_layers as usize,
+        heads: model.attention_heads as usize,
+        kernel: model.conv_kernel as usize,
+        feed_forward_multiplier: model.feed_forward_multiplier as usize,
+        subsampling: model.subsampling as usize,
+        subsampling_channels: model.subsampling_channels as usize,
+        positions: match model.positions {
+            PositionsChoice::Absolute => HeadPositions::Absolute,
+            PositionsChoice::Relative => HeadPositions::Relative,
+            PositionsChoice::Rotary => HeadPositions::Rotary,
+        },
+        norm: match model.conv_norm {
+            NormChoice::Layer => NormKind::Layer,
+            NormChoice::Group => NormKind::Group(model.conv_norm_groups as usize),
+            NormChoice::Batch => NormKind::Batch,
+        },
+        scale_input: model.scale_input,
+        length: length(model),
+        dropout: model.dropout,
+        decoder: (decoder_layers > 0).then(|| DecoderConfig {
+            layers: decoder_layers as usize,
+            feed_forward_multiplier: model.decoder_feed_forward_multiplier as usize,
+            norm_first: model.decoder_norm == DecoderNormChoice::Pre,
+            ctc_weight: model.ctc_weight,
+            label_smoothing: model.label_smoothing,
+        }),
+    }
+}
+
+fn length(model: &ModelConfig) -> LengthPolicy {
+    let number = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
+    match (model.attention, model.max_attention_sequence_length) {
+        (AttentionChoice::Truncate, Some(most)) => LengthPolicy::Truncate(number(most)),
+        (AttentionChoice::Chunked, _) => LengthPolicy::Chunked(number(model.attention_chunk)),
+        (AttentionChoice::Exact | AttentionChoice::Truncate, _) => LengthPolicy::Exact,
+    }
+}
+
+/// Blocks of a synthesiser's decoder where nothing is said of them.
+const DECODER_LAYERS: u32 = 3;
+
+/// The synthesiser that `config` describes, over so many features and tokens; its scale and its pace come from data.
+pub fn synthesiser(config: &RunConfig, features: usize, vocabulary: usize) -> SynthesizerConfig {
+    let model = &config.model;
+    let or = |given: Option<u32>, otherwise: u32| given.unwrap_or(otherwise) as usize;
+    let decoder_dim = model.decoder_dim.unwrap_or(model.d_model);
+    SynthesizerConfig {
+        features,
+        vocabulary,
+        text_dim: or(model.text_encoder_dim, model.d_model),
+        text_layers: model.text_encoder_layers as usize,
+        text_heads: or(model.text_encoder_heads, model.attention_heads),
+        voice: VoiceConfig {
+            layers: model.audio_encoder_layers as usize,
+            channels: or(model.audio_encoder_dim, model.d_model),
+            speaker_dim: model.speaker_dim as usize,
+            style_tokens: model.style_tokens as usize,
+            style_dim: model.speaker_dim as usize,
+            style_heads: if model.speaker_dim.is_multiple_of(4) { 4 } else { 1 },
+            reference_frames: reference_frames(config).0 as usize,
+        },
+        decoder_dim: decoder_dim as usize,
+        decoder_layers: or(model.decoder_layers, DECODER_LAYERS),
+        decoder_heads: or(model.decoder_heads, model.attention_heads),
+        feed_forward_multiplier: model.feed_forward_multiplier as usize,
+        prenet_dim: or(model.prenet_dim, decoder_dim),
+        prenet_dropout: model.prenet_dropout,
+        postnet_layers: model.postnet_layers as usize,
+        postnet_channels: or(model.postnet_channels, decoder_dim),
+        reduction: model.reduction_factor as usize,
+        length: length(model),
+        dropout: model.dropout,
+        loss: LossConfig {
+            distance: match model.mel_loss {
+                MelLossChoice::L1 => Distance::L1,
+                MelLossChoice::Huber => Distance::Huber,
+            },
+            stop_weight: model.stop_loss_weight,
+            stop_positive: model.stop_positive_weight,
+            guide_weight: model.guided_attention_weight,
+            guide_sigma: model.guided_attention_sigma,
+        },
+        normalization: MelNormalization::default(),
+        length_bounds: LengthBounds::default(),
+    }
+}

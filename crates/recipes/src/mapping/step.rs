@@ -1,0 +1,78 @@
+//! From a configuration to how a step is computed and what it may use.
+
+use plimsoll_core::{Bytes, Choice, Precision, Remat};
+use plimsoll_data::BatchSize;
+use plimsoll_train::{AdamWConfig, LionConfig, OptimizerConfig, SgdConfig, StateForm};
+
+use super::batches::batching;
+use super::model::ModelPlan;
+use crate::config::{OptimizerChoice, PrecisionChoice, RematChoice, RunConfig, StateChoice, TrainingConfig};
+
+/// The optimizer that `config` describes.
+pub fn optimizer(config: &RunConfig) -> OptimizerConfig {
+    let &TrainingConfig { beta_1, beta_2, epsilon, weight_decay, momentum, optimizer, .. } = &config.training;
+    match optimizer {
+        OptimizerChoice::AdamW => AdamWConfig { beta_1, beta_2, epsilon, weight_decay }.into(),
+        OptimizerChoice::Lion => LionConfig { beta_1, beta_2, weight_decay }.into(),
+        OptimizerChoice::Sgd => SgdConfig { momentum, nesterov: false, weight_decay }.into(),
+    }
+}
+
+/// Where the optimizer keeps its state, and in what numbers.
+pub fn optimizer_state(config: &RunConfig) -> StateForm {
+    match config.training.optimizer_state {
+        StateChoice::Full => StateForm::Full,
+        StateChoice::Eight => StateForm::Eight,
+        StateChoice::Host => StateForm::Host,
+    }
+}
+
+/// Bits on the device beside each value of a parameter: the optimizer's state in `form`, and the mean of the weights.
+pub fn state_bits(config: &RunConfig, form: StateForm) -> u64 {
+    let mean = if config.training.ema_decay.is_some() { 8 * size_of::<f32>() as u64 } else { 0 };
+    optimizer(config).state_bits(form) + mean
+}
+
+/// How a micro-batch of `model` is computed, on a device whose fastest safe precision is `fastest`.
+pub fn choice(config: &RunConfig, model: &ModelPlan, fastest: Precision) -> Choice {
+    Choice {
+        remat: match config.training.remat {
+            RematChoice::None => Remat::None,
+            RematChoice::Half => Remat::Half,
+            RematChoice::All => Remat::All,
+        },
+        attention_chunk: model.attention_chunk(),
+        precision: match config.training.precision {
+            PrecisionChoice::Auto => fastest,
+            PrecisionChoice::Fp32 => Precision::Fp32,
+            PrecisionChoice::Bf16 => Precision::Bf16,
+            PrecisionChoice::Fp16 => Precision::Fp16,
+        },
+    }
+}
+
+/// The micro-batch that the configuration fixes, in utterances; `None` where it is to be derived.
+pub fn fixed_micro_batch(config: &RunConfig) -> Option<u32> {
+    let training = &config.training;
+    match (training.micro_batch, training.gradient_accumulation_steps, batching(&config.data).size) {
+        (Some(micro), ..) => Some(micro),
+        (None, Some(steps), BatchSize::Utterances(whole)) => Some(whole.get().div_ceil(steps.max(1))),
+        _ => None,
+    }
+}
+
+/// Utterances that a run begins to compute at once: the fixed micro-batch, or a whole batch of a corpus of `utterances`.
+pub fn first_micro_batch(config: &RunConfig, utterances: usize) -> usize {
+    let whole = match batching(&config.data).size {
+        BatchSize::Utterances(whole) => whole.get(),
+        // A batch counted in seconds has at most all utterances; the governor cuts it by what it holds.
+        BatchSize::Seconds(_) => utterances as u32,
+    };
+    fixed_micro_batch(config).map_or(whole, |micro| micro.min(whole)).max(1) as usize
+}
+
+/// The memory that the configuration allows on a device with `memory` in all; `None` where it sets no limit.
+pub fn budget(training: &TrainingConfig, memory: Bytes) -> Option<Bytes> {
+    let share = |share: f64| Bytes((memory.0 as f64 * share) as u64);
+    training.max_memory.or(training.max_memory_fraction.map(share))
+}

@@ -1,0 +1,70 @@
+//! Texts as a model of a configuration learns them: their case, their numbers, their tokens.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use plimsoll_data::{ImportOptions, Manifest, Utterance};
+use plimsoll_text::{Case, Numbers, Tokenizer, normalize};
+
+use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
+use crate::error::{Failure, FailureExt};
+
+/// The corpus at `path`, its texts as a model of `data` learns them.
+pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
+    let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
+    let mut manifest = Manifest::read_with(path, &options).invalid()?;
+    let learned = learned(data)?;
+    for utterance in &mut manifest.utterances {
+        utterance.text = learned(&utterance.text);
+    }
+    Ok(manifest)
+}
+
+/// What a text is for a model of `data`.
+pub fn learned(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
+    let case = if data.lowercase { Case::Lower } else { Case::Keep };
+    let numbers = numbers(data)?;
+    Ok(move |text: &str| normalize(&numbers.apply(text), case))
+}
+
+/// How `data` has numbers read: what the file of its tokens says of them holds where the configuration has nothing else.
+fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
+    match (data.numbers, &data.tokenizer_file) {
+        (NumbersChoice::English, _) => Ok(Numbers::English),
+        (NumbersChoice::AsWritten, Some(file)) => Ok(Tokenizer::from_file(file).invalid()?.numbers()),
+        (NumbersChoice::AsWritten, None) => Ok(Numbers::AsWritten),
+    }
+}
+
+/// The tokens of the training texts, as `config` asks for them; a synthesiser of several languages is told which.
+pub fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Failure> {
+    let data = &config.data;
+    let texts = || training.iter().map(|utterance| &utterance.text);
+    let tokenizer = match (&data.tokenizer_file, data.tokenizer) {
+        (Some(path), _) => Tokenizer::from_file(path).invalid()?,
+        (None, TokenizerChoice::Characters) => Tokenizer::characters(texts()),
+        (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts(), data.bpe_size as usize).invalid()?,
+    };
+    let languages: BTreeSet<String> = training.iter().filter_map(|utterance| utterance.language.clone()).collect();
+    let several = config.task == Task::Tts && languages.len() > 1;
+    let tokenizer = if several { tokenizer.with_languages(languages) } else { tokenizer };
+    Ok(tokenizer.with_numbers(numbers(data)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_as_the_tokens_of_another_model_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("model.json");
+        let tokenizer = Tokenizer::characters(["thirty"]).with_numbers(Numbers::English);
+        std::fs::write(&file, serde_json::to_string(&tokenizer).unwrap()).unwrap();
+        let read = |data: &DataConfig| learned(data).unwrap()("30  Days");
+        let (file, numbers) = (Some(file), NumbersChoice::English);
+        assert_eq!(read(&DataConfig::default()), "30 Days");
+        assert_eq!(read(&DataConfig { tokenizer_file: file, ..DataConfig::default() }), "thirty Days");
+        assert_eq!(read(&DataConfig { numbers, lowercase: true, ..DataConfig::default() }), "thirty days");
+    }
+}

@@ -1,0 +1,158 @@
+//! The record of a run: its events on disk, curves for TensorBoard, and the totals that the summary needs.
+
+use plimsoll_core::Bytes;
+use plimsoll_monitor::{EventFile, RecordError, Recorder};
+use plimsoll_train::{Event, Observer, RunState};
+
+use super::folder::RunFolder;
+use crate::error::{Failure, FailureExt};
+use crate::plan::RunPlan;
+
+/// Shows a run to a person while it goes on.
+pub trait RunDisplay {
+    /// Shows `event`, which `totals` already count.
+    fn show(&mut self, event: &Event, totals: &Totals) {
+        let _ = (event, totals);
+    }
+
+    /// Shows that the record could not be written; it is called once.
+    fn record_failed(&mut self, error: &RecordError) {
+        let _ = error;
+    }
+}
+
+/// A [`RunDisplay`] that shows nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDisplay;
+
+impl RunDisplay for NoDisplay {}
+
+/// Watches a run: writes its record, keeps its totals, and passes each event on to a display.
+pub(super) struct RunRecorder<'a> {
+    display: &'a mut dyn RunDisplay,
+    recorder: Recorder,
+    /// Curves for TensorBoard.
+    curves: EventFile,
+    hop_seconds: f64,
+    /// Whether the record could not be written, which is shown once.
+    has_failed: bool,
+    /// The totals.
+    pub(super) totals: Totals,
+}
+
+/// What the summary needs of all steps.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// The most memory in use at once.
+    pub peak: Bytes,
+    /// Seconds of audio trained on.
+    pub audio_seconds: f64,
+    /// Seconds in steps.
+    pub step_seconds: f64,
+    /// Seconds waited for data.
+    pub wait_seconds: f64,
+    /// Share of each step that was waited for its batch.
+    waits: Vec<f32>,
+    /// Samples left out while training.
+    pub left_out: usize,
+    /// Times that memory ran out.
+    pub failures: usize,
+    /// Utterances left out as they do not fit alone.
+    pub unfit: usize,
+    /// Steps that were not taken.
+    pub skipped: usize,
+    /// Times an utterance was cut short by the length policy.
+    pub cut: usize,
+}
+
+impl Totals {
+    /// Seconds of audio trained on for each second of the run.
+    pub fn audio_seconds_per_second(&self) -> f64 {
+        self.audio_seconds / (self.step_seconds + self.wait_seconds)
+    }
+
+    /// Seconds that a step takes on average, waiting included.
+    pub fn seconds_per_step(&self) -> f64 {
+        (self.step_seconds + self.wait_seconds) / self.waits.len().max(1) as f64
+    }
+
+    /// The share that was waited in a step which waited longer than `rank` of all steps; the first is the start of the
+    /// loader, which waits whatever one does.
+    pub fn wait_share_at(&self, rank: f64) -> f64 {
+        let mut waits = self.waits.get(1..).unwrap_or_default().to_vec();
+        waits.sort_by(f32::total_cmp);
+        let place = (waits.len().saturating_sub(1) as f64 * rank).round() as usize;
+        waits.get(place).map_or(0.0, |wait| f64::from(*wait))
+    }
+}
+
+impl<'a> RunRecorder<'a> {
+    /// Opens the record of a run that stands at `state`.
+    pub(super) fn open(
+        plan: &RunPlan,
+        folder: &RunFolder,
+        state: &RunState,
+        display: &'a mut dyn RunDisplay,
+    ) -> Result<Self, Failure> {
+        let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
+        let curves = EventFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
+        let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
+        Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, totals: Totals::default() })
+    }
+
+    fn add(&mut self, event: &Event) {
+        let totals = &mut self.totals;
+        match event {
+            Event::Step { frames, step_seconds, wait_seconds, peak_bytes, cut, .. } => {
+                totals.cut += cut;
+                totals.peak = totals.peak.max(*peak_bytes);
+                totals.audio_seconds += *frames as f64 * self.hop_seconds;
+                totals.step_seconds += step_seconds;
+                totals.wait_seconds += wait_seconds;
+                totals.waits.push((wait_seconds / (step_seconds + wait_seconds).max(f64::MIN_POSITIVE)) as f32);
+            }
+            Event::Validated { peak_bytes, .. } => totals.peak = totals.peak.max(*peak_bytes),
+            Event::LeftOut { samples } => totals.left_out += samples.len(),
+            Event::OutOfMemory { .. } => totals.failures += 1,
+            Event::Unfit { names, .. } => totals.unfit += names.len(),
+            Event::Skipped { .. } => totals.skipped += 1,
+            Event::Drift { .. } | Event::RateLowered { .. } | Event::Saved { .. } | Event::NotSaved { .. } => {}
+        }
+    }
+
+    /// Adds to the curves.
+    fn draw(&mut self, event: &Event) -> Result<(), RecordError> {
+        let curves = &mut self.curves;
+        match event {
+            Event::Step { step, loss, parts, norm, rate, frames, step_seconds, wait_seconds, peak_bytes, .. } => {
+                let seconds = (step_seconds + wait_seconds).max(f64::MIN_POSITIVE);
+                curves.scalar("train/loss", *step, *loss)?;
+                for (name, part) in parts {
+                    curves.scalar(&format!("train/loss of {name}"), *step, *part)?;
+                }
+                curves.scalar("train/gradient norm", *step, *norm)?;
+                curves.scalar("train/learning rate", *step, *rate)?;
+                curves.scalar("speed/audio seconds a second", *step, *frames as f64 * self.hop_seconds / seconds)?;
+                curves.scalar("speed/share waited for data", *step, wait_seconds / seconds)?;
+                curves.scalar("memory/MiB", *step, peak_bytes.0 as f64 / f64::from(1 << 20))
+            }
+            Event::Validated { step, scores, .. } => scores
+                .iter()
+                .try_for_each(|score| curves.scalar(&format!("validation/{}", score.name), *step, score.value)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Observer for RunRecorder<'_> {
+    fn observe(&mut self, event: &Event) {
+        self.add(event);
+        self.display.show(event, &self.totals);
+        if let Err(error) = self.recorder.record(event).and_then(|()| self.draw(event))
+            && !self.has_failed
+        {
+            self.has_failed = true;
+            self.display.record_failed(&error);
+        }
+    }
+}

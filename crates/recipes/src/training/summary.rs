@@ -1,0 +1,47 @@
+//! The summary of a run that came to its end.
+
+use plimsoll_monitor::Summary;
+use plimsoll_train::RunState;
+
+use super::folder::RunFolder;
+use super::record::Totals;
+use super::task::Verdict;
+use crate::data::Prepared;
+use crate::plan::RunPlan;
+
+/// The summary of a run that came to its end.
+pub(super) fn summary(
+    plan: &RunPlan,
+    folder: &RunFolder,
+    state: &RunState,
+    totals: &Totals,
+    verdict: Verdict,
+    prepared: &Prepared,
+) -> Summary {
+    let seconds = (totals.step_seconds + totals.wait_seconds).max(f64::MIN_POSITIVE);
+    let mut left_out: Vec<(String, usize)> =
+        prepared.left_out.iter().map(|(reason, count)| ((*reason).to_string(), *count)).collect();
+    if totals.left_out > 0 {
+        left_out.push(("unreadable, or too short for their text, while training".into(), totals.left_out));
+    }
+    if totals.cut > 0 {
+        left_out.push(("cut to `model.max_attention_sequence_length`, counted each time".into(), totals.cut));
+    }
+    Summary {
+        name: folder.name(),
+        complete: true,
+        scores: verdict.scores,
+        held_out: verdict.held_out,
+        train_seconds: state.train_seconds,
+        peak_bytes: totals.peak,
+        steps: state.step,
+        epochs: state.position.epoch,
+        parameters: plan.parameters,
+        audio_seconds_per_second: totals.audio_seconds / seconds,
+        wait_share: totals.wait_seconds / seconds,
+        wait_share_median: totals.wait_share_at(0.5),
+        wait_share_p99: totals.wait_share_at(0.99),
+        left_out,
+        examples: verdict.examples,
+    }
+}
