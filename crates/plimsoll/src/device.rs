@@ -133,8 +133,8 @@ fn cuda(index: usize) -> Result<Chosen, Failure> {
 fn precision_of_card(index: usize) -> Precision {
     let machine = plimsoll_monitor::Machine::probe();
     let uuid = machine.visible.uuids.get(index);
-    let found = machine.cards.iter().map(|report| &report.card).find(|card| Some(&card.uuid) == uuid);
-    fastest(found.and_then(|card| card.compute_capability))
+    let found = machine.gpus.iter().map(|report| &report.gpu).find(|gpu| Some(&gpu.uuid) == uuid);
+    fastest(found.and_then(|gpu| gpu.compute_capability))
 }
 
 /// The numbers that products are fastest in, on a card of this compute capability.

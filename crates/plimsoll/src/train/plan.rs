@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use plimsoll_core::{Bytes, Choice, Key, Seconds};
+use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds};
 use plimsoll_data::LogMelConfig;
 use plimsoll_speech::asr::RecogniserConfig;
 use plimsoll_speech::tts::SynthesiserConfig;
@@ -14,19 +14,27 @@ use super::memory::MemoryPlan;
 use crate::config::RunConfig;
 
 /// What will happen. Everything in it is settled; the same plan gives the same run.
+///
+/// In `plan.toml` the fields that are skipped here stand in the [header](Self::header).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RunPlan {
     /// The run's name, where a person gave one.
+    #[serde(skip)]
     pub(crate) name: Option<String>,
     /// The program's version.
+    #[serde(skip)]
     pub(crate) version: &'static str,
     /// The commit that the program was built from.
+    #[serde(skip)]
     pub(crate) commit: &'static str,
     /// Where all randomness starts.
+    #[serde(skip)]
     pub(crate) seed: u64,
     /// The device that trains.
+    #[serde(skip)]
     pub(crate) device: String,
     /// Parameters of the model.
+    #[serde(skip)]
     pub(crate) parameters: u64,
     /// The data.
     pub(crate) data: DataPlan,
@@ -154,6 +162,22 @@ impl TrainingPlan {
 }
 
 impl RunPlan {
+    /// The head of `plan.toml`, which readers of runs rely on.
+    pub(crate) fn header(&self) -> PlanHeader {
+        PlanHeader {
+            schema_version: SCHEMA_VERSION,
+            name: self.name.clone(),
+            version: Some(self.version.into()),
+            commit: Some(self.commit.into()),
+            task: Some(self.config.task.word().into()),
+            seed: Some(self.seed),
+            device: Some(self.device.clone()),
+            parameters: Some(self.parameters),
+            total_steps: self.training.total_steps,
+            hop_seconds: Some(self.features.hop_length as f64 / f64::from(self.features.sample_rate)),
+        }
+    }
+
     pub(crate) fn trainer(&self) -> TrainerConfig {
         TrainerConfig {
             optimizer: self.training.optimizer,

@@ -1,4 +1,4 @@
-//! What came of a run: the summary in its folder and the lines at its end.
+//! Result of a run: the summary in its folder and the last lines of the program.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use super::folder::RunFolder;
 use super::plan::RunPlan;
 use super::view::View;
 
-/// The summary of a run that came to its end.
+/// The summary of a run that reached its end.
 pub(crate) fn summary(
     plan: &RunPlan,
     folder: &RunFolder,
@@ -28,8 +28,11 @@ pub(crate) fn summary(
     if totals.left_out > 0 {
         left_out.push(("unreadable, or too short for their text, while training".into(), totals.left_out));
     }
-    if totals.cut > 0 {
-        left_out.push(("cut to `model.max_attention_sequence_length`, counted each time".into(), totals.cut));
+    if totals.unfit > 0 {
+        left_out.push(("too large for the memory even alone, while training".into(), totals.unfit));
+    }
+    if totals.truncated > 0 {
+        left_out.push(("cut to `model.max_attention_sequence_length`, counted each time".into(), totals.truncated));
     }
     Summary {
         name: folder.name(),
@@ -52,10 +55,10 @@ pub(crate) fn summary(
 
 /// The last lines of a run.
 pub(crate) fn told(summary: &Summary, folder: &RunFolder) -> String {
-    // Rates are known by their initials, and a loss is a word.
+    // Rates are written as initials, other scores as words.
     let score = |score: &Measure| match score.unit {
-        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.told()),
-        MeasureUnit::Number => score.to_string(),
+        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.value_text()),
+        _ => score.to_string(),
     };
     let scores: Vec<String> = summary.scores.iter().map(score).collect();
     let mut text = format!(

@@ -1,38 +1,38 @@
-//! What a person sees of a run while it goes: a bar on a terminal, plain lines elsewhere, and the record on disk.
+//! Display of a run in progress: a progress bar on a terminal, plain lines elsewhere, and the record on disk.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{Bytes, Seconds, Stage};
-use plimsoll_monitor::{EventFile, RecordError, Recorder};
-use plimsoll_train::{Event, Observer, RunState};
+use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile};
+use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
 use super::folder::RunFolder;
 use super::memory::MemoryPlan;
 use super::plan::RunPlan;
 use crate::failure::{Failure, Told};
 
-/// Watches a run, shows it, records it, and keeps its totals.
+/// Observes a run: shows it, records it, and adds up its totals.
 pub(crate) struct View {
     bar: Option<ProgressBar>,
     recorder: Recorder,
     /// Curves for TensorBoard.
-    curves: EventFile,
+    curves: TensorBoardFile,
     log_interval: u64,
     hop_seconds: f64,
-    /// The memory that was planned.
+    /// Planned memory.
     planned: Option<Bytes>,
     total_steps: Option<u64>,
-    /// Whether the record could not be written, which is said once.
+    /// Whether the record could not be written. The warning is printed once.
     mute: bool,
     /// The totals.
     pub(crate) totals: Totals,
 }
 
-/// What the summary needs of all steps.
+/// Sums over all steps, for the summary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
-    /// The most memory in use at once.
+    /// Peak memory.
     pub(crate) peak: Bytes,
     /// Seconds of audio trained on.
     pub(crate) audio_seconds: f64,
@@ -40,38 +40,34 @@ pub(crate) struct Totals {
     pub(crate) step_seconds: f64,
     /// Seconds waited for data.
     pub(crate) wait_seconds: f64,
-    /// Share of each step that was waited for its batch.
+    /// Share of each step that was spent waiting for its batch.
     waits: Vec<f32>,
-    /// Samples left out while training.
+    /// Samples that were left out while training.
     pub(crate) left_out: usize,
-    /// Times that memory ran out.
-    pub(crate) failures: usize,
-    /// Utterances left out as they do not fit alone.
+    /// Utterances that were left out because they do not fit into memory even alone.
     pub(crate) unfit: usize,
-    /// Steps that were not taken.
-    pub(crate) skipped: usize,
-    /// Whether it was said already that steps take more than planned.
+    /// Whether the warning about steps above the planned memory was printed.
     drifted: bool,
-    /// Times an utterance was cut short by the length policy.
-    pub(crate) cut: usize,
+    /// Times that the length policy truncated an utterance.
+    pub(crate) truncated: usize,
 }
 
 impl Totals {
-    /// The share that was waited in a step which waited longer than `rank` of all steps; the first is the start of the
-    /// loader, which waits whatever one does.
+    /// Share that a step waited at the quantile `rank` of all steps. The first step is not counted: it waits for the start of
+    /// the loader in any case.
     pub(crate) fn wait_share_at(&self, rank: f64) -> f64 {
         let mut waits = self.waits.get(1..).unwrap_or_default().to_vec();
         waits.sort_by(f32::total_cmp);
-        let place = (waits.len().saturating_sub(1) as f64 * rank).round() as usize;
-        waits.get(place).map_or(0.0, |wait| f64::from(*wait))
+        let index = (waits.len().saturating_sub(1) as f64 * rank).round() as usize;
+        waits.get(index).map_or(0.0, |wait| f64::from(*wait))
     }
 }
 
 impl View {
-    /// The view of a run that stands at `state`.
+    /// The display of a run that has reached `state`.
     pub(crate) fn new(plan: &RunPlan, folder: &RunFolder, state: &RunState) -> Result<Self, Failure> {
         let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
-        let curves = EventFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
+        let curves = TensorBoardFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let bar = std::io::stderr().is_terminal().then(|| bar(plan, state.step));
         let log_interval = plan.config.training.log_interval;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
@@ -80,14 +76,14 @@ impl View {
         Ok(Self { bar, recorder, curves, log_interval, hop_seconds, planned, total_steps, mute: false, totals })
     }
 
-    /// Takes the bar away.
+    /// Removes the progress bar.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// The time that the steps after `step` will take, where their number is known.
+    /// Estimated time of the steps after `step`, if their number is known.
     fn left(&self, step: u64) -> Option<Seconds> {
         let seconds = self.totals.step_seconds + self.totals.wait_seconds;
         let each = seconds / self.totals.waits.len().max(1) as f64;
@@ -104,8 +100,8 @@ impl View {
     fn add(&mut self, event: &Event) {
         let totals = &mut self.totals;
         match event {
-            Event::Step { frames, step_seconds, wait_seconds, peak_bytes, cut, .. } => {
-                totals.cut += cut;
+            Event::Step(StepEvent { frames, step_seconds, wait_seconds, peak_bytes, truncated, .. }) => {
+                totals.truncated += truncated;
                 totals.peak = totals.peak.max(*peak_bytes);
                 totals.audio_seconds += *frames as f64 * self.hop_seconds;
                 totals.step_seconds += step_seconds;
@@ -114,25 +110,24 @@ impl View {
             }
             Event::Validated { peak_bytes, .. } => totals.peak = totals.peak.max(*peak_bytes),
             Event::LeftOut { samples } => totals.left_out += samples.len(),
-            Event::OutOfMemory { .. } => totals.failures += 1,
             Event::Unfit { names, .. } => totals.unfit += names.len(),
-            Event::Skipped { .. } => totals.skipped += 1,
-            Event::Drift { .. } | Event::RateLowered { .. } | Event::Saved { .. } | Event::NotSaved { .. } => {}
+            _ => {}
         }
     }
 
-    /// Adds to the curves.
+    /// Adds points to the curves.
     fn draw(&mut self, event: &Event) -> Result<(), RecordError> {
         let curves = &mut self.curves;
         match event {
-            Event::Step { step, loss, parts, norm, rate, frames, step_seconds, wait_seconds, peak_bytes, .. } => {
+            Event::Step(event) => {
+                let StepEvent { step, loss, frames, step_seconds, wait_seconds, peak_bytes, .. } = event;
                 let seconds = (step_seconds + wait_seconds).max(f64::MIN_POSITIVE);
                 curves.scalar("train/loss", *step, *loss)?;
-                for (name, part) in parts {
+                for (name, part) in &event.parts {
                     curves.scalar(&format!("train/loss of {name}"), *step, *part)?;
                 }
-                curves.scalar("train/gradient norm", *step, *norm)?;
-                curves.scalar("train/learning rate", *step, *rate)?;
+                curves.scalar("train/gradient norm", *step, event.norm)?;
+                curves.scalar("train/learning rate", *step, event.rate)?;
                 curves.scalar("speed/audio seconds a second", *step, *frames as f64 * self.hop_seconds / seconds)?;
                 curves.scalar("speed/share waited for data", *step, wait_seconds / seconds)?;
                 curves.scalar("memory/MiB", *step, peak_bytes.0 as f64 / f64::from(1 << 20))
@@ -146,7 +141,7 @@ impl View {
 
     fn show(&mut self, event: &Event) {
         match event {
-            Event::Step { step, loss, rate, position, .. } => {
+            Event::Step(StepEvent { step, loss, rate, position, .. }) => {
                 let speed = self.totals.audio_seconds / (self.totals.step_seconds + self.totals.wait_seconds);
                 let of_plan = self.planned.map_or_else(String::new, |planned| format!(" of {planned} planned"));
                 let text = format!("loss {loss:.3}, {speed:.0} s of audio a second, {}{of_plan}", self.totals.peak);
@@ -183,7 +178,7 @@ impl View {
                 self.say(&format!("warning: step {step}: left out, as it does not fit into memory alone: `{names}`"));
             }
             Event::Drift { step, phase, planned_bytes, peak_bytes } => {
-                // Once: the record has them all.
+                // Only once: the record has all of them.
                 if !std::mem::replace(&mut self.totals.drifted, true) {
                     self.say(&format!(
                         "warning: step {step} took {peak_bytes} in the {phase}, and {planned_bytes} was planned"
@@ -192,13 +187,13 @@ impl View {
             }
             Event::RateLowered { step, factor } => {
                 self.say(&format!(
-                    "after step {step}: nothing better for a while, the learning rate is {factor:.3} of its own"
+                    "after step {step}: validations no longer improve, the learning rate is {factor:.3} of the scheduled one"
                 ));
             }
             Event::NotSaved { step, reason } => {
                 self.say(&format!("warning: the checkpoint of step {step} is not written: {reason}; the run goes on"));
             }
-            Event::Saved { .. } => {}
+            _ => {}
         }
     }
 }
