@@ -133,7 +133,7 @@ fn cuda(index: usize) -> Result<TrainingDevice, Failure> {
 fn precision_of_gpu(index: usize) -> Precision {
     let machine = plimsoll_monitor::Machine::probe();
     let uuid = machine.visible.uuids.get(index);
-    let found = machine.cards.iter().map(|report| &report.card).find(|card| Some(&card.uuid) == uuid);
+    let found = machine.gpus.iter().map(|report| &report.gpu).find(|gpu| Some(&gpu.uuid) == uuid);
     crate::target::fastest_precision(found.and_then(|card| card.compute_capability).map(|version| version.major as u8))
 }
 
