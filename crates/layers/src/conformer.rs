@@ -1,10 +1,11 @@
 //! The macaron Conformer block.
 
 use burn::module::Module;
-use burn::nn::{LayerNorm, LayerNormConfig, Linear};
+use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, remat_dense};
+use plimsoll_tape::Pass;
 
+use crate::branch::normed_branch;
 use crate::{
     Activation, Attention, AttentionConfig, Convolution, ConvolutionConfig, FeedForward, FeedForwardConfig,
     HeadPositions, Lengths, NormKind, normed,
@@ -94,45 +95,15 @@ impl Conformer {
 
     fn run(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass, again: bool) -> Tensor<3> {
         let [first, second] = [pass.with("first"), pass.with("second")];
-        let half = branch(&self.norm_first, &self.first, x.clone(), lengths, &first, again);
+        let half = normed_branch(&self.norm_first, &self.first, x.clone(), lengths, &first, again);
         let x = x + pass.full(self.first.end(half, &first)) * 0.5;
-        let seen = branch(&self.norm_attention, &self.attention, x.clone(), lengths, &pass.with("weights"), again);
+        let seen =
+            normed_branch(&self.norm_attention, &self.attention, x.clone(), lengths, &pass.with("weights"), again);
         let x = x + pass.full(pass.with("attention").dropout(seen, self.dropout));
         let convolution = pass.with("convolution");
-        let mixed = branch(&self.norm_convolution, &self.convolution, x.clone(), lengths, &convolution, again);
+        let mixed = normed_branch(&self.norm_convolution, &self.convolution, x.clone(), lengths, &convolution, again);
         let x = x + pass.full(convolution.dropout(mixed, self.dropout));
-        let half = branch(&self.norm_second, &self.second, x.clone(), lengths, &second, again);
+        let half = normed_branch(&self.norm_second, &self.second, x.clone(), lengths, &second, again);
         normed(&self.norm_last, x + pass.full(self.second.end(half, &second)) * 0.5, pass)
     }
-}
-
-/// A layer that ends in a product.
-pub(crate) trait EndsInProduct: Module + Sync + 'static {
-    /// What goes into the product.
-    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3>;
-
-    /// The product's layer.
-    fn last(&self) -> &Linear;
-}
-
-/// A norm and a layer behind it, up to its product; with the inside kept, or computed again.
-fn branch<L: EndsInProduct>(
-    norm: &LayerNorm,
-    layer: &L,
-    x: Tensor<3>,
-    lengths: &Lengths,
-    pass: &Pass,
-    again: bool,
-) -> Tensor<3> {
-    let inner = |norm: &LayerNorm, layer: &L, x, lengths: &Lengths, pass: &Pass| {
-        layer.inner(normed(norm, x, pass), lengths, pass)
-    };
-    if !again {
-        return pass.dense(layer.last(), inner(norm, layer, x, lengths, pass));
-    }
-    let (lengths, within) = (lengths.clone(), pass.clone());
-    // Both are handles to the same parameters.
-    let part = (norm.clone(), layer.clone());
-    let block = move |(norm, layer): &(LayerNorm, L), x| inner(norm, layer, x, &lengths, &within);
-    remat_dense(&part, x, block, |part| part.1.last(), pass)
 }

@@ -6,7 +6,7 @@ use burn::nn::{Linear, LinearConfig, PaddingConfig1d};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, depthwise, glu, silu};
 
-use crate::conformer::EndsInProduct;
+use crate::branch::Branch;
 use crate::{Lengths, Norm, NormConfig, NormKind};
 
 /// How to build a [`Convolution`].
@@ -58,12 +58,12 @@ impl ConvolutionConfig {
 impl Convolution {
     /// `[b, t, d]` to `[b, t, d]`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        pass.dropout(pass.dense(&self.output, self.inner(x, lengths, pass)), self.dropout)
+        pass.dropout(pass.dense(&self.output, self.before_output(x, lengths, pass)), self.dropout)
     }
 }
 
-impl EndsInProduct for Convolution {
-    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+impl Branch for Convolution {
+    fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let gated = lengths.clear_padding(glu(pass.dense(&self.widen, x)));
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
@@ -71,7 +71,7 @@ impl EndsInProduct for Convolution {
         silu(self.norm.forward(mixed, lengths, pass))
     }
 
-    fn last(&self) -> &Linear {
+    fn output_layer(&self) -> &Linear {
         &self.output
     }
 }

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, silu};
 
 use crate::Lengths;
-use crate::conformer::EndsInProduct;
+use crate::branch::Branch;
 
 /// What stands between the two linear layers of a [`FeedForward`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,12 +71,12 @@ impl FeedForward {
     }
 }
 
-impl EndsInProduct for FeedForward {
-    fn inner(&self, x: Tensor<3>, _: &Lengths, pass: &Pass) -> Tensor<3> {
+impl Branch for FeedForward {
+    fn before_output(&self, x: Tensor<3>, _: &Lengths, pass: &Pass) -> Tensor<3> {
         self.widened(x, pass)
     }
 
-    fn last(&self) -> &Linear {
+    fn output_layer(&self) -> &Linear {
         &self.narrow
     }
 }

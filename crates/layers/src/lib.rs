@@ -16,6 +16,7 @@
 //! ```
 
 mod attention;
+mod branch;
 mod conformer;
 mod convolution;
 mod cross_entropy;

@@ -13,7 +13,7 @@ use plimsoll_tape::{Attended, Offsets, Pass, Sight, glance};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
-use crate::conformer::EndsInProduct;
+use crate::branch::Branch;
 use crate::position::{offsets, rotate};
 pub use cache::KeyValues;
 pub use cross::{CrossAttention, CrossAttentionConfig, CrossMemory};
@@ -104,7 +104,7 @@ impl Attention {
     /// Where the pass says so, queries are taken in chunks, each of which computes its scores a second time in the
     /// backward pass: the result is the same, and memory grows with the length instead of its square.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        pass.dense(&self.output, self.inner(x, lengths, pass))
+        pass.dense(&self.output, self.before_output(x, lengths, pass))
     }
 
     /// The same for frames `[b, t, d]` that come after those in `cache`, whose keys and values join it.
@@ -160,14 +160,14 @@ impl Attention {
     }
 }
 
-impl EndsInProduct for Attention {
-    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+impl Branch for Attention {
+    fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let [query, key, value] = self.parts(x, 0, pass);
         let sight = Sight { keys: lengths.each().into(), causal: self.causal, first: 0 };
         self.mixed(query, key, value, sight, pass)
     }
 
-    fn last(&self) -> &Linear {
+    fn output_layer(&self) -> &Linear {
         &self.output
     }
 }
