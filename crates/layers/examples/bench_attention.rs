@@ -1,4 +1,4 @@
-//! Memory and time of attention in chunks beside attention at once: `cargo xtask bench attention [POSITIONS CHUNK]`.
+//! Measures memory and time of chunked and whole attention: `cargo xtask bench attention [POSITIONS CHUNK]`.
 
 use std::num::NonZeroU32;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use plimsoll_tape::{Noise, Pass, backward, initialise};
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// Width and heads of the layer, as in the recogniser of 24.8M parameters.
+/// Width and heads of the layer, as in the recognizer of 24.8M parameters.
 const WIDTH: usize = 256;
 const HEADS: usize = 4;
 
-/// Activation memory, seconds, result and gradient norm of one forward and backward pass.
+/// Activation memory, seconds and result of one forward and backward pass.
 struct Measured {
     bytes: Bytes,
     seconds: f64,
@@ -46,7 +46,7 @@ fn pass(attention: &Attention, x: &Tensor<3>, chunk: Option<NonZeroU32>) -> Meas
     Measured { bytes, seconds, result: result.into_data().try_into_vec().expect("in fp32") }
 }
 
-/// Both ways, interleaved, so that a busy machine slows both alike; the first round warms up. Prints and compares.
+/// Measures both ways and prints them. The runs alternate, so that other load slows both alike; the first round warms up.
 fn compare(name: &str, attention: &Attention, positions: usize, chunk: NonZeroU32, device: &Device) {
     let x = input(positions, device);
     let mut ratios = Vec::new();

@@ -5,7 +5,7 @@ use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use plimsoll_tape::{Pass, remat_dense};
 
-use crate::{Lengths, normed};
+use crate::{Lengths, apply_layer_norm};
 
 // Shapes: b batch, t frames, d model width, i input width of the last linear layer.
 
@@ -34,7 +34,7 @@ pub(crate) fn normed_branch<B: Branch>(
     rematerialize: bool,
 ) -> Tensor<3> {
     let inner = |norm: &LayerNorm, layer: &B, x, lengths: &Lengths, pass: &Pass| {
-        layer.before_output(normed(norm, x, pass), lengths, pass)
+        layer.before_output(apply_layer_norm(norm, x, pass), lengths, pass)
     };
     if !rematerialize {
         return pass.dense(layer.output_layer(), inner(norm, layer, x, lengths, pass));

@@ -71,13 +71,13 @@ impl Recogniser {
     ///
     /// Blocks that the pass rematerialises keep their input alone; the result is the same to the last bit.
     pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (Encoded, Vec<usize>) {
-        let pass = &pass.by(self.config.length.applied(*pass.choice()));
+        let pass = &pass.by(self.config.length.apply_to(*pass.choice()));
         let (x, lengths) = match (&self.subsampling, &self.input) {
             (Some(subsampling), _) => subsampling.forward(features, lengths, pass),
             (None, Some(input)) => (pass.dense(input, features), lengths.clone()),
             (None, None) => (features, lengths.clone()),
         };
-        let (x, lengths, cut) = self.config.length.cut(pass.full(x), lengths);
+        let (x, lengths, cut) = self.config.length.truncate(pass.full(x), lengths);
         // As in the Transformer: without the scale, positions of amplitude one drown the small values of a fresh model.
         let [_, _, d] = x.dims();
         let x = if self.config.scale_input { x * (d as f64).sqrt() } else { x };
@@ -86,7 +86,7 @@ impl Recogniser {
         let run = |x, (index, block): (usize, &Conformer)| {
             let pass = pass.with("block").at(index);
             match pass.choice().remat.covers(index) {
-                true => block.rematerialised(x, &lengths, &pass),
+                true => block.forward_rematerialized(x, &lengths, &pass),
                 false => block.forward(x, &lengths, &pass),
             }
         };
