@@ -61,7 +61,7 @@ fn compare(name: &str, attention: &Attention, positions: usize, chunk: NonZeroU3
     ratios.sort_by(f64::total_cmp);
     let (plain, chunked) = last.expect("six rounds");
     let largest = plain.result.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-    let apart = plain.result.iter().zip(&chunked.result).fold(0.0_f32, |most, (a, b)| most.max((a - b).abs()));
+    let difference = plain.result.iter().zip(&chunked.result).fold(0.0_f32, |most, (a, b)| most.max((a - b).abs()));
     println!(
         "{name}, {positions} positions: at once {} and {}, in chunks of {chunk} {} ({:.1}x less) for {:+.0} % time, \
          results within {:.0e}",
@@ -70,7 +70,7 @@ fn compare(name: &str, attention: &Attention, positions: usize, chunk: NonZeroU3
         chunked.bytes,
         plain.bytes.0 as f64 / chunked.bytes.0.max(1) as f64,
         (ratios[ratios.len() / 2] - 1.0) * 100.0,
-        apart / largest,
+        difference / largest,
     );
 }
 

@@ -79,19 +79,19 @@ fn main() {
     for _ in 0..4 {
         rounds.push(choices.iter().map(|&choice| pass(&encoder, &x, choice)).collect());
     }
-    let median = |place: usize| {
-        let mut times: Vec<f64> = rounds[1..].iter().map(|round| round[place].1).collect();
+    let median = |index: usize| {
+        let mut times: Vec<f64> = rounds[1..].iter().map(|round| round[index].1).collect();
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     };
     let (plain_bytes, _, plain_sum) = rounds[1][0];
-    for (place, choice) in choices.iter().enumerate() {
-        let (bytes, _, sum) = rounds[1][place];
+    for (index, choice) in choices.iter().enumerate() {
+        let (bytes, _, sum) = rounds[1][index];
         println!(
             "{choice:?}: {bytes} of activations ({:.2}x less), {} ({:+.0} % time), gradients {}",
             plain_bytes.0 as f64 / bytes.0.max(1) as f64,
-            Seconds(median(place)),
-            (median(place) / median(0) - 1.0) * 100.0,
+            Seconds(median(index)),
+            (median(index) / median(0) - 1.0) * 100.0,
             if sum == plain_sum { "equal" } else { "DIFFERENT" },
         );
     }

@@ -20,9 +20,10 @@ pub fn cross_entropy(logits: Tensor<3>, targets: &[Vec<u32>], smoothing: f64) ->
         "one target of at most {u} tokens for each of {b} sequences"
     );
     let device = logits.device();
-    let padded = |target: &Vec<u32>| (0..u).map(|place| target.get(place).map_or(0, |&token| token as i32)).collect();
+    let padded =
+        |target: &Vec<u32>| (0..u).map(|position| target.get(position).map_or(0, |&token| token as i32)).collect();
     let ids: Vec<i32> = targets.iter().flat_map(|target| -> Vec<i32> { padded(target) }).collect();
-    let counted = targets.iter().flat_map(|target| (0..u).map(|place| f32::from(place < target.len()))).collect();
+    let counted = targets.iter().flat_map(|target| (0..u).map(|position| f32::from(position < target.len()))).collect();
     let ids = Tensor::<3, Int>::from_data(TensorData::new(ids, [b, u, 1]), &device);
     let counted = Tensor::<3>::from_data(TensorData::new::<f32, _>(counted, [b, u, 1]), &device);
     let log_probs = log_softmax(logits, 2);

@@ -244,10 +244,10 @@ mod tests {
         let texts = [vec![1, 1, 3], vec![2]];
         let values = logits(Key::new(9), 2, 6, 4);
         let (_, gradient, _) = loss(&values, shape, &lengths, &texts);
-        for place in 0..values.len() {
+        for index in 0..values.len() {
             let at = |delta: f32| {
                 let mut moved = values.clone();
-                moved[place] += delta;
+                moved[index] += delta;
                 let log_of = |i: usize| {
                     let cells = &moved[i * 24..i * 24 + lengths[i] as usize * 4];
                     by_enumeration(cells, 4, &texts[i])
@@ -255,7 +255,7 @@ mod tests {
                 log_of(0) + log_of(1)
             };
             let slope = (at(1e-2) - at(-1e-2)) / 2e-2;
-            assert!((slope - f64::from(gradient[place])).abs() < 2e-3, "{place}: {slope} {}", gradient[place]);
+            assert!((slope - f64::from(gradient[index])).abs() < 2e-3, "{index}: {slope} {}", gradient[index]);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::branch::Branch;
 
 /// Activation function between the two linear layers of a [`FeedForward`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Activation {
     /// `x * sigmoid(x)`, also called Swish, as in Conformers.
     #[default]

@@ -97,8 +97,8 @@ mod tests {
     /// Penalty by definition, from all weights.
     fn by_definition(weights: &[f32], [b, h, u, t]: [usize; 4], queries: &[u32], keys: &[u32], sigma: f64) -> f64 {
         let mut sum = 0.0;
-        for (place, &weight) in weights.iter().enumerate() {
-            let (k, q, i) = (place % t, place / t % u, place / t / u / h);
+        for (index, &weight) in weights.iter().enumerate() {
+            let (k, q, i) = (index % t, index / t % u, index / t / u / h);
             assert!(i < b);
             if q < queries[i] as usize && k < keys[i] as usize {
                 let offset = k as f64 / f64::from(keys[i]) - q as f64 / f64::from(queries[i]);

@@ -10,6 +10,7 @@ use crate::Lengths;
 /// Distance between a predicted and a true feature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Distance {
     /// The absolute difference.
     #[default]

@@ -25,6 +25,7 @@ pub fn apply_layer_norm(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> Tensor<3
 /// Values over which a [`Norm`] computes its mean and variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum NormKind {
     /// All channels of one frame. Equals PyTorch's `LayerNorm`.
     #[default]

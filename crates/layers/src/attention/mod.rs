@@ -23,6 +23,7 @@ use mix::attend;
 /// Position information that self-attention itself adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum HeadPositions {
     /// None: the input carries it already, for example by [`add_sinusoids`](crate::add_sinusoids).
     #[default]
@@ -152,14 +153,14 @@ impl Attention {
         let [b, h, t, w] = query.dims();
         let (scale, keys) = (1.0 / (w as f64).sqrt(), key.dims()[2]);
         let (query, offsets) = match (&self.position, &self.bias_content, &self.bias_position) {
-            (Some(position), Some(content), Some(place)) => {
+            (Some(position), Some(content_bias), Some(position_bias)) => {
                 let biased = |bias: &Param<Tensor<2>>| {
                     let bias = bias.val().reshape([1, h, 1, w]).cast(query.dtype());
                     (query.clone() + bias) * scale
                 };
                 let table = offsets(sight.first, t, keys, h * w, &query.device()).unsqueeze::<3>();
                 let table = pass.dense(position, table).reshape([1, t + keys - 1, h, w]).swap_dims(1, 2);
-                (biased(content), Some(Offsets { query: biased(place), table }))
+                (biased(content_bias), Some(Offsets { query: biased(position_bias), table }))
             }
             _ => (query * scale, None),
         };

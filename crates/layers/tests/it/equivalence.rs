@@ -28,18 +28,18 @@ fn results<B: Block>(block: &B, name: &str, rematerialize: bool, pass: &Pass) ->
     let x = input.x.clone().require_grad();
     let memory = if fixture.shape("memory").is_some() { "memory" } else { "x" };
     let memory = sequence(&fixture, memory, &format!("{memory}_lengths"), &device);
-    let asked = memory.x.clone().require_grad();
+    let memory_x = memory.x.clone().require_grad();
     let (lengths, memory_lengths, pass) = (input.lengths, memory.lengths, pass.clone());
     let run = move |block: &B, (x, memory): (Tensor<3>, Tensor<3>)| {
         block.run(x, &lengths, &Sequence { x: memory, lengths: memory_lengths.clone() }, &pass)
     };
-    let inputs = (x.clone(), asked.clone());
+    let inputs = (x.clone(), memory_x.clone());
     let y = if rematerialize { remat(block, inputs, run) } else { run(block, inputs) };
     let tape = (y.clone().square() + y.clone()).sum().backward();
     let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
     let mut found = vec![("y".to_string(), values(y))];
     found.extend(x.grad(&tape).map(|gradient| ("x".into(), values(gradient))));
-    found.extend(asked.grad(&tape).map(|gradient| ("memory".into(), values(gradient))));
+    found.extend(memory_x.grad(&tape).map(|gradient| ("memory".into(), values(gradient))));
     found.extend(gradients(block, &tape));
     found
 }
@@ -131,18 +131,18 @@ impl Check for SameInAnyBatch {
         let memory = if fixture.shape("memory").is_some() { "memory" } else { "x" };
         let memory = sequence(&fixture, memory, &format!("{memory}_lengths"), &device);
         let both = block.run(input.x.clone(), &input.lengths, &memory, &pass(Choice::default(), &[3, 4]));
-        for place in 0..2 {
-            let [own, asked] = [&input, &memory].map(|all| {
-                let length = all.lengths.each()[place] as usize;
-                let x = all.x.clone().narrow(0, place, 1).narrow(1, 0, length);
+        for index in 0..2 {
+            let [own, memory_x] = [&input, &memory].map(|all| {
+                let length = all.lengths.each()[index] as usize;
+                let x = all.x.clone().narrow(0, index, 1).narrow(1, 0, length);
                 Sequence { x, lengths: Lengths::new(vec![length as u32], length) }
             });
-            let alone = block.run(own.x, &own.lengths, &asked, &pass(Choice::default(), &[[3, 4][place]]));
+            let alone = block.run(own.x, &own.lengths, &memory_x, &pass(Choice::default(), &[[3, 4][index]]));
             // Some blocks turn a sequence into one vector.
             let width = both.dims()[1].min(own.lengths.width());
-            let expected = both.clone().narrow(0, place, 1).narrow(1, 0, width);
+            let expected = both.clone().narrow(0, index, 1).narrow(1, 0, width);
             let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
-            close(&format!("{name}: sequence {place} alone"), &values(alone), &values(expected), 1e-5);
+            close(&format!("{name}: sequence {index} alone"), &values(alone), &values(expected), 1e-5);
         }
         // The values in the padding must not matter either.
         let noisy = |all: &Sequence| {
@@ -204,8 +204,8 @@ fn decoder_steps_equal_whole_sequence_after_row_selection() {
     let chosen = |x: &Tensor<3>| Tensor::cat(rows.map(|row| x.clone().narrow(0, row, 1)).to_vec(), 0);
     let whole = block.forward(x.clone(), &lengths, memory.clone(), &memory_lengths, &Pass::plain());
     let mut cache = block.cache(memory, &memory_lengths, &Pass::plain());
-    for place in 0..4 {
-        block.extend(x.clone().narrow(1, place, 1), &mut cache, &Pass::plain());
+    for index in 0..4 {
+        block.extend(x.clone().narrow(1, index, 1), &mut cache, &Pass::plain());
     }
     cache.select(&rows);
     let last = block.extend(chosen(&x).narrow(1, 4, 1), &mut cache, &Pass::plain());

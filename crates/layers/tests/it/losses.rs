@@ -91,8 +91,8 @@ fn identity_attention(device: &Device, d: usize) -> CrossAttention {
     for value in &mut values {
         let columns = value.shape.last().copied().unwrap_or(1);
         let is_matrix = value.shape.len() == 2;
-        for (place, x) in value.values.iter_mut().enumerate() {
-            *x = f32::from(is_matrix && place / columns == place % columns);
+        for (index, x) in value.values.iter_mut().enumerate() {
+            *x = f32::from(is_matrix && index / columns == index % columns);
         }
     }
     apply(attention, values).unwrap()
