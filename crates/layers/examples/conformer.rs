@@ -1,4 +1,4 @@
-//! Trains a Conformer block with CTC until it reads one text from random features: `cargo run -p plimsoll-layers --example conformer`.
+//! Trains a Conformer block with CTC to read one text: `cargo run -p plimsoll-layers --example conformer`.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};

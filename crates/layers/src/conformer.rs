@@ -94,8 +94,8 @@ impl Conformer {
 
     /// Like [`forward`](Self::forward), with less memory and more time: equal results and gradients to the last bit.
     ///
-    /// The tape keeps the input of each of the four parts. The backward pass computes their activations again, except the
-    /// linear layer at the end of each.
+    /// The tape keeps the input of each of the four parts. The backward pass computes their activations again, except
+    /// the linear layer at the end of each.
     pub fn forward_rematerialized(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         self.run(x, lengths, pass, true)
     }

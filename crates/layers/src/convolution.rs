@@ -22,11 +22,11 @@ pub struct ConvolutionConfig {
     pub dropout: f64,
 }
 
-/// Pointwise convolution, gated linear unit, depthwise convolution over time, norm, SiLU, pointwise convolution (Gulati et
-/// al. 2020).
+/// Pointwise convolution, gated linear unit, depthwise convolution over time, norm, SiLU, pointwise convolution (Gulati
+/// et al. 2020).
 ///
-/// The pointwise convolutions are linear layers. Padding is set to zero before the depthwise convolution, like the frames
-/// beyond the edges.
+/// The pointwise convolutions are linear layers. Padding is set to zero before the depthwise convolution, like the
+/// frames beyond the edges.
 #[derive(Module, Debug)]
 pub struct Convolution {
     widen: Linear,

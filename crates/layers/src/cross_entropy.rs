@@ -8,8 +8,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 /// Cross-entropy `[1]` of `logits` `[b, u, v]`, before softmax, summed over all tokens of `targets`.
 ///
 /// `smoothing` in `[0, 1)` is the part of each label that is spread evenly over the vocabulary (Szegedy et al. 2016).
-/// Equals PyTorch's `CrossEntropyLoss(label_smoothing=smoothing, reduction="sum")`. A target may be shorter than `u`, or
-/// empty: positions beyond its end add nothing. `logits` should be in fp32.
+/// Equals PyTorch's `CrossEntropyLoss(label_smoothing=smoothing, reduction="sum")`. A target may be shorter than `u`,
+/// or empty: positions beyond its end add nothing. `logits` should be in fp32.
 ///
 /// # Panics
 /// If there are not `b` targets, or one is longer than `u`.

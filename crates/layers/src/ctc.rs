@@ -16,7 +16,8 @@ pub const CTC_BLANK: u32 = 0;
 pub struct CtcLoss {
     /// Sum `[1]` of the negative log-probabilities of the texts. Differentiable if the logits are.
     pub sum: Tensor<1>,
-    /// Indices of samples with fewer frames than their text needs. They add nothing to the sum and have a zero gradient.
+    /// Indices of samples with fewer frames than their text needs. They add nothing to the sum and have a zero
+    /// gradient.
     pub infeasible: Vec<usize>,
 }
 
@@ -28,12 +29,12 @@ pub fn is_ctc_feasible(frames: usize, tokens: &[u32]) -> bool {
 
 /// CTC loss of `logits` `[b, t, v]`, before softmax, for the `texts` of the batch (Graves et al. 2006).
 ///
-/// Equals PyTorch's `ctc_loss` with `reduction="sum"` and `zero_infinity=True`. Frames beyond `lengths` do not count and
-/// have a zero gradient.
+/// Equals PyTorch's `ctc_loss` with `reduction="sum"` and `zero_infinity=True`. Frames beyond `lengths` do not count
+/// and have a zero gradient.
 ///
 /// The forward-backward algorithm runs on the CPU, in log space and 64 bits, with the samples in parallel. It computes
-/// the gradient together with the loss, so that all devices give the same numbers and the tape holds no graph over time.
-/// The call waits once for the device to compute the logits, which are small beside a model's activations.
+/// the gradient together with the loss, so that all devices give the same numbers and the tape holds no graph over
+/// time. The call waits once for the device to compute the logits, which are small beside a model's activations.
 ///
 /// # Panics
 /// If the batch sizes of `logits`, `lengths` and `texts` differ, the width of `lengths` is not `t`, or a token is not

@@ -14,10 +14,10 @@ const REACH: f64 = 5.0;
 /// A weight from query `i` of `n` to key `j` of `m` costs `1 - exp(-(j / m - i / n)² / (2 sigma²))`, with the valid
 /// lengths `n` and `m` of each utterance.
 ///
-/// The penalty needs no attention weights in memory. On `[-1, 1]` the Gaussian is, up to 4e-6, a Fourier series of a few
-/// terms, and each term splits into a product of a function of `i` and a function of `j`. The functions of `j` become
-/// extra columns of the values, which attention mixes like the other columns; a product with the functions of `i`
-/// then gives the penalty. This works for any way to compute attention: at once, in chunks, or rematerialized.
+/// The penalty needs no attention weights in memory. On `[-1, 1]` the Gaussian is, up to 4e-6, a Fourier series of a
+/// few terms, and each term splits into a product of a function of `i` and a function of `j`. The functions of `j`
+/// become extra columns of the values, which attention mixes like the other columns; a product with the functions of
+/// `i` then gives the penalty. This works for any way to compute attention: at once, in chunks, or rematerialized.
 #[derive(Clone, Debug)]
 pub struct GuidedAttention {
     queries: Tensor<4>,
@@ -25,8 +25,8 @@ pub struct GuidedAttention {
 }
 
 impl GuidedAttention {
-    /// Guide for `queries` over `keys`. `sigma` is the width of the diagonal as a fraction of the sequence; the paper uses
-    /// 0.2.
+    /// Guide for `queries` over `keys`. `sigma` is the width of the diagonal as a fraction of the sequence; the paper
+    /// uses 0.2.
     ///
     /// # Panics
     /// If `sigma` is not above zero.
@@ -61,8 +61,8 @@ impl GuidedAttention {
         Tensor::cat(vec![values, columns], 3)
     }
 
-    /// Splits the attention output `[b, h, u, w + c]` of such values: the output `[b, h, u, w]`, and the penalty `[1]` summed over
-    /// all valid queries and averaged over the heads.
+    /// Splits the attention output `[b, h, u, w + c]` of such values: the output `[b, h, u, w]`, and the penalty `[1]`
+    /// summed over all valid queries and averaged over the heads.
     pub(crate) fn split(&self, mixed: Tensor<4>) -> (Tensor<4>, Tensor<1>) {
         let [_, h, _, all] = mixed.dims();
         let c = self.keys.dims()[3];

@@ -19,7 +19,8 @@ pub enum Distance {
     Huber,
 }
 
-/// Distance `[1]` of predicted frames `found` from `truth`, both `[b, t, f]`: the mean over features, summed over valid frames.
+/// Distance `[1]` of predicted frames `found` from `truth`, both `[b, t, f]`: the mean over features, summed over valid
+/// frames.
 ///
 /// Equals PyTorch's `L1Loss` or `HuberLoss` over the valid frames, times their number.
 pub fn mel_distance(found: Tensor<3>, truth: Tensor<3>, lengths: &Lengths, distance: Distance) -> Tensor<1> {
@@ -36,7 +37,8 @@ pub fn mel_distance(found: Tensor<3>, truth: Tensor<3>, lengths: &Lengths, dista
     each.sum() / f as f64
 }
 
-/// Binary cross-entropy `[1]` of the stop prediction `logits` `[b, u]`, before the sigmoid, summed over all valid `steps`.
+/// Binary cross-entropy `[1]` of the stop prediction `logits` `[b, u]`, before the sigmoid, summed over all valid
+/// `steps`.
 ///
 /// The target is 1 at the last valid step of each sequence and 0 before. Equals PyTorch's
 /// `BCEWithLogitsLoss(pos_weight=weight, reduction="sum")` over the valid steps.

@@ -30,14 +30,14 @@ pub enum NormKind {
     /// All channels of one frame. Equals PyTorch's `LayerNorm`.
     #[default]
     Layer,
-    /// The channels of a group, over all valid frames of one sequence. The value is the number of groups. Without padding it
-    /// equals PyTorch's `GroupNorm`.
+    /// The channels of a group, over all valid frames of one sequence. The value is the number of groups. Without
+    /// padding it equals PyTorch's `GroupNorm`.
     Group(usize),
     /// Each channel, over all valid frames of the batch; in evaluation, running statistics. Without padding it equals
     /// PyTorch's `BatchNorm1d`.
     ///
-    /// Results depend on which utterances share a batch, and on the split into micro-batches. Meant for models that were
-    /// trained with it.
+    /// Results depend on which utterances share a batch, and on the split into micro-batches. Meant for models that
+    /// were trained with it.
     Batch,
 }
 

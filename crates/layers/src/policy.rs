@@ -15,16 +15,16 @@ pub enum LengthPolicy {
     /// All queries at once. Memory grows with the square of the length.
     #[default]
     Exact,
-    /// This many queries at a time. Equal results up to rounding; memory grows with the length, and the backward pass computes
-    /// the scores again.
+    /// This many queries at a time. Equal results up to rounding; memory grows with the length, and the backward pass
+    /// computes the scores again.
     Chunked(NonZeroU32),
     /// Cuts sequences to this many frames before attention and reports which ones were cut.
     Truncate(NonZeroU32),
 }
 
 impl LengthPolicy {
-    /// Sets the attention chunk of `choice` under [`Chunked`](Self::Chunked), unless `choice` has one already: the memory planner
-    /// may have chosen another size.
+    /// Sets the attention chunk of `choice` under [`Chunked`](Self::Chunked), unless `choice` has one already: the
+    /// memory planner may have chosen another size.
     pub fn apply_to(self, mut choice: Choice) -> Choice {
         if let (Self::Chunked(chunk), None) = (self, choice.attention_chunk) {
             choice.attention_chunk = Some(chunk);
@@ -32,8 +32,8 @@ impl LengthPolicy {
         choice
     }
 
-    /// Cuts `x` `[b, t, d]` under [`Truncate`](Self::Truncate): the tensor, its lengths, and the indices of the sequences that
-    /// lost frames. Other policies change nothing.
+    /// Cuts `x` `[b, t, d]` under [`Truncate`](Self::Truncate): the tensor, its lengths, and the indices of the
+    /// sequences that lost frames. Other policies change nothing.
     pub fn truncate(self, x: Tensor<3>, lengths: Lengths) -> (Tensor<3>, Lengths, Vec<usize>) {
         let Self::Truncate(limit) = self else { return (x, lengths, Vec::new()) };
         let limit = limit.get();

@@ -30,14 +30,15 @@ pub fn add_sinusoids(x: Tensor<3>, first: usize) -> Tensor<3> {
     x + table.unsqueeze::<3>()
 }
 
-/// Sinusoids `[keys - 1 + queries, d]` of all distances from the queries `first..first + queries` to the keys `0..keys`, in
-/// decreasing order: from the last query and key 0 to the first query and the last key.
+/// Sinusoids `[keys - 1 + queries, d]` of all distances from the queries `first..first + queries` to the keys
+/// `0..keys`, in decreasing order: from the last query and key 0 to the first query and the last key.
 pub(crate) fn offsets(first: usize, queries: usize, keys: usize, d: usize, device: &Device) -> Tensor<2> {
     let largest = (first + queries - 1) as f64;
     sinusoids((0..keys - 1 + queries).map(|index| largest - index as f64), d, device)
 }
 
-/// Applies rotary positions to queries or keys `x` `[b, h, t, w]` (Su et al. 2021). Its first frame has the position `first`.
+/// Applies rotary positions to queries or keys `x` `[b, h, t, w]` (Su et al. 2021). Its first frame has the position
+/// `first`.
 ///
 /// Channel `k` rotates together with channel `k + w / 2`, as in GPT-NeoX and Hugging Face models.
 ///

@@ -23,9 +23,9 @@ pub struct PrenetConfig {
 
 /// Linear layers with ReLU and dropout that stays on in synthesis (Tacotron, Wang et al. 2017).
 ///
-/// A frame nearly determines the next one. Dropout prevents the decoder from copying it, so that it must use the text. In
-/// synthesis the input is a predicted frame, which is worse than the true frames of training; the decoder has learned
-/// not to rely on it.
+/// A frame nearly determines the next one. Dropout prevents the decoder from copying it, so that it must use the text.
+/// In synthesis the input is a predicted frame, which is worse than the true frames of training; the decoder has
+/// learned not to rely on it.
 #[derive(Module, Debug)]
 pub struct Prenet {
     layers: Vec<Linear>,
@@ -44,8 +44,8 @@ impl PrenetConfig {
 impl Prenet {
     /// Frames `[b, u, f]` to `[b, u, w]`. The first frame belongs to decoder step `first`.
     ///
-    /// The dropout mask depends on `noise` and on the step, so that decoding step by step drops the same values as one call
-    /// over the whole sequence. With [`Noise::off`] nothing is dropped.
+    /// The dropout mask depends on `noise` and on the step, so that decoding step by step drops the same values as one
+    /// call over the whole sequence. With [`Noise::off`] nothing is dropped.
     pub fn forward(&self, x: Tensor<3>, first: usize, noise: &Noise, pass: &Pass) -> Tensor<3> {
         self.layers.iter().enumerate().fold(x, |x, (index, layer)| {
             let y = relu(pass.dense(layer, x));
@@ -67,7 +67,7 @@ mod tests {
         let config = PrenetConfig { features: 6, width: 32, layers: 2, dropout: 0.5 };
         let prenet = initialise(config.init(&device), Key::new(1));
         let x = Tensor::<3>::random([2, 9, 6], Default::default(), &device);
-        let noise = Noise::new(Key::new(7), &["a", "b"].map(SampleId::of));
+        let noise = Noise::new(Key::new(7), &["a", "b"].map(SampleId::from_name));
         let run = |x: Tensor<3>, first, noise: &Noise| prenet.forward(x, first, noise, &Pass::plain());
         let whole = run(x.clone(), 0, &noise);
         assert_ne!(whole.to_data(), run(x.clone(), 0, &Noise::off()).into_data());

@@ -78,8 +78,8 @@ impl SpeakerEncoder {
     }
 }
 
-/// Attentive statistics pooling (Okabe et al. 2018): weighted mean and standard deviation of each channel over time. Two linear
-/// layers compute the weight of each frame.
+/// Attentive statistics pooling (Okabe et al. 2018): weighted mean and standard deviation of each channel over time.
+/// Two linear layers compute the weight of each frame.
 #[derive(Module, Debug)]
 pub struct AttentivePooling {
     hidden: Linear,

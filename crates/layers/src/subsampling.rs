@@ -26,11 +26,11 @@ pub struct SubsamplingConfig {
     pub factor: usize,
 }
 
-/// Convolutions of 3 x 3 with stride 2 and ReLU, each of which halves time and frequency, then a linear layer. With a factor
-/// of 4 it equals ESPnet's `Conv2dSubsampling` without positions.
+/// Convolutions of 3 x 3 with stride 2 and ReLU, each of which halves time and frequency, then a linear layer. With a
+/// factor of 4 it equals ESPnet's `Conv2dSubsampling` without positions.
 ///
-/// The convolutions add no padding at the edges, so a valid output frame depends on valid input frames only. An utterance
-/// too short for one output frame gets one that covers padding, too.
+/// The convolutions add no padding at the edges, so a valid output frame depends on valid input frames only. An
+/// utterance too short for one output frame gets one that covers padding, too.
 #[derive(Module, Debug)]
 pub struct Subsampling {
     layers: Vec<Conv2d>,

@@ -21,9 +21,9 @@ pub(crate) fn time_convolution(inputs: usize, outputs: usize, kernel: usize, dev
 
 /// Applies `layer` to `x` `[b, t, i]`: `[b, t, o]`. Padding counts as zeros, like the frames beyond the edges.
 ///
-/// Equals `conv1d` over the time axis. The frames under the kernel are concatenated and multiplied in one matrix product:
-/// on the CPU a training step of a synthesizer is 1.4x faster than with Burn's convolution, whose backward pass runs
-/// frame by frame (docs/LOG.md, 2026-11-21).
+/// Equals `conv1d` over the time axis. The frames under the kernel are concatenated and multiplied in one matrix
+/// product: on the CPU a training step of a synthesizer is 1.4x faster than with Burn's convolution, whose backward
+/// pass runs frame by frame (docs/LOG.md, 2026-11-21).
 pub(crate) fn convolve(layer: &Conv1d, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
     let x = pass.lower(lengths.clear_padding(x));
     let [b, t, i] = x.dims();

@@ -135,8 +135,8 @@ impl EncoderBlock {
     }
 }
 
-/// Transformer decoder block: causal self-attention, cross-attention to a memory, then a feed-forward layer. Equals PyTorch's
-/// `TransformerDecoderLayer` with a causal mask.
+/// Transformer decoder block: causal self-attention, cross-attention to a memory, then a feed-forward layer. Equals
+/// PyTorch's `TransformerDecoderLayer` with a causal mask.
 #[derive(Module, Debug)]
 pub struct DecoderBlock {
     norm_self: LayerNorm,
@@ -157,7 +157,8 @@ pub struct DecoderCache {
 }
 
 impl DecoderCache {
-    /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam search.
+    /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam
+    /// search.
     ///
     /// # Panics
     /// If an index is not below the number of sequences.
@@ -195,8 +196,8 @@ impl DecoderBlock {
         .0
     }
 
-    /// Like [`forward`](Self::forward), and returns the penalty `[1]` of `guide` as well: the sum over all valid tokens, averaged
-    /// over the heads.
+    /// Like [`forward`](Self::forward), and returns the penalty `[1]` of `guide` as well: the sum over all valid
+    /// tokens, averaged over the heads.
     pub fn forward_guided(
         &self,
         x: Tensor<3>,
@@ -211,8 +212,8 @@ impl DecoderBlock {
         })
     }
 
-    /// Like [`forward`](Self::forward), and returns the cross-attention weights `[b, h, u, t]` as well. For plots: the tensor is
-    /// large.
+    /// Like [`forward`](Self::forward), and returns the cross-attention weights `[b, h, u, t]` as well. For plots: the
+    /// tensor is large.
     pub fn forward_with_weights(
         &self,
         x: Tensor<3>,

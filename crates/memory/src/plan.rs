@@ -48,7 +48,7 @@ impl Demand {
     /// The batch of a bucket as it lies on a device, in bytes of features.
     fn batch_bytes<S: Subject>(&self, subject: &S, bucket: BatchShape) -> Bytes {
         let one = subject.batch(bucket.with_utterances(1));
-        Bytes::of::<f32>((one.features.len() + one.references.len()) as u64 * u64::from(bucket.utterances))
+        Bytes::for_values::<f32>((one.features.len() + one.references.len()) as u64 * u64::from(bucket.utterances))
     }
 }
 

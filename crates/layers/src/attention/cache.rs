@@ -29,7 +29,8 @@ impl KeyValueCache {
         self.len == 0
     }
 
-    /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam search.
+    /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam
+    /// search.
     ///
     /// # Panics
     /// If an index is not below the number of sequences.

@@ -10,7 +10,8 @@ use super::mix::attend;
 use super::width_of_head;
 use crate::{GuidedAttention, Lengths};
 
-// Shapes: b batch, u queries, t frames of the memory, d model width, m memory width, h heads, w = d / h width of a head.
+// Shapes: b batch, u queries, t frames of the memory, d model width, m memory width, h heads, w = d / h width of a
+// head.
 
 /// Configuration of a [`CrossAttention`].
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +28,8 @@ pub struct CrossAttentionConfig {
 
 /// Multi-head attention from one sequence to a second one, the memory (Vaswani et al. 2017).
 ///
-/// Equals PyTorch's `MultiheadAttention` with `kdim` and `vdim` of `d_memory`. One linear layer projects the memory to keys
-/// and values.
+/// Equals PyTorch's `MultiheadAttention` with `kdim` and `vdim` of `d_memory`. One linear layer projects the memory to
+/// keys and values.
 #[derive(Module, Debug)]
 pub struct CrossAttention {
     query: Linear,
@@ -53,7 +54,8 @@ impl CrossMemory {
         Sight { keys: self.lengths.as_slice().into(), causal: false, first: 0 }
     }
 
-    /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam search.
+    /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam
+    /// search.
     ///
     /// # Panics
     /// If an index is not below the number of sequences.
@@ -109,8 +111,8 @@ impl CrossAttention {
         self.joined(mixed, pass)
     }
 
-    /// Like [`attend`](Self::attend), and returns the penalty `[1]` of `guide` as well: the sum over all valid queries, averaged
-    /// over the heads.
+    /// Like [`attend`](Self::attend), and returns the penalty `[1]` of `guide` as well: the sum over all valid queries,
+    /// averaged over the heads.
     pub fn attend_guided(
         &self,
         x: Tensor<3>,

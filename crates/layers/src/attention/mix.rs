@@ -7,7 +7,8 @@ use plimsoll_tape::{Attended, Offsets, Pass, Sight, attention_weights, chunked_a
 
 /// Weighted sum of the values for each query, `[b, h, q, w]`, in the precision of the pass.
 ///
-/// Queries are taken in chunks if [`Choice::attention_chunk`](plimsoll_core::Choice::attention_chunk) is below their number.
+/// Queries are taken in chunks if [`Choice::attention_chunk`](plimsoll_core::Choice::attention_chunk) is below their
+/// number.
 pub(super) fn attend(parts: Attended, sight: &Sight, pass: &Pass, dropout: f64) -> Tensor<4> {
     let lower = |x: Tensor<4>| pass.lower(x);
     let Attended { query, key, value, offsets } = parts;

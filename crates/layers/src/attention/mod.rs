@@ -52,8 +52,8 @@ pub struct AttentionConfig {
 
 /// Multi-head self-attention (Vaswani et al. 2017).
 ///
-/// With absolute positions it equals PyTorch's `MultiheadAttention`: one linear layer projects queries, keys and values,
-/// and a second one projects the result.
+/// With absolute positions it equals PyTorch's `MultiheadAttention`: one linear layer projects queries, keys and
+/// values, and a second one projects the result.
 #[derive(Module, Debug)]
 pub struct Attention {
     project: Linear,
@@ -114,8 +114,8 @@ impl Attention {
         pass.dense(&self.output, self.before_output(x, lengths, pass))
     }
 
-    /// Attends from new frames `[b, t, d]` to the frames in `cache` and to themselves, and adds their keys and values to
-    /// `cache`. For decoding step by step.
+    /// Attends from new frames `[b, t, d]` to the frames in `cache` and to themselves, and adds their keys and values
+    /// to `cache`. For decoding step by step.
     ///
     /// All sequences must have the same length. With causal attention the results of several calls equal those of one
     /// [`forward`](Self::forward) over the whole sequence, up to rounding.

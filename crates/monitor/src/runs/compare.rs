@@ -135,7 +135,7 @@ fn losses(cards: &[RunCard]) -> Vec<LossRow> {
 
 impl ScoreRow {
     fn told(&self, run: usize) -> String {
-        let told = |value| Measure { name: "".into(), label: "".into(), value, unit: self.unit }.told();
+        let told = |value| Measure { name: "".into(), label: "".into(), value, unit: self.unit }.formatted_value();
         let Some(value) = self.values[run] else { return or_unknown(None::<String>) };
         match self.differences[run] {
             Some(difference) if run > 0 => {

@@ -102,7 +102,7 @@ fn validations(all: &[Validation]) -> String {
     let titles = ["step", "epoch"].iter().chain(&names).map(ToString::to_string).collect();
     let mut rows: Vec<Vec<String>> = vec![titles];
     for Validation { step, epoch, scores, best } in all {
-        let of = |name| scores.iter().find(|score| score.name == name).map_or(UNKNOWN.into(), Measure::told);
+        let of = |name| scores.iter().find(|score| score.name == name).map_or(UNKNOWN.into(), Measure::formatted_value);
         let mut row = vec![step.to_string(), epoch.to_string()];
         row.extend(names.iter().map(|name| of(*name)));
         row.push(if *best { "the best so far".into() } else { String::new() });

@@ -54,7 +54,7 @@ pub(crate) fn summary(
 pub(crate) fn told(summary: &Summary, folder: &RunFolder) -> String {
     // Rates are known by their initials, and a loss is a word.
     let score = |score: &Measure| match score.unit {
-        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.told()),
+        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.formatted_value()),
         MeasureUnit::Number => score.to_string(),
     };
     let scores: Vec<String> = summary.scores.iter().map(score).collect();

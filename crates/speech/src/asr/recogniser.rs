@@ -243,7 +243,7 @@ mod tests {
     fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
         let key = Key::new(1).with(name);
         let features = (0..frames * 20).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
-        let (id, name, tokens) = (SampleId::of(name), name.into(), tokens.to_vec());
+        let (id, name, tokens) = (SampleId::from_name(name), name.into(), tokens.to_vec());
         HostSample { id, name, features, tokens, reference: Vec::new() }
     }
 
@@ -284,7 +284,7 @@ mod tests {
     fn padding_changes_nothing() {
         let model = small().init(&Device::flex(), Key::new(3));
         let logits = |samples: &[HostSample], fill: f32| {
-            let mut batch = HostBatch::collate(samples, 20, &Grid::multiples(16.try_into().unwrap())).unwrap();
+            let mut batch = HostBatch::collate(samples, 20, &Grid::multiples_of(16.try_into().unwrap())).unwrap();
             let width = batch.frames * 20;
             for (index, &length) in batch.frame_lengths.iter().enumerate() {
                 batch.features[index * width + length as usize * 20..(index + 1) * width].fill(fill);
@@ -333,7 +333,8 @@ mod tests {
             let captured = device.capture_scope(|scope| {
                 let device = device.clone().autodiff();
                 let model = RecogniserConfig { norm, ..small() }.init(&device, Key::new(3));
-                let batch = HostBatch::collate(&samples()[..3], 20, &Grid::multiples(8.try_into().unwrap())).unwrap();
+                let batch =
+                    HostBatch::collate(&samples()[..3], 20, &Grid::multiples_of(8.try_into().unwrap())).unwrap();
                 let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
                 let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
                 assert!(backward(loss.sum, &model).len() > 50);
