@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// use plimsoll_core::Measure;
 /// let cer = Measure::share("cer", "character error rate", 0.0512);
 /// assert_eq!(cer.to_string(), "cer 5.12 %");
-/// assert_eq!(cer.value_text(), "5.12 %");
+/// assert_eq!(cer.formatted_value(), "5.12 %");
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
@@ -58,7 +58,7 @@ impl Measure {
     }
 
     /// The value with its unit, without the name.
-    pub fn value_text(&self) -> String {
+    pub fn formatted_value(&self) -> String {
         match self.unit {
             MeasureUnit::Share => format!("{:.2} %", self.value * 100.0),
             MeasureUnit::Number => format!("{:.4}", self.value),
@@ -68,7 +68,7 @@ impl Measure {
 
 impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.value_text())
+        write!(f, "{} {}", self.name, self.formatted_value())
     }
 }
 

@@ -163,7 +163,7 @@ impl Summary {
         let mut page = format!("# {}\n\n", self.name);
         let state = if self.complete { "complete" } else { "stopped before its end" };
         let mut rows = vec![("state", state.to_string())];
-        rows.extend(self.scores.iter().map(|score| (&*score.label, score.value_text())));
+        rows.extend(self.scores.iter().map(|score| (&*score.label, score.formatted_value())));
         rows.extend([
             ("held-out utterances", self.held_out.to_string()),
             ("training time", Seconds(self.train_seconds).to_string()),

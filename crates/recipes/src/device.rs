@@ -1,7 +1,7 @@
 //! Which device trains.
 
 use burn::tensor::Device;
-use plimsoll_core::{Alone, Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision};
+use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision, SingleReplica};
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::error::Failure;
@@ -70,7 +70,7 @@ impl TrainingDevice {
     /// So many replicas: the cards from this one on, or threads that share the CPU; each with its way to the others.
     pub fn ways(&self, replicas: usize) -> Vec<(Device, Box<dyn Replica>)> {
         if replicas <= 1 {
-            return vec![(self.device.clone().autodiff(), Box::new(Alone) as Box<dyn Replica>)];
+            return vec![(self.device.clone().autodiff(), Box::new(SingleReplica) as Box<dyn Replica>)];
         }
         if self.is_host {
             let threads = Threads::of(replicas).into_iter();

@@ -153,7 +153,7 @@ fn losses(reports: &[RunReport]) -> Vec<LossRow> {
 impl ScoreRow {
     /// The value of a run, and its difference from the first run.
     fn cell(&self, run: usize) -> String {
-        let text = |value| Measure { name: "".into(), label: "".into(), value, unit: self.unit }.value_text();
+        let text = |value| Measure { name: "".into(), label: "".into(), value, unit: self.unit }.formatted_value();
         let Some(value) = self.values[run] else { return or_unknown(None::<String>) };
         match self.differences[run] {
             Some(difference) if run > 0 => {

@@ -115,7 +115,8 @@ fn validations(all: &[Validation]) -> String {
     let titles = ["step", "epoch"].iter().chain(&names).map(ToString::to_string).collect();
     let mut rows: Vec<Vec<String>> = vec![titles];
     for Validation { step, epoch, scores, best } in all {
-        let value = |name| scores.iter().find(|score| score.name == name).map_or(UNKNOWN.into(), Measure::value_text);
+        let value =
+            |name| scores.iter().find(|score| score.name == name).map_or(UNKNOWN.into(), Measure::formatted_value);
         let mut row = vec![step.to_string(), epoch.to_string()];
         row.extend(names.iter().map(|name| value(*name)));
         row.push(if *best { "best so far".into() } else { String::new() });

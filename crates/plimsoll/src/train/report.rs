@@ -10,7 +10,7 @@ use plimsoll_recipes::training::RunFolder;
 pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
     // Rates are written as initials, other scores as words.
     let score = |score: &Measure| match score.unit {
-        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.value_text()),
+        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.formatted_value()),
         _ => score.to_string(),
     };
     let scores: Vec<String> = summary.scores.iter().map(score).collect();

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{HostBatch, Key};
-use plimsoll_layers::{Guide, Lengths, Postnet, PostnetConfig, mel_distance, stop_loss};
+use plimsoll_layers::{GuidedAttention, Lengths, Postnet, PostnetConfig, mel_distance, stop_loss};
 use plimsoll_tape::{Noise, Pass, StepLoss, Task, TensorBatch, initialise};
 
 use super::decoder::{MelDecoder, Prompt};
@@ -106,7 +106,7 @@ impl Synthesiser {
         let text = self.read(&batch.tokens, pass);
         let (truth, frames, steps) = self.paced(batch);
         let sigma = self.config.loss.guide_sigma;
-        let guide = guided.then(|| Guide::new(sigma, &steps, &text.lengths, &truth.device()));
+        let guide = guided.then(|| GuidedAttention::new(sigma, &steps, &text.lengths, &truth.device()));
         let pass = &self.by(pass).with("decoder");
         let prompt = Prompt { text: &text, voice, forgetting };
         let said = self.decoder.follow(truth.clone(), &steps, prompt, guide.as_ref(), pass);
@@ -153,7 +153,7 @@ impl Synthesiser {
 
     /// The pass with chunks where the length policy asks for them.
     pub(super) fn by(&self, pass: &Pass) -> Pass {
-        pass.by(self.config.length.applied(*pass.choice()))
+        pass.by(self.config.length.apply_to(*pass.choice()))
     }
 
     /// The voices `[b, 1, v]` of a batch; an utterance without a reference is its own.

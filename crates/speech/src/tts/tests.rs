@@ -36,7 +36,7 @@ fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
     let values = |key: Key, frames: usize| (0..frames * 10).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
     let features = values(key, frames);
     let reference = values(key.with("reference"), 7 + frames % 5);
-    HostSample { id: SampleId::of(name), name: name.into(), features, tokens: tokens.to_vec(), reference }
+    HostSample { id: SampleId::from_name(name), name: name.into(), features, tokens: tokens.to_vec(), reference }
 }
 
 fn samples() -> Vec<HostSample> {
@@ -77,7 +77,7 @@ fn rematerialised_and_in_chunks_it_gives_the_same_gradient() {
 fn what_stands_in_padding_and_who_is_beside_change_nothing() {
     let model = small().init(&Device::flex(), Key::new(3));
     let said = |samples: &[HostSample], fill: f32| {
-        let mut batch = HostBatch::collate(samples, 10, &Grid::multiples(16.try_into().unwrap())).unwrap();
+        let mut batch = HostBatch::collate(samples, 10, &Grid::multiples_of(16.try_into().unwrap())).unwrap();
         for (place, sample) in samples.iter().enumerate() {
             let (frames, references) = (batch.frames * 10, batch.reference_frames * 10);
             batch.features[place * frames + sample.features.len()..(place + 1) * frames].fill(fill);
@@ -153,7 +153,7 @@ fn the_recording_device_sees_a_step_under_every_choice() {
         let captured = device.capture_scope(|scope| {
             let device = device.clone().autodiff();
             let model = small().init(&device, Key::new(3));
-            let batch = HostBatch::collate(&samples(), 10, &Grid::multiples(8.try_into().unwrap())).unwrap();
+            let batch = HostBatch::collate(&samples(), 10, &Grid::multiples_of(8.try_into().unwrap())).unwrap();
             let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
             let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
             assert!(backward(loss.sum, &model).len() > 80);
