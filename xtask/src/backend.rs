@@ -25,8 +25,6 @@ enum Backend {
 enum Work {
     /// It reads, writes or plans: the CPU build does it on every machine.
     None,
-    /// It computes nothing, but opens the device that it is asked for by name.
-    Opens,
     /// It runs a model.
     Computes,
 }
@@ -44,7 +42,7 @@ pub(crate) fn feature(
         args.iter().take_while(|arg| *arg != "--").map(|arg| arg.to_str().unwrap_or_default()).collect();
     let backend = Backend::asked_for(&args, variable)?;
     Ok(match (Work::of_command(&args), backend) {
-        (Work::None, _) | (_, Backend::Cpu) | (Work::Opens, Backend::Auto) => None,
+        (Work::None, _) | (_, Backend::Cpu) => None,
         (_, Backend::Wgpu) => Some("wgpu"),
         (_, Backend::Cuda) => Some("cuda"),
         (Work::Computes, Backend::Auto) => nvidia_answers().then_some("cuda"),
@@ -86,7 +84,6 @@ impl Work {
             return Self::None;
         }
         match command(args) {
-            Some("train") if has("--dry-run") => Self::Opens,
             Some("train" | "transcribe" | "say" | "eval") => Self::Computes,
             Some("memtest") if has("--verify") => Self::Computes,
             _ => Self::None,
@@ -143,6 +140,8 @@ mod tests {
         for line in [
             "train",
             "train --resume runs/a",
+            // Its plan is that of the run, for the device that the run would take.
+            "train --dry-run",
             "train --backend auto --epochs 3",
             "-v train",
             "transcribe a.wav --run runs/a",
@@ -179,7 +178,6 @@ mod tests {
             "export --run runs/a --out b",
             "monitor",
             "unknown",
-            "train --dry-run",
             "train --help",
             "memtest --verify -h",
             "transcribe --help",
@@ -221,7 +219,6 @@ mod tests {
             ("train --set device.backend=wgpu", None, "wgpu"),
             ("train", Some("wgpu"), "wgpu"),
             ("train --backend cuda", Some("cpu"), "cuda"),
-            // It opens the device: a CPU build would refuse.
             ("train --dry-run --backend cuda", None, "cuda"),
         ] {
             assert_eq!(feature_of(line, variable, false), Ok(Some(expected)), "{line} {variable:?}");

@@ -1,62 +1,70 @@
-//! Room for features that is used again.
+//! Reuse of feature buffers, a pool for each thread.
 //!
-//! The features of an utterance are just large enough for the system to be asked for their pages, and to give them zeroed,
-//! each time; where features come from a cache, that took as long as all the rest.
+//! The features of one utterance are just large enough for the allocator to map fresh pages from the system, and to have
+//! them zeroed, at every allocation. When features came from a cache, that took as long as all other work on a batch.
+//! A caller takes a buffer with [`take`], [`zeroed`] or [`copy_of`] and returns it with [`recycle`].
 
 use std::cell::RefCell;
 
-/// Rooms that a thread keeps: those of a usual batch.
-const KEPT: usize = 32;
+/// Buffers that one thread keeps: about one usual batch.
+const POOL_MAX: usize = 32;
 
 thread_local! {
-    static SPARE: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty vector with room for `count` values: one that this thread gave back, where one is about as large.
-pub fn room(count: usize) -> Vec<f32> {
-    let kept = SPARE.with_borrow_mut(|spare| {
-        let place = spare.iter().position(|one| fits(one, count))?;
-        Some(spare.swap_remove(place))
+/// An empty vector with capacity for `count` values, from this thread's pool where it has one of a fitting size.
+pub fn take(count: usize) -> Vec<f32> {
+    let pooled = POOL.with_borrow_mut(|pool| {
+        let index = pool.iter().position(|buffer| fits(buffer, count))?;
+        Some(pool.swap_remove(index))
     });
-    kept.map_or_else(|| Vec::with_capacity(count), emptied)
+    reuse(pooled, count)
 }
 
-/// So many zeros, in such a room.
-pub fn zeros(count: usize) -> Vec<f32> {
-    let mut zeros = room(count);
-    zeros.resize(count, 0.0);
-    zeros
+/// A buffer of `count` zeros.
+pub fn zeroed(count: usize) -> Vec<f32> {
+    let mut buffer = take(count);
+    buffer.resize(count, 0.0);
+    buffer
 }
 
-/// A copy of `values`, in such a room.
-pub fn copy(values: &[f32]) -> Vec<f32> {
-    let mut copy = room(values.len());
-    copy.extend_from_slice(values);
-    copy
+/// A copy of `values` in a pooled buffer.
+pub fn copy_of(values: &[f32]) -> Vec<f32> {
+    let mut buffer = take(values.len());
+    buffer.extend_from_slice(values);
+    buffer
 }
 
-/// Keeps the room of what is no longer needed, on this thread.
-pub fn give_back(used: Vec<f32>) {
-    if used.capacity() == 0 {
+/// Returns `buffer` to the pool of the current thread. A full pool drops its oldest buffer.
+pub fn recycle(buffer: Vec<f32>) {
+    if buffer.capacity() == 0 {
         return;
     }
-    SPARE.with_borrow_mut(|spare| {
-        if spare.len() == KEPT {
-            spare.remove(0);
+    POOL.with_borrow_mut(|pool| {
+        if pool.len() == POOL_MAX {
+            pool.remove(0);
         }
-        spare.push(used);
+        pool.push(buffer);
     });
 }
 
-/// Whether `one` is large enough for `count` values, and not so large that its memory would be wasted on them.
-pub fn fits(one: &Vec<f32>, count: usize) -> bool {
-    (count..=count + count / 2).contains(&one.capacity())
+/// `candidate`, emptied, if its capacity fits `count` values; otherwise a new vector, and the candidate is freed.
+///
+/// For callers that keep their own pool, such as one shared between threads.
+pub fn reuse(candidate: Option<Vec<f32>>, count: usize) -> Vec<f32> {
+    match candidate.filter(|buffer| fits(buffer, count)) {
+        Some(mut buffer) => {
+            buffer.clear();
+            buffer
+        }
+        None => Vec::with_capacity(count),
+    }
 }
 
-/// `used`, without its values.
-pub fn emptied(mut used: Vec<f32>) -> Vec<f32> {
-    used.clear();
-    used
+/// Whether `buffer` holds `count` values and wastes at most half as much again.
+fn fits(buffer: &Vec<f32>, count: usize) -> bool {
+    (count..=count + count / 2).contains(&buffer.capacity())
 }
 
 #[cfg(test)]
@@ -64,23 +72,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_is_used_again_where_it_is_about_as_large() {
-        let first = room(1000);
-        let place = first.as_ptr();
-        give_back(first);
-        let (small, large) = (room(100), room(2000));
-        assert!(small.as_ptr() != place && large.as_ptr() != place, "neither is about as large");
-        let mut again = room(900);
-        assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    fn a_buffer_is_reused_for_a_similar_size() {
+        let first = take(1000);
+        let address = first.as_ptr();
+        recycle(first);
+        let (small, large) = (take(100), take(2000));
+        assert!(small.as_ptr() != address && large.as_ptr() != address, "the pooled buffer fits neither size");
+        let mut again = take(900);
+        assert_eq!((again.as_ptr(), again.len()), (address, 0));
         again.extend([1.0; 900]);
-        give_back(again);
-        assert_eq!(copy(&[2.0; 800]), [2.0; 800]);
+        recycle(again);
+        assert_eq!(copy_of(&[2.0; 800]), [2.0; 800]);
     }
 
     #[test]
-    fn no_more_is_kept_than_so_many() {
-        let used: Vec<Vec<f32>> = (0..KEPT + 10).map(|_| Vec::with_capacity(8)).collect();
-        used.into_iter().for_each(give_back);
-        assert_eq!(SPARE.with_borrow(Vec::len), KEPT);
+    fn the_pool_has_a_maximum_size() {
+        let used: Vec<Vec<f32>> = (0..POOL_MAX + 10).map(|_| Vec::with_capacity(8)).collect();
+        used.into_iter().for_each(recycle);
+        assert_eq!(POOL.with_borrow(Vec::len), POOL_MAX);
     }
 }

@@ -1,19 +1,19 @@
-//! Bringing samples from one rate to another, with rubato's FFT resampler.
+//! Resampling between sample rates with rubato's FFT resampler.
 
 use rubato::audioadapter_buffers::direct::SequentialSlice;
 use rubato::{Fft, FixedSync, Resampler, WindowFunction};
 
-/// The least number of samples that go through the resampler's FFT at once.
+/// Smallest number of samples in one FFT of the resampler.
 ///
-/// From 44.1 to 16 kHz such blocks keep 98 % of the band; rubato's default of 256 keeps 92 %.
+/// From 44.1 to 16 kHz, blocks of this size keep 98 % of the band; rubato's default of 256 keeps 92 %.
 const BLOCK: usize = 1024;
 
-/// Brings `samples` from `from` samples a second to `to`; the length becomes `samples * to / from`, rounded up.
+/// Resamples `samples` from `from` to `to` hertz; the new length is `samples.len() * to / from`, rounded up.
 ///
 /// # Panics
 /// When a rate is zero.
 pub fn resample(samples: Vec<f32>, from: u32, to: u32) -> Vec<f32> {
-    assert!(from > 0 && to > 0, "a rate of zero samples a second was asked for");
+    assert!(from > 0 && to > 0, "cannot resample from {from} Hz to {to} Hz");
     if from == to || samples.is_empty() {
         return samples;
     }
@@ -25,9 +25,9 @@ pub fn resample(samples: Vec<f32>, from: u32, to: u32) -> Vec<f32> {
         .take_data()
 }
 
-/// The shortest block of at least `BLOCK` samples that holds an even number of the rates' common periods.
+/// The shortest block of at least `BLOCK` samples that holds an even number of common periods of the two rates.
 ///
-/// With an odd length rubato's filter is off its centre, and the sound comes out half a sample early.
+/// With an odd number rubato's filter is off its center, and the output comes half a sample early.
 fn block(from: usize, to: usize) -> usize {
     let period = from / greatest_common_divisor(from, to);
     period * BLOCK.div_ceil(period).next_multiple_of(2)
@@ -47,7 +47,7 @@ mod tests {
     use crate::testing::tone;
 
     #[test]
-    fn a_tone_stays_the_same_tone() {
+    fn a_tone_keeps_its_frequency_and_phase() {
         for (from, to) in [(44_100, 16_000), (22_050, 16_000), (8_000, 16_000), (48_000, 16_000), (17_600, 16_000)] {
             let found = resample(tone(440.0, 0.5, from), from, to);
             let expected = tone(440.0, 0.5, to);
@@ -59,14 +59,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_new_rate_cannot_hold_is_removed() {
+    fn frequencies_above_the_new_nyquist_rate_are_removed() {
         let found = resample(tone(7_000.0, 0.5, 16_000), 16_000, 8_000);
         let loudest = found[200..found.len() - 200].iter().fold(0f32, |most, v| most.max(v.abs()));
         assert!(loudest < 1e-3, "{loudest}");
     }
 
     #[test]
-    fn the_shortest_audio_passes() {
+    fn the_shortest_audio_is_resampled() {
         assert!(resample(vec![], 8_000, 16_000).is_empty());
         assert_eq!(resample(vec![0.5], 8_000, 16_000).len(), 2);
         assert_eq!(resample(vec![0.5], 44_100, 16_000).len(), 1);

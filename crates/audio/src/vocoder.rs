@@ -1,52 +1,53 @@
-//! The built-in vocoder: from log-mel features back to sound, without a trained model.
+//! The built-in vocoder: from log-mel features back to audio, without a trained model.
 //!
-//! Features keep how loud every band is in every frame, and lose which bins of the spectrum made it so and all phases.
-//! [`unmel`] finds bins that would have made these bands; [`griffin_lim`] finds phases under which neighbouring frames
-//! agree about the samples they share. The sound is plain and a little hollow, but it says what the features say.
+//! Features keep the level of every mel channel in every frame, but lose the single bins of the spectrum and all
+//! phases. [`inverse_mel`] estimates bins with these mel levels; [`griffin_lim`] finds phases for which neighboring
+//! frames agree on the samples they share. The result sounds a little hollow, but is intelligible.
 
 // Shapes: t frames, m mel channels, k bins of the spectrum; all frame after frame, as features are.
 
 mod griffin_lim;
-mod unmel;
+mod inverse_mel;
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use realfft::{ComplexToReal, RealFftPlanner};
 
-use crate::features::{FeatureError, LogMel, LogMelConfig, Normalise, Padding};
+use crate::features::{FeatureError, LogMel, LogMelConfig, Normalize, Padding};
 use griffin_lim::GriffinLim;
-use unmel::Unmel;
+use inverse_mel::InverseMel;
 
-/// Why features cannot be turned back into sound.
+/// Why features cannot be converted back to audio.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum VocoderError {
-    /// They are no features in the first place.
+    /// The configuration does not describe valid features.
     #[error(transparent)]
     Features(#[from] FeatureError),
-    /// The loudness of their channels was taken out.
-    #[error("features that are normalised over each utterance cannot be turned back into sound")]
-    Normalised,
-    /// What was quiet was raised, and how loud the loudest value was is not in them.
-    #[error("features with a `dynamic_range` cannot be turned back into sound")]
+    /// Normalization over the utterance removed the level of each channel.
+    #[error("features normalized over each utterance cannot be converted back to audio")]
+    Normalized,
+    /// The dynamic range was limited relative to the loudest value, which is not in the features.
+    #[error("features with a `dynamic_range` cannot be converted back to audio")]
     DynamicRange,
-    /// They are those of another sound.
-    #[error("features with `preemphasis` cannot be turned back into sound")]
+    /// Pre-emphasis changed the audio, and the vocoder does not undo it.
+    #[error("features with `preemphasis` cannot be converted back to audio")]
     Preemphasis,
-    /// Between their frames there is sound that no frame has seen.
+    /// Some samples between two frames are in no frame.
     #[error("features whose `hop_length` of {hop_length} is more than their `win_length` of {win_length} have gaps")]
     Gaps {
         /// Samples from one frame to the next.
         hop_length: usize,
-        /// Samples that a frame sees.
+        /// Samples in a frame.
         win_length: usize,
     },
 }
 
-/// Turns log-mel features back into sound (Griffin-Lim with momentum).
+/// Converts log-mel features back to audio (Griffin-Lim with momentum).
 ///
-/// One serves any number of threads; a sound is made on the thread that asks for it, at 16 kHz about 40 times faster than
-/// it lasts (measured, with a transform of 1024 and a hop of 200).
+/// Threads can share one. Each waveform is computed on the calling thread, at 16 kHz about 40 times faster than real
+/// time (measured with a transform of 1024 and a hop of 200).
 ///
 /// ```
 /// use plimsoll_audio::{LogMel, LogMelConfig, Vocoder};
@@ -54,7 +55,7 @@ pub enum VocoderError {
 /// let config = LogMelConfig::preset("myxtts").expect("a known preset");
 /// let tone: Vec<f32> = (0..22_050).map(|n| 0.5 * (0.1 * n as f32).sin()).collect();
 /// let features = LogMel::new(&config)?.extract(&tone);
-/// let sound = Vocoder::new(&config)?.with_iterations(10).wave(&features);
+/// let sound = Vocoder::new(&config)?.with_iterations(10).waveform(&features);
 /// assert!(sound.len().abs_diff(tone.len()) < config.hop_length);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -66,15 +67,19 @@ pub struct Vocoder {
 }
 
 impl Vocoder {
-    /// Rounds of Griffin-Lim where nobody says otherwise; later ones change little with momentum.
+    /// Default number of Griffin-Lim iterations; with momentum, more of them change little.
     pub const ITERATIONS: usize = 60;
 
-    /// A vocoder for features of `config`; an error where these cannot be turned back.
+    /// A vocoder for features of `config`.
+    ///
+    /// # Errors
+    /// When `config` is invalid, or when its features cannot be converted back: with normalization, a `dynamic_range`,
+    /// `preemphasis`, or a hop longer than the window.
     pub fn new(config: &LogMelConfig) -> Result<Self, VocoderError> {
         let log_mel = LogMel::new(config)?;
         let LogMelConfig { hop_length, win_length, .. } = *config;
-        if config.normalise != Normalise::None {
-            return Err(VocoderError::Normalised);
+        if config.normalize != Normalize::None {
+            return Err(VocoderError::Normalized);
         }
         if config.dynamic_range.is_some() {
             return Err(VocoderError::DynamicRange);
@@ -89,42 +94,45 @@ impl Vocoder {
         Ok(Self { log_mel, inverse, iterations: Self::ITERATIONS })
     }
 
-    /// The same vocoder with another number of rounds.
+    /// The same vocoder with another number of iterations. Default: [`Self::ITERATIONS`].
     #[must_use]
     pub fn with_iterations(self, iterations: usize) -> Self {
         Self { iterations, ..self }
     }
 
-    /// The features it was made for.
+    /// The configuration of its features.
     pub fn config(&self) -> &LogMelConfig {
         self.log_mel.config()
     }
 
-    /// The sound of each of `stretches`, as [`wave`](Self::wave) makes it, all cores at work.
-    pub fn waves(&self, stretches: &[&[f32]]) -> Vec<Vec<f32>> {
-        stretches.par_iter().map(|features| self.wave(features)).collect()
+    /// The waveform of each of `utterances`, as from [`waveform`](Self::waveform), computed on all cores.
+    ///
+    /// # Panics
+    /// When the features of an utterance end inside a frame.
+    pub fn waveforms(&self, utterances: &[&[f32]]) -> Vec<Vec<f32>> {
+        utterances.par_iter().map(|features| self.waveform(features)).collect()
     }
 
-    /// The sound of `features` `[t, m]`, frame after frame: samples at the configured rate, between -1 and 1.
+    /// The waveform of the features `[t, m]`: samples between -1 and 1 at the configured sample rate.
     ///
-    /// It has as many frames as `features`, and about `t * hop_length` samples. The same features give the same
-    /// sound, to the last bit on one machine.
+    /// It has as many frames as `features`, and about `t * hop_length` samples. On one machine the same features give
+    /// the same samples, to the last bit.
     ///
     /// # Panics
     /// When `features` end inside a frame.
-    pub fn wave(&self, features: &[f32]) -> Vec<f32> {
+    pub fn waveform(&self, features: &[f32]) -> Vec<f32> {
         let n_mels = self.log_mel.n_mels();
-        assert!(features.len().is_multiple_of(n_mels), "{} values are no frames of {n_mels}", features.len());
+        assert!(features.len().is_multiple_of(n_mels), "{} values are not whole frames of {n_mels}", features.len());
         if features.is_empty() {
             return Vec::new();
         }
-        let magnitudes = Unmel::new(&self.log_mel).magnitudes(features);
+        let magnitudes = InverseMel::new(&self.log_mel).magnitudes(features);
         let length = self.length(features.len() / n_mels);
         let sound = GriffinLim::new(&self.log_mel, &*self.inverse, &magnitudes, length).run(self.iterations);
-        within_one(sound)
+        limit_peak(sound)
     }
 
-    /// The samples of so many frames: a hop for each, without the one that would begin the next frame.
+    /// Samples of a waveform with this many frames: one hop for each, but too few to begin another frame.
     fn length(&self, frames: usize) -> usize {
         let LogMelConfig { hop_length, n_fft, padding, drop_last_frame, .. } = *self.config();
         if padding == Padding::None {
@@ -135,8 +143,8 @@ impl Vocoder {
     }
 }
 
-/// Softer where it is too loud, never cut.
-fn within_one(mut sound: Vec<f32>) -> Vec<f32> {
+/// Scales samples down when their peak is above 1, instead of clipping.
+fn limit_peak(mut sound: Vec<f32>) -> Vec<f32> {
     let loudest = sound.iter().fold(1f32, |most, sample| most.max(sample.abs()));
     sound.iter_mut().for_each(|sample| *sample /= loudest);
     sound

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{BatchShape, Frames, Grid, SampleId};
+use crate::{Batch, BatchShape, Frames, Grid, SampleId};
 
 /// One utterance as the loader delivers it: features, tokens, and who it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,35 +149,6 @@ impl HostBatch {
         }
     }
 
-    /// What replica `rank` of `ranks` has of the batch: every so many-th utterance, which makes parts of about the same work
-    /// where a batch is in the order of its lengths.
-    pub fn dealt(&self, rank: usize, ranks: usize) -> Self {
-        let rows: Vec<Row<'_>> = (rank..self.len()).step_by(ranks.max(1)).map(|index| self.row(index)).collect();
-        match rows.is_empty() {
-            true => Self::nothing(self.feature_width, &self.grid),
-            false => Self::padded(&rows, self.feature_width, &self.grid, Vec::with_capacity),
-        }
-    }
-
-    /// Utterances in the batch.
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// Whether there is no utterance in it, which only a replica's part may be.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
-
-    /// Its shape, as padded.
-    pub fn shape(&self) -> BatchShape {
-        BatchShape {
-            utterances: self.len() as u32,
-            frames: Frames(self.frames as u32),
-            tokens: self.token_width as u32,
-        }
-    }
-
     /// The tokens of utterance `index`, without padding.
     pub fn tokens_of(&self, index: usize) -> &[u32] {
         let start = index * self.token_width;
@@ -207,31 +178,42 @@ impl HostBatch {
                 [..self.reference_lengths[index] as usize * width],
         }
     }
+}
 
-    /// Cuts the batch into pieces of at most `utterances`, in order, each padded only to its own longest, on the same grid.
-    pub fn split(&self, utterances: usize) -> Vec<Self> {
-        let utterances = utterances.max(1);
-        if utterances >= self.len() {
-            return vec![self.clone()];
-        }
-        let starts = (0..self.len()).step_by(utterances);
-        starts.map(|start| self.part(start..(start + utterances).min(self.len()))).collect()
+impl Batch for HostBatch {
+    fn ids(&self) -> &[SampleId] {
+        &self.ids
     }
 
     /// The utterances of `places` as a batch of their own, padded only to its own longest, on the same grid.
-    ///
-    /// # Panics
-    /// Where `places` has none, or one that the batch does not have.
-    pub fn part(&self, places: Range<usize>) -> Self {
-        let rows: Vec<Row<'_>> = places.map(|index| self.row(index)).collect();
-        assert!(!rows.is_empty(), "a part has at least one utterance");
-        Self::padded(&rows, self.feature_width, &self.grid, Vec::with_capacity)
+    fn select(&self, places: &[usize]) -> Self {
+        let rows: Vec<Row<'_>> = places.iter().map(|&index| self.row(index)).collect();
+        match rows.is_empty() {
+            true => Self::nothing(self.feature_width, &self.grid),
+            false => Self::padded(&rows, self.feature_width, &self.grid, Vec::with_capacity),
+        }
     }
 
-    /// The share of feature frames that are padding.
-    pub fn padding(&self) -> f64 {
-        let real: u64 = self.frame_lengths.iter().map(|&n| u64::from(n)).sum();
-        if self.is_empty() { 0.0 } else { 1.0 - real as f64 / self.shape().frame_cells().max(1) as f64 }
+    fn shape(&self) -> BatchShape {
+        BatchShape {
+            utterances: self.len() as u32,
+            frames: Frames(self.frames as u32),
+            tokens: self.token_width as u32,
+        }
+    }
+
+    fn shape_of(&self, places: Range<usize>) -> BatchShape {
+        let frames = self.grid.frames(longest(&self.frame_lengths[places.clone()]));
+        let tokens = self.grid.tokens(frames, longest(&self.token_lengths[places.clone()]));
+        BatchShape { utterances: places.len() as u32, frames: Frames(frames), tokens }
+    }
+
+    fn name(&self, place: usize) -> String {
+        self.names[place].clone()
+    }
+
+    fn valid_frames(&self) -> u64 {
+        self.frame_lengths.iter().map(|&n| u64::from(n)).sum()
     }
 }
 

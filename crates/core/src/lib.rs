@@ -33,5 +33,5 @@ pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};
 pub use memory::{CountingAllocator, DeviceMemory, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, ProbeError, Stage};
 pub use shape::BatchShape;
-pub use source::{BatchSource, Delivered, Position, Skipped, SourceError};
+pub use source::{Batch, BatchList, BatchSource, Delivered, Position, Skipped, SourceError};
 pub use units::{Bytes, Frames, Samples, Seconds, UnitError};

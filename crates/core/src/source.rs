@@ -1,10 +1,123 @@
-//! Where batches come from, as a trainer sees it.
+//! Batches and where they come from, as a trainer sees them.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::HostBatch;
+use crate::{BatchShape, SampleId};
+
+/// A batch of samples in host memory.
+///
+/// The trainer cuts a batch into smaller ones that fit into memory, and the planner asks how large it is. Neither knows
+/// what a sample is: an image, a row of a table or an utterance. Two methods are required. A batch whose samples have
+/// lengths also provides [`shape`](Batch::shape), [`shape_of`](Batch::shape_of) and
+/// [`valid_frames`](Batch::valid_frames); one whose samples have names provides [`name`](Batch::name).
+///
+/// ```
+/// use plimsoll_core::{Batch, BatchShape, SampleId};
+///
+/// /// Rows of a table, two columns each.
+/// #[derive(Clone)]
+/// struct Rows {
+///     ids: Vec<SampleId>,
+///     values: Vec<[f32; 2]>,
+/// }
+///
+/// impl Batch for Rows {
+///     fn ids(&self) -> &[SampleId] {
+///         &self.ids
+///     }
+///     fn select(&self, places: &[usize]) -> Self {
+///         Self {
+///             ids: places.iter().map(|&place| self.ids[place]).collect(),
+///             values: places.iter().map(|&place| self.values[place]).collect(),
+///         }
+///     }
+/// }
+///
+/// let rows = Rows { ids: (0..5).map(SampleId).collect(), values: vec![[0.0, 1.0]; 5] };
+/// assert_eq!(rows.part(1..3).ids, [SampleId(1), SampleId(2)]);
+/// assert_eq!(rows.shard(1, 2).ids, [SampleId(1), SampleId(3)]);
+/// assert_eq!(rows.shape(), BatchShape::samples(5));
+/// ```
+pub trait Batch: Clone + Send + Sync + 'static {
+    /// Ids of the samples, in order. All that is random in a step depends on them and not on their place.
+    fn ids(&self) -> &[SampleId];
+
+    /// The samples at `places`, in that order, as a batch of their own; an empty batch where there are none.
+    fn select(&self, places: &[usize]) -> Self;
+
+    /// Number of samples.
+    fn len(&self) -> usize {
+        self.ids().len()
+    }
+
+    /// Whether there is no sample. Only the share of a replica may be empty.
+    fn is_empty(&self) -> bool {
+        self.ids().is_empty()
+    }
+
+    /// The padded shape.
+    fn shape(&self) -> BatchShape {
+        BatchShape::samples(self.len() as u32)
+    }
+
+    /// The padded shape of the samples at `places`, without making a batch of them.
+    ///
+    /// The default keeps the lengths of the whole batch, which is never too small.
+    fn shape_of(&self, places: Range<usize>) -> BatchShape {
+        self.shape().with_utterances(places.len() as u32)
+    }
+
+    /// Name of the sample at `place`, for messages.
+    fn name(&self, place: usize) -> String {
+        format!("sample {}", self.ids()[place].0)
+    }
+
+    /// Frames of all samples without padding. A sample without a length counts as one frame.
+    fn valid_frames(&self) -> u64 {
+        self.len() as u64
+    }
+
+    /// Share of frames that are padding.
+    fn padding(&self) -> f64 {
+        if self.is_empty() {
+            return 0.0;
+        }
+        1.0 - self.valid_frames() as f64 / self.shape().frame_cells().max(1) as f64
+    }
+
+    /// Names of the samples at `places`, for messages.
+    fn names(&self, places: Range<usize>) -> Vec<String> {
+        places.map(|place| self.name(place)).collect()
+    }
+
+    /// The samples at `places` as a batch of their own.
+    ///
+    /// # Panics
+    /// Where `places` is empty or outside the batch.
+    fn part(&self, places: Range<usize>) -> Self {
+        assert!(!places.is_empty(), "a part has at least one sample");
+        self.select(&places.collect::<Vec<_>>())
+    }
+
+    /// Parts of at most `samples`, in order.
+    fn split(&self, samples: usize) -> Vec<Self> {
+        let samples = samples.max(1);
+        if samples >= self.len() {
+            return vec![self.clone()];
+        }
+        let starts = (0..self.len()).step_by(samples);
+        starts.map(|start| self.part(start..(start + samples).min(self.len()))).collect()
+    }
+
+    /// The share of replica `rank` of `ranks`: every `ranks`-th sample. The shares take about the same work where a batch
+    /// is sorted by length.
+    fn shard(&self, rank: usize, ranks: usize) -> Self {
+        self.select(&(rank..self.len()).step_by(ranks.max(1)).collect::<Vec<_>>())
+    }
+}
 
 /// Where a run stands in its data: what it takes to go on exactly there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,9 +144,9 @@ impl Position {
 
 /// A batch as a source delivers it.
 #[derive(Clone, Debug)]
-pub struct Delivered {
+pub struct Delivered<B> {
     /// The batch.
-    pub batch: HostBatch,
+    pub batch: B,
     /// Where the run stands once this batch is done.
     pub position: Position,
     /// Samples that should have been in it and could not be read.
@@ -51,19 +164,55 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// A source of batches: the loader, or a list in a test.
+/// A source of batches: the loader, or a [`BatchList`].
 ///
 /// The trainer asks through it, so it knows no files and no threads.
 pub trait BatchSource {
+    /// What a batch is.
+    type Batch: Batch;
+
     /// The next batch in the run's order; `None` at the end of the last epoch, and from then on.
-    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>>;
+    fn next_batch(&mut self) -> Option<Result<Delivered<Self::Batch>, SourceError>>;
 
     /// Batches in an epoch.
     fn batches_in_epoch(&self) -> u64;
 
     /// Takes back a batch that is done with, for a source that can use its memory again.
-    fn give_back(&mut self, batch: HostBatch) {
+    fn give_back(&mut self, batch: Self::Batch) {
         drop(batch);
+    }
+}
+
+/// Batches in memory, in the same order in every epoch, without end.
+#[derive(Clone, Debug)]
+pub struct BatchList<B> {
+    batches: Vec<B>,
+    position: Position,
+}
+
+impl<B> BatchList<B> {
+    /// A source of `batches` that continues after `position`, where a new run has `Position::default()`.
+    pub fn new(batches: Vec<B>, position: Position) -> Self {
+        Self { batches, position }
+    }
+}
+
+impl<B: Batch> BatchSource for BatchList<B> {
+    type Batch = B;
+
+    fn next_batch(&mut self) -> Option<Result<Delivered<B>, SourceError>> {
+        let Position { epoch, batch: place, .. } = self.position;
+        let batch = self.batches.get(place as usize)?.clone();
+        let is_last = place + 1 == self.batches.len() as u64;
+        self.position = match is_last {
+            true => Position::of_epoch(epoch + 1),
+            false => Position { batch: place + 1, ..self.position },
+        };
+        Some(Ok(Delivered { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
+    }
+
+    fn batches_in_epoch(&self) -> u64 {
+        self.batches.len() as u64
     }
 }
 

@@ -1,12 +1,13 @@
-//! Proof that the corpus is no toy: a connected-word recogniser of stored templates must fail on it.
+//! Proof that the corpus is not trivial: a connected-word recognizer of stored templates must fail on it.
 //!
-//! The recogniser is the strong one of its time (Bridle, Brown and Chamberlain, 1982: one pass of dynamic time warping
-//! over all templates), with normalised cepstra, several voices for every word, and its one knob turned in its favour.
+//! The recognizer was the best method of its time (Bridle, Brown and Chamberlain, 1982: dynamic time warping over all
+//! templates in one pass). It has normalized cepstra, several voices for every word, and its one parameter set to the
+//! best value.
 
-use super::lexicon::{Lexicon, sentence};
-use super::recording::Recording;
-use super::synthesiser::{SAMPLE_RATE, Spoken, synthesise};
-use super::voice::Voice;
+use crate::lexicon::{Lexicon, sentence};
+use crate::recording::Recording;
+use crate::synthesizer::{SAMPLE_RATE, SynthesizedSpeech, synthesize};
+use crate::voice::Voice;
 use plimsoll_core::Key;
 use rayon::prelude::*;
 use realfft::RealFftPlanner;
@@ -21,7 +22,7 @@ const N_MELS: usize = 26;
 const N_CEPSTRA: usize = 13;
 const WIDTH: usize = 2 * N_CEPSTRA;
 const TEMPLATES_OF_A_WORD: usize = 5;
-/// What a new word costs, in distances of one frame; the best of these counts.
+/// Cost of a new word, in distances of one frame; the best of these values counts.
 const ENTRIES: [f32; 6] = [0.0, 1.5, 3.0, 6.0, 10.0, 20.0];
 
 type Frame = [f32; WIDTH];
@@ -33,27 +34,27 @@ struct Utterance {
 
 impl Utterance {
     fn text(&self) -> String {
-        spelled(self.words.iter().map(|(word, _)| *word))
+        text_of_words(self.words.iter().map(|(word, _)| *word))
     }
 }
 
-fn spelled(words: impl Iterator<Item = usize>) -> String {
+fn text_of_words(words: impl Iterator<Item = usize>) -> String {
     words.map(|word| Lexicon::english().words()[word].spelling).collect::<Vec<_>>().join(" ")
 }
 
-/// Utterance `index` as `make` would record it, or dry.
+/// Utterance `index` as `make_corpus` would record it, or without room and noise.
 fn utterance(speaker: usize, index: u64, recorded: bool) -> Utterance {
     let key = Key::new(SEED).with("baseline").at(index);
     let words = sentence(Lexicon::english().words().len(), key.with("sentence"));
-    let Spoken { samples, words } = synthesise(&words, &Voice::of(SEED, speaker), key.with("speech"));
-    // Digital silence has no logarithm, so dry speech gets some very soft noise as well.
+    let SynthesizedSpeech { samples, words } = synthesize(&words, &Voice::new(SEED, speaker), key.with("speech"));
+    // Digital silence has no logarithm, so speech without noise gets some very soft noise as well.
     let faint =
         || super::noise::background(samples.len(), key).iter().zip(&samples).map(|(n, s)| s + 1e-4 * n).collect();
     let samples = if recorded { Recording::new(key.with("recording")).record(&samples) } else { faint() };
     Utterance { words, frames: cepstra(&samples) }
 }
 
-/// Mel cepstra and their slopes, brought to zero mean and unit width over the utterance.
+/// Mel cepstra and their slopes, normalized to zero mean and unit variance over the utterance.
 fn cepstra(samples: &[f32]) -> Vec<Frame> {
     let fft = RealFftPlanner::<f32>::new().plan_fft_forward(WINDOW);
     let (filters, mut spectrum) = (mel_filters(), fft.make_output_vec());
@@ -68,10 +69,10 @@ fn cepstra(samples: &[f32]) -> Vec<Frame> {
             cosines(&filters.iter().map(|f| f.iter().map(|(bin, w)| w * power[*bin]).sum()).collect::<Vec<f32>>())
         })
         .collect();
-    normalised(statics)
+    normalized(statics)
 }
 
-/// For every mel band, its bins and their weights.
+/// The bins of every mel band and their weights.
 fn mel_filters() -> Vec<Vec<(usize, f32)>> {
     let mel = |hertz: f32| 1127.0 * (1.0 + hertz / 700.0).ln();
     let (low, high) = (mel(60.0), mel(7600.0));
@@ -88,7 +89,7 @@ fn cosines(mels: &[f32]) -> [f32; N_CEPSTRA] {
     std::array::from_fn(|order| mels.iter().enumerate().map(|(band, mel)| basis(order, band) * (mel + 1e-7).ln()).sum())
 }
 
-fn normalised(statics: Vec<[f32; N_CEPSTRA]>) -> Vec<Frame> {
+fn normalized(statics: Vec<[f32; N_CEPSTRA]>) -> Vec<Frame> {
     let at = |frame: isize| statics[frame.clamp(0, statics.len() as isize - 1) as usize];
     let mut frames: Vec<Frame> = (0..statics.len() as isize)
         .map(|t| {
@@ -109,13 +110,13 @@ fn distance(a: &Frame, b: &Frame) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt()
 }
 
-/// A stored word, or silence where there is none.
+/// Stored frames of a word, or of silence when `word` is `None`.
 struct Template {
     word: Option<usize>,
     frames: Vec<Frame>,
 }
 
-/// Words cut out of recordings of voices `0..n_voices`, every word in different voices if there are enough, and some
+/// Words cut out of recordings of voices `0..n_voices`, every word from different voices if there are enough, and some
 /// silence.
 fn templates(n_voices: usize, recorded: bool) -> Vec<Template> {
     let n_words = Lexicon::english().words().len();
@@ -141,7 +142,7 @@ fn templates(n_voices: usize, recorded: bool) -> Vec<Template> {
     unreachable!("every word is drawn in the end")
 }
 
-/// What is heard between words: quiet, breath or hum, in pieces of three frames so that paths can leave when they like.
+/// Sounds between words (silence, breath or hum), in pieces of three frames so that a path can leave at any time.
 fn gaps(utterance: &Utterance) -> impl Iterator<Item = Vec<Frame>> {
     let lead = std::iter::once(0..utterance.words[0].1.start);
     let inner = utterance.words.windows(2).map(|pair| pair[0].1.end..pair[1].1.start);
@@ -153,13 +154,13 @@ fn gaps(utterance: &Utterance) -> impl Iterator<Item = Vec<Frame>> {
     })
 }
 
-/// The frames whose windows are centred on `samples`.
+/// The frames whose windows are centered on `samples`.
 fn cut(frames: &[Frame], samples: &Range<usize>) -> Vec<Frame> {
     let frame = |sample: usize| (sample.saturating_sub(WINDOW / 2) / HOP).min(frames.len() - 1);
     frames[frame(samples.start)..=frame(samples.end)].to_vec()
 }
 
-/// A path through the templates: its cost, and when it entered the template it is in.
+/// A path through the templates: its cost, and the frame at which it entered its current template.
 #[derive(Clone, Copy)]
 struct Path {
     cost: f32,
@@ -167,10 +168,10 @@ struct Path {
 }
 
 /// The words of the cheapest path through any templates in any order, where every word costs `entry`.
-fn recognise(distances: &[Vec<f32>], templates: &[Template], entry: f32) -> Vec<usize> {
+fn recognize(distances: &[Vec<f32>], templates: &[Template], entry: f32) -> Vec<usize> {
     let nowhere = Path { cost: f32::MAX / 2.0, entered: 0 };
     let mut paths: Vec<Path> = vec![nowhere; distances[0].len()];
-    // What ended best before every frame: its cost, its word, and when it was entered.
+    // The best path that ends before each frame, and its word.
     let mut ends: Vec<(Path, Option<usize>)> = vec![(Path { cost: 0.0, entered: 0 }, None)];
     for (t, row) in distances.iter().enumerate() {
         let (mut best, mut start) = ((nowhere, None), 0);
@@ -196,7 +197,7 @@ fn recognise(distances: &[Vec<f32>], templates: &[Template], entry: f32) -> Vec<
     words
 }
 
-/// One frame further in one template: stay, step or skip.
+/// Advances the paths in one template by a frame: stay, step or skip.
 fn advance(paths: &mut [Path], distances: &[f32], fresh: Path) {
     for state in (0..paths.len()).rev() {
         let step = if state == 0 { fresh } else { paths[state - 1] };
@@ -219,19 +220,19 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Edits over reference characters, pooled.
+/// Total edits over total reference characters.
 fn pooled_cer(pairs: &[(String, String)]) -> f64 {
     let edits: usize = pairs.iter().map(|(reference, guess)| edits(reference, guess)).sum();
     edits as f64 / pairs.iter().map(|(reference, _)| reference.chars().count()).sum::<usize>() as f64
 }
 
-/// The error of the recogniser on `tests`, with the entry cost that suits it best.
+/// The character error rate of the recognizer on `tests`, with the best entry cost.
 fn baseline_cer(templates: &[Template], tests: &[Utterance]) -> f64 {
     let states: Vec<&Frame> = templates.iter().flat_map(|t| &t.frames).collect();
     let guesses = |test: &Utterance| {
         let row = |frame: &Frame| states.iter().map(|state| distance(frame, state)).collect();
         let distances: Vec<Vec<f32>> = test.frames.iter().map(row).collect();
-        ENTRIES.map(|entry| (test.text(), spelled(recognise(&distances, templates, entry).into_iter())))
+        ENTRIES.map(|entry| (test.text(), text_of_words(recognize(&distances, templates, entry).into_iter())))
     };
     let all: Vec<[(String, String); 6]> = tests.par_iter().map(guesses).collect();
     let cer = |entry: usize| pooled_cer(&all.iter().map(|guesses| guesses[entry].clone()).collect::<Vec<_>>());
@@ -249,14 +250,14 @@ fn templates_fail_on_unseen_voices() {
 }
 
 #[test]
-fn templates_are_no_straw_man() {
-    // One voice, no noise, no room: what the method was made for.
+fn templates_work_in_easy_conditions() {
+    // One voice, no noise, no room: the conditions that the method was made for.
     let tests: Vec<Utterance> = (0..10).map(|i| utterance(0, 10_000 + i, false)).collect();
     let cer = baseline_cer(&templates(1, false), &tests);
     assert!(cer < 0.15, "the recogniser itself is broken: CER {cer:.3}");
 }
 
-/// Texts of whole stored utterances instead of words: what memory alone can do.
+/// Matches whole stored utterances instead of words: the result of memory alone.
 #[test]
 #[ignore = "a number for the record, half a minute long"]
 fn whole_utterances_fail_too() {
@@ -272,7 +273,7 @@ fn whole_utterances_fail_too() {
     assert!(cer > 0.60, "{cer:.3}");
 }
 
-/// The cost of warping one utterance onto another, a step of both costing two, over the frames of both.
+/// Cost of warping one utterance onto another per frame of both; a step in both costs double.
 fn warped(a: &[Frame], b: &[Frame]) -> f32 {
     let mut row = vec![f32::MAX; b.len() + 1];
     row[0] = 0.0;

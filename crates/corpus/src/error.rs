@@ -1,53 +1,54 @@
-//! Why a corpus cannot be made.
+//! Errors of making a corpus.
 
 use std::io;
 use std::path::PathBuf;
 
 /// Why a corpus cannot be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CorpusError {
-    /// No utterance was asked for.
+    /// The options ask for zero utterances.
     #[error("a corpus needs at least one utterance")]
     NoUtterances,
-    /// No speaker was asked for.
+    /// The options ask for zero speakers.
     #[error("a corpus needs at least one speaker")]
     NoSpeakers,
     /// A file or folder cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// What was to be written.
+        /// The file or folder.
         path: PathBuf,
-        /// Why it was not.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The program is not there.
+    /// The program espeak-ng is not installed.
     #[error(
         "espeak-ng is not installed: on Debian or Ubuntu run `apt-get install espeak-ng`, on macOS `brew install \
          espeak-ng`; the `formant` engine needs no program"
     )]
     EspeakMissing,
-    /// The program is there but did not do its work.
+    /// The program espeak-ng failed.
     #[error("espeak-ng cannot say `{text}`: {message}")]
     EspeakFailed {
-        /// What it was to say.
+        /// The text to be spoken.
         text: String,
-        /// What it said instead.
+        /// Error message of the program, or what is wrong with its output.
         message: String,
     },
-    /// The program has no such voice.
+    /// espeak-ng has no voice for the language.
     #[error("espeak-ng has no voice for `{language}`; it has {}", known.join(", "))]
     UnknownLanguage {
-        /// The language asked for.
+        /// The requested language.
         language: String,
         /// The languages it has.
         known: Vec<String>,
     },
-    /// The language has a voice, but we have no words for it.
+    /// espeak-ng has a voice for the language, but this crate has no word list for it.
     #[error("there is no word list for `{language}`; there is one for {}", known.join(", "))]
     NoWords {
-        /// The language asked for.
+        /// The requested language.
         language: String,
-        /// The languages that have one.
+        /// The languages with a word list.
         known: Vec<String>,
     },
 }

@@ -1,30 +1,30 @@
-//! The second engine: espeak-ng, run as a program for every utterance.
+//! The second speech engine: the program espeak-ng, started for every utterance.
 
-use super::CorpusError;
-use super::draw::between;
-use super::synthesiser::SAMPLE_RATE;
-use super::talker::Talker;
-use super::vocabulary;
+use crate::engine::SpeechEngine;
+use crate::error::CorpusError;
+use crate::random::uniform;
+use crate::synthesizer::SAMPLE_RATE;
+use crate::vocabulary;
 use plimsoll_core::Key;
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Resampler};
 use std::io;
 use std::process::{Command, Output};
 
-/// Variants that sound like people; the others whisper, or are one person under two names.
+/// Variants that sound like natural speakers; the others whisper or repeat one of these.
 const VARIANTS: [&str; 11] = ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "f1", "f2", "f3", "f4"];
 
 /// espeak-ng in one of its languages.
-pub(super) struct EspeakTalker {
+pub(super) struct EspeakEngine {
     language: String,
     words: Vec<&'static str>,
     seed: u64,
 }
 
-impl EspeakTalker {
-    /// Asks the program whether it knows `language`.
+impl EspeakEngine {
+    /// Checks that espeak-ng is installed, and that it and this crate support `language`.
     pub(super) fn new(language: &str, seed: u64) -> Result<Self, CorpusError> {
-        let known = languages(&text_of(run(&["--voices"], "--voices")?.stdout));
+        let known = languages(&lossy_text(run(&["--voices"], "--voices")?.stdout));
         let language = language.to_string();
         if !known.contains(&language) {
             return Err(CorpusError::UnknownLanguage { language, known });
@@ -35,34 +35,34 @@ impl EspeakTalker {
         }
     }
 
-    /// How speaker number `speaker` calls the program: voice, speed in words a minute, pitch from 0 to 99.
-    fn manner(&self, speaker: usize, key: Key) -> [String; 3] {
+    /// The program's arguments for a speaker: voice, speed in words per minute, pitch from 0 to 99.
+    fn voice_arguments(&self, speaker: usize, key: Key) -> [String; 3] {
         let key_of_voice = Key::new(self.seed).with("espeak");
         let mut variants = VARIANTS;
         key_of_voice.with("variants").shuffle(&mut variants);
         let own = key_of_voice.at(speaker as u64);
-        let speed = between(own.with("speed"), 135.0, 195.0) + between(key.with("speed"), -12.0, 12.0);
-        let pitch = between(own.with("pitch"), 15.0, 85.0) + between(key.with("pitch"), -8.0, 8.0);
+        let speed = uniform(own.with("speed"), 135.0, 195.0) + uniform(key.with("speed"), -12.0, 12.0);
+        let pitch = uniform(own.with("pitch"), 15.0, 85.0) + uniform(key.with("pitch"), -8.0, 8.0);
         let voice = format!("{}+{}", self.language, variants[speaker % VARIANTS.len()]);
         [voice, format!("{speed:.0}"), format!("{pitch:.0}")]
     }
 }
 
-impl Talker for EspeakTalker {
+impl SpeechEngine for EspeakEngine {
     fn words(&self) -> Vec<&'static str> {
         self.words.clone()
     }
 
     fn say(&self, words: &[usize], speaker: usize, key: Key) -> Result<Vec<f32>, CorpusError> {
-        let [voice, speed, pitch] = self.manner(speaker, key);
+        let [voice, speed, pitch] = self.voice_arguments(speaker, key);
         let text = words.iter().map(|&word| self.words[word]).collect::<Vec<_>>().join(" ");
-        // `-b 1` says that the text is UTF-8, whatever the locale.
+        // `-b 1` declares the text as UTF-8, whatever the locale.
         let output = run(&["-v", &voice, "-s", &speed, "-p", &pitch, "-b", "1", "--stdout", &text], &text)?;
         let (rate, samples) = wav_samples(&output.stdout).ok_or_else(|| CorpusError::EspeakFailed {
             text: text.clone(),
-            message: format!("{} bytes came that are no 16-bit sound", output.stdout.len()),
+            message: format!("its {} bytes of output are not 16-bit audio", output.stdout.len()),
         })?;
-        let silence = |name: &str| vec![0.0; (between(key.with(name), 0.05, 0.30) * SAMPLE_RATE as f32) as usize];
+        let silence = |name: &str| vec![0.0; (uniform(key.with(name), 0.05, 0.30) * SAMPLE_RATE as f32) as usize];
         Ok([silence("lead"), resample(&samples, rate), silence("trail")].concat())
     }
 }
@@ -74,23 +74,23 @@ fn run(arguments: &[&str], text: &str) -> Result<Output, CorpusError> {
         _ => failed(error.to_string()),
     })?;
     if !output.status.success() {
-        return Err(failed(text_of(output.stderr).trim().to_string()));
+        return Err(failed(lossy_text(output.stderr).trim().to_string()));
     }
     Ok(output)
 }
 
-fn text_of(bytes: Vec<u8>) -> String {
+fn lossy_text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The second column of `espeak-ng --voices`, under its heading.
+/// The second column of the output of `espeak-ng --voices`, without its heading.
 fn languages(table: &str) -> Vec<String> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).map(String::from).collect()
 }
 
-/// Rate and samples of a WAV that was written to a pipe.
+/// Sample rate and samples of a WAV file that was written to a pipe.
 ///
-/// Its header cannot know the length and claims about 2 GiB, so a strict reader would refuse it.
+/// Its header cannot contain the length and claims about 2 GiB, so a strict reader would refuse it.
 fn wav_samples(bytes: &[u8]) -> Option<(u32, Vec<f32>)> {
     const HEADER: usize = 44;
     let header = bytes.get(..HEADER)?;
@@ -102,7 +102,9 @@ fn wav_samples(bytes: &[u8]) -> Option<(u32, Vec<f32>)> {
     Some((rate, bytes[HEADER..].chunks_exact(2).map(sample).collect()))
 }
 
-/// `samples` at our rate.
+/// Resamples `samples` to [`SAMPLE_RATE`].
+///
+/// Not `plimsoll_audio::resample`: that uses other block lengths, which would change the samples of existing corpora.
 fn resample(samples: &[f32], rate: u32) -> Vec<f32> {
     let mut resampler = Fft::<f32>::new(rate as usize, SAMPLE_RATE as usize, 1024, 1, FixedSync::Input)
         .expect("both rates are above zero");
@@ -123,12 +125,12 @@ mod tests {
         assert!(resampled.len().abs_diff(16_000) <= 1, "{}", resampled.len());
         let expected = tone(16_000.0, 16_000);
         let furthest = (1000..15_000).map(|n| (resampled[n] - expected[n]).abs()).fold(0.0, f32::max);
-        // The filter delays by a part of a sample, which nobody hears; half a sample of this tone is 0.086.
+        // The filter delays by a part of a sample, which is inaudible; half a sample of this tone is 0.086.
         assert!(furthest < 0.086, "{furthest}");
     }
 
     #[test]
-    fn what_is_no_sound_is_refused() {
+    fn output_without_audio_is_refused() {
         assert_eq!(wav_samples(b"RIFF"), None);
         assert_eq!(wav_samples(&[0; 100]), None);
     }

@@ -1,8 +1,8 @@
-//! Second-order filters: the resonances of a vocal tract, and small tools around them.
+//! Second-order filters: resonances of a vocal tract, their inverse, and a low-pass filter.
 
 use std::f32::consts::PI;
 
-/// A resonance: loud around one frequency.
+/// A resonance at one frequency.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Resonator {
     gain: f32,
@@ -12,7 +12,7 @@ pub(super) struct Resonator {
 }
 
 impl Resonator {
-    /// Moves the resonance to `hertz` with a width of `width` hertz; what is still sounding goes on.
+    /// Sets the resonance to `hertz` with a bandwidth of `width` hertz; the state of the filter stays.
     pub(super) fn tune(&mut self, hertz: f32, width: f32, rate: f32) {
         let radius = (-PI * width / rate).exp();
         self.far = -radius * radius;
@@ -20,12 +20,12 @@ impl Resonator {
         self.gain = 1.0 - self.near - self.far;
     }
 
-    /// One sample through it, with a gain of one at zero hertz: for resonances one after another.
+    /// Filters one sample, with a gain of one at zero hertz: for resonances in series.
     pub(super) fn pass(&mut self, input: f32) -> f32 {
         self.ring(self.gain * input)
     }
 
-    /// One sample through it, with a gain of about one at the resonance: for resonances side by side.
+    /// Filters one sample, with a gain of about one at the resonance: for resonances in parallel.
     pub(super) fn peak(&mut self, input: f32) -> f32 {
         self.ring((1.0 + self.far) * input)
     }
@@ -37,7 +37,7 @@ impl Resonator {
     }
 }
 
-/// The opposite of a resonance: what an open nose takes out of the sound.
+/// The inverse of a resonance: the frequency that an open nose removes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Notch {
     taps: [f32; 3],
@@ -45,15 +45,15 @@ pub(super) struct Notch {
 }
 
 impl Notch {
-    /// Moves the notch to `hertz` with a width of `width` hertz.
+    /// Sets the notch to `hertz` with a bandwidth of `width` hertz.
     pub(super) fn tune(&mut self, hertz: f32, width: f32, rate: f32) {
-        let mut opposite = Resonator::default();
-        opposite.tune(hertz, width, rate);
-        let scale = 1.0 / opposite.gain;
-        self.taps = [scale, -opposite.near * scale, -opposite.far * scale];
+        let mut inverse = Resonator::default();
+        inverse.tune(hertz, width, rate);
+        let scale = 1.0 / inverse.gain;
+        self.taps = [scale, -inverse.near * scale, -inverse.far * scale];
     }
 
-    /// One sample through it, with a gain of one at zero hertz.
+    /// Filters one sample, with a gain of one at zero hertz.
     pub(super) fn pass(&mut self, input: f32) -> f32 {
         let output = self.taps[0] * input + self.taps[1] * self.last[0] + self.taps[2] * self.last[1];
         self.last = [input, self.last[0]];
@@ -61,7 +61,7 @@ impl Notch {
     }
 }
 
-/// Takes away what is above a frequency, 6 dB an octave.
+/// Low-pass filter of 6 dB per octave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LowPass {
     share: f32,
@@ -69,12 +69,12 @@ pub(super) struct LowPass {
 }
 
 impl LowPass {
-    /// Passes what is below `hertz`.
+    /// Passes frequencies below `hertz`.
     pub(super) fn new(hertz: f32, rate: f32) -> Self {
         Self { share: 1.0 - (-2.0 * PI * hertz / rate).exp(), last: 0.0 }
     }
 
-    /// One sample through it.
+    /// Filters one sample.
     pub(super) fn pass(&mut self, input: f32) -> f32 {
         self.last += self.share * (input - self.last);
         self.last
@@ -85,7 +85,7 @@ impl LowPass {
 mod tests {
     use super::*;
 
-    /// How much louder a sine of `hertz` leaves `filter` than it came.
+    /// Gain of `filter` for a sine of `hertz`.
     fn gain(mut filter: impl FnMut(f32) -> f32, hertz: f32) -> f32 {
         let wave = |n: i32| (2.0 * PI * hertz * n as f32 / 16000.0).sin();
         let power: f32 = (0..16000).map(|n| filter(wave(n)).powi(2)).skip(8000).sum();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resonance_and_its_opposite_cancel() {
+    fn a_resonance_and_its_notch_cancel() {
         let (mut resonator, mut notch) = (Resonator::default(), Notch::default());
         resonator.tune(700.0, 80.0, 16000.0);
         notch.tune(700.0, 80.0, 16000.0);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_are_as_told() {
+    fn gains_match_their_definitions() {
         let mut resonator = Resonator::default();
         resonator.tune(3000.0, 200.0, 16000.0);
         let (inside, below) = (gain(|x| resonator.peak(x), 3000.0), gain(|x| resonator.peak(x), 1000.0));

@@ -1,31 +1,31 @@
-//! The source of the voice: puffs of air through the glottis, none quite like the one before.
+//! The source of the voice: pulses of air through the glottis, slightly irregular.
 
-use super::draw::White;
-use super::filter::LowPass;
-use super::voice::Voice;
+use crate::filter::LowPass;
+use crate::random::WhiteNoise;
+use crate::voice::Voice;
 
-/// A glottis in motion, giving the change of air flow sample by sample.
+/// Oscillator that returns the derivative of the air flow, sample by sample.
 pub(super) struct Glottis {
     open: f32,
     jitter: f32,
     shimmer: f32,
     rate: f32,
     phase: f32,
-    stretch: f32,
+    period_scale: f32,
     loudness: f32,
     tilt: LowPass,
 }
 
 /// One sample of the glottis.
-pub(super) struct Puff {
-    /// The change of flow, at most about one.
+pub(super) struct GlottalSample {
+    /// Derivative of the flow, at most about one.
     pub(super) flow: f32,
-    /// How much breath gets through: one while the glottis is open, less while it is shut.
+    /// Share of breath that passes: one while the glottis is open, less while it is closed.
     pub(super) gap: f32,
 }
 
 impl Glottis {
-    /// The glottis of `voice`, at `rate` samples a second.
+    /// The glottis of `voice` at `rate` hertz.
     pub(super) fn new(voice: &Voice, rate: f32) -> Self {
         Self {
             open: voice.open,
@@ -33,34 +33,35 @@ impl Glottis {
             shimmer: voice.shimmer,
             rate,
             phase: 0.0,
-            stretch: 1.0,
+            period_scale: 1.0,
             loudness: 1.0,
             tilt: LowPass::new(voice.tilt, rate),
         }
     }
 
-    /// The next sample at a pitch of `hertz`; `noise` shakes each period's length and loudness.
-    pub(super) fn next(&mut self, hertz: f32, noise: &mut White) -> Puff {
-        let step = hertz * self.stretch / self.rate;
+    /// The next sample at a pitch of `hertz`; `noise` varies the length and loudness of each period.
+    pub(super) fn next(&mut self, hertz: f32, noise: &mut WhiteNoise) -> GlottalSample {
+        let step = hertz * self.period_scale / self.rate;
         self.phase += step;
         if self.phase >= 1.0 {
             self.phase -= 1.0;
-            self.stretch = 1.0 + self.jitter * 1.7 * noise.draw();
+            self.period_scale = 1.0 + self.jitter * 1.7 * noise.draw();
             self.loudness = 1.0 + self.shimmer * 1.7 * noise.draw();
         }
-        let raw = pulse(self.phase / self.open) + corner((self.phase - self.open) / step);
+        let raw = pulse(self.phase / self.open) + poly_blep((self.phase - self.open) / step);
         let gap = if self.phase < self.open { 1.0 } else { 0.3 };
-        Puff { flow: self.tilt.pass(self.loudness * raw), gap }
+        GlottalSample { flow: self.tilt.pass(self.loudness * raw), gap }
     }
 }
 
-/// The derivative of the pulse of Klatt and Klatt (1990): a slow opening and an abrupt close at one.
+/// Derivative of the pulse of Klatt and Klatt (1990): a slow opening, and an abrupt closing at one.
 fn pulse(along: f32) -> f32 {
     if along < 1.0 { along * (2.0 - 3.0 * along) } else { 0.0 }
 }
 
-/// Rounds the jump at the close, `past` samples ago, so that it makes no tones above half the rate (polyBLEP).
-fn corner(past: f32) -> f32 {
+/// Smooths the jump at the closing, `past` samples ago, so that it makes no tones above half the sample rate
+/// (polyBLEP).
+fn poly_blep(past: f32) -> f32 {
     if (-1.0..0.0).contains(&past) {
         0.5 * (past + 1.0).powi(2)
     } else if (0.0..1.0).contains(&past) {

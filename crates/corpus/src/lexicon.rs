@@ -1,18 +1,18 @@
-//! The words of the built-in corpus, spelled for the reader and in phones for the synthesiser.
+//! The words of the built-in corpus, in spelling and in phones.
 
-use super::phone::{Phone, phone};
+use crate::phone::{Phone, phone};
 use plimsoll_core::Key;
 use std::sync::LazyLock;
 
-/// A word: its spelling and its sounds.
+/// A word: its spelling and its phones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Word {
-    /// As it is written, in lower-case letters.
+    /// Spelling in lower-case letters.
     pub spelling: &'static str,
     pub(super) phones: Vec<&'static Phone>,
 }
 
-/// Words that can be spoken, in a fixed order: a word's place is its name in sentences.
+/// Words that can be spoken, in a fixed order. Sentences refer to a word by its index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lexicon {
     words: Vec<Word>,
@@ -30,15 +30,15 @@ impl Lexicon {
         &ENGLISH
     }
 
-    /// Its words in order.
+    /// The words in their order.
     pub fn words(&self) -> &[Word] {
         &self.words
     }
 }
 
-/// A sentence of three to seven words out of `n_words`, shorter ones more often.
+/// A sentence of three to seven of `n_words` words; shorter ones are more frequent.
 ///
-/// Every word is drawn alone, so no order of words can be learnt.
+/// Each word is drawn independently, so a model cannot learn an order of words.
 pub(super) fn sentence(n_words: usize, key: Key) -> Vec<usize> {
     let length = 3 + key.with("length").below(5).min(key.with("short").below(5));
     (0..length).map(|place| key.with("word").at(place).below(n_words as u64) as usize).collect()
@@ -68,7 +68,7 @@ const ENGLISH_WORDS: &[(&str, &str)] = &[
     ("friday", "f r ay d ey"),
     ("saturday", "s ae t er d ey"),
     ("sunday", "s ah n d ey"),
-    // Colours.
+    // Colors.
     ("red", "r eh d"),
     ("green", "g r iy n"),
     ("blue", "b l uw"),
@@ -132,12 +132,12 @@ const ENGLISH_WORDS: &[(&str, &str)] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::phone::PHONES;
     use super::*;
+    use crate::phone::PHONES;
     use std::collections::HashSet;
 
     #[test]
-    fn words_are_plain_letters_and_differ_in_spelling_and_sound() {
+    fn words_are_lower_case_and_differ_in_spelling_and_phones() {
         let words = Lexicon::english().words();
         assert!((60..=80).contains(&words.len()), "{}", words.len());
         assert!(words.iter().all(|w| w.spelling.bytes().all(|b| b.is_ascii_lowercase())));

@@ -1,16 +1,16 @@
-//! What sounds behind the speaker: hiss, rumble, mains hum, machines and other people.
+//! Background noise: hiss, rumble, mains hum, machines and other speakers.
 
-use super::draw::{White, between};
-use super::filter::Resonator;
-use super::lexicon::{Lexicon, sentence};
-use super::synthesiser::{SAMPLE_RATE, synthesise};
-use super::voice::Voice;
+use crate::filter::Resonator;
+use crate::lexicon::{Lexicon, sentence};
+use crate::random::{WhiteNoise, uniform};
+use crate::synthesizer::{SAMPLE_RATE, synthesize};
+use crate::voice::Voice;
 use plimsoll_core::Key;
 use std::f32::consts::TAU;
 
-/// Background noise of `length` samples with a power of one, a mix that this key draws.
+/// Background noise of `length` samples with a power of one, mixed as the key decides.
 ///
-/// Every kind sounds a little, and one of them is in front.
+/// One kind dominates; the others are soft.
 pub(super) fn background(length: usize, key: Key) -> Vec<f32> {
     let front = key.with("front").below(5);
     let weight = |kind: u64| {
@@ -22,11 +22,11 @@ pub(super) fn background(length: usize, key: Key) -> Vec<f32> {
     add(&mut mix, &pink(length, key.with("pink")), weight(1));
     add(&mut mix, &hum(length, key.with("hum")), weight(2));
     add(&mut mix, &machine(length, key.with("machine")), weight(4));
-    // People cost more than all else together, so they are there only when they are in front.
+    // Other speakers cost more time than all else together, so they are added only when they dominate.
     if front == 3 {
         add(&mut mix, &babble(length, key.with("babble")), weight(3));
     }
-    swell(&mut mix, key.with("swell"));
+    modulate_level(&mut mix, key.with("swell"));
     let scale = 1.0 / power(&mix).sqrt().max(1e-9);
     mix.iter_mut().for_each(|sample| *sample *= scale);
     mix
@@ -38,17 +38,17 @@ pub(super) fn power(samples: &[f32]) -> f32 {
     (sum / samples.len().max(1) as f64) as f32
 }
 
-/// Adds `part`, brought to a power of one, `weight` times.
+/// Adds `part`, normalized to a power of one, times `weight`.
 fn add(mix: &mut [f32], part: &[f32], weight: f32) {
     let scale = weight / power(part).sqrt().max(1e-9);
     mix.iter_mut().zip(part).for_each(|(sample, part)| *sample += scale * part);
 }
 
-/// Lets the noise come and go by a few decibels, as it does when something passes.
-fn swell(mix: &mut [f32], key: Key) {
-    let depth = between(key.with("depth"), 0.1, 0.8);
+/// Varies the level of the noise by a few decibels, as when something passes by.
+fn modulate_level(mix: &mut [f32], key: Key) {
+    let depth = uniform(key.with("depth"), 0.1, 0.8);
     let waves = [0, 1].map(|wave| {
-        let hertz = between(key.at(wave).with("hertz"), 0.2, 1.5);
+        let hertz = uniform(key.at(wave).with("hertz"), 0.2, 1.5);
         (TAU * hertz / SAMPLE_RATE as f32, TAU * key.at(wave).with("phase").unit() as f32)
     });
     for (n, sample) in mix.iter_mut().enumerate() {
@@ -57,28 +57,28 @@ fn swell(mix: &mut [f32], key: Key) {
     }
 }
 
-/// Noise with a colour of its own, as machines have: two broad resonances somewhere.
+/// Colored noise like that of machines: two broad resonances at random frequencies.
 fn machine(length: usize, key: Key) -> Vec<f32> {
-    let mut white = White::new(key.with("white"));
+    let mut white = WhiteNoise::new(key.with("white"));
     let mut resonances = [Resonator::default(); 2];
     for (resonance, key) in resonances.iter_mut().zip([key.at(0), key.at(1)]) {
         let hertz = 200.0 * 25.0_f32.powf(key.with("hertz").unit() as f32);
-        resonance.tune(hertz, hertz * between(key.with("width"), 0.2, 0.6), SAMPLE_RATE as f32);
+        resonance.tune(hertz, hertz * uniform(key.with("width"), 0.2, 0.6), SAMPLE_RATE as f32);
     }
     let mut draw = |input: f32| 0.1 * input + resonances.iter_mut().map(|r| r.peak(input)).sum::<f32>();
     (0..length).map(|_| draw(white.draw())).collect()
 }
 
 fn white(length: usize, key: Key) -> Vec<f32> {
-    let mut white = White::new(key);
+    let mut white = WhiteNoise::new(key);
     (0..length).map(|_| white.draw()).collect()
 }
 
-/// Noise that falls 3 dB an octave: three poles after Paul Kellet's economy filter, at any rate near 44.1 kHz.
+/// Pink noise, 3 dB per octave: three poles after Paul Kellet's economy filter, which is made for rates near 44.1 kHz.
 ///
-/// At 16 kHz it falls a little faster at the top, which no room would object to.
+/// At 16 kHz it falls a little faster at the top, which does not matter for background noise.
 fn pink(length: usize, key: Key) -> Vec<f32> {
-    let mut white = White::new(key);
+    let mut white = WhiteNoise::new(key);
     let mut poles = [0.0_f32; 3];
     let shape = [(0.99765, 0.0990460), (0.96300, 0.2965164), (0.57000, 1.0526913)];
     let mut draw = || {
@@ -101,22 +101,22 @@ fn hum(length: usize, key: Key) -> Vec<f32> {
             (TAU * mains * overtone as f32 / SAMPLE_RATE as f32, TAU * key.with("phase").unit() as f32, loudness)
         })
         .collect();
-    // The hum repeats exactly every tenth of a second, so one stretch of it is enough.
+    // The hum repeats exactly every tenth of a second, so one period is computed and repeated.
     let period = SAMPLE_RATE as usize / 10;
     let at = |n: usize| tones.iter().map(|(step, phase, loudness)| loudness * (step * n as f32 + phase).sin()).sum();
     let once: Vec<f32> = (0..period.min(length)).map(at).collect();
     once.iter().copied().cycle().take(length).collect()
 }
 
-/// Three people talking at once, backwards, so that no word of theirs can be taken for one of the speaker's.
+/// Three speakers at once, played backwards, so that none of their words can be taken for one of the speaker's.
 fn babble(length: usize, key: Key) -> Vec<f32> {
     let n_words = Lexicon::english().words().len();
     let mut mix = vec![0.0; length];
     for person in 0..3 {
         let key = key.at(person);
-        let voice = Voice::of(key.with("voice").bits(), 0);
-        let samples = synthesise(&sentence(n_words, key.with("sentence")), &voice, key.with("speech")).samples;
-        let start = between(key.with("start"), 0.0, samples.len() as f32) as usize;
+        let voice = Voice::new(key.with("voice").bits(), 0);
+        let samples = synthesize(&sentence(n_words, key.with("sentence")), &voice, key.with("speech")).samples;
+        let start = uniform(key.with("start"), 0.0, samples.len() as f32) as usize;
         let backwards: Vec<f32> = samples.iter().rev().copied().cycle().skip(start).take(length).collect();
         add(&mut mix, &backwards, 1.0);
     }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn noise_has_a_power_of_one_and_never_ends() {
+    fn noise_has_a_power_of_one_to_its_end() {
         for index in 0..12 {
             let noise = background(16_000, Key::new(index));
             assert_eq!(noise.len(), 16_000);

@@ -1,11 +1,11 @@
-//! The phones that words are made of, as acoustic targets of an average adult male vocal tract.
+//! The phones that words consist of, as acoustic targets of an average adult male vocal tract.
 //!
 //! Vowels after Peterson and Barney (1952), consonant loci and noise after Klatt (1980), rounded.
 
 /// The first three formants in hertz.
 pub(super) type Formants = [f32; 3];
 
-/// How a phone is made, which decides the parts it has.
+/// Manner of articulation, which decides the parts of a phone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     /// Open and voiced; may glide from one target to another.
@@ -14,54 +14,54 @@ pub(super) enum Manner {
     Approximant,
     /// Voiced through the nose.
     Nasal,
-    /// Noise from a narrow place, with or without voice.
+    /// Noise from a narrow constriction, voiced or voiceless.
     Fricative,
     /// Silence and then a burst.
     Stop,
     /// A stop that opens into a fricative.
     Affricate,
-    /// Breath through the shape of the vowel that follows.
+    /// Breath through the vocal tract of the following vowel.
     Breath,
 }
 
-/// The noise made at the narrow place.
+/// Noise made at the constriction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Frication {
-    /// Where it is loudest, in hertz; none: at the second formant, as velar sounds do.
+    /// Center frequency in hertz; `None` is the second formant, as for velar sounds.
     pub(super) peak: Option<f32>,
-    /// How wide the peak is, in hertz.
+    /// Bandwidth in hertz.
     pub(super) width: f32,
-    /// How loud, where the hiss of an s is one.
+    /// Level, relative to the hiss of an s.
     pub(super) level: f32,
 }
 
 /// One sound of the language.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Phone {
-    /// What the lexicon calls it (ARPAbet, in lower case).
+    /// Name in the lexicon (ARPAbet, in lower case).
     pub(super) name: &'static str,
-    /// How it is made.
+    /// Manner of articulation.
     pub(super) manner: Manner,
-    /// Whether the glottis sounds.
+    /// Whether the glottis vibrates.
     pub(super) voiced: bool,
     /// Formants at its start.
     pub(super) from: Formants,
-    /// Formants at its end; only a gliding vowel has others there.
+    /// Formants at its end; only a diphthong has others there.
     pub(super) to: Formants,
-    /// Its usual length in seconds; for stops that of the closure.
+    /// Usual length in seconds; for stops that of the closure.
     pub(super) secs: f32,
-    /// How far its second formant leans to the neighbouring vowel, from 0 to 1.
-    pub(super) lean: f32,
+    /// How far its second formant moves towards that of the neighboring vowel, from 0 to 1.
+    pub(super) coarticulation: f32,
     /// The noise of stops, affricates and fricatives.
     pub(super) frication: Frication,
 }
 
-/// The phone called `name`.
+/// The phone with this name.
 pub(super) fn phone(name: &str) -> Option<&'static Phone> {
     PHONES.iter().find(|phone| phone.name == name)
 }
 
-const QUIET: Frication = Frication { peak: None, width: 1000.0, level: 0.0 };
+const NO_FRICATION: Frication = Frication { peak: None, width: 1000.0, level: 0.0 };
 
 const fn noise(peak: f32, width: f32, level: f32) -> Frication {
     Frication { peak: Some(peak), width, level }
@@ -72,11 +72,11 @@ const fn vowel(name: &'static str, at: Formants, secs: f32) -> Phone {
 }
 
 const fn glide(name: &'static str, from: Formants, to: Formants, secs: f32) -> Phone {
-    Phone { name, manner: Manner::Vowel, voiced: true, from, to, secs, lean: 0.0, frication: QUIET }
+    Phone { name, manner: Manner::Vowel, voiced: true, from, to, secs, coarticulation: 0.0, frication: NO_FRICATION }
 }
 
-const fn sonorant(name: &'static str, manner: Manner, at: Formants, secs: f32, lean: f32) -> Phone {
-    Phone { name, manner, voiced: true, from: at, to: at, secs, lean, frication: QUIET }
+const fn sonorant(name: &'static str, manner: Manner, at: Formants, secs: f32, coarticulation: f32) -> Phone {
+    Phone { name, manner, voiced: true, from: at, to: at, secs, coarticulation, frication: NO_FRICATION }
 }
 
 const fn obstruent(
@@ -84,10 +84,10 @@ const fn obstruent(
     (manner, voiced): (Manner, bool),
     at: Formants,
     secs: f32,
-    lean: f32,
+    coarticulation: f32,
     frication: Frication,
 ) -> Phone {
-    Phone { name, manner, voiced, from: at, to: at, secs, lean, frication }
+    Phone { name, manner, voiced, from: at, to: at, secs, coarticulation, frication }
 }
 
 const VOICED_STOP: (Manner, bool) = (Manner::Stop, true);
@@ -142,5 +142,5 @@ pub(super) static PHONES: [Phone; 40] = [
     obstruent("zh", VOICED_FRICATIVE, PALATE, 0.080, 0.25, noise(2900.0, 900.0, 0.60)),
     obstruent("ch", (Manner::Affricate, false), PALATE, 0.045, 0.25, noise(3100.0, 1100.0, 1.0)),
     obstruent("jh", (Manner::Affricate, true), PALATE, 0.040, 0.25, noise(3000.0, 1100.0, 0.65)),
-    obstruent("hh", (Manner::Breath, false), [500.0, 1500.0, 2500.0], 0.060, 1.0, QUIET),
+    obstruent("hh", (Manner::Breath, false), [500.0, 1500.0, 2500.0], 0.060, 1.0, NO_FRICATION),
 ];

@@ -1,4 +1,4 @@
-//! The corpus as its users find it: files, formats, sameness and refusals.
+//! Tests of whole corpora: files, formats, reproducibility and errors.
 
 use super::*;
 use std::collections::{BTreeMap, HashSet};
@@ -21,7 +21,7 @@ fn options(out: &Path, seed: u64) -> CorpusOptions {
 
 /// Every file of a corpus with its bytes.
 fn bytes_of(options: &CorpusOptions) -> BTreeMap<String, Vec<u8>> {
-    make(options, &|_, _| ()).unwrap();
+    make_corpus(options, &|_, _| ()).unwrap();
     let folders = [options.out.clone(), options.out.join("wavs")];
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
     let name = |path: &Path| path.strip_prefix(&options.out).unwrap().display().to_string();
@@ -45,10 +45,10 @@ fn the_same_options_give_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn files_say_what_they_hold() {
+fn manifest_and_metadata_describe_the_audio() {
     let folder = tempfile::tempdir().unwrap();
     let (calls, options) = (AtomicUsize::new(0), options(folder.path(), 3));
-    let report = make(&options, &|_, all| {
+    let report = make_corpus(&options, &|_, all| {
         assert_eq!(all, 60);
         calls.fetch_add(1, Ordering::Relaxed);
     })
@@ -82,7 +82,7 @@ fn check_wav(path: &Path, duration: &serde_json::Value) -> f64 {
     secs
 }
 
-/// What a manifest says beside durations: who says what, and in which file.
+/// Everything in a manifest but durations: ids, files, texts and speakers.
 fn lines_of(folder: &Path) -> Vec<[String; 4]> {
     let text = fs::read_to_string(folder.join("manifest.jsonl")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -91,7 +91,7 @@ fn lines_of(folder: &Path) -> Vec<[String; 4]> {
 }
 
 #[test]
-fn a_studio_has_the_same_sentences_without_room_noise_and_breaths() {
+fn studio_speech_has_the_same_sentences_without_room_noise_and_breaths() {
     let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     let usual = CorpusOptions { utterances: 8, speakers: 4, ..options(folders[0].path(), 5) };
     let studio = |n: usize| CorpusOptions { out: folders[n].path().into(), studio: true, ..usual.clone() };
@@ -108,7 +108,7 @@ fn a_studio_has_the_same_sentences_without_room_noise_and_breaths() {
         let trail = studio.len() - 1 - studio.iter().rposition(|&s| s != 0.0).unwrap();
         assert!((800..1_600).contains(&lead) && (800..1_600).contains(&trail), "{id}: {lead} {trail}");
         assert!(usual[..200].iter().any(|&s| s != 0.0), "{id} has noise from the start, elsewhere");
-        // A breath or a doubt at every other word is what is missing at most.
+        // At most a breath or an `mm` at every other word is missing.
         let longer = usual.len() as f64 / studio.len() as f64;
         assert!((0.8..1.7).contains(&longer), "{id}: {} {}", usual.len(), studio.len());
     }
@@ -117,23 +117,23 @@ fn a_studio_has_the_same_sentences_without_room_noise_and_breaths() {
 #[test]
 fn an_interrupted_corpus_has_no_manifest() {
     let folder = tempfile::tempdir().unwrap();
-    make(&options(folder.path(), 1), &|_, _| ()).unwrap();
-    // A folder in the place of a sound stops the second run half-way.
+    make_corpus(&options(folder.path(), 1), &|_, _| ()).unwrap();
+    // A folder in the place of an audio file stops the second run half-way.
     let wav = folder.path().join("wavs/s003-00039.wav");
     fs::remove_file(&wav).unwrap();
     fs::create_dir(&wav).unwrap();
-    let error = make(&options(folder.path(), 1), &|_, _| ()).unwrap_err();
+    let error = make_corpus(&options(folder.path(), 1), &|_, _| ()).unwrap_err();
     assert_eq!(error.to_string(), format!("cannot write {}", wav.display()));
     assert!(!folder.path().join("manifest.jsonl").exists());
 }
 
 #[test]
-fn what_cannot_be_made_is_refused() {
+fn invalid_options_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |change: fn(&mut CorpusOptions)| {
         let mut options = options(folder.path(), 1);
         change(&mut options);
-        make(&options, &|_, _| ()).unwrap_err()
+        make_corpus(&options, &|_, _| ()).unwrap_err()
     };
     assert_eq!(refused(|o| o.utterances = 0).to_string(), "a corpus needs at least one utterance");
     assert_eq!(refused(|o| o.speakers = 0).to_string(), "a corpus needs at least one speaker");
@@ -143,7 +143,7 @@ fn what_cannot_be_made_is_refused() {
 }
 
 #[test]
-fn options_are_plain_text() {
+fn options_are_saved_as_plain_json() {
     let options = options(Path::new("corpus"), 1);
     let json = serde_json::to_string(&options).unwrap();
     assert_eq!(json, r#"{"out":"corpus","utterances":60,"speakers":12,"seed":1,"engine":"formant"}"#);
@@ -160,7 +160,7 @@ fn espeak_makes_the_same_kind_of_corpus() {
     let with = |language: &str| {
         let engine = Engine::EspeakNg { language: language.into() };
         let options = CorpusOptions { utterances: 4, engine, ..options(folder.path(), 1) };
-        make(&options, &|_, _| ())
+        make_corpus(&options, &|_, _| ())
     };
     match with("kok") {
         Err(CorpusError::EspeakMissing) => return println!("skipped: espeak-ng is not installed"),
@@ -177,9 +177,9 @@ fn espeak_makes_the_same_kind_of_corpus() {
 }
 
 #[test]
-fn a_corpus_of_few_words_has_only_the_first_of_the_list() {
+fn a_word_limit_keeps_the_first_words() {
     let folder = tempfile::tempdir().unwrap();
-    make(&CorpusOptions { words: Some(3), ..options(folder.path(), 1) }, &|_, _| {}).unwrap();
+    make_corpus(&CorpusOptions { words: Some(3), ..options(folder.path(), 1) }, &|_, _| {}).unwrap();
     let texts = fs::read_to_string(folder.path().join("metadata.csv")).unwrap();
     let mut words: Vec<&str> = texts.lines().flat_map(|l| l.rsplit('|').next().unwrap().split(' ')).collect();
     words.sort_unstable();

@@ -1,11 +1,11 @@
-//! Words for espeak-ng: some sixty plain ones in each language that the built-in corpus can be made in.
+//! Word lists for espeak-ng: about sixty simple words in each supported language.
 //!
-//! The Konkani voice of espeak-ng 1.51 reads most vowel signs by their names, so its words come out long. The mapping
-//! from letters to sound is consistent all the same, and a model learns it; the other lists are read as people would.
+//! The Konkani voice of espeak-ng 1.51 reads most vowel signs by their names, so its words are long. The mapping from
+//! characters to sound is consistent nevertheless, and a model learns it; the other lists are read correctly.
 
-use super::lexicon::Lexicon;
+use crate::lexicon::Lexicon;
 
-/// The words for `language`, or for the language it is a kind of, as `en` is of `en-us`.
+/// The words for `language`, or for its base language, such as `en` for `en-us`.
 pub(super) fn words(language: &str) -> Option<Vec<&'static str>> {
     let family = language.split(['-', '_']).next().unwrap_or(language);
     if family == "en" {
@@ -15,7 +15,7 @@ pub(super) fn words(language: &str) -> Option<Vec<&'static str>> {
     Some(words.split_whitespace().collect())
 }
 
-/// The languages that have words.
+/// The languages with a word list.
 pub(super) fn languages() -> Vec<String> {
     std::iter::once("en").chain(LISTS.iter().map(|(name, _)| *name)).map(String::from).collect()
 }

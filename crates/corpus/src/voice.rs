@@ -1,66 +1,66 @@
-//! Who speaks: the shape of a throat and the habits of its owner.
+//! Voices: the vocal tract and the habits of a speaker.
 
-use super::draw::{bell, between, factor};
-use super::phone::{Formants, Phone};
+use crate::phone::{Formants, Phone};
+use crate::random::{log_normal, normal, uniform};
 use plimsoll_core::Key;
 
-/// A speaker of the formant synthesiser.
+/// A speaker of the formant synthesizer.
 ///
-/// The same seed and number give the same voice; another seed gives wholly other voices.
+/// The same seed and number give the same voice; another seed gives entirely different voices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Voice {
-    /// Where this voice's own randomness hangs.
+    /// Key of this voice's own random choices.
     key: Key,
-    /// Formants relative to an average male tract: the first three, and those above.
+    /// Factors on the formants of an average male tract: the first three, and all higher ones.
     scales: [f32; 4],
     /// Usual pitch in hertz.
     pub(super) pitch: f32,
-    /// How far accents move the pitch, as a share of it.
+    /// Pitch change of an accent, as a share of the pitch.
     pub(super) liveliness: f32,
     /// Share of a period in which the glottis is open.
     pub(super) open: f32,
-    /// Where the voice loses its brightness, in hertz.
+    /// Frequency in hertz above which the voice falls off.
     pub(super) tilt: f32,
-    /// Breath heard through the open glottis.
+    /// Breath through the open glottis.
     pub(super) breath: f32,
-    /// Unevenness of periods.
+    /// Variation of the length of periods.
     pub(super) jitter: f32,
-    /// Unevenness of loudness from period to period.
+    /// Variation of the loudness of periods.
     pub(super) shimmer: f32,
-    /// Usual length of phones relative to the table.
+    /// Usual length of phones, relative to the table.
     pub(super) pace: f32,
-    /// Seconds over which one target slides into the next.
-    pub(super) slide: f32,
-    /// Bandwidth of formants relative to the usual.
+    /// Seconds that a transition between two targets takes.
+    pub(super) transition_secs: f32,
+    /// Bandwidth of formants, relative to the usual one.
     pub(super) damping: f32,
-    /// Loudness of hiss relative to voice.
+    /// Level of frication noise, relative to the voice.
     pub(super) hiss: f32,
-    /// How much unstressed vowels shrink to a schwa, from 0 to 1.
-    pub(super) slur: f32,
-    /// The chance that a stop at the end of a word is heard to open.
+    /// Reduction of unstressed vowels to a schwa, from 0 to 1.
+    pub(super) vowel_reduction: f32,
+    /// Probability that a stop at the end of a word is released audibly.
     pub(super) release: f32,
-    /// Whether an r after a vowel is heard at all.
+    /// Whether an r after a vowel is pronounced.
     pub(super) rhotic: bool,
-    /// How far a moment strays from the voice's usual, 1 being free talk.
-    pub(super) freedom: f32,
+    /// Variation around the usual values of the voice; 1 is free speech.
+    pub(super) variability: f32,
 }
 
-/// How far a practised reader strays, beside free talk: a guess that leaves every sentence another melody.
+/// Variation of a practiced reader relative to free speech: a guess that still gives every sentence another melody.
 const READING: f32 = 0.3;
 
 impl Voice {
     /// Voice number `speaker` of the corpus with this seed.
-    pub fn of(seed: u64, speaker: usize) -> Self {
+    pub fn new(seed: u64, speaker: usize) -> Self {
         let key = Key::new(seed).with("voice").at(speaker as u64);
-        // One number for body size: long tracts go with low pitch, though not strictly.
+        // Body size: large speakers have long vocal tracts and low pitch, though not strictly.
         let size = key.with("size").unit() as f32;
-        let tract = (0.85 + 0.50 * size) * factor(key.with("tract"), 0.03);
-        let scale = |index: u64| tract * factor(key.with("scale").at(index), 0.045);
-        let draw = |name: &str, low: f32, high: f32| between(key.with(name), low, high);
+        let tract = (0.85 + 0.50 * size) * log_normal(key.with("tract"), 0.03);
+        let scale = |index: u64| tract * log_normal(key.with("scale").at(index), 0.045);
+        let draw = |name: &str, low: f32, high: f32| uniform(key.with(name), low, high);
         Self {
             key,
             scales: [scale(0), scale(1), scale(2), scale(3)],
-            pitch: 85.0 * 2.0_f32.powf(1.5 * size) * factor(key.with("pitch"), 0.12),
+            pitch: 85.0 * 2.0_f32.powf(1.5 * size) * log_normal(key.with("pitch"), 0.12),
             liveliness: draw("liveliness", 0.05, 0.25),
             open: draw("open", 0.45, 0.75),
             tilt: draw("tilt", 2500.0, 8000.0),
@@ -68,40 +68,40 @@ impl Voice {
             jitter: draw("jitter", 0.003, 0.015),
             shimmer: draw("shimmer", 0.02, 0.10),
             pace: draw("pace", 0.85, 1.30),
-            slide: draw("slide", 0.06, 0.10),
+            transition_secs: draw("slide", 0.06, 0.10),
             damping: draw("damping", 0.80, 1.40),
             hiss: draw("hiss", 0.5, 1.6),
-            slur: draw("slur", 0.0, 0.5),
+            vowel_reduction: draw("slur", 0.0, 0.5),
             release: draw("release", 0.4, 1.0),
             rhotic: key.with("rhotic").unit() < 0.65,
-            freedom: 1.0,
+            variability: 1.0,
         }
     }
 
-    /// The same voice reading aloud, as in a studio: evenly, without breaths, doubts and questions.
+    /// The same voice reading aloud, as in a studio: evenly, without breaths, hesitations and questions.
     #[must_use]
     pub fn reading(self) -> Self {
-        Self { freedom: READING, ..self }
+        Self { variability: READING, ..self }
     }
 
-    /// Whether it reads aloud, and does not talk.
-    pub(super) fn reads(&self) -> bool {
-        self.freedom < 1.0
+    /// Whether the voice reads aloud instead of speaking freely.
+    pub(super) fn is_reading(&self) -> bool {
+        self.variability < 1.0
     }
 
-    /// What was drawn, as near to the usual as this voice stays.
-    pub(super) fn held(&self, drawn: f32, usual: f32) -> f32 {
-        if self.reads() { usual + (drawn - usual) * self.freedom } else { drawn }
+    /// A drawn value, moved towards `usual` when the voice reads aloud.
+    pub(super) fn restrain(&self, drawn: f32, usual: f32) -> f32 {
+        if self.is_reading() { usual + (drawn - usual) * self.variability } else { drawn }
     }
 
-    /// `formants` of `phone` in this throat and this accent.
+    /// `formants` of `phone` in this vocal tract and accent.
     pub(super) fn formants(&self, phone: &Phone, formants: Formants) -> Formants {
-        // Accents shift vowels more than consonants; 7 % keeps neighbours such as `ih` and `eh` apart.
+        // Accents shift vowels more than consonants; 7 % keeps neighbors such as `ih` and `eh` apart.
         let accent = self.key.with("accent").with(phone.name);
-        [0, 1, 2].map(|i| formants[i] * self.scales[i] * (0.07 * bell(accent.at(i as u64))).exp())
+        [0, 1, 2].map(|i| formants[i] * self.scales[i] * (0.07 * normal(accent.at(i as u64))).exp())
     }
 
-    /// A noise frequency, or a formant above the third, in this throat.
+    /// A noise frequency, or a formant above the third, in this vocal tract.
     pub(super) fn high(&self, hertz: f32) -> f32 {
         hertz * self.scales[3]
     }
@@ -112,15 +112,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_and_numbers_name_voices() {
-        assert_eq!(Voice::of(1, 2), Voice::of(1, 2));
-        assert_ne!(Voice::of(1, 2), Voice::of(1, 3));
-        assert_ne!(Voice::of(1, 2), Voice::of(2, 2));
+    fn seed_and_number_identify_a_voice() {
+        assert_eq!(Voice::new(1, 2), Voice::new(1, 2));
+        assert_ne!(Voice::new(1, 2), Voice::new(1, 3));
+        assert_ne!(Voice::new(1, 2), Voice::new(2, 2));
     }
 
     #[test]
-    fn voices_cover_the_range_of_people() {
-        let pitches: Vec<f32> = (0..200).map(|i| Voice::of(9, i).pitch).collect();
+    fn voices_cover_the_human_pitch_range() {
+        let pitches: Vec<f32> = (0..200).map(|i| Voice::new(9, i).pitch).collect();
         let lowest = pitches.iter().copied().fold(f32::MAX, f32::min);
         let highest = pitches.iter().copied().fold(0.0, f32::max);
         assert!((60.0..110.0).contains(&lowest) && (210.0..360.0).contains(&highest), "{lowest} {highest}");

@@ -42,13 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn quantiles(name: &str, mut values: Vec<f64>) {
     values.sort_by(f64::total_cmp);
     let quantile = |share: f64| values.get(((values.len().max(1) - 1) as f64 * share).round() as usize).unwrap_or(&0.0);
-    println!(
-        "{name}: least {:.1}, half below {:.1}, nine in ten below {:.1}, most {:.1}",
-        quantile(0.0),
-        quantile(0.5),
-        quantile(0.9),
-        quantile(1.0)
-    );
+    let [least, half, most_of_them, most] = [0.0, 0.5, 0.9, 1.0].map(quantile);
+    println!("{name}: least {least:.1}, half below {half:.1}, nine in ten below {most_of_them:.1}, most {most:.1}");
 }
 
 /// The share of frames that are padding.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter, Position};
-use plimsoll_corpus::{CorpusOptions, Engine, make};
+use plimsoll_corpus::{CorpusOptions, Engine, make_corpus};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Noise, Shard, Store,
     StoreConfig, StoreNumbers,
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !folder.join("manifest.jsonl").exists() {
         let out = folder.to_path_buf();
         let engine = Engine::Formant;
-        make(
+        make_corpus(
             &CorpusOptions { out, utterances: 1600, speakers: 40, seed: 1, words: None, studio: false, engine },
             &|_, _| {},
         )?;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_audio::{LogMel, LogMelConfig, audio_info, read_recording};
-use plimsoll_core::{BatchSource, Bytes, Key, Position, Seconds};
-use plimsoll_corpus::{CorpusOptions, Engine, make};
+use plimsoll_core::{Batch, BatchSource, Bytes, Key, Position, Seconds};
+use plimsoll_corpus::{CorpusOptions, Engine, make_corpus};
 use plimsoll_data::{
     BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Shard, Store, StoreConfig, StoreNumbers,
     Utterance,
@@ -101,7 +101,7 @@ fn corpus(folder: &Path, files: usize, python: Option<&Path>, script: &Path) -> 
             studio: false,
             engine: Engine::Formant,
         };
-        make(&options, &|_, _| {})?;
+        make_corpus(&options, &|_, _| {})?;
     }
     let mut utterances = Manifest::read(&wav)?.utterances;
     let Some(python) = python else { return Ok(utterances) };

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use crate::import::{Entry, Listing, Place, Problem};
 use crate::manifest::Utterance;
 use crate::select::{Limits, Reason, refuse};
-use plimsoll_audio::{AudioError, AudioInfo, SLACK, Stretch, audio_info, read_audio_stretch};
+use plimsoll_audio::{AudioError, AudioInfo, AudioSegment, DURATION_TOLERANCE, audio_info, read_audio_segment};
 use plimsoll_text::Tokenizer;
 
 /// How closely audio is looked at.
@@ -207,9 +207,9 @@ const SILENCE: f32 = 1e-4;
 fn listen(found: &[(Place, Utterance)], progress: Progress<'_>) -> Vec<Option<Fault>> {
     let done = AtomicUsize::new(0);
     let one = |(_, utterance): &(Place, Utterance)| {
-        let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
+        let stretch = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
         // Any rate will do; at that of telephones the least is computed.
-        let fault = match read_audio_stretch(&utterance.audio, stretch, 8_000) {
+        let fault = match read_audio_segment(&utterance.audio, stretch, 8_000) {
             Err(error) => Some(Fault::Audio(Arc::new(error))),
             Ok(audio) if audio.samples.iter().all(|sample| sample.abs() < SILENCE) => Some(Fault::Silent),
             Ok(_) => None,
@@ -249,7 +249,7 @@ impl Files {
         }
         let found = length - offset;
         match entry.duration {
-            Some(listed) if listed > found + SLACK => Err(Fault::Duration { listed, found }),
+            Some(listed) if listed > found + DURATION_TOLERANCE => Err(Fault::Duration { listed, found }),
             Some(listed) if listed <= found => Ok(listed),
             _ => Ok(found),
         }
@@ -333,7 +333,7 @@ mod tests {
     ! wrong duration: manifest.jsonl:4: `long`: it is said to last 2s, and its audio goes on for 1s
     ! outside of its file: manifest.jsonl:6: `after`: it begins at 1.5s, and its audio lasts 1s
     ! silence: manifest.jsonl:7: `still`: nothing is to be heard in it
-    ! letters outside the vocabulary: manifest.jsonl:8: `strange`: the letter `ö` (U+00F6) in "öne" is not in the vocabulary
+    ! letters outside the vocabulary: manifest.jsonl:8: `strange`: the character `ö` (U+00F6) in "öne" is not in the vocabulary
     ! too little audio for the text: manifest.jsonl:9: `fast`: too little audio for the text: 17 frames needed, 10 there
     2 WAV, 8000 Hz, 1 channel
     "#);

@@ -13,7 +13,7 @@ use crate::store::{Store, StoreKey};
 use plimsoll_audio::LogMel;
 use plimsoll_audio::buffers;
 use plimsoll_audio::resample;
-use plimsoll_audio::{Audio, AudioError, Stretch, read_audio_stretch};
+use plimsoll_audio::{Audio, AudioError, AudioSegment, read_audio_segment};
 use plimsoll_text::Tokenizer;
 
 /// Why a sample or a batch cannot be had.
@@ -119,7 +119,7 @@ impl Dataset {
     #[must_use]
     pub fn for_synthesis(mut self, reference: Frames) -> Self {
         for (tokens, utterance) in self.tokens.iter_mut().zip(&self.utterances) {
-            *tokens = self.tokenizer.spoken(std::mem::take(tokens), utterance.language.as_deref());
+            *tokens = self.tokenizer.with_language_and_end(std::mem::take(tokens), utterance.language.as_deref());
         }
         self.voices = Some(Voices::new(&self.utterances, reference));
         self
@@ -132,7 +132,7 @@ impl Dataset {
     /// they were there.
     #[must_use]
     pub fn with_store(mut self, store: Arc<Store>) -> Self {
-        let parameters = format!("log-mel 1 {:?}", self.log_mel.config());
+        let parameters = format!("log-mel 1 {}", self.log_mel.config().cache_key());
         self.store = Some(Stored { store, parameters });
         self
     }
@@ -229,15 +229,15 @@ impl Dataset {
         let (frames, wanted) = (features.len() / width, voices.frames.0 as usize);
         let spare = frames.saturating_sub(wanted);
         let first = (key.with("place").unit() * (spare + 1) as f64) as usize;
-        let reference = buffers::copy(&features[first * width..(first + wanted.min(frames)) * width]);
-        buffers::give_back(features);
+        let reference = buffers::copy_of(&features[first * width..(first + wanted.min(frames)) * width]);
+        buffers::recycle(features);
         Ok(reference)
     }
 
     /// Un-augmented features, from memory where they are there.
     fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
         if let Some(features) = self.cache.get(index) {
-            return Ok(buffers::copy(features));
+            return Ok(buffers::copy_of(features));
         }
         let features = self.stored(index, 1.0, || Ok(self.log_mel.extract(&self.audio(index)?.samples)))?;
         self.cache.keep(index, &features);
@@ -283,8 +283,8 @@ impl Dataset {
 
     fn audio(&self, index: usize) -> Result<Audio, AudioError> {
         let Utterance { audio, offset, duration, .. } = &self.utterances[index];
-        let stretch = Stretch { offset: *offset, duration: Some(*duration) };
-        read_audio_stretch(audio, stretch, self.log_mel.config().sample_rate)
+        let stretch = AudioSegment { offset: *offset, duration: Some(*duration) };
+        read_audio_segment(audio, stretch, self.log_mel.config().sample_rate)
     }
 }
 

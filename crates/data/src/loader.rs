@@ -205,7 +205,9 @@ impl From<LoadError> for SourceError {
 }
 
 impl BatchSource for Loader {
-    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
+    type Batch = HostBatch;
+
+    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
         let next = self.next()?;
         Some(next.map_err(SourceError::from))
     }
@@ -220,7 +222,7 @@ impl BatchSource for Loader {
 }
 
 impl Iterator for Loader {
-    type Item = Result<Delivered, LoadError>;
+    type Item = Result<Delivered<HostBatch>, LoadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let start = Instant::now();
@@ -353,8 +355,8 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Room
         (true, true) => Some(HostBatch::nothing(dataset.log_mel().n_mels(), grid)),
     };
     for HostSample { features, reference, .. } in samples {
-        plimsoll_audio::buffers::give_back(features);
-        plimsoll_audio::buffers::give_back(reference);
+        plimsoll_audio::buffers::recycle(features);
+        plimsoll_audio::buffers::recycle(reference);
     }
     Ok(Ready { batch, position: job.next, skipped })
 }

@@ -3,7 +3,7 @@
 use plimsoll_core::Seconds;
 
 use crate::manifest::Utterance;
-use plimsoll_audio::{AudioError, Stretch, read_audio_stretch};
+use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
 
 /// What becomes of an utterance that is longer than a model can take.
 ///
@@ -54,8 +54,8 @@ impl TooLong {
                 Ok(pieces(utterance, &ends, &ends))
             }
             Self::Split => {
-                let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
-                let samples = read_audio_stretch(&utterance.audio, stretch, RATE)?.samples;
+                let stretch = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
+                let samples = read_audio_segment(&utterance.audio, stretch, RATE)?.samples;
                 let places = cuts_at_silence(&samples, RATE, longest);
                 let length = samples.len().max(1) as f64;
                 let ends: Vec<f64> = places.iter().map(|&place| place as f64 / length).collect();

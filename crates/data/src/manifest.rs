@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::check::{CheckOptions, Checked, Flaw, Look, check};
 use crate::import::{Format, ImportError, ImportOptions, import};
 use plimsoll_audio::LogMel;
-use plimsoll_text::{Case, normalise};
+use plimsoll_text::{Case, normalize};
 
 /// One utterance: a stretch of an audio file and what is said in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,7 +160,7 @@ impl<'a> Line<'a> {
             speaker: speaker.as_deref(),
             lang: language.as_deref(),
             frames: log_mel.frames_in(*duration).0,
-            tokens: normalise(text, Case::Keep).chars().count(),
+            tokens: normalize(text, Case::Keep).chars().count(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use plimsoll_core::Seconds;
 
 use crate::manifest::{Manifest, Utterance};
-use plimsoll_text::{Case, normalise};
+use plimsoll_text::{Case, normalize};
 
 /// What an utterance must be to be used.
 #[derive(Clone, Copy)]
@@ -147,7 +147,7 @@ pub(crate) fn refuse(utterance: &Utterance, limits: &Limits<'_>) -> Option<Reaso
 }
 
 fn frames_needed(text: &str) -> u64 {
-    let letters: Vec<char> = normalise(text, Case::Keep).chars().collect();
+    let letters: Vec<char> = normalize(text, Case::Keep).chars().collect();
     let repeats = letters.windows(2).filter(|pair| pair[0] == pair[1]).count();
     (letters.len() + repeats) as u64
 }

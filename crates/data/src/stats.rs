@@ -6,7 +6,7 @@ use plimsoll_core::Seconds;
 use serde::Serialize;
 
 use crate::manifest::Utterance;
-use plimsoll_text::{Case, normalise};
+use plimsoll_text::{Case, normalize};
 
 /// A corpus in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -62,7 +62,7 @@ pub struct Bin {
 impl CorpusStats {
     /// Counts what is in `utterances`.
     pub fn of(utterances: &[Utterance]) -> Self {
-        let texts: Vec<String> = utterances.iter().map(|u| normalise(&u.text, Case::Keep)).collect();
+        let texts: Vec<String> = utterances.iter().map(|u| normalize(&u.text, Case::Keep)).collect();
         let characters = || texts.iter().map(|text| text.chars().count() as f64);
         let seconds = || utterances.iter().map(|utterance| utterance.duration.0);
         let mut languages = BTreeMap::new();

@@ -7,7 +7,7 @@ use hound::{SampleFormat, WavSpec, WavWriter};
 use plimsoll_core::{Bytes, Seconds};
 
 use crate::{Augment, Dataset, Utterance};
-use plimsoll_audio::{LogMel, LogMelConfig, Normalise};
+use plimsoll_audio::{LogMel, LogMelConfig, Normalize};
 use plimsoll_text::Tokenizer;
 
 /// A sine of half the full scale.
@@ -50,7 +50,7 @@ pub(crate) fn corpus(folder: &Path, count: usize) -> Corpus {
 impl Corpus {
     pub(crate) fn dataset(self, augment: Option<Augment>, cache: Bytes) -> Dataset {
         // Not normalised, because a steady tone minus its mean is noise.
-        let config = LogMelConfig { normalise: Normalise::None, ..LogMelConfig::default() };
+        let config = LogMelConfig { normalize: Normalize::None, ..LogMelConfig::default() };
         let tokenizer = Tokenizer::characters(self.0.iter().map(|utterance| &utterance.text));
         Dataset::new(self.0, LogMel::new(&config).unwrap(), tokenizer, augment, cache).unwrap()
     }

@@ -6,16 +6,30 @@
 //! few traces answers for all batches, and [`plan()`] finds the fastest way to compute each length that stays within a
 //! budget on a [`Card`] of the [`catalogue()`], or says what is missing and the cheapest change that would do.
 //!
-//! Any Burn model can be asked about: it needs a [`Task`](plimsoll_tape::Task), which is its loss, and a [`Subject`],
-//! which builds it and its batches.
+//! Any Burn model can be asked about: it needs a [`Task`](plimsoll_tape::Task), which is its loss on batches of its own
+//! type, and a [`Subject`], which builds it and its batches. `examples/transformer.rs` plans Burn's own Transformer
+//! encoder.
 //!
 //! ```
 //! use burn::module::Module;
 //! use burn::nn::{Linear, LinearConfig};
-//! use burn::tensor::Device;
-//! use plimsoll_core::{BatchShape, Choice, Frames, Grid, HostBatch, HostSample, SampleId};
+//! use burn::tensor::{Device, Tensor};
+//! use plimsoll_core::{Batch, BatchShape, Choice, SampleId};
 //! use plimsoll_memory::{BackendRules, Life, Owner, StepMemory, Subject, trace};
-//! use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
+//! use plimsoll_tape::{Pass, StepLoss, Task};
+//!
+//! /// Rows of 256 zeros: only their number counts here.
+//! #[derive(Clone)]
+//! struct Rows(Vec<SampleId>);
+//!
+//! impl Batch for Rows {
+//!     fn ids(&self) -> &[SampleId] {
+//!         &self.0
+//!     }
+//!     fn select(&self, places: &[usize]) -> Self {
+//!         Self(places.iter().map(|&place| self.0[place]).collect())
+//!     }
+//! }
 //!
 //! /// A layer that learns to give back what it is given.
 //! #[derive(Module, Debug)]
@@ -24,40 +38,29 @@
 //! }
 //!
 //! impl Task for Mirror {
-//!     fn weight(&self, batch: &HostBatch) -> f64 {
-//!         batch.shape().frame_cells() as f64
+//!     type Batch = Rows;
+//!     type Tensors = Tensor<2>;
+//!     fn send(rows: &Rows, device: &Device) -> Tensor<2> {
+//!         Tensor::zeros([rows.len(), 256], device)
 //!     }
-//!     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
-//!         let x = batch.features.clone();
-//!         StepLoss::of((pass.dense(&self.layer, x.clone()) - x).square().sum())
+//!     fn loss(&self, x: &Tensor<2>, _: &Pass) -> StepLoss {
+//!         StepLoss::of((self.layer.forward(x.clone()) - x.clone()).square().sum())
 //!     }
 //! }
 //!
-//! struct Mirrors {
-//!     width: usize,
-//! }
+//! struct Mirrors;
 //!
 //! impl Subject for Mirrors {
 //!     type Task = Mirror;
 //!     fn init(&self, device: &Device) -> Mirror {
-//!         Mirror { layer: LinearConfig::new(self.width, self.width).init(device) }
+//!         Mirror { layer: LinearConfig::new(256, 256).init(device) }
 //!     }
-//!     fn batch(&self, shape: BatchShape) -> HostBatch {
-//!         let features = vec![0.0; shape.frames.0 as usize * self.width];
-//!         let sample = |place| HostSample {
-//!             id: SampleId(place),
-//!             name: place.to_string(),
-//!             features: features.clone(),
-//!             tokens: vec![0; shape.tokens as usize],
-//!             reference: Vec::new(),
-//!         };
-//!         let samples: Vec<HostSample> = (0..u64::from(shape.utterances)).map(sample).collect();
-//!         HostBatch::collate(&samples, self.width, &Grid::default()).expect("whole frames")
+//!     fn batch(&self, shape: BatchShape) -> Rows {
+//!         Rows((0..u64::from(shape.utterances)).map(SampleId).collect())
 //!     }
 //! }
 //!
-//! let shape = BatchShape { utterances: 4, frames: Frames(100), tokens: 1 };
-//! let piece = trace(&Mirrors { width: 256 }, shape, Choice::default(), BackendRules::card())?;
+//! let piece = trace(&Mirrors, BatchShape::samples(400), Choice::default(), BackendRules::card())?;
 //! let life = Life::of(&piece, None, StepMemory::default());
 //! // AdamW keeps two numbers for each weight.
 //! let owners = life.timeline.owners_at_peak();

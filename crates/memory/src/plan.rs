@@ -10,7 +10,7 @@ use crate::cost::{Cost, Speed};
 use crate::life::StepMemory;
 use crate::subject::Subject;
 use crate::survey::{Survey, Weighed};
-use crate::trace::TraceError;
+use crate::trace::{TraceError, batch_bytes};
 
 /// What a run wants, whatever the card.
 #[derive(Clone, Debug)]
@@ -38,6 +38,22 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// A run of steps of `buckets` in fp32 with AdamW, one batch ahead, of a model that computes nothing a second time.
+    pub fn new(buckets: Vec<BatchShape>, rules: BackendRules) -> Self {
+        Self {
+            buckets,
+            blocks: 0,
+            second_passes: vec![0],
+            chunks: vec![None],
+            precision: Precision::Fp32,
+            micro_batch: None,
+            rules,
+            step: StepMemory::default(),
+            prefetch: 1,
+            lean_bits: 17,
+        }
+    }
+
     /// Every number of second passes from none to all of `blocks`, in at most nine steps.
     pub fn all_second_passes(blocks: u32) -> Vec<u32> {
         let mut passes: Vec<u32> = (0..=8).map(|eighths| blocks * eighths / 8).collect();
@@ -45,10 +61,10 @@ impl Demand {
         passes
     }
 
-    /// The batch of a bucket as it lies on a device, in bytes of features.
-    fn batch_bytes<S: Subject>(&self, subject: &S, bucket: BatchShape) -> Bytes {
-        let one = subject.batch(bucket.with_utterances(1));
-        Bytes::of::<f32>((one.features.len() + one.references.len()) as u64 * u64::from(bucket.utterances))
+    /// The same demand of a model of `blocks` blocks, of which any number may be computed a second time.
+    #[must_use]
+    pub fn with_blocks(self, blocks: u32) -> Self {
+        Self { blocks, second_passes: Self::all_second_passes(blocks), ..self }
     }
 }
 
@@ -463,14 +479,15 @@ fn validation_batch<S: Subject + Sync>(survey: &Survey<'_, S>, budget: Bytes) ->
 
 impl<S: Subject> Survey<'_, S> {
     /// What the batch of a bucket takes beside its pieces.
-    pub(crate) fn around(&self, bucket: BatchShape) -> StepMemory {
+    pub(crate) fn around(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
         let demand = self.demand();
-        let batch = demand.batch_bytes(self.subject(), bucket);
+        let one = batch_bytes(self.subject(), bucket.with_utterances(1), demand.rules)?;
+        let batch = Bytes(one.0 * u64::from(bucket.utterances));
         let is_host = matches!(demand.rules, BackendRules::Flex { .. });
-        StepMemory {
+        Ok(StepMemory {
             host_batch: if is_host { Bytes(batch.0 + demand.step.host_batch.0) } else { demand.step.host_batch },
             prefetch: Bytes(batch.0 * u64::from(demand.prefetch)),
             ..demand.step
-        }
+        })
     }
 }

@@ -1,8 +1,8 @@
 //! What is traced: a model that can be built on any device, and batches of any shape for it.
 
 use burn::tensor::Device;
-use plimsoll_core::{BatchShape, HostBatch};
-use plimsoll_tape::{Pass, Task, TensorBatch};
+use plimsoll_core::BatchShape;
+use plimsoll_tape::{Pass, Task};
 
 /// A model in question, before there is one.
 ///
@@ -14,12 +14,12 @@ pub trait Subject {
     /// The model on `device`. First values may be left out: nobody reads them.
     fn init(&self, device: &Device) -> Self::Task;
 
-    /// A batch of `shape` whose utterances are all as long as the shape says: the worst that it can be.
-    fn batch(&self, shape: BatchShape) -> HostBatch;
+    /// A batch of `shape` whose samples are all as long as the shape says: the worst that it can be.
+    fn batch(&self, shape: BatchShape) -> <Self::Task as Task>::Batch;
 
     /// What is done with a batch when a run validates, by a model outside the tape. The loss, unless the model says
     /// otherwise: some read or speak instead.
-    fn validate(&self, task: &Self::Task, batch: &TensorBatch) {
+    fn validate(&self, task: &Self::Task, batch: &<Self::Task as Task>::Tensors) {
         let _ = task.loss(batch, &Pass::plain());
     }
 }

@@ -112,7 +112,7 @@ impl<'a, S: Subject + Sync> Survey<'a, S> {
         choice: Choice,
         largest: Bytes,
     ) -> Result<Weighed, TraceError> {
-        let (piece, step) = (self.piece(bucket, utterances, choice)?, self.step(bucket, utterances));
+        let (piece, step) = (self.piece(bucket, utterances, choice)?, self.step(bucket, utterances)?);
         // Traces have been up to 1 % below what was measured, and not much more on a device of CubeCL (docs/LOG.md).
         let (peak, percent) = match self.demand.rules {
             BackendRules::Flex { .. } => (Life::of(&piece, None, step).peak(), 1),
@@ -125,11 +125,11 @@ impl<'a, S: Subject + Sync> Survey<'a, S> {
     /// The life of a run with such pieces, without validation.
     pub fn life(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<(Life, Cost), TraceError> {
         let piece = self.piece(bucket, utterances, choice)?;
-        Ok((Life::of(&piece, None, self.step(bucket, utterances)), piece.cost))
+        Ok((Life::of(&piece, None, self.step(bucket, utterances)?), piece.cost))
     }
 
-    fn step(&self, bucket: BatchShape, utterances: u32) -> StepMemory {
-        StepMemory { pieces: bucket.utterances.div_ceil(utterances.max(1)), ..self.around(bucket) }
+    fn step(&self, bucket: BatchShape, utterances: u32) -> Result<StepMemory, TraceError> {
+        Ok(StepMemory { pieces: bucket.utterances.div_ceil(utterances.max(1)), ..self.around(bucket)? })
     }
 
     /// The trace of a piece. On a card every size grows evenly with the utterances, and two traces say all; the CPU's

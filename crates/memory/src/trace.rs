@@ -1,13 +1,13 @@
 //! A piece of a step on paper: what it asks of a device, and what it has in memory from moment to moment.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use plimsoll_core::{BatchShape, Bytes, Choice, Key, Remat};
-use plimsoll_tape::ir::{OperationIr, TensorId};
-use plimsoll_tape::{Noise, Note, Pass, RecordError, Recorder, Task, TensorBatch, backward, record};
+use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key, Remat};
+use plimsoll_tape::ir::{OperationIr, TensorId, TensorStatus};
+use plimsoll_tape::{Noise, Note, Pass, RecordError, Recorder, Task, backward, record};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
@@ -64,14 +64,15 @@ pub fn trace<S: Subject>(
 ) -> Result<Trace, TraceError> {
     let batch = subject.batch(shape);
     let mut held = Held { covered_thousandths: covered_thousandths(choice.remat), ..Held::default() };
+    let mut sent = None;
     let operations = record(rules.played(), |recorder| {
         let task = subject.init(recorder.device());
         held.weights = weights(recorder, &task);
         recorder.mark("forward");
-        let tensors = TensorBatch::send(&batch, recorder.device());
-        held.batch.push(recorder.id(&tensors.features));
-        held.batch.extend(tensors.references.as_ref().map(|references| recorder.id(&references.features)));
-        let pass = Pass::new(choice, Noise::new(Key::new(0), &batch.ids));
+        let start = recorder.next_id();
+        let tensors = <S::Task as Task>::send(&batch, recorder.device());
+        sent = Some((start, recorder.next_id()));
+        let pass = Pass::new(choice, Noise::new(Key::new(0), batch.ids()));
         let loss = task.loss(&tensors, &pass);
         recorder.mark("backward");
         let found = backward(loss.sum * 0.5, &task);
@@ -80,6 +81,7 @@ pub fn trace<S: Subject>(
     if held.gradients.is_empty() {
         return Err(TraceError::NoGradient);
     }
+    held.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
     Ok(played(&operations, held, rules))
 }
 
@@ -90,17 +92,38 @@ pub fn trace_validation<S: Subject>(
     rules: BackendRules,
 ) -> Result<Timeline, TraceError> {
     let batch = subject.batch(shape);
-    let mut held = Held::default();
+    let (mut held, mut sent) = (Held::default(), None);
     let operations = record(rules.played(), |recorder| {
         let task = subject.init(recorder.device());
         held.weights = weights(recorder, &task);
         let task = recorder.off_tape(task);
         recorder.mark("validation");
-        let tensors = TensorBatch::send(&batch, &plimsoll_tape::plain_device(recorder.device()));
-        held.batch.push(recorder.id(&tensors.features));
+        let start = recorder.next_id();
+        let tensors = <S::Task as Task>::send(&batch, &plimsoll_tape::plain_device(recorder.device()));
+        sent = Some((start, recorder.next_id()));
         subject.validate(&task, &tensors);
     })?;
+    held.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
     Ok(played(&operations, held, rules).timeline)
+}
+
+/// What a batch of `shape` takes on a device.
+pub(crate) fn batch_bytes<S: Subject>(
+    subject: &S,
+    shape: BatchShape,
+    rules: BackendRules,
+) -> Result<Bytes, TraceError> {
+    let batch = subject.batch(shape);
+    let mut sent = None;
+    let operations = record(rules.played(), |recorder| {
+        let start = recorder.next_id();
+        let _tensors = <S::Task as Task>::send(&batch, recorder.device());
+        sent = Some((start, recorder.next_id()));
+    })?;
+    let made: HashSet<TensorId> =
+        sent.map_or_else(Vec::new, |ends| made_between(&operations, ends)).into_iter().collect();
+    let outputs = operations.iter().flat_map(OperationIr::outputs).filter(|output| made.contains(&output.id));
+    Ok(Bytes(outputs.map(|output| (output.shape.num_elements() * output.dtype.size()) as u64).sum()))
 }
 
 fn played(operations: &[OperationIr], held: Held, rules: BackendRules) -> Trace {
@@ -153,6 +176,19 @@ fn played(operations: &[OperationIr], held: Held, rules: BackendRules) -> Trace 
     }
     let (weights, gradients) = (heap.bytes_of(&held.weights), heap.bytes_of(&held.gradients));
     Trace { timeline: heap.into_timeline(), parameters: held.parameters, weights, gradients, cost }
+}
+
+/// The tensors that were made between two ids, except those that were consumed there to make others.
+fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) -> Vec<TensorId> {
+    let is_between = |id: TensorId| start < id && id < end;
+    let all = operations.iter().flat_map(|operation| operation.inputs().chain(operation.outputs()));
+    let mut made: BTreeSet<TensorId> = all.map(|tensor| tensor.id).filter(|&id| is_between(id)).collect();
+    for operation in operations.iter().filter(|operation| operation.outputs().any(|output| is_between(output.id))) {
+        for input in operation.inputs().filter(|input| input.status == TensorStatus::ReadWrite) {
+            made.remove(&input.id);
+        }
+    }
+    made.into_iter().collect()
 }
 
 /// About how many of a thousand blocks `remat` covers: what hangs on it is small.

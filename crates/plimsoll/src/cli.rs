@@ -1,5 +1,8 @@
 //! The command line: which commands there are. Each command owns its arguments.
 
+#[cfg(test)]
+mod pages;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -38,39 +41,39 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed while running; 2 wrong us
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Trains a model, by default a small recogniser on the built-in corpus.
+    /// Train a model, or continue a run with --resume.
     Train(Box<TrainArgs>),
-    /// Reads recordings with a trained recogniser.
+    /// Turn recordings into text with a trained recognizer.
     Transcribe(TranscribeArgs),
-    /// Says texts with a trained synthesiser.
+    /// Turn text into speech with a trained synthesizer.
     Say(SayArgs),
-    /// Says how well a trained recogniser reads a corpus whose texts are known, or a synthesiser says them.
+    /// Measure the error of a trained model on held-out or given utterances.
     Eval(EvalArgs),
-    /// Writes a trained model into a folder that needs nothing else of its run.
+    /// Write a trained model into a folder that needs nothing else of its run.
     Export(ExportArgs),
-    /// Lists runs, shows how one went, and compares some.
+    /// List, show and compare runs.
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Tells of a model before it is trained.
+    /// Show the size of a model, part by part, before it is trained.
     #[command(subcommand)]
     Model(Box<ModelCommand>),
-    /// Says whether a run fits a card, which need not be here, and how it would be computed there.
+    /// Check whether a run fits the memory of a GPU, local or named.
     Memtest(Box<MemtestArgs>),
-    /// Writes a configuration of the same run that fits a card, and says what it changed and why.
+    /// Write a configuration of the same run that fits the memory of a GPU.
     Optimize(OptimizeArgs),
-    /// Says which cards are here, who holds their memory, and what we may use.
+    /// List the local GPUs, the processes that hold their memory, and what is free.
     GpuInfo {
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Looks at a corpus in any layout, and makes one list of it that a run can read.
+    /// Check a corpus in any layout, and import it as a list that a run can read.
     #[command(subcommand)]
     Data(Box<DataCommand>),
-    /// Makes speech with its texts, without a download.
+    /// Make synthetic speech with its texts, without a download.
     #[command(subcommand)]
     Corpus(CorpusCommand),
-    /// Prints, checks and locates the configuration.
+    /// Print, check and locate the configuration.
     #[command(subcommand)]
     Config(Box<ConfigCommand>),
 }

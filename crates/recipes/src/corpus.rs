@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use plimsoll_corpus::{CorpusOptions, CorpusReport, Engine, make};
+use plimsoll_corpus::{CorpusOptions, CorpusReport, Engine, make_corpus};
 
 use crate::config::DataConfig;
 use crate::error::{Failure, FailureExt};
@@ -58,7 +58,7 @@ pub fn built_in(config: &DataConfig, reporter: &dyn Reporter) -> Result<PathBuf,
 /// Where the options are impossible, or the corpus cannot be written.
 pub fn make_reported(options: &CorpusOptions, reporter: &dyn Reporter) -> Result<CorpusReport, Failure> {
     let progress = reporter.progress("speaking utterances", Some(options.utterances as u64));
-    make(options, &|done, _| progress.set(done as u64)).invalid()
+    make_corpus(options, &|done, _| progress.set(done as u64)).invalid()
 }
 
 /// What was made, in a line.

@@ -327,7 +327,9 @@ pub struct Source<'a> {
 }
 
 impl BatchSource for Source<'_> {
-    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
+    type Batch = HostBatch;
+
+    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
         let next = self.loader.next()?;
         if let (Some(reporter), Ok(delivered)) = (self.reporter, &next) {
             for Skipped { name, reason } in &delivered.skipped {

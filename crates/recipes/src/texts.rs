@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use plimsoll_data::{ImportOptions, Manifest, Utterance};
-use plimsoll_text::{Case, Numbers, Tokenizer, normalise};
+use plimsoll_text::{Case, Numbers, Tokenizer, normalize};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
 use crate::error::{Failure, FailureExt};
@@ -24,7 +24,7 @@ pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure
 pub fn learned(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
     let case = if data.lowercase { Case::Lower } else { Case::Keep };
     let numbers = numbers(data)?;
-    Ok(move |text: &str| normalise(&numbers.said(text), case))
+    Ok(move |text: &str| normalize(&numbers.apply(text), case))
 }
 
 /// How `data` has numbers read: what the file of its tokens says of them holds where the configuration has nothing else.

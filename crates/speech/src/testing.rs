@@ -3,11 +3,11 @@
 use burn::module::Param;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Choice, Grid, HostBatch, HostSample, Key};
-use plimsoll_tape::{NamedVisitor, Noise, Pass, Task, TensorBatch, backward, count, walk};
+use plimsoll_core::{Batch, Choice, Grid, HostBatch, HostSample, Key};
+use plimsoll_tape::{NamedVisitor, Noise, Pass, Task, backward, count, walk};
 
 /// The loss of `samples` and the gradients of all parameters, one after the other, in batches of at most `pieces`.
-pub(crate) fn gradient_under<T: Task>(
+pub(crate) fn gradient_under<T: Task<Batch = HostBatch>>(
     model: &T,
     samples: &[HostSample],
     width: usize,
@@ -25,7 +25,7 @@ pub(crate) fn gradient_under<T: Task>(
     let (mut loss, mut sum) = (0.0, vec![0.0; count(model) as usize]);
     for piece in batch.split(pieces) {
         let pass = Pass::new(*choice, Noise::new(Key::new(4), &piece.ids));
-        let step = model.loss(&TensorBatch::send(&piece, &Device::flex().autodiff()), &pass);
+        let step = model.loss(&T::send(&piece, &Device::flex().autodiff()), &pass);
         loss += f64::from(step.sum.clone().into_scalar::<f32>());
         let gradients = backward(step.sum, model);
         let mut all = All(&gradients, Vec::new());

@@ -1,7 +1,7 @@
 //! A batch on a device, as a model reads it.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use plimsoll_core::{HostBatch, SampleId};
+use plimsoll_core::{Batch, HostBatch, SampleId};
 
 /// A batch of utterances on a device, with what a host must know about it.
 ///

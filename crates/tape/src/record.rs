@@ -63,6 +63,12 @@ impl Recorder {
         Capture::plain(tensor.clone()).id()
     }
 
+    /// A number between those of the tensors so far and those of the tensors to come: two of them enclose what was made
+    /// between.
+    pub fn next_id(&self) -> burn_ir::TensorId {
+        Capture::plain(self.anchor.clone()).client.create_empty_handle()
+    }
+
     /// `module` outside the tape, as it is validated and used.
     ///
     /// Does what Burn's `valid` does, which refuses a recording device.

@@ -7,59 +7,65 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TextError;
-use crate::normalize::{Case, normalise};
+use crate::normalize::{Case, normalize};
 
-/// The vocabulary file, as it is written.
+/// The serialized form.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Vocabulary {
+struct VocabularyFile {
     characters: Vec<char>,
 }
 
-/// A vocabulary of characters.
+/// A vocabulary of single characters.
 ///
-/// Ids: 0 is CTC's blank and the padding, 1 stands for what is unknown, 2 and 3 are a decoder's start and end, then come
-/// the characters in their order.
+/// Ids: 0 is CTC's blank and padding, 1 an unknown character, 2 and 3 are a decoder's start and end; the characters
+/// follow in their order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Vocabulary", into = "Vocabulary")]
+#[serde(try_from = "VocabularyFile", into = "VocabularyFile")]
 pub struct CharTokenizer {
     characters: Vec<char>,
-    /// The same, sorted, with their ids, for looking up.
+    /// The characters in sorted order with their ids, for lookup.
     ids: Vec<(char, u32)>,
 }
 
 impl CharTokenizer {
-    /// The id of CTC's blank and of padding.
+    /// Id of CTC's blank and of padding.
     pub const BLANK: u32 = 0;
-    /// The id of what the vocabulary does not know.
+    /// Id of unknown characters.
     pub const UNKNOWN: u32 = 1;
-    /// The id that a decoder begins with.
+    /// Id that starts a decoder's sequence.
     pub const START: u32 = 2;
-    /// The id that a decoder ends with.
+    /// Id that ends a decoder's sequence.
     pub const END: u32 = 3;
-    /// Ids before the first character.
+    /// Number of ids before the first character.
     pub(crate) const RESERVED: u32 = 4;
 
     /// The vocabulary of all characters in `texts`, in the order of their code points.
-    pub fn learn<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
+    pub fn from_texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
         let mut characters = BTreeSet::new();
         for text in texts {
-            characters.extend(normalise(text.as_ref(), Case::Keep).chars());
+            characters.extend(normalize(text.as_ref(), Case::Keep).chars());
         }
-        Self::new(characters.into_iter().collect()).expect("a set holds nothing twice")
+        Self::new(characters.into_iter().collect()).expect("a set has no duplicates")
     }
 
-    /// The vocabulary of `characters`, in the order given.
+    /// The vocabulary of `characters`, in the given order.
+    ///
+    /// # Errors
+    /// When a character is listed twice.
     pub fn new(characters: Vec<char>) -> Result<Self, TextError> {
         let mut ids: Vec<(char, u32)> = characters.iter().copied().zip(Self::RESERVED..).collect();
         ids.sort_unstable();
         match ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(TextError::Twice(pair[0].0)),
+            Some(pair) => Err(TextError::DuplicateCharacter(pair[0].0)),
             None => Ok(Self { characters, ids }),
         }
     }
 
     /// Reads a vocabulary file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or does not contain a vocabulary.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, TextError> {
         let file = path.as_ref();
         let text = fs::read_to_string(file).map_err(|source| TextError::File { file: file.into(), source })?;
@@ -67,6 +73,9 @@ impl CharTokenizer {
     }
 
     /// Writes a vocabulary file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), TextError> {
         let file = path.as_ref();
         let text =
@@ -74,7 +83,7 @@ impl CharTokenizer {
         fs::write(file, text + "\n").map_err(|source| TextError::File { file: file.into(), source })
     }
 
-    /// Ids in use, the four that are no characters among them: the width of a model's output.
+    /// Number of ids, including the four reserved ones: the output width of a model.
     pub fn size(&self) -> usize {
         self.characters.len() + Self::RESERVED as usize
     }
@@ -84,26 +93,33 @@ impl CharTokenizer {
         &self.characters
     }
 
-    /// The ids of a text, its white space collapsed; an unknown letter is an error.
+    /// The ids of a text, with white space collapsed.
+    ///
+    /// # Errors
+    /// When a character is not in the vocabulary. [`encode_lossy`](Self::encode_lossy) accepts it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        let unknown = |letter| TextError::UnknownLetter { letter, text: text.into() };
-        normalise(text, Case::Keep).chars().map(|letter| self.id(letter).ok_or_else(|| unknown(letter))).collect()
+        let unknown = |character| TextError::UnknownCharacter { character, text: text.into() };
+        normalize(text, Case::Keep)
+            .chars()
+            .map(|character| self.id(character).ok_or_else(|| unknown(character)))
+            .collect()
     }
 
-    /// The ids of a text, and how many letters of it are unknown.
+    /// The ids of a text, and the number of its characters that are unknown and have become
+    /// [`UNKNOWN`](Self::UNKNOWN).
     pub fn encode_lossy(&self, text: &str) -> (Vec<u32>, usize) {
         let mut unknown = 0;
-        let mut id = |letter| {
-            self.id(letter).unwrap_or_else(|| {
+        let mut id = |character| {
+            self.id(character).unwrap_or_else(|| {
                 unknown += 1;
                 Self::UNKNOWN
             })
         };
-        let ids = normalise(text, Case::Keep).chars().map(&mut id).collect();
+        let ids = normalize(text, Case::Keep).chars().map(&mut id).collect();
         (ids, unknown)
     }
 
-    /// The text of `ids`: blanks, starts and ends vanish, and what is unknown becomes U+FFFD.
+    /// The text of `ids`. Blank, start and end are dropped; unknown ids become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let character = |&id: &u32| {
             let place = id.checked_sub(Self::RESERVED).map(|place| place as usize);
@@ -112,20 +128,20 @@ impl CharTokenizer {
         ids.iter().filter(|&&id| ![Self::BLANK, Self::START, Self::END].contains(&id)).map(character).collect()
     }
 
-    pub(crate) fn id(&self, letter: char) -> Option<u32> {
-        let place = self.ids.binary_search_by_key(&letter, |&(letter, _)| letter).ok()?;
+    pub(crate) fn id(&self, character: char) -> Option<u32> {
+        let place = self.ids.binary_search_by_key(&character, |&(character, _)| character).ok()?;
         Some(self.ids[place].1)
     }
 }
 
-impl TryFrom<Vocabulary> for CharTokenizer {
+impl TryFrom<VocabularyFile> for CharTokenizer {
     type Error = TextError;
-    fn try_from(vocabulary: Vocabulary) -> Result<Self, TextError> {
+    fn try_from(vocabulary: VocabularyFile) -> Result<Self, TextError> {
         Self::new(vocabulary.characters)
     }
 }
 
-impl From<CharTokenizer> for Vocabulary {
+impl From<CharTokenizer> for VocabularyFile {
     fn from(tokenizer: CharTokenizer) -> Self {
         Self { characters: tokenizer.characters }
     }
@@ -139,10 +155,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_script_comes_back() {
+    fn every_script_is_decoded_unchanged() {
         for text in ["good morning", "देव बरें करूं", "سلام دنیا", "żółć 日本 👋🏽"]
         {
-            let tokenizer = CharTokenizer::learn([text]);
+            let tokenizer = CharTokenizer::from_texts([text]);
             let ids = tokenizer.encode(text).unwrap();
             assert_eq!(tokenizer.decode(&ids), text);
             assert_eq!(ids.len(), text.chars().count());
@@ -151,18 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_in_the_order_of_the_letters() {
-        let tokenizer = CharTokenizer::learn(["cab", " a  b\n"]);
+    fn ids_follow_the_order_of_the_characters() {
+        let tokenizer = CharTokenizer::from_texts(["cab", " a  b\n"]);
         assert_eq!(tokenizer.characters(), [' ', 'a', 'b', 'c']);
         assert_eq!(tokenizer.encode("\tabc  a ").unwrap(), [5, 6, 7, 4, 5]);
         assert_eq!(tokenizer.decode(&[2, 0, 5, 0, 0, 6, 1, 99, 3]), "ab\u{fffd}\u{fffd}");
     }
 
     #[test]
-    fn an_unknown_letter_is_named_or_counted() {
-        let tokenizer = CharTokenizer::learn(["abc"]);
+    fn an_unknown_character_is_reported_or_counted() {
+        let tokenizer = CharTokenizer::from_texts(["abc"]);
         let error = tokenizer.encode("abकb").unwrap_err();
-        assert_eq!(error.to_string(), "the letter `क` (U+0915) in \"abकb\" is not in the vocabulary");
+        assert_eq!(error.to_string(), "the character `क` (U+0915) in \"abकb\" is not in the vocabulary");
         assert_eq!(tokenizer.encode_lossy("abकbx"), (vec![4, 5, 1, 5, 1], 2));
     }
 
@@ -170,7 +186,7 @@ mod tests {
     fn a_vocabulary_is_written_and_read() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("vocabulary.json");
-        let tokenizer = CharTokenizer::learn(["سلام", "कोंकणी", "\" \\"]);
+        let tokenizer = CharTokenizer::from_texts(["سلام", "कोंकणी", "\" \\"]);
         tokenizer.write(&path).unwrap();
         assert_eq!(CharTokenizer::read(&path).unwrap(), tokenizer);
         for (wrong, cause) in
@@ -186,9 +202,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_learnt_can_be_encoded(text in any::<String>()) {
-            let tokenizer = CharTokenizer::learn([&text]);
-            prop_assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()), normalise(&text, Case::Keep));
+        fn every_text_in_the_vocabulary_can_be_encoded(text in any::<String>()) {
+            let tokenizer = CharTokenizer::from_texts([&text]);
+            prop_assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()), normalize(&text, Case::Keep));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A text as ids, with the letters that a vocabulary does not have.
+//! The ids of a text, with the characters that the vocabulary does not contain.
 
 use crate::characters::CharTokenizer;
 
-/// A text as ids, and which letters of it are unknown, both in the order of the text.
+/// The ids of a text and its unknown characters, both in the order of the text.
 #[derive(Default)]
 pub(crate) struct Encoded {
     pub(crate) ids: Vec<u32>,
@@ -10,9 +10,9 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// Notes a letter that is not known.
-    pub(crate) fn push_unknown(&mut self, letter: char) {
+    /// Appends the id for unknown characters, and `character` to the unknown ones.
+    pub(crate) fn push_unknown(&mut self, character: char) {
         self.ids.push(CharTokenizer::UNKNOWN);
-        self.unknown.push(letter);
+        self.unknown.push(character);
     }
 }

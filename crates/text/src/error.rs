@@ -1,69 +1,72 @@
-//! Why a text or a vocabulary cannot be used.
+//! Errors of texts and vocabularies.
 
 use std::io;
 use std::path::PathBuf;
 
 /// Why a text or a vocabulary cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TextError {
-    /// A letter that the vocabulary does not know.
-    #[error("the letter `{letter}` (U+{code:04X}) in \"{text}\" is not in the vocabulary", code = u32::from(*letter))]
-    UnknownLetter {
-        /// The letter.
-        letter: char,
-        /// The text it stands in.
+    /// A character that is not in the vocabulary.
+    #[error("the character `{character}` (U+{code:04X}) in \"{text}\" is not in the vocabulary", code = u32::from(*character))]
+    UnknownCharacter {
+        /// The character.
+        character: char,
+        /// The text that contains it.
         text: String,
     },
-    /// A character is listed twice.
+    /// The vocabulary lists a character twice.
     #[error("the vocabulary lists `{0}` twice")]
-    Twice(char),
-    /// A piece is listed twice.
+    DuplicateCharacter(char),
+    /// The vocabulary lists a piece twice.
     #[error("the vocabulary lists the piece `{0}` twice")]
-    PieceTwice(String),
-    /// A merge is of pieces, or makes a piece, that is not listed.
+    DuplicatePiece(String),
+    /// A merge joins pieces, or makes a piece, that the vocabulary does not list.
     #[error("the merge of `{left}` and `{right}` needs a piece that the vocabulary does not list")]
-    Merge {
-        /// The piece on the left.
+    UnlistedPiece {
+        /// The left piece.
         left: String,
-        /// The piece on the right.
+        /// The right piece.
         right: String,
     },
-    /// More letters than ids.
-    #[error("{size} ids are too few for pieces: the texts have {letters} letters, so it takes {least} or more")]
+    /// The requested BPE vocabulary has fewer ids than the texts need for their characters.
+    #[error(
+        "a BPE vocabulary of {size} ids is too small: the texts have {characters} different characters, so at least {minimum} ids are needed"
+    )]
     TooFewIds {
-        /// The ids asked for.
+        /// The requested number of ids.
         size: usize,
-        /// The different letters in the texts, the space among them.
-        letters: usize,
-        /// The ids needed for the letters alone, with the reserved ones.
-        least: usize,
+        /// Different characters in the texts, including the space.
+        characters: usize,
+        /// Ids needed for these characters and the reserved ids.
+        minimum: usize,
     },
-    /// A vocabulary of no kind, or of several.
-    #[error("a vocabulary has `characters`, `bpe` or `hugging_face`, and one of them")]
-    NotOneAlphabet,
-    /// A Hugging Face file that the `tokenizers` crate does not understand.
+    /// A vocabulary of no kind, or of several kinds.
+    #[error("a vocabulary needs exactly one of `characters`, `bpe` and `hugging_face`")]
+    NotOneVocabulary,
+    /// A Hugging Face file that the `tokenizers` crate cannot read.
     #[error("the Hugging Face tokenizer cannot be used: {0}")]
     HuggingFace(String),
-    /// A Hugging Face file of another kind.
-    #[error("the Hugging Face tokenizer holds a {0} model; only BPE can be used")]
+    /// A Hugging Face file with a model other than BPE.
+    #[error("the Hugging Face tokenizer has a {0} model; only BPE is supported")]
     NotBpe(&'static str),
-    /// A Hugging Face file that names a piece for the unknown and does not list it.
-    #[error("the Hugging Face tokenizer has `{0}` for what is unknown, but does not list it")]
+    /// A Hugging Face file whose unknown token is not in its vocabulary.
+    #[error("the Hugging Face tokenizer names `{0}` as its unknown token, but does not list it")]
     UnknownPieceMissing(String),
     /// The file cannot be read or written.
     #[error("cannot use vocabulary file {}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file holds no vocabulary.
+    /// The file does not contain a vocabulary.
     #[error("{} is not a vocabulary file", file.display())]
     Json {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with its JSON or its vocabulary.
         source: serde_json::Error,
     },
 }

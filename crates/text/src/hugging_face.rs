@@ -1,7 +1,4 @@
-//! A Hugging Face `tokenizer.json` with a BPE model, under our reserved ids.
-
-#[cfg(test)]
-mod tests;
+//! A Hugging Face `tokenizer.json` with a BPE model, its ids shifted behind our reserved ids.
 
 use serde_json::Value;
 use tokenizers::models::ModelWrapper;
@@ -12,25 +9,26 @@ use crate::characters::CharTokenizer;
 use crate::encoded::Encoded;
 use crate::error::TextError;
 
-/// The token for a space in files whose splitting into words would lose spaces, such as that of XTTS.
+/// The token for a space in files whose pre-tokenizer would lose spaces, such as that of XTTS.
 ///
-/// The file does not say that it replaces the space: the code around it did. We do it wherever the token is there.
+/// The file does not say that this token replaces spaces: the code around the tokenizer did that. We do it whenever
+/// the token is in the file.
 const SPACE: &str = "[SPACE]";
 
-/// The piece for the unknown in files without one. It is no text: that has no line breaks when it comes here.
+/// The unknown token that we add to files without one. Its line breaks keep it apart from texts, which have none here.
 const UNKNOWN: &str = "\n<unknown>\n";
 
-/// A tokenizer of the `tokenizers` crate. Its ids are shifted by the reserved ones, and its unknown becomes ours.
+/// A tokenizer of the `tokenizers` crate. Its ids are shifted by the reserved ones, and its unknown id becomes ours.
 #[derive(Clone, Debug)]
 pub(crate) struct HuggingFace {
     inner: tokenizers::Tokenizer,
-    /// The file as it is used, without what we put into `inner`.
+    /// The content of the file with its training settings off, without our additions to `inner`.
     file: Value,
-    /// The id in `inner` of what is unknown, before shifting.
+    /// Id of unknown characters in `inner`, before shifting.
     unknown: u32,
-    /// Whether the file has a token for a space.
+    /// Whether the file has a token for the space.
     space: bool,
-    /// Ids of the file, gaps among them.
+    /// Number of ids in the file, including gaps.
     ids: u32,
 }
 
@@ -50,71 +48,73 @@ impl HuggingFace {
         let ids = inner.get_vocab(true).into_values().max().map_or(0, |last| last + 1);
         let space = inner.get_added_vocabulary().get_vocab().contains_key(SPACE);
 
-        // These are for training a model of text. Here the same text is always the same ids, and all of them.
+        // Truncation, padding and dropout are for training a language model. Here a text always has the same ids, and
+        // all of them.
         file["truncation"] = Value::Null;
         file["padding"] = Value::Null;
         file["model"]["dropout"] = Value::Null;
         inner.with_truncation(None).expect("no truncation is always possible").with_padding(None);
         let mut model = file["model"].clone();
         if unknown.is_none() {
-            // The crate drops unknown letters without a trace where there is no piece for them.
+            // Without an unknown token the `tokenizers` crate drops unknown characters silently.
             model["unk_token"] = UNKNOWN.into();
             model["vocab"][UNKNOWN] = ids.into();
         }
-        // From text, because the crate takes the kind of a model as a borrowed string, and a value lends none.
+        // Read from text, because the crate takes the type of a model as a borrowed string, which a JSON value cannot
+        // lend.
         let model: Result<BPE, _> = serde_json::from_str(&model.to_string());
-        inner.with_model(model.expect("the file was read before"));
+        inner.with_model(model.expect("the same model was read above"));
         Ok(Self { inner, file, unknown: unknown.unwrap_or(ids), space, ids })
     }
 
-    /// The file's content, as it is used.
+    /// The content of the file, for saving.
     pub(crate) fn file(&self) -> &Value {
         &self.file
     }
 
-    /// Ids in use, the reserved ones among them.
+    /// Number of ids, including the reserved ones.
     pub(crate) fn size(&self) -> usize {
         (self.ids + CharTokenizer::RESERVED) as usize
     }
 
-    /// The id of a token of the file.
+    /// Id of a token in the file.
     pub(crate) fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token).map(|id| id + CharTokenizer::RESERVED)
     }
 
-    /// What the file's ids stand for, in order.
+    /// The tokens of the file in the order of their ids.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         (0..self.ids).map(|id| self.inner.id_to_token(id).unwrap_or_else(|| "<unused>".into()))
     }
 
-    /// The ids of a normalised text.
+    /// The ids of a normalized text.
     pub(crate) fn encode(&self, text: &str) -> Encoded {
         let text = if self.space { text.replace(' ', SPACE) } else { text.into() };
-        let letters: Vec<char> = text.chars().collect();
+        let characters: Vec<char> = text.chars().collect();
         let mut encoded = Encoded::default();
         let encoding = match self.inner.encode_char_offsets(text.as_str(), false) {
             Ok(encoding) => encoding,
-            // A file's pattern may give up on a text that is too hard for it.
+            // The file's regular expression may give up on a very hard text.
             Err(error) => {
                 tracing::warn!("the tokenizer cannot read \"{text}\": {error}");
-                letters.into_iter().for_each(|letter| encoded.push_unknown(letter));
+                characters.into_iter().for_each(|character| encoded.push_unknown(character));
                 return encoded;
             }
         };
-        // Letters before it are known or counted; several bytes of one letter may be unknown.
+        // Characters before `done` are known or counted already; several unknown bytes may belong to one character.
         let mut done = 0;
         for (&id, &(start, end)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
             if id != self.unknown {
                 encoded.ids.push(id + CharTokenizer::RESERVED);
             } else if start.max(done) < end {
-                letters[start.max(done)..end].iter().for_each(|&letter| encoded.push_unknown(letter));
+                characters[start.max(done)..end].iter().for_each(|&character| encoded.push_unknown(character));
                 done = end;
             }
         }
         encoded
     }
 
-    /// The text of `ids`, none of which is silent; special tokens of the file vanish.
+    /// The text of `ids`, which are neither special nor languages; special tokens of the file are dropped.
     pub(crate) fn decode(&self, ids: &[u32]) -> String {
         let tokens: Vec<String> = ids.iter().filter_map(|&id| self.token(id)).collect();
         let text = match self.inner.get_decoder() {
@@ -123,13 +123,13 @@ impl HuggingFace {
                 tokens.concat()
             }),
             None if self.space => tokens.concat(),
-            // As the crate does where a file says nothing.
+            // The default of the crate for a file without a decoder.
             None => tokens.join(" "),
         };
         text.strip_prefix(' ').map(str::to_owned).unwrap_or(text)
     }
 
-    /// The token of an id, where it is a part of a text.
+    /// The text of an id; `None` for special tokens.
     fn token(&self, id: u32) -> Option<String> {
         let known = id.checked_sub(CharTokenizer::RESERVED).filter(|&id| id != self.unknown);
         match known.and_then(|id| self.inner.id_to_token(id)) {
@@ -140,7 +140,7 @@ impl HuggingFace {
     }
 }
 
-/// Two are the same when their files are; the crate's type has no equality.
+/// Equal when their files are; the type of the `tokenizers` crate has no equality.
 impl PartialEq for HuggingFace {
     fn eq(&self, other: &Self) -> bool {
         self.file == other.file

@@ -1,30 +1,30 @@
-//! White space, composed letters and case: how a text is brought to one form.
+//! Normalization of texts: white space, composed characters and case.
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-/// Whether letters keep their case.
+/// Whether normalization changes the case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
-    /// As written.
+    /// Keeps the case of the text.
     #[default]
     Keep,
-    /// All in lower case, where the script has one.
+    /// Converts to lower case, in scripts that have it.
     Lower,
 }
 
-/// `text` with every run of white space as one space, none at the ends, and letters composed (Unicode's NFC).
+/// Collapses white space, trims both ends and composes characters (Unicode's NFC).
 ///
-/// The same letter with its accent can be written as one character or as two, which look alike and would be two tokens.
+/// A letter with an accent can be written as one character or as two, which look alike but would be two tokens.
 ///
 /// ```
-/// use plimsoll_text::{Case, normalise};
-/// assert_eq!(normalise("  देव \t बरें\n", Case::Keep), "देव बरें");
-/// assert_eq!(normalise("Good  Morning", Case::Lower), "good morning");
-/// assert_eq!(normalise("cafe\u{301}", Case::Keep), "café");
+/// use plimsoll_text::{Case, normalize};
+/// assert_eq!(normalize("  देव \t बरें\n", Case::Keep), "देव बरें");
+/// assert_eq!(normalize("Good  Morning", Case::Lower), "good morning");
+/// assert_eq!(normalize("cafe\u{301}", Case::Keep), "café");
 /// ```
-pub fn normalise(text: &str, case: Case) -> String {
+pub fn normalize(text: &str, case: Case) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let text: String = words.join(" ").nfc().collect();
     if case == Case::Lower { text.to_lowercase() } else { text }

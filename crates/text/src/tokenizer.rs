@@ -1,5 +1,7 @@
-//! The text front end of every model: characters or pieces of words, and languages.
+//! Tokenizer of every model: characters or pieces of words, and language ids.
 
+#[cfg(test)]
+mod hugging_face_tests;
 #[cfg(test)]
 mod tests;
 
@@ -10,19 +12,19 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::bpe::{PieceLists, Pieces};
+use crate::bpe::{BpeLists, BpeVocabulary};
 use crate::characters::CharTokenizer;
 use crate::encoded::Encoded;
 use crate::error::TextError;
 use crate::hugging_face::HuggingFace;
-use crate::normalize::{Case, normalise};
+use crate::normalize::{Case, normalize};
 use crate::numbers::Numbers;
 
-/// Text as numbers: characters or pieces of words, and the languages that a text may be in.
+/// Converts text to ids and back: characters or pieces of words, and ids for languages.
 ///
-/// Ids: 0 is CTC's blank and the padding, 1 stands for what is unknown, 2 and 3 are a decoder's start and end, then come
-/// the characters or the pieces, then the languages by name. A text never holds a language: whoever feeds a model puts
-/// its id where the model wants it.
+/// Ids: 0 is CTC's blank and padding, 1 an unknown character, 2 and 3 are a decoder's start and end; the characters or
+/// pieces follow, then the languages in alphabetical order. Encoding a text never adds a language id:
+/// [`with_language_and_end`](Self::with_language_and_end) does, where a model needs it.
 ///
 /// ```
 /// use plimsoll_text::Tokenizer;
@@ -39,49 +41,56 @@ use crate::numbers::Numbers;
 /// # Ok::<(), plimsoll_text::TextError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Saved", into = "Saved")]
+#[serde(try_from = "SavedTokenizer", into = "SavedTokenizer")]
 pub struct Tokenizer {
-    alphabet: Alphabet,
+    vocabulary: Vocabulary,
     languages: Vec<String>,
     /// The id of each language.
     language_ids: Vec<u32>,
     numbers: Numbers,
 }
 
-/// What a text is made of.
+/// The vocabulary that texts are split into.
 #[derive(Clone, Debug, PartialEq)]
-enum Alphabet {
+enum Vocabulary {
     Characters(CharTokenizer),
-    Pieces(Box<Pieces>),
+    Bpe(Box<BpeVocabulary>),
     HuggingFace(Box<HuggingFace>),
 }
 
 impl Tokenizer {
-    /// The id of CTC's blank and of padding.
+    /// Id of CTC's blank and of padding.
     pub const BLANK: u32 = CharTokenizer::BLANK;
-    /// The id of what the vocabulary does not know.
+    /// Id of unknown characters.
     pub const UNKNOWN: u32 = CharTokenizer::UNKNOWN;
-    /// The id that a decoder begins with.
+    /// Id that starts a decoder's sequence.
     pub const START: u32 = CharTokenizer::START;
-    /// The id that a decoder ends with.
+    /// Id that ends a decoder's sequence.
     pub const END: u32 = CharTokenizer::END;
-    /// What the ids before the first character or piece stand for, in order.
+    /// Names of the ids before the first character or piece.
     const RESERVED: [&str; CharTokenizer::RESERVED as usize] = ["<blank>", "<unk>", "<sos>", "<eos>"];
 
-    /// All characters in `texts`, in the order of their code points.
+    /// A tokenizer of all characters in `texts`, in the order of their code points.
     pub fn characters<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
-        Self::new(Alphabet::Characters(CharTokenizer::learn(texts)))
+        Self::new(Vocabulary::Characters(CharTokenizer::from_texts(texts)))
     }
 
-    /// Pieces of words learnt from `texts`, the same whatever the order of the texts.
+    /// A tokenizer of word pieces trained on `texts`; the order of the texts does not matter.
     ///
-    /// `size` counts all ids but those of languages. Small texts may yield fewer, since no piece crosses a word.
+    /// `size` is the number of ids without those of languages. A small text may give fewer, because no piece spans two
+    /// words.
+    ///
+    /// # Errors
+    /// When `size` is smaller than the number of different characters, including the space, plus 4 reserved ids.
     pub fn bpe<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, size: usize) -> Result<Self, TextError> {
-        Pieces::learn(texts, size).map(|pieces| Self::new(Alphabet::Pieces(Box::new(pieces))))
+        BpeVocabulary::train(texts, size).map(|pieces| Self::new(Vocabulary::Bpe(Box::new(pieces))))
     }
 
-    /// Reads a vocabulary file, the `model.json` of a model of ours, or a Hugging Face `tokenizer.json` with a BPE model; its
-    /// content tells which it is.
+    /// Reads a vocabulary file, the `model.json` of a Plimsoll model, or a Hugging Face `tokenizer.json` with a BPE
+    /// model; the content of the file decides which.
+    ///
+    /// # Errors
+    /// When the file cannot be read or does not contain a supported vocabulary.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, TextError> {
         let file = path.as_ref();
         let text = fs::read_to_string(file).map_err(|source| TextError::File { file: file.into(), source })?;
@@ -96,16 +105,16 @@ impl Tokenizer {
         read(&text).map_err(|source| TextError::Json { file: file.into(), source })
     }
 
-    /// The same with these languages in place of those it had; their ids come after all others.
+    /// The same tokenizer with these languages instead of its own; their ids come after all others.
     ///
-    /// A Hugging Face file may hold a token such as `[en]` itself: it stays that language's id, so that weights trained
-    /// with the file fit.
+    /// If a Hugging Face file already has a token such as `[en]`, its id becomes that of the language, so that weights
+    /// trained with the file fit.
     #[must_use]
     pub fn with_languages(self, languages: impl IntoIterator<Item = String>) -> Self {
         let languages: Vec<String> = languages.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
-        let mut next = self.alphabet.size() as u32;
+        let mut next = self.vocabulary.size() as u32;
         let id = |language: &String| {
-            self.alphabet.language(language).unwrap_or_else(|| {
+            self.vocabulary.language(language).unwrap_or_else(|| {
                 next += 1;
                 next - 1
             })
@@ -114,7 +123,8 @@ impl Tokenizer {
         Self { languages, language_ids, ..self }
     }
 
-    /// The same, which reads numbers so; whoever learnt one from texts should have had theirs said, too.
+    /// The same tokenizer with another way to read numbers. If it was trained on texts, apply `numbers` to those
+    /// first.
     #[must_use]
     pub fn with_numbers(self, numbers: Numbers) -> Self {
         Self { numbers, ..self }
@@ -125,134 +135,148 @@ impl Tokenizer {
         self.numbers
     }
 
-    /// The languages, by name.
+    /// The languages in alphabetical order.
     pub fn languages(&self) -> &[String] {
         &self.languages
     }
 
-    /// The id of a language.
+    /// The id of a language; `None` for one that the tokenizer does not have.
     pub fn language(&self, name: &str) -> Option<u32> {
         let place = self.languages.binary_search_by(|language| language.as_str().cmp(name)).ok()?;
         Some(self.language_ids[place])
     }
 
-    /// Ids in use, the reserved ones and the languages among them: the width of a model's output.
+    /// Number of ids, including reserved ids and languages: the output width of a model.
     pub fn size(&self) -> usize {
-        self.alphabet.size() + self.own_languages().count()
+        self.vocabulary.size() + self.own_languages().count()
     }
 
-    /// The ids of a text, its white space collapsed; an unknown letter is an error.
+    /// The ids of a text, with white space collapsed.
+    ///
+    /// # Errors
+    /// When a character is not in the vocabulary. [`encode_lossy`](Self::encode_lossy) accepts it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
         let Encoded { ids, unknown } = self.encoded(text);
         match unknown.first() {
-            Some(&letter) => Err(TextError::UnknownLetter { letter, text: text.into() }),
+            Some(&character) => Err(TextError::UnknownCharacter { character, text: text.into() }),
             None => Ok(ids),
         }
     }
 
-    /// The ids of a text, and how many letters of it are unknown.
+    /// The ids of a text, and the number of its characters that are unknown and have become
+    /// [`UNKNOWN`](Self::UNKNOWN).
     pub fn encode_lossy(&self, text: &str) -> (Vec<u32>, usize) {
         let Encoded { ids, unknown } = self.encoded(text);
         (ids, unknown.len())
     }
 
-    /// The letters of a text that it does not know.
-    pub fn unknown_in(&self, text: &str) -> BTreeSet<char> {
+    /// The input ids of a speech synthesis model: the language, `tokens`, then [`END`](Self::END).
+    ///
+    /// Without languages in the tokenizer there is no language id. A missing or unknown language becomes
+    /// [`UNKNOWN`](Self::UNKNOWN).
+    pub fn with_language_and_end(&self, tokens: Vec<u32>, language: Option<&str>) -> Vec<u32> {
+        let known = |name| self.language(name).unwrap_or(Self::UNKNOWN);
+        let first = (!self.languages().is_empty()).then(|| language.map_or(Self::UNKNOWN, known));
+        first.into_iter().chain(tokens).chain([Self::END]).collect()
+    }
+
+    /// The characters of a text that are not in the vocabulary.
+    pub fn unknown_characters(&self, text: &str) -> BTreeSet<char> {
         self.encoded(text).unknown.into_iter().collect()
     }
 
-    /// The text of `ids`: blanks, starts, ends and languages vanish, and what is unknown becomes U+FFFD.
+    /// The text of `ids`. Blank, start, end and languages are dropped; unknown ids become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
-        let silent = |id: &u32| [Self::BLANK, Self::START, Self::END].contains(id) || self.language_ids.contains(id);
-        let ids: Vec<u32> = ids.iter().copied().filter(|id| !silent(id)).collect();
-        match &self.alphabet {
-            Alphabet::Characters(characters) => characters.decode(&ids),
-            Alphabet::Pieces(pieces) => pieces.decode(&ids),
-            Alphabet::HuggingFace(file) => file.decode(&ids),
+        let dropped = |id: &u32| [Self::BLANK, Self::START, Self::END].contains(id) || self.language_ids.contains(id);
+        let ids: Vec<u32> = ids.iter().copied().filter(|id| !dropped(id)).collect();
+        match &self.vocabulary {
+            Vocabulary::Characters(characters) => characters.decode(&ids),
+            Vocabulary::Bpe(pieces) => pieces.decode(&ids),
+            Vocabulary::HuggingFace(file) => file.decode(&ids),
         }
     }
 
-    /// What each id stands for, in order: `<blank>`, `<unk>`, `<sos>`, `<eos>`, characters or pieces, then languages as
-    /// `[en]`.
+    /// The name of each id, in order: `<blank>`, `<unk>`, `<sos>`, `<eos>`, characters or pieces, then languages such
+    /// as `[en]`.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Self::RESERVED.map(String::from).into();
-        match &self.alphabet {
-            Alphabet::Characters(characters) => names.extend(characters.characters().iter().map(char::to_string)),
-            Alphabet::Pieces(pieces) => names.extend_from_slice(&pieces.lists().pieces),
-            Alphabet::HuggingFace(file) => names.extend(file.names()),
+        match &self.vocabulary {
+            Vocabulary::Characters(characters) => names.extend(characters.characters().iter().map(char::to_string)),
+            Vocabulary::Bpe(pieces) => names.extend_from_slice(&pieces.lists().pieces),
+            Vocabulary::HuggingFace(file) => names.extend(file.names()),
         }
         names.extend(self.own_languages().map(|language| language_token(language)));
         names
     }
 
-    fn new(alphabet: Alphabet) -> Self {
-        Self { alphabet, languages: Vec::new(), language_ids: Vec::new(), numbers: Numbers::default() }
+    fn new(vocabulary: Vocabulary) -> Self {
+        Self { vocabulary, languages: Vec::new(), language_ids: Vec::new(), numbers: Numbers::default() }
     }
 
     fn encoded(&self, text: &str) -> Encoded {
-        self.alphabet.encode(&self.numbers.said(text))
+        self.vocabulary.encode(&self.numbers.apply(text))
     }
 
-    /// The languages that the alphabet has no token for.
+    /// The languages without a token in the vocabulary itself.
     fn own_languages(&self) -> impl Iterator<Item = &String> {
         let places = self.languages.iter().zip(&self.language_ids);
-        places.filter(|&(_, &id)| id as usize >= self.alphabet.size()).map(|(language, _)| language)
+        places.filter(|&(_, &id)| id as usize >= self.vocabulary.size()).map(|(language, _)| language)
     }
 }
 
-impl Alphabet {
-    /// Ids in use, the reserved ones among them.
+impl Vocabulary {
+    /// Number of ids, including the reserved ones.
     fn size(&self) -> usize {
         match self {
             Self::Characters(characters) => characters.size(),
-            Self::Pieces(pieces) => pieces.size(),
+            Self::Bpe(pieces) => pieces.size(),
             Self::HuggingFace(file) => file.size(),
         }
     }
 
-    /// The id of a language, where it has a token for it.
+    /// The id of a language, if the vocabulary has a token for it.
     fn language(&self, name: &str) -> Option<u32> {
         match self {
-            Self::Characters(_) | Self::Pieces(_) => None,
+            Self::Characters(_) | Self::Bpe(_) => None,
             Self::HuggingFace(file) => file.id(&language_token(name)),
         }
     }
 
     fn encode(&self, text: &str) -> Encoded {
-        let text = normalise(text, Case::Keep);
+        let text = normalize(text, Case::Keep);
         match self {
             Self::Characters(characters) => {
                 let mut encoded = Encoded::default();
-                for letter in text.chars() {
-                    match characters.id(letter) {
+                for character in text.chars() {
+                    match characters.id(character) {
                         Some(id) => encoded.ids.push(id),
-                        None => encoded.push_unknown(letter),
+                        None => encoded.push_unknown(character),
                     }
                 }
                 encoded
             }
-            Self::Pieces(pieces) => pieces.encode(&text),
+            Self::Bpe(pieces) => pieces.encode(&text),
             Self::HuggingFace(file) => file.encode(&text),
         }
     }
 }
 
-/// How a language is written where there are only tokens.
+/// The token for a language.
 fn language_token(name: &str) -> String {
     format!("[{name}]")
 }
 
-/// A tokenizer as it is written: one of the first three, the languages, and how it reads numbers.
+/// The serialized form: exactly one of the first three fields, the languages, and how numbers are read.
 ///
-/// An enum would say "one of" better, but characters without languages must stay what [`CharTokenizer`] writes, and that
-/// would take serde's `flatten`, which lets misspelt keys through.
+/// An enum would express this better, but a vocabulary of characters without languages must be written as
+/// [`CharTokenizer`] writes it. An enum would need serde's `flatten` for that, which accepts misspelled keys.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Saved {
+struct SavedTokenizer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     characters: Option<Vec<char>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    bpe: Option<PieceLists>,
+    bpe: Option<BpeLists>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hugging_face: Option<Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -265,26 +289,26 @@ fn is_default(numbers: &Numbers) -> bool {
     *numbers == Numbers::default()
 }
 
-impl TryFrom<Saved> for Tokenizer {
+impl TryFrom<SavedTokenizer> for Tokenizer {
     type Error = TextError;
-    fn try_from(saved: Saved) -> Result<Self, TextError> {
-        let alphabet = match (saved.characters, saved.bpe, saved.hugging_face) {
-            (Some(characters), None, None) => Alphabet::Characters(CharTokenizer::new(characters)?),
-            (None, Some(lists), None) => Alphabet::Pieces(Box::new(Pieces::new(lists)?)),
-            (None, None, Some(file)) => Alphabet::HuggingFace(Box::new(HuggingFace::new(file)?)),
-            _ => return Err(TextError::NotOneAlphabet),
+    fn try_from(saved: SavedTokenizer) -> Result<Self, TextError> {
+        let vocabulary = match (saved.characters, saved.bpe, saved.hugging_face) {
+            (Some(characters), None, None) => Vocabulary::Characters(CharTokenizer::new(characters)?),
+            (None, Some(lists), None) => Vocabulary::Bpe(Box::new(BpeVocabulary::new(lists)?)),
+            (None, None, Some(file)) => Vocabulary::HuggingFace(Box::new(HuggingFace::new(file)?)),
+            _ => return Err(TextError::NotOneVocabulary),
         };
-        Ok(Self::new(alphabet).with_languages(saved.languages).with_numbers(saved.numbers))
+        Ok(Self::new(vocabulary).with_languages(saved.languages).with_numbers(saved.numbers))
     }
 }
 
-impl From<Tokenizer> for Saved {
+impl From<Tokenizer> for SavedTokenizer {
     fn from(tokenizer: Tokenizer) -> Self {
         let saved = Self { languages: tokenizer.languages, numbers: tokenizer.numbers, ..Self::default() };
-        match tokenizer.alphabet {
-            Alphabet::Characters(characters) => Self { characters: Some(characters.characters().to_vec()), ..saved },
-            Alphabet::Pieces(pieces) => Self { bpe: Some(pieces.lists().clone()), ..saved },
-            Alphabet::HuggingFace(file) => Self { hugging_face: Some(file.file().clone()), ..saved },
+        match tokenizer.vocabulary {
+            Vocabulary::Characters(characters) => Self { characters: Some(characters.characters().to_vec()), ..saved },
+            Vocabulary::Bpe(pieces) => Self { bpe: Some(pieces.lists().clone()), ..saved },
+            Vocabulary::HuggingFace(file) => Self { hugging_face: Some(file.file().clone()), ..saved },
         }
     }
 }

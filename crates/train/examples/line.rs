@@ -1,19 +1,15 @@
 //! A model of one's own through the whole loop: batches, steps, validation, checkpoints. It learns a straight line.
 
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::Device;
 use plimsoll_core::{
-    BatchSource, Bytes, CountingAllocator, Delivered, Grid, HostBatch, HostSample, Key, Measure, Position, SampleId,
-    SourceError,
+    Batch, BatchList, Bytes, CountingAllocator, Grid, HostBatch, HostSample, Key, Measure, Position, SampleId,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
 use plimsoll_train::{
-    AdamWConfig, Careful, CheckpointStore, Event, Governor, Limits, RunOptions, RunState, Schedule, Score, Shape,
-    Trainer, TrainerConfig, run,
+    AdamWConfig, Careful, CheckpointStore, Event, Governor, Limits, Run, RunOptions, Schedule, Score, Shape, Trainer,
+    TrainerConfig,
 };
 
 #[global_allocator]
@@ -26,6 +22,13 @@ struct Line {
 }
 
 impl Task for Line {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.len() as f64
     }
@@ -38,31 +41,14 @@ impl Task for Line {
     }
 }
 
-/// Eight points of the line for every batch, for ever.
-struct Points {
-    position: Position,
-}
-
-impl BatchSource for Points {
-    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
-        let key = Key::new(1).at(self.position.epoch).at(self.position.batch);
-        let sample = |i: u64| {
-            let x = key.at(i).unit() as f32;
-            let features = vec![x, 3.0 * x - 1.0];
-            let (id, name) = (SampleId(i), format!("point {i}"));
-            HostSample { id, name, features, tokens: Vec::new(), reference: Vec::new() }
-        };
-        let batch =
-            HostBatch::collate(&(0..8).map(sample).collect::<Vec<_>>(), 2, &Grid::default()).expect("whole frames");
-        let batch_idx = self.position.batch + 1;
-        self.position =
-            Position { epoch: self.position.epoch + batch_idx / 50, batch: batch_idx % 50, ..Position::default() };
-        Some(Ok(Delivered { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
-    }
-
-    fn batches_in_epoch(&self) -> u64 {
-        50
-    }
+/// Batch `number`: eight points of the line.
+fn points(number: u64) -> HostBatch {
+    let sample = |i: u64| {
+        let x = Key::new(1).at(number).at(i).unit() as f32;
+        let (id, name, features) = (SampleId(i), format!("point {i}"), vec![x, 3.0 * x - 1.0]);
+        HostSample { id, name, features, tokens: Vec::new(), reference: Vec::new() }
+    };
+    HostBatch::collate(&(0..8).map(sample).collect::<Vec<_>>(), 2, &Grid::default()).expect("whole frames")
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -90,16 +76,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let limits = Limits { steps: Some(200), ..Limits::default() };
     let options = RunOptions { save_every: 100, ..RunOptions::new(limits) };
-    let outcome = run(
-        &mut trainer,
-        RunState::default(),
-        &mut Points { position: Position::default() },
-        &mut validate,
-        &CheckpointStore::new(folder.path(), 2),
-        &options,
-        &AtomicBool::new(false),
-        &mut watch,
-    )?;
+    let mut source = BatchList::new((0..50).map(points).collect(), Position::default());
+    let store = CheckpointStore::new(folder.path(), 2);
+    let run = Run::new(&mut trainer, &mut source, &store, &options).with_observer(&mut watch);
+    let outcome = run.train(&mut validate)?;
     println!("{} steps, the best slope is {:.3} off", outcome.state.step, outcome.state.best.unwrap_or(f64::NAN));
     Ok(())
 }

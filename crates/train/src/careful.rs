@@ -1,7 +1,7 @@
 //! Work without gradients, in as few pieces as memory allows: validation in the midst of a run.
 
 use burn::tensor::Device;
-use plimsoll_core::{Alone, Collective, HostBatch, MemoryGate, OutOfMemory, Stage};
+use plimsoll_core::{Alone, Batch, Collective, MemoryGate, OutOfMemory, Stage};
 
 use crate::attempt::attempt;
 use crate::step::{Fault, clean_up};
@@ -53,11 +53,7 @@ impl<'a> Careful<'a> {
     ///
     /// # Errors
     /// Where one utterance alone does not fit, or where `work` panics for another reason, with what was said.
-    pub fn over<R>(
-        &mut self,
-        batch: &HostBatch,
-        mut work: impl FnMut(&HostBatch) -> R,
-    ) -> Result<Vec<R>, CarefulError> {
+    pub fn over<B: Batch, R>(&mut self, batch: &B, mut work: impl FnMut(&B) -> R) -> Result<Vec<R>, CarefulError> {
         let (mut done, mut results, mut attempts) = (0, Vec::new(), 0);
         while done < batch.len() {
             let end = (done + self.limit).min(batch.len());
@@ -67,11 +63,11 @@ impl<'a> Careful<'a> {
                     results.push(result);
                     (done, attempts) = (end, 0);
                 }
-                Err(Fault::Broken(reason)) => return Err(CarefulError { reason, name: piece.names[0].clone() }),
+                Err(Fault::Broken(reason)) => return Err(CarefulError { reason, name: piece.name(0) }),
                 Err(Fault::Memory(failure)) => {
                     attempts += usize::from(piece.len() == 1);
                     if attempts == Self::ATTEMPTS {
-                        return Err(CarefulError { reason: failure.to_string(), name: piece.names[0].clone() });
+                        return Err(CarefulError { reason: failure.to_string(), name: piece.name(0) });
                     }
                     // One that fails alone says nothing of others.
                     if piece.len() > 1 {
@@ -106,7 +102,7 @@ impl<'a> Careful<'a> {
 mod tests {
     use std::cell::Cell;
 
-    use plimsoll_core::{Grid, HostSample, OpenGate, SampleId};
+    use plimsoll_core::{Grid, HostBatch, HostSample, OpenGate, SampleId};
 
     use super::*;
 

@@ -1,8 +1,9 @@
 //! The training loop: every step a transaction, every run resumable.
 //!
 //! A [`Trainer`] owns a model (a [`Task`](plimsoll_tape::Task)) and its optimizer, and turns effective batches into
-//! steps; [`run`] drives it through a source of batches, validates, writes checkpoints and tells an [`Observer`] what
-//! happens. Nothing here knows speech, files of audio, or a terminal. `examples/line.rs` trains a model of its own.
+//! steps; a [`Run`] drives it through a source of batches, validates, writes checkpoints and tells an [`Observer`] what
+//! happens. Nothing here knows speech, files of audio, or a terminal: a model brings its own type of batch.
+//! `examples/classifier.rs` trains a classifier made of Burn's own modules.
 
 mod attempt;
 mod careful;
@@ -29,7 +30,7 @@ pub use optimizer::{
 };
 pub use progress::{Event, Observer};
 pub use replicas::{Cards, Replica, Threads};
-pub use run::{Ending, Limits, Outcome, RunOptions, Score, TrainError, Validate, run};
+pub use run::{Ending, Limits, Outcome, Run, RunOptions, Score, TrainError, Validate};
 pub use schedule::{Plateau, PlateauConfig, Schedule, Shape};
 pub use step::{Cut, LossScale, Meanwhile, StepError, StepReport, Trainer, TrainerConfig, Unfit, ways};
 pub use weights::{WeightsError, read_weights, write_weights};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use plimsoll_core::{BatchShape, BatchSource, Bytes, CollectiveError, Measure, SourceError};
 use plimsoll_tape::Task;
 
-use crate::{Careful, CheckpointError, CheckpointStore, Observer, PlateauConfig, RunState, StepError, Trainer};
+use crate::{Careful, CheckpointError, CheckpointStore, Event, Observer, PlateauConfig, RunState, StepError, Trainer};
 use voyage::Voyage;
 
 /// When a run ends: at whichever comes first.
@@ -108,28 +108,68 @@ pub enum TrainError {
 /// Whoever judges a model in training, after so many steps, computing on the device with care.
 pub type Validate<'a, T> = dyn FnMut(&T, u64, &mut Careful<'_>) -> Result<Score, String> + 'a;
 
-/// Trains until a limit is reached or `stop` is set; the step in progress is always finished, and a checkpoint written.
-#[expect(clippy::too_many_arguments, reason = "each is another part of a run, and none belongs into another")]
-pub fn run<T: Task>(
-    trainer: &mut Trainer<T>,
+/// A run to be: a trainer, its batches, and where checkpoints go. By default it begins at step 0 and reports nothing.
+pub struct Run<'a, T: Task> {
+    trainer: &'a mut Trainer<T>,
+    source: &'a mut dyn BatchSource<Batch = T::Batch>,
+    store: &'a CheckpointStore,
+    options: &'a RunOptions,
     state: RunState,
-    source: &mut dyn BatchSource,
-    validate: &mut Validate<'_, T>,
-    store: &CheckpointStore,
-    options: &RunOptions,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-) -> Result<Outcome, TrainError> {
-    let mut voyage = Voyage::new(trainer, store, options, observer, state);
-    let mut last_score = None;
-    let ending = match voyage.sail(source, validate, stop, &mut last_score) {
-        Ok(ending) => ending,
-        Err(error) => {
-            // What was learned since the last checkpoint is worth keeping, whatever ended the run.
-            voyage.rescue(&error);
-            return Err(error);
-        }
-    };
-    voyage.end()?;
-    Ok(Outcome { ending, state: voyage.state, last_score })
+    stop: Option<&'a AtomicBool>,
+    observer: Option<&'a mut dyn Observer>,
+}
+
+impl<'a, T: Task> Run<'a, T> {
+    /// A new run of `trainer` on the batches of `source`, with its checkpoints in `store`.
+    pub fn new(
+        trainer: &'a mut Trainer<T>,
+        source: &'a mut dyn BatchSource<Batch = T::Batch>,
+        store: &'a CheckpointStore,
+        options: &'a RunOptions,
+    ) -> Self {
+        Self { trainer, source, store, options, state: RunState::default(), stop: None, observer: None }
+    }
+
+    /// The same run, continued from `state`. The trainer and the source must stand there already.
+    #[must_use]
+    pub fn with_state(self, state: RunState) -> Self {
+        Self { state, ..self }
+    }
+
+    /// The same run, which ends after the step in progress once `stop` is set.
+    #[must_use]
+    pub fn with_stop(self, stop: &'a AtomicBool) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    /// The same run, which reports its events to `observer`.
+    #[must_use]
+    pub fn with_observer(self, observer: &'a mut dyn Observer) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
+    /// Trains until a limit is reached, the source ends or the run is stopped, and writes a checkpoint at the end.
+    ///
+    /// # Errors
+    /// Where the source fails, a step cannot be computed, or a checkpoint cannot be written.
+    pub fn train(self, validate: &mut Validate<'_, T>) -> Result<Outcome, TrainError> {
+        let Self { trainer, source, store, options, state, stop, observer } = self;
+        let (never, mut nobody) = (AtomicBool::new(false), |_: &Event| {});
+        let observer: &mut dyn Observer = match observer {
+            Some(observer) => observer,
+            None => &mut nobody,
+        };
+        let mut voyage = Voyage::new(trainer, store, options, observer, state);
+        let mut last_score = None;
+        let ending = match voyage.sail(source, validate, stop.unwrap_or(&never), &mut last_score) {
+            Ok(ending) => ending,
+            Err(error) => {
+                // What was learned since the last checkpoint is worth keeping, whatever ended the run.
+                voyage.rescue(&error);
+                return Err(error);
+            }
+        };
+        voyage.end()?;
+        Ok(Outcome { ending, state: voyage.state, last_score })
+    }
 }

@@ -1,8 +1,8 @@
-//! What decides a log-mel spectrogram, and the choices of the systems whose models we want to match.
+//! Settings of a log-mel spectrogram, and presets that match those of known speech systems.
 
 use serde::{Deserialize, Serialize};
 
-/// How frequencies are spaced into mels.
+/// Spacing of the mel channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MelScale {
@@ -12,51 +12,51 @@ pub enum MelScale {
     Slaney,
 }
 
-/// The shape of a frame's window.
+/// Window that each frame is multiplied by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
-    /// Hann over one sample more than the window, as PyTorch and librosa make it.
+    /// Hann with a period of the window's length, as PyTorch and librosa compute it.
     HannPeriodic,
     /// Hann that reaches zero at both ends.
     HannSymmetric,
-    /// Kaldi's: the symmetric Hann to the power 0.85.
+    /// Kaldi's window: the symmetric Hann window to the power 0.85.
     Povey,
 }
 
-/// What stands before the first sample and after the last.
+/// Samples before the first and after the last sample of the audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Padding {
-    /// Half a frame of mirrored audio, so that frame `n` is centred on sample `n * hop_length`.
+    /// Half a frame of mirrored audio, so that frame `n` is centered on sample `n * hop_length`.
     Reflect,
-    /// Half a frame of silence, centred likewise.
+    /// Half a frame of zeros, centered in the same way.
     Constant,
-    /// Nothing: frames begin at the first sample and only whole ones count.
+    /// No padding: the first frame begins at the first sample, and an incomplete last frame is dropped.
     None,
 }
 
-/// What is summed into mels.
+/// Quantity that the mel filters sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spectrum {
-    /// The absolute value (power 1).
+    /// Absolute value of the spectrum (power 1).
     Magnitude,
     /// Its square (power 2).
     Power,
 }
 
-/// Which logarithm.
+/// Base of the logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Log {
-    /// The natural one.
+    /// Natural logarithm.
     Ln,
-    /// To the base ten.
+    /// Logarithm to base 10.
     Log10,
 }
 
-/// How zero is kept from the logarithm.
+/// Keeps zeros away from the logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Floor {
@@ -66,60 +66,64 @@ pub enum Floor {
     Max(f32),
 }
 
-/// What is done to an utterance's features at the end.
+/// Normalization over one utterance, as the last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Normalise {
-    /// Nothing.
+pub enum Normalize {
+    /// None.
     None,
-    /// Each mel channel's mean over the utterance becomes zero.
+    /// Subtracts the mean of each mel channel.
     UtteranceMean,
-    /// And its (unbiased) standard deviation, plus 1e-5, becomes one.
+    /// Subtracts the mean of each mel channel, then divides by its standard deviation (unbiased) plus 1e-5.
     UtteranceMeanVariance,
 }
 
-/// All that decides a log-mel spectrogram.
+/// All settings of a log-mel spectrogram. The default is the preset `plimsoll`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogMelConfig {
-    /// Samples a second.
+    /// Sample rate in hertz. Default: 16000.
     pub sample_rate: u32,
-    /// Length of the Fourier transform, in samples.
+    /// Length of the Fourier transform in samples. Default: 512.
     pub n_fft: usize,
-    /// Length of the window, centred in the transform.
+    /// Length of the window in samples, centered in the transform; at most `n_fft`. Default: 400.
     pub win_length: usize,
-    /// Samples from one frame to the next.
+    /// Samples from one frame to the next. Default: 160, which is 10 ms.
     pub hop_length: usize,
-    /// Mel channels.
+    /// Number of mel channels. Default: 80.
     pub n_mels: usize,
-    /// Lower edge of the first channel, in hertz.
+    /// Lower edge of the first channel in hertz. Default: 0.
     pub f_min: f64,
-    /// Upper edge of the last channel, in hertz; half the sample rate when left out.
+    /// Upper edge of the last channel in hertz. Default: half the sample rate.
     pub f_max: Option<f64>,
-    /// Spacing of the channels.
+    /// Spacing of the channels. Default: HTK.
     pub mel_scale: MelScale,
-    /// Whether a channel's weights are divided by its width (librosa's `norm="slaney"`).
+    /// Whether the weights of a channel are divided by its width (librosa's `norm="slaney"`). Default: no.
     pub area_norm: bool,
-    /// Shape of the window.
+    /// Window of a frame. Default: periodic Hann.
     pub window: Window,
-    /// Whether the spectrum is divided by the window's L2 norm (torchaudio's `normalized=True`).
+    /// Whether the spectrum is divided by the L2 norm of the window (torchaudio's `normalized=True`). Default: no.
     pub window_norm: bool,
-    /// What stands before and after the audio.
+    /// Samples before and after the audio. Default: mirrored audio.
     pub padding: Padding,
-    /// Magnitude or power.
+    /// Quantity that the mel filters sum. Default: power.
     pub spectrum: Spectrum,
-    /// `x[n] - number * x[n - 1]` before all else.
+    /// Factor of the pre-emphasis `x[n] - factor * x[n - 1]`, the first step. Default: none.
     pub preemphasis: Option<f32>,
-    /// Which logarithm.
+    /// Base of the logarithm. Default: natural.
     pub log: Log,
-    /// How zero is kept from it.
+    /// Keeps zeros away from the logarithm. Default: at least 1e-10.
     pub floor: Floor,
-    /// Whisper's: raise what is more than this below the loudest value, then scale by `(x + 4) / 4`.
+    /// Whisper's last step: raises values that lie more than this below the maximum, then scales by `(x + 4) / 4`.
+    /// Default: none.
     pub dynamic_range: Option<f32>,
-    /// Whether the last frame, which stands mostly on padding, is left out.
+    /// Whether the last frame, which covers mostly padding, is dropped. Default: no.
     pub drop_last_frame: bool,
-    /// What is done at the end.
-    pub normalise: Normalise,
+    /// Normalization over the utterance, the last step. Default: mean and variance.
+    ///
+    /// Written as `normalise`, the spelling of the first versions; both spellings are read.
+    #[serde(rename = "normalise", alias = "normalize")]
+    pub normalize: Normalize,
 }
 
 impl Default for LogMelConfig {
@@ -143,19 +147,19 @@ impl Default for LogMelConfig {
             floor: Floor::Max(1e-10),
             dynamic_range: None,
             drop_last_frame: false,
-            normalise: Normalise::UtteranceMeanVariance,
+            normalize: Normalize::UtteranceMeanVariance,
         }
     }
 }
 
 impl LogMelConfig {
-    /// The names that [`LogMelConfig::preset`] knows.
+    /// The names that [`LogMelConfig::preset`] accepts.
     pub const PRESETS: [&str; 7] = ["plimsoll", "konkani", "espnet", "nemo", "whisper", "xtts", "myxtts"];
 
-    /// The features of a known system.
+    /// The features of a known system; `None` for an unknown name.
     ///
-    /// What a system does outside of this formula is not in its preset: ESPnet's global normalisation, NeMo's dither,
-    /// XTTS's division by per-channel norms, MyXTTS's peak normalisation of the wave.
+    /// Steps of a system outside of this formula are not in its preset: ESPnet's global normalization, NeMo's dither,
+    /// XTTS's division by per-channel norms, MyXTTS's peak normalization of the waveform.
     pub fn preset(name: &str) -> Option<Self> {
         match name {
             "plimsoll" => Some(Self::default()),
@@ -171,12 +175,12 @@ impl LogMelConfig {
 
     /// KonkaniVani: torchaudio's `MelSpectrogram(normalized=True)`, then `ln(x + 1e-9)`.
     fn konkani() -> Self {
-        Self { n_fft: 400, window_norm: true, floor: Floor::Add(1e-9), normalise: Normalise::None, ..Self::default() }
+        Self { n_fft: 400, window_norm: true, floor: Floor::Add(1e-9), normalize: Normalize::None, ..Self::default() }
     }
 
-    /// ESPnet's default frontend, before its global normalisation.
+    /// ESPnet's default frontend, before its global normalization.
     fn espnet() -> Self {
-        Self { win_length: 512, hop_length: 128, normalise: Normalise::None, ..Self::default().slaney() }
+        Self { win_length: 512, hop_length: 128, normalize: Normalize::None, ..Self::default().slaney() }
     }
 
     /// NeMo's `AudioToMelSpectrogramPreprocessor`, without dither.
@@ -198,7 +202,7 @@ impl LogMelConfig {
             log: Log::Log10,
             dynamic_range: Some(8.0),
             drop_last_frame: true,
-            normalise: Normalise::None,
+            normalize: Normalize::None,
             ..Self::default().slaney()
         }
     }
@@ -225,10 +229,18 @@ impl LogMelConfig {
 
     fn speech_synthesis(self) -> Self {
         let (n_fft, win_length, hop_length) = (1024, 1024, 256);
-        Self { sample_rate: 22_050, n_fft, win_length, hop_length, normalise: Normalise::None, ..self }
+        Self { sample_rate: 22_050, n_fft, win_length, hop_length, normalize: Normalize::None, ..self }
     }
 
-    /// Upper edge of the last channel, in hertz.
+    /// A text that identifies these features in the keys of stored features.
+    ///
+    /// It is the `Debug` text, but with `normalise` spelled as in the first versions, so that features they stored are
+    /// still found.
+    pub fn cache_key(&self) -> String {
+        format!("{self:?}").replace(" normalize: ", " normalise: ")
+    }
+
+    /// Upper edge of the last channel in hertz.
     pub fn f_max(&self) -> f64 {
         self.f_max.unwrap_or(f64::from(self.sample_rate) / 2.0)
     }

@@ -1,8 +1,8 @@
-//! Mel filters: triangles over the bins of a spectrum, kept without their zeros.
+//! Mel filters: triangles over the bins of a spectrum, stored without their zeros.
 
 use super::{LogMelConfig, MelScale};
 
-/// One channel: its weights and the first bin they belong to.
+/// The filter of one channel: its weights, and the first bin that they apply to.
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     first: usize,
@@ -14,7 +14,7 @@ struct Filter {
 pub(crate) struct MelFilters(Vec<Filter>);
 
 impl MelFilters {
-    /// Triangles whose corners are evenly spaced in mels, as torchaudio and librosa draw them.
+    /// Triangles whose corners are evenly spaced in mels, as torchaudio and librosa compute them.
     pub(crate) fn new(config: &LogMelConfig) -> Self {
         let (scale, bins) = (config.mel_scale, config.n_fft / 2 + 1);
         let (low, high) = (scale.mels(config.f_min), scale.mels(config.f_max()));
@@ -39,7 +39,7 @@ impl MelFilters {
         }
     }
 
-    /// The way back, as the transposed matrix goes it: every bin of `spectrum` sums the `mels` it is in.
+    /// The transposed operation: each bin of `spectrum` becomes the weighted sum of the channels that contain it.
     pub(crate) fn spread(&self, mels: &[f32], spectrum: &mut [f32]) {
         spectrum.fill(0.0);
         for (mel, filter) in mels.iter().zip(&self.0) {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn scales_match_their_definitions_both_ways() {
-        // HTK book: 1000 Hz is 1000 mels to four digits. Slaney: 1000 Hz is 15, 6400 Hz is 15 + 27.
+        // HTK book: 1000 Hz is 1000 mels to four digits. Slaney: 1000 Hz is 15 mels, 6400 Hz is 15 + 27.
         close(MelScale::Htk.mels(700.0), 2_595.0 * 2f64.log10());
         close(MelScale::Htk.mels(1_000.0), 999.985_537);
         close(MelScale::Slaney.mels(500.0), 7.5);
@@ -99,8 +99,8 @@ mod tests {
         }
     }
 
-    /// Four bins a kilohertz and corners at 0, 500, 1000, 1500 Hz: every weight can be had by hand.
-    fn by_hand(area_norm: bool) -> MelFilters {
+    /// A bin every 250 Hz and corners at 0, 500 and 1000 Hz, so that every weight can be computed by hand.
+    fn small_filter(area_norm: bool) -> MelFilters {
         MelFilters::new(&LogMelConfig {
             sample_rate: 4_000,
             n_fft: 16,
@@ -116,34 +116,34 @@ mod tests {
     #[test]
     fn a_filter_is_a_triangle() {
         // Bins every 250 Hz; the triangle 0, 500, 1000 Hz has 0.5, 1, 0.5 at bins 1, 2, 3.
-        assert_eq!(by_hand(false).0, [Filter { first: 1, weights: vec![0.5, 1.0, 0.5] }]);
+        assert_eq!(small_filter(false).0, [Filter { first: 1, weights: vec![0.5, 1.0, 0.5] }]);
         // Divided by half its width of 1000 Hz.
-        assert_eq!(by_hand(true).0, [Filter { first: 1, weights: vec![0.001, 0.002, 0.001] }]);
+        assert_eq!(small_filter(true).0, [Filter { first: 1, weights: vec![0.001, 0.002, 0.001] }]);
     }
 
     #[test]
-    fn filters_meet_at_one() {
+    fn overlapping_filters_sum_to_one() {
         let config = LogMelConfig { f_min: 100.0, ..LogMelConfig::default() };
         let filters = MelFilters::new(&config);
         let mut sums = vec![0f32; config.n_fft / 2 + 1];
         for filter in &filters.0 {
             filter.weights.iter().enumerate().for_each(|(n, weight)| sums[filter.first + n] += weight);
         }
-        // Between the middles of the first and the last channel, where two triangles always overlap.
+        // Between the centers of the first and the last channel, where two triangles always overlap.
         assert!(sums[5..245].iter().all(|sum| (sum - 1.0).abs() < 1e-5), "{sums:?}");
     }
 
     #[test]
-    fn a_spectrum_is_summed() {
+    fn apply_sums_weighted_bins() {
         let mut mels = [0.0];
-        by_hand(false).apply(&[9.0, 1.0, 2.0, 4.0, 9.0, 9.0, 9.0, 9.0, 9.0], &mut mels);
+        small_filter(false).apply(&[9.0, 1.0, 2.0, 4.0, 9.0, 9.0, 9.0, 9.0, 9.0], &mut mels);
         assert_eq!(mels, [0.5 + 2.0 + 2.0]);
     }
 
     #[test]
-    fn a_mel_is_spread_over_its_bins() {
+    fn spread_distributes_a_channel_over_its_bins() {
         let mut spectrum = [7.0; 9];
-        by_hand(false).spread(&[3.0], &mut spectrum);
+        small_filter(false).spread(&[3.0], &mut spectrum);
         assert_eq!(spectrum, [0.0, 1.5, 3.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
 }

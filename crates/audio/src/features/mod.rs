@@ -1,7 +1,7 @@
-//! Log-mel features: what a model hears, frame by frame.
+//! Log-mel features, the input of the models.
 //!
-//! Two systems that call their input "80 log mels" rarely mean the same numbers: windows, paddings, scales, norms and
-//! floors all differ. [`LogMelConfig`] names every one of these choices, and its presets are those of known systems.
+//! Two systems with "80 log mels" as input rarely mean the same numbers: windows, paddings, scales, norms and floors
+//! differ. [`LogMelConfig`] has a setting for each of these choices, and presets for known systems.
 
 // Shapes: t frames, m mel channels; features are frame after frame, `[t, m]`.
 
@@ -17,16 +17,17 @@ use realfft::{RealFftPlanner, RealToComplex};
 
 use crate::buffers;
 
-pub use config::{Floor, Log, LogMelConfig, MelScale, Normalise, Padding, Spectrum, Window};
+pub use config::{Floor, Log, LogMelConfig, MelScale, Normalize, Padding, Spectrum, Window};
 pub(crate) use mel::MelFilters;
 
-/// Why a configuration describes no features.
+/// Why a configuration does not describe valid features.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FeatureError {
     /// A length or count is zero.
     #[error("`{0}` of the features is zero")]
     Zero(&'static str),
-    /// The window does not fit into the transform.
+    /// The window is longer than the transform.
     #[error("the features' `win_length` of {win_length} is more than their `n_fft` of {n_fft}")]
     Window {
         /// Length of the window.
@@ -34,30 +35,30 @@ pub enum FeatureError {
         /// Length of the transform.
         n_fft: usize,
     },
-    /// The band is empty, below zero or above half the sample rate.
+    /// The frequency band is empty, below zero or above half the sample rate.
     #[error("the features' band from {f_min} to {f_max} hertz is not inside 0 to {limit} hertz")]
     Band {
-        /// Lower edge.
+        /// Lower edge in hertz.
         f_min: f64,
-        /// Upper edge.
+        /// Upper edge in hertz.
         f_max: f64,
         /// Half the sample rate.
         limit: f64,
     },
-    /// The floor lets zero into the logarithm.
+    /// The floor does not keep zeros away from the logarithm.
     #[error("the features' `floor` of {0} is not above zero")]
     Floor(f32),
-    /// A number that is not finite, or a range below zero.
+    /// A number that is negative or not finite.
     #[error("`{name}` of the features is {value}")]
     Number {
-        /// The setting.
+        /// Name of the setting.
         name: &'static str,
         /// Its value.
         value: f32,
     },
 }
 
-/// An extractor of log-mel features; one serves any number of threads.
+/// Extractor of log-mel features. Threads can share one; nothing in it changes.
 #[derive(Clone)]
 pub struct LogMel {
     pub(crate) config: LogMelConfig,
@@ -68,6 +69,9 @@ pub struct LogMel {
 
 impl LogMel {
     /// Prepares window, filters and transform.
+    ///
+    /// # Errors
+    /// When a length, the frequency band, the floor or another number is invalid.
     pub fn new(config: &LogMelConfig) -> Result<Self, FeatureError> {
         check(config)?;
         Ok(Self {
@@ -78,17 +82,17 @@ impl LogMel {
         })
     }
 
-    /// The configuration it was made from.
+    /// The configuration of these features.
     pub fn config(&self) -> &LogMelConfig {
         &self.config
     }
 
-    /// Mel channels: the width of a frame.
+    /// Number of mel channels: the width of a frame.
     pub fn n_mels(&self) -> usize {
         self.config.n_mels
     }
 
-    /// Frames of so many samples; at least one, however short the audio.
+    /// Number of frames in `samples` samples; at least one, however short the audio.
     pub fn frames(&self, samples: usize) -> usize {
         let LogMelConfig { n_fft, hop_length, padding, drop_last_frame, .. } = self.config;
         let padded = samples + if padding == Padding::None { 0 } else { n_fft / 2 * 2 };
@@ -96,23 +100,23 @@ impl LogMel {
         (frames - usize::from(drop_last_frame)).max(1)
     }
 
-    /// Frames of so much audio.
+    /// Number of frames in audio of this length.
     pub fn frames_in(&self, duration: Seconds) -> Frames {
         let samples = (duration.0 * f64::from(self.config.sample_rate)).round();
         Frames(self.frames(samples.max(0.0) as usize).try_into().unwrap_or(u32::MAX))
     }
 
-    /// The features `[t, m]` of samples at the configured rate.
+    /// The features `[t, m]` of samples at the configured sample rate.
     pub fn extract(&self, samples: &[f32]) -> Vec<f32> {
-        let emphasised = self.config.preemphasis.map(|factor| emphasise(samples, factor));
-        let samples = emphasised.as_deref().unwrap_or(samples);
-        let mut features = buffers::zeros(self.frames(samples.len()) * self.n_mels());
+        let emphasized = self.config.preemphasis.map(|factor| emphasize(samples, factor));
+        let samples = emphasized.as_deref().unwrap_or(samples);
+        let mut features = buffers::zeroed(self.frames(samples.len()) * self.n_mels());
         self.mels(samples, &mut features);
         features.iter_mut().for_each(|value| *value = self.logarithm(*value));
         if let Some(range) = self.config.dynamic_range {
-            squeeze(&mut features, range);
+            compress_range(&mut features, range);
         }
-        normalise(&mut features, self.n_mels(), self.config.normalise);
+        normalize(&mut features, self.n_mels(), self.config.normalize);
         features
     }
 
@@ -125,7 +129,7 @@ impl LogMel {
         let mut scratch = self.transform.make_scratch_vec();
         let mut spectrum = vec![0.0; bins.len()];
         for (index, mels) in features.chunks_exact_mut(self.n_mels()).enumerate() {
-            self.cut(samples, (index * hop_length) as isize - before, &mut frame);
+            self.windowed_frame(samples, (index * hop_length) as isize - before, &mut frame);
             self.transform
                 .process_with_scratch(&mut frame, &mut bins, &mut scratch)
                 .expect("the buffers were made by the transform");
@@ -137,7 +141,7 @@ impl LogMel {
     }
 
     /// The windowed frame that begins at sample `start`, which may lie outside of the audio.
-    fn cut(&self, samples: &[f32], start: isize, frame: &mut [f32]) {
+    fn windowed_frame(&self, samples: &[f32], start: isize, frame: &mut [f32]) {
         let whole = usize::try_from(start).ok().and_then(|start| samples.get(start..start + frame.len()));
         if let Some(inside) = whole {
             frame.iter_mut().zip(inside).zip(&self.window).for_each(|((to, from), weight)| *to = from * weight);
@@ -145,7 +149,7 @@ impl LogMel {
         }
         let mirrored = self.config.padding == Padding::Reflect;
         for (n, (to, weight)) in frame.iter_mut().zip(&self.window).enumerate() {
-            *to = at(samples, start + n as isize, mirrored) * weight;
+            *to = sample_at(samples, start + n as isize, mirrored) * weight;
         }
     }
 
@@ -192,7 +196,7 @@ fn check(config: &LogMelConfig) -> Result<(), FeatureError> {
     }
 }
 
-/// The window, centred in the transform, with the normalisation by its length in it.
+/// The window, centered in the transform, divided by its norm if the configuration says so.
 fn window(config: &LogMelConfig) -> Vec<f32> {
     let length = config.win_length;
     let hann = |n: usize, period: usize| 0.5 - 0.5 * (TAU * n as f64 / period.max(1) as f64).cos();
@@ -211,8 +215,8 @@ fn window(config: &LogMelConfig) -> Vec<f32> {
     window
 }
 
-/// Sample `index` of audio that goes on as zeros or as its mirror image, for as long as asked.
-pub(crate) fn at(samples: &[f32], index: isize, mirrored: bool) -> f32 {
+/// Sample `index` of audio that continues with zeros, or with its mirror image, on both sides.
+pub(crate) fn sample_at(samples: &[f32], index: isize, mirrored: bool) -> f32 {
     if let Some(&sample) = usize::try_from(index).ok().and_then(|index| samples.get(index)) {
         return sample;
     }
@@ -228,20 +232,20 @@ fn magnitude(bin: Complex32) -> f32 {
     bin.norm_sqr().sqrt()
 }
 
-fn emphasise(samples: &[f32], factor: f32) -> Vec<f32> {
+fn emphasize(samples: &[f32], factor: f32) -> Vec<f32> {
     let rest = samples.windows(2).map(|pair| pair[1] - factor * pair[0]);
     samples.first().copied().into_iter().chain(rest).collect()
 }
 
-/// Whisper's last step.
-fn squeeze(features: &mut [f32], range: f32) {
+/// Whisper's last step: limits the dynamic range and rescales.
+fn compress_range(features: &mut [f32], range: f32) {
     let lowest = features.iter().copied().fold(f32::NEG_INFINITY, f32::max) - range;
     features.iter_mut().for_each(|value| *value = (value.max(lowest) + 4.0) / 4.0);
 }
 
-/// Normalises each of `n_mels` channels over the frames, as NeMo does for `per_feature`.
-fn normalise(features: &mut [f32], n_mels: usize, kind: Normalise) {
-    if kind == Normalise::None {
+/// Normalizes each of `n_mels` channels over the frames, as NeMo does for `per_feature`.
+fn normalize(features: &mut [f32], n_mels: usize, kind: Normalize) {
+    if kind == Normalize::None {
         return;
     }
     let frames = features.len() / n_mels;
@@ -250,7 +254,7 @@ fn normalise(features: &mut [f32], n_mels: usize, kind: Normalise) {
         let mean = channel().map(|i| f64::from(features[i])).sum::<f64>() / frames as f64;
         let squares = channel().map(|i| (f64::from(features[i]) - mean).powi(2)).sum::<f64>();
         let deviation = (squares / frames.saturating_sub(1).max(1) as f64).sqrt() + 1e-5;
-        let scale = if kind == Normalise::UtteranceMean { 1.0 } else { 1.0 / deviation };
+        let scale = if kind == Normalize::UtteranceMean { 1.0 } else { 1.0 / deviation };
         for i in channel() {
             features[i] = ((f64::from(features[i]) - mean) * scale) as f32;
         }

@@ -19,8 +19,8 @@ fn noise(samples: usize, seed: u64) -> Vec<f32> {
     (0..samples).map(|n| key.at(n as u64).unit() as f32 - 0.5).collect()
 }
 
-/// The log-mel spectrogram in double precision, straight from the formulas; normalisation left out.
-fn slow(config: &LogMelConfig, samples: &[f32], frames: usize) -> Vec<f64> {
+/// The log-mel spectrogram in double precision, directly from the formulas, without normalization.
+fn reference(config: &LogMelConfig, samples: &[f32], frames: usize) -> Vec<f64> {
     let mut x: Vec<f64> = samples.iter().map(|&v| f64::from(v)).collect();
     if let Some(factor) = config.preemphasis {
         x = (0..x.len()).map(|n| x[n] - if n == 0 { 0.0 } else { f64::from(factor) * x[n - 1] }).collect();
@@ -67,30 +67,30 @@ fn power(frame: &[f64], k: usize, kind: Spectrum) -> f32 {
 }
 
 #[test]
-fn windows_are_those_of_their_definitions() {
-    let drawn = |kind, win_length, window_norm| {
+fn windows_match_their_definitions() {
+    let weights = |kind, win_length, window_norm| {
         window(&LogMelConfig { n_fft: 8, win_length, window: kind, window_norm, ..LogMelConfig::default() })
     };
     let check = |found: Vec<f32>, expected: [f32; 8]| {
         let error = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(found.len() == 8 && error < 1e-6, "{found:?}");
     };
-    check(drawn(Window::HannPeriodic, 4, false), [0.0, 0.0, 0.0, 0.5, 1.0, 0.5, 0.0, 0.0]);
-    check(drawn(Window::HannSymmetric, 5, false), [0.0, 0.0, 0.5, 1.0, 0.5, 0.0, 0.0, 0.0]);
+    check(weights(Window::HannPeriodic, 4, false), [0.0, 0.0, 0.0, 0.5, 1.0, 0.5, 0.0, 0.0]);
+    check(weights(Window::HannSymmetric, 5, false), [0.0, 0.0, 0.5, 1.0, 0.5, 0.0, 0.0, 0.0]);
     let edge = 0.5f32.powf(0.85);
-    check(drawn(Window::Povey, 5, false), [0.0, 0.0, edge, 1.0, edge, 0.0, 0.0, 0.0]);
+    check(weights(Window::Povey, 5, false), [0.0, 0.0, edge, 1.0, edge, 0.0, 0.0, 0.0]);
     // Its L2 norm is the root of 0.25 + 1 + 0.25.
     let norm = 1.5f32.sqrt();
-    check(drawn(Window::HannPeriodic, 4, true), [0.0, 0.0, 0.0, 0.5 / norm, 1.0 / norm, 0.5 / norm, 0.0, 0.0]);
+    check(weights(Window::HannPeriodic, 4, true), [0.0, 0.0, 0.0, 0.5 / norm, 1.0 / norm, 0.5 / norm, 0.0, 0.0]);
 }
 
 #[test]
-fn every_preset_equals_the_slow_transform() {
+fn every_preset_equals_the_reference_transform() {
     for name in LogMelConfig::PRESETS {
-        let config = LogMelConfig { normalise: Normalise::None, ..preset(name) };
+        let config = LogMelConfig { normalize: Normalize::None, ..preset(name) };
         let samples = noise(3_000, 5);
         let found = LogMel::new(&config).unwrap().extract(&samples);
-        let expected = slow(&config, &samples, found.len() / config.n_mels);
+        let expected = reference(&config, &samples, found.len() / config.n_mels);
         let error = found.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
         // Single precision over transforms of at most 1024 points.
         assert!(error < 2e-3, "{name}: {error}");
@@ -98,8 +98,8 @@ fn every_preset_equals_the_slow_transform() {
 }
 
 #[test]
-fn frame_counts_are_those_of_the_systems() {
-    // 30 s at each system's rate; KonkaniVani's 3001 and Whisper's 3000 are documented numbers.
+fn frame_counts_match_the_known_systems() {
+    // 30 s at the sample rate of each system; KonkaniVani's 3001 and Whisper's 3000 are documented numbers.
     for (name, frames) in [
         ("plimsoll", 3001),
         ("konkani", 3001),
@@ -123,7 +123,7 @@ fn frame_counts_are_those_of_the_systems() {
 #[test]
 fn a_tone_is_loudest_in_its_channel() {
     for (hertz, name) in [(300.0, "plimsoll"), (1_000.0, "konkani"), (3_000.0, "whisper"), (5_000.0, "myxtts")] {
-        let config = LogMelConfig { normalise: Normalise::None, ..preset(name) };
+        let config = LogMelConfig { normalize: Normalize::None, ..preset(name) };
         let features = LogMel::new(&config).unwrap().extract(&tone(hertz, 0.5, config.sample_rate));
         let middle = features.chunks_exact(config.n_mels).nth(15).unwrap();
         let loudest = (0..config.n_mels).max_by(|&a, &b| middle[a].total_cmp(&middle[b])).unwrap();
@@ -138,7 +138,7 @@ fn a_tone_is_loudest_in_its_channel() {
 }
 
 #[test]
-fn channels_are_normalised() {
+fn channels_are_normalized() {
     let features = extractor("plimsoll").extract(&noise(16_000, 2));
     for mel in 0..80 {
         let channel: Vec<f32> = features.iter().skip(mel).step_by(80).copied().collect();
@@ -159,7 +159,7 @@ fn the_shortest_audio_gives_a_frame() {
 }
 
 #[test]
-fn what_is_no_configuration_is_refused() {
+fn invalid_configurations_are_refused() {
     let message = |config: LogMelConfig| LogMel::new(&config).err().unwrap().to_string();
     let base = LogMelConfig::default;
     insta::assert_snapshot!(
@@ -190,16 +190,34 @@ fn configurations_are_read_strictly() {
     assert_eq!(LogMelConfig::preset("kaldi"), None);
 }
 
+#[test]
+fn cache_keys_stay_those_of_the_first_version() {
+    let key = "LogMelConfig { sample_rate: 16000, n_fft: 512, win_length: 400, hop_length: 160, n_mels: 80, f_min: 0.0, \
+               f_max: None, mel_scale: Htk, area_norm: false, window: HannPeriodic, window_norm: false, \
+               padding: Reflect, spectrum: Power, preemphasis: None, log: Ln, floor: Max(1e-10), dynamic_range: None, \
+               drop_last_frame: false, normalise: UtteranceMeanVariance }";
+    assert_eq!(LogMelConfig::default().cache_key(), key);
+}
+
+#[test]
+fn both_spellings_of_normalize_are_read() {
+    for name in ["normalise", "normalize"] {
+        let read: LogMelConfig = serde_json::from_str(&format!(r#"{{"{name}": "none"}}"#)).unwrap();
+        assert_eq!(read.normalize, Normalize::None);
+    }
+    assert!(serde_json::to_string(&LogMelConfig::default()).unwrap().contains(r#""normalise":"#));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn audio_later_by_a_hop_is_features_later_by_a_frame(seed in any::<u64>(), hops in 1usize..6) {
-        let config = LogMelConfig { normalise: Normalise::None, ..preset("konkani") };
+    fn a_shift_by_one_hop_shifts_the_features_by_one_frame(seed in any::<u64>(), hops in 1usize..6) {
+        let config = LogMelConfig { normalize: Normalize::None, ..preset("konkani") };
         let extractor = LogMel::new(&config).unwrap();
         let samples = noise(4_000 + hops * config.hop_length, seed);
         let early = extractor.extract(&samples);
         let late = extractor.extract(&samples[hops * config.hop_length..]);
-        // The first two and last two frames see the padding.
+        // The first two and last two frames contain padding.
         let (width, frames) = (config.n_mels, late.len() / config.n_mels);
         for t in 2..frames - 2 {
             let (a, b) = (&early[(t + hops) * width..][..width], &late[t * width..][..width]);

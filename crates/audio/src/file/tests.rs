@@ -1,4 +1,4 @@
-//! Tests of reading sound files, whole, broken and cut.
+//! Tests of reading whole, segmented, damaged and truncated audio files.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::testing::{tone, write_wav};
 
-/// Ten moments of two channels, left and right.
+/// Values of the left and the right channel.
 const LEFT: f32 = 0.5;
 const RIGHT: f32 = -0.25;
 
@@ -39,27 +39,27 @@ fn every_encoding_becomes_the_same_mono() {
 }
 
 #[test]
-fn a_stretch_is_the_same_part_of_the_whole() {
+fn a_segment_equals_that_part_of_the_whole_file() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("x.wav");
     write_wav(&path, &tone(300.0, 1.0, 8_000), 8_000);
     let whole = read_recording(&path).unwrap();
     assert_eq!(whole.duration(), Seconds(1.0));
-    let stretch = |offset, duration: Option<f64>| {
-        let stretch = Stretch { offset: Seconds(offset), duration: duration.map(Seconds) };
-        read_audio_stretch(&path, stretch, 8_000)
+    let segment = |offset, duration: Option<f64>| {
+        let segment = AudioSegment { offset: Seconds(offset), duration: duration.map(Seconds) };
+        read_audio_segment(&path, segment, 8_000)
     };
-    assert_eq!(stretch(0.25, Some(0.5)).unwrap().samples, whole.samples[2_000..6_000]);
-    assert_eq!(stretch(0.25, None).unwrap().samples, whole.samples[2_000..]);
-    assert_eq!(stretch(0.5, Some(0.52)).unwrap().samples, whole.samples[4_000..]);
+    assert_eq!(segment(0.25, Some(0.5)).unwrap().samples, whole.samples[2_000..6_000]);
+    assert_eq!(segment(0.25, None).unwrap().samples, whole.samples[2_000..]);
+    assert_eq!(segment(0.5, Some(0.52)).unwrap().samples, whole.samples[4_000..]);
     for (offset, duration) in [(1.0, None), (0.5, Some(0.7)), (f64::NAN, None), (0.0, Some(0.0)), (-1.0, None)] {
-        assert!(matches!(stretch(offset, duration), Err(AudioError::Outside { .. })), "{offset} {duration:?}");
+        assert!(matches!(segment(offset, duration), Err(AudioError::Outside { .. })), "{offset} {duration:?}");
     }
     assert_eq!(read_audio(&path, 16_000).unwrap().samples.len(), 16_000);
     assert_eq!(audio_info(&path).unwrap().duration, Seconds(1.0));
 }
 
-/// A valid file of eight samples, for breaking.
+/// A valid file of eight samples, to be damaged by tests.
 fn valid() -> Vec<u8> {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("x.wav");
@@ -67,7 +67,7 @@ fn valid() -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// The same second of sound in every format (`fixtures/audio.py`).
+/// The same second of audio in every format (made by `fixtures/audio.py`).
 const SWEEPS: [(&str, AudioKind); 5] = [
     ("wav", AudioKind::Wav),
     ("flac", AudioKind::Flac),
@@ -81,20 +81,20 @@ fn sweep(extension: &str) -> PathBuf {
     folder.join("sweep").with_extension(extension)
 }
 
-/// Formats that this build reads.
+/// Formats that this build can read.
 fn readable() -> impl Iterator<Item = (PathBuf, AudioKind)> {
     let all = SWEEPS.into_iter().filter(|(_, kind)| *kind != AudioKind::Opus || cfg!(feature = "opus"));
     all.map(|(extension, kind)| (sweep(extension), kind))
 }
 
-/// How much of the energy of `true_ones` is missing from `found` or is something else.
-fn difference(found: &[f32], true_ones: &[f32]) -> f64 {
+/// Energy of the difference between `found` and `expected`, relative to the energy of `expected`.
+fn difference(found: &[f32], expected: &[f32]) -> f64 {
     let energy = |samples: &mut dyn Iterator<Item = f32>| samples.map(|v| f64::from(v) * f64::from(v)).sum::<f64>();
-    energy(&mut found.iter().zip(true_ones).map(|(f, t)| f - t)) / energy(&mut true_ones.iter().copied())
+    energy(&mut found.iter().zip(expected).map(|(f, t)| f - t)) / energy(&mut expected.iter().copied())
 }
 
 #[test]
-fn every_format_gives_the_same_sound() {
+fn every_format_gives_the_same_samples() {
     let original = read_audio(sweep("wav"), 16_000).unwrap();
     for (path, kind) in readable() {
         let info = audio_info(&path).unwrap();
@@ -110,13 +110,13 @@ fn every_format_gives_the_same_sound() {
 }
 
 #[test]
-fn a_stretch_of_coded_sound_is_the_same_part_of_the_whole() {
+fn a_segment_of_compressed_audio_equals_that_part_of_the_whole_file() {
     for (path, kind) in readable() {
         let whole = read_recording(&path).unwrap();
         let place = |seconds: f64| (seconds * f64::from(whole.rate)).round() as usize;
         for (from, to) in [(0.0, 0.3), (0.2, 0.25), (0.6, 0.9), (0.7, 0.71), (0.95, 1.0)] {
-            let stretch = Stretch { offset: Seconds(from), duration: Some(Seconds(to - from)) };
-            let part = read_audio_stretch(&path, stretch, whole.rate).unwrap();
+            let segment = AudioSegment { offset: Seconds(from), duration: Some(Seconds(to - from)) };
+            let part = read_audio_segment(&path, segment, whole.rate).unwrap();
             let expected = &whole.samples[place(from)..place(to)];
             assert_eq!(part.samples.len(), expected.len(), "{} {from} {to}", kind.name());
             let difference = difference(&part.samples, expected);
@@ -126,14 +126,14 @@ fn a_stretch_of_coded_sound_is_the_same_part_of_the_whole() {
 }
 
 #[test]
-fn a_stretch_that_no_format_has_is_outside() {
+fn a_segment_past_the_end_is_refused_in_every_format() {
     for (path, kind) in readable() {
         let length = audio_info(&path).unwrap().duration.0;
-        // An MP3 is not counted first: nothing is found where it was sought, or where decoding comes to its end.
+        // The packets of an MP3 are not counted first, so both seeking and decoding can run past its end.
         for (offset, duration) in [(60.0, 1.0), (length + 0.2, 0.2), (length - 0.2, 0.5)] {
-            let stretch = Stretch { offset: Seconds(offset), duration: Some(Seconds(duration)) };
-            match read_audio_stretch(&path, stretch, 16_000) {
-                Err(AudioError::Outside { length: told, .. }) => assert_eq!(told.0, length, "{}", kind.name()),
+            let segment = AudioSegment { offset: Seconds(offset), duration: Some(Seconds(duration)) };
+            match read_audio_segment(&path, segment, 16_000) {
+                Err(AudioError::Outside { length: reported, .. }) => assert_eq!(reported.0, length, "{}", kind.name()),
                 other => panic!("{} {offset}: {other:?}", kind.name()),
             }
         }
@@ -141,8 +141,8 @@ fn a_stretch_that_no_format_has_is_outside() {
 }
 
 #[test]
-fn damage_to_coded_sound_is_told() {
-    let told = |extension: &str, change: &dyn Fn(&mut Vec<u8>)| {
+fn damage_to_compressed_audio_is_reported() {
+    let outcome = |extension: &str, change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = fs::read(sweep(extension)).unwrap();
         change(&mut bytes);
         match read_bytes(&bytes) {
@@ -158,10 +158,10 @@ fn damage_to_coded_sound_is_told() {
     let header = |bytes: &mut Vec<u8>| bytes.truncate(40);
     let mut seen = Vec::new();
     for extension in ["flac", "mp3", "ogg"] {
-        seen.extend([told(extension, &half), told(extension, &hole), told(extension, &header)]);
+        seen.extend([outcome(extension, &half), outcome(extension, &hole), outcome(extension, &header)]);
     }
     insta::assert_snapshot!(seen.join("\n"), @"
-    audio file broken.wav is cut short: 1s are promised, 256ms are there
+    audio file broken.wav is cut short: 1s expected, 256ms found
     audio file broken.wav is damaged after 256ms: 4096 samples are missing
     audio file broken.wav is damaged after 0s: it ends before its sound begins
     mp3: 398.9ms
@@ -172,8 +172,8 @@ fn damage_to_coded_sound_is_told() {
     audio file broken.wav is damaged after 0s: it ends before its sound begins
     ");
     if !cfg!(feature = "opus") {
-        let told = read_recording(sweep("opus")).unwrap_err().to_string();
-        assert!(told.ends_with("Opus, which needs the feature `opus`"), "{told}");
+        let message = read_recording(sweep("opus")).unwrap_err().to_string();
+        assert!(message.ends_with("Opus, which needs the feature `opus`"), "{message}");
     }
 }
 
@@ -184,7 +184,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Audio, AudioError> {
     read_audio(&path, 16_000)
 }
 
-/// The message without the folder, which differs from run to run.
+/// The error message without the path of the folder, which differs from run to run.
 fn problem(bytes: &[u8]) -> String {
     let message = read_bytes(bytes).unwrap_err().to_string();
     let folder = message.find("/").unwrap()..message.find("broken.wav").unwrap();
@@ -212,21 +212,21 @@ fn errors_name_the_file_and_what_is_wrong() {
             patched(20, &[3, 0]),
         ].join("\n"), @r#"
     audio file broken.wav is empty
-    broken.wav is a sound file of a kind that cannot be read: id3v2: unsupported ID3v2 version
+    broken.wav has an unsupported audio format: id3v2: unsupported ID3v2 version
     broken.wav is not a WAV file: it ends before its sound begins
-    audio file broken.wav is truncated: its header promises 16 bytes of sound, 13 are there
+    audio file broken.wav is truncated: its header promises 16 bytes of audio, the file has 13
     audio file broken.wav is empty
-    broken.wav is a sound file of a kind that cannot be read: neither plain integers nor plain floats
-    broken.wav is a sound file of a kind that cannot be read: 1 samples a second
+    broken.wav has an unsupported audio format: samples that are neither integers nor floats
+    broken.wav has an unsupported audio format: a sample rate of 1 Hz
     broken.wav is not a WAV file: file contains zero channels
-    broken.wav is a sound file of a kind that cannot be read: bits per sample is not 32
+    broken.wav has an unsupported audio format: bits per sample is not 32
     "#);
     assert_eq!(read_recording("no/such.wav").unwrap_err().to_string(), "audio file no/such.wav does not exist");
 }
 
 proptest! {
     #[test]
-    fn no_broken_header_panics(changes in prop::collection::vec((0usize..60, any::<u8>()), 1..6), keep in 0usize..61) {
+    fn broken_headers_never_panic(changes in prop::collection::vec((0usize..60, any::<u8>()), 1..6), keep in 0usize..61) {
         let mut bytes = valid();
         for (at, value) in changes {
             if let Some(byte) = bytes.get_mut(at) {
@@ -238,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_to_coded_sound_panics(
+    fn damaged_compressed_audio_never_panics(
         which in 1usize..4, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         keep in any::<prop::sample::Index>(), cut in any::<bool>(),
     ) {
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         let _ = read_bytes(&bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! WAV files: any channels, any rate, any common encoding.
+//! WAV files with any number of channels, any sample rate and any common encoding.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -7,35 +7,35 @@ use std::path::Path;
 use hound::{SampleFormat, WavReader, WavSpec};
 use plimsoll_core::Samples;
 
-use super::{Audio, AudioError, AudioInfo, AudioKind, RATES, Span, Stretch, unreadable};
+use super::{Audio, AudioError, AudioInfo, AudioKind, AudioSegment, SAMPLE_RATES, SampleRange, unreadable};
 
-/// Reads a stretch of a WAV file, its channels averaged.
-pub(super) fn read(path: &Path, stretch: Stretch) -> Result<Audio, AudioError> {
+/// Reads a segment of a WAV file and averages its channels.
+pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
     let mut file = WavFile::open(path)?;
-    let Span { first, count } = file.info().locate(path, stretch)?;
+    let SampleRange { first, count } = file.info().locate(path, segment)?;
     let bytes = file.read(first, count)?;
     let samples = file.encoding.mono(&bytes, file.spec.channels as usize);
     Ok(Audio { samples, rate: file.spec.sample_rate })
 }
 
-/// What the header of a WAV file says.
+/// Reads the header of a WAV file.
 pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
     Ok(WavFile::open(path)?.info())
 }
 
-/// How the samples of a file are written.
+/// Encoding of the samples in a file.
 #[derive(Clone, Copy)]
 enum Encoding {
-    /// Unsigned bytes around 128.
+    /// Unsigned 8-bit integers around 128.
     Byte,
-    /// Signed little-endian integers of so many bits, in so many bytes.
+    /// Signed little-endian integers of `bits` bits, stored in `bytes` bytes.
     Integer { bytes: usize, bits: u32 },
-    /// 32 bit floats.
+    /// 32-bit floats.
     Float,
 }
 
 impl Encoding {
-    fn of(spec: WavSpec, bytes: u64) -> Option<Self> {
+    fn for_spec(spec: WavSpec, bytes: u64) -> Option<Self> {
         match (spec.sample_format, bytes, spec.bits_per_sample) {
             (SampleFormat::Float, 4, 32) => Some(Self::Float),
             (SampleFormat::Int, 1, 8) => Some(Self::Byte),
@@ -52,11 +52,11 @@ impl Encoding {
             Self::Integer { bytes: width, bits } => {
                 let mut word = [0; 4];
                 word[..width].copy_from_slice(bytes);
-                // To the top of the word, so that the sign bit is where i32 wants it.
+                // Shifts the value to the top of the word, so that its sign bit is that of the i32.
                 let value = i32::from_le_bytes(word) << (32 - bits);
                 value as f32 / 2f32.powi(31)
             }
-            // A float file may hold anything; one NaN would spread over the whole model.
+            // A file of floats may hold anything; one NaN would spread over the whole model.
             Self::Float => {
                 let value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
                 if value.is_finite() { value } else { 0.0 }
@@ -75,20 +75,20 @@ impl Encoding {
     fn mono(self, bytes: &[u8], channels: usize) -> Vec<f32> {
         let width = self.width();
         let scale = 1.0 / channels as f32;
-        let moment = |moment: &[u8]| moment.chunks_exact(width).map(|b| self.value(b)).sum::<f32>() * scale;
-        bytes.chunks_exact(width * channels).map(moment).collect()
+        let average = |frame: &[u8]| frame.chunks_exact(width).map(|b| self.value(b)).sum::<f32>() * scale;
+        bytes.chunks_exact(width * channels).map(average).collect()
     }
 }
 
-/// An open WAV file whose header made sense.
+/// An open WAV file with a valid header.
 struct WavFile<'a> {
     path: &'a Path,
     reader: BufReader<File>,
     spec: WavSpec,
     encoding: Encoding,
-    /// Where the sound begins in the file, in bytes.
+    /// Position of the first sample in the file, in bytes.
     start: u64,
-    /// Samples of each channel.
+    /// Samples in each channel.
     length: u64,
 }
 
@@ -105,7 +105,7 @@ impl<'a> WavFile<'a> {
         if values == 0 {
             return Err(AudioError::Empty(path.into()));
         }
-        // The header's reader keeps the width of a value to itself, but has checked that it divides the length.
+        // `hound` does not expose the width of a value, but has checked that it divides the length.
         let encoding = encoding(path, spec, promised / values)?;
         let found = size.saturating_sub(start);
         if promised > found {
@@ -120,23 +120,23 @@ impl<'a> WavFile<'a> {
     }
 
     fn read(&mut self, first: u64, count: u64) -> Result<Vec<u8>, AudioError> {
-        let moment = self.encoding.width() as u64 * u64::from(self.spec.channels);
-        let mut bytes = vec![0; (count * moment) as usize];
+        let frame_bytes = self.encoding.width() as u64 * u64::from(self.spec.channels);
+        let mut bytes = vec![0; (count * frame_bytes) as usize];
         self.reader
-            .seek(SeekFrom::Start(self.start + first * moment))
+            .seek(SeekFrom::Start(self.start + first * frame_bytes))
             .and_then(|_| self.reader.read_exact(&mut bytes))
             .map_err(|error| unreadable(self.path, error))?;
         Ok(bytes)
     }
 }
 
-/// What the header says, and how many values of all channels it promises.
+/// Format of the audio, and the number of values of all channels, according to the header.
 fn header(reader: &mut BufReader<File>) -> Result<(WavSpec, u64), hound::Error> {
     let header = WavReader::new(reader)?;
     Ok((header.spec(), header.len().into()))
 }
 
-/// Where the sound begins and how many bytes it is said to have, seen from behind the header.
+/// Position of the audio in bytes, and its length in bytes according to the header; `reader` stands behind the header.
 fn data_chunk(reader: &mut BufReader<File>) -> io::Result<(u64, u64)> {
     let start = reader.stream_position()?;
     let mut length = [0; 4];
@@ -147,12 +147,12 @@ fn data_chunk(reader: &mut BufReader<File>) -> io::Result<(u64, u64)> {
 
 fn encoding(path: &Path, spec: WavSpec, bytes: u64) -> Result<Encoding, AudioError> {
     let unsupported = |found| AudioError::Unsupported { file: path.into(), found };
-    if !RATES.contains(&spec.sample_rate) {
-        return Err(unsupported(format!("{} samples a second", spec.sample_rate)));
+    if !SAMPLE_RATES.contains(&spec.sample_rate) {
+        return Err(unsupported(format!("a sample rate of {} Hz", spec.sample_rate)));
     }
-    Encoding::of(spec, bytes).ok_or_else(|| {
+    Encoding::for_spec(spec, bytes).ok_or_else(|| {
         let kind = if spec.sample_format == SampleFormat::Float { "floats" } else { "integers" };
-        unsupported(format!("{} bit {kind} in {bytes} bytes", spec.bits_per_sample))
+        unsupported(format!("{}-bit {kind} in {bytes} bytes", spec.bits_per_sample))
     })
 }
 
@@ -160,14 +160,14 @@ fn broken(path: &Path, error: &hound::Error) -> AudioError {
     let file = path.into();
     match error {
         hound::Error::Unsupported => {
-            AudioError::Unsupported { file, found: "neither plain integers nor plain floats".into() }
+            AudioError::Unsupported { file, found: "samples that are neither integers nor floats".into() }
         }
-        // A sound header that asks for 64 bit floats, say.
+        // For example a header for 64-bit floats.
         hound::Error::FormatError(problem) if problem.starts_with("bits per sample") => {
             AudioError::Unsupported { file, found: (*problem).into() }
         }
         hound::Error::FormatError(problem) => AudioError::NotWav { file, problem: (*problem).into() },
-        // The reader says so in its own words when the file ends inside the header.
+        // `hound` returns its own I/O error when the file ends inside the header.
         hound::Error::IoError(_) => AudioError::NotWav { file, problem: "it ends before its sound begins".into() },
         other => AudioError::NotWav { file, problem: other.to_string() },
     }

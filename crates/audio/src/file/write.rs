@@ -1,4 +1,4 @@
-//! Writing WAV files: 16 bits, one channel.
+//! Writes WAV files with 16 bits and one channel.
 
 use std::fs;
 use std::io::Cursor;
@@ -8,15 +8,18 @@ use hound::{SampleFormat, WavSpec, WavWriter};
 
 use super::AudioError;
 
-/// Writes `samples` as a WAV file of 16 bits and one channel; what lies outside of `-1..1` is clipped.
+/// Writes `samples` as a 16-bit mono WAV file; values outside of `-1..1` are clipped.
 ///
-/// The file's folder must be there. A file of that name is written over.
+/// The folder must exist. An existing file is replaced.
+///
+/// # Errors
+/// When the system cannot write the file.
 pub fn write_wav(path: &Path, samples: &[f32], rate: u32) -> Result<(), AudioError> {
     let unwritable = |source| AudioError::Unwritable { file: path.into(), source };
     fs::write(path, wav_bytes(samples, rate)).map_err(unwritable)
 }
 
-/// The bytes of such a file.
+/// The bytes of the file that [`write_wav`] writes, for pipes and archives.
 pub fn wav_bytes(samples: &[f32], rate: u32) -> Vec<u8> {
     let spec = WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format: SampleFormat::Int };
     let mut bytes = Cursor::new(Vec::new());
@@ -27,7 +30,7 @@ pub fn wav_bytes(samples: &[f32], rate: u32) -> Vec<u8> {
         }
         writer.finalize()
     };
-    write().expect("memory takes what is written to it");
+    write().expect("writing to memory cannot fail");
     bytes.into_inner()
 }
 
@@ -39,21 +42,21 @@ mod tests {
     use std::error::Error;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_samples_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.wav");
         let samples = tone(440.0, 0.5, 22_050);
         write_wav(&path, &samples, 22_050).unwrap();
         let Audio { samples: found, rate } = read_recording(&path).unwrap();
         assert_eq!((found.len(), rate), (samples.len(), 22_050));
-        // A step of 16 bits, for the rounding and for being written in 32767ths and read in 32768ths.
+        // One step of 16 bits: for rounding, and because writing scales by 32767 and reading by 32768.
         let error = found.iter().zip(&samples).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(error < 1.0 / 32_768.0, "{error}");
         assert_eq!(fs::read(&path).unwrap(), wav_bytes(&samples, 22_050));
     }
 
     #[test]
-    fn what_is_too_loud_is_clipped() {
+    fn loud_samples_are_clipped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.wav");
         write_wav(&path, &[0.0, 1.0, 7.0, -1.0, -7.0, f32::INFINITY, f32::NAN], 8_000).unwrap();
@@ -62,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_folder_is_named() {
+    fn the_error_names_a_path_that_cannot_be_written() {
         let path = Path::new("/dev/null/x.wav");
         let error = write_wav(path, &[0.0], 8_000).unwrap_err();
         assert_eq!(error.to_string(), "cannot write audio file /dev/null/x.wav");

@@ -1,45 +1,45 @@
-//! Phases for magnitudes: fast Griffin-Lim (Perraudin, Balazs and Søndergaard, 2013).
+//! Phases for given magnitudes: fast Griffin-Lim (Perraudin, Balazs and Søndergaard, 2013).
 //!
-//! A round makes sound of the spectra, by adding up their overlapping frames, and spectra of the sound again. These have
-//! phases that fit together, and the wrong magnitudes; so the phases are kept, the magnitudes put back, and the next
-//! round begins. The fast form goes on a little further in the direction of the last change.
+//! An iteration adds the overlapping frames up to samples, and transforms the samples to spectra again. These have
+//! consistent phases but wrong magnitudes, so the next iteration keeps the phases and restores the magnitudes. The
+//! fast form adds momentum: it goes a little further in the direction of the last change.
 
 use plimsoll_core::Key;
 use realfft::ComplexToReal;
 use realfft::num_complex::Complex32;
 
-use crate::features::{LogMel, Padding, at};
+use crate::features::{LogMel, Padding, sample_at};
 
-/// How much further to go; 0.99 is what the paper found best.
+/// Weight of the momentum; the paper found 0.99 to be best.
 const MOMENTUM: f32 = 0.99;
 
-/// Where the squared windows add up to less than this share of the most they do anywhere, they are not divided by: so
-/// little is seen there of the first and last samples that the sound would be mostly error.
-const LEAST_SEEN: f32 = 0.01;
+/// Smallest share of the largest window sum that is divided by. Below it, at the first and last samples, frames cover
+/// so little that division would mostly amplify errors.
+const WINDOW_SUM_MIN: f32 = 0.01;
 
-/// Any number would do, as long as it stays.
-const FIRST_PHASES: u64 = 1984;
+/// Seed of the initial phases; the value does not matter, but must not change.
+const PHASE_SEED: u64 = 1984;
 
-/// Magnitudes on their way to sound.
+/// State of one conversion from magnitudes to audio.
 pub(super) struct GriffinLim<'a> {
     log_mel: &'a LogMel,
     inverse: &'a dyn ComplexToReal<f32>,
     magnitudes: &'a [f32],
-    /// Padding before the sound, and after it.
+    /// Samples of padding on each side.
     padding: usize,
-    /// What to multiply each sample of added-up frames by.
-    scales: Vec<f32>,
+    /// Factors for the overlap-added samples: one over the sum of squared windows and the length of the transform.
+    gains: Vec<f32>,
 }
 
-/// Space for one frame on its way.
-struct Desk {
+/// Work buffers for one frame.
+struct FrameBuffers {
     frame: Vec<f32>,
     bins: Vec<Complex32>,
     scratch: Vec<Complex32>,
 }
 
 impl<'a> GriffinLim<'a> {
-    /// For a sound of `length` samples with these `magnitudes` `[t, k]`.
+    /// For `length` samples of audio with these `magnitudes` `[t, k]`.
     pub(super) fn new(
         log_mel: &'a LogMel,
         inverse: &'a dyn ComplexToReal<f32>,
@@ -53,15 +53,15 @@ impl<'a> GriffinLim<'a> {
         for start in (0..magnitudes.len() / (n_fft / 2 + 1)).map(|t| t * log_mel.config.hop_length) {
             sums[start..start + n_fft].iter_mut().zip(&squares).for_each(|(sum, square)| *sum += square);
         }
-        let least = LEAST_SEEN * sums.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
-        // The inverse transform is not divided by its length.
-        let scales = sums.iter().map(|sum| 1.0 / (n_fft as f32 * sum.max(least))).collect();
-        Self { log_mel, inverse, magnitudes, padding, scales }
+        let least = WINDOW_SUM_MIN * sums.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
+        // The inverse transform does not divide by its length.
+        let gains = sums.iter().map(|sum| 1.0 / (n_fft as f32 * sum.max(least))).collect();
+        Self { log_mel, inverse, magnitudes, padding, gains }
     }
 
-    /// The sound after so many rounds.
+    /// The audio after this many iterations.
     pub(super) fn run(&self, iterations: usize) -> Vec<f32> {
-        let mut desk = Desk {
+        let mut buffers = FrameBuffers {
             frame: self.inverse.make_output_vec(),
             bins: self.inverse.make_input_vec(),
             scratch: vec![
@@ -69,86 +69,87 @@ impl<'a> GriffinLim<'a> {
                 self.inverse.get_scratch_len().max(self.log_mel.transform.get_scratch_len())
             ],
         };
-        let mut before = vec![Complex32::default(); self.magnitudes.len()];
-        let mut sound = vec![0.0; self.scales.len()];
+        let mut previous = vec![Complex32::default(); self.magnitudes.len()];
+        let mut sound = vec![0.0; self.gains.len()];
         let mut next = sound.clone();
-        self.begin(&mut desk, &mut sound);
+        self.random_start(&mut buffers, &mut sound);
         for _ in 0..iterations {
-            self.round(&mut desk, &mut before, &sound, &mut next);
+            self.iterate(&mut buffers, &mut previous, &sound, &mut next);
             std::mem::swap(&mut sound, &mut next);
         }
         sound.truncate(sound.len() - self.padding);
         sound.split_off(self.padding)
     }
 
-    /// A first sound, with random phases.
-    fn begin(&self, desk: &mut Desk, sound: &mut [f32]) {
-        let key = Key::new(FIRST_PHASES).with("phases");
-        let bins = desk.bins.len();
+    /// The initial audio, with random phases.
+    fn random_start(&self, buffers: &mut FrameBuffers, sound: &mut [f32]) {
+        let key = Key::new(PHASE_SEED).with("phases");
+        let bins = buffers.bins.len();
         for (t, magnitudes) in self.magnitudes.chunks_exact(bins).enumerate() {
-            for (k, (bin, magnitude)) in desk.bins.iter_mut().zip(magnitudes).enumerate() {
+            for (k, (bin, magnitude)) in buffers.bins.iter_mut().zip(magnitudes).enumerate() {
                 let turn = key.at((t * bins + k) as u64).unit() as f32;
                 *bin = Complex32::from_polar(*magnitude, std::f32::consts::TAU * turn);
             }
-            self.add(desk, t, sound);
+            self.overlap_add(buffers, t, sound);
         }
         self.finish(sound);
     }
 
-    /// One round, from `sound` to the `next`; `before` holds the spectra of the last round, then those of this one.
-    fn round(&self, desk: &mut Desk, before: &mut [Complex32], sound: &[f32], next: &mut [f32]) {
+    /// One iteration from `sound` to `next`; `previous` holds the spectra of the last iteration, then those of this
+    /// one.
+    fn iterate(&self, buffers: &mut FrameBuffers, previous: &mut [Complex32], sound: &[f32], next: &mut [f32]) {
         next.fill(0.0);
-        let bins = desk.bins.len();
-        let spectra = before.chunks_exact_mut(bins).zip(self.magnitudes.chunks_exact(bins));
-        for (t, (before, magnitudes)) in spectra.enumerate() {
+        let bins = buffers.bins.len();
+        let spectra = previous.chunks_exact_mut(bins).zip(self.magnitudes.chunks_exact(bins));
+        for (t, (previous, magnitudes)) in spectra.enumerate() {
             let seen = &sound[t * self.log_mel.config.hop_length..];
-            for ((to, from), weight) in desk.frame.iter_mut().zip(seen).zip(&self.log_mel.window) {
+            for ((to, from), weight) in buffers.frame.iter_mut().zip(seen).zip(&self.log_mel.window) {
                 *to = from * weight;
             }
             self.log_mel
                 .transform
-                .process_with_scratch(&mut desk.frame, &mut desk.bins, &mut desk.scratch)
-                .expect("the desk fits both transforms");
-            for ((bin, before), magnitude) in desk.bins.iter_mut().zip(before).zip(magnitudes) {
-                *bin = further(*bin, before, *magnitude);
+                .process_with_scratch(&mut buffers.frame, &mut buffers.bins, &mut buffers.scratch)
+                .expect("the buffers fit both transforms");
+            for ((bin, previous), magnitude) in buffers.bins.iter_mut().zip(previous).zip(magnitudes) {
+                *bin = accelerate(*bin, previous, *magnitude);
             }
-            self.add(desk, t, next);
+            self.overlap_add(buffers, t, next);
         }
         self.finish(next);
     }
 
-    /// Adds the desk's bins to the sound as frame `t`.
-    fn add(&self, desk: &mut Desk, t: usize, sound: &mut [f32]) {
-        // These are their own mirror images, so only their real parts can be part of a sound.
-        desk.bins[0].im = 0.0;
-        if let (0, Some(last)) = (desk.frame.len() % 2, desk.bins.last_mut()) {
+    /// Adds frame `t`, given by the bins in `buffers`, to `sound`.
+    fn overlap_add(&self, buffers: &mut FrameBuffers, t: usize, sound: &mut [f32]) {
+        // The first bin, and the last of an even transform, must be real in the spectrum of a real signal.
+        buffers.bins[0].im = 0.0;
+        if let (0, Some(last)) = (buffers.frame.len() % 2, buffers.bins.last_mut()) {
             last.im = 0.0;
         }
         self.inverse
-            .process_with_scratch(&mut desk.bins, &mut desk.frame, &mut desk.scratch)
-            .expect("the desk fits both transforms");
+            .process_with_scratch(&mut buffers.bins, &mut buffers.frame, &mut buffers.scratch)
+            .expect("the buffers fit both transforms");
         let seen = &mut sound[t * self.log_mel.config.hop_length..];
-        for ((to, from), weight) in seen.iter_mut().zip(&desk.frame).zip(&self.log_mel.window) {
+        for ((to, from), weight) in seen.iter_mut().zip(&buffers.frame).zip(&self.log_mel.window) {
             *to += from * weight;
         }
     }
 
-    /// Evens out how often each sample was seen, and puts the padding where it belongs.
+    /// Applies the gains, and fills the padding from the audio as the features do.
     fn finish(&self, sound: &mut [f32]) {
-        sound.iter_mut().zip(&self.scales).for_each(|(sample, scale)| *sample *= scale);
+        sound.iter_mut().zip(&self.gains).for_each(|(sample, gain)| *sample *= gain);
         let mirrored = self.log_mel.config.padding == Padding::Reflect;
         let (left, rest) = sound.split_at_mut(self.padding);
         let (inside, right) = rest.split_at_mut(rest.len() - self.padding);
         let (first, end) = (-(left.len() as isize), inside.len() as isize);
-        left.iter_mut().zip(first..).for_each(|(sample, index)| *sample = at(inside, index, mirrored));
-        right.iter_mut().zip(end..).for_each(|(sample, index)| *sample = at(inside, index, mirrored));
+        left.iter_mut().zip(first..).for_each(|(sample, index)| *sample = sample_at(inside, index, mirrored));
+        right.iter_mut().zip(end..).for_each(|(sample, index)| *sample = sample_at(inside, index, mirrored));
     }
 }
 
-/// A bin of the right `magnitude` in the direction of `found`, and a little away from the one `before`.
-fn further(found: Complex32, before: &mut Complex32, magnitude: f32) -> Complex32 {
-    let ahead = found * (1.0 + MOMENTUM) - *before * MOMENTUM;
-    *before = found;
-    // The smallest of numbers keeps a bin of zero from being divided by zero.
-    ahead * (magnitude / (ahead.norm_sqr() + f32::MIN_POSITIVE).sqrt())
+/// A bin with the given `magnitude` and the phase of `found` plus momentum away from the `previous` bin.
+fn accelerate(found: Complex32, previous: &mut Complex32, magnitude: f32) -> Complex32 {
+    let target = found * (1.0 + MOMENTUM) - *previous * MOMENTUM;
+    *previous = found;
+    // The smallest positive number avoids a division by zero.
+    target * (magnitude / (target.norm_sqr() + f32::MIN_POSITIVE).sqrt())
 }

@@ -1,4 +1,4 @@
-//! The features beside those of the systems that they are named after.
+//! Log-mel features compared with those of the systems that the presets are named after.
 #![cfg(test)]
 
 #[path = "../../../../fixtures/read.rs"]
@@ -7,11 +7,11 @@ mod fixture;
 use fixture::{Fixture, close};
 use plimsoll_audio::{LogMel, LogMelConfig};
 
-/// How far from torchaudio and librosa, as a share of the largest number.
+/// Largest difference from torchaudio and librosa, as a share of the largest number.
 const TOLERANCE: f32 = 1e-4;
 
 #[test]
-fn log_mels_are_those_of_torchaudio_and_librosa() {
+fn log_mels_equal_torchaudio_and_librosa() {
     let fixture = Fixture::read("mel");
     for name in ["konkani", "espnet", "nemo", "whisper", "xtts", "myxtts"] {
         let config = LogMelConfig::preset(name).unwrap();

@@ -1,20 +1,20 @@
-//! Sound to features to sound: what comes back must be heard as the same.
+//! The vocoder: audio to features and back to similar audio.
 
 use plimsoll_audio::{Floor, Log, LogMel, LogMelConfig, Padding, Vocoder};
 use plimsoll_core::Key;
-use plimsoll_corpus::{SAMPLE_RATE, Voice, synthesise};
+use plimsoll_corpus::{SAMPLE_RATE, Voice, synthesize};
 use realfft::RealFftPlanner;
 
 use crate::tone;
 
-/// The main configuration: MyXTTS's features at the corpus's rate.
+/// The main configuration: MyXTTS's features at the sample rate of the corpus.
 fn main_config() -> LogMelConfig {
     let preset = LogMelConfig::preset("myxtts").unwrap();
     LogMelConfig { sample_rate: 16_000, win_length: 800, hop_length: 200, ..preset }
 }
 
 fn speech(seed: u64) -> Vec<f32> {
-    synthesise(&[3, 17, 40, 61], &Voice::of(seed, 0), Key::new(seed)).samples
+    synthesize(&[3, 17, 40, 61], &Voice::new(seed, 0), Key::new(seed)).samples
 }
 
 /// From 200 to 3000 Hz in two seconds.
@@ -24,13 +24,13 @@ fn chirp(rate: u32) -> Vec<f32> {
     (0..2 * rate).map(|n| 0.5 * sample(n)).collect()
 }
 
-/// The mean distance, in nats, between `features` and those of the sound made from them.
+/// Mean distance, in nats, between `features` and those of the audio made from them.
 ///
-/// Values that lie on the floor, or so near that nobody hears them, are left out: a sound has no reason to be there.
+/// Values at the floor, or so near that they are inaudible, are left out: audio need not have exactly these.
 fn distance(config: &LogMelConfig, sound: &[f32]) -> f32 {
     let log_mel = LogMel::new(config).unwrap();
     let features = log_mel.extract(sound);
-    let rebuilt = log_mel.extract(&Vocoder::new(config).unwrap().wave(&features));
+    let rebuilt = log_mel.extract(&Vocoder::new(config).unwrap().waveform(&features));
     let nats = if config.log == Log::Log10 { std::f32::consts::LN_10 } else { 1.0 };
     let (Floor::Add(floor) | Floor::Max(floor)) = config.floor;
     let heard = floor.ln() / nats + 0.5;
@@ -39,7 +39,7 @@ fn distance(config: &LogMelConfig, sound: &[f32]) -> f32 {
 }
 
 #[test]
-fn features_of_the_sound_are_the_features() {
+fn the_waveform_reproduces_the_features() {
     let config = main_config();
     for (name, sound, most) in [
         ("a tone", tone(440.0, 1.0, 16_000), 0.35),
@@ -54,7 +54,7 @@ fn features_of_the_sound_are_the_features() {
 }
 
 #[test]
-fn every_preset_that_can_be_turned_back_is() {
+fn every_invertible_preset_is_inverted() {
     for name in ["konkani", "espnet", "xtts", "myxtts"] {
         let config = LogMelConfig::preset(name).unwrap();
         let sound = plimsoll_audio::resample(speech(1), SAMPLE_RATE, config.sample_rate);
@@ -78,24 +78,24 @@ fn a_tone_keeps_its_pitch() {
     let config = main_config();
     for hertz in [150.0, 440.0, 1_000.0, 3_000.0] {
         let features = LogMel::new(&config).unwrap().extract(&tone(hertz, 1.0, 16_000));
-        let found = pitch(&Vocoder::new(&config).unwrap().wave(&features)[1_000..15_000], 16_000);
-        // A mel channel is all that is known, so it is right to about a quarter of its width.
+        let found = pitch(&Vocoder::new(&config).unwrap().waveform(&features)[1_000..15_000], 16_000);
+        // Only the mel channel is known, so the error is up to a quarter of its width.
         println!("{hertz} Hz: {found} Hz");
         assert!((found - hertz).abs() < 10.0 + 0.02 * hertz, "{hertz} Hz came back as {found} Hz");
     }
 }
 
 #[test]
-fn the_sound_has_the_frames_of_its_features_and_is_the_same_each_time() {
+fn the_waveform_has_the_frames_of_its_features_and_is_reproducible() {
     let key = Key::new(6);
     for padding in [Padding::Constant, Padding::Reflect, Padding::None] {
         for (n_fft, drop_last_frame) in [(1024, false), (1024, true), (1023, false)] {
             let config = LogMelConfig { padding, n_fft, drop_last_frame, ..main_config() };
             let vocoder = Vocoder::new(&config).unwrap().with_iterations(3);
-            assert_eq!(vocoder.wave(&[]), [0.0; 0]);
+            assert_eq!(vocoder.waveform(&[]), [0.0; 0]);
             for frames in [1, 2, 7] {
                 let features: Vec<f32> = (0..frames * 80).map(|n| -8.0 * key.at(n as u64).unit() as f32).collect();
-                let sound = vocoder.wave(&features);
+                let sound = vocoder.waveform(&features);
                 assert!(sound.iter().all(|sample| sample.abs() <= 1.0), "{padding:?} {n_fft} {frames}");
                 assert_eq!(
                     LogMel::new(&config).unwrap().frames(sound.len()),
@@ -103,36 +103,36 @@ fn the_sound_has_the_frames_of_its_features_and_is_the_same_each_time() {
                     "{padding:?} {n_fft} {}",
                     sound.len()
                 );
-                assert_eq!(vocoder.wave(&features), sound);
+                assert_eq!(vocoder.waveform(&features), sound);
             }
         }
     }
 }
 
 #[test]
-fn loud_features_are_made_softer_and_never_clip() {
+fn loud_features_are_scaled_down_without_clipping() {
     let config = main_config();
     let mut features = LogMel::new(&config).unwrap().extract(&tone(440.0, 0.5, 16_000));
     features.iter_mut().for_each(|value| *value += 3.0);
-    let sound = Vocoder::new(&config).unwrap().wave(&features);
+    let sound = Vocoder::new(&config).unwrap().waveform(&features);
     let at_the_edge = sound.iter().filter(|sample| sample.abs() > 0.999).count();
     assert!(sound.iter().all(|sample| sample.abs() <= 1.0) && (1..100).contains(&at_the_edge), "{at_the_edge}");
-    // A model that has come apart gives no numbers; sound stays sound.
+    // A model with broken weights returns NaN; the vocoder must still return finite samples.
     let broken = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].repeat(160);
-    assert!(Vocoder::new(&config).unwrap().wave(&broken).iter().all(|sample| sample.abs() <= 1.0));
+    assert!(Vocoder::new(&config).unwrap().waveform(&broken).iter().all(|sample| sample.abs() <= 1.0));
 }
 
 #[test]
 fn silence_stays_silent() {
     let config = main_config();
     let features = LogMel::new(&config).unwrap().extract(&[0.0; 8_000]);
-    let loudest = Vocoder::new(&config).unwrap().wave(&features).iter().fold(0.0_f32, |most, s| most.max(s.abs()));
+    let loudest = Vocoder::new(&config).unwrap().waveform(&features).iter().fold(0.0_f32, |most, s| most.max(s.abs()));
     // Less than half a step of 16 bits.
     assert!(loudest < 1.5e-5, "{loudest}");
 }
 
 #[test]
-fn what_cannot_be_turned_back_is_refused() {
+fn features_that_cannot_be_inverted_are_refused() {
     let message = |config: LogMelConfig| Vocoder::new(&config).err().unwrap().to_string();
     let base = main_config;
     let preset = |name: &str| LogMelConfig::preset(name).unwrap();
@@ -145,10 +145,10 @@ fn what_cannot_be_turned_back_is_refused() {
             message(LogMelConfig { hop_length: 900, ..base() }),
             message(LogMelConfig { win_length: 2_000, ..base() }),
         ].join("\n"), @r#"
-    features that are normalised over each utterance cannot be turned back into sound
-    features with a `dynamic_range` cannot be turned back into sound
-    features that are normalised over each utterance cannot be turned back into sound
-    features with `preemphasis` cannot be turned back into sound
+    features normalized over each utterance cannot be converted back to audio
+    features with a `dynamic_range` cannot be converted back to audio
+    features normalized over each utterance cannot be converted back to audio
+    features with `preemphasis` cannot be converted back to audio
     features whose `hop_length` of 900 is more than their `win_length` of 800 have gaps
     the features' `win_length` of 2000 is more than their `n_fft` of 1024
     "#);

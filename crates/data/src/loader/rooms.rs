@@ -1,7 +1,7 @@
 //! Buffers of batches, which go from the trainer back to the loader.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use plimsoll_audio::buffers::{emptied, fits};
+use plimsoll_audio::buffers;
 
 /// Buffers of whole batches that are kept between a trainer and its loader.
 const KEPT_BATCHES: usize = 4;
@@ -19,8 +19,7 @@ impl Rooms {
     /// An empty vector with room for `count` values. What does not fit is let go: batches are of many lengths, and the rooms
     /// kept should become those that are asked for.
     pub(super) fn room(&self, count: usize) -> Vec<f32> {
-        let kept = self.1.try_recv().ok().filter(|one| fits(one, count));
-        kept.map_or_else(|| Vec::with_capacity(count), emptied)
+        buffers::reuse(self.1.try_recv().ok(), count)
     }
 
     /// Keeps a room, where there are not too many.

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::testing::corpus;
 use crate::{Augment, BatchSize};
-use plimsoll_core::{Bytes, Frames, Seconds};
+use plimsoll_core::{Batch, Bytes, Frames, Seconds};
 
 const UTTERANCES: usize = 23;
 
@@ -230,7 +230,7 @@ fn replicas_load_what_one_would_between_them() {
         ids.sort_unstable();
         expected.sort_unstable();
         assert_eq!(ids, expected);
-        assert_eq!(parts[1][index].0, batch.dealt(1, 3));
+        assert_eq!(parts[1][index].0, batch.shard(1, 3));
     }
     assert!(parts.iter().all(|part| part.len() == whole.len()));
     // Where a batch does not go round, somebody has one of nothing.

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::StoreNumbers;
 use super::key::StoreKey;
-use plimsoll_audio::buffers::{room, zeros};
+use plimsoll_audio::buffers::{take, zeroed};
 
 /// Bytes of a header.
 pub(super) const HEADER: usize = 48;
@@ -148,7 +148,7 @@ pub(super) fn open(bytes: &[u8], key: StoreKey) -> Option<Kept> {
     Some(match header.form {
         Form::F16 => Kept::Values(widen(items)),
         Form::F32 => {
-            let mut values = room(header.count);
+            let mut values = take(header.count);
             values.extend(items.as_chunks().0.iter().map(|&four| f32::from_le_bytes(four)));
             Kept::Values(values)
         }
@@ -171,7 +171,7 @@ fn narrow(values: &[f32], payload: &mut [u8]) {
 }
 
 fn widen(payload: &[u8]) -> Vec<f32> {
-    let mut values = zeros(payload.len() / 2);
+    let mut values = zeroed(payload.len() / 2);
     let mut block = [f16::ZERO; BLOCK];
     for (values, payload) in values.chunks_mut(BLOCK).zip(payload.chunks(2 * BLOCK)) {
         let block = &mut block[..values.len()];

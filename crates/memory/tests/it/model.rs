@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{BatchShape, Grid, HostBatch, HostSample, SampleId};
+use plimsoll_core::{Batch, BatchShape, Grid, HostBatch, HostSample, SampleId};
 use plimsoll_memory::Subject;
 use plimsoll_tape::{Pass, Sight, StepLoss, Task, TensorBatch, attention_weights, layer_norm, remat, silu};
 
@@ -34,6 +34,13 @@ impl Mixer {
 }
 
 impl Task for Stack {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.shape().frame_cells() as f64
     }

@@ -77,6 +77,13 @@ struct Curious {
 }
 
 impl Task for Curious {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     fn weight(&self, batch: &HostBatch) -> f64 {
         self.inner.weight(batch)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use plimsoll_audio::{Stretch, audio_info, read_audio_stretch, resample};
+use plimsoll_audio::{AudioSegment, audio_info, read_audio_segment, resample};
 use plimsoll_core::{Bytes, Key, Position, Seconds};
 use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard};
 use serde::Serialize;
@@ -127,9 +127,9 @@ fn costs(dataset: &Dataset) -> Result<Costs, Failure> {
             break;
         }
         let own = audio_info(&utterance.audio).failed()?.rate;
-        let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
+        let stretch = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
         let start = Instant::now();
-        let audio = read_audio_stretch(&utterance.audio, stretch, own).failed()?;
+        let audio = read_audio_segment(&utterance.audio, stretch, own).failed()?;
         costs.decoding += start.elapsed().as_secs_f64();
         let start = Instant::now();
         let samples = resample(audio.samples, own, rate);

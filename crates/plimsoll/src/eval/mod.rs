@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use plimsoll_audio::{AudioError, Stretch, read_audio_stretch};
+use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
 use plimsoll_core::Skipped;
 use plimsoll_data::Utterance;
 use plimsoll_speech::ModelFolder;
@@ -117,8 +117,8 @@ fn judge(args: &EvalArgs, reader: &Reader, utterances: &[Utterance]) -> Result<R
 
 fn read(utterance: &Utterance, reader: &Reader, report: &mut Report) -> Result<(), AudioError> {
     let Utterance { id, audio, offset, duration, text, .. } = utterance;
-    let stretch = Stretch { offset: *offset, duration: Some(*duration) };
-    let audio = read_audio_stretch(audio, stretch, reader.sample_rate())?;
+    let stretch = AudioSegment { offset: *offset, duration: Some(*duration) };
+    let audio = read_audio_segment(audio, stretch, reader.sample_rate())?;
     let start = Instant::now();
     let heard = reader.text(&audio.samples, &Terminal);
     report.decode_seconds += start.elapsed().as_secs_f64();

@@ -22,7 +22,7 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
         data::report_flaws(&manifest, &Terminal);
         let mut utterances = manifest.utterances;
         for utterance in &mut utterances {
-            utterance.text = tokenizer.numbers().said(&utterance.text).into_owned();
+            utterance.text = tokenizer.numbers().apply(&utterance.text).into_owned();
         }
         Ok(utterances)
     };

@@ -5,7 +5,7 @@ use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
 use plimsoll_memory::{BackendRules, Life, Phase, StepMemory, Subject, TraceError, trace};
 use plimsoll_speech::asr::{Recogniser, RecogniserConfig};
 use plimsoll_speech::tts::{Synthesiser, SynthesiserConfig};
-use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
+use plimsoll_tape::{Noise, Pass, Task};
 use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, lay_out};
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ pub(crate) struct InUse {
 }
 
 /// A model that can be traced and trained.
-pub(crate) trait Case: Subject {
+pub(crate) trait Case: Subject<Task: Task<Batch = HostBatch>> {
     /// The same model with first values.
     fn trained(&self, device: &Device) -> Self::Task;
 }
@@ -91,7 +91,7 @@ pub(crate) fn found<S: Case>(
 }
 
 /// What the trace says of a step of so many pieces of `shape`.
-fn predicted<S: Subject>(
+fn predicted<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
@@ -119,7 +119,7 @@ fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen
     let before = used();
     let task = subject.trained(&device);
     let batch = audible(subject.batch(shape));
-    let tensors = TensorBatch::send(&batch, &device);
+    let tensors = S::Task::send(&batch, &device);
     let _loss = task.loss(&tensors, &Pass::new(choice, Noise::new(Key::new(0), &batch.ids)));
     Bytes(used() - before)
 }

@@ -117,7 +117,7 @@ fn long_unseen_sentences_are_spoken_after_ten_minutes() {
 /// Pitch and formants of a WAV file.
 fn traits(path: &std::path::Path) -> VoiceTraits {
     let audio = read_recording(path).unwrap();
-    VoiceTraits::of(&audio.samples, audio.rate).expect("somebody speaks in it")
+    VoiceTraits::from_samples(&audio.samples, audio.rate).expect("somebody speaks in it")
 }
 
 #[test]

@@ -18,8 +18,8 @@ use super::setting::{Raw, Written};
 use super::toml_value::from_toml;
 
 /// The main jobs: what runs when nobody names a file.
-const RECOGNISER: &str = include_str!("../../../../configs/toy_asr.toml");
-const SYNTHESISER: &str = include_str!("../../../../configs/toy_tts.toml");
+const RECOGNISER: &str = include_str!("../../configs/toy_asr.toml");
+const SYNTHESISER: &str = include_str!("../../configs/toy_tts.toml");
 
 /// How the main job for `task` is called in messages.
 pub fn built_in_name(task: Task) -> &'static str {

@@ -26,7 +26,7 @@ macro_rules! tier {
             name: $name,
             task: $task,
             from: Bytes::gib($from),
-            text: include_str!(concat!("../../../../configs/", $folder, "/", $name, ".toml")),
+            text: include_str!(concat!("../../configs/", $folder, "/", $name, ".toml")),
         }
     };
 }

@@ -18,8 +18,8 @@ use plimsoll_monitor::Summary;
 use plimsoll_speech::ModelFolder;
 use plimsoll_tape::{Task, apply, freeze};
 use plimsoll_train::{
-    Careful, Checkpoint, CheckpointError, CheckpointStore, Ending, Event, Governor, Observer, Outcome, Replica,
-    RunOptions, RunState, StepError, TrainError, Trainer, lay_out, run,
+    Careful, Checkpoint, CheckpointError, CheckpointStore, Ending, Event, Governor, Observer, Outcome, Replica, Run,
+    RunOptions, RunState, StepError, TrainError, Trainer, lay_out,
 };
 
 use crate::config::Loaded;
@@ -275,7 +275,8 @@ impl RunContext<'_> {
             planned: self.plan.memory.as_ref().map(|memory| memory.expected(self.device.is_host)).unwrap_or_default(),
             ..RunOptions::new(training.limits())
         };
-        run(trainer, state, &mut source, &mut validate, store, &options, stop, observer)
+        let run = Run::new(trainer, &mut source, store, &options).with_state(state);
+        run.with_stop(stop).with_observer(observer).train(&mut validate)
     }
 
     /// Whoever cuts the steps, with what was planned for each length.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_audio::{Stretch, read_audio_stretch, write_wav};
+use plimsoll_audio::{AudioSegment, read_audio_segment, write_wav};
 use plimsoll_core::{HostSample, Key, Measure};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Picture;
@@ -134,9 +134,9 @@ impl TrainingTask for Synthesis {
         let rate = run.plan.features.sample_rate;
         let read = |index: usize| {
             let utterance = training.utterance(index);
-            let stretch = Stretch { offset: utterance.offset, duration: Some(utterance.duration) };
+            let stretch = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
             // What cannot be read is told when its turn comes in training.
-            read_audio_stretch(&utterance.audio, stretch, rate).ok()
+            read_audio_segment(&utterance.audio, stretch, rate).ok()
         };
         match nearest.into_iter().find_map(read) {
             Some(audio) => write_wav(&ModelFolder(folder).voice(), &audio.samples, rate).failed(),

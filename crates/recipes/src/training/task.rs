@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_core::{Key, Measure};
+use plimsoll_core::{HostBatch, Key, Measure};
 use plimsoll_monitor::Example;
 use plimsoll_tape::Task;
 use plimsoll_train::{Careful, Score};
@@ -14,7 +14,7 @@ use crate::error::Failure;
 /// A kind of model in training. There are two: recognition and synthesis.
 pub(super) trait TrainingTask {
     /// The model.
-    type Model: Task;
+    type Model: Task<Batch = HostBatch>;
 
     /// A new one, its first values drawn from `key`.
     fn model(&self, device: &Device, key: Key) -> Self::Model;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll_core::{BatchSource, Collective, Measure, Skipped};
+use plimsoll_core::{BatchSource, Collective, HostBatch, Measure, Skipped};
 use plimsoll_tape::{Task, TensorBatch};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::Careful;
@@ -88,7 +88,7 @@ impl Evaluation {
 /// the truth by name.
 pub fn evaluate(
     model: &Recogniser,
-    source: &mut dyn BatchSource,
+    source: &mut dyn BatchSource<Batch = HostBatch>,
     texts: &HashMap<String, String>,
     tokenizer: &Tokenizer,
     search: &Search,
@@ -120,7 +120,7 @@ pub fn evaluate(
 #[cfg(test)]
 mod tests {
     use burn::tensor::Device;
-    use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
+    use plimsoll_core::{Batch, Grid, HostSample, Key, SampleId};
 
     use super::super::RecogniserConfig;
     use super::*;

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{HostBatch, Key};
+use plimsoll_core::{Batch, HostBatch, Key};
 use plimsoll_layers::{
     Conformer, ConformerConfig, HeadPositions, LengthPolicy, Lengths, Subsampling, SubsamplingConfig, add_sinusoids,
     ctc_greedy, ctc_loss, is_ctc_feasible,
@@ -203,6 +203,13 @@ impl RecogniserConfig {
 }
 
 impl Task for Recogniser {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     /// The tokens of the samples that have frames enough for them.
     fn weight(&self, batch: &HostBatch) -> f64 {
         let frames = |index: usize| self.config.frames_after(batch.frame_lengths[index]) as usize;

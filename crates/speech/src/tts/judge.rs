@@ -18,7 +18,7 @@ const FORGETTING: u64 = 1;
 /// may be in training.
 pub fn losses(
     model: &Synthesiser,
-    source: &mut dyn BatchSource,
+    source: &mut dyn BatchSource<Batch = HostBatch>,
     careful: &mut Careful<'_>,
 ) -> Result<BTreeMap<&'static str, f64>, JudgeError> {
     let model = model.valid();

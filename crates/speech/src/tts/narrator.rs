@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_audio::{LogMel, Vocoder};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId, Seconds};
 use plimsoll_tape::{Noise, Pass, TensorBatch, apply};
-use plimsoll_text::{Case, Tokenizer, normalise};
+use plimsoll_text::{Case, Tokenizer, normalize};
 
 use super::{Alignment, Bundle, Ending, Spoken, Synthesiser, parts};
 use crate::{BundleError, ModelFolder};
@@ -178,13 +178,13 @@ impl Narrator {
         told: &mut dyn FnMut(usize, usize),
     ) -> Result<Narration, SayError> {
         self.check_language(language)?;
-        let whole = normalise(text, Case::Keep);
+        let whole = normalize(text, Case::Keep);
         if whole.is_empty() {
             return Err(SayError::Empty);
         }
         // What is told of its length and its letters is told of what is said.
-        let text = self.spelled(&self.tokenizer.numbers().said(text));
-        let unknown = self.tokenizer.unknown_in(&normalise(&text, Case::Keep));
+        let text = self.spelled(&self.tokenizer.numbers().apply(text));
+        let unknown = self.tokenizer.unknown_characters(&normalize(&text, Case::Keep));
         let known: String = text.chars().filter(|letter| !unknown.contains(letter)).collect();
         // Tokens are letters or more of them, and the last one says that the text ends.
         let texts = parts(&known, self.model.config().pace.longest.saturating_sub(1));
@@ -192,8 +192,9 @@ impl Narrator {
             let text = whole.chars().take(SHOWN).collect();
             return Err(SayError::Unknown { text, known: self.letters() });
         }
-        let texts: Vec<String> = texts.iter().map(|text| normalise(text, Case::Keep)).collect();
-        let tokens = |text: &String| self.tokenizer.spoken(self.tokenizer.encode_lossy(text).0, language);
+        let texts: Vec<String> = texts.iter().map(|text| normalize(text, Case::Keep)).collect();
+        let tokens =
+            |text: &String| self.tokenizer.with_language_and_end(self.tokenizer.encode_lossy(text).0, language);
         let tokens: Vec<Vec<u32>> = texts.iter().map(tokens).collect();
         let mut spoken = Vec::with_capacity(texts.len());
         for (index, together) in tokens.chunks(TOGETHER).enumerate() {
@@ -213,7 +214,7 @@ impl Narrator {
     /// The sound of log-mels, one stretch after the other with a pause between them.
     pub fn sound<'a>(&self, stretches: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
         let pause = vec![0.0; (PAUSE.0 * f64::from(self.sample_rate())) as usize];
-        self.vocoder.waves(&stretches.collect::<Vec<_>>()).join(pause.as_slice())
+        self.vocoder.waveforms(&stretches.collect::<Vec<_>>()).join(pause.as_slice())
     }
 
     /// Where it looked while it said the passage numbered `index` of a narration with `seed`.
@@ -235,10 +236,10 @@ impl Narrator {
 
     /// `text` with small letters for the capitals that it does not know.
     fn spelled(&self, text: &str) -> String {
-        let unknown = self.tokenizer.unknown_in(text);
+        let unknown = self.tokenizer.unknown_characters(text);
         let spelled = |letter: char| -> String {
             let small: String = letter.to_lowercase().collect();
-            let known = unknown.contains(&letter) && self.tokenizer.unknown_in(&small).is_empty();
+            let known = unknown.contains(&letter) && self.tokenizer.unknown_characters(&small).is_empty();
             if known { small } else { letter.into() }
         };
         text.chars().map(spelled).collect()

@@ -184,6 +184,13 @@ impl Synthesiser {
 }
 
 impl Task for Synthesiser {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     /// The frames of all utterances.
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.frame_lengths.iter().map(|&frames| f64::from(frames)).sum()

@@ -107,7 +107,7 @@ pub(crate) fn gradients_agree<M: Module>(model: &M, loss: Tensor<1>, fixture: &F
 }
 
 /// Trains `model` for ten steps on `batch`, as the fixture did, and holds it to where that led.
-pub(crate) fn ten_steps_agree<T: Task>(model: T, batch: &HostBatch, fixture: &Fixture) {
+pub(crate) fn ten_steps_agree<T: Task<Batch = HostBatch>>(model: T, batch: &HostBatch, fixture: &Fixture) {
     let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
     let mut trainer = Trainer::new(model, config, Governor::new(3));
     let expected = fixture.values("losses").iter().zip(fixture.values("gradient_norms"));

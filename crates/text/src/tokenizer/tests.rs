@@ -1,11 +1,11 @@
-//! Characters, learnt pieces and languages, from text to ids and back.
+//! Tests of characters, trained pieces and languages, from text to ids and back.
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
 
-/// Sentences of three scripts, many of whose words share pieces.
+/// Sentences in three scripts, many of whose words share pieces.
 const TEXTS: [&str; 9] = [
     "the newest and the widest",
     "lower  and  lowest, newer and new",
@@ -22,7 +22,7 @@ fn json(tokenizer: &Tokenizer) -> String {
     serde_json::to_string(tokenizer).unwrap()
 }
 
-/// What is written is read again, from text and from a value, and reads a text the same.
+/// Checks that a saved tokenizer is read back, from text and from a JSON value, and encodes the same.
 fn check_saved(tokenizer: &Tokenizer) {
     let read: Tokenizer = serde_json::from_str(&json(tokenizer)).unwrap();
     assert_eq!(&read, tokenizer);
@@ -34,25 +34,25 @@ fn check_saved(tokenizer: &Tokenizer) {
     }
 }
 
-/// `text` comes back, in ids that are in use and not reserved.
+/// Checks that `text` is decoded unchanged from ids that are in use and not reserved.
 fn check_round_trip(tokenizer: &Tokenizer, text: &str) {
     let ids = tokenizer.encode(text).unwrap();
-    assert_eq!(tokenizer.decode(&ids), normalise(text, Case::Keep));
+    assert_eq!(tokenizer.decode(&ids), normalize(text, Case::Keep));
     assert!(ids.iter().all(|&id| id >= 4 && (id as usize) < tokenizer.size()));
     assert_eq!(tokenizer.encode_lossy(text), (ids, 0));
-    assert!(tokenizer.unknown_in(text).is_empty());
+    assert!(tokenizer.unknown_characters(text).is_empty());
 }
 
 #[test]
-fn it_can_be_shared_between_threads() {
+fn a_tokenizer_can_be_shared_between_threads() {
     fn check<T: Send + Sync + Clone + 'static>() {}
     check::<Tokenizer>();
 }
 
 #[test]
-fn characters_are_what_the_character_tokenizer_makes() {
+fn characters_match_the_character_tokenizer() {
     let tokenizer = Tokenizer::characters(TEXTS);
-    let before = CharTokenizer::learn(TEXTS);
+    let before = CharTokenizer::from_texts(TEXTS);
     assert_eq!(json(&tokenizer), serde_json::to_string(&before).unwrap());
     assert_eq!(tokenizer.size(), before.size());
     for text in TEXTS {
@@ -68,7 +68,7 @@ fn characters_are_what_the_character_tokenizer_makes() {
 }
 
 #[test]
-fn pieces_are_learnt_in_the_order_of_their_frequency() {
+fn pieces_are_trained_in_the_order_of_their_frequency() {
     let tokenizer = Tokenizer::bpe(["low low low lower", "newest  newest", "lowest"], 18).unwrap();
     assert_eq!(tokenizer.names()[4..13], [" ", "e", "l", "n", "o", "r", "s", "t", "w"]);
     // Of `l` after a space, `lo` and `ow`, five times each, the first has the lower ids.
@@ -77,7 +77,7 @@ fn pieces_are_learnt_in_the_order_of_their_frequency() {
 }
 
 #[test]
-fn pieces_of_every_script_come_back() {
+fn pieces_of_every_script_are_decoded_unchanged() {
     for size in [60, 80, 120, 100_000] {
         let tokenizer = Tokenizer::bpe(TEXTS, size).unwrap();
         assert!(tokenizer.size() <= size);
@@ -86,7 +86,7 @@ fn pieces_of_every_script_come_back() {
             check_round_trip(&tokenizer, text);
             assert!(tokenizer.encode(text).unwrap().len() <= text.chars().count() + 1);
         }
-        // Words apart, backwards and empty: what was learnt is not bound to its texts.
+        // Words apart, backwards and empty: the pieces are not limited to the training texts.
         for text in ["", " ", "new", "wide lowest", "دنیا دیو", "दिवं देव", "tsewen"] {
             check_round_trip(&tokenizer, text);
         }
@@ -95,7 +95,7 @@ fn pieces_of_every_script_come_back() {
 }
 
 #[test]
-fn a_word_has_the_same_pieces_wherever_it_stands() {
+fn a_word_has_the_same_pieces_at_every_position() {
     let tokenizer = Tokenizer::bpe(TEXTS, 100_000).unwrap();
     let [word, twice] = ["बरें", "बरें बरें"].map(|text| tokenizer.encode(text).unwrap());
     assert_eq!(word.len(), 1);
@@ -106,7 +106,7 @@ fn a_word_has_the_same_pieces_wherever_it_stands() {
 }
 
 #[test]
-fn no_texts_have_pieces_too() {
+fn training_on_no_texts_gives_a_usable_tokenizer() {
     let tokenizer = Tokenizer::bpe([""; 0], usize::MAX).unwrap();
     assert_eq!(tokenizer.names()[4..], [" "]);
     assert_eq!(tokenizer.encode_lossy("ab"), (vec![4, 1, 1], 2));
@@ -114,20 +114,20 @@ fn no_texts_have_pieces_too() {
 }
 
 #[test]
-fn an_unknown_letter_is_named_and_counted() {
+fn an_unknown_character_is_reported_and_counted() {
     for tokenizer in [Tokenizer::characters(["abc abc"]), Tokenizer::bpe(["abc abc"], 20).unwrap()] {
         let error = tokenizer.encode("abकb").unwrap_err();
-        assert_eq!(error.to_string(), "the letter `क` (U+0915) in \"abकb\" is not in the vocabulary");
+        assert_eq!(error.to_string(), "the character `क` (U+0915) in \"abकb\" is not in the vocabulary");
         let (ids, unknown) = tokenizer.encode_lossy("x abcकक cba\u{2581}");
         assert_eq!(unknown, 4);
         assert_eq!(ids.iter().filter(|&&id| id == Tokenizer::UNKNOWN).count(), 4);
         assert_eq!(tokenizer.decode(&ids), "\u{fffd} abc\u{fffd}\u{fffd} cba\u{fffd}");
-        assert_eq!(tokenizer.unknown_in("x abकक cba\u{2581}"), ['x', 'क', '\u{2581}'].into());
+        assert_eq!(tokenizer.unknown_characters("x abकक cba\u{2581}"), ['x', 'क', '\u{2581}'].into());
     }
 }
 
 #[test]
-fn languages_come_after_all_others() {
+fn language_ids_come_after_all_others() {
     for tokenizer in [Tokenizer::characters(TEXTS), Tokenizer::bpe(TEXTS, 100).unwrap()] {
         let alone = tokenizer.size() as u32;
         let ids = tokenizer.encode(TEXTS[0]).unwrap();
@@ -143,7 +143,7 @@ fn languages_come_after_all_others() {
         assert_eq!(with.names()[alone as usize..], ["[en]", "[fa]", "[kok]"]);
         assert_eq!(with.names().len(), with.size());
         assert_eq!(with.encode(TEXTS[0]).unwrap(), ids);
-        // They vanish as the other silent ids do; what is past them is unknown.
+        // They are dropped like the other special ids; ids past them are unknown.
         let silent = [&[0, 2, alone + 2][..], &ids, &[alone, 3, 0]].concat();
         assert_eq!(with.decode(&silent), TEXTS[0]);
         assert_eq!(with.decode(&[&ids[..], &[alone + 3]].concat()), format!("{}\u{fffd}", TEXTS[0]));
@@ -154,7 +154,7 @@ fn languages_come_after_all_others() {
 }
 
 #[test]
-fn merges_are_written_beside_their_pieces() {
+fn pieces_and_merges_are_saved() {
     let tokenizer = Tokenizer::bpe(["aa aa"], 7).unwrap();
     assert_eq!(json(&tokenizer), r#"{"bpe":{"pieces":[" ","a"," a"],"merges":[[" ","a"]]}}"#);
     assert_eq!(tokenizer.encode("aa a").unwrap(), [6, 5, 6]);
@@ -163,19 +163,22 @@ fn merges_are_written_beside_their_pieces() {
 #[test]
 fn too_few_ids_are_refused() {
     let error = Tokenizer::bpe(["ab", "ca"], 7).unwrap_err();
-    assert_eq!(error.to_string(), "7 ids are too few for pieces: the texts have 4 letters, so it takes 8 or more");
+    assert_eq!(
+        error.to_string(),
+        "a BPE vocabulary of 7 ids is too small: the texts have 4 different characters, so at least 8 ids are needed"
+    );
     assert_eq!(Tokenizer::bpe(["ab", "ca"], 8).unwrap().size(), 8);
 }
 
 #[test]
-fn a_wrong_file_says_what_is_wrong() {
+fn invalid_files_are_refused_with_a_reason() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("vocabulary.json");
     assert!(matches!(Tokenizer::from_file(&path), Err(TextError::File { .. })));
     for (wrong, cause) in [
         ("{", "EOF"),
-        ("{}", "a vocabulary has `characters`, `bpe` or `hugging_face`, and one of them"),
-        (r#"{"characters": ["a"], "bpe": {"pieces": [], "merges": []}}"#, "and one of them"),
+        ("{}", "a vocabulary needs exactly one of `characters`, `bpe` and `hugging_face`"),
+        (r#"{"characters": ["a"], "bpe": {"pieces": [], "merges": []}}"#, "exactly one of"),
         (r#"{"characters": ["a", "a"]}"#, "lists `a` twice"),
         (r#"{"characters": ["a"], "language": []}"#, "unknown field `language`"),
         (r#"{"bpe": {"pieces": ["a"], "merges": [], "size": 1}}"#, "unknown field `size`"),
@@ -192,17 +195,17 @@ fn a_wrong_file_says_what_is_wrong() {
 }
 
 #[test]
-fn our_own_files_are_read() {
+fn files_of_this_crate_are_read() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("vocabulary.json");
-    CharTokenizer::learn(TEXTS).write(&path).unwrap();
+    CharTokenizer::from_texts(TEXTS).write(&path).unwrap();
     assert_eq!(Tokenizer::from_file(&path).unwrap(), Tokenizer::characters(TEXTS));
     let pieces = Tokenizer::bpe(TEXTS, 100).unwrap().with_languages(["fa".into()]);
     fs::write(&path, json(&pieces)).unwrap();
     assert_eq!(Tokenizer::from_file(&path).unwrap(), pieces);
 }
 
-/// Twenty thousand sentences of one to eight words from a lexicon of two thousand, the frequent ones first as in speech.
+/// Twenty thousand sentences of one to eight words from a lexicon of two thousand, common words first as in speech.
 fn sentences() -> Vec<String> {
     let mut state = 1u64;
     let mut draw = move |below: u64| {
@@ -217,7 +220,7 @@ fn sentences() -> Vec<String> {
 }
 
 #[test]
-fn five_hundred_pieces_of_many_sentences_are_learnt_twice_the_same() {
+fn training_is_reproducible() {
     let mut texts = sentences();
     let start = std::time::Instant::now();
     let tokenizer = Tokenizer::bpe(&texts, 500).unwrap();
@@ -227,28 +230,28 @@ fn five_hundred_pieces_of_many_sentences_are_learnt_twice_the_same() {
     assert_eq!(json(&Tokenizer::bpe(&texts, 500).unwrap()), json(&tokenizer));
     let start = std::time::Instant::now();
     let ids: usize = texts.iter().map(|text| tokenizer.encode(text).unwrap().len()).sum();
-    let letters: usize = texts.iter().map(|text| text.chars().count()).sum();
-    println!("{letters} letters are {ids} ids, in {:?}", start.elapsed());
-    assert!(2 * ids < letters);
+    let characters: usize = texts.iter().map(|text| text.chars().count()).sum();
+    println!("{characters} characters are {ids} ids, in {:?}", start.elapsed());
+    assert!(2 * ids < characters);
 }
 
-/// A few words of few letters, so that many pairs are equally frequent.
+/// A few words of few characters, so that many pairs are equally frequent.
 fn words() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("[abcदेسل ]{0,12}", 0..12)
 }
 
 proptest! {
     #[test]
-    fn characters_that_were_learnt_come_back(text in any::<String>()) {
+    fn training_characters_are_decoded_unchanged(text in any::<String>()) {
         check_round_trip(&Tokenizer::characters([&text]), &text);
     }
 
     #[test]
-    fn pieces_that_were_learnt_come_back(text in any::<String>(), more in 0usize..20) {
-        // Composing may part a letter in two.
-        let letters = normalise(&text, Case::Keep);
-        let least = 5 + letters.chars().filter(|letter| !letter.is_whitespace()).collect::<BTreeSet<_>>().len();
-        check_round_trip(&Tokenizer::bpe([&text], least + more).unwrap(), &text);
+    fn training_texts_are_decoded_unchanged(text in any::<String>(), more in 0usize..20) {
+        // Composing may split a character in two.
+        let characters = normalize(&text, Case::Keep);
+        let minimum = 5 + characters.chars().filter(|character| !character.is_whitespace()).collect::<BTreeSet<_>>().len();
+        check_round_trip(&Tokenizer::bpe([&text], minimum + more).unwrap(), &text);
     }
 
     #[test]
@@ -262,27 +265,39 @@ proptest! {
     }
 
     #[test]
-    fn pieces_read_other_texts(texts in words(), text in "[abcदेسل ]{0,20}", unknown in "[xyz]{0,3}") {
-        let learnt = texts.iter().map(String::as_str).chain(["abcदेسل"]);
-        let tokenizer = Tokenizer::bpe(learnt, 30).unwrap();
+    fn pieces_encode_other_texts(texts in words(), text in "[abcदेسل ]{0,20}", unknown in "[xyz]{0,3}") {
+        let trained = texts.iter().map(String::as_str).chain(["abcदेسل"]);
+        let tokenizer = Tokenizer::bpe(trained, 30).unwrap();
         check_round_trip(&tokenizer, &text);
         let (ids, count) = tokenizer.encode_lossy(&format!("{text}{unknown}{text}"));
         prop_assert_eq!(count, unknown.len());
         let expected = format!("{text}{}{text}", "\u{fffd}".repeat(count));
-        prop_assert_eq!(tokenizer.decode(&ids), normalise(&expected, Case::Keep));
+        prop_assert_eq!(tokenizer.decode(&ids), normalize(&expected, Case::Keep));
     }
 }
 
 #[test]
-fn numbers_are_read_in_words_wherever_the_tokenizer_is_used() {
-    let said = ["thirty point two or so"];
-    let plain = Tokenizer::characters(said);
-    assert_eq!(plain.unknown_in("30 or so"), BTreeSet::from(['0', '3']));
+fn the_tokenizer_replaces_numbers_by_words() {
+    let texts = ["thirty point two or so"];
+    let plain = Tokenizer::characters(texts);
+    assert_eq!(plain.unknown_characters("30 or so"), BTreeSet::from(['0', '3']));
     let tokenizer = plain.clone().with_numbers(Numbers::English);
     check_saved(&tokenizer);
     assert!(json(&tokenizer).contains("\"numbers\":\"english\""));
-    assert!(!json(&plain).contains("numbers"), "files of before stay what they were");
+    assert!(!json(&plain).contains("numbers"), "files of earlier versions do not change");
     assert_eq!(tokenizer.decode(&tokenizer.encode("30.2 or ३०").unwrap()), "thirty point two or thirty");
     assert_eq!(tokenizer.encode_lossy("30"), (plain.encode("thirty").unwrap(), 0));
-    assert!(tokenizer.unknown_in("30").is_empty());
+    assert!(tokenizer.unknown_characters("30").is_empty());
+}
+
+#[test]
+fn a_language_id_is_added_only_when_the_tokenizer_has_languages() {
+    let plain = Tokenizer::characters(["ab"]);
+    assert_eq!(plain.with_language_and_end(vec![4, 5], Some("en")), [4, 5, 3]);
+    let several = plain.with_languages(["mr".to_string(), "en".to_string()]);
+    let ids = several.with_language_and_end(vec![4, 5], Some("mr"));
+    assert_eq!(ids, [several.language("mr").unwrap(), 4, 5, 3]);
+    for language in [None, Some("xx")] {
+        assert_eq!(several.with_language_and_end(vec![4], language), [Tokenizer::UNKNOWN, 4, 3]);
+    }
 }

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{
-    BatchShape, BatchSource, Bytes, Delivered, HostBatch, MemoryGate, OutOfMemory, Position, Skipped, SourceError,
-    Stage,
+    Batch, BatchShape, BatchSource, Bytes, Delivered, MemoryGate, OutOfMemory, Position, Skipped, SourceError, Stage,
 };
 use plimsoll_tape::{Task, collect};
 
@@ -20,7 +19,7 @@ const DRIFT: f64 = 1.03;
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// A run in progress.
-pub(super) struct Voyage<'a, T> {
+pub(super) struct Voyage<'a, T: Task> {
     trainer: &'a mut Trainer<T>,
     writer: Writer,
     options: &'a RunOptions,
@@ -34,7 +33,7 @@ pub(super) struct Voyage<'a, T> {
     /// The step of the last checkpoint that was truly written.
     written: Option<u64>,
     /// The next batch, where it was asked for while the device computed.
-    upcoming: Option<Result<Delivered, SourceError>>,
+    upcoming: Option<Result<Delivered<T::Batch>, SourceError>>,
 }
 
 impl<'a, T: Task> Voyage<'a, T> {
@@ -56,7 +55,7 @@ impl<'a, T: Task> Voyage<'a, T> {
     /// All that a run is, up to its end.
     pub(super) fn sail(
         &mut self,
-        source: &mut dyn BatchSource,
+        source: &mut dyn BatchSource<Batch = T::Batch>,
         validate: &mut Validate<'_, T>,
         stop: &AtomicBool,
         last_score: &mut Option<Score>,
@@ -131,7 +130,7 @@ impl<'a, T: Task> Voyage<'a, T> {
     }
 
     /// Whether another step follows at once, as far as it can be known before the one on `delivered`.
-    fn goes_on_after(&self, delivered: &Delivered) -> bool {
+    fn goes_on_after(&self, delivered: &Delivered<T::Batch>) -> bool {
         let (limits, step) = (&self.options.limits, self.state.step + 1);
         let epoch = delivered.position.epoch;
         let is_last = limits.steps.is_some_and(|steps| step >= steps) || limits.epochs.is_some_and(|all| epoch >= all);
@@ -139,7 +138,11 @@ impl<'a, T: Task> Voyage<'a, T> {
     }
 
     /// One batch: a step, or a reason why there was none.
-    pub(super) fn step(&mut self, delivered: Delivered, source: &mut dyn BatchSource) -> Result<(), TrainError> {
+    pub(super) fn step(
+        &mut self,
+        delivered: Delivered<T::Batch>,
+        source: &mut dyn BatchSource<Batch = T::Batch>,
+    ) -> Result<(), TrainError> {
         if let Some(written) = self.writer.done() {
             self.tell_written(written);
         }
@@ -150,7 +153,7 @@ impl<'a, T: Task> Voyage<'a, T> {
         let mut start = Instant::now();
         let goes_on = self.goes_on_after(&delivered);
         let (upcoming, mut apart) = (&mut self.upcoming, Duration::ZERO);
-        let mut meanwhile = |send: &mut dyn FnMut(&HostBatch)| {
+        let mut meanwhile = |send: &mut dyn FnMut(&T::Batch)| {
             if !goes_on {
                 return;
             }
@@ -191,7 +194,7 @@ impl<'a, T: Task> Voyage<'a, T> {
         Ok(all.iter().flat_map(|part| serde_json::from_slice::<Vec<Skipped>>(part).unwrap_or_default()).collect())
     }
 
-    fn tell(&mut self, report: StepReport, delivered: &Delivered, step_seconds: f64) {
+    fn tell(&mut self, report: StepReport, delivered: &Delivered<T::Batch>, step_seconds: f64) {
         let (start, batch) = (Instant::now(), &delivered.batch);
         self.state.failures = 0;
         self.state.step = report.step;

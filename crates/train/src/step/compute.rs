@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use plimsoll_core::{HostBatch, MemoryGate, OutOfMemory, Stage};
+use plimsoll_core::{Batch, MemoryGate, OutOfMemory, Stage};
 use plimsoll_tape::{Statistics, Task};
 
 use super::ahead::{Ahead, Meanwhile};
@@ -19,21 +19,35 @@ const NORM_READS: usize = 8;
 const BEGINNINGS: usize = 8;
 
 /// What a step is computed from.
-#[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) batch: &'a HostBatch,
+pub(super) struct Asked<'a, B> {
+    pub(super) batch: &'a B,
     pub(super) step: u64,
     /// The pieces, where a ledger says which.
     pub(super) cuts: Option<&'a [Cut]>,
+}
+
+impl<B> Clone for Asked<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Asked<'_, B> {}
+
+impl<B: Batch> Asked<'_, B> {
+    /// Names of all samples, for messages.
+    fn names(&self) -> Vec<String> {
+        self.batch.names(0..self.batch.len())
+    }
 }
 
 impl<T: Task> Trainer<T> {
     /// The gradient of the whole batch and its norm, read.
     pub(super) fn computed(
         &mut self,
-        asked: Asked<'_>,
+        asked: Asked<'_, T::Batch>,
         failures: &mut Vec<OutOfMemory>,
-        meanwhile: &mut Meanwhile<'_>,
+        meanwhile: &mut Meanwhile<'_, T::Batch>,
     ) -> Result<(Gathered, f64), StepError> {
         let step = asked.step;
         let gone = |source| StepError::Gone { step, source };
@@ -75,14 +89,14 @@ impl<T: Task> Trainer<T> {
         }
         let reason = "no reading of the gradient's norm succeeded".into();
         let source = failures.last().cloned().unwrap_or(OutOfMemory { stage: Stage::Norm, reason });
-        Err(StepError::Unfit { step, names: asked.batch.names.clone(), source })
+        Err(StepError::Unfit { step, names: asked.names(), source })
     }
 
     /// The norm of the gradient, as soon as all replicas could read it; nothing where that is not to be.
     fn read(
         &self,
         gathered: &mut Gathered,
-        asked: Asked<'_>,
+        asked: Asked<'_, T::Batch>,
         wary: bool,
         failures: &mut Vec<OutOfMemory>,
     ) -> Result<Option<f64>, StepError> {
@@ -105,7 +119,7 @@ impl<T: Task> Trainer<T> {
                     failures.push(OutOfMemory { stage: Stage::Norm, reason });
                 }
                 Err(Fault::Broken(reason)) => {
-                    return Err(StepError::Device { step, names: asked.batch.names.clone(), reason });
+                    return Err(StepError::Device { step, names: asked.names(), reason });
                 }
             }
             clean_up(&self.device);
@@ -121,7 +135,7 @@ impl<T: Task> Trainer<T> {
     /// The gradients of all pieces, added up.
     fn gathered(
         &mut self,
-        asked: Asked<'_>,
+        asked: Asked<'_, T::Batch>,
         wary: bool,
         failures: &mut Vec<OutOfMemory>,
     ) -> Result<Gathered, StepError> {
@@ -135,7 +149,7 @@ impl<T: Task> Trainer<T> {
             if let [cut] = wave.cuts[..]
                 && cut.effort == Cut::LEFT_OUT
             {
-                gathered.leave_out(cut, self.task.weight(&batch.part(cut.places())), &batch.names[cut.places()]);
+                gathered.leave_out(cut, self.task.weight(&batch.part(cut.places())), batch.names(cut.places()));
                 continue;
             }
             let is_only = gathered.is_empty() && queue.is_empty() && wave.cuts.len() == 1;
@@ -160,10 +174,10 @@ impl<T: Task> Trainer<T> {
                     queue.once_more(cut);
                     continue;
                 }
-                let names = &batch.names[cut.places()];
+                let names = batch.names(cut.places());
                 match (self.config.unfit, new.first()) {
                     (Unfit::Stop, Some(source)) => {
-                        return Err(StepError::Unfit { step, names: names.to_vec(), source: source.clone() });
+                        return Err(StepError::Unfit { step, names, source: source.clone() });
                     }
                     _ => gathered.leave_out(cut, self.task.weight(&batch.part(cut.places())), names),
                 }
@@ -176,10 +190,10 @@ impl<T: Task> Trainer<T> {
     /// Computes a wave and adds it up; gives what of it did not fit.
     fn wave(
         &self,
-        asked: Asked<'_>,
+        asked: Asked<'_, T::Batch>,
         wave: &Wave,
         asks: bool,
-        (gathered, ahead): (&mut Gathered, Option<Ahead>),
+        (gathered, ahead): (&mut Gathered, Option<Ahead<T>>),
     ) -> Result<Vec<(Cut, OutOfMemory)>, StepError> {
         let Asked { batch, step, .. } = asked;
         let job = Job {
@@ -193,7 +207,7 @@ impl<T: Task> Trainer<T> {
             true => Cow::Borrowed(batch),
             false => Cow::Owned(batch.part(cut.places())),
         };
-        let pieces: Vec<Cow<'_, HostBatch>> = wave.cuts.iter().map(piece).collect();
+        let pieces: Vec<Cow<'_, T::Batch>> = wave.cuts.iter().map(piece).collect();
         gathered.begun += pieces.len();
         let sent = match (ahead, &wave.cuts[..], &pieces[..]) {
             (Some(ahead), [cut], [piece]) => ahead.of(*cut, piece),
@@ -209,7 +223,7 @@ impl<T: Task> Trainer<T> {
                 Ok(()) => {}
                 Err(Fault::Memory(failure)) => failed.push((cut, failure)),
                 Err(Fault::Broken(reason)) => {
-                    return Err(StepError::Device { step, names: piece.names.clone(), reason });
+                    return Err(StepError::Device { step, names: piece.names(0..piece.len()), reason });
                 }
             }
         }

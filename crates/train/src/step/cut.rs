@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-use plimsoll_core::{BatchShape, Choice, Frames, HostBatch, Remat};
+use plimsoll_core::{Batch, BatchShape, Choice, Remat};
 use serde::{Deserialize, Serialize};
 
 use crate::Governor;
@@ -84,7 +84,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// The whole of `batch`, or the pieces that a ledger has.
-    pub(super) fn of(batch: &HostBatch, cuts: Option<&[Cut]>) -> Self {
+    pub(super) fn of(batch: &impl Batch, cuts: Option<&[Cut]>) -> Self {
         let whole = [Cut { start: 0, len: batch.len() as u32, effort: 0 }];
         let is_given = cuts.is_some();
         let waiting = cuts.unwrap_or(&whole).iter().copied().filter(|cut| cut.len > 0).collect();
@@ -97,7 +97,7 @@ impl Queue {
     }
 
     /// What is computed next, as much as `governor` allows at once, in at most `lanes` pieces.
-    pub(super) fn next_wave(&mut self, batch: &HostBatch, governor: &Governor, lanes: usize) -> Option<Wave> {
+    pub(super) fn next_wave(&mut self, batch: &impl Batch, governor: &Governor, lanes: usize) -> Option<Wave> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -125,7 +125,7 @@ impl Queue {
                 cut = head;
             }
             if !self.is_given {
-                cut.effort = cut.effort.max(governor.effort(shape_of(batch, cut.places())) as u32);
+                cut.effort = cut.effort.max(governor.effort(batch.shape_of(cut.places())) as u32);
             }
             cuts.push(cut);
         }
@@ -184,16 +184,9 @@ impl Queue {
     }
 }
 
-/// The shape of the utterances at `places`, as they would be padded.
-fn shape_of(batch: &HostBatch, places: Range<usize>) -> BatchShape {
-    let longest = |lengths: &[u32]| lengths[places.clone()].iter().copied().max().unwrap_or(0);
-    let frames = batch.grid.frames(longest(&batch.frame_lengths));
-    let tokens = batch.grid.tokens(frames, longest(&batch.token_lengths));
-    BatchShape { utterances: places.len() as u32, frames: Frames(frames), tokens }
-}
-
-fn shape_of_all(batch: &HostBatch, cuts: &[Cut]) -> BatchShape {
-    let shapes: Vec<BatchShape> = cuts.iter().map(|cut| shape_of(batch, cut.places())).collect();
+/// The shape of all `cuts` together.
+fn shape_of_all(batch: &impl Batch, cuts: &[Cut]) -> BatchShape {
+    let shapes: Vec<BatchShape> = cuts.iter().map(|cut| batch.shape_of(cut.places())).collect();
     BatchShape {
         utterances: shapes.iter().map(|shape| shape.utterances).sum(),
         frames: shapes.iter().map(|shape| shape.frames).max().unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{BatchShape, CollectiveError, HostBatch, MemoryGate, Stage};
+use plimsoll_core::{Batch, BatchShape, CollectiveError, MemoryGate, Stage};
 use plimsoll_tape::Task;
 use serde::{Deserialize, Serialize};
 
@@ -76,15 +76,15 @@ impl Gathered {
         &mut self,
         task: &T,
         gate: &dyn MemoryGate,
-        (cut, piece): (Cut, &HostBatch),
+        (cut, piece): (Cut, &T::Batch),
         done: Done,
     ) -> Result<(), Fault> {
         // Adding takes no memory, as the sum takes the place of what there was: only the gate can have a word here.
         let start = Instant::now();
         gate.check(Stage::Accumulate).map_err(Fault::Memory)?;
         self.safety += start.elapsed();
-        self.left_out.extend(done.left_out.iter().map(|&index| piece.names[index].clone()));
-        self.cut.extend(done.cut.iter().map(|&index| piece.names[index].clone()));
+        self.left_out.extend(done.left_out.iter().map(|&index| piece.name(index)));
+        self.cut.extend(done.cut.iter().map(|&index| piece.name(index)));
         self.counts.push(1 + done.parts.len());
         self.losses.push((None, done.loss));
         self.losses.extend(done.parts.into_iter().map(|(name, part)| (Some(name), part)));
@@ -95,9 +95,9 @@ impl Gathered {
     }
 
     /// Leaves out `cut`, which weighs `weight`.
-    pub(super) fn leave_out(&mut self, cut: Cut, weight: f64, names: &[String]) {
+    pub(super) fn leave_out(&mut self, cut: Cut, weight: f64, names: Vec<String>) {
         self.lost += weight;
-        self.unfit.extend_from_slice(names);
+        self.unfit.extend(names);
         self.cuts.push(Cut { effort: Cut::LEFT_OUT, ..cut });
     }
 
@@ -145,8 +145,8 @@ impl Gathered {
     }
 
     /// Tells all replicas the losses, and what is to be told of the samples.
-    pub(super) fn tell(&mut self, replica: &dyn Replica, batch: &HostBatch) -> Result<(), CollectiveError> {
-        self.frames = batch.frame_lengths.iter().map(|&n| u64::from(n)).sum();
+    pub(super) fn tell(&mut self, replica: &dyn Replica, batch: &impl Batch) -> Result<(), CollectiveError> {
+        self.frames = batch.valid_frames();
         if replica.ranks() == 1 {
             return Ok(());
         }
@@ -227,14 +227,14 @@ impl Gathered {
     }
 
     /// The utterances of the pieces whose loss is no number, or all where it is none of these.
-    pub(super) fn suspects(&self, batch: &HostBatch) -> Vec<String> {
+    pub(super) fn suspects(&self, batch: &impl Batch) -> Vec<String> {
         let mut values = self.values.iter();
         let computed = self.cuts.iter().filter(|cut| cut.effort != Cut::LEFT_OUT);
         let is_bad = |count: &usize| !values.by_ref().take(*count).fold(true, |fine, value| fine & value.is_finite());
         let bad: Vec<bool> = self.counts.iter().map(is_bad).collect();
-        let names = computed.zip(&bad).filter(|(_, bad)| **bad).flat_map(|(cut, _)| batch.names[cut.places()].to_vec());
+        let names = computed.zip(&bad).filter(|(_, bad)| **bad).flat_map(|(cut, _)| batch.names(cut.places()));
         let names: Vec<String> = names.collect();
-        if names.is_empty() { batch.names.clone() } else { names }
+        if names.is_empty() { batch.names(0..batch.len()) } else { names }
     }
 
     /// The gradient of the whole batch.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Alone, HostBatch, MemoryGate, MemoryMeter, Stage};
+use plimsoll_core::{Alone, Batch, MemoryGate, MemoryMeter, Stage};
 use plimsoll_tape::{Statistics, Task, sweep};
 
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
@@ -31,7 +31,7 @@ pub use scale::LossScale;
 pub(crate) use watch::Watch;
 
 /// A model in training.
-pub struct Trainer<T> {
+pub struct Trainer<T: Task> {
     /// The model.
     pub task: T,
     /// Its optimizer.
@@ -48,7 +48,7 @@ pub struct Trainer<T> {
     device: Device,
     watch: Watch,
     replica: Box<dyn Replica>,
-    ahead: Option<Ahead>,
+    ahead: Option<Ahead<T>>,
 }
 
 impl<T: Task> Trainer<T> {
@@ -117,30 +117,30 @@ impl<T: Task> Trainer<T> {
     ///
     /// The batch is cut as the governor says; what does not fit is cut further while the rest is kept. Then the gradient's
     /// norm is read, which is where a device admits what went wrong, and until which nothing has moved.
-    pub fn step(&mut self, batch: &HostBatch) -> Result<StepReport, StepError> {
+    pub fn step(&mut self, batch: &T::Batch) -> Result<StepReport, StepError> {
         self.step_by(batch, None, &mut |_| {})
     }
 
     /// The same, and while the device computes, `meanwhile` shows the batch of the next step, whose first piece is sent ahead.
     ///
     /// It is asked once at most, and not at all where a device computes on the caller's time, as a CPU does, or when memory
-    /// has run out a moment ago. A batch that is not the next one after all, as its utterances and their lengths tell, is
-    /// sent in vain.
+    /// has run out a moment ago. A batch that is not the next one after all, as the ids and the size of its
+    /// samples tell, is sent in vain.
     pub fn step_meanwhile(
         &mut self,
-        batch: &HostBatch,
-        meanwhile: &mut Meanwhile<'_>,
+        batch: &T::Batch,
+        meanwhile: &mut Meanwhile<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
         self.step_by(batch, None, meanwhile)
     }
 
     /// The step that a ledger tells of: the same pieces in the same order, which gives the same weights to the last bit.
-    pub fn replay(&mut self, batch: &HostBatch, cuts: &[Cut]) -> Result<StepReport, StepError> {
+    pub fn replay(&mut self, batch: &T::Batch, cuts: &[Cut]) -> Result<StepReport, StepError> {
         self.step_by(batch, Some(cuts), &mut |_| {})
     }
 
     /// The gradient that a step on `batch` would move by, before it is clipped; nothing moves. With `cuts`, by these pieces.
-    pub fn gradient(&mut self, batch: &HostBatch, cuts: Option<&[Cut]>) -> Result<GradientsParams, StepError> {
+    pub fn gradient(&mut self, batch: &T::Batch, cuts: Option<&[Cut]>) -> Result<GradientsParams, StepError> {
         let step = self.optimizer.steps() + 1;
         let before = Statistics::of(&self.task);
         self.ahead = None;
@@ -153,9 +153,9 @@ impl<T: Task> Trainer<T> {
 
     fn step_by(
         &mut self,
-        batch: &HostBatch,
+        batch: &T::Batch,
         cuts: Option<&[Cut]>,
-        meanwhile: &mut Meanwhile<'_>,
+        meanwhile: &mut Meanwhile<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
         let before = Statistics::of(&self.task);
         let report = self.attempt(batch, cuts, meanwhile);
@@ -167,16 +167,16 @@ impl<T: Task> Trainer<T> {
 
     fn attempt(
         &mut self,
-        batch: &HostBatch,
+        batch: &T::Batch,
         cuts: Option<&[Cut]>,
-        meanwhile: &mut Meanwhile<'_>,
+        meanwhile: &mut Meanwhile<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
         let step = self.optimizer.steps() + 1;
         let mut failures = Vec::new();
         self.watch.start();
         let (mut gathered, norm) = self.computed(Asked { batch, step, cuts }, &mut failures, meanwhile)?;
         if gathered.is_nothing() {
-            return Err(StepError::Nothing { step, names: batch.names.clone() });
+            return Err(StepError::Nothing { step, names: batch.names(0..batch.len()) });
         }
         let scale = self.scale.factor();
         let norm = norm / scale * gathered.correction();
@@ -241,7 +241,7 @@ impl<T: Task> Trainer<T> {
     }
 
     /// Tells the governor that the pieces of a step fitted.
-    fn learn(&mut self, batch: &HostBatch, gathered: &Gathered) -> Duration {
+    fn learn(&mut self, batch: &T::Batch, gathered: &Gathered) -> Duration {
         let start = Instant::now();
         if let Some(largest) = gathered.largest {
             // By the longest of the batch, as the limit was.
@@ -251,7 +251,7 @@ impl<T: Task> Trainer<T> {
     }
 }
 
-impl<T: std::fmt::Debug> std::fmt::Debug for Trainer<T> {
+impl<T: Task> std::fmt::Debug for Trainer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Trainer").field("task", &self.task).field("config", &self.config).finish_non_exhaustive()
     }

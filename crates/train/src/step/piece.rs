@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use burn::module::{ModuleMapper, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Choice, HostBatch, Key, MemoryGate, OutOfMemory, Stage};
-use plimsoll_tape::{Noise, Pass, StepLoss, Task, TensorBatch, backward};
+use plimsoll_core::{Batch, Choice, Key, MemoryGate, OutOfMemory, SampleId, Stage};
+use plimsoll_tape::{Noise, Pass, StepLoss, Task, backward};
 
 use super::cut::{Cut, ways};
 use super::gather::square_sum;
@@ -92,8 +92,8 @@ impl Job<'_> {
         &self,
         task: &T,
         cuts: &[Cut],
-        pieces: &[Cow<'_, HostBatch>],
-        sent: Option<TensorBatch>,
+        pieces: &[Cow<'_, T::Batch>],
+        sent: Option<T::Tensors>,
     ) -> Vec<Result<Done, Fault>> {
         if let ([cut], [piece]) = (cuts, pieces) {
             return vec![self.guarded(task, *cut, piece, sent)];
@@ -113,17 +113,11 @@ impl Job<'_> {
     }
 
     /// A piece whose panic is an answer: some backends have no other way to say that memory ran out.
-    fn guarded<T: Task>(
-        &self,
-        task: &T,
-        cut: Cut,
-        piece: &HostBatch,
-        sent: Option<TensorBatch>,
-    ) -> Result<Done, Fault> {
+    fn guarded<T: Task>(&self, task: &T, cut: Cut, piece: &T::Batch, sent: Option<T::Tensors>) -> Result<Done, Fault> {
         let mut stage = Stage::Forward;
         let done = attempt(|| {
-            let tensors = sent.unwrap_or_else(|| TensorBatch::send(piece, self.device));
-            self.piece(task, cut, &tensors, &mut stage)
+            let tensors = sent.unwrap_or_else(|| T::send(piece, self.device));
+            self.piece(task, cut, (piece.ids(), &tensors), &mut stage)
         });
         match done {
             Ok(done) => done.map_err(Fault::Memory),
@@ -135,12 +129,12 @@ impl Job<'_> {
         &self,
         task: &T,
         cut: Cut,
-        tensors: &TensorBatch,
+        (ids, tensors): (&[SampleId], &T::Tensors),
         stage: &mut Stage,
     ) -> Result<Done, OutOfMemory> {
         let ways = ways(self.choice);
         let choice = ways[(cut.effort as usize).min(ways.len() - 1)];
-        let pass = Pass::new(choice, Noise::new(self.key, &tensors.ids));
+        let pass = Pass::new(choice, Noise::new(self.key, ids));
         let StepLoss { sum, parts, left_out, cut } = task.loss(tensors, &pass);
         self.gate.check(Stage::Forward)?;
         *stage = Stage::Backward;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use burn::tensor::Device;
-use plimsoll_core::{Key, MemoryGate, OutOfMemory, Stage};
+use plimsoll_core::{Batch, Key, MemoryGate, OutOfMemory, Stage};
 use plimsoll_tape::{NamedTensor, collect};
 use plimsoll_train::{Governor, Schedule, StepError, Threads, Trainer, TrainerConfig};
 
@@ -32,7 +32,7 @@ fn check(build: fn(&Device) -> Net, most: f64) {
         let expected = flat(&alone.task, &gradients);
         for ranks in [1, 2, 4] {
             let found = replicas(ranks, |way| {
-                let part = batch.dealt(plimsoll_core::Collective::rank(&way), ranks);
+                let part = batch.shard(plimsoll_core::Collective::rank(&way), ranks);
                 let mut trainer = trainer(build).together(way);
                 let gradients = trainer.gradient(&part, None).unwrap();
                 flat(&trainer.task, &gradients)
@@ -88,7 +88,7 @@ fn trained(ranks: usize, fails: bool, tells_late: bool) -> Vec<(Vec<NamedTensor>
         let mut trainer = trainer.together(way).watched(Every(every, AtomicUsize::new(0)), NoMeter);
         let (mut failures, mut losses) = (0, Vec::new());
         for step in 0..40 {
-            let report = trainer.step(&batch(step * 16..step * 16 + 16, 20).dealt(rank, ranks)).unwrap();
+            let report = trainer.step(&batch(step * 16..step * 16 + 16, 20).shard(rank, ranks)).unwrap();
             failures += report.failures.len();
             losses.push(report.loss);
         }
@@ -118,7 +118,7 @@ fn when_one_is_gone_the_others_stop_with_a_reason() {
     let errors = replicas(2, |way| {
         let rank = plimsoll_core::Collective::rank(&way);
         let mut trainer = trainer(|device| Net::new(24, device)).together(way);
-        let batch = batch(0..8, 20).dealt(rank, 2);
+        let batch = batch(0..8, 20).shard(rank, 2);
         match rank {
             0 => trainer.step(&batch).map(|_| ()).map_err(|error| error.to_string()),
             _ => Ok(()),
@@ -129,7 +129,7 @@ fn when_one_is_gone_the_others_stop_with_a_reason() {
     let errors = replicas(2, |way| {
         let rank = plimsoll_core::Collective::rank(&way);
         let mut trainer = trainer(|device| Net::new(24, device)).together(way);
-        let mut batch = batch(0..8, 20).dealt(rank, 2);
+        let mut batch = batch(0..8, 20).shard(rank, 2);
         if rank == 1 {
             batch.features[0] = f32::NAN;
         }

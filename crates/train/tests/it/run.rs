@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use plimsoll_core::{BatchSource, Collective, Delivered, HostBatch, Key, Measure, Position, SourceError};
+use plimsoll_core::{Batch, BatchSource, Collective, Delivered, HostBatch, Key, Measure, Position, SourceError};
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
     Careful, CheckpointStore, Disk, Ending, Event, Governor, Limits, LionConfig, OptimizerConfig, Outcome,
-    PlateauConfig, RunOptions, RunState, Schedule, Score, StateForm, Threads, TrainError, Trainer, TrainerConfig, run,
+    PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, Threads, TrainError, Trainer, TrainerConfig,
 };
 
 use crate::net::{Net, batch};
@@ -30,12 +29,14 @@ impl Waves {
 }
 
 impl BatchSource for Waves {
-    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
+    type Batch = HostBatch;
+
+    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
         let first = (self.position.epoch * 10 + self.position.batch) * 8;
         let whole = batch(first..first + 8, 20);
         let done = self.position.batch + 1;
         self.position = Position { epoch: self.position.epoch + done / 10, batch: done % 10, ..Position::default() };
-        let batch = if self.ranks == 1 { whole } else { whole.dealt(self.rank, self.ranks) };
+        let batch = if self.ranks == 1 { whole } else { whole.shard(self.rank, self.ranks) };
         Some(Ok(Delivered { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
     }
 
@@ -55,7 +56,7 @@ fn trainer(config: TrainerConfig) -> Trainer<Net> {
 /// How far `net` is off, over utterances that each replica has a part of.
 fn judged(net: &Net, _: u64, careful: &mut Careful<'_>) -> Result<Score, String> {
     let others = careful.others();
-    let batch = batch(900_000..900_016, 20).dealt(others.rank(), others.ranks());
+    let batch = batch(900_000..900_016, 20).shard(others.rank(), others.ranks());
     let net = net.valid();
     let off = |piece: &HostBatch| {
         let off = net.off(&TensorBatch::send(piece, &Device::flex()), &Pass::plain());
@@ -94,7 +95,8 @@ fn sailed(
     };
     let mut source =
         Waves { rank: trainer.replica().rank(), ranks: trainer.replica().ranks(), ..Waves::from(state.position) };
-    let outcome = run(trainer, state, &mut source, validate, store, options, &AtomicBool::new(false), &mut watch);
+    let run = Run::new(trainer, &mut source, store, options).with_state(state).with_observer(&mut watch);
+    let outcome = run.train(validate);
     (outcome, told)
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Bytes, HostBatch, Key, MemoryGate, MemoryMeter, OutOfMemory, Stage};
+use plimsoll_core::{Batch, Bytes, HostBatch, Key, MemoryGate, MemoryMeter, OutOfMemory, Stage};
 use plimsoll_tape::{NamedTensor, Pass, StepLoss, Task, TensorBatch, collect};
 use plimsoll_train::{Governor, Schedule, StepError, Trainer, TrainerConfig};
 
@@ -26,6 +26,13 @@ impl Normed {
 }
 
 impl Task for Normed {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.len() as f64
     }

@@ -52,6 +52,13 @@ impl Net {
 }
 
 impl Task for Net {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.frame_lengths.iter().map(|&n| f64::from(n)).sum()
     }

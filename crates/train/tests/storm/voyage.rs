@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use burn::module::Module;
@@ -14,8 +14,7 @@ use plimsoll_core::{
 };
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
-    Careful, CheckpointStore, Cut, Event, Governor, Limits, RunOptions, RunState, Schedule, Score, Trainer,
-    TrainerConfig, run,
+    Careful, CheckpointStore, Cut, Event, Governor, Limits, Run, RunOptions, Schedule, Score, Trainer, TrainerConfig,
 };
 
 use crate::net::{Net, batch};
@@ -69,7 +68,9 @@ impl Sea {
 struct Waves<'a>(&'a Sea, Position);
 
 impl BatchSource for Waves<'_> {
-    fn next_batch(&mut self) -> Option<Result<Delivered, SourceError>> {
+    type Batch = HostBatch;
+
+    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
         let Self(sea, at) = self;
         let batch = sea.wave(*at);
         let done = at.batch + 1;
@@ -218,17 +219,11 @@ pub(crate) fn sailed(
         note(event);
         told(event);
     };
-    let outcome = run(
-        &mut trainer,
-        RunState::default(),
-        &mut Waves(sea, Position::default()),
-        &mut |net: &Net, _, careful: &mut Careful<'_>| judged(sea, net, careful),
-        &CheckpointStore::new(folder.path(), 2),
-        &options,
-        &AtomicBool::new(false),
-        &mut watch,
-    )
-    .expect("no run fails for good");
+    let (mut waves, store) = (Waves(sea, Position::default()), CheckpointStore::new(folder.path(), 2));
+    let outcome = Run::new(&mut trainer, &mut waves, &store, &options)
+        .with_observer(&mut watch)
+        .train(&mut |net: &Net, _, careful: &mut Careful<'_>| judged(sea, net, careful))
+        .expect("no run fails for good");
     log.validation = outcome.last_score.expect("it ends with a validation").value;
     log.weights = collect(&trainer.task);
     log

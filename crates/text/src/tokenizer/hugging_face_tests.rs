@@ -1,4 +1,5 @@
-//! Small files as GPT-2's, XTTS's and SentencePiece's are, with their own ideas of spaces and of the unknown.
+//! Tests with small files in the style of GPT-2, XTTS and SentencePiece, which treat spaces and unknown characters
+//! differently.
 
 use serde_json::json;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -15,20 +16,20 @@ fn check_saved(tokenizer: &Tokenizer, text: &str) {
     assert_eq!(read.names(), tokenizer.names());
 }
 
-/// Writes a file and reads it as anyone would.
+/// Writes a file and reads it through the public function.
 fn from_file(content: &Value) -> Result<Tokenizer, TextError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokenizer.json");
-    std::fs::write(&path, content.to_string()).unwrap();
+    fs::write(&path, content.to_string()).unwrap();
     Tokenizer::from_file(&path)
 }
 
-/// As GPT-2's: a letter for every byte, no token for the unknown, and what would change ids from call to call.
+/// Like GPT-2's: a character for every byte, no unknown token, and settings that would change ids from call to call.
 fn byte_level() -> Value {
-    let mut letters: Vec<char> = ByteLevel::alphabet().into_iter().collect();
-    letters.sort_unstable();
+    let mut characters: Vec<char> = ByteLevel::alphabet().into_iter().collect();
+    characters.sort_unstable();
     let pieces =
-        letters.iter().map(char::to_string).chain(["he", "ll", "hell", "hello", "Ġw", "Ġwo"].map(String::from));
+        characters.iter().map(char::to_string).chain(["he", "ll", "hell", "hello", "Ġw", "Ġwo"].map(String::from));
     let vocab: serde_json::Map<String, Value> = pieces.zip(0..).map(|(piece, id)| (piece, id.into())).collect();
     json!({
         "version": "1.0",
@@ -48,7 +49,7 @@ fn byte_level() -> Value {
 }
 
 #[test]
-fn bytes_are_read_as_the_crate_reads_them() {
+fn byte_level_files_are_read() {
     let tokenizer = from_file(&byte_level()).unwrap();
     let names = tokenizer.names();
     assert_eq!(names.len(), tokenizer.size());
@@ -57,13 +58,13 @@ fn bytes_are_read_as_the_crate_reads_them() {
     let pieces: Vec<&str> = ids.iter().map(|&id| names[id as usize].as_str()).collect();
     assert_eq!(pieces, ["hello", "Ġwo", "r", "l", "d"]);
     assert_eq!(tokenizer.decode(&ids), "hello world");
-    // All bytes are known, so all letters are; a special token, a start and a language vanish.
+    // All bytes are known, so all characters are; a special token, a start and a language are dropped.
     for text in ["देव बरें करूं", "می‌خواهم", "日本 👋🏽", "", "hello hello"] {
         let ids = tokenizer.encode(text).unwrap();
         assert_eq!(tokenizer.decode(&ids), text);
         assert_eq!(tokenizer.decode(&[&[2, 266], &ids[..], &[0, 3]].concat()), text);
     }
-    // The file's normaliser joins letters, which loses none.
+    // The file's normalizer composes characters, which loses none.
     let ids = tokenizer.encode("cafe\u{301}").unwrap();
     assert_eq!(tokenizer.decode(&ids), "café");
     assert_eq!(tokenizer.decode(&[ids[0], 1, 1000]), "c\u{fffd}\u{fffd}");
@@ -73,7 +74,7 @@ fn bytes_are_read_as_the_crate_reads_them() {
     check_saved(&with, "hello");
 }
 
-/// As XTTS's: a token for the space, which is no part of a word, one for each language, and no decoder.
+/// Like that of XTTS: a token for the space, which is not part of a word, one for each language, and no decoder.
 fn with_space_token() -> Value {
     let special = |id: u32, content: &str| {
         json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
@@ -93,16 +94,16 @@ fn with_space_token() -> Value {
 }
 
 #[test]
-fn a_token_for_the_space_stands_for_spaces() {
+fn the_space_token_replaces_spaces() {
     let tokenizer = from_file(&with_space_token()).unwrap();
     let ids = tokenizer.encode(" ab  سل a").unwrap();
     assert_eq!(ids, [11, 6, 12, 6, 7]);
     assert_eq!(tokenizer.decode(&ids), "ab سل a");
     assert_eq!(tokenizer.encode_lossy("abxक سل😀"), (vec![11, 1, 1, 6, 12, 1], 3));
-    assert_eq!(tokenizer.unknown_in("abxक سل😀"), ['x', 'क', '😀'].into());
+    assert_eq!(tokenizer.unknown_characters("abxक سل😀"), ['x', 'क', '😀'].into());
     assert_eq!(
         tokenizer.encode("a z").unwrap_err().to_string(),
-        "the letter `z` (U+007A) in \"a z\" is not in the vocabulary"
+        "the character `z` (U+007A) in \"a z\" is not in the vocabulary"
     );
     assert_eq!(tokenizer.decode(&[13, 11, 1, 6, 5, 7, 4]), "ab\u{fffd} \u{fffd}a");
     check_saved(&tokenizer, "ab سل");
@@ -120,7 +121,7 @@ fn a_language_of_the_file_keeps_its_id() {
     check_saved(&with, "ab");
 }
 
-/// As SentencePiece's when it is converted: a mark before each word, and unknown letters in one token or in none.
+/// Like a converted SentencePiece file: a mark before each word, and one unknown token or none for unknown characters.
 fn with_mark(unknown: bool) -> Value {
     let mark = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
     json!({
@@ -133,7 +134,7 @@ fn with_mark(unknown: bool) -> Value {
 }
 
 #[test]
-fn unknown_letters_are_counted_one_by_one() {
+fn every_unknown_character_is_counted() {
     for unknown in [true, false] {
         let tokenizer = from_file(&with_mark(unknown)).unwrap();
         let ids = tokenizer.encode("ab b a").unwrap();
@@ -153,7 +154,7 @@ fn unknown_letters_are_counted_one_by_one() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_says_why() {
+fn unsupported_files_are_refused_with_a_reason() {
     let mut not_listed = with_space_token();
     not_listed["model"]["unk_token"] = "<unknown>".into();
     let mut other_version = with_space_token();
@@ -162,9 +163,9 @@ fn a_file_that_cannot_be_used_says_why() {
         "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
         "vocab": {"[UNK]": 0}}});
     for (file, cause) in [
-        (not_listed, "the Hugging Face tokenizer has `<unknown>` for what is unknown, but does not list it"),
+        (not_listed, "the Hugging Face tokenizer names `<unknown>` as its unknown token, but does not list it"),
         (other_version, "the Hugging Face tokenizer cannot be used: Unknown tokenizer version '2.0'"),
-        (word_piece, "the Hugging Face tokenizer holds a WordPiece model; only BPE can be used"),
+        (word_piece, "the Hugging Face tokenizer has a WordPiece model; only BPE is supported"),
     ] {
         let error = from_file(&file).unwrap_err();
         let TextError::Json { source, .. } = error else { panic!("{error}") };

@@ -1,21 +1,21 @@
-//! Where a throat resonates: linear prediction, and the roots of the filter it finds (Markel and Gray, 1976).
+//! Resonances of the vocal tract: linear prediction, and the roots of its filter (Markel and Gray, 1976).
 
 use std::f64::consts::{PI, TAU};
 
 use realfft::num_complex::Complex64;
 
-/// Lifts the treble, which every voice loses on its way, so that higher formants count.
+/// Pre-emphasis: raises the treble, which is weak in every voice, so that higher formants count.
 const PREEMPHASIS: f64 = 0.97;
 
-/// Formants lie this far from zero and from half the rate, in hertz.
+/// Formants are at least this far from zero and from half the sample rate, in hertz.
 const EDGE_HZ: f64 = 90.0;
 
-/// A wider resonance shapes the tilt of the spectrum, and is no formant.
+/// A wider resonance shapes the tilt of the spectrum and is not a formant; in hertz.
 const WIDEST_HZ: f64 = 500.0;
 
-/// The three lowest formants of a frame in hertz; `None` where it has fewer.
+/// The three lowest formants of a frame in hertz; `None` when it has fewer.
 pub(super) fn formants(frame: &[f32], rate: u32) -> Option<[f64; 3]> {
-    // Two for each formant, of which there is about one in a kilohertz, and two for glottis and lips.
+    // Two coefficients for each formant, about one in a kilohertz, and two for glottis and lips.
     let filter = prediction(&windowed(frame), 2 + rate as usize / 1000)?;
     let rate = f64::from(rate);
     let resonance = |root: Complex64| {
@@ -27,7 +27,7 @@ pub(super) fn formants(frame: &[f32], rate: u32) -> Option<[f64; 3]> {
     found.first_chunk().copied()
 }
 
-/// The frame with more treble, faded in and out (Hamming's window).
+/// The frame with pre-emphasis and a Hamming window.
 fn windowed(frame: &[f32]) -> Vec<f64> {
     let last = frame.len().saturating_sub(2).max(1) as f64;
     let weight = |n: usize| 0.54 - 0.46 * (TAU * n as f64 / last).cos();
@@ -35,38 +35,39 @@ fn windowed(frame: &[f32]) -> Vec<f64> {
     lifted.enumerate().map(|(n, sample)| weight(n) * sample).collect()
 }
 
-/// The `order` coefficients `a` of `x[n] + a[0] x[n - 1] + ...` that leave least (Levinson, 1947; Durbin, 1960).
+/// The `order` coefficients `a` of `x[n] + a[0] x[n - 1] + ...` with the smallest residual (Levinson, 1947; Durbin,
+/// 1960).
 fn prediction(samples: &[f64], order: usize) -> Option<Vec<f64>> {
-    let alike = |lag: usize| samples.iter().zip(samples.get(lag..)?).map(|(a, b)| a * b).sum::<f64>().into();
-    let alike: Vec<f64> = (0..=order).map(alike).collect::<Option<_>>()?;
-    // A trace of noise, 90 dB below, keeps sounds that can be predicted wholly from ending in a division by zero.
-    let mut left = alike[0] * (1.0 + 1e-9);
+    let autocorrelation = |lag: usize| samples.iter().zip(samples.get(lag..)?).map(|(a, b)| a * b).sum::<f64>().into();
+    let autocorrelation: Vec<f64> = (0..=order).map(autocorrelation).collect::<Option<_>>()?;
+    // A trace of noise, 90 dB below, avoids a division by zero for perfectly predictable signals.
+    let mut residual = autocorrelation[0] * (1.0 + 1e-9);
     let mut filter: Vec<f64> = Vec::with_capacity(order);
     for n in 0..order {
-        if left <= 0.0 {
+        if residual <= 0.0 {
             return None;
         }
-        let seen: f64 = filter.iter().zip(alike[1..=n].iter().rev()).map(|(a, r)| a * r).sum();
-        let reflection = -(alike[n + 1] + seen) / left;
+        let predicted: f64 = filter.iter().zip(autocorrelation[1..=n].iter().rev()).map(|(a, r)| a * r).sum();
+        let reflection = -(autocorrelation[n + 1] + predicted) / residual;
         let mirrored: Vec<f64> = filter.iter().rev().copied().collect();
         filter.iter_mut().zip(mirrored).for_each(|(a, b)| *a += reflection * b);
         filter.push(reflection);
-        left *= 1.0 - reflection * reflection;
+        residual *= 1.0 - reflection * reflection;
     }
     Some(filter)
 }
 
-/// Rounds in which the roots are looked for; of 25,000 frames of speech none needed more than 15 (measured).
-const ROUNDS: usize = 40;
+/// Largest number of iterations; none of 25,000 frames of speech needed more than 15 (measured).
+const ITERATIONS_MAX: usize = 40;
 
-/// All roots of `z^p + a[0] z^(p - 1) + ...`, each chased away from the others (Aberth, 1967).
+/// All roots of `z^p + a[0] z^(p - 1) + ...`, found together (Aberth, 1967).
 fn roots(filter: &[f64]) -> Vec<Complex64> {
     let order = filter.len();
-    // Evenly on a circle where the roots of speech lie, off the real axis, which would hold them.
+    // Start evenly on a circle near the roots of speech, off the real axis: a start on it would never leave it.
     let mut roots: Vec<Complex64> =
         (0..order).map(|n| Complex64::from_polar(0.9, TAU * (n as f64 + 0.3) / order as f64)).collect();
-    for _ in 0..ROUNDS {
-        let mut furthest: f64 = 0.0;
+    for _ in 0..ITERATIONS_MAX {
+        let mut largest_step: f64 = 0.0;
         for n in 0..order {
             let at = roots[n];
             let one = Complex64::from(1.0);
@@ -77,11 +78,11 @@ fn roots(filter: &[f64]) -> Vec<Complex64> {
             let step = value / (slope - value * others);
             if step.is_finite() {
                 roots[n] -= step;
-                furthest = furthest.max(step.norm());
+                largest_step = largest_step.max(step.norm());
             }
         }
-        // A hundred-thousandth of the circle is less than a hertz.
-        if furthest < 1e-5 {
+        // A hundred-thousandth of the unit circle is less than one hertz.
+        if largest_step < 1e-5 {
             break;
         }
     }
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_found() {
+    fn all_roots_are_found() {
         let pairs: Vec<Complex64> =
             (0..9).map(|n| Complex64::from_polar(0.80 + 0.02 * n as f64, 0.2 + 0.3 * n as f64)).collect();
         let found = roots(&filter_of(&pairs));

@@ -2,7 +2,7 @@
 
 use plimsoll_audio::VoiceTraits;
 use plimsoll_core::{Key, Seconds};
-use plimsoll_corpus::{Voice, synthesise};
+use plimsoll_corpus::{Voice, synthesize};
 
 use crate::tone;
 
@@ -26,15 +26,15 @@ fn vowel(pitch: f64, formants: [f64; 3], rate: u32) -> Vec<f32> {
 }
 
 #[test]
-fn vowels_have_their_pitch_and_formants() {
+fn vowels_have_the_expected_pitch_and_formants() {
     for rate in [16_000, 22_050, 44_100] {
         for (pitch, formants) in
             [(100.0, [730.0, 1_090.0, 2_440.0]), (140.0, [270.0, 2_290.0, 3_010.0]), (220.0, [590.0, 1_920.0, 2_890.0])]
         {
-            let traits = VoiceTraits::of(&vowel(pitch, formants, rate), rate).unwrap();
+            let traits = VoiceTraits::from_samples(&vowel(pitch, formants, rate), rate).unwrap();
             assert!((traits.pitch_hz / pitch - 1.0).abs() < 0.01, "{pitch} at {rate}: {traits:?}");
             for (found, expected) in traits.formants_hz.iter().zip(formants) {
-                // A harmonic nearby draws a formant to itself, and they are a pitch apart.
+                // The nearest harmonic attracts a formant, and harmonics are one pitch apart.
                 let most = 0.03 * expected + 0.25 * pitch;
                 assert!((found - expected).abs() < most, "{formants:?} at {rate}: {traits:?}");
             }
@@ -44,18 +44,18 @@ fn vowels_have_their_pitch_and_formants() {
 }
 
 #[test]
-fn where_nobody_speaks_there_are_no_traits() {
+fn audio_without_speech_has_no_traits() {
     let key = Key::new(4);
     let noise: Vec<f32> = (0..16_000).map(|n| key.at(n).unit() as f32 - 0.5).collect();
-    for nobody in [vec![], vec![0.1], vec![0.0; 16_000], noise] {
-        assert_eq!(VoiceTraits::of(&nobody, 16_000), None);
+    for samples in [vec![], vec![0.1], vec![0.0; 16_000], noise] {
+        assert_eq!(VoiceTraits::from_samples(&samples, 16_000), None);
     }
-    // No voice, but it must not stumble over a sound that can be predicted wholly.
-    VoiceTraits::of(&tone(200.0, 0.5, 16_000), 16_000);
+    // A tone is not a voice, but a perfectly predictable signal must not cause a panic.
+    VoiceTraits::from_samples(&tone(200.0, 0.5, 16_000), 16_000);
 }
 
 #[test]
-fn distances_are_those_of_logarithms() {
+fn distances_are_logarithmic() {
     let one = VoiceTraits { pitch_hz: 100.0, formants_hz: [500.0, 1_500.0, 2_500.0], voiced_seconds: Seconds(1.0) };
     let octave = VoiceTraits { pitch_hz: 200.0, ..one };
     let longer = VoiceTraits { formants_hz: one.formants_hz.map(|hertz| hertz / 1.1), ..octave };
@@ -66,12 +66,12 @@ fn distances_are_those_of_logarithms() {
     assert_eq!(one.distance(&longer), longer.distance(&one));
 }
 
-/// Ten sentences of a voice.
+/// Traits of ten sentences of a voice.
 fn heard(seed: u64, speaker: usize) -> Vec<VoiceTraits> {
     let key = Key::new(seed).with("heard").at(speaker as u64);
     let sentence = |key: Key| (0..5).map(|word| key.at(word).below(60) as usize).collect::<Vec<_>>();
-    let say = |key: Key| synthesise(&sentence(key), &Voice::of(seed, speaker), key).samples;
-    (0..10).map(|n| VoiceTraits::of(&say(key.at(n)), plimsoll_corpus::SAMPLE_RATE).unwrap()).collect()
+    let say = |key: Key| synthesize(&sentence(key), &Voice::new(seed, speaker), key).samples;
+    (0..10).map(|n| VoiceTraits::from_samples(&say(key.at(n)), plimsoll_corpus::SAMPLE_RATE).unwrap()).collect()
 }
 
 fn mean(all: &[VoiceTraits]) -> VoiceTraits {
@@ -84,7 +84,7 @@ fn mean(all: &[VoiceTraits]) -> VoiceTraits {
 }
 
 #[test]
-fn sentences_are_nearer_to_their_own_voice_than_to_another() {
+fn sentences_are_closer_to_their_own_voice() {
     let voices: Vec<_> = (0..6).map(|speaker| heard(7, speaker)).collect();
     let means: Vec<_> = voices.iter().map(|sentences| mean(sentences)).collect();
     let (mut right, mut all) = (0, 0);

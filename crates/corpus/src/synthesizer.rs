@@ -1,55 +1,58 @@
-//! Speech out of movements: a glottis and noise, sent through resonances (after Klatt, 1980).
+//! The formant synthesizer: a glottis and noise, filtered by resonances (after Klatt, 1980).
 
-use super::contour::Contour;
-use super::draw::White;
-use super::filter::{Notch, Resonator};
-use super::glottis::Glottis;
-use super::lexicon::{Lexicon, Word};
-use super::score::{FRAME_RATE, Score};
-use super::voice::Voice;
+use crate::contour::Contour;
+use crate::filter::{Notch, Resonator};
+use crate::glottis::Glottis;
+use crate::lexicon::{Lexicon, Word};
+use crate::random::WhiteNoise;
+use crate::targets::{FRAME_RATE, TargetSequence};
+use crate::voice::Voice;
 use plimsoll_core::Key;
 use std::ops::Range;
 
-/// Samples a second of everything in the corpus.
+/// Sample rate of all audio in a corpus, in hertz.
 pub const SAMPLE_RATE: u32 = 16_000;
 
 const RATE: f32 = SAMPLE_RATE as f32;
 const FRAME_SAMPLES: usize = (RATE / FRAME_RATE) as usize;
 
-/// Speech, and where its words are.
+/// Synthesized speech, and the position of each word in it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spoken {
-    /// Sound at [`SAMPLE_RATE`], without noise or room, loudest at about one.
+pub struct SynthesizedSpeech {
+    /// Samples at [`SAMPLE_RATE`], without noise or room, with a peak of about one.
     pub samples: Vec<f32>,
-    /// Every word by its place in the lexicon, and its samples.
+    /// The index of each word in the lexicon, and its samples.
     pub words: Vec<(usize, Range<usize>)>,
 }
 
-/// Lets `voice` say `words`, which are places in [`Lexicon::english`].
+/// Speaks `words`, indices into [`Lexicon::english`], in the voice `voice`.
 ///
-/// The key varies what one speaker varies: pace, pitch, pauses and the length of every sound.
-pub fn synthesise(words: &[usize], voice: &Voice, key: Key) -> Spoken {
+/// The key decides what varies from sentence to sentence: pace, pitch, pauses and the length of every phone.
+///
+/// # Panics
+/// When an index is not in the lexicon.
+pub fn synthesize(words: &[usize], voice: &Voice, key: Key) -> SynthesizedSpeech {
     let lexicon = Lexicon::english().words();
     let spoken: Vec<&Word> = words.iter().map(|&word| &lexicon[word]).collect();
-    let score = Score::write(&spoken, voice, key.with("score"));
-    let contour = Contour::follow(&score, voice, key.with("contour"));
+    let targets = TargetSequence::new(&spoken, voice, key.with("score"));
+    let contour = Contour::new(&targets, voice, key.with("contour"));
     let samples = Tract::new(voice, key.with("noise")).speak(&contour);
     let place = |frames: &Range<usize>| frames.start * FRAME_SAMPLES..frames.end * FRAME_SAMPLES;
-    Spoken { samples, words: words.iter().copied().zip(score.words.iter().map(place)).collect() }
+    SynthesizedSpeech { samples, words: words.iter().copied().zip(targets.words.iter().map(place)).collect() }
 }
 
-/// A vocal tract: a chain of resonances for what comes from the glottis, and one beside it for noise of the mouth.
+/// A vocal tract: resonances in series for the glottis, and one in parallel for noise of the mouth.
 struct Tract<'a> {
     voice: &'a Voice,
     glottis: Glottis,
-    noise: White,
+    noise: WhiteNoise,
     nose: (Notch, Resonator),
     chain: [Resonator; 5],
     mouth: Resonator,
     last_hiss: f32,
 }
 
-/// Loudness of voice, breath and hiss at one moment.
+/// Levels of voice, breath and frication noise at one moment.
 #[derive(Clone, Copy)]
 struct Levels {
     voicing: f32,
@@ -62,7 +65,7 @@ impl<'a> Tract<'a> {
         Self {
             voice,
             glottis: Glottis::new(voice, RATE),
-            noise: White::new(key),
+            noise: WhiteNoise::new(key),
             nose: Default::default(),
             chain: Default::default(),
             mouth: Resonator::default(),
@@ -77,7 +80,7 @@ impl<'a> Tract<'a> {
             self.tune(contour, frame);
             let after = levels(contour, frame);
             for step in 0..FRAME_SAMPLES {
-                let between = before.towards(after, step as f32 / FRAME_SAMPLES as f32);
+                let between = before.interpolate(after, step as f32 / FRAME_SAMPLES as f32);
                 samples.push(self.sample(contour.pitch[frame], between));
             }
             before = after;
@@ -85,33 +88,33 @@ impl<'a> Tract<'a> {
         samples
     }
 
-    /// Moves every resonance to where it is in this frame.
+    /// Sets every resonance to its values in this frame.
     fn tune(&mut self, contour: &Contour, frame: usize) {
         let (voice, nasal) = (self.voice, contour.nasal[frame]);
-        // Widths after Klatt (1980); an open nose damps the mouth.
+        // Bandwidths after Klatt (1980); an open nose damps the mouth.
         let widths = [60.0 + 60.0 * nasal, 90.0 + 60.0 * nasal, 150.0, 250.0, 300.0].map(|w| w * voice.damping);
         let [first, second, third] = [0, 1, 2].map(|i| contour.formants[i][frame]);
-        // Filters keep some distance from half the rate, whatever the throat.
+        // Frequencies stay below half the sample rate for every voice.
         let places = [first, second, third, voice.high(3500.0), voice.high(4500.0).min(7200.0)];
         for (resonance, (hertz, width)) in self.chain.iter_mut().zip(places.into_iter().zip(widths)) {
             resonance.tune(hertz, width, RATE);
         }
-        // With the nose shut its notch and its resonance lie upon each other, and cancel.
+        // With the nose closed, its notch and its resonance coincide and cancel.
         self.nose.0.tune(270.0 + 230.0 * nasal, 100.0, RATE);
         self.nose.1.tune(270.0, 100.0, RATE);
         self.mouth.tune(contour.peak[frame], contour.width[frame], RATE);
     }
 
     fn sample(&mut self, pitch: f32, levels: Levels) -> f32 {
-        let puff = self.glottis.next(pitch, &mut self.noise);
+        let source = self.glottis.next(pitch, &mut self.noise);
         let white = self.noise.draw();
-        // These two loudnesses were set on spectrograms, beside those of espeak-ng saying the same words.
-        let breath = white * (0.2 * levels.aspiration + self.voice.breath * levels.voicing * puff.gap);
-        let mut sound = self.nose.1.pass(self.nose.0.pass(levels.voicing * puff.flow + breath));
+        // These two levels were adjusted on spectrograms, next to those of espeak-ng with the same words.
+        let breath = white * (0.2 * levels.aspiration + self.voice.breath * levels.voicing * source.gap);
+        let mut sound = self.nose.1.pass(self.nose.0.pass(levels.voicing * source.flow + breath));
         for resonance in &mut self.chain {
             sound = resonance.pass(sound);
         }
-        // Radiation from the lips lifts noise of the mouth by 6 dB an octave, hence the difference.
+        // Radiation from the lips raises noise of the mouth by 6 dB per octave, hence the difference.
         let hiss = self.mouth.peak(white - self.last_hiss);
         self.last_hiss = white;
         0.2 * sound + 0.12 * levels.frication * hiss
@@ -119,7 +122,7 @@ impl<'a> Tract<'a> {
 }
 
 impl Levels {
-    fn towards(self, after: Self, share: f32) -> Self {
+    fn interpolate(self, after: Self, share: f32) -> Self {
         let mix = |from: f32, to: f32| from + share * (to - from);
         Self {
             voicing: mix(self.voicing, after.voicing),
@@ -145,7 +148,7 @@ mod tests {
         Lexicon::english().words().iter().position(|word| word.spelling == spelling).unwrap()
     }
 
-    /// The share of the power of `samples` between two frequencies, by the plainest transform there is.
+    /// Share of the power of `samples` between two frequencies, by a plain Fourier transform.
     fn share(samples: &[f32], low: usize, high: usize) -> f32 {
         let bin = |hertz: usize| {
             let angle = |n: usize| std::f32::consts::TAU * hertz as f32 * n as f32 / RATE;
@@ -160,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn vowels_and_hisses_sound_where_they_should() {
+    fn vowels_and_fricatives_have_their_frequencies() {
         for speaker in 0..6 {
-            let voice = Voice::of(8, speaker);
-            let spoken = synthesise(&[word("six"), word("teach"), word("watch")], &voice, Key::new(1));
+            let voice = Voice::new(8, speaker);
+            let spoken = synthesize(&[word("six"), word("teach"), word("watch")], &voice, Key::new(1));
             let middle = |place: usize, along: f32| {
                 let (_, range) = &spoken.words[place];
-                let centre = range.start + (along * range.len() as f32) as usize;
-                &spoken.samples[centre - 400..centre + 400]
+                let center = range.start + (along * range.len() as f32) as usize;
+                &spoken.samples[center - 400..center + 400]
             };
             let (hiss, narrow, open) = (middle(0, 0.12), middle(1, 0.4), middle(2, 0.4));
             assert!(share(hiss, 4000, 8000) > 0.6, "the s of voice {speaker}: {}", share(hiss, 4000, 8000));
@@ -177,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn words_lie_inside_the_sound_and_nothing_explodes() {
+    fn words_lie_inside_the_samples_and_levels_stay_bounded() {
         for speaker in 0..40 {
-            let spoken = synthesise(&[1, 20, 40, 60], &Voice::of(5, speaker), Key::new(speaker as u64));
+            let spoken = synthesize(&[1, 20, 40, 60], &Voice::new(5, speaker), Key::new(speaker as u64));
             let loudest = spoken.samples.iter().fold(0.0_f32, |most, sample| most.max(sample.abs()));
             assert!((0.05..3.0).contains(&loudest), "voice {speaker}: {loudest}");
             assert!(spoken.words[3].1.end < spoken.samples.len());

@@ -1,18 +1,18 @@
-//! How often a sound repeats itself: YIN (de Cheveigné and Kawahara, 2002).
+//! Pitch from the periodicity of a waveform: YIN (de Cheveigné and Kawahara, 2002).
 
-/// The pitches of people, children and shouting left out.
+/// Range of adult speaking voices in hertz; children and shouting may be higher.
 const LOWEST_HZ: u32 = 60;
 const HIGHEST_HZ: u32 = 400;
 
-/// Samples that are compared with later ones: this part of a second, so one and a half of the longest periods.
-const WINDOWS: u32 = 40;
+/// The compared samples are this part of a second, which is one and a half of the longest periods.
+const WINDOWS_PER_SECOND: u32 = 40;
 
-/// A frame is voiced when a period later it differs from itself by less than this, where one is chance.
+/// A frame is voiced when its difference from itself one period later is below this; one is chance.
 ///
-/// The paper has 0.1 for its database; 0.2 keeps breathy voices, and noise is still far above it.
+/// The paper uses 0.1 for its database; 0.2 keeps breathy voices, and noise is still far above it.
 const VOICED: f32 = 0.2;
 
-/// Finds pitches at one rate.
+/// Pitch detector for one sample rate.
 pub(super) struct Yin {
     rate: f64,
     window: usize,
@@ -21,32 +21,32 @@ pub(super) struct Yin {
 }
 
 impl Yin {
-    /// For samples of `rate` a second.
+    /// For samples at `rate` hertz.
     pub(super) fn new(rate: u32) -> Self {
         let shortest = (rate / HIGHEST_HZ).max(2) as usize;
         let longest = (rate / LOWEST_HZ).max(3) as usize;
-        Self { rate: rate.into(), window: (rate / WINDOWS).max(1) as usize, shortest, longest }
+        Self { rate: rate.into(), window: (rate / WINDOWS_PER_SECOND).max(1) as usize, shortest, longest }
     }
 
-    /// The samples of a frame.
+    /// Length of a frame in samples.
     pub(super) fn span(&self) -> usize {
         self.window + self.longest + 1
     }
 
-    /// The pitch of a frame in hertz; `None` where it has none.
+    /// The pitch of a frame in hertz; `None` when it is not voiced.
     pub(super) fn pitch(&self, frame: &[f32]) -> Option<f64> {
         let differences = self.differences(frame);
         let voiced = (self.shortest..=self.longest).find(|&lag| differences[lag] < VOICED)?;
-        // From the first lag that is good enough down to the bottom of its valley.
+        // From the first good lag to the bottom of its valley.
         let bottom = (voiced..self.longest).find(|&lag| differences[lag + 1] >= differences[lag])?;
         let [left, middle, right] = [bottom - 1, bottom, bottom + 1].map(|lag| f64::from(differences[lag]));
-        // The lowest point of the parabola through three lags is between them.
+        // The lowest point of the parabola through three lags lies between them.
         let bend = left - 2.0 * middle + right;
         let shift = if bend > 0.0 { 0.5 * (left - right) / bend } else { 0.0 };
         Some(self.rate / (bottom as f64 + shift.clamp(-0.5, 0.5)))
     }
 
-    /// How much the frame differs from itself so many samples later, relative to the mean of all lags up to there.
+    /// Difference of the frame from itself at each lag, relative to the mean over all lags up to it.
     fn differences(&self, frame: &[f32]) -> Vec<f32> {
         let mut sum = 0.0;
         let mut relative = vec![1.0; self.longest + 2];
@@ -68,7 +68,7 @@ mod tests {
     use crate::testing::tone;
 
     #[test]
-    fn tones_have_their_pitch() {
+    fn tones_have_the_expected_pitch() {
         for rate in [8_000, 16_000] {
             let yin = Yin::new(rate);
             for hertz in [62.0, 80.0, 133.3, 200.0, 311.1, 390.0] {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_repeat_has_none() {
+    fn noise_and_silence_have_no_pitch() {
         let yin = Yin::new(16_000);
         for seed in 0..50 {
             let key = plimsoll_core::Key::new(seed);

@@ -1,4 +1,4 @@
-//! Coded sound, through Symphonia: FLAC, MP3, Ogg Vorbis, and Ogg Opus with the feature `opus`.
+//! Compressed audio, decoded by Symphonia: FLAC, MP3, Ogg Vorbis, and Ogg Opus with the feature `opus`.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,59 +17,62 @@ use symphonia::core::meta::MetadataOptions;
 use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 
-use super::{Audio, AudioError, AudioInfo, AudioKind, RATES, SLACK, Span, Stretch, unreadable};
+use super::{
+    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange, unreadable,
+};
 
-/// Decoding begins so much before a stretch: an MP3 frame leans on up to nine before it, 0.33 s of them at 16 kHz.
-const RUN_UP: Seconds = Seconds(0.5);
+/// Decoding starts this long before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16 kHz.
+const PREROLL: Seconds = Seconds(0.5);
 
-/// Memory is taken for so many samples at once at most, as a broken header may promise any number.
-const TAKEN_AT_ONCE: u64 = 1 << 22;
+/// Samples that are allocated at once at most, because a broken header may give any number.
+const ALLOCATION_MAX: u64 = 1 << 22;
 
-/// What a file says of its sound.
+/// Reads format, sample rate, channels and length of a file.
 pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
-    Ok(Coded::open(path, true)?.info)
+    Ok(CompressedFile::open(path, true)?.info)
 }
 
-/// Reads a stretch of a file, its channels averaged.
-pub(super) fn read(path: &Path, stretch: Stretch) -> Result<Audio, AudioError> {
-    // Whoever says how much is wanted need not wait until the packets of an hour of MP3 are counted.
-    let file = Coded::open(path, stretch.duration.is_none())?;
-    let (rate, span) = (file.info.rate, file.info.locate(path, stretch)?);
-    // What is not in a file whose length was taken on trust is a mistake of the list and no damage.
-    let explained = |error| match info(path).map(|counted| counted.locate(path, stretch)) {
+/// Reads a segment of a file and averages its channels.
+pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
+    // A caller who gives a duration need not wait until all packets of an hour of MP3 are counted.
+    let file = CompressedFile::open(path, segment.duration.is_none())?;
+    let (rate, range) = (file.info.rate, file.info.locate(path, segment)?);
+    // Without a count, a segment past the end looks like damage. Count now, and report the wrong segment.
+    let outside_or = |error| match info(path).map(|counted| counted.locate(path, segment)) {
         Ok(Err(outside)) => outside,
         _ => error,
     };
-    Ok(Audio { samples: file.decode(&span).map_err(explained)?, rate })
+    Ok(Audio { samples: file.decode(&range).map_err(outside_or)?, rate })
 }
 
-/// An open file whose header made sense.
-struct Coded<'a> {
+/// An open file with a valid header.
+struct CompressedFile<'a> {
     path: &'a Path,
     reader: Box<dyn FormatReader>,
-    /// The one track that is read, and the time that its first sample has.
+    /// Id of the audio track that is read, and the timestamp of its first sample.
     track: u32,
     zero: i64,
     params: AudioCodecParameters,
     info: AudioInfo,
 }
 
-impl<'a> Coded<'a> {
-    /// Opens a file; unless `is_counted`, the length of one that has to be counted is taken to be endless.
+impl<'a> CompressedFile<'a> {
+    /// Opens a file. Without `is_counted`, a file whose packets would have to be counted has an infinite length.
     fn open(path: &'a Path, is_counted: bool) -> Result<Self, AudioError> {
         let mut reader = probe(path)?;
         let unsupported = |found: &str| AudioError::Unsupported { file: path.into(), found: found.into() };
-        let track = reader.default_track(TrackType::Audio).ok_or_else(|| unsupported("no sound in it"))?;
+        let track = reader.default_track(TrackType::Audio).ok_or_else(|| unsupported("no audio track"))?;
         let params = track.codec_params.as_ref().and_then(|params| params.audio());
-        let params = params.ok_or_else(|| unsupported("sound of an unknown kind"))?.clone();
+        let params = params.ok_or_else(|| unsupported("an unknown codec"))?.clone();
         let (id, start, frames) = (track.id, track.start_ts.get().max(0), track.num_frames);
         let delay = track.delay.unwrap_or(0);
-        let kind = kind(&params).ok_or_else(|| unsupported("neither FLAC, MP3, Vorbis nor Opus"))?;
+        let kind = kind(&params).ok_or_else(|| unsupported("a codec other than FLAC, MP3, Vorbis and Opus"))?;
         let rate = params.sample_rate.unwrap_or(0);
-        if !RATES.contains(&rate) {
-            return Err(unsupported(&format!("{rate} samples a second")));
+        if !SAMPLE_RATES.contains(&rate) {
+            return Err(unsupported(&format!("a sample rate of {rate} Hz")));
         }
-        // What an Opus coder puts before the sound counts in the times of its packets; elsewhere they begin with the sound.
+        // The timestamps of Opus packets include the delay of the encoder; those of other formats begin with the
+        // audio.
         let before = if kind == AudioKind::Opus { delay } else { 0 };
         let zero = start + i64::from(before);
         let length = match frames {
@@ -90,10 +93,10 @@ impl<'a> Coded<'a> {
         Ok(Self { path, reader, track: id, zero, params, info })
     }
 
-    fn decode(mut self, span: &Span) -> Result<Vec<f32>, AudioError> {
+    fn decode(mut self, range: &SampleRange) -> Result<Vec<f32>, AudioError> {
         let mut decoder = decoder(self.path, &self.params)?;
-        let mut mono = Mono::new(span);
-        self.run_up(span.first)?;
+        let mut mono = MonoMix::new(range);
+        self.seek_with_preroll(range.first)?;
         while mono.wants_more() {
             let Some(packet) = self.next_packet(&mono)? else { break };
             match decoder.decode(&packet) {
@@ -107,7 +110,8 @@ impl<'a> Coded<'a> {
                     }
                     mono.take(at, &sound);
                 }
-                // A frame that cannot be decoded is silence to every player of MP3, and files with one are common.
+                // Players of MP3 turn a frame that cannot be decoded into silence, and files with such frames are
+                // common.
                 Err(Error::DecodeError(_)) if self.info.kind == AudioKind::Mp3 => {}
                 Err(error) => {
                     let at = self.start_of(&packet, 0).max(0) as u64;
@@ -115,31 +119,32 @@ impl<'a> Coded<'a> {
                 }
             }
         }
-        mono.finish(self.path, span, self.info.rate)
+        mono.finish(self.path, range, self.info.rate)
     }
 
-    /// Where the `frames` samples of a packet begin, once what its coder put around them is cut away.
+    /// The index of the first of a packet's `frames` samples, after the padding of its encoder is removed.
     fn start_of(&self, packet: &Packet, frames: usize) -> i64 {
         let begin = match self.info.kind {
-            // The length of a packet in Ogg is what is left of it; decoders cut more from the first one that they see.
+            // The duration of an Ogg packet is what remains of it; decoders remove more from the first packet they
+            // see.
             AudioKind::Vorbis | AudioKind::Opus => packet.pts.get() + packet.dur.get() as i64 - frames as i64,
             AudioKind::Wav | AudioKind::Flac | AudioKind::Mp3 => packet.pts.get() + packet.trim_start.get() as i64,
         };
         begin - self.zero
     }
 
-    /// Goes to shortly before sample `first`.
-    fn run_up(&mut self, first: u64) -> Result<(), AudioError> {
-        let Some(target) = first.checked_sub((RUN_UP.0 * f64::from(self.info.rate)) as u64).filter(|&t| t > 0) else {
+    /// Seeks to [`PREROLL`] before sample `first`.
+    fn seek_with_preroll(&mut self, first: u64) -> Result<(), AudioError> {
+        let Some(target) = first.checked_sub((PREROLL.0 * f64::from(self.info.rate)) as u64).filter(|&t| t > 0) else {
             return Ok(());
         };
         let to = SeekTo::Timestamp { ts: Timestamp::from(self.zero + target as i64), track_id: self.track };
-        let sought = self.reader.seek(SeekMode::Accurate, to);
-        sought.map(drop).map_err(|error| damaged(self.path, Samples(target).at(self.info.rate), error))
+        let result = self.reader.seek(SeekMode::Accurate, to);
+        result.map(drop).map_err(|error| damaged(self.path, Samples(target).at(self.info.rate), error))
     }
 
     /// The next packet of our track.
-    fn next_packet(&mut self, so_far: &Mono) -> Result<Option<Packet>, AudioError> {
+    fn next_packet(&mut self, so_far: &MonoMix) -> Result<Option<Packet>, AudioError> {
         loop {
             match self.reader.next_packet() {
                 Ok(Some(packet)) if packet.track_id == self.track => return Ok(Some(packet)),
@@ -155,25 +160,25 @@ impl<'a> Coded<'a> {
     }
 }
 
-/// The samples of a span, as they come in.
-struct Mono {
+/// The mono samples of a range, filled packet by packet.
+struct MonoMix {
     first: i64,
     count: usize,
     samples: Vec<f32>,
     interleaved: Vec<f32>,
 }
 
-impl Mono {
-    fn new(span: &Span) -> Self {
-        let samples = Vec::with_capacity(span.count.min(TAKEN_AT_ONCE) as usize);
-        Self { first: span.first as i64, count: span.count as usize, samples, interleaved: Vec::new() }
+impl MonoMix {
+    fn new(range: &SampleRange) -> Self {
+        let samples = Vec::with_capacity(range.count.min(ALLOCATION_MAX) as usize);
+        Self { first: range.first as i64, count: range.count as usize, samples, interleaved: Vec::new() }
     }
 
     fn wants_more(&self) -> bool {
         self.samples.len() < self.count
     }
 
-    /// How many samples are missing before sound that begins at `at`.
+    /// Samples that are missing before audio that begins at sample `at`.
     fn gap_before(&self, at: i64, sound: &GenericAudioBufferRef<'_>) -> i64 {
         if sound.frames() == 0 { 0 } else { (at - self.next()).max(0) }
     }
@@ -182,10 +187,11 @@ impl Mono {
         self.first + self.samples.len() as i64
     }
 
-    /// Takes what belongs to the span of the sound that begins at `at`; what is missing before it becomes silence.
+    /// Appends the part of the audio beginning at sample `at` that belongs to the range; a gap before it becomes
+    /// silence.
     fn take(&mut self, at: i64, sound: &GenericAudioBufferRef<'_>) {
-        // At most as much as is wanted, and no more than is taken at once: a broken time may be any.
-        let gap = self.gap_before(at, sound).min((self.count - self.samples.len()) as i64).min(TAKEN_AT_ONCE as i64);
+        // Limited by the range and by [`ALLOCATION_MAX`]: a broken timestamp may have any value.
+        let gap = self.gap_before(at, sound).min((self.count - self.samples.len()) as i64).min(ALLOCATION_MAX as i64);
         self.samples.resize(self.samples.len() + gap as usize, 0.0);
         let frames = sound.frames();
         let skipped = (self.next() - at).clamp(0, frames as i64) as usize;
@@ -202,17 +208,17 @@ impl Mono {
         sound.copy_to_slice_interleaved(&mut self.interleaved);
         let wanted = &self.interleaved[skipped * channels..(skipped + taken) * channels];
         let scale = 1.0 / channels as f32;
-        // A broken float may come out of a lossy decoder; one NaN would spread over the whole model.
+        // A lossy decoder may return a broken float; one NaN would spread over the whole model.
         let finite = |value: f32| if value.is_finite() { value } else { 0.0 };
-        self.samples.extend(wanted.chunks_exact(channels).map(|moment| finite(moment.iter().sum::<f32>() * scale)));
+        self.samples.extend(wanted.chunks_exact(channels).map(|frame| finite(frame.iter().sum::<f32>() * scale)));
     }
 
-    /// A few samples less than promised are rounding; more are a file that was cut.
-    fn finish(self, path: &Path, span: &Span, rate: u32) -> Result<Vec<f32>, AudioError> {
+    /// A difference up to [`DURATION_TOLERANCE`] is rounding; more means that the file was cut.
+    fn finish(self, path: &Path, range: &SampleRange, rate: u32) -> Result<Vec<f32>, AudioError> {
         let missing = Samples((self.count - self.samples.len()) as u64).at(rate);
-        if missing > SLACK || self.samples.is_empty() {
-            let at = |samples: u64| Samples(span.first + samples).at(rate);
-            let (promised, found) = (at(span.count), at(self.samples.len() as u64));
+        if missing > DURATION_TOLERANCE || self.samples.is_empty() {
+            let at = |samples: u64| Samples(range.first + samples).at(rate);
+            let (promised, found) = (at(range.count), at(self.samples.len() as u64));
             return Err(AudioError::CutShort { file: path.into(), promised, found });
         }
         Ok(self.samples)
@@ -233,10 +239,10 @@ fn probe(path: &Path) -> Result<Box<dyn FormatReader>, AudioError> {
             damaged(path, Seconds(0.0), Error::IoError(source))
         }
         Error::IoError(source) => unreadable(path, source),
-        // Symphonia knew what it is, and could not go on.
+        // Symphonia recognized the format, but could not read on.
         error @ Error::DecodeError(_) => damaged(path, Seconds(0.0), error),
         Error::Unsupported(problem) if problem.starts_with("core") => AudioError::NotAudio(path.into()),
-        error => AudioError::Unsupported { file: path.into(), found: words(&error) },
+        error => AudioError::Unsupported { file: path.into(), found: describe(&error) },
     })
 }
 
@@ -250,14 +256,14 @@ fn kind(params: &AudioCodecParameters) -> Option<AudioKind> {
     }
 }
 
-/// The samples of all packets, without decoding one.
+/// Length of a track in samples, from its packets, without decoding them.
 fn count(reader: &mut dyn FormatReader, track: u32) -> Result<u64, Error> {
     let mut end = 0;
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) if packet.track_id == track => {
-                // Of an MP3, which is what mostly is counted, `dur` is the whole packet, trimmed or not; what is
-                // trimmed from the front has times below zero.
+                // Mostly MP3 files are counted. There `dur` is the whole packet, trimmed or not, and samples trimmed
+                // from the front have times below zero.
                 end = end.max(packet.pts.get() + packet.dur.get() as i64 - packet.trim_end.get() as i64);
             }
             Ok(Some(_)) => {}
@@ -269,25 +275,25 @@ fn count(reader: &mut dyn FormatReader, track: u32) -> Result<u64, Error> {
 }
 
 fn decoder(path: &Path, params: &AudioCodecParameters) -> Result<Box<dyn AudioDecoder>, AudioError> {
-    codecs().make_audio_decoder(params, &AudioDecoderOptions::default()).map_err(|error| {
+    codec_registry().make_audio_decoder(params, &AudioDecoderOptions::default()).map_err(|error| {
         let is_opus = params.codec == CODEC_ID_OPUS && !cfg!(feature = "opus");
-        let found = if is_opus { "Opus, which needs the feature `opus`".into() } else { words(&error) };
+        let found = if is_opus { "Opus, which needs the feature `opus`".into() } else { describe(&error) };
         AudioError::Unsupported { file: path.into(), found }
     })
 }
 
-fn codecs() -> &'static CodecRegistry {
+fn codec_registry() -> &'static CodecRegistry {
     static CODECS: OnceLock<CodecRegistry> = OnceLock::new();
     CODECS.get_or_init(|| {
-        let mut codecs = CodecRegistry::new();
-        symphonia::default::register_enabled_codecs(&mut codecs);
+        let mut codec_registry = CodecRegistry::new();
+        symphonia::default::register_enabled_codecs(&mut codec_registry);
         #[cfg(feature = "opus")]
-        codecs.register_audio_decoder::<symphonia_adapter_libopus::OpusDecoder>();
-        codecs
+        codec_registry.register_audio_decoder::<symphonia_adapter_libopus::OpusDecoder>();
+        codec_registry
     })
 }
 
-/// Files that were cut off end with this; how much is missing is known from what was promised.
+/// Whether the file ended early. [`MonoMix::finish`] then compares what is missing with the tolerance.
 fn is_end(error: &Error) -> bool {
     matches!(error, Error::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof)
 }
@@ -295,16 +301,16 @@ fn is_end(error: &Error) -> bool {
 fn damaged(path: &Path, after: Seconds, error: Error) -> AudioError {
     match error {
         Error::IoError(source) if source.kind() != std::io::ErrorKind::UnexpectedEof => unreadable(path, source),
-        error => AudioError::Damaged { file: path.into(), after, problem: words(&error) },
+        error => AudioError::Damaged { file: path.into(), after, problem: describe(&error) },
     }
 }
 
-/// What Symphonia says, in the words of our messages.
-fn words(error: &Error) -> String {
+/// Symphonia's error as a text for our messages.
+fn describe(error: &Error) -> String {
     match error {
         Error::DecodeError(problem) | Error::Unsupported(problem) | Error::LimitError(problem) => (*problem).into(),
         Error::IoError(_) => "it ends before its sound begins".into(),
-        Error::ResetRequired => "another recording begins in the middle of it".into(),
+        Error::ResetRequired => "a second stream begins inside it".into(),
         other => other.to_string(),
     }
 }

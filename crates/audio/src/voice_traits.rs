@@ -1,8 +1,8 @@
-//! What tells voices apart in a sound: how high it is and where its throat resonates.
+//! Pitch and formants, which tell voices apart.
 //!
-//! No model is asked: the [`pitch`] comes from how the wave repeats itself, and the [`formants`] from the filter that
-//! linear prediction finds. So synthesised speech can be compared with that of its speaker by something which never
-//! saw either.
+//! No trained model is involved: the [`pitch`] comes from the periodicity of the waveform, the [`formants`] from the
+//! filter that linear prediction finds. So synthesized speech can be compared with its speaker by a method that no
+//! training has influenced.
 
 mod formants;
 mod pitch;
@@ -13,53 +13,53 @@ use crate::resample::resample;
 use formants::formants;
 use pitch::Yin;
 
-/// Higher rates are brought down to this one, so that the same voice has the same traits at any of them.
+/// Higher sample rates are resampled to this one, so that a voice has the same traits at any rate.
 const RATE: u32 = 16_000;
 
-/// Frames a second that are looked at.
+/// Analyzed frames per second.
 const FRAME_RATE: u32 = 100;
 
-/// A frame is too quiet to count when it has less than this share of the loudest frame's power, 30 dB below.
+/// Frames with less than this share of the loudest frame's power, 30 dB below it, are skipped.
 const QUIET: f32 = 0.001;
 
 /// Pitch and formants of a voice: the medians over its voiced frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VoiceTraits {
-    /// How often its glottis closes, in hertz.
+    /// Fundamental frequency in hertz.
     pub pitch_hz: f64,
-    /// The three lowest resonances of its throat, in hertz.
+    /// The three lowest resonances of the vocal tract, in hertz.
     pub formants_hz: [f64; 3],
-    /// How much voiced sound this was learnt from.
+    /// Length of the voiced frames that were measured.
     pub voiced_seconds: Seconds,
 }
 
 impl VoiceTraits {
-    /// The traits of the voice in `samples`, of `rate` a second; `None` where no voice is heard.
+    /// Measures the voice in `samples` at `rate` hertz; `None` when no frame is voiced.
     ///
     /// # Panics
-    /// When the rate is zero.
-    pub fn of(samples: &[f32], rate: u32) -> Option<Self> {
+    /// When `rate` is zero.
+    pub fn from_samples(samples: &[f32], rate: u32) -> Option<Self> {
         let (samples, rate) = (resample(samples.to_vec(), rate, rate.min(RATE)), rate.min(RATE));
         let (yin, hop) = (Yin::new(rate), (rate / FRAME_RATE).max(1) as usize);
         let frames: Vec<&[f32]> = samples.windows(yin.span()).step_by(hop).collect();
         let powers: Vec<f32> = frames.iter().map(|frame| frame.iter().map(|sample| sample * sample).sum()).collect();
         let least = QUIET * powers.iter().copied().fold(0.0, f32::max);
-        let (mut pitches, mut throats) = (Vec::new(), Vec::new());
+        let (mut pitches, mut all_formants) = (Vec::new(), Vec::new());
         for (frame, _) in frames.iter().zip(&powers).filter(|&(_, &power)| power > least) {
             if let Some(pitch) = yin.pitch(frame) {
                 pitches.push(pitch);
-                throats.extend(formants(frame, rate));
+                all_formants.extend(formants(frame, rate));
             }
         }
         let voiced_seconds = Samples((pitches.len() * hop) as u64).at(rate);
-        let formant = |n: usize| median(throats.iter().map(|throat| throat[n]).collect());
+        let formant = |n: usize| median(all_formants.iter().map(|frame| frame[n]).collect());
         Some(Self { pitch_hz: median(pitches)?, formants_hz: [formant(0)?, formant(1)?, formant(2)?], voiced_seconds })
     }
 
-    /// How far apart two voices are: the root of the summed squares of the logarithms of their ratios.
+    /// Distance between two voices: the root of the summed squares of the logarithms of the frequency ratios.
     ///
-    /// An octave of pitch alone is 0.69. In the built-in corpus two voices are 0.5 apart on average, and a sentence of
-    /// five words is 0.17 from the mean of its voice (measured), because formants also depend on what is said: compare
+    /// One octave of pitch alone is 0.69. In the built-in corpus two voices are 0.5 apart on average, and a sentence
+    /// of five words is 0.17 from the mean of its voice (measured), because formants also depend on the words: compare
     /// the same words, or many.
     pub fn distance(&self, other: &Self) -> f64 {
         let frequencies = |traits: &Self| {
