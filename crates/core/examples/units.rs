@@ -1,4 +1,4 @@
-//! Amounts as people write them: `cargo run -p plimsoll-core --example units -- 8GiB 11.6s`.
+//! Parses amounts of memory and time from the command line: `cargo run -p plimsoll-core --example units -- 8GiB 11.6s`.
 
 use plimsoll_core::{Bytes, Seconds};
 

@@ -260,7 +260,7 @@ mod tests {
 
     fn sample(name: &str, frames: usize, tokens: usize) -> HostSample {
         HostSample {
-            id: SampleId::of(name),
+            id: SampleId::from_name(name),
             name: name.into(),
             features: (1..=frames * 2).map(|v| v as f32).collect(),
             tokens: (1..=tokens as u32).collect(),
@@ -273,7 +273,7 @@ mod tests {
         let batch = HostBatch::collate(
             &[sample("a", 3, 1), sample("b", 1, 4)],
             2,
-            &Grid::multiples(NonZeroU32::new(4).unwrap()),
+            &Grid::multiples_of(NonZeroU32::new(4).unwrap()),
         )
         .unwrap();
         assert_eq!((batch.frames, batch.token_width), (4, 4));

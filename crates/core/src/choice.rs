@@ -1,28 +1,29 @@
-//! How a step is run: the choices that change its memory and its time, and never its result.
+//! Execution choices of a training step: they change memory and time, and the result only by rounding.
 
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-/// How a micro-batch is computed. Another choice gives the same loss and gradient, up to rounding.
+/// How a micro-batch is computed. The memory planner selects it. All choices give the same loss and gradients up to
+/// rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Choice {
-    /// Which blocks compute their activations a second time instead of keeping them.
+    /// Blocks that recompute their activations in the backward pass instead of keeping them.
     pub remat: Remat,
-    /// Queries that attention looks at together; all of them where `None`.
+    /// Number of queries that attention processes together; `None` for all.
     pub attention_chunk: Option<NonZeroU32>,
-    /// The numbers that matrix products are computed in.
+    /// Number format of matrix products.
     pub precision: Precision,
 }
 
-/// Which blocks of a model are rematerialised.
+/// Blocks of a model that are rematerialized (activation checkpointing).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remat {
-    /// None: everything is kept.
+    /// No block: all activations are kept.
     #[default]
     None,
-    /// Every second block, the first included.
+    /// Every second block, beginning with the first.
     Half,
     /// Every block.
     All,
@@ -31,7 +32,7 @@ pub enum Remat {
 }
 
 impl Remat {
-    /// Whether block `index` runs twice.
+    /// Whether the block with this index, from 0, is rematerialized.
     pub fn covers(self, index: usize) -> bool {
         match self {
             Self::None => false,
@@ -42,16 +43,16 @@ impl Remat {
     }
 }
 
-/// The numbers of a training run: those of the matrix products, as sums and norms are always fp32.
+/// Number format of matrix products. Sums, norms and parameters are fp32 always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// 32 bits everywhere.
+    /// 32 bits.
     #[default]
     Fp32,
-    /// 16 bits with the range of fp32 (Ampere and later).
+    /// 16 bits with the range of fp32. NVIDIA GPUs since Ampere compute it.
     Bf16,
-    /// 16 bits with a small range, trained under a loss scale (Volta and Turing).
+    /// 16 bits with a small range; training needs a loss scale. For Volta and Turing GPUs.
     Fp16,
 }
 
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remat_names_the_blocks_it_covers() {
+    fn remat_covers_the_named_blocks() {
         let covered = |remat: Remat| (0..4).map(|i| remat.covers(i)).collect::<Vec<_>>();
         assert_eq!(covered(Remat::None), [false; 4]);
         assert_eq!(covered(Remat::Half), [true, false, true, false]);

@@ -1,43 +1,53 @@
-//! What the replicas of a run do together: several devices that train one model.
+//! Collective operations between the replicas of a run: several devices that train one model.
 
 use std::sync::Arc;
 
-/// A replica's way to the others.
+/// Collective operations of one replica with all others.
 ///
-/// Every replica calls the same methods in the same order; a call returns when all have made it. It lies here because
-/// trainer and program speak of it, and threads, cards and, one day, machines are behind it.
+/// All replicas must call the same methods in the same order. A call returns when all replicas have made it. The
+/// trainer uses the trait and does not know whether threads, processes or machines implement it.
 pub trait Collective: Send + Sync {
-    /// The number of this replica, from 0.
+    /// Index of this replica, from 0.
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// Number of replicas.
     fn ranks(&self) -> usize;
 
-    /// What every replica brought, in the order of their ranks.
+    /// All-gather: the bytes of each replica, in the order of the ranks.
     ///
     /// # Errors
-    /// Where another one is gone, and will never bring anything.
+    /// If another replica has ended.
     fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError>;
 
-    /// Adds up `values` over all replicas, in the order of their ranks, so that all have the same bits afterwards.
+    /// All-reduce: replaces `values` by their sums over all replicas. The sums run in the order of the ranks, so that
+    /// all replicas get the same bits. If a replica gives fewer values, the missing sums are NaN.
+    ///
+    /// # Errors
+    /// If another replica has ended.
     fn sum(&self, values: &mut [f64]) -> Result<(), CollectiveError> {
         let own = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let all = self.gather(own)?;
-        for (place, value) in values.iter_mut().enumerate() {
-            let of = |bytes: &Arc<[u8]>| {
-                bytes.get(place * 8..place * 8 + 8).and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes)
+        for (index, value) in values.iter_mut().enumerate() {
+            let decode = |bytes: &Arc<[u8]>| {
+                bytes.get(index * 8..index * 8 + 8).and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes)
             };
-            *value = all.iter().map(|bytes| of(bytes).unwrap_or(f64::NAN)).sum();
+            *value = all.iter().map(|bytes| decode(bytes).unwrap_or(f64::NAN)).sum();
         }
         Ok(())
     }
 
-    /// Whether all replicas say yes.
+    /// Whether all replicas pass `true`.
+    ///
+    /// # Errors
+    /// If another replica has ended.
     fn agree(&self, yes: bool) -> Result<bool, CollectiveError> {
         Ok(self.gather(vec![u8::from(yes)])?.iter().all(|answer| answer[..] == [1]))
     }
 
-    /// What replica `from` has; what the others bring is not looked at.
+    /// The bytes of replica `from`. The `own` bytes of the other replicas are ignored.
+    ///
+    /// # Errors
+    /// If another replica has ended, or there is no replica `from`.
     fn broadcast(&self, from: usize, own: Vec<u8>) -> Result<Arc<[u8]>, CollectiveError> {
         let own = if self.rank() == from { own } else { Vec::new() };
         let mut all = self.gather(own)?;
@@ -62,19 +72,19 @@ impl<C: Collective + ?Sized> Collective for Box<C> {
     }
 }
 
-/// A replica is gone.
+/// Another replica has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("replica {rank} is gone")]
 pub struct CollectiveError {
-    /// Which.
+    /// Its index.
     pub rank: usize,
 }
 
-/// The way of a run that has one replica.
+/// [`Collective`] of a run with one replica: all operations return at once.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct SingleReplica;
 
-impl Collective for Alone {
+impl Collective for SingleReplica {
     fn rank(&self) -> usize {
         0
     }
@@ -93,12 +103,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_alone_agrees_with_itself() {
+    fn single_replica_gets_its_own_values() {
         let mut values = [1.5, -2.0];
-        Alone.sum(&mut values).unwrap();
+        SingleReplica.sum(&mut values).unwrap();
         assert_eq!(values, [1.5, -2.0]);
-        assert_eq!((Alone.agree(true), Alone.agree(false)), (Ok(true), Ok(false)));
-        assert_eq!(&Alone.broadcast(0, vec![7]).unwrap()[..], [7]);
-        assert_eq!(Alone.broadcast(1, vec![7]).unwrap_err().to_string(), "replica 1 is gone");
+        assert_eq!((SingleReplica.agree(true), SingleReplica.agree(false)), (Ok(true), Ok(false)));
+        assert_eq!(&SingleReplica.broadcast(0, vec![7]).unwrap()[..], [7]);
+        assert_eq!(SingleReplica.broadcast(1, vec![7]).unwrap_err().to_string(), "replica 1 is gone");
     }
 }

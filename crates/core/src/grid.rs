@@ -1,17 +1,17 @@
-//! Lengths that batches are padded to, so that few shapes occur: each new one is compiled and tuned for on a GPU.
+//! Padded lengths of batches. A small set of them limits the shapes that a GPU backend compiles and autotunes.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Lengths that batches are padded to.
+/// Set of lengths to which batches are padded: multiples of a step, or a few levels fitted to a data set.
 ///
 /// ```
 /// use plimsoll_core::Grid;
 /// let lengths: Vec<(u32, u32)> = (100..1_000).map(|frames| (frames, frames / 7)).collect();
-/// let grid = Grid::drawn(&lengths, 4, 4, 3.try_into().unwrap());
+/// let grid = Grid::from_lengths(&lengths, 4, 4, 3.try_into().unwrap());
 /// assert_eq!(grid.frames(998), 999);
 /// assert_eq!(grid.shapes(), Some(16));
-/// assert_eq!(Grid::multiples(8.try_into().unwrap()).frames(17), 24);
+/// assert_eq!(Grid::multiples_of(8.try_into().unwrap()).frames(17), 24);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
@@ -19,7 +19,7 @@ pub struct Grid {
     levels: Arc<[Level]>,
 }
 
-/// A number of frames, and the numbers of tokens that go with it, from the fewest up.
+/// Padded number of frames, and the padded numbers of tokens used with it, in ascending order.
 #[derive(Debug, PartialEq, Eq)]
 struct Level {
     frames: u32,
@@ -27,23 +27,24 @@ struct Level {
 }
 
 impl Default for Grid {
-    /// Every length as it is.
+    /// Pads nothing: multiples of 1.
     fn default() -> Self {
-        Self::multiples(NonZeroU32::MIN)
+        Self::multiples_of(NonZeroU32::MIN)
     }
 }
 
 impl Grid {
-    /// Multiples of so many frames; texts as long as they are.
-    pub fn multiples(step: NonZeroU32) -> Self {
+    /// Pads frames to multiples of `step` and leaves tokens unchanged.
+    pub fn multiples_of(step: NonZeroU32) -> Self {
         Self { step, levels: Arc::new([]) }
     }
 
-    /// At most so many numbers of frames, multiples of `step`, and at most so many numbers of tokens for each, so that
-    /// `lengths` (frames and tokens) are padded as little as can be.
+    /// Fits levels to a data set, so that padding is as small as possible.
     ///
-    /// What is longer than all of them is padded to a multiple of `step`, and its text is left as it is.
-    pub fn drawn(lengths: &[(u32, u32)], frame_levels: usize, token_levels: usize, step: NonZeroU32) -> Self {
+    /// `lengths` holds the frames and tokens of each utterance. The grid gets at most `frame_levels` numbers of frames,
+    /// all multiples of `step`, and at most `token_levels` numbers of tokens for each. Utterances longer than the last
+    /// level are padded to a multiple of `step`, and their tokens are not padded.
+    pub fn from_lengths(lengths: &[(u32, u32)], frame_levels: usize, token_levels: usize, step: NonZeroU32) -> Self {
         let rounded = |frames: u32| frames.next_multiple_of(step.get());
         let frames = levels(lengths.iter().map(|&(frames, _)| rounded(frames)).collect(), frame_levels);
         let mut tokens: Vec<Vec<u32>> = vec![Vec::new(); frames.len()];
@@ -54,32 +55,33 @@ impl Grid {
         Self { step, levels: frames.into_iter().zip(tokens).map(level).collect() }
     }
 
-    /// How many different shapes there can be, where that is limited.
+    /// Largest number of different shapes; `None` for a grid of multiples, which has no limit.
     pub fn shapes(&self) -> Option<usize> {
         let shapes = self.levels.iter().map(|level| level.tokens.len()).sum();
         (!self.levels.is_empty()).then_some(shapes)
     }
 
-    /// What so many frames are padded to.
+    /// Padded length of `frames` frames.
     pub fn frames(&self, frames: u32) -> u32 {
-        let place = self.levels.partition_point(|level| level.frames < frames);
-        self.levels.get(place).map_or(frames.next_multiple_of(self.step.get()), |level| level.frames)
+        let index = self.levels.partition_point(|level| level.frames < frames);
+        self.levels.get(index).map_or(frames.next_multiple_of(self.step.get()), |level| level.frames)
     }
 
-    /// What so many tokens are padded to, beside so many padded frames.
+    /// Padded length of `tokens` tokens in a batch whose padded length is `frames`.
     pub fn tokens(&self, frames: u32, tokens: u32) -> u32 {
-        let Ok(place) = self.levels.binary_search_by_key(&frames, |level| level.frames) else { return tokens };
-        let levels = &self.levels[place].tokens;
+        let Ok(index) = self.levels.binary_search_by_key(&frames, |level| level.frames) else { return tokens };
+        let levels = &self.levels[index].tokens;
         levels.get(levels.partition_point(|&level| level < tokens)).copied().unwrap_or(tokens)
     }
 }
 
-/// Values that are looked at for their levels; more make no better ones and take the square of their time.
+/// Number of candidate levels. More do not reduce padding further, and the time grows with the square.
 const POINTS: usize = 300;
 
-/// At most `count` levels, the highest that of the largest value, that lie as little above `values` as can be.
+/// At most `count` levels that minimize the total padding of `values`; the highest one is the largest value.
 ///
-/// Exact for up to `POINTS` values (a shortest path over where each level ends), and for so many quantiles of more.
+/// Dynamic programming over the end of each level. Exact for up to `POINTS` values; more are reduced to `POINTS`
+/// quantiles.
 fn levels(mut values: Vec<u32>, count: usize) -> Vec<u32> {
     values.sort_unstable();
     let groups = values.len().min(POINTS);
@@ -94,28 +96,28 @@ fn levels(mut values: Vec<u32>, count: usize) -> Vec<u32> {
             Some(*sum)
         }))
         .collect();
-    // Padding when one level covers the groups from `first` up to, and not with, `last`.
+    // Padding if one level covers the groups `first..last`.
     let padding = |first: usize, last: usize| {
         let (from, to) = (end(first), end(last));
         top[last - 1] * (to - from) as u64 - (sums[to] - sums[from])
     };
     let mut best: Vec<u64> = (0..=groups).map(|last| if last == 0 { 0 } else { padding(0, last) }).collect();
-    let mut ways: Vec<Vec<usize>> = vec![vec![0; groups + 1]];
+    let mut starts: Vec<Vec<usize>> = vec![vec![0; groups + 1]];
     for _ in 1..count.max(1) {
-        let (mut better, mut way) = (best.clone(), ways[ways.len() - 1].iter().map(|_| 0).collect::<Vec<_>>());
+        let (mut better, mut start) = (best.clone(), starts[starts.len() - 1].iter().map(|_| 0).collect::<Vec<_>>());
         for last in 1..=groups {
             let cheapest = (0..last).map(|first| (best[first] + padding(first, last), first)).min();
-            (better[last], way[last]) = cheapest.expect("there is at least one way");
+            (better[last], start[last]) = cheapest.expect("`0..last` is not empty");
         }
-        (best, _) = (better, ways.push(way));
+        (best, _) = (better, starts.push(start));
     }
     let (mut found, mut last) = (Vec::new(), groups);
-    for way in ways.iter().rev() {
+    for start in starts.iter().rev() {
         if last == 0 {
             break;
         }
         found.push(top[last - 1] as u32);
-        last = way[last];
+        last = start[last];
     }
     found.reverse();
     found.dedup();
@@ -129,14 +131,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_lie_where_the_values_are() {
+    fn levels_fit_the_values() {
         assert_eq!(levels(vec![9, 1, 10, 1, 1, 9, 2], 2), [2, 10]);
         assert_eq!(levels(vec![5, 5, 5], 4), [5]);
         assert_eq!(levels(vec![3, 1, 2], 1), [3]);
         assert!(levels(vec![], 3).is_empty());
     }
 
-    /// The padding of the best levels, by trying all.
+    /// Smallest possible padding, by trying all sets of levels.
     fn least(values: &[u32], count: usize) -> u32 {
         let top = *values.iter().max().unwrap();
         let mut others: Vec<u32> = values.to_vec();
@@ -158,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn levels_are_the_best_there_are(values in prop::collection::vec(0u32..30, 1..9), count in 1usize..5) {
+        fn levels_are_optimal(values in prop::collection::vec(0u32..30, 1..9), count in 1usize..5) {
             let found = levels(values.clone(), count);
             prop_assert!(found.len() <= count && found.is_sorted());
             let padding: u32 = values.iter().map(|v| found[found.partition_point(|l| l < v)] - v).sum();
@@ -166,15 +168,15 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_cut_and_shapes_are_few(
+        fn padding_never_cuts_and_limits_shapes(
             lengths in prop::collection::vec((1u32..500, 0u32..90), 1..80), step in 1u32..20, frames in 1usize..9, tokens in 1usize..5,
         ) {
-            let grid = Grid::drawn(&lengths, frames, tokens, step.try_into().unwrap());
+            let grid = Grid::from_lengths(&lengths, frames, tokens, step.try_into().unwrap());
             let shape = |&(frames, tokens): &(u32, u32)| (grid.frames(frames), grid.tokens(grid.frames(frames), tokens));
             let mut shapes: Vec<(u32, u32)> = lengths.iter().map(shape).collect();
             for (padded, length) in shapes.iter().zip(&lengths) {
                 prop_assert!(padded.0 >= length.0 && padded.1 >= length.1 && padded.0 % step == 0);
-                // What was padded once stays as it is.
+                // A padded length is a level already.
                 prop_assert_eq!(shape(padded), *padded);
             }
             shapes.sort_unstable();

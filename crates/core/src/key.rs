@@ -1,15 +1,15 @@
-//! Names for randomness: every random number is a function of a key, so a retry or a resume draws the same.
+//! Keyed randomness: each random number is a function of a key, so retries and resumed runs draw the same numbers.
 
 use serde::{Deserialize, Serialize};
 
-/// What a sample is called in keys and records: a hash of its name in the manifest, the same on every machine.
+/// Identifier of a sample in keys and records: a hash of its name in the manifest, equal on all machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SampleId(pub u64);
 
 impl SampleId {
-    /// The id of the sample that the manifest calls `name` (FNV-1a, then mixed).
-    pub fn of(name: &str) -> Self {
+    /// Id of the sample with the name `name` in the manifest: FNV-1a, then the SplitMix64 finalizer.
+    pub fn from_name(name: &str) -> Self {
         let fnv = name
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
@@ -17,10 +17,10 @@ impl SampleId {
     }
 }
 
-/// A place in the tree of a run's randomness.
+/// Node in the tree of a run's random numbers; the root is the seed.
 ///
-/// A key is derived step by step from the run's seed; two different ways down the tree give unrelated numbers, and the
-/// same way gives the same numbers, on any machine and in any order.
+/// [`with`](Self::with) and [`at`](Self::at) lead to child nodes. The same path gives the same numbers on all machines
+/// and in any order of calls; different paths give unrelated numbers. Not for cryptography.
 ///
 /// ```
 /// use plimsoll_core::Key;
@@ -32,40 +32,43 @@ impl SampleId {
 pub struct Key(u64);
 
 impl Key {
-    /// The root of the tree: a run's seed.
+    /// Root of the tree for a seed.
     pub fn new(seed: u64) -> Self {
         Self(mix(seed ^ 0x706c_696d_736f_6c6c))
     }
 
-    /// The branch called `name`.
+    /// Child node for a name.
     #[must_use]
     pub fn with(self, name: &str) -> Self {
-        self.at(SampleId::of(name).0)
+        self.at(SampleId::from_name(name).0)
     }
 
-    /// The branch numbered `index`.
+    /// Child node for an index.
     #[must_use]
     pub fn at(self, index: u64) -> Self {
         Self(mix(self.0.rotate_left(17) ^ mix(index)))
     }
 
-    /// The 64 random bits of this place.
+    /// The 64 random bits of this node.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// A number of this place, even over `[0, 1)`.
+    /// Random number of this node, uniform in `[0, 1)`.
     pub fn unit(self) -> f64 {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A whole number of this place below `bound`, which must not be zero.
+    /// Random integer of this node, uniform in `0..bound`.
+    ///
+    /// # Panics
+    /// If `bound` is zero.
     pub fn below(self, bound: u64) -> u64 {
-        assert!(bound > 0, "a number below zero was asked for");
+        assert!(bound > 0, "the bound must be above zero");
         ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Puts `items` in the random order of this place (Fisher and Yates).
+    /// Shuffles `items` with the random numbers of this node (Fisher-Yates).
     pub fn shuffle<T>(self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.at(last as u64).below(last as u64 + 1) as usize);
@@ -73,7 +76,7 @@ impl Key {
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014), offset so that zero does not stay zero.
+/// Finalizer of SplitMix64 (Steele, Lea, Flood 2014), with an offset so that zero does not map to zero.
 fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_are_even_and_unrelated() {
+    fn children_are_uniform_and_uncorrelated() {
         let root = Key::new(1);
         let n = 20_000;
         let mean = (0..n).map(|i| root.at(i).unit()).sum::<f64>() / n as f64;
@@ -96,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_keeps_every_item() {
+    fn shuffle_keeps_all_items() {
         let mut items: Vec<u32> = (0..100).collect();
         Key::new(3).shuffle(&mut items);
         assert_ne!(items, (0..100).collect::<Vec<_>>());

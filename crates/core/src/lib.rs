@@ -1,18 +1,5 @@
-//! Plain words and seams: what the crates of Plimsoll say to each other.
-//!
-//! Nothing here knows Burn, a file or a device. A type lives here when two crates that never met must speak of the same
-//! thing: an amount of memory, the shape of a batch, a way to run a step.
-//!
-//! ```
-//! use plimsoll_core::{BatchShape, Bytes, Frames};
-//!
-//! let card: Bytes = "8GiB".parse()?;
-//! let batch = BatchShape { utterances: 16, frames: Frames(1200), tokens: 80 };
-//! let features = Bytes::of::<f32>(batch.frame_cells() * 80);
-//! assert!(features < card);
-//! assert_eq!(features.to_string(), "5.86 MiB");
-//! # Ok::<(), plimsoll_core::UnitError>(())
-//! ```
+//! Shared types of the Plimsoll crates: units, batches, keys, execution choices, and the traits between crates.
+#![doc = include_str!("../README.md")]
 
 mod batch;
 mod choice;
@@ -21,17 +8,19 @@ mod grid;
 mod key;
 mod measure;
 mod memory;
+mod record;
 mod shape;
 mod source;
 mod units;
 
 pub use batch::{BatchError, HostBatch, HostSample};
 pub use choice::{Choice, Precision, Remat};
-pub use collective::{Alone, Collective, CollectiveError};
+pub use collective::{Collective, CollectiveError, SingleReplica};
 pub use grid::Grid;
 pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};
 pub use memory::{CountingAllocator, DeviceMemory, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, ProbeError, Stage};
+pub use record::{Event, MicroBatch, PlanHeader, Record, SCHEMA_VERSION, StepEvent};
 pub use shape::BatchShape;
 pub use source::{Batch, BatchList, BatchSource, Delivered, Position, Skipped, SourceError};
 pub use units::{Bytes, Frames, Samples, Seconds, UnitError};

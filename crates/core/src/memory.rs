@@ -1,4 +1,4 @@
-//! Who can be asked about memory, and the allocator that answers for the CPU.
+//! Memory probes, meters and limits, and an allocator that implements them for the CPU.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,23 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::Bytes;
 
-/// A device that can say how much memory it has left.
+/// Probe for the free memory of a device.
 ///
-/// The planner asks through it, so it runs in tests without a GPU.
+/// The memory planner uses this trait, so its tests need no GPU.
 pub trait DeviceMemory {
-    /// Memory free at this moment, after everything already allocated.
+    /// Memory that is free now, after all existing allocations.
+    ///
+    /// # Errors
+    /// If the driver or the system does not report it.
     fn free(&self) -> Result<Bytes, ProbeError>;
 }
 
-/// A meter of the memory that this process uses on the device it trains on.
+/// Meter of the memory that this process uses on its training device.
 ///
-/// The trainer reads it around a step: the counting allocator answers on the CPU, the device's own pools on a card.
+/// The trainer reads it around each step. [`CountingAllocator`] implements it for the CPU; on a GPU the memory pools of
+/// the backend do.
 pub trait MemoryMeter: Send + Sync {
-    /// In use now.
+    /// Memory in use now.
     fn current(&self) -> Bytes;
-    /// The most in use at once since the last `reset_peak`.
+    /// Highest memory in use since the last [`reset_peak`](Self::reset_peak).
     fn peak(&self) -> Bytes;
-    /// Starts a new peak at what is in use now.
+    /// Sets the peak to the memory in use now.
     fn reset_peak(&self);
 }
 
@@ -51,23 +55,23 @@ impl<M: MemoryMeter + ?Sized> MemoryMeter for &M {
     }
 }
 
-/// A part of a run's work in which memory can run out.
+/// Phase of a run in which memory can run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The loss of a piece.
+    /// Forward pass of a micro-batch.
     Forward,
-    /// The gradients of a piece.
+    /// Backward pass of a micro-batch.
     Backward,
-    /// The sum of the gradients of two pieces.
+    /// Sum of the gradients of two micro-batches.
     Accumulate,
-    /// The norm of the whole gradient.
+    /// Norm of the whole gradient.
     Norm,
-    /// The move of parameters and optimizer.
+    /// Update of the parameters and the optimizer state.
     Update,
-    /// A validation.
+    /// Validation.
     Validation,
-    /// The copy of a run's state for a checkpoint.
+    /// Copy of the run's state for a checkpoint.
     Checkpoint,
 }
 
@@ -85,28 +89,30 @@ impl std::fmt::Display for Stage {
     }
 }
 
-/// Memory that could not be had. There is one such event, wherever it was noticed: a device's error, a panic of a
-/// backend, or a budget that was passed.
+/// Memory ran out. One type for all sources: an error of the device, a panic of the backend, or an exceeded budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("out of memory in the {stage}: {reason}")]
 pub struct OutOfMemory {
-    /// Where.
+    /// Phase in which memory ran out.
     pub stage: Stage,
-    /// What was said.
+    /// Message of the device or the budget.
     pub reason: String,
 }
 
-/// Who says that memory ran out where no device does.
+/// Reports that memory ran out on devices that do not report it themselves.
 ///
-/// A trainer asks at the moments from which it can still go back. A card needs no gate, as what is read from it tells; on
-/// the CPU, whose memory is the process's own, the counting allocator plays the card and notes when its budget is
-/// passed; a test lets memory run out wherever it likes.
+/// The trainer calls [`check`](Self::check) at points from which it can retry. A GPU needs no gate ([`OpenGate`]),
+/// because its operations fail. On the CPU a process without memory dies, so [`CountingAllocator`] reports when its
+/// budget was exceeded. Tests use a gate to simulate the event at any point.
 pub trait MemoryGate: Send + Sync {
-    /// Whether memory has held since it was last asked.
+    /// Checks the phase `stage`, which has just ended.
+    ///
+    /// # Errors
+    /// If memory ran out since the last call.
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory>;
 }
 
-/// A gate that is always open: the device speaks for itself.
+/// Gate that never reports: for devices whose operations fail when memory runs out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenGate;
 
@@ -128,46 +134,47 @@ impl<G: MemoryGate + ?Sized> MemoryGate for &G {
     }
 }
 
-/// Why a device did not say how much memory it has.
+/// The free memory of a device is unknown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("cannot read the memory of {device}: {reason}")]
 pub struct ProbeError {
-    /// The device that was asked.
+    /// Name of the device.
     pub device: String,
-    /// What it answered.
+    /// Message of the driver or the system.
     pub reason: String,
 }
 
-/// The system's allocator, counting what it gives out.
+/// System allocator that counts the allocated bytes.
 ///
-/// Two relaxed additions per allocation; tensors are few and large, so a training step does not feel it. A program
-/// makes it its `#[global_allocator]` and reads it as a [`MemoryMeter`]. Under a [budget](Self::set_budget) it is a
-/// [`MemoryGate`], too: it never refuses memory, which would end the process, but notes that a card of that size would have.
+/// A program declares it as its `#[global_allocator]` and reads it as a [`MemoryMeter`]. With a
+/// [budget](Self::set_budget) it is a [`MemoryGate`] as well: it never refuses memory, because that would end the
+/// process, but reports that a device with that much memory would have failed. An allocation costs two relaxed atomic
+/// additions more; tensors are few and large, so the cost in a training step is not measurable.
 #[derive(Debug)]
 pub struct CountingAllocator {
     current: AtomicUsize,
     peak: AtomicUsize,
     budget: AtomicUsize,
-    /// The most that was in use over the budget since somebody last asked.
+    /// Highest memory in use above the budget since the last `take_overrun`; 0 if none.
     over: AtomicUsize,
 }
 
 impl CountingAllocator {
-    /// A counter at zero.
+    /// Allocator with all counters at zero and no budget.
     pub const fn new() -> Self {
         let (current, peak, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         Self { current, peak, budget: AtomicUsize::new(usize::MAX), over }
     }
 
-    /// Sets what may be in use at once, or lifts the limit. What happened before is forgotten.
+    /// Sets the memory that may be in use at once; `None` removes the limit. Clears an earlier overrun.
     pub fn set_budget(&self, budget: Option<Bytes>) {
         let bytes = budget.map_or(usize::MAX, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX));
         self.budget.store(bytes, Relaxed);
         self.over.store(0, Relaxed);
     }
 
-    /// The most that was in use over the budget since this was last asked.
-    pub fn overrun(&self) -> Option<Bytes> {
+    /// Highest memory in use above the budget since the last call; `None` if the budget held. Clears the value.
+    pub fn take_overrun(&self) -> Option<Bytes> {
         match self.over.swap(0, Relaxed) {
             0 => None,
             most => Some(Bytes(most as u64)),
@@ -193,7 +200,7 @@ impl Default for CountingAllocator {
     }
 }
 
-// SAFETY: every call is passed to the system's allocator unchanged; counting touches nothing but two atomics.
+// SAFETY: each call goes to the system allocator unchanged; counting touches atomics only.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let memory = unsafe { System.alloc(layout) };
@@ -243,7 +250,7 @@ impl MemoryMeter for CountingAllocator {
 
 impl MemoryGate for CountingAllocator {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
-        let Some(most) = self.overrun() else { return Ok(()) };
+        let Some(most) = self.take_overrun() else { return Ok(()) };
         let budget = Bytes(self.budget.load(Relaxed) as u64);
         Err(OutOfMemory { stage, reason: format!("{most} in use, and the budget is {budget}") })
     }
@@ -254,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_that_was_passed_is_told_once() {
+    fn exceeded_budget_is_reported_once() {
         let counter = CountingAllocator::new();
         counter.set_budget(Some(Bytes(4000)));
         let layout = Layout::from_size_align(3000, 16).unwrap();
@@ -271,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_outlives_what_made_it() {
+    fn peak_stays_until_reset() {
         let counter = CountingAllocator::new();
         let layout = Layout::from_size_align(4096, 16).unwrap();
         unsafe {

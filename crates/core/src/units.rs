@@ -1,4 +1,4 @@
-//! Amounts with their units: bytes, frames, samples, seconds; parsed and printed as people write them.
+//! Amounts with units: bytes, frames, samples and seconds, with parsing and printing.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -6,29 +6,30 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// An amount of memory.
+/// Amount of memory in bytes.
 ///
-/// Reads `8GiB`, `512 MB`, `1.5g` or a plain number of bytes; prints binary units with three significant digits.
+/// Parses `8GiB`, `512 MB`, `1.5g` or a plain number of bytes; `k`, `m`, `g` and `t` mean binary units. Prints binary
+/// units with three significant digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// A number of feature frames (a spectrogram's columns).
+/// Number of feature frames: the columns of a spectrogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Frames(pub u32);
 
-/// A number of audio samples of one channel.
+/// Number of audio samples of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Samples(pub u64);
 
-/// A stretch of time. Reads `11.6s`, `250ms`, `5min`, `2h` or a plain number of seconds.
+/// Duration in seconds. Parses `11.6s`, `250ms`, `5min`, `2h` or a plain number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct Seconds(pub f64);
 
-/// Why a text is not an amount.
+/// A text is not a valid amount.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{text}` is not {expected}, such as `{example}`")]
 pub struct UnitError {
@@ -66,29 +67,29 @@ const TIME_UNITS: &[(&str, f64)] = &[
 ];
 
 impl Bytes {
-    /// The memory of `count` values of type `T`.
-    pub fn of<T>(count: u64) -> Self {
+    /// Memory of `count` values of type `T`.
+    pub fn for_values<T>(count: u64) -> Self {
         Self(count * size_of::<T>() as u64)
     }
 
-    /// One MiB, times `n`.
+    /// `n` MiB.
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
 
-    /// One GiB, times `n`.
+    /// `n` GiB.
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
 
-    /// What is left after taking `other` away, or nothing.
+    /// `self - other`, or zero if `other` is larger.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl Samples {
-    /// How long these samples last at `rate` samples a second.
+    /// Duration of these samples at a sample rate of `rate` Hz.
     pub fn at(self, rate: u32) -> Seconds {
         Seconds(self.0 as f64 / f64::from(rate))
     }
@@ -127,7 +128,7 @@ impl FromStr for Samples {
     }
 }
 
-/// A number, at or above zero, and one of `units`; no unit means the first one.
+/// Parses a number, zero or above, with one of `units`. Without a unit the first one applies.
 fn parse(text: &str, units: &[(&str, f64)], expected: &'static str, example: &'static str) -> Result<f64, UnitError> {
     let error = || UnitError { text: text.into(), expected, example };
     let text = text.trim();
@@ -145,7 +146,7 @@ impl fmt::Display for Bytes {
         const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
         let mut amount = self.0 as f64;
         let mut name = 0;
-        // 1023.5 would print as 1024, so the next unit starts there.
+        // 1023.5 would print as 1024, so the next unit begins there.
         while amount >= 1023.5 && name + 1 < NAMES.len() {
             amount /= 1024.0;
             name += 1;
@@ -197,6 +198,7 @@ fn significant(amount: f64) -> String {
     trimmed(amount, places)
 }
 
+/// `amount` with `places` decimal places, without trailing zeros.
 fn trimmed(amount: f64, places: usize) -> String {
     let text = format!("{amount:.places$}");
     if !text.contains('.') {
@@ -205,7 +207,7 @@ fn trimmed(amount: f64, places: usize) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// Reads an amount from a number or from a text with a unit, as both are natural in a configuration file.
+/// Deserializes an amount from a number or from a text with a unit: configuration files may use both.
 macro_rules! deserialize {
     ($name:ident, $what:literal, $from_number:expr) => {
         impl<'de> Deserialize<'de> for $name {
@@ -236,13 +238,14 @@ macro_rules! deserialize {
     };
 }
 
-fn whole(number: f64, most: f64) -> Option<f64> {
-    (number >= 0.0 && number <= most && number.fract() == 0.0).then_some(number)
+/// `number` if it is an integer from 0 to `limit`.
+fn integer(number: f64, limit: f64) -> Option<f64> {
+    (number >= 0.0 && number <= limit && number.fract() == 0.0).then_some(number)
 }
 
-deserialize!(Bytes, "an amount of memory such as \"8GiB\"", |n| whole(n, 1e18).map(|n| Bytes(n as u64)));
-deserialize!(Frames, "a number of frames", |n| whole(n, f64::from(u32::MAX)).map(|n| Frames(n as u32)));
-deserialize!(Samples, "a number of samples", |n| whole(n, 1e18).map(|n| Samples(n as u64)));
+deserialize!(Bytes, "an amount of memory such as \"8GiB\"", |n| integer(n, 1e18).map(|n| Bytes(n as u64)));
+deserialize!(Frames, "a number of frames", |n| integer(n, f64::from(u32::MAX)).map(|n| Frames(n as u32)));
+deserialize!(Samples, "a number of samples", |n| integer(n, 1e18).map(|n| Samples(n as u64)));
 deserialize!(Seconds, "a time such as \"11.6s\" or a number of seconds", |n| (n >= 0.0).then_some(Seconds(n)));
 
 macro_rules! sums {
@@ -278,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_read_and_printed_as_people_write_them() {
+    fn bytes_parse_and_print() {
         for (text, bytes, printed) in [
             ("8GiB", 8 << 30, "8 GiB"),
             ("8 gib", 8 << 30, "8 GiB"),
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_read_and_printed_as_people_write_them() {
+    fn seconds_parse_and_print() {
         for (text, secs, printed) in [
             ("11.6s", 11.6, "11.6s"),
             ("250ms", 0.25, "250ms"),
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_may_write_numbers_or_texts() {
+    fn amounts_deserialize_from_numbers_and_texts() {
         let read = |json: &str| serde_json::from_str::<Bytes>(json);
         assert_eq!(read("\"8GiB\"").unwrap(), read("8589934592").unwrap());
         assert!(read("-1").is_err() && read("1.5").is_err() && read("\"eight\"").is_err());
@@ -325,7 +328,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_printed_can_be_read_again(bytes in 0u64..1 << 50) {
+        fn printed_bytes_parse_again(bytes in 0u64..1 << 50) {
             let again: Bytes = Bytes(bytes).to_string().parse().unwrap();
             let error = again.0.abs_diff(bytes) as f64;
             proptest::prop_assert!(error <= bytes as f64 * 0.006);

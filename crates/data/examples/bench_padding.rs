@@ -79,7 +79,7 @@ fn samples(rows: &str, corpus: &str) -> Vec<SampleMeta> {
         let (name, seconds, tokens) =
             (fields.next()?, fields.next()?.parse::<f64>().ok()?, fields.next()?.parse().ok()?);
         (corpus == "both" || corpus == name).then(|| SampleMeta {
-            id: SampleId::of(line),
+            id: SampleId::from_name(line),
             frames: Frames((seconds * 100.0).round() as u32),
             tokens,
             seconds: Seconds(seconds),

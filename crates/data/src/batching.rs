@@ -80,14 +80,14 @@ const LENGTHS: usize = 20_000;
 impl BatchingConfig {
     /// What batches of `samples` are padded to.
     pub fn grid(&self, samples: &[SampleMeta]) -> Grid {
-        let Some(shapes) = self.shapes else { return Grid::multiples(self.frame_grid) };
+        let Some(shapes) = self.shapes else { return Grid::multiples_of(self.frame_grid) };
         let frames = (FRAMES_FOR_TOKENS * f64::from(shapes.get())).sqrt().round().max(1.0);
         let tokens = (f64::from(shapes.get()) / frames).floor().max(1.0);
         let step = samples.len().div_ceil(LENGTHS).max(1);
         let mut lengths: Vec<(u32, u32)> = samples.iter().step_by(step).map(|s| (s.frames.0, s.tokens)).collect();
         // What is longest has a level, too.
         lengths.extend(samples.iter().max_by_key(|sample| sample.frames).map(|s| (s.frames.0, s.tokens)));
-        Grid::drawn(&lengths, frames as usize, tokens as usize, self.frame_grid)
+        Grid::from_lengths(&lengths, frames as usize, tokens as usize, self.frame_grid)
     }
 }
 

@@ -181,7 +181,7 @@ impl Dataset {
     pub fn meta(&self, index: usize) -> SampleMeta {
         let utterance = &self.utterances[index];
         SampleMeta {
-            id: SampleId::of(&utterance.id),
+            id: SampleId::from_name(&utterance.id),
             frames: self.log_mel.frames_in(utterance.duration),
             tokens: self.tokens[index].len() as u32,
             seconds: utterance.duration,
@@ -211,7 +211,7 @@ impl Dataset {
         if let Some((augment, key)) = augment {
             augment.spec.apply(&mut features, self.log_mel.n_mels(), key.with("masks"));
         }
-        let (id, name) = (SampleId::of(&utterance.id), utterance.id.clone());
+        let (id, name) = (SampleId::from_name(&utterance.id), utterance.id.clone());
         let reference = match &self.voices {
             Some(voices) => self.reference(voices, index, key.unwrap_or(Key::new(id.0)))?,
             None => Vec::new(),
@@ -350,7 +350,7 @@ impl Cache {
 
     /// Keeps a copy where there is room. Room is taken first, so that threads cannot together go over the limit.
     fn keep(&self, index: usize, features: &[f32]) {
-        let size = Bytes::of::<f32>(features.len() as u64).0;
+        let size = Bytes::for_values::<f32>(features.len() as u64).0;
         let more = |used: u64| used.checked_add(size).filter(|&used| used <= self.limit);
         if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             return;

@@ -341,7 +341,7 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Room
     let (mut samples, mut skipped) = (Vec::with_capacity(job.samples.len()), Vec::new());
     for &index in &job.samples {
         let utterance = dataset.utterance(index);
-        let key = job.augment.map(|key| key.at(SampleId::of(&utterance.id).0));
+        let key = job.augment.map(|key| key.at(SampleId::from_name(&utterance.id).0));
         match dataset.load(index, key) {
             Ok(sample) => samples.push(sample),
             Err(LoadError::Audio { name, source }) => skipped.push(Skipped { name, reason: told(&source) }),

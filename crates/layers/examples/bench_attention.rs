@@ -1,4 +1,4 @@
-//! Memory and time of attention in chunks beside attention at once: `cargo xtask bench attention [POSITIONS CHUNK]`.
+//! Measures memory and time of chunked and whole attention: `cargo xtask bench attention [POSITIONS CHUNK]`.
 
 use std::num::NonZeroU32;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use plimsoll_tape::{Noise, Pass, backward, initialise};
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// Width and heads of the layer, as in the recogniser of 24.8M parameters.
+/// Width and heads of the layer, as in the recognizer of 24.8M parameters.
 const WIDTH: usize = 256;
 const HEADS: usize = 4;
 
-/// Activation memory, seconds, result and gradient norm of one forward and backward pass.
+/// Activation memory, seconds and result of one forward and backward pass.
 struct Measured {
     bytes: Bytes,
     seconds: f64,
@@ -46,7 +46,7 @@ fn pass(attention: &Attention, x: &Tensor<3>, chunk: Option<NonZeroU32>) -> Meas
     Measured { bytes, seconds, result: result.into_data().try_into_vec().expect("in fp32") }
 }
 
-/// Both ways, interleaved, so that a busy machine slows both alike; the first round warms up. Prints and compares.
+/// Measures both ways and prints them. The runs alternate, so that other load slows both alike; the first round warms up.
 fn compare(name: &str, attention: &Attention, positions: usize, chunk: NonZeroU32, device: &Device) {
     let x = input(positions, device);
     let mut ratios = Vec::new();
@@ -61,7 +61,7 @@ fn compare(name: &str, attention: &Attention, positions: usize, chunk: NonZeroU3
     ratios.sort_by(f64::total_cmp);
     let (plain, chunked) = last.expect("six rounds");
     let largest = plain.result.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-    let apart = plain.result.iter().zip(&chunked.result).fold(0.0_f32, |most, (a, b)| most.max((a - b).abs()));
+    let difference = plain.result.iter().zip(&chunked.result).fold(0.0_f32, |most, (a, b)| most.max((a - b).abs()));
     println!(
         "{name}, {positions} positions: at once {} and {}, in chunks of {chunk} {} ({:.1}x less) for {:+.0} % time, \
          results within {:.0e}",
@@ -70,7 +70,7 @@ fn compare(name: &str, attention: &Attention, positions: usize, chunk: NonZeroU3
         chunked.bytes,
         plain.bytes.0 as f64 / chunked.bytes.0.max(1) as f64,
         (ratios[ratios.len() / 2] - 1.0) * 100.0,
-        apart / largest,
+        difference / largest,
     );
 }
 

@@ -1,4 +1,4 @@
-//! Memory and time of rematerialised Conformer blocks beside plain ones: `cargo xtask bench remat [BLOCKS WIDTH FRAMES]`.
+//! Measures memory and time of plain and rematerialized Conformer blocks: `cargo xtask bench remat [BLOCKS WIDTH FRAMES]`.
 
 use std::time::Instant;
 
@@ -25,14 +25,15 @@ impl Encoder {
         self.blocks.iter().enumerate().fold(x, |x, (index, block)| {
             let pass = pass.at(index);
             match choice.covers(index) {
-                true => block.rematerialised(x, &lengths, &pass),
+                true => block.forward_rematerialized(x, &lengths, &pass),
                 false => block.forward(x, &lengths, &pass),
             }
         })
     }
 }
 
-/// Activation memory and seconds of one forward and backward pass: the peak less what stays and the gradients.
+/// Activation memory, seconds and gradient sum of one forward and backward pass. Activation memory is the peak minus the
+/// memory in use before and the gradients.
 fn pass(encoder: &Encoder, x: &Tensor<3>, choice: Remat) -> (Bytes, f64, f32) {
     let before = MEMORY.current();
     MEMORY.reset_peak();
@@ -48,7 +49,7 @@ fn pass(encoder: &Encoder, x: &Tensor<3>, choice: Remat) -> (Bytes, f64, f32) {
     (peak.saturating_sub(before + held), seconds, sum.1)
 }
 
-/// The sum of the absolute gradients of the first block, to see that all choices agree.
+/// Sum of the absolute gradients of the first block: must be equal for all choices.
 struct Sum<'a>(&'a burn::optim::GradientsParams, f32);
 
 impl plimsoll_tape::NamedVisitor for Sum<'_> {
@@ -72,25 +73,25 @@ fn main() {
     let values: Vec<f32> = (0..(frames * width) as u64).map(|i| Key::new(2).at(i).unit() as f32 - 0.5).collect();
     let x = Tensor::from_data(TensorData::new(values, [1, frames, width]), &device);
     println!("{blocks} Conformer blocks of width {width}, {frames} frames, dropout 0.1, forward and backward");
-    // Interleaved, so that a busy machine slows all choices alike; the first round warms up.
+    // The choices alternate, so that other load slows all alike; the first round warms up.
     let choices = [Remat::None, Remat::Half, Remat::All];
     let mut rounds: Vec<Vec<(Bytes, f64, f32)>> = Vec::new();
     for _ in 0..4 {
         rounds.push(choices.iter().map(|&choice| pass(&encoder, &x, choice)).collect());
     }
-    let median = |place: usize| {
-        let mut times: Vec<f64> = rounds[1..].iter().map(|round| round[place].1).collect();
+    let median = |index: usize| {
+        let mut times: Vec<f64> = rounds[1..].iter().map(|round| round[index].1).collect();
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     };
     let (plain_bytes, _, plain_sum) = rounds[1][0];
-    for (place, choice) in choices.iter().enumerate() {
-        let (bytes, _, sum) = rounds[1][place];
+    for (index, choice) in choices.iter().enumerate() {
+        let (bytes, _, sum) = rounds[1][index];
         println!(
             "{choice:?}: {bytes} of activations ({:.2}x less), {} ({:+.0} % time), gradients {}",
             plain_bytes.0 as f64 / bytes.0.max(1) as f64,
-            Seconds(median(place)),
-            (median(place) / median(0) - 1.0) * 100.0,
+            Seconds(median(index)),
+            (median(index) / median(0) - 1.0) * 100.0,
             if sum == plain_sum { "equal" } else { "DIFFERENT" },
         );
     }

@@ -1,4 +1,4 @@
-//! A Conformer block and CTC, from noise to a text that it was made to say.
+//! Trains a Conformer block with CTC to read one text: `cargo run -p plimsoll-layers --example conformer`.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -8,33 +8,49 @@ use plimsoll_core::Key;
 use plimsoll_layers::{Conformer, ConformerConfig, Lengths, ctc_greedy, ctc_loss};
 use plimsoll_tape::{Pass, initialise};
 
+const FRAMES: usize = 20;
+const WIDTH: usize = 32;
+const VOCABULARY: usize = 5;
+
 #[derive(Module, Debug)]
-struct Speaker {
+struct Recognizer {
     block: Conformer,
-    letters: Linear,
+    output: Linear,
+}
+
+impl Recognizer {
+    /// Features `[b, t, WIDTH]` to scores `[b, t, VOCABULARY]`.
+    fn forward(&self, x: Tensor<3>, lengths: &Lengths) -> Tensor<3> {
+        let pass = Pass::plain();
+        pass.dense(&self.output, self.block.forward(x, lengths, &pass))
+    }
 }
 
 fn main() {
     let device = Device::flex().autodiff();
-    let speaker =
-        Speaker { block: ConformerConfig::new(32, 4).init(&device), letters: LinearConfig::new(32, 5).init(&device) };
-    let mut speaker = initialise(speaker, Key::new(1));
-    let values: Vec<f32> = (0..20 * 32).map(|i| Key::new(2).at(i).unit() as f32 - 0.5).collect();
-    let sound: Tensor<3> = Tensor::from_data(TensorData::new(values, [1, 20, 32]), &device);
-    let lengths = Lengths::new(vec![20], 20);
+    let model = Recognizer {
+        block: ConformerConfig::new(WIDTH, 4).init(&device),
+        output: LinearConfig::new(WIDTH, VOCABULARY).init(&device),
+    };
+    let mut model = initialise(model, Key::new(1));
+    let values: Vec<f32> = (0..FRAMES * WIDTH).map(|i| Key::new(2).at(i as u64).unit() as f32 - 0.5).collect();
+    let features: Tensor<3> = Tensor::from_data(TensorData::new(values, [1, FRAMES, WIDTH]), &device);
+    let lengths = Lengths::new(vec![FRAMES as u32], FRAMES);
     let text = vec![vec![3, 1, 4, 1]];
-    let pass = Pass::plain();
     let mut optimizer = AdamWConfig::new().init();
     for step in 0..60 {
-        let logits = pass.dense(&speaker.letters, speaker.block.forward(sound.clone(), &lengths, &pass));
+        let logits = model.forward(features.clone(), &lengths);
         let loss = ctc_loss(logits.clone(), &lengths, &text).sum;
         if step % 15 == 0 {
-            let heard = ctc_greedy(logits, &lengths);
-            println!("step {step}: loss {:.3}, it says {:?}", loss.clone().into_scalar::<f32>(), heard[0]);
+            println!(
+                "step {step}: loss {:.3}, reads {:?}",
+                loss.clone().into_scalar::<f32>(),
+                ctc_greedy(logits, &lengths)[0]
+            );
         }
-        let gradients = GradientsParams::from_grads(loss.backward(), &speaker);
-        speaker = optimizer.step(3e-3, speaker, gradients);
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        model = optimizer.step(3e-3, model, gradients);
     }
-    let logits = pass.dense(&speaker.letters, speaker.block.forward(sound, &lengths, &pass));
-    println!("in the end it says {:?}, and was to say {:?}", ctc_greedy(logits, &lengths)[0], text[0]);
+    let read = ctc_greedy(model.forward(features, &lengths), &lengths);
+    println!("after 60 steps: reads {:?}, target {:?}", read[0], text[0]);
 }

@@ -1,35 +1,39 @@
-//! The macaron Conformer block.
+//! Conformer block.
 
 use burn::module::Module;
-use burn::nn::{LayerNorm, LayerNormConfig, Linear};
+use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, remat_dense};
+use plimsoll_tape::Pass;
 
+use crate::branch::normed_branch;
 use crate::{
     Activation, Attention, AttentionConfig, Convolution, ConvolutionConfig, FeedForward, FeedForwardConfig,
-    HeadPositions, Lengths, NormKind, normed,
+    HeadPositions, Lengths, NormKind, apply_layer_norm,
 };
 
-/// How to build a [`Conformer`] block.
+/// Configuration of a [`Conformer`] block.
 #[derive(Clone, Copy, Debug)]
 pub struct ConformerConfig {
     /// Width of the model.
     pub d_model: usize,
-    /// Attention heads.
+    /// Number of attention heads. Must divide `d_model`.
     pub heads: usize,
-    /// Frames that the depthwise kernel spans, odd.
+    /// Frames under the depthwise kernel. Odd. Default: 15.
     pub kernel: usize,
-    /// Width inside the feed-forward layers, as a multiple of the model's.
+    /// Inner width of the feed-forward layers divided by `d_model`. Default: 4.
     pub feed_forward_multiplier: usize,
-    /// What attention itself knows of positions.
+    /// Position information that attention adds. Default: absolute.
     pub positions: HeadPositions,
-    /// What the norm inside the convolution takes its mean and variance over.
+    /// Norm inside the convolution. Default: layer norm.
     pub norm: NormKind,
-    /// Share of values dropped in training.
+    /// Dropout probability in training, in `[0, 1)`. Default: 0.1.
     pub dropout: f64,
 }
 
-/// Half a feed-forward, attention, convolution, half a feed-forward, a norm; each behind a norm and beside a residual.
+/// Conformer block (Gulati et al. 2020): feed-forward, self-attention, convolution, feed-forward, layer norm.
+///
+/// Each of the four parts has a layer norm before it and a residual connection around it; the feed-forward layers count
+/// half. With batch norm, and for batches without padding, the block equals torchaudio's `ConformerLayer`.
 #[derive(Module, Debug)]
 pub struct Conformer {
     norm_first: LayerNorm,
@@ -45,8 +49,7 @@ pub struct Conformer {
 }
 
 impl ConformerConfig {
-    /// A block of width `d_model` with a kernel of 15 frames, four times the width inside, layer norms, absolute
-    /// positions and a dropout of 0.1.
+    /// Block of width `d_model` with `heads` attention heads and the defaults of the other fields.
     pub fn new(d_model: usize, heads: usize) -> Self {
         Self {
             d_model,
@@ -59,7 +62,10 @@ impl ConformerConfig {
         }
     }
 
-    /// A block on `device`.
+    /// Builds the block on `device`.
+    ///
+    /// # Panics
+    /// If `heads` does not divide `d_model`, the kernel is even, or the groups of a group norm do not divide `d_model`.
     pub fn init(&self, device: &Device) -> Conformer {
         let &Self { d_model, heads, kernel, positions, norm: kind, dropout, .. } = self;
         let norm = || LayerNormConfig::new(d_model).init(device);
@@ -81,58 +87,37 @@ impl ConformerConfig {
 }
 
 impl Conformer {
-    /// `[b, t, d]` to `[b, t, d]`.
+    /// `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have no meaning.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         self.run(x, lengths, pass, false)
     }
 
-    /// The same to the last bit, keeping the input of each of its four parts alone: their inside is computed a second
-    /// time in the backward pass, but for the product that each ends in.
-    pub fn rematerialised(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+    /// Like [`forward`](Self::forward), with less memory and more time: equal results and gradients to the last bit.
+    ///
+    /// The tape keeps the input of each of the four parts. The backward pass computes their activations again, except
+    /// the linear layer at the end of each.
+    pub fn forward_rematerialized(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         self.run(x, lengths, pass, true)
     }
 
-    fn run(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass, again: bool) -> Tensor<3> {
+    fn run(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass, rematerialize: bool) -> Tensor<3> {
         let [first, second] = [pass.with("first"), pass.with("second")];
-        let half = branch(&self.norm_first, &self.first, x.clone(), lengths, &first, again);
-        let x = x + pass.full(self.first.end(half, &first)) * 0.5;
-        let seen = branch(&self.norm_attention, &self.attention, x.clone(), lengths, &pass.with("weights"), again);
-        let x = x + pass.full(pass.with("attention").dropout(seen, self.dropout));
+        let half = normed_branch(&self.norm_first, &self.first, x.clone(), lengths, &first, rematerialize);
+        let x = x + pass.full(self.first.output_dropout(half, &first)) * 0.5;
+        let attended = normed_branch(
+            &self.norm_attention,
+            &self.attention,
+            x.clone(),
+            lengths,
+            &pass.with("weights"),
+            rematerialize,
+        );
+        let x = x + pass.full(pass.with("attention").dropout(attended, self.dropout));
         let convolution = pass.with("convolution");
-        let mixed = branch(&self.norm_convolution, &self.convolution, x.clone(), lengths, &convolution, again);
-        let x = x + pass.full(convolution.dropout(mixed, self.dropout));
-        let half = branch(&self.norm_second, &self.second, x.clone(), lengths, &second, again);
-        normed(&self.norm_last, x + pass.full(self.second.end(half, &second)) * 0.5, pass)
+        let convolved =
+            normed_branch(&self.norm_convolution, &self.convolution, x.clone(), lengths, &convolution, rematerialize);
+        let x = x + pass.full(convolution.dropout(convolved, self.dropout));
+        let half = normed_branch(&self.norm_second, &self.second, x.clone(), lengths, &second, rematerialize);
+        apply_layer_norm(&self.norm_last, x + pass.full(self.second.output_dropout(half, &second)) * 0.5, pass)
     }
-}
-
-/// A layer that ends in a product.
-pub(crate) trait EndsInProduct: Module + Sync + 'static {
-    /// What goes into the product.
-    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3>;
-
-    /// The product's layer.
-    fn last(&self) -> &Linear;
-}
-
-/// A norm and a layer behind it, up to its product; with the inside kept, or computed again.
-fn branch<L: EndsInProduct>(
-    norm: &LayerNorm,
-    layer: &L,
-    x: Tensor<3>,
-    lengths: &Lengths,
-    pass: &Pass,
-    again: bool,
-) -> Tensor<3> {
-    let inner = |norm: &LayerNorm, layer: &L, x, lengths: &Lengths, pass: &Pass| {
-        layer.inner(normed(norm, x, pass), lengths, pass)
-    };
-    if !again {
-        return pass.dense(layer.last(), inner(norm, layer, x, lengths, pass));
-    }
-    let (lengths, within) = (lengths.clone(), pass.clone());
-    // Both are handles to the same parameters.
-    let part = (norm.clone(), layer.clone());
-    let block = move |(norm, layer): &(LayerNorm, L), x| inner(norm, layer, x, &lengths, &within);
-    remat_dense(&part, x, block, |part| part.1.last(), pass)
 }

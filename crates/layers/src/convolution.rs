@@ -1,4 +1,4 @@
-//! The Conformer's convolution: gated, depthwise over time, blind to padding.
+//! Convolution layer of the Conformer block.
 
 use burn::module::Module;
 use burn::nn::conv::{Conv1d, Conv1dConfig};
@@ -6,23 +6,27 @@ use burn::nn::{Linear, LinearConfig, PaddingConfig1d};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, depthwise, glu, silu};
 
-use crate::conformer::EndsInProduct;
+use crate::branch::Branch;
 use crate::{Lengths, Norm, NormConfig, NormKind};
 
-/// How to build a [`Convolution`].
+/// Configuration of a [`Convolution`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConvolutionConfig {
     /// Width of the model.
     pub d_model: usize,
-    /// Frames that the depthwise kernel spans; odd, so that it has a middle.
+    /// Frames under the depthwise kernel. Odd, so that the number of frames stays the same.
     pub kernel: usize,
-    /// What the norm takes its mean and variance over.
+    /// Norm after the depthwise convolution.
     pub norm: NormKind,
-    /// Share of values dropped in training.
+    /// Dropout probability of the output in training, in `[0, 1)`.
     pub dropout: f64,
 }
 
-/// Pointwise, gate, depthwise over time, norm, SiLU, pointwise (Gulati et al. 2020).
+/// Pointwise convolution, gated linear unit, depthwise convolution over time, norm, SiLU, pointwise convolution (Gulati
+/// et al. 2020).
+///
+/// The pointwise convolutions are linear layers. Padding is set to zero before the depthwise convolution, like the
+/// frames beyond the edges.
 #[derive(Module, Debug)]
 pub struct Convolution {
     widen: Linear,
@@ -33,13 +37,13 @@ pub struct Convolution {
 }
 
 impl ConvolutionConfig {
-    /// A convolution on `device`.
+    /// Builds the layer on `device`.
     ///
     /// # Panics
-    /// Where the kernel is even.
+    /// If the kernel is even, or the groups of a group norm do not divide `d_model`.
     pub fn init(&self, device: &Device) -> Convolution {
         let (d, kernel) = (self.d_model, self.kernel);
-        assert!(!kernel.is_multiple_of(2), "a kernel of {kernel} frames has no middle");
+        assert!(!kernel.is_multiple_of(2), "the kernel must be odd, and has {kernel} frames");
         let side = kernel / 2;
         let depthwise = Conv1dConfig::new(d, d, kernel)
             .with_groups(d)
@@ -56,14 +60,14 @@ impl ConvolutionConfig {
 }
 
 impl Convolution {
-    /// `[b, t, d]` to `[b, t, d]`.
+    /// `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        pass.dropout(pass.dense(&self.output, self.inner(x, lengths, pass)), self.dropout)
+        pass.dropout(pass.dense(&self.output, self.before_output(x, lengths, pass)), self.dropout)
     }
 }
 
-impl EndsInProduct for Convolution {
-    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+impl Branch for Convolution {
+    fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let gated = lengths.clear_padding(glu(pass.dense(&self.widen, x)));
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
@@ -71,7 +75,7 @@ impl EndsInProduct for Convolution {
         silu(self.norm.forward(mixed, lengths, pass))
     }
 
-    fn last(&self) -> &Linear {
+    fn output_layer(&self) -> &Linear {
         &self.output
     }
 }

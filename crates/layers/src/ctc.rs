@@ -1,4 +1,4 @@
-//! Connectionist temporal classification: the loss with its gradient in closed form, and greedy decoding.
+//! Connectionist temporal classification (CTC): the loss with its gradient in closed form, and greedy decoding.
 
 use burn::tensor::{Tensor, TensorData};
 use plimsoll_tape::{is_recording, plain_device, with_gradient};
@@ -6,42 +6,52 @@ use rayon::prelude::*;
 
 use crate::Lengths;
 
-/// The token that stands for "nothing new".
+// Shapes: b batch, t frames, v vocabulary.
+
+/// Id of the blank token. The vocabulary of a CTC model must reserve it.
 pub const CTC_BLANK: u32 = 0;
 
-/// The loss of a batch.
+/// CTC loss of a batch.
 #[derive(Debug)]
 pub struct CtcLoss {
-    /// The sum of the negative log-probabilities of the texts, on the tape.
+    /// Sum `[1]` of the negative log-probabilities of the texts. Differentiable if the logits are.
     pub sum: Tensor<1>,
-    /// Places in the batch of samples with fewer frames than their text needs; they are left out of the sum.
+    /// Indices of samples with fewer frames than their text needs. They add nothing to the sum and have a zero
+    /// gradient.
     pub infeasible: Vec<usize>,
 }
 
-/// Whether `frames` suffice for `tokens`: one for each, and one blank between equal neighbours.
+/// Whether `frames` suffice to read `tokens`: one frame for each token, and one for a blank between equal neighbors.
 pub fn is_ctc_feasible(frames: usize, tokens: &[u32]) -> bool {
     let repeats = tokens.windows(2).filter(|pair| pair[0] == pair[1]).count();
     frames >= tokens.len() + repeats
 }
 
-/// The loss of `logits` `[b, t, v]`, before any softmax, for the `texts` of the batch (Graves et al. 2006).
+/// CTC loss of `logits` `[b, t, v]`, before softmax, for the `texts` of the batch (Graves et al. 2006).
 ///
-/// The forward-backward pass runs on the host, in log space and 64 bits, one thread for each sample, and gives the
-/// gradient by the logits at once: the same numbers on every device, and no graph over time. A device's queue is
-/// waited for once; the logits of a batch are small beside its activations.
+/// Equals PyTorch's `ctc_loss` with `reduction="sum"` and `zero_infinity=True`. Frames beyond `lengths` do not count
+/// and have a zero gradient.
+///
+/// The forward-backward algorithm runs on the CPU, in log space and 64 bits, with the samples in parallel. It computes
+/// the gradient together with the loss, so that all devices give the same numbers and the tape holds no graph over
+/// time. The call waits once for the device to compute the logits, which are small beside a model's activations.
 ///
 /// # Panics
-/// Where the batch, the lengths and the texts disagree, or a token is not below `v`.
+/// If the batch sizes of `logits`, `lengths` and `texts` differ, the width of `lengths` is not `t`, or a token is not
+/// below `v`.
 pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> CtcLoss {
     let [b, t, v] = logits.dims();
-    assert!(b == texts.len() && b == lengths.each().len() && t == lengths.width(), "one text and length a sample");
+    assert!(
+        b == texts.len() && b == lengths.each().len() && t == lengths.width(),
+        "logits, lengths and texts must have the same batch size, and lengths the width of the logits"
+    );
     let device = plain_device(&logits.device());
     let infeasible: Vec<usize> = (0..b).filter(|&i| !is_ctc_feasible(lengths.each()[i] as usize, &texts[i])).collect();
-    let is_judged_alone = !logits.device().is_autodiff();
+    let needs_no_gradient = !logits.device().is_autodiff();
     let (total, gradient) = if is_recording(&device) {
-        // Nothing is computed there: only the shapes count.
+        // A recording device computes nothing: only the shapes count.
         let total = Tensor::zeros([1], &device);
-        if is_judged_alone {
+        if needs_no_gradient {
             return CtcLoss { sum: total, infeasible };
         }
         (total, Tensor::zeros([b, t, v], &device))
@@ -57,12 +67,11 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
             }
             sample_loss(valid, v, &texts[index])
         };
-        // Collected in order before they are added, so that the sum does not depend on the threads.
+        // Collected in order before the sum, so that the rounding does not depend on the threads.
         let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
         let total = losses.iter().sum::<f64>() as f32;
         let total = Tensor::from_floats([total], &device);
-        if is_judged_alone {
-            // Nobody has a use for the gradient.
+        if needs_no_gradient {
             return CtcLoss { sum: total, infeasible };
         }
         (total, Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device))
@@ -70,13 +79,13 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
     CtcLoss { sum: with_gradient(logits, total, gradient), infeasible }
 }
 
-/// The loss of one sample; its logits `[t, v]` in `cells` become their gradient.
+/// Loss of one sample. Overwrites its logits `[t, v]` in `cells` with their gradient.
 fn sample_loss(cells: &mut [f32], v: usize, text: &[u32]) -> f64 {
     let log_probs = log_softmax(cells, v);
     let t = cells.len() / v;
     let states = 2 * text.len() + 1;
     let token = |state: usize| if state.is_multiple_of(2) { CTC_BLANK } else { text[state / 2] } as usize;
-    // Two states back is allowed from one token to another one, over the blank between them.
+    // A path may skip the blank between two different tokens.
     let skips = |state: usize| state >= 3 && state % 2 == 1 && token(state) != token(state - 2);
     let forward = forward_pass(&log_probs, v, t, states, token, skips);
     let last = &forward[(t - 1) * states..];
@@ -94,7 +103,7 @@ fn sample_loss(cells: &mut [f32], v: usize, text: &[u32]) -> f64 {
             let posterior = (forward[frame * states + state] + beta[state] - total).exp();
             row[token(state)] -= posterior as f32;
         }
-        // Towards the frame before: the probability of all that follows, this frame's emission included.
+        // Step to the frame before: log-probability of all suffixes, with this frame's emission.
         let ahead: Vec<f64> = (0..states).map(|state| beta[state] + probs[token(state)]).collect();
         for state in 0..states {
             let mut sum = ahead[state];
@@ -110,7 +119,7 @@ fn sample_loss(cells: &mut [f32], v: usize, text: &[u32]) -> f64 {
     -total
 }
 
-/// The log-probability of every prefix: `[t, states]`, each frame's emission included.
+/// Forward variables `[t, states]`: log-probability of all prefixes that end in a state, with that frame's emission.
 fn forward_pass(
     log_probs: &[f64],
     v: usize,
@@ -140,6 +149,7 @@ fn forward_pass(
     alpha
 }
 
+/// Log-softmax of each row of `v` logits, in 64 bits.
 fn log_softmax(logits: &[f32], v: usize) -> Vec<f64> {
     let mut values = Vec::with_capacity(logits.len());
     for row in logits.chunks_exact(v) {
@@ -150,12 +160,13 @@ fn log_softmax(logits: &[f32], v: usize) -> Vec<f64> {
     values
 }
 
+/// `ln(exp(a) + exp(b))` without overflow.
 fn log_add(a: f64, b: f64) -> f64 {
     let (high, low) = if a > b { (a, b) } else { (b, a) };
     if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// The best token of every frame, repeats collapsed and blanks dropped, for each sample of `logits` `[b, t, v]`.
+/// Greedy CTC decoding of `logits` `[b, t, v]`: the best token of each valid frame, without repeats and blanks.
 pub fn ctc_greedy(logits: Tensor<3>, lengths: &Lengths) -> Vec<Vec<u32>> {
     let [_, t, _] = logits.dims();
     let best = logits.without_autodiff().argmax(2).into_data().convert::<i64>();
@@ -196,7 +207,7 @@ mod tests {
         (loss.sum.into_scalar::<f32>(), gradient, loss.infeasible)
     }
 
-    /// The loss by its definition: every path of `t` tokens that reads as the text.
+    /// Loss by definition: enumerates all paths of `t` tokens that read as the text.
     fn by_enumeration(values: &[f32], v: usize, text: &[u32]) -> f64 {
         let log_probs = log_softmax(values, v);
         let t = values.len() / v;
@@ -214,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_is_what_its_definition_says() {
+    fn loss_equals_enumeration_of_all_paths() {
         for (case, (t, text)) in
             [(1, vec![]), (1, vec![1]), (3, vec![1]), (4, vec![1, 2]), (5, vec![1, 1]), (5, vec![2, 1, 2])]
                 .into_iter()
@@ -229,15 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_is_the_slope_of_the_loss() {
+    fn gradient_equals_finite_differences_of_the_loss() {
         let (shape, lengths) = ([2, 6, 4], [6, 4]);
         let texts = [vec![1, 1, 3], vec![2]];
         let values = logits(Key::new(9), 2, 6, 4);
         let (_, gradient, _) = loss(&values, shape, &lengths, &texts);
-        for place in 0..values.len() {
+        for index in 0..values.len() {
             let at = |delta: f32| {
                 let mut moved = values.clone();
-                moved[place] += delta;
+                moved[index] += delta;
                 let log_of = |i: usize| {
                     let cells = &moved[i * 24..i * 24 + lengths[i] as usize * 4];
                     by_enumeration(cells, 4, &texts[i])
@@ -245,12 +256,12 @@ mod tests {
                 log_of(0) + log_of(1)
             };
             let slope = (at(1e-2) - at(-1e-2)) / 2e-2;
-            assert!((slope - f64::from(gradient[place])).abs() < 2e-3, "{place}: {slope} {}", gradient[place]);
+            assert!((slope - f64::from(gradient[index])).abs() < 2e-3, "{index}: {slope} {}", gradient[index]);
         }
     }
 
     #[test]
-    fn a_text_that_does_not_fit_is_left_out_and_named() {
+    fn infeasible_text_is_left_out_and_reported() {
         let values = logits(Key::new(2), 2, 2, 3);
         let (sum, gradient, left_out) = loss(&values, [2, 2, 3], &[2, 2], &[vec![1, 1], vec![1, 2]]);
         let (alone, _, _) = loss(&values[6..], [1, 2, 3], &[2], &[vec![1, 2]]);
@@ -267,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_decoding_collapses_and_drops() {
+    fn greedy_decoding_drops_repeats_and_blanks() {
         let path = [0, 1, 1, 0, 1, 2, 2, 0];
         let values: Vec<f32> = path.iter().flat_map(|&best| (0..3).map(move |x| f32::from(x == best))).collect();
         let logits = Tensor::from_data(TensorData::new(values, [1, 8, 3]), &Device::flex());

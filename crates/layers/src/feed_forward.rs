@@ -1,4 +1,4 @@
-//! The position-wise feed-forward layer.
+//! Position-wise feed-forward layer.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -7,32 +7,33 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, silu};
 
 use crate::Lengths;
-use crate::conformer::EndsInProduct;
+use crate::branch::Branch;
 
-/// What stands between the two linear layers of a [`FeedForward`].
+/// Activation function between the two linear layers of a [`FeedForward`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Activation {
-    /// `x` times its sigmoid, as in Conformers.
+    /// `x * sigmoid(x)`, also called Swish, as in Conformers.
     #[default]
     Silu,
-    /// `x` where it is positive, as in the first Transformers.
+    /// `max(x, 0)`, as in the first Transformers.
     Relu,
 }
 
-/// How to build a [`FeedForward`].
+/// Configuration of a [`FeedForward`].
 #[derive(Clone, Copy, Debug)]
 pub struct FeedForwardConfig {
     /// Width of the model.
     pub d_model: usize,
-    /// Width inside.
+    /// Width between the two linear layers.
     pub inner: usize,
-    /// What stands between the two layers.
+    /// Activation function between the two linear layers.
     pub activation: Activation,
-    /// Share of values dropped in training, inside and at the end.
+    /// Dropout probability in training, after the activation and at the end, in `[0, 1)`.
     pub dropout: f64,
 }
 
-/// Two linear layers with an activation between them.
+/// Two linear layers with an activation between them, applied to each frame (Vaswani et al. 2017).
 #[derive(Module, Debug)]
 pub struct FeedForward {
     widen: Linear,
@@ -42,7 +43,7 @@ pub struct FeedForward {
 }
 
 impl FeedForwardConfig {
-    /// A feed-forward layer on `device`.
+    /// Builds the layer on `device`.
     pub fn init(&self, device: &Device) -> FeedForward {
         FeedForward {
             widen: LinearConfig::new(self.d_model, self.inner).init(device),
@@ -54,29 +55,30 @@ impl FeedForwardConfig {
 }
 
 impl FeedForward {
-    /// `[b, t, d]` to `[b, t, d]`.
+    /// `[b, t, d]` to `[b, t, d]`. Frames do not mix, so padding needs no mask.
     pub fn forward(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
-        self.end(pass.dense(&self.narrow, self.widened(x, pass)), pass)
+        self.output_dropout(pass.dense(&self.narrow, self.activated(x, pass)), pass)
     }
 
-    fn widened(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
+    /// `[b, t, d]` to the activations between the two linear layers.
+    fn activated(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
         let wide = pass.dense(&self.widen, x);
         let inner = if self.relu { relu(wide) } else { silu(wide) };
         pass.with("inner").dropout(inner, self.dropout)
     }
 
-    /// What comes after the last product.
-    pub(crate) fn end(&self, y: Tensor<3>, pass: &Pass) -> Tensor<3> {
+    /// Dropout after the last linear layer. Separate, because a block applies that layer itself.
+    pub(crate) fn output_dropout(&self, y: Tensor<3>, pass: &Pass) -> Tensor<3> {
         pass.with("outer").dropout(y, self.dropout)
     }
 }
 
-impl EndsInProduct for FeedForward {
-    fn inner(&self, x: Tensor<3>, _: &Lengths, pass: &Pass) -> Tensor<3> {
-        self.widened(x, pass)
+impl Branch for FeedForward {
+    fn before_output(&self, x: Tensor<3>, _: &Lengths, pass: &Pass) -> Tensor<3> {
+        self.activated(x, pass)
     }
 
-    fn last(&self) -> &Linear {
+    fn output_layer(&self) -> &Linear {
         &self.narrow
     }
 }

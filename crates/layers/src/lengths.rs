@@ -1,8 +1,8 @@
-//! How long each sequence of a padded batch is, and the masks that follow.
+//! Valid lengths of the sequences of a padded batch, and padding masks.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// The valid lengths of a padded batch.
+/// Valid length of each sequence of a padded batch. All layers use it to ignore padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     lengths: Vec<u32>,
@@ -10,37 +10,40 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// The `lengths` of sequences that are padded to `width`.
+    /// `lengths` of sequences that are padded to `width`, all in frames or tokens.
     ///
     /// # Panics
-    /// Where a sequence is longer than the padded width.
+    /// If a length is above `width`.
     pub fn new(lengths: Vec<u32>, width: usize) -> Self {
         let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
-        assert!(longest <= width, "a sequence of {longest} does not fit a width of {width}");
+        assert!(longest <= width, "a sequence of {longest} does not fit a padded width of {width}");
         Self { lengths, width }
     }
 
-    /// The length of each sequence.
+    /// Valid length of each sequence.
     pub fn each(&self) -> &[u32] {
         &self.lengths
     }
 
-    /// The padded length.
+    /// Padded length: the size of the time axis.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Whether any sequence is padded at all.
+    /// Whether at least one sequence is shorter than the padded length.
     pub fn is_padded(&self) -> bool {
         self.lengths.iter().any(|&length| (length as usize) < self.width)
     }
 
-    /// `[b, t]`, true where padding stands; `None` where there is no padding.
+    /// Padding mask `[b, t]`: true in the padding. `None` if no sequence is padded.
     pub fn padding(&self, device: &Device) -> Option<Tensor<2, Bool>> {
         self.is_padded().then(|| self.positions(device).greater_equal(self.column(device)))
     }
 
-    /// Sets the padding of `[b, t, d]` to zero.
+    /// Sets the padding of `x` `[b, t, d]` to zero.
+    ///
+    /// # Panics
+    /// If the shape of `x` does not match the batch and the padded length.
     pub fn clear_padding(&self, x: Tensor<3>) -> Tensor<3> {
         match self.padding(&x.device()) {
             Some(padding) => {
@@ -68,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn padding_is_what_lies_beyond_each_length() {
+    fn clear_padding_zeroes_frames_beyond_each_length() {
         let device = Device::flex();
         let lengths = Lengths::new(vec![1, 3], 3);
         let x = lengths.clear_padding(Tensor::ones([2, 3, 2], &device));

@@ -1,50 +1,57 @@
-//! The losses of a synthesiser: how far its frames are from the true ones, and whether it stops where they do.
+//! Losses of a synthesizer: distance of its frames from the true frames, and prediction of the last step.
 
 use burn::tensor::activation::log_sigmoid;
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::Lengths;
 
-// Shapes: b batch, t frames, f features, u steps.
+// Shapes: b batch, t frames, f features, u decoder steps.
 
-/// How the distance of two numbers is measured.
+/// Distance between a predicted and a true feature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Distance {
     /// The absolute difference.
     #[default]
     L1,
-    /// Half its square below one, and half less than itself above (Huber 1964).
+    /// Huber loss with delta 1 (Huber 1964): `e² / 2` for differences `e` below 1, `|e| - 1/2` above.
     Huber,
 }
 
-/// The sum over all valid frames of `[b, t, f]` of the mean distance of their features.
+/// Distance `[1]` of predicted frames `found` from `truth`, both `[b, t, f]`: the mean over features, summed over valid
+/// frames.
+///
+/// Equals PyTorch's `L1Loss` or `HuberLoss` over the valid frames, times their number.
 pub fn mel_distance(found: Tensor<3>, truth: Tensor<3>, lengths: &Lengths, distance: Distance) -> Tensor<1> {
     let [_, _, f] = found.dims();
-    let apart = lengths.clear_padding(found - truth).abs();
+    let error = lengths.clear_padding(found - truth).abs();
     let each = match distance {
-        Distance::L1 => apart,
+        Distance::L1 => error,
         Distance::Huber => {
-            // With m the smaller of |e| and 1, both branches are m (|e| - m / 2).
-            let below = apart.clone().clamp_max(1.0);
-            (apart - below.clone() * 0.5) * below
+            // With m = min(|e|, 1), both cases are m (|e| - m / 2).
+            let clamped = error.clone().clamp_max(1.0);
+            (error - clamped.clone() * 0.5) * clamped
         }
     };
     each.sum() / f as f64
 }
 
-/// The sum over all valid steps of `logits` `[b, u]` of the binary cross-entropy of stopping: at the last valid step of
-/// each sequence, which weighs `weight` times as much as one that goes on.
+/// Binary cross-entropy `[1]` of the stop prediction `logits` `[b, u]`, before the sigmoid, summed over all valid
+/// `steps`.
+///
+/// The target is 1 at the last valid step of each sequence and 0 before. Equals PyTorch's
+/// `BCEWithLogitsLoss(pos_weight=weight, reduction="sum")` over the valid steps.
 pub fn stop_loss(logits: Tensor<2>, steps: &Lengths, weight: f64) -> Tensor<1> {
     let device = logits.device();
-    let [stops, goes_on] = [true, false].map(|last| marked(steps, last, &device));
-    let stopped = log_sigmoid(logits.clone()) * stops * weight;
-    let went_on = log_sigmoid(logits.neg()) * goes_on;
-    (stopped + went_on).sum().neg()
+    let [last, before] = [true, false].map(|last| step_mask(steps, last, &device));
+    let positive = log_sigmoid(logits.clone()) * last * weight;
+    let negative = log_sigmoid(logits.neg()) * before;
+    (positive + negative).sum().neg()
 }
 
-/// One at the last valid step of each sequence, or at all that come before it.
-fn marked(steps: &Lengths, last: bool, device: &Device) -> Tensor<2> {
+/// Mask `[b, u]`: 1 at the last valid step of each sequence (`last`), or at all valid steps before it.
+fn step_mask(steps: &Lengths, last: bool, device: &Device) -> Tensor<2> {
     let (b, u) = (steps.each().len(), steps.width());
     let mark = |length: u32| (0..u as u32).map(move |step| f32::from(step < length && (step + 1 == length) == last));
     let values: Vec<f32> = steps.each().iter().flat_map(|&length| mark(length)).collect();

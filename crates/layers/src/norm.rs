@@ -1,4 +1,4 @@
-//! Norms that padding does not move: over a frame, over a group of channels, over a batch.
+//! Layer, group and batch norms that ignore padding.
 
 use burn::module::{Module, Param, RunningState};
 use burn::nn::LayerNorm;
@@ -10,44 +10,47 @@ use crate::Lengths;
 
 // Shapes: b batch, t frames, d channels, g groups.
 
-/// Added to a variance before its root is taken: PyTorch's number, and Burn's.
+/// Added to a variance before the square root. The default of PyTorch and Burn.
 const EPSILON: f64 = 1e-5;
 
-/// How much of a batch's statistics goes into the running ones: PyTorch's number.
+/// Weight of a new batch in the running statistics. The default of PyTorch.
 const MOMENTUM: f64 = 0.1;
 
-/// `x` through a layer norm, in fp32 whatever `x` is in.
-pub fn normed(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
+/// Applies Burn's `norm` to `x` `[b, t, d]` in fp32, whatever the precision of `x`.
+pub fn apply_layer_norm(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
     let shift = norm.beta.as_ref().map_or_else(|| Tensor::zeros_like(&norm.gamma.val()), Param::val);
     layer_norm(pass.full(x), norm.gamma.val(), shift, EPSILON)
 }
 
-/// What a [`Norm`] takes its mean and variance over.
+/// Values over which a [`Norm`] computes its mean and variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum NormKind {
-    /// All channels of a frame. Does not see other frames, and so no padding.
+    /// All channels of one frame. Equals PyTorch's `LayerNorm`.
     #[default]
     Layer,
-    /// The channels of a group, over all valid frames of an utterance.
+    /// The channels of a group, over all valid frames of one sequence. The value is the number of groups. Without
+    /// padding it equals PyTorch's `GroupNorm`.
     Group(usize),
-    /// Each channel by itself, over all valid frames of the batch; in evaluation, what training saw on average.
+    /// Each channel, over all valid frames of the batch; in evaluation, running statistics. Without padding it equals
+    /// PyTorch's `BatchNorm1d`.
     ///
-    /// The result then depends on how a step is cut into pieces, and on who is in a batch with whom. It is here for
-    /// models that were made with it.
+    /// Results depend on which utterances share a batch, and on the split into micro-batches. Meant for models that
+    /// were trained with it.
     Batch,
 }
 
-/// How to build a [`Norm`].
+/// Configuration of a [`Norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct NormConfig {
     /// Channels.
     pub channels: usize,
-    /// What mean and variance are taken over.
+    /// Values over which mean and variance are computed.
     pub kind: NormKind,
 }
 
-/// Mean zero and variance one, then a scale and a shift for each channel; padding counts for nothing.
+/// Normalizes to mean 0 and variance 1, then applies a learned scale and shift to each channel. Padding does not count.
 #[derive(Module, Debug)]
 pub struct Norm {
     gamma: Param<Tensor<1>>,
@@ -58,14 +61,14 @@ pub struct Norm {
 }
 
 impl NormConfig {
-    /// A norm on `device`.
+    /// Builds the norm on `device`.
     ///
     /// # Panics
-    /// Where the groups do not share the channels evenly.
+    /// If the number of groups does not divide the channels.
     pub fn init(&self, device: &Device) -> Norm {
         let d = self.channels;
         let groups = if let NormKind::Group(groups) = self.kind { groups } else { 0 };
-        assert!(groups == 0 || d.is_multiple_of(groups), "{groups} groups cannot share {d} channels");
+        assert!(groups == 0 || d.is_multiple_of(groups), "{groups} groups do not divide {d} channels");
         let running = |value: Tensor<1>| (self.kind == NormKind::Batch).then(|| RunningState::new(value));
         Norm {
             gamma: Param::from_tensor(Tensor::ones([d], device)),
@@ -78,9 +81,10 @@ impl NormConfig {
 }
 
 impl Norm {
-    /// `[b, t, d]` to the same in fp32.
+    /// `[b, t, d]` to `[b, t, d]` in fp32.
     ///
-    /// A batch norm trains on an autodiff device and evaluates on a plain one, as Burn's does.
+    /// On an autodiff device a batch norm uses and records the statistics of the batch; on other devices it uses the
+    /// running statistics, like Burn's `BatchNorm`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let x = pass.full(x);
         if self.mean.is_some() {
@@ -92,8 +96,8 @@ impl Norm {
         }
     }
 
-    /// The mean and variance that evaluation uses, for a batch norm.
-    pub fn running(&self) -> Option<(Tensor<1>, Tensor<1>)> {
+    /// Running mean and variance `[d]` of a batch norm; `None` for other kinds.
+    pub fn running_stats(&self) -> Option<(Tensor<1>, Tensor<1>)> {
         Some((self.mean.as_ref()?.value_sync(), self.variance.as_ref()?.value_sync()))
     }
 
@@ -106,31 +110,31 @@ impl Norm {
             sum / counts.clone()
         };
         let grouped = x.clone().reshape([b, t, groups, d / groups]);
-        let centred = grouped - mean_of(x);
-        let variance = mean_of(centred.clone().square().reshape([b, t, d]));
-        self.scaled((centred / (variance + EPSILON).sqrt()).reshape([b, t, d]))
+        let centered = grouped - mean_of(x);
+        let variance = mean_of(centered.clone().square().reshape([b, t, d]));
+        self.scaled((centered / (variance + EPSILON).sqrt()).reshape([b, t, d]))
     }
 
     fn by_batch(&self, x: Tensor<3>, lengths: &Lengths) -> Tensor<3> {
         let [_, _, d] = x.dims();
         let (Some(mean), Some(variance)) = (&self.mean, &self.variance) else { return x };
         if !x.device().is_autodiff() {
-            let centred = x - mean.value_sync().reshape([1, 1, d]);
-            return self.scaled(centred / (variance.value_sync() + EPSILON).sqrt().reshape([1, 1, d]));
+            let centered = x - mean.value_sync().reshape([1, 1, d]);
+            return self.scaled(centered / (variance.value_sync() + EPSILON).sqrt().reshape([1, 1, d]));
         }
         let n = lengths.each().iter().map(|&n| f64::from(n)).sum::<f64>().max(1.0);
         let mean_of = |x: Tensor<3>| lengths.clear_padding(x).sum_dim(0).sum_dim(1) / n;
-        let now = mean_of(x.clone());
-        let centred = x - now.clone();
-        let spread = mean_of(centred.clone().square());
-        let moved = |running: &RunningState<Tensor<1>>, now: Tensor<1>| {
+        let batch_mean = mean_of(x.clone());
+        let centered = x - batch_mean.clone();
+        let batch_variance = mean_of(centered.clone().square());
+        let update = |running: &RunningState<Tensor<1>>, now: Tensor<1>| {
             running.update((running.value_sync() * (1.0 - MOMENTUM) + now * MOMENTUM).detach());
-            // Asked for at once, so that who looks at the state next sees this batch in it.
+            // Burn applies updates lazily. The read makes this one visible to the next reader of the state.
             running.value_sync();
         };
-        moved(mean, now.detach().reshape([d]));
-        moved(variance, spread.clone().detach().reshape([d]) * (n / (n - 1.0).max(1.0)));
-        self.scaled(centred / (spread + EPSILON).sqrt())
+        update(mean, batch_mean.detach().reshape([d]));
+        update(variance, batch_variance.clone().detach().reshape([d]) * (n / (n - 1.0).max(1.0)));
+        self.scaled(centered / (batch_variance + EPSILON).sqrt())
     }
 
     fn scaled(&self, x: Tensor<3>) -> Tensor<3> {
@@ -155,20 +159,20 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_padding_changes_nothing() {
+    fn padding_values_change_no_result() {
         let lengths = Lengths::new(vec![6, 4], 6);
         for kind in [NormKind::Layer, NormKind::Group(2), NormKind::Batch] {
             let results = [0.0, 50.0].map(|fill| {
                 let norm = NormConfig { channels: 8, kind }.init(&Device::flex().autodiff());
                 let y = lengths.clear_padding(norm.forward(input(fill), &lengths, &Pass::plain()));
-                (y.into_data(), norm.running().map(|(mean, variance)| (mean.into_data(), variance.into_data())))
+                (y.into_data(), norm.running_stats().map(|(mean, variance)| (mean.into_data(), variance.into_data())))
             });
             assert_eq!(results[0], results[1], "{kind:?}");
         }
     }
 
     #[test]
-    fn a_batch_norm_evaluates_by_what_it_saw() {
+    fn batch_norm_evaluates_with_its_running_statistics() {
         let lengths = Lengths::new(vec![6, 4], 6);
         let norm = NormConfig { channels: 8, kind: NormKind::Batch }.init(&Device::flex().autodiff());
         let mut trained = input(0.0);
@@ -177,7 +181,7 @@ mod tests {
         }
         let evaluated = norm.valid().forward(input(0.0).inner(), &lengths, &Pass::plain());
         let [trained, evaluated] = [trained.inner(), evaluated].map(|y| lengths.clear_padding(y).into_data());
-        // One is divided by the spread of 10 frames, the other by that of 9.
+        // Training divides by the biased variance of 10 frames, evaluation by the unbiased one.
         evaluated.assert_approx_eq::<f32>(&trained, Tolerance::rel_abs(0.06, 1e-3));
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to sequences that are long.
+//! How a model treats long sequences.
 
 use std::num::NonZeroU32;
 
@@ -8,38 +8,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
 
-/// How attention deals with length.
+/// How a model limits the memory of attention over long sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LengthPolicy {
-    /// All queries look at all keys at once: memory grows with the square of the length.
+    /// All queries at once. Memory grows with the square of the length.
     #[default]
     Exact,
-    /// So many queries at a time: the same result, memory that grows with the length, a part of the time twice.
+    /// This many queries at a time. Equal results up to rounding; memory grows with the length, and the backward pass
+    /// computes the scores again.
     Chunked(NonZeroU32),
-    /// Sequences are cut to so many frames before attention sees them. Who is cut is counted and told.
+    /// Cuts sequences to this many frames before attention and reports which ones were cut.
     Truncate(NonZeroU32),
 }
 
 impl LengthPolicy {
-    /// `choice` as this policy has it: a chunk that the choice names is smaller or larger for a reason, and stays.
-    pub fn applied(self, mut choice: Choice) -> Choice {
+    /// Sets the attention chunk of `choice` under [`Chunked`](Self::Chunked), unless `choice` has one already: the
+    /// memory planner may have chosen another size.
+    pub fn apply_to(self, mut choice: Choice) -> Choice {
         if let (Self::Chunked(chunk), None) = (self, choice.attention_chunk) {
             choice.attention_chunk = Some(chunk);
         }
         choice
     }
 
-    /// `[b, t, d]` cut as this policy has it, with the lengths that are left and the places of who was cut.
-    pub fn cut(self, x: Tensor<3>, lengths: Lengths) -> (Tensor<3>, Lengths, Vec<usize>) {
-        let Self::Truncate(most) = self else { return (x, lengths, Vec::new()) };
-        let most = most.get();
-        let longer: Vec<usize> = (0..lengths.each().len()).filter(|&place| lengths.each()[place] > most).collect();
-        let width = lengths.width().min(most as usize);
+    /// Cuts `x` `[b, t, d]` under [`Truncate`](Self::Truncate): the tensor, its lengths, and the indices of the
+    /// sequences that lost frames. Other policies change nothing.
+    pub fn truncate(self, x: Tensor<3>, lengths: Lengths) -> (Tensor<3>, Lengths, Vec<usize>) {
+        let Self::Truncate(limit) = self else { return (x, lengths, Vec::new()) };
+        let limit = limit.get();
+        let longer: Vec<usize> = (0..lengths.each().len()).filter(|&index| lengths.each()[index] > limit).collect();
+        let width = lengths.width().min(limit as usize);
         if width == lengths.width() {
             return (x, lengths, longer);
         }
-        let left = lengths.each().iter().map(|&length| length.min(most)).collect();
+        let left = lengths.each().iter().map(|&length| length.min(limit)).collect();
         (x.narrow(1, 0, width), Lengths::new(left, width), longer)
     }
 }
@@ -51,15 +54,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_cut_is_told() {
+    fn truncation_reports_cut_sequences() {
         let most = NonZeroU32::new(3).unwrap();
         let cut = |policy: LengthPolicy| {
             let (x, lengths, cut) =
-                policy.cut(Tensor::zeros([3, 5, 2], &Device::flex()), Lengths::new(vec![5, 2, 4], 5));
+                policy.truncate(Tensor::zeros([3, 5, 2], &Device::flex()), Lengths::new(vec![5, 2, 4], 5));
             (x.dims()[1], lengths.each().to_vec(), cut)
         };
         assert_eq!(cut(LengthPolicy::Truncate(most)), (3, vec![3, 2, 3], vec![0, 2]));
         assert_eq!(cut(LengthPolicy::Chunked(most)), (5, vec![5, 2, 4], vec![]));
-        assert_eq!(LengthPolicy::Chunked(most).applied(Choice::default()).attention_chunk, Some(most));
+        assert_eq!(LengthPolicy::Chunked(most).apply_to(Choice::default()).attention_chunk, Some(most));
     }
 }

@@ -1,4 +1,4 @@
-//! The postnet of a synthesiser: a correction to frames that sees the frames around them.
+//! Postnet of a synthesizer: corrects predicted frames from the frames around them.
 
 use burn::module::Module;
 use burn::nn::conv::Conv1d;
@@ -6,30 +6,29 @@ use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, tanh};
 
-use crate::over_time::{convolve, over_time};
-use crate::{Lengths, normed};
+use crate::time_convolution::{convolve, time_convolution};
+use crate::{Lengths, apply_layer_norm};
 
 // Shapes: b batch, t frames, f features.
 
-/// How to build a [`Postnet`].
+/// Configuration of a [`Postnet`].
 #[derive(Clone, Copy, Debug)]
 pub struct PostnetConfig {
     /// Features of a frame.
     pub features: usize,
-    /// Channels inside.
+    /// Channels between the convolutions.
     pub channels: usize,
-    /// Frames under each convolution; odd, so that it has a middle.
+    /// Frames under each convolution. Odd, so that the number of frames stays the same.
     pub kernel: usize,
-    /// How many convolutions, two at least.
+    /// Number of convolutions, at least 2.
     pub layers: usize,
-    /// Share of values dropped in training.
+    /// Dropout probability in training, in `[0, 1)`.
     pub dropout: f64,
 }
 
-/// Convolutions over time, with a norm and tanh between them (Shen et al. 2018).
+/// Convolutions over time with layer norm and tanh between them (Tacotron 2, Shen et al. 2018).
 ///
-/// The norm is over the channels of a frame, where the paper's is over the batch: a step then has the same gradient
-/// however it is cut into pieces.
+/// The paper uses batch norm. Layer norm gives the same gradient for any split of a batch into micro-batches.
 #[derive(Module, Debug)]
 pub struct Postnet {
     layers: Vec<Conv1d>,
@@ -38,16 +37,16 @@ pub struct Postnet {
 }
 
 impl PostnetConfig {
-    /// A postnet on `device`.
+    /// Builds the postnet on `device`.
     ///
     /// # Panics
-    /// Where there are fewer than two convolutions, or their kernel has no middle.
+    /// If there are fewer than two convolutions, or the kernel is even.
     pub fn init(&self, device: &Device) -> Postnet {
         let &Self { features, channels, kernel, layers, dropout } = self;
-        assert!(layers > 1, "a postnet has two convolutions at least, and not {layers}");
+        assert!(layers > 1, "a postnet needs at least two convolutions, not {layers}");
         let width = |edge| if edge == 0 || edge == layers { features } else { channels };
         Postnet {
-            layers: (0..layers).map(|i| over_time(width(i), width(i + 1), kernel, device)).collect(),
+            layers: (0..layers).map(|i| time_convolution(width(i), width(i + 1), kernel, device)).collect(),
             norms: (1..layers).map(|_| LayerNormConfig::new(channels).init(device)).collect(),
             dropout,
         }
@@ -55,12 +54,12 @@ impl PostnetConfig {
 }
 
 impl Postnet {
-    /// What to add to the frames `[b, t, f]`.
+    /// The correction `[b, t, f]` of frames `x` `[b, t, f]`; the caller adds it. Padding counts as zeros.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         self.layers.iter().enumerate().fold(x, |x, (index, layer)| {
             let y = pass.full(convolve(layer, x, lengths, pass));
             match self.norms.get(index) {
-                Some(norm) => pass.at(index).dropout(tanh(normed(norm, y, pass)), self.dropout),
+                Some(norm) => pass.at(index).dropout(tanh(apply_layer_norm(norm, y, pass)), self.dropout),
                 None => y,
             }
         })

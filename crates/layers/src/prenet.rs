@@ -1,4 +1,4 @@
-//! The prenet of a synthesiser: what it said last, through a bottleneck that forgets.
+//! Prenet of a synthesizer: feeds the previous frame back through linear layers with permanent dropout.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -6,25 +6,26 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Noise, Pass};
 
-// Shapes: b batch, u steps, f features, w width.
+// Shapes: b batch, u decoder steps, f features, w width.
 
-/// How to build a [`Prenet`].
+/// Configuration of a [`Prenet`].
 #[derive(Clone, Copy, Debug)]
 pub struct PrenetConfig {
     /// Features of a frame.
     pub features: usize,
-    /// Width of its layers.
+    /// Width of each layer.
     pub width: usize,
-    /// How many layers.
+    /// Number of layers.
     pub layers: usize,
-    /// Share of values dropped, in training and in synthesis alike.
+    /// Dropout probability, in training and in synthesis, in `[0, 1)`.
     pub dropout: f64,
 }
 
-/// Linear layers with ReLU and a dropout that stays on (Wang et al. 2017).
+/// Linear layers with ReLU and dropout that stays on in synthesis (Tacotron, Wang et al. 2017).
 ///
-/// A frame says nearly all about the next one. What is dropped here cannot be copied, and has to come from the text; and
-/// a synthesiser that heard its frames whole would have learned to trust what it will not get.
+/// A frame nearly determines the next one. Dropout prevents the decoder from copying it, so that it must use the text.
+/// In synthesis the input is a predicted frame, which is worse than the true frames of training; the decoder has
+/// learned not to rely on it.
 #[derive(Module, Debug)]
 pub struct Prenet {
     layers: Vec<Linear>,
@@ -32,7 +33,7 @@ pub struct Prenet {
 }
 
 impl PrenetConfig {
-    /// A prenet on `device`.
+    /// Builds the prenet on `device`.
     pub fn init(&self, device: &Device) -> Prenet {
         let input = |index| if index == 0 { self.features } else { self.width };
         let layer = |index| LinearConfig::new(input(index), self.width).init(device);
@@ -41,9 +42,10 @@ impl PrenetConfig {
 }
 
 impl Prenet {
-    /// Frames `[b, u, f]`, of which the first stands at step `first`, to `[b, u, w]`.
+    /// Frames `[b, u, f]` to `[b, u, w]`. The first frame belongs to decoder step `first`.
     ///
-    /// What is dropped follows from `noise` and the step, so that a sequence that grows drops what the whole would.
+    /// The dropout mask depends on `noise` and on the step, so that decoding step by step drops the same values as one
+    /// call over the whole sequence. With [`Noise::off`] nothing is dropped.
     pub fn forward(&self, x: Tensor<3>, first: usize, noise: &Noise, pass: &Pass) -> Tensor<3> {
         self.layers.iter().enumerate().fold(x, |x, (index, layer)| {
             let y = relu(pass.dense(layer, x));
@@ -60,17 +62,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_forgets_while_it_speaks_and_a_part_forgets_what_the_whole_does() {
+    fn dropout_stays_on_and_depends_on_the_step_only() {
         let device = Device::flex();
         let config = PrenetConfig { features: 6, width: 32, layers: 2, dropout: 0.5 };
         let prenet = initialise(config.init(&device), Key::new(1));
         let x = Tensor::<3>::random([2, 9, 6], Default::default(), &device);
-        let noise = Noise::new(Key::new(7), &["a", "b"].map(SampleId::of));
-        let heard = |x: Tensor<3>, first, noise: &Noise| prenet.forward(x, first, noise, &Pass::plain());
-        let whole = heard(x.clone(), 0, &noise);
-        assert_ne!(whole.to_data(), heard(x.clone(), 0, &Noise::off()).into_data());
-        assert_ne!(whole.to_data(), heard(x.clone(), 0, &noise.at(1)).into_data());
-        let part = heard(x.narrow(1, 5, 3), 5, &noise);
+        let noise = Noise::new(Key::new(7), &["a", "b"].map(SampleId::from_name));
+        let run = |x: Tensor<3>, first, noise: &Noise| prenet.forward(x, first, noise, &Pass::plain());
+        let whole = run(x.clone(), 0, &noise);
+        assert_ne!(whole.to_data(), run(x.clone(), 0, &Noise::off()).into_data());
+        assert_ne!(whole.to_data(), run(x.clone(), 0, &noise.at(1)).into_data());
+        let part = run(x.narrow(1, 5, 3), 5, &noise);
         assert_eq!(whole.narrow(1, 5, 3).into_data(), part.into_data());
     }
 }

@@ -1,33 +1,36 @@
-//! Fewer frames: strided convolutions over time and frequency.
+//! Subsampling: strided convolutions over time and frequency that reduce the number of frames.
 
 use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::relu;
-use burn::tensor::{Device, Tensor};
-
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Pass;
 
 use crate::Lengths;
 
-/// How to build a [`Subsampling`].
+// Shapes: b batch, t frames, f features, t' frames after subsampling, d model width, c channels.
+
+/// Configuration of a [`Subsampling`].
 #[derive(Clone, Copy, Debug)]
 pub struct SubsamplingConfig {
-    /// Features of a frame.
+    /// Features of one input frame.
     pub features: usize,
-    /// Width of the model.
+    /// Width of one output frame.
     pub d_model: usize,
     /// Channels of the convolutions.
     pub channels: usize,
-    /// How many frames become one: 2, 4 or 8.
+    /// Reduction of the frame rate: 2, 4 or 8.
     pub factor: usize,
 }
 
-/// Convolutions of 3 x 3 with stride 2, each halving time and frequency, then a projection to the model's width.
+/// Convolutions of 3 x 3 with stride 2 and ReLU, each of which halves time and frequency, then a linear layer. With a
+/// factor of 4 it equals ESPnet's `Conv2dSubsampling` without positions.
 ///
-/// Nothing is padded, so a valid output frame looks at valid input frames only.
+/// The convolutions add no padding at the edges, so a valid output frame depends on valid input frames only. An
+/// utterance too short for one output frame gets one that covers padding, too.
 #[derive(Module, Debug)]
 pub struct Subsampling {
     layers: Vec<Conv2d>,
@@ -35,12 +38,12 @@ pub struct Subsampling {
 }
 
 impl SubsamplingConfig {
-    /// A subsampling stack on `device`.
+    /// Builds the layer on `device`.
     ///
     /// # Panics
-    /// Where the factor is not 2, 4 or 8, or the features are too few to be halved as often.
+    /// If the factor is not 2, 4 or 8, or there are too few features to halve that often.
     pub fn init(&self, device: &Device) -> Subsampling {
-        assert!([2, 4, 8].contains(&self.factor), "frames are reduced by 2, 4 or 8, and not by {}", self.factor);
+        assert!([2, 4, 8].contains(&self.factor), "the subsampling factor must be 2, 4 or 8, not {}", self.factor);
         let halvings = self.factor.ilog2();
         let features = (0..halvings).fold(self.features, |n, _| halved(n));
         assert!(features > 0, "{} features are too few to be halved {halvings} times", self.features);
@@ -51,17 +54,17 @@ impl SubsamplingConfig {
         }
     }
 
-    /// How many frames are left of `frames`; at least one, as short inputs are padded.
+    /// Number of output frames for `frames` input frames. At least 1: `forward` pads short inputs.
     pub fn frames_after(factor: usize, frames: u32) -> u32 {
         (0..factor.max(1).ilog2()).fold(frames as usize, |n, _| halved(n)).max(1) as u32
     }
 }
 
 impl Subsampling {
-    /// `[b, t, f]` to `[b, t', d]`, with the lengths that are left.
+    /// `[b, t, f]` to `[b, t', d]`, with the valid lengths after subsampling.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (Tensor<3>, Lengths) {
         let factor = 1 << self.layers.len();
-        // The fewest frames that leave one: 3 for a factor of 2, 7 for 4, 15 for 8.
+        // The fewest input frames that give one output frame: 3 for a factor of 2, 7 for 4, 15 for 8.
         let [b, t, f] = x.dims();
         let x = if t < 2 * factor - 1 {
             let missing = Tensor::zeros([b, 2 * factor - 1 - t, f], &x.device());
@@ -82,7 +85,7 @@ impl Subsampling {
     }
 }
 
-/// What a kernel of 3 with stride 2 leaves of `n`.
+/// Output size of a convolution with kernel 3 and stride 2 over `n` positions.
 fn halved(n: usize) -> usize {
     n.saturating_sub(1) / 2
 }
@@ -92,14 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_follow_the_formula_of_espnet() {
+    fn lengths_match_espnet() {
         for (frames, left) in [(1, 1), (6, 1), (7, 1), (11, 2), (100, 24), (3001, 749)] {
             assert_eq!(SubsamplingConfig::frames_after(4, frames), left, "{frames}");
         }
     }
 
     #[test]
-    fn the_tensor_has_the_frames_that_the_lengths_say() {
+    fn tensor_shape_matches_lengths() {
         let device = Device::flex();
         let config = SubsamplingConfig { features: 40, d_model: 16, channels: 4, factor: 4 };
         let layer = config.init(&device);

@@ -1,4 +1,4 @@
-//! Transformer blocks: an encoder's and a decoder's, with their norms before or after.
+//! Transformer encoder and decoder blocks, pre-norm or post-norm.
 
 use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig};
@@ -7,34 +7,34 @@ use plimsoll_tape::Pass;
 
 use crate::{
     Activation, Attention, AttentionConfig, CrossAttention, CrossAttentionConfig, CrossMemory, FeedForward,
-    FeedForwardConfig, Guide, HeadPositions, KeyValues, Lengths, normed,
+    FeedForwardConfig, GuidedAttention, HeadPositions, KeyValueCache, Lengths, apply_layer_norm,
 };
 
 // Shapes: b batch, t frames, u tokens, d model width, m memory width.
 
-/// How to build an [`EncoderBlock`] or a [`DecoderBlock`].
+/// Configuration of an [`EncoderBlock`] or a [`DecoderBlock`].
 #[derive(Clone, Copy, Debug)]
 pub struct TransformerConfig {
     /// Width of the model.
     pub d_model: usize,
-    /// Width of the memory that a decoder asks.
+    /// Width of the memory of a decoder block. Default: `d_model`.
     pub d_memory: usize,
-    /// Attention heads.
+    /// Number of attention heads. Must divide `d_model`.
     pub heads: usize,
-    /// Width inside the feed-forward layer.
+    /// Inner width of the feed-forward layer. Default: `4 * d_model`.
     pub inner: usize,
-    /// What stands inside the feed-forward layer.
+    /// Activation of the feed-forward layer. Default: ReLU.
     pub activation: Activation,
-    /// What self-attention knows of positions.
+    /// Position information that self-attention adds. Default: absolute.
     pub positions: HeadPositions,
-    /// Whether norms stand before what they serve (Xiong et al. 2020), or after the residual (Vaswani et al. 2017).
+    /// True for pre-norm (Xiong et al. 2020), false for post-norm (Vaswani et al. 2017). Default: true.
     pub norm_first: bool,
-    /// Share of values dropped in training.
+    /// Dropout probability in training, in `[0, 1)`. Default: 0.1.
     pub dropout: f64,
 }
 
 impl TransformerConfig {
-    /// Blocks of width `d_model`, four times as wide inside, with ReLU, norms first and a dropout of 0.1.
+    /// Blocks of width `d_model` with `heads` attention heads and the defaults of the other fields.
     pub fn new(d_model: usize, heads: usize) -> Self {
         Self {
             d_model,
@@ -62,8 +62,11 @@ impl TransformerConfig {
         FeedForwardConfig { d_model, inner, activation, dropout }.init(device)
     }
 
-    /// An encoder block on `device`.
-    pub fn encoder(&self, device: &Device) -> EncoderBlock {
+    /// Builds an encoder block on `device`.
+    ///
+    /// # Panics
+    /// If `heads` does not divide `d_model`.
+    pub fn init_encoder(&self, device: &Device) -> EncoderBlock {
         EncoderBlock {
             norm_attention: self.norm(device),
             attention: self.attention(false, device),
@@ -74,8 +77,11 @@ impl TransformerConfig {
         }
     }
 
-    /// A decoder block on `device`.
-    pub fn decoder(&self, device: &Device) -> DecoderBlock {
+    /// Builds a decoder block on `device`.
+    ///
+    /// # Panics
+    /// If `heads` does not divide `d_model`.
+    pub fn init_decoder(&self, device: &Device) -> DecoderBlock {
         let &Self { d_model, d_memory, heads, dropout, norm_first, .. } = self;
         DecoderBlock {
             norm_self: self.norm(device),
@@ -90,22 +96,22 @@ impl TransformerConfig {
     }
 }
 
-/// `x` with what `inside` makes of it, and a norm before that or behind the sum.
+/// Residual connection around `inside`, with the norm before it (`norm_first`) or after the sum.
 fn residual(
     norm: &LayerNorm,
-    first: bool,
+    norm_first: bool,
     x: Tensor<3>,
     pass: &Pass,
     inside: impl FnOnce(Tensor<3>) -> Tensor<3>,
 ) -> Tensor<3> {
-    if first {
-        return x.clone() + pass.full(inside(normed(norm, x, pass)));
+    if norm_first {
+        return x.clone() + pass.full(inside(apply_layer_norm(norm, x, pass)));
     }
     let sum = x.clone() + pass.full(inside(x));
-    normed(norm, sum, pass)
+    apply_layer_norm(norm, sum, pass)
 }
 
-/// Attention over everything, then a feed-forward layer.
+/// Transformer encoder block: self-attention, then a feed-forward layer. Equals PyTorch's `TransformerEncoderLayer`.
 #[derive(Module, Debug)]
 pub struct EncoderBlock {
     norm_attention: LayerNorm,
@@ -117,11 +123,11 @@ pub struct EncoderBlock {
 }
 
 impl EncoderBlock {
-    /// `[b, t, d]` to `[b, t, d]`.
+    /// `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have no meaning.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let x = residual(&self.norm_attention, self.norm_first, x, pass, |x| {
-            let seen = self.attention.forward(x, lengths, &pass.with("weights"));
-            pass.with("attention").dropout(seen, self.dropout)
+            let attended = self.attention.forward(x, lengths, &pass.with("weights"));
+            pass.with("attention").dropout(attended, self.dropout)
         });
         residual(&self.norm_feed_forward, self.norm_first, x, pass, |x| {
             self.feed_forward.forward(x, &pass.with("feed forward"))
@@ -129,7 +135,8 @@ impl EncoderBlock {
     }
 }
 
-/// Attention over what came before, attention to a memory, then a feed-forward layer.
+/// Transformer decoder block: causal self-attention, cross-attention to a memory, then a feed-forward layer. Equals
+/// PyTorch's `TransformerDecoderLayer` with a causal mask.
 #[derive(Module, Debug)]
 pub struct DecoderBlock {
     norm_self: LayerNorm,
@@ -142,28 +149,39 @@ pub struct DecoderBlock {
     dropout: f64,
 }
 
-/// What a decoder block remembers while its sequences grow.
+/// State of one decoder block during decoding step by step: the keys and values of earlier tokens and of the memory.
 #[derive(Clone, Debug)]
 pub struct DecoderCache {
-    seen: KeyValues,
+    tokens: KeyValueCache,
     memory: CrossMemory,
 }
 
 impl DecoderCache {
-    /// Keeps the sequences numbered in `rows`, in that order; a number may come more than once.
+    /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam
+    /// search.
+    ///
+    /// # Panics
+    /// If an index is not below the number of sequences.
     pub fn select(&mut self, rows: &[usize]) {
-        self.seen.select(rows);
+        self.tokens.select(rows);
         self.memory.select(rows);
     }
 
-    /// How many tokens it has seen.
-    pub fn seen(&self) -> usize {
-        self.seen.len()
+    /// Number of tokens decoded so far.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether no token is decoded yet.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
     }
 }
 
 impl DecoderBlock {
-    /// Tokens `[b, u, d]`, none of which sees a later one, beside a memory `[b, t, m]`.
+    /// Decodes all tokens `x` `[b, u, d]` at once over `memory` `[b, t, m]`: `[b, u, d]`.
+    ///
+    /// A token depends on itself, on earlier tokens and on the valid frames of the memory.
     pub fn forward(
         &self,
         x: Tensor<3>,
@@ -172,26 +190,31 @@ impl DecoderBlock {
         memory_lengths: &Lengths,
         pass: &Pass,
     ) -> Tensor<3> {
-        self.over(x, lengths, memory, memory_lengths, pass, |x, memory, pass| (self.cross.ask(x, memory, pass), ())).0
+        self.forward_by(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
+            (self.cross.attend(x, memory, pass), ())
+        })
+        .0
     }
 
-    /// The same, and how far it looked from where `guide` would, the sum over all valid tokens.
+    /// Like [`forward`](Self::forward), and returns the penalty `[1]` of `guide` as well: the sum over all valid
+    /// tokens, averaged over the heads.
     pub fn forward_guided(
         &self,
         x: Tensor<3>,
         lengths: &Lengths,
         memory: Tensor<3>,
         memory_lengths: &Lengths,
-        guide: &Guide,
+        guide: &GuidedAttention,
         pass: &Pass,
     ) -> (Tensor<3>, Tensor<1>) {
-        self.over(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
-            self.cross.ask_guided(x, memory, guide, pass)
+        self.forward_by(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
+            self.cross.attend_guided(x, memory, guide, pass)
         })
     }
 
-    /// The same, and the weights `[b, h, u, t]` by which each token looks at the memory: for pictures, as they are large.
-    pub fn forward_watched(
+    /// Like [`forward`](Self::forward), and returns the cross-attention weights `[b, h, u, t]` as well. For plots: the
+    /// tensor is large.
+    pub fn forward_with_weights(
         &self,
         x: Tensor<3>,
         lengths: &Lengths,
@@ -199,58 +222,61 @@ impl DecoderBlock {
         memory_lengths: &Lengths,
         pass: &Pass,
     ) -> (Tensor<3>, Tensor<4>) {
-        self.over(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
+        self.forward_by(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
             let weights = self.cross.weights(x.clone(), memory, pass);
-            (self.cross.ask(x, memory, pass), weights)
+            (self.cross.attend(x, memory, pass), weights)
         })
     }
 
-    /// All tokens at once over a memory that is asked by `ask`, which may say something beside.
-    fn over<R>(
+    /// Decodes all tokens at once. `cross` computes the cross-attention and may return a second result.
+    fn forward_by<R>(
         &self,
         x: Tensor<3>,
         lengths: &Lengths,
         memory: Tensor<3>,
         memory_lengths: &Lengths,
         pass: &Pass,
-        ask: impl FnOnce(Tensor<3>, &CrossMemory, &Pass) -> (Tensor<3>, R),
+        cross: impl FnOnce(Tensor<3>, &CrossMemory, &Pass) -> (Tensor<3>, R),
     ) -> (Tensor<3>, R) {
-        let memory = self.cross.look(memory, memory_lengths, pass);
+        let memory = self.cross.project_memory(memory, memory_lengths, pass);
         let attend = |x| self.attention.forward(x, lengths, &pass.with("weights"));
-        let mut beside = None;
-        let y = self.through(x, pass, attend, |x, pass| {
-            let (asked, more) = ask(x, &memory, pass);
-            beside = Some(more);
-            asked
+        let mut extra = None;
+        let y = self.residuals(x, pass, attend, |x, pass| {
+            let (attended, result) = cross(x, &memory, pass);
+            extra = Some(result);
+            attended
         });
-        (y, beside.expect("the memory was asked"))
+        (y, extra.expect("the residual connection calls its closure"))
     }
 
-    /// What it needs to go on token by token over `memory` `[b, t, m]`.
+    /// Empty state for decoding step by step over `memory` `[b, t, m]`.
     pub fn cache(&self, memory: Tensor<3>, lengths: &Lengths, pass: &Pass) -> DecoderCache {
-        DecoderCache { seen: KeyValues::default(), memory: self.cross.look(memory, lengths, pass) }
+        DecoderCache { tokens: KeyValueCache::default(), memory: self.cross.project_memory(memory, lengths, pass) }
     }
 
-    /// The next tokens `[b, u, d]` after those in `cache`.
+    /// Decodes the next tokens `x` `[b, u, d]` and adds them to `cache`: `[b, u, d]`.
+    ///
+    /// The results of several calls equal those of one [`forward`](Self::forward) over all tokens, up to rounding.
     pub fn extend(&self, x: Tensor<3>, cache: &mut DecoderCache, pass: &Pass) -> Tensor<3> {
-        let DecoderCache { seen, memory } = cache;
-        let attend = |x| self.attention.extend(x, seen, &pass.with("weights"));
-        self.through(x, pass, attend, |x, pass| self.cross.ask(x, memory, pass))
+        let DecoderCache { tokens, memory } = cache;
+        let attend = |x| self.attention.extend(x, tokens, &pass.with("weights"));
+        self.residuals(x, pass, attend, |x, pass| self.cross.attend(x, memory, pass))
     }
 
-    fn through(
+    /// The three residual connections, with self-attention and cross-attention given as functions.
+    fn residuals(
         &self,
         x: Tensor<3>,
         pass: &Pass,
         attend: impl FnOnce(Tensor<3>) -> Tensor<3>,
-        ask: impl FnOnce(Tensor<3>, &Pass) -> Tensor<3>,
+        cross: impl FnOnce(Tensor<3>, &Pass) -> Tensor<3>,
     ) -> Tensor<3> {
         let x = residual(&self.norm_self, self.norm_first, x, pass, |x| {
             pass.with("attention").dropout(attend(x), self.dropout)
         });
         let x = residual(&self.norm_cross, self.norm_first, x, pass, |x| {
-            let asked = ask(x, &pass.with("cross weights"));
-            pass.with("cross").dropout(asked, self.dropout)
+            let attended = cross(x, &pass.with("cross weights"));
+            pass.with("cross").dropout(attended, self.dropout)
         });
         residual(&self.norm_feed_forward, self.norm_first, x, pass, |x| {
             self.feed_forward.forward(x, &pass.with("feed forward"))

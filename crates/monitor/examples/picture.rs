@@ -6,23 +6,23 @@ use plimsoll_monitor::{Axis, Heatmap, Picture, RecordError, Ticks};
 
 const TEXT: &str = "the plimsoll line <& it's سلام, नमस्ते>";
 const MELS: usize = 80;
-/// Frames in a second.
+/// Frames per second.
 const RATE: f64 = 86.0;
 
 fn main() -> Result<(), RecordError> {
     let Some(folder) = std::env::args().nth(1) else {
-        println!("give the folder that the pictures go to");
+        println!("usage: picture FOLDER");
         return Ok(());
     };
     let folder = Path::new(&folder);
-    let letters: Vec<String> = TEXT.chars().map(String::from).collect();
+    let characters: Vec<String> = TEXT.chars().map(String::from).collect();
     let steps = 180;
     let alignment = Heatmap {
         title: "Alignment at step 12000".into(),
-        values: &alignment(letters.len(), steps),
+        values: &alignment(characters.len(), steps),
         columns: steps,
         x: seconds(steps),
-        y: Axis { label: "text".into(), ticks: Ticks::Labels(letters) },
+        y: Axis { label: "text".into(), ticks: Ticks::Labels(characters) },
     };
     Picture { maps: vec![alignment], shared: false }.write(&folder.join("alignment.svg"))?;
 
@@ -35,14 +35,14 @@ fn seconds(n_frames: usize) -> Axis {
     Axis { label: "time, s".into(), ticks: Ticks::Scale { from: 0.0, to: n_frames as f64 / RATE } }
 }
 
-/// A reader who goes along the text, a little slower at its middle.
-fn alignment(n_letters: usize, steps: usize) -> Vec<f32> {
-    let weight = |letter: usize, step: usize| {
+/// An attention that moves along the text, a little slower in the middle.
+fn alignment(n_characters: usize, steps: usize) -> Vec<f32> {
+    let weight = |character: usize, step: usize| {
         let time = step as f64 / steps as f64;
-        let reads = (time + 0.05 * (time * 6.3).sin()) * n_letters as f64;
-        (-(letter as f64 - reads).powi(2) / 1.2).exp() as f32
+        let center = (time + 0.05 * (time * 6.3).sin()) * n_characters as f64;
+        (-(character as f64 - center).powi(2) / 1.2).exp() as f32
     };
-    (0..n_letters).flat_map(|letter| (0..steps).map(move |step| weight(letter, step))).collect()
+    (0..n_characters).flat_map(|character| (0..steps).map(move |step| weight(character, step))).collect()
 }
 
 fn spectrogram<'a>(title: &str, values: &'a [f32]) -> Heatmap<'a> {
@@ -51,7 +51,7 @@ fn spectrogram<'a>(title: &str, values: &'a [f32]) -> Heatmap<'a> {
     Heatmap { title: title.into(), values, columns, x: seconds(columns), y }
 }
 
-/// Harmonics of a voice that rises and falls, in syllables.
+/// Harmonics of a voice with a moving pitch, in syllables.
 fn mel(n_frames: usize, sharpness: f64) -> Vec<f32> {
     let energy = |channel: usize, frame: usize| {
         let (time, height) = (frame as f64 / RATE, channel as f64 / MELS as f64);

@@ -1,28 +1,28 @@
-//! The runs in a folder: `cargo run -p plimsoll-monitor --example runs -- runs`, and with names after it those runs side
-//! by side.
+//! The runs in a folder: `cargo run -p plimsoll-monitor --example runs -- runs`. With names after it: these runs side by
+//! side.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use plimsoll_monitor::{RecordError, compared, listed, read_runs, shown};
+use plimsoll_monitor::{Comparison, RecordError, read_runs, run_table};
 
 fn main() -> Result<(), RecordError> {
     let mut arguments = std::env::args().skip(1);
     let Some(folder) = arguments.next() else {
-        println!("give a folder of runs, such as runs");
+        println!("usage: runs FOLDER [NAME ...]");
         return Ok(());
     };
-    let mut cards = read_runs(Path::new(&folder), SystemTime::now() - Duration::from_secs(300))?;
+    let mut reports = read_runs(Path::new(&folder), SystemTime::now() - Duration::from_secs(300))?;
     let names: Vec<String> = arguments.collect();
     if names.is_empty() {
-        print!("{}", listed(&cards));
+        print!("{}", run_table(&reports));
         return Ok(());
     }
-    cards.retain(|card| names.contains(&card.name));
-    match &cards[..] {
+    reports.retain(|report| names.contains(&report.name));
+    match &reports[..] {
         [] => println!("no run of that name in {folder}"),
-        [card] => print!("{}", shown(card)),
-        cards => print!("{}", compared(cards)),
+        [report] => print!("{report}"),
+        reports => print!("{}", Comparison::new(reports)),
     }
     Ok(())
 }

@@ -1,29 +1,29 @@
-//! The machine's own memory and processors.
+//! Memory and processors of the host.
 
 use plimsoll_core::Bytes;
 use serde::Serialize;
 use sysinfo::{CGroupLimits, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// The machine without its cards, and what this process may have of it.
+/// Memory and processors of the host, and the part that this process can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Host {
-    /// The memory that is built in.
+    /// Installed memory.
     pub memory: Bytes,
-    /// The memory that the container or the control group may have, where that is less.
+    /// Limit of the container or control group, if it is below the installed memory.
     pub memory_limit: Option<Bytes>,
-    /// What this process can still have, the limit included.
+    /// Memory that this process can still allocate, under the limit.
     pub available: Bytes,
-    /// Processors that this process may run on, as threads of the hardware.
+    /// Hardware threads that this process can run on.
     pub logical_cpus: usize,
 }
 
-/// The memory of this machine, or of the container that this process may not leave.
+/// Memory that this process can use in total: that of the host, or the limit of its container or control group.
 pub fn host_memory() -> Bytes {
     Host::read().usable()
 }
 
 impl Host {
-    /// Reads it from the system.
+    /// Reads the host from the operating system.
     pub fn read() -> Self {
         let mut system = System::new();
         system.refresh_memory();
@@ -35,13 +35,13 @@ impl Host {
         }
     }
 
-    /// The memory that this process may have in all.
+    /// Memory that this process can use in total.
     pub fn usable(&self) -> Bytes {
         self.memory_limit.unwrap_or(self.memory)
     }
 
-    /// A limit leaves what its group does not hold for itself. What the group has read from files counts as left: the
-    /// system takes it back when memory is asked for.
+    /// The host under `limits`. Each limit leaves what its group does not hold. The page cache of a group counts as free,
+    /// because the system reclaims it on demand.
     fn within(memory: Bytes, available: Bytes, limits: impl Iterator<Item = CGroupLimits>) -> Self {
         let mut host = Self { memory, memory_limit: None, available, logical_cpus: 1 };
         for limit in limits.filter(|limit| limit.total_memory < memory.0) {
@@ -53,8 +53,8 @@ impl Host {
     }
 }
 
-/// The limits of the control group that this process is in. The system's own lookup reads the group at the root, which
-/// is ours in a container only; a batch system or a service limits us further down.
+/// Limits of the control group of this process. The lookup of `sysinfo` for the whole system reads the root group, which is
+/// that of this process only in a container; batch systems and services set limits further down.
 fn own_limits(system: &mut System) -> Option<CGroupLimits> {
     let pid = sysinfo::get_current_pid().ok()?;
     let kind = ProcessRefreshKind::nothing().without_tasks();
@@ -67,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_some() {
+    fn the_host_is_read() {
         let host = Host::read();
         assert!(host_memory() > Bytes::mib(64), "{host:?}");
         assert!(host.available <= host.memory && host.logical_cpus > 0, "{host:?}");
     }
 
     #[test]
-    fn the_tightest_limit_holds() {
+    fn the_lowest_limit_applies() {
         let limit = |gib, held| CGroupLimits {
             total_memory: Bytes::gib(gib).0,
             rss: Bytes::gib(held).0,

@@ -1,15 +1,24 @@
-//! Records and reports of a run: what it did, line by line ([`Recorder`], and [`EventFile`] for TensorBoard), and what
-//! came of it, alone ([`Summary`]) and beside others ([`read_runs`]); and of the machine it runs on, with its cards and
-//! who holds them ([`Machine`]). Watches, never steers.
+//! Records and reports of a training run, and the state of the machine it runs on. It observes and never controls.
+//!
+//! - [`Recorder`] writes the events of a run, one JSON object per line; [`TensorBoardFile`] writes its curves.
+//! - [`Summary`] holds its result, and [`RunReport`] reads a run's folder again: alone, in a [table](run_table), or in a
+//!   [`Comparison`].
+//! - [`Picture`] draws heat maps as SVG.
+//! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
+//!
+//! The events themselves are typed in [`plimsoll_core`], so any training loop can write them.
 //!
 //! ```
-//! use plimsoll_monitor::{Recorder, read_records};
+//! use plimsoll_core::{Event, StepEvent};
+//! use plimsoll_monitor::{Recorder, RunReport};
 //!
 //! let folder = tempfile::tempdir()?;
-//! let path = folder.path().join("metrics.jsonl");
-//! let mut recorder = Recorder::append(&path)?;
-//! recorder.record(&serde_json::json!({"event": "step", "step": 1, "loss": 2.5}))?;
-//! assert_eq!(read_records(&path)?[0]["loss"], 2.5);
+//! let mut recorder = Recorder::append(&folder.path().join("metrics.jsonl"))?;
+//! for (step, loss) in [(1, 4.0), (2, 2.5)] {
+//!     recorder.record(&Event::Step(StepEvent { step, loss, ..StepEvent::default() }))?;
+//! }
+//! let report = RunReport::read(folder.path(), std::time::UNIX_EPOCH).expect("the folder has a record");
+//! assert_eq!((report.history.steps, report.history.losses.last()), (2, Some(2.5)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -24,13 +33,14 @@ mod tensorboard;
 pub use host::{Host, host_memory};
 pub use picture::{Axis, Heatmap, Picture, Ticks};
 pub use probe::{
-    Card, CardHandle, CardMemory, CardProcess, CardReport, CardSource, CudaEnvironment, FakeCards, Holder,
-    InstanceReport, Machine, NoCards, NvmlCards, Place, Roster, Unaccounted, Unseen, Version, Visible, WorkKind,
+    CudaEnvironment, FakeGpus, Gpu, GpuHandle, GpuInventory, GpuMemory, GpuProcess, GpuReport, GpuSource,
+    InstanceReport, Machine, NoGpu, NvmlGpus, ProcessEnv, ProcessReport, Unaccounted, Unavailable, Version,
+    VisibleGpus, WorkKind,
 };
 pub use record::{RecordError, Recorder, read_records};
 pub use runs::{
-    Comparison, Course, Difference, LossCurve, LossPoint, LossRow, Moment, Outline, RunCard, ScoreRow, Standing,
-    Validation, compared, listed, read_runs, shown,
+    Comparison, Difference, LossCurve, LossPoint, LossRow, RunHistory, RunReport, RunSetup, RunStatus, ScoreRow,
+    Timestamp, Validation, read_runs, run_table,
 };
 pub use summary::{Example, Summary};
-pub use tensorboard::EventFile;
+pub use tensorboard::TensorBoardFile;

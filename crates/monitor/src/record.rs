@@ -1,40 +1,54 @@
-//! The record of a run: one JSON object a line, flushed as it happens.
+//! The record of a run: one JSON object per line, flushed as it happens.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use plimsoll_core::{Event, Record};
 use serde_json::Value;
 
-/// Where the last line is looked for; the longest ones list what was left out of a batch.
+/// How far from the end of a file its last line is searched. The longest lines list the samples left out of a batch.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why a record cannot be written or read.
+/// Why a record, a report or a picture cannot be written or read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordError {
     /// The file system refused.
     #[error("cannot access {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A line is not JSON.
-    #[error("{}: line {line} is no JSON object", path.display())]
+    /// A line is not a record.
+    #[error("{}: line {line} is not a record", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, the first being 1.
+        /// Number of the line, the first being 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         source: serde_json::Error,
     },
 }
 
-/// Writes the record of a run.
+/// Writes the record of a run, one [`Record`] per line.
+///
+/// ```
+/// use plimsoll_core::{Event, StepEvent};
+/// use plimsoll_monitor::{Recorder, read_records};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("metrics.jsonl");
+/// let mut recorder = Recorder::append(&path)?;
+/// let event = Event::Step(StepEvent { step: 1, loss: 2.5, ..StepEvent::default() });
+/// recorder.record(&event)?;
+/// assert_eq!(read_records(&path)?[0].event.step(), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
@@ -42,32 +56,33 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Goes on with the record at `path`, or starts it. A last line that was cut off is taken away: the next one would
-    /// be written behind it and be lost with it.
+    /// Opens the record at `path` to add lines, or creates it. An incomplete last line is removed, because the next line
+    /// would be appended to it and be lost with it.
+    ///
+    /// # Errors
+    /// [`RecordError::Io`] if the file cannot be opened, read or shortened.
     pub fn append(path: &Path) -> Result<Self, RecordError> {
         let io = |source| RecordError::Io { path: path.into(), source };
         let mut file = File::options().create(true).read(true).append(true).open(path).map_err(io)?;
-        take_cut_line(&mut file).map_err(io)?;
+        remove_incomplete_line(&mut file).map_err(io)?;
         Ok(Self { path: path.into(), file })
     }
 
-    /// Writes one line: `event`, which must be an object, with the time as `time` (seconds since 1970).
+    /// Writes one line: `event` with the time of the call.
     ///
-    /// # Panics
-    /// Where `event` is not an object.
-    pub fn record(&mut self, event: &impl Serialize) -> Result<(), RecordError> {
-        let mut object = serde_json::to_value(event).expect("an event is plain data");
+    /// # Errors
+    /// [`RecordError::Io`] if the line cannot be written.
+    pub fn record(&mut self, event: &Event) -> Result<(), RecordError> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let fields = object.as_object_mut().expect("an event is an object");
-        fields.insert("time".into(), Value::from((time * 1e3).round() / 1e3));
-        let line = format!("{object}\n");
-        // One write for each line: a kill leaves whole lines, and at most the last one cut.
+        let record = Record::new((time * 1e3).round() / 1e3, event);
+        let line = serde_json::to_string(&record).expect("an event is plain data") + "\n";
+        // One write per line: a killed process leaves whole lines, and at most the last one incomplete.
         self.file.write_all(line.as_bytes()).map_err(|source| RecordError::Io { path: self.path.clone(), source })
     }
 }
 
-/// Ends the file with its last whole line.
-fn take_cut_line(file: &mut File) -> std::io::Result<()> {
+/// Makes the file end with a whole line.
+fn remove_incomplete_line(file: &mut File) -> std::io::Result<()> {
     let start = file.metadata()?.len().saturating_sub(LINE_BYTES_MAX);
     file.seek(SeekFrom::Start(start))?;
     let mut tail = Vec::new();
@@ -84,8 +99,13 @@ fn take_cut_line(file: &mut File) -> std::io::Result<()> {
     }
 }
 
-/// Reads a record. A last line that was cut off is left out.
-pub fn read_records(path: &Path) -> Result<Vec<Value>, RecordError> {
+/// Reads a record, of this program or an older one. An incomplete last line is skipped.
+///
+/// Events of a newer schema come as [`Event::Unknown`].
+///
+/// # Errors
+/// [`RecordError::Io`] if the file cannot be read, [`RecordError::Line`] if a line other than the last is not a record.
+pub fn read_records(path: &Path) -> Result<Vec<Record>, RecordError> {
     let io = |source| RecordError::Io { path: path.into(), source };
     let lines: Vec<String> =
         BufReader::new(File::open(path).map_err(io)?).lines().collect::<Result<_, _>>().map_err(io)?;
@@ -102,44 +122,57 @@ pub fn read_records(path: &Path) -> Result<Vec<Value>, RecordError> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::{SCHEMA_VERSION, StepEvent};
+
     use super::*;
 
+    fn step(step: u64) -> Event {
+        Event::Step(StepEvent { step, loss: 1.0, norm: 1.0, rate: 1.0, ..StepEvent::default() })
+    }
+
+    fn steps(path: &Path) -> Vec<u64> {
+        read_records(path).unwrap().iter().map(|record| record.event.step().unwrap()).collect()
+    }
+
     #[test]
-    fn a_record_goes_on_and_survives_a_cut() {
+    fn a_record_can_be_continued_and_survives_an_incomplete_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.jsonl");
-        for step in 0..2 {
-            Recorder::append(&path).unwrap().record(&serde_json::json!({"step": step})).unwrap();
+        for number in 0..2 {
+            Recorder::append(&path).unwrap().record(&step(number)).unwrap();
         }
         File::options().append(true).open(&path).unwrap().write_all(b"{\"step\": 2, \"lo").unwrap();
         let records = read_records(&path).unwrap();
-        assert_eq!(records.iter().map(|r| r["step"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1]);
-        assert!(records[0]["time"].as_f64().unwrap() > 1.7e9);
+        assert_eq!(steps(&path), [0, 1]);
+        assert!(records.iter().zip(0..).all(|(record, number)| record.event == step(number)));
+        assert!(records[0].time > 1.7e9);
+        assert_eq!(records[0].schema_version, SCHEMA_VERSION);
     }
 
     #[test]
-    fn a_record_that_was_cut_goes_on_with_a_whole_line() {
+    fn appending_starts_on_a_whole_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.jsonl");
-        for (before, steps) in [
-            ("", &[9][..]),
-            ("{\"step\":1}\n", &[1, 9]),
-            ("{\"step\":1}\n{\"step\":2,\"lo", &[1, 9]),
-            ("{\"step\":1}\n{\"step\":2}", &[1, 2, 9]),
-            ("{\"st", &[9]),
+        let line = |step: u64| format!("{{\"event\":\"step\",\"step\":{step}}}");
+        for (before, expected) in [
+            (String::new(), &[9][..]),
+            (line(1) + "\n", &[1, 9]),
+            (line(1) + "\n{\"event\":\"step\",\"step\":2,\"lo", &[1, 9]),
+            (line(1) + "\n" + &line(2), &[1, 2, 9]),
+            ("{\"ev".into(), &[9]),
         ] {
-            std::fs::write(&path, before).unwrap();
-            Recorder::append(&path).unwrap().record(&serde_json::json!({"step": 9})).unwrap();
-            let records = read_records(&path).unwrap();
-            assert_eq!(records.iter().map(|r| r["step"].as_u64().unwrap()).collect::<Vec<_>>(), steps, "{before}");
+            std::fs::write(&path, &before).unwrap();
+            Recorder::append(&path).unwrap().record(&step(9)).unwrap();
+            assert_eq!(steps(&path), expected, "{before}");
         }
     }
 
     #[test]
-    fn a_broken_line_is_named() {
+    fn an_error_names_the_broken_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.jsonl");
-        std::fs::write(&path, "{}\nnonsense\n{}\n").unwrap();
-        assert!(read_records(&path).unwrap_err().to_string().ends_with("line 2 is no JSON object"));
+        let line = "{\"event\":\"step\",\"step\":1}";
+        std::fs::write(&path, format!("{line}\nnonsense\n{line}\n")).unwrap();
+        assert!(read_records(&path).unwrap_err().to_string().ends_with("line 2 is not a record"));
     }
 }

@@ -1,62 +1,154 @@
-//! What came of a run, for people and for scripts.
+//! Result of a run, for people (`summary.md`) and for programs (`summary.json`).
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use plimsoll_core::{Bytes, Measure, Seconds};
-use serde::{Serialize, Serializer};
+use plimsoll_core::{Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::RecordError;
 
-/// What came of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Result of a run.
+///
+/// In `summary.json` every score stands under its own name and, with label and unit, in the list `scores`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "SummaryFile", into = "SummaryFile")]
 pub struct Summary {
-    /// The run's name.
+    /// Name of the run.
     pub name: String,
-    /// Whether it ran to its end or was stopped.
+    /// Whether the run reached its end; false if it was stopped.
     pub complete: bool,
-    /// What was measured on the held-out utterances; in the file each is a key of its own.
-    #[serde(flatten, serialize_with = "by_name")]
+    /// What was measured on the held-out utterances.
     pub scores: Vec<Measure>,
-    /// Held-out utterances.
+    /// Number of held-out utterances.
     pub held_out: usize,
-    /// Seconds of training: steps and waiting for data, validation apart.
+    /// Seconds of training: steps and waiting for data, without validation.
     pub train_seconds: f64,
-    /// The most memory in use at once.
+    /// Peak memory.
     pub peak_bytes: Bytes,
-    /// Steps taken.
+    /// Completed steps.
     pub steps: u64,
-    /// Epochs completed.
+    /// Completed epochs.
     pub epochs: u64,
-    /// Parameters of the model.
+    /// Number of parameters of the model.
     pub parameters: u64,
-    /// Seconds of audio trained on for each second of training.
+    /// Seconds of audio trained on per second of training.
     pub audio_seconds_per_second: f64,
     /// Share of the training time that was spent waiting for data.
     pub wait_share: f64,
-    /// The same of a step: half of the steps waited less.
+    /// Median over the steps of that share.
     pub wait_share_median: f64,
-    /// The same of a step: ninety-nine in a hundred waited less.
+    /// 99th percentile over the steps of that share.
     pub wait_share_p99: f64,
-    /// Utterances left out, by reason.
+    /// Numbers of utterances that were left out, by reason.
     pub left_out: Vec<(String, usize)>,
-    /// A few utterances, the worst not hidden.
+    /// A few utterances, among them a bad one.
     pub examples: Vec<Example>,
 }
 
-/// What was said and what was heard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An utterance with what the model made of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Example {
-    /// The utterance's name in the manifest.
+    /// Name of the utterance in the manifest.
     pub name: String,
     /// Its text.
     pub truth: String,
-    /// What the model read.
+    /// Output of the model.
     pub output: String,
+}
+
+/// `summary.json` as it is written and read.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SummaryFile {
+    schema_version: u32,
+    name: String,
+    complete: bool,
+    /// Missing before the schema had a version.
+    scores: Option<Vec<Measure>>,
+    held_out: usize,
+    train_seconds: f64,
+    peak_bytes: Bytes,
+    steps: u64,
+    epochs: u64,
+    parameters: u64,
+    audio_seconds_per_second: f64,
+    wait_share: f64,
+    wait_share_median: f64,
+    wait_share_p99: f64,
+    left_out: Vec<(String, usize)>,
+    examples: Vec<Example>,
+    /// The scores by name, and what a newer program may add.
+    #[serde(flatten)]
+    by_name: BTreeMap<String, Value>,
+}
+
+impl From<Summary> for SummaryFile {
+    fn from(summary: Summary) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            by_name: summary.scores.iter().map(|score| (score.name.to_string(), score.value.into())).collect(),
+            name: summary.name,
+            complete: summary.complete,
+            scores: Some(summary.scores),
+            held_out: summary.held_out,
+            train_seconds: summary.train_seconds,
+            peak_bytes: summary.peak_bytes,
+            steps: summary.steps,
+            epochs: summary.epochs,
+            parameters: summary.parameters,
+            audio_seconds_per_second: summary.audio_seconds_per_second,
+            wait_share: summary.wait_share,
+            wait_share_median: summary.wait_share_median,
+            wait_share_p99: summary.wait_share_p99,
+            left_out: summary.left_out,
+            examples: summary.examples,
+        }
+    }
+}
+
+impl From<SummaryFile> for Summary {
+    fn from(file: SummaryFile) -> Self {
+        let by_name = file.by_name;
+        // Before the schema had a version, the only numbers beside the known ones were scores. They have no label.
+        let old_scores = || {
+            let numbers = by_name.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
+            let unlabeled = |(name, value): (String, f64)| Measure {
+                name: name.into(),
+                label: "".into(),
+                value,
+                unit: MeasureUnit::Number,
+            };
+            numbers.map(unlabeled).collect()
+        };
+        Self {
+            scores: file.scores.unwrap_or_else(old_scores),
+            name: file.name,
+            complete: file.complete,
+            held_out: file.held_out,
+            train_seconds: file.train_seconds,
+            peak_bytes: file.peak_bytes,
+            steps: file.steps,
+            epochs: file.epochs,
+            parameters: file.parameters,
+            audio_seconds_per_second: file.audio_seconds_per_second,
+            wait_share: file.wait_share,
+            wait_share_median: file.wait_share_median,
+            wait_share_p99: file.wait_share_p99,
+            left_out: file.left_out,
+            examples: file.examples,
+        }
+    }
 }
 
 impl Summary {
     /// Writes `summary.json` and `summary.md` into a run's folder.
+    ///
+    /// # Errors
+    /// [`RecordError::Io`] if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), RecordError> {
         let json = serde_json::to_string_pretty(self).expect("a summary is plain data");
         for (name, text) in [("summary.json", json), ("summary.md", self.to_markdown())] {
@@ -71,7 +163,7 @@ impl Summary {
         let mut page = format!("# {}\n\n", self.name);
         let state = if self.complete { "complete" } else { "stopped before its end" };
         let mut rows = vec![("state", state.to_string())];
-        rows.extend(self.scores.iter().map(|score| (&*score.label, score.told())));
+        rows.extend(self.scores.iter().map(|score| (&*score.label, score.formatted_value())));
         rows.extend([
             ("held-out utterances", self.held_out.to_string()),
             ("training time", Seconds(self.train_seconds).to_string()),
@@ -102,22 +194,17 @@ impl Summary {
 
     fn waiting(&self) -> String {
         let [whole, median, most] = [self.wait_share, self.wait_share_median, self.wait_share_p99].map(|s| s * 100.0);
-        format!("{whole:.1} % of the time (of a step {median:.2} % in the median, {most:.1} % at the 99th percentile)")
+        format!("{whole:.1} % of the time (per step {median:.2} % in the median, {most:.1} % at the 99th percentile)")
     }
-}
-
-fn by_name<S: Serializer>(scores: &[Measure], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(scores.iter().map(|score| (&score.name, score.value)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_page_says_what_matters() {
+    fn summary() -> Summary {
         let example = Example { name: "a".into(), truth: "one two".into(), output: "one too".into() };
-        let summary = Summary {
+        Summary {
             name: "toy".into(),
             complete: true,
             scores: vec![
@@ -136,8 +223,29 @@ mod tests {
             wait_share_p99: 0.043,
             left_out: vec![("too long".into(), 3)],
             examples: vec![example],
-        };
-        insta::assert_snapshot!(summary.to_markdown());
-        assert_eq!(serde_json::to_value(&summary).unwrap()["cer"], 0.0512);
+        }
+    }
+
+    #[test]
+    fn the_page_has_scores_costs_and_examples() {
+        insta::assert_snapshot!(summary().to_markdown());
+    }
+
+    #[test]
+    fn a_summary_is_read_as_it_was_written() {
+        let json = serde_json::to_value(summary()).unwrap();
+        assert_eq!((&json["cer"], &json["schema_version"]), (&0.0512.into(), &SCHEMA_VERSION.into()));
+        assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), summary());
+    }
+
+    #[test]
+    fn an_old_summary_is_read() {
+        let old =
+            r#"{"name": "a", "complete": true, "cer": 0.25, "held_out": 3, "steps": 9, "left_out": [["long", 2]]}"#;
+        let Summary { scores, held_out, steps, left_out, .. } = serde_json::from_str(old).unwrap();
+        assert_eq!((held_out, steps, &left_out[..]), (3, 9, &[("long".to_string(), 2)][..]));
+        assert_eq!((scores.len(), &*scores[0].name, scores[0].value), (1, "cer", 0.25));
+        let newer = r#"{"schema_version": 2, "scores": [], "watts": 300}"#;
+        assert_eq!(serde_json::from_str::<Summary>(newer).unwrap(), Summary::default());
     }
 }

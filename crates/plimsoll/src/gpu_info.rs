@@ -1,4 +1,4 @@
-//! `gpu-info`: the cards that are here, who holds them, and what we may use.
+//! `gpu-info`: GPUs of this machine, their memory, and the processes on them.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use plimsoll_monitor::Machine;
 
 use plimsoll_recipes::Failure;
 
-/// Prints what this machine has.
+/// Prints the report about this machine.
 pub(crate) fn gpu_info(json: bool) -> Result<ExitCode, Failure> {
     let machine = Machine::probe();
     match json {

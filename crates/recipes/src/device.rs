@@ -1,7 +1,7 @@
 //! Which device trains.
 
 use burn::tensor::Device;
-use plimsoll_core::{Alone, Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision};
+use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision, SingleReplica};
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::error::Failure;
@@ -70,7 +70,7 @@ impl TrainingDevice {
     /// So many replicas: the cards from this one on, or threads that share the CPU; each with its way to the others.
     pub fn ways(&self, replicas: usize) -> Vec<(Device, Box<dyn Replica>)> {
         if replicas <= 1 {
-            return vec![(self.device.clone().autodiff(), Box::new(Alone) as Box<dyn Replica>)];
+            return vec![(self.device.clone().autodiff(), Box::new(SingleReplica) as Box<dyn Replica>)];
         }
         if self.is_host {
             let threads = Threads::of(replicas).into_iter();
@@ -133,7 +133,7 @@ fn cuda(index: usize) -> Result<TrainingDevice, Failure> {
 fn precision_of_gpu(index: usize) -> Precision {
     let machine = plimsoll_monitor::Machine::probe();
     let uuid = machine.visible.uuids.get(index);
-    let found = machine.cards.iter().map(|report| &report.card).find(|card| Some(&card.uuid) == uuid);
+    let found = machine.gpus.iter().map(|report| &report.gpu).find(|gpu| Some(&gpu.uuid) == uuid);
     crate::target::fastest_precision(found.and_then(|card| card.compute_capability).map(|version| version.major as u8))
 }
 

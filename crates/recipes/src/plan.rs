@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_core::{Bytes, Choice, Key, Seconds};
+use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds};
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
@@ -13,19 +13,27 @@ use crate::mapping::ModelPlan;
 use crate::memory_plan::MemoryPlan;
 
 /// What will happen. Everything in it is settled; the same plan gives the same run.
+///
+/// In `plan.toml` the fields that are skipped here stand in the [header](Self::header).
 #[derive(Clone, Debug, Serialize)]
 pub struct RunPlan {
     /// The run's name, where a person gave one.
+    #[serde(skip)]
     pub name: Option<String>,
     /// The program's version.
+    #[serde(skip)]
     pub version: &'static str,
     /// The commit that the program was built from.
+    #[serde(skip)]
     pub commit: &'static str,
     /// Where all randomness starts.
+    #[serde(skip)]
     pub seed: u64,
     /// The device that trains.
+    #[serde(skip)]
     pub device: String,
     /// Parameters of the model.
+    #[serde(skip)]
     pub parameters: u64,
     /// The data.
     pub data: DataPlan,
@@ -121,6 +129,22 @@ impl TrainingPlan {
 }
 
 impl RunPlan {
+    /// The head of `plan.toml`, which readers of runs rely on.
+    pub fn header(&self) -> PlanHeader {
+        PlanHeader {
+            schema_version: SCHEMA_VERSION,
+            name: self.name.clone(),
+            version: Some(self.version.into()),
+            commit: Some(self.commit.into()),
+            task: Some(self.config.task.word().into()),
+            seed: Some(self.seed),
+            device: Some(self.device.clone()),
+            parameters: Some(self.parameters),
+            total_steps: self.training.total_steps,
+            hop_seconds: Some(self.features.hop_length as f64 / f64::from(self.features.sample_rate)),
+        }
+    }
+
     /// What the trainer is built from.
     pub fn trainer(&self) -> TrainerConfig {
         TrainerConfig {

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{Bytes, Precision};
 use plimsoll_memory::{BackendRules, Card, Speed, find};
-use plimsoll_monitor::{Host, Machine, NvmlCards};
+use plimsoll_monitor::{Host, Machine, NvmlGpus};
 
 use crate::config::RunConfig;
 use crate::error::{Failure, FailureExt};
@@ -97,15 +97,15 @@ pub fn targets(names: &[String]) -> Result<Vec<Target>, Failure> {
 
 /// The first card that this process may use, or the CPU.
 pub fn here() -> Target {
-    let cards = NvmlCards::load();
-    let machine = Machine::look(cards.as_ref().map(|cards| cards as _).map_err(Clone::clone));
-    let card = machine.cards.iter().filter(|card| card.cuda_index.is_some()).min_by_key(|card| card.cuda_index);
+    let cards = NvmlGpus::load();
+    let machine = Machine::from_source(cards.as_ref().map(|cards| cards as _).map_err(Clone::clone));
+    let card = machine.gpus.iter().filter(|card| card.cuda_index.is_some()).min_by_key(|card| card.cuda_index);
     let Some((report, memory)) = card.and_then(|card| Some((card, card.memory.as_ref().ok()?))) else { return host() };
     // A card that the catalogue does not know is as fast as others of its size.
-    let known = find(&report.card.name).or_else(|_| find(&format!("{} B", memory.total.0)));
+    let known = find(&report.gpu.name).or_else(|_| find(&format!("{} B", memory.total.0)));
     match known {
         Ok(mut card) => {
-            card.name = report.card.name.clone().into();
+            card.name = report.gpu.name.clone().into();
             // What others hold now is not ours.
             Target::Card { card, usable: memory.free }
         }

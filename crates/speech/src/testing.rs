@@ -22,7 +22,7 @@ pub(crate) fn gradient_under<T: Task<Batch = HostBatch>>(
             self.1.extend(gradient.into_data().try_into_vec::<f32>().unwrap());
         }
     }
-    let batch = HostBatch::collate(samples, width, &Grid::multiples(8.try_into().unwrap())).unwrap();
+    let batch = HostBatch::collate(samples, width, &Grid::multiples_of(8.try_into().unwrap())).unwrap();
     let (mut loss, mut sum) = (0.0, vec![0.0; count(model) as usize]);
     for piece in batch.split(pieces) {
         let pass = Pass::new(*choice, Noise::new(Key::new(4), &piece.ids));

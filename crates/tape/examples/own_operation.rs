@@ -29,7 +29,7 @@ fn main() {
     let model =
         Perceptron { first: LinearConfig::new(4, 16).init(&device), second: LinearConfig::new(16, 2).init(&device) };
     let model = initialise(model, Key::new(1));
-    let samples = ["ann", "bob", "cleo"].map(SampleId::of);
+    let samples = ["ann", "bob", "cleo"].map(SampleId::from_name);
     let noise = Noise::new(Key::new(2).with("dropout"), &samples);
     let loss = sum_of_squares(model.forward(Tensor::ones([3, 4], &device), &noise));
     println!("loss {:.4} of {} parameters", loss.clone().into_scalar::<f32>(), count(&model));

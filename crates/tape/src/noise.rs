@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn ids(names: &[&str]) -> Vec<SampleId> {
-        names.iter().map(|n| SampleId::of(n)).collect()
+        names.iter().map(|n| SampleId::from_name(n)).collect()
     }
 
     fn mask(names: &[&str], shape: [usize; 3], rate: f64) -> Tensor<3> {

@@ -1,7 +1,7 @@
 //! Work without gradients, in as few pieces as memory allows: validation in the midst of a run.
 
 use burn::tensor::Device;
-use plimsoll_core::{Alone, Batch, Collective, MemoryGate, OutOfMemory, Stage};
+use plimsoll_core::{Batch, Collective, MemoryGate, OutOfMemory, SingleReplica, Stage};
 
 use crate::attempt::attempt;
 use crate::step::{Fault, clean_up};
@@ -34,7 +34,7 @@ impl<'a> Careful<'a> {
 
     /// Work on `device`, with at most `limit` utterances at once; `gate` says whether memory held.
     pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
-        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), others: &Alone }
+        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), others: &SingleReplica }
     }
 
     /// The same, as one of several replicas that share a validation.

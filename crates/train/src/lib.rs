@@ -28,7 +28,7 @@ pub use layout::lay_out;
 pub use optimizer::{
     AdamWConfig, LionConfig, Optimizer, OptimizerConfig, SgdConfig, StateData, StateError, StateForm, StateTensor,
 };
-pub use progress::{Event, Observer};
+pub use progress::{Event, Observer, StepEvent};
 pub use replicas::{Cards, Replica, Threads};
 pub use run::{Ending, Limits, Outcome, Run, RunOptions, Score, TrainError, Validate};
 pub use schedule::{Plateau, PlateauConfig, Schedule, Shape};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::distributed::{ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor, TensorData};
-use plimsoll_core::{Alone, Collective, CollectiveError};
+use plimsoll_core::{Collective, CollectiveError, SingleReplica};
 
 /// A replica's way to the others, by which tensors go as well.
 pub trait Replica: Collective {
@@ -18,7 +18,7 @@ impl<R: Replica + ?Sized> Replica for Box<R> {
     }
 }
 
-impl Replica for Alone {
+impl Replica for SingleReplica {
     fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
         Ok(tensor)
     }

@@ -7,7 +7,7 @@ use super::*;
 /// Samples of so many frames each, with a token for about every seven of them.
 fn samples(frames: &[u32]) -> Vec<SampleMeta> {
     let sample = |(n, &frames): (usize, &u32)| SampleMeta {
-        id: SampleId::of(&n.to_string()),
+        id: SampleId::from_name(&n.to_string()),
         frames: Frames(frames),
         tokens: frames / 7 * (90 + n as u32 * 37 % 20) / 100,
         seconds: Seconds(f64::from(frames) / 100.0),
@@ -48,7 +48,7 @@ fn lengths_of_real_corpora_leave_little_padding_on_either_side() {
         let mut fields = line.split('\t').skip(1);
         let (seconds, tokens): (f64, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
         let frames = Frames((seconds * 100.0).round() as u32);
-        Some(SampleMeta { id: SampleId::of(line), frames, tokens, seconds: Seconds(seconds) })
+        Some(SampleMeta { id: SampleId::from_name(line), frames, tokens, seconds: Seconds(seconds) })
     };
     let lengths = include_str!("../../../../fixtures/data/lengths.tsv");
     let samples: Vec<SampleMeta> = lengths.lines().filter_map(row).collect();

@@ -29,7 +29,7 @@ fn the_cache_changes_nothing_and_stays_within_its_limit() {
     let folder = TempDir::new().unwrap();
     let plain = dataset(&folder, None, Bytes(0));
     let samples: Vec<_> = (0..6).map(|index| plain.load(index, None).unwrap()).collect();
-    let limit = Bytes::of::<f32>(samples[..3].iter().map(|s| s.features.len() as u64).sum::<u64>() + 1);
+    let limit = Bytes::for_values::<f32>(samples[..3].iter().map(|s| s.features.len() as u64).sum::<u64>() + 1);
     let cached = dataset(&folder, None, limit);
     for _ in 0..2 {
         let again: Vec<_> = (0..6).map(|index| cached.load(index, None).unwrap()).collect();

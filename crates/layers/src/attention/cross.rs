@@ -1,31 +1,35 @@
-//! Attention from one sequence to another, such as from the letters to the sound.
+//! Cross-attention: from the tokens of a text to the frames of a recording, for example.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Attended, Noise, Pass, Sight, attention_weights};
 
-use super::cache::chosen;
+use super::cache::select_rows;
 use super::mix::attend;
 use super::width_of_head;
-use crate::{Guide, Lengths};
+use crate::{GuidedAttention, Lengths};
 
-// Shapes: b batch, u queries, t frames of the memory, d model width, m memory width, h heads, w width of a head.
+// Shapes: b batch, u queries, t frames of the memory, d model width, m memory width, h heads, w = d / h width of a
+// head.
 
-/// How to build a [`CrossAttention`].
+/// Configuration of a [`CrossAttention`].
 #[derive(Clone, Copy, Debug)]
 pub struct CrossAttentionConfig {
-    /// Width of what asks.
+    /// Width of the queries and of the output.
     pub d_model: usize,
-    /// Width of what is asked.
+    /// Width of the memory.
     pub d_memory: usize,
-    /// Heads; they share the width evenly.
+    /// Number of heads. Must divide `d_model`.
     pub heads: usize,
-    /// Share of attention weights dropped in training.
+    /// Dropout probability of the attention weights in training, in `[0, 1)`.
     pub dropout: f64,
 }
 
-/// Attention with several heads to a memory; keys and values come from one projection.
+/// Multi-head attention from one sequence to a second one, the memory (Vaswani et al. 2017).
+///
+/// Equals PyTorch's `MultiheadAttention` with `kdim` and `vdim` of `d_memory`. One linear layer projects the memory to
+/// keys and values.
 #[derive(Module, Debug)]
 pub struct CrossAttention {
     query: Linear,
@@ -35,7 +39,9 @@ pub struct CrossAttention {
     dropout: f64,
 }
 
-/// A memory as one layer looks at it: computed once, asked for every token.
+/// Keys and values of a memory, projected by one layer.
+///
+/// [`CrossAttention::project_memory`] computes them once; each decoding step uses them again.
 #[derive(Clone, Debug)]
 pub struct CrossMemory {
     key: Tensor<4>,
@@ -48,19 +54,23 @@ impl CrossMemory {
         Sight { keys: self.lengths.as_slice().into(), causal: false, first: 0 }
     }
 
-    /// Keeps the sequences numbered in `rows`, in that order; a number may come more than once.
+    /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam
+    /// search.
+    ///
+    /// # Panics
+    /// If an index is not below the number of sequences.
     pub fn select(&mut self, rows: &[usize]) {
-        self.key = chosen(self.key.clone(), rows);
-        self.value = chosen(self.value.clone(), rows);
+        self.key = select_rows(self.key.clone(), rows);
+        self.value = select_rows(self.value.clone(), rows);
         self.lengths = rows.iter().map(|&row| self.lengths[row]).collect();
     }
 }
 
 impl CrossAttentionConfig {
-    /// Attention on `device`.
+    /// Builds the layer on `device`.
     ///
     /// # Panics
-    /// Where the heads do not share the width evenly.
+    /// If `heads` is zero or does not divide `d_model`.
     pub fn init(&self, device: &Device) -> CrossAttention {
         let d = self.d_model;
         width_of_head(d, self.heads);
@@ -75,13 +85,15 @@ impl CrossAttentionConfig {
 }
 
 impl CrossAttention {
-    /// `x` `[b, u, d]` asks `memory` `[b, t, m]`; padding of the memory is not seen.
+    /// Attends from `x` `[b, u, d]` to `memory` `[b, t, m]` with its valid `lengths`: `[b, u, d]`.
+    ///
+    /// Padding of the memory gets a weight of zero.
     pub fn forward(&self, x: Tensor<3>, memory: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        self.ask(x, &self.look(memory, lengths, pass), pass)
+        self.attend(x, &self.project_memory(memory, lengths, pass), pass)
     }
 
-    /// The memory `[b, t, m]` as this layer looks at it.
-    pub fn look(&self, memory: Tensor<3>, lengths: &Lengths, pass: &Pass) -> CrossMemory {
+    /// Projects `memory` `[b, t, m]` to the keys and values of this layer.
+    pub fn project_memory(&self, memory: Tensor<3>, lengths: &Lengths, pass: &Pass) -> CrossMemory {
         let [b, t, _] = memory.dims();
         let projected = pass.dense(&self.memory, memory);
         let [_, _, both] = projected.dims();
@@ -93,37 +105,46 @@ impl CrossAttention {
         CrossMemory { key: part(0), value: part(1), lengths: lengths.each().to_vec() }
     }
 
-    /// `x` `[b, u, d]` asks what [`look`](Self::look) gave.
-    pub fn ask(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<3> {
+    /// Attends from `x` `[b, u, d]` to a memory from [`project_memory`](Self::project_memory): `[b, u, d]`.
+    pub fn attend(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<3> {
         let mixed = self.mixed(self.query(x, pass), memory, memory.value.clone(), pass);
         self.joined(mixed, pass)
     }
 
-    /// The same, and how far it looked from where `guide` would: the sum over all valid queries.
-    pub fn ask_guided(&self, x: Tensor<3>, memory: &CrossMemory, guide: &Guide, pass: &Pass) -> (Tensor<3>, Tensor<1>) {
+    /// Like [`attend`](Self::attend), and returns the penalty `[1]` of `guide` as well: the sum over all valid queries,
+    /// averaged over the heads.
+    pub fn attend_guided(
+        &self,
+        x: Tensor<3>,
+        memory: &CrossMemory,
+        guide: &GuidedAttention,
+        pass: &Pass,
+    ) -> (Tensor<3>, Tensor<1>) {
         let values = guide.append(memory.value.clone());
-        let (mixed, penalty) = guide.take(self.mixed(self.query(x, pass), memory, values, pass));
+        let (mixed, penalty) = guide.split(self.mixed(self.query(x, pass), memory, values, pass));
         (self.joined(mixed, pass), penalty)
     }
 
-    /// The weights `[b, h, u, t]` by which `x` `[b, u, d]` would look: for pictures, as they are large.
+    /// Attention weights `[b, h, u, t]` of `x` `[b, u, d]`, without dropout. For plots: the tensor is large.
     pub fn weights(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<4> {
         let scores = pass.full(self.query(x, pass)).matmul(pass.full(memory.key.clone()).swap_dims(2, 3));
         attention_weights(scores, &memory.sight(), &Noise::off(), 0.0)
     }
 
-    /// What asks, scaled, `[b, h, u, w]`.
+    /// Queries `[b, h, u, w]`, scaled by `1 / sqrt(w)`.
     fn query(&self, x: Tensor<3>, pass: &Pass) -> Tensor<4> {
         let [b, u, d] = x.dims();
         let (h, w) = (self.heads, d / self.heads);
         pass.dense(&self.query, x).reshape([b, u, h, w]).swap_dims(1, 2) * (1.0 / (w as f64).sqrt())
     }
 
+    /// Weighted values `[b, h, u, w]`; `value` may have more channels than the keys, which come out as well.
     fn mixed(&self, query: Tensor<4>, memory: &CrossMemory, value: Tensor<4>, pass: &Pass) -> Tensor<4> {
         let parts = Attended { query, key: memory.key.clone(), value, offsets: None };
         attend(parts, &memory.sight(), pass, self.dropout)
     }
 
+    /// Heads side by side, through the output layer: `[b, h, u, w]` to `[b, u, d]`.
     fn joined(&self, mixed: Tensor<4>, pass: &Pass) -> Tensor<3> {
         let [b, h, u, w] = mixed.dims();
         pass.dense(&self.output, mixed.swap_dims(1, 2).reshape([b, u, h * w]))

@@ -1,7 +1,6 @@
-//! Multi-head attention over padded batches: to itself, to a memory, all at once or in chunks.
+//! Multi-head attention over padded batches: self-attention and cross-attention, whole or in chunks of queries.
 
 mod cache;
-
 mod cross;
 mod mix;
 
@@ -13,43 +12,48 @@ use plimsoll_tape::{Attended, Offsets, Pass, Sight, glance};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
-use crate::conformer::EndsInProduct;
-use crate::position::{offsets, rotate};
-pub use cache::KeyValues;
+use crate::branch::Branch;
+use crate::position::{apply_rotary, offsets};
+pub use cache::KeyValueCache;
 pub use cross::{CrossAttention, CrossAttentionConfig, CrossMemory};
 use mix::attend;
 
-// Shapes: b batch, t frames, d model width, h heads, w width of a head.
+// Shapes: b batch, t frames, d model width, h heads, w = d / h width of a head.
 
-/// What attention itself knows of positions.
+/// Position information that self-attention itself adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum HeadPositions {
-    /// Nothing: positions are in the input, such as sinusoids that were added to it.
+    /// None: the input carries it already, for example by [`add_sinusoids`](crate::add_sinusoids).
     #[default]
     Absolute,
-    /// Every query knows its distance to every key (Dai et al. 2019, as in ESPnet).
+    /// Scores depend on the signed distance from query to key (Transformer-XL, Dai et al. 2019; equal to ESPnet's
+    /// `RelPositionMultiHeadedAttention`).
     Relative,
-    /// Queries and keys are rotated by their place (Su et al. 2021).
+    /// Rotary positions: queries and keys are rotated by their frame index (RoFormer, Su et al. 2021).
     Rotary,
 }
 
-/// How to build an [`Attention`].
+/// Configuration of an [`Attention`].
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionConfig {
     /// Width of the model.
     pub d_model: usize,
-    /// Heads; they share the width evenly.
+    /// Number of heads. Must divide `d_model`.
     pub heads: usize,
-    /// Share of attention weights dropped in training.
+    /// Dropout probability of the attention weights in training, in `[0, 1)`.
     pub dropout: f64,
-    /// What attention itself knows of positions.
+    /// Position information that the layer adds.
     pub positions: HeadPositions,
-    /// Whether no frame sees what comes after it.
+    /// Causal attention: a frame attends to itself and to earlier frames only.
     pub causal: bool,
 }
 
-/// Self-attention with several heads; queries, keys and values come from one projection.
+/// Multi-head self-attention (Vaswani et al. 2017).
+///
+/// With absolute positions it equals PyTorch's `MultiheadAttention`: one linear layer projects queries, keys and
+/// values, and a second one projects the result.
 #[derive(Module, Debug)]
 pub struct Attention {
     project: Linear,
@@ -64,15 +68,15 @@ pub struct Attention {
 }
 
 impl AttentionConfig {
-    /// Attention of `heads` heads that sees everything, knows no positions and drops a tenth.
+    /// Attention over all frames, with absolute positions and a dropout of 0.1.
     pub fn new(d_model: usize, heads: usize) -> Self {
         Self { d_model, heads, dropout: 0.1, positions: HeadPositions::Absolute, causal: false }
     }
 
-    /// Attention on `device`.
+    /// Builds the layer on `device`.
     ///
     /// # Panics
-    /// Where the heads do not share the width evenly.
+    /// If `heads` is zero or does not divide `d_model`.
     pub fn init(&self, device: &Device) -> Attention {
         let (d, heads) = (self.d_model, self.heads);
         let width = width_of_head(d, heads);
@@ -92,43 +96,47 @@ impl AttentionConfig {
     }
 }
 
-/// The width of each of `heads` heads.
+/// Width of each of `heads` heads. Panics if they do not divide `d`.
 fn width_of_head(d: usize, heads: usize) -> usize {
-    assert!(heads > 0 && d.is_multiple_of(heads), "{heads} heads cannot share a width of {d}");
+    assert!(heads > 0 && d.is_multiple_of(heads), "{heads} heads do not divide a width of {d}");
     d / heads
 }
 
 impl Attention {
-    /// `[b, t, d]` to `[b, t, d]`; no frame sees padding.
+    /// Attends within each sequence: `[b, t, d]` to `[b, t, d]`.
     ///
-    /// Where the pass says so, queries are taken in chunks, each of which computes its scores a second time in the
-    /// backward pass: the result is the same, and memory grows with the length instead of its square.
+    /// Keys in the padding get a weight of zero. Output frames in the padding have no meaning.
+    ///
+    /// If [`Choice::attention_chunk`](plimsoll_core::Choice::attention_chunk) is set, the layer takes that many queries
+    /// at a time and computes their scores again in the backward pass. The result is equal up to rounding, and memory
+    /// grows with the length instead of its square.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        pass.dense(&self.output, self.inner(x, lengths, pass))
+        pass.dense(&self.output, self.before_output(x, lengths, pass))
     }
 
-    /// The same for frames `[b, t, d]` that come after those in `cache`, whose keys and values join it.
+    /// Attends from new frames `[b, t, d]` to the frames in `cache` and to themselves, and adds their keys and values
+    /// to `cache`. For decoding step by step.
     ///
-    /// All sequences are as long as each other, and causal attention is what makes the result that of
-    /// [`forward`](Self::forward) over everything at once.
-    pub fn extend(&self, x: Tensor<3>, cache: &mut KeyValues, pass: &Pass) -> Tensor<3> {
+    /// All sequences must have the same length. With causal attention the results of several calls equal those of one
+    /// [`forward`](Self::forward) over the whole sequence, up to rounding.
+    pub fn extend(&self, x: Tensor<3>, cache: &mut KeyValueCache, pass: &Pass) -> Tensor<3> {
         let [b, t, _] = x.dims();
         let first = cache.len();
         let [query, key, value] = self.parts(x, first, pass);
         let (key, value) = cache.append(key, value);
-        let seen = first + t;
+        let count = first + t;
         if t == 1 && self.position.is_none() && pass.choice().precision == Precision::Fp32 {
-            // One query that sees all there is.
+            // One query that attends to all keys: causal masking changes nothing.
             let [_, h, _, w] = query.dims();
-            let mixed = glance(query * (1.0 / (w as f64).sqrt()), &key, &value, seen);
+            let mixed = glance(query * (1.0 / (w as f64).sqrt()), &key, &value, count);
             return pass.dense(&self.output, mixed.reshape([b, 1, h * w]));
         }
-        let (key, value) = (key.narrow(2, 0, seen), value.narrow(2, 0, seen));
-        let sight = Sight { keys: vec![(first + t) as u32; b].into(), causal: self.causal, first };
+        let (key, value) = (key.narrow(2, 0, count), value.narrow(2, 0, count));
+        let sight = Sight { keys: vec![count as u32; b].into(), causal: self.causal, first };
         pass.dense(&self.output, self.mixed(query, key, value, sight, pass))
     }
 
-    /// Queries, keys and values `[b, h, t, w]` of frames from place `first` on.
+    /// Queries, keys and values `[b, h, t, w]` of frames whose first one has the index `first`.
     fn parts(&self, x: Tensor<3>, first: usize, pass: &Pass) -> [Tensor<4>; 3] {
         let [b, t, d] = x.dims();
         let (h, w) = (self.heads, d / self.heads);
@@ -136,22 +144,23 @@ impl Attention {
         let part = |index: usize| -> Tensor<4> {
             projected.clone().slice([0..b, 0..t, index..index + 1, 0..h, 0..w]).reshape([b, t, h, w]).swap_dims(1, 2)
         };
-        let turned = |x: Tensor<4>| if self.rotary { rotate(x, first) } else { x };
-        [turned(part(0)), turned(part(1)), part(2)]
+        let rotated = |x: Tensor<4>| if self.rotary { apply_rotary(x, first) } else { x };
+        [rotated(part(0)), rotated(part(1)), part(2)]
     }
 
+    /// Attention over projected queries, keys and values: heads side by side, `[b, t, d]`, before the output layer.
     fn mixed(&self, query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, sight: Sight, pass: &Pass) -> Tensor<3> {
         let [b, h, t, w] = query.dims();
         let (scale, keys) = (1.0 / (w as f64).sqrt(), key.dims()[2]);
         let (query, offsets) = match (&self.position, &self.bias_content, &self.bias_position) {
-            (Some(position), Some(content), Some(place)) => {
+            (Some(position), Some(content_bias), Some(position_bias)) => {
                 let biased = |bias: &Param<Tensor<2>>| {
                     let bias = bias.val().reshape([1, h, 1, w]).cast(query.dtype());
                     (query.clone() + bias) * scale
                 };
                 let table = offsets(sight.first, t, keys, h * w, &query.device()).unsqueeze::<3>();
                 let table = pass.dense(position, table).reshape([1, t + keys - 1, h, w]).swap_dims(1, 2);
-                (biased(content), Some(Offsets { query: biased(place), table }))
+                (biased(content_bias), Some(Offsets { query: biased(position_bias), table }))
             }
             _ => (query * scale, None),
         };
@@ -160,14 +169,14 @@ impl Attention {
     }
 }
 
-impl EndsInProduct for Attention {
-    fn inner(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+impl Branch for Attention {
+    fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let [query, key, value] = self.parts(x, 0, pass);
         let sight = Sight { keys: lengths.each().into(), causal: self.causal, first: 0 };
         self.mixed(query, key, value, sight, pass)
     }
 
-    fn last(&self) -> &Linear {
+    fn output_layer(&self) -> &Linear {
         &self.output
     }
 }

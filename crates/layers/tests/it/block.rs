@@ -1,4 +1,4 @@
-//! Every block under one face: what it does with an input, a memory and their lengths.
+//! One test interface for all blocks: an input, a memory and their lengths.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use plimsoll_tape::{NamedTensor, NamedVisitor, Pass, apply, collect, walk};
 
 use crate::fixture::Fixture;
 
-/// A sequence and how long its parts are.
+/// Padded batch of sequences with their lengths.
 #[derive(Clone)]
 pub(crate) struct Sequence {
     pub(crate) x: Tensor<3>,
     pub(crate) lengths: Lengths,
 }
 
-/// A block under test.
+/// Block under test.
 pub(crate) trait Block: Module + Sync + 'static {
     fn run(&self, x: Tensor<3>, lengths: &Lengths, memory: &Sequence, pass: &Pass) -> Tensor<3>;
 }
@@ -54,12 +54,12 @@ blocks! {
     StyleTokens: |block, x, _lengths, _memory, pass| block.forward(x, pass);
 }
 
-/// What is done with every block.
+/// Check that runs on each block.
 pub(crate) trait Check {
     fn check<B: Block>(&self, name: &str, build: &dyn Fn(&Device) -> B);
 }
 
-/// Does `check` with every block that has a fixture, at the share of dropout given.
+/// Runs `check` on each block that has a fixture, with the given dropout probability.
 pub(crate) fn every_block(check: &impl Check, dropout: f64) {
     let (d_model, heads) = (16, 4);
     let attention = |positions, causal| AttentionConfig { d_model, heads, dropout, positions, causal };
@@ -96,8 +96,8 @@ pub(crate) fn every_block(check: &impl Check, dropout: f64) {
     }
     for (end, norm_first) in [("pre", true), ("post", false)] {
         let config = TransformerConfig { norm_first, dropout, ..TransformerConfig::new(d_model, heads) };
-        check.check(&format!("transformer_encoder_{end}"), &|device| config.encoder(device));
-        check.check(&format!("transformer_decoder_{end}"), &|device| config.decoder(device));
+        check.check(&format!("transformer_encoder_{end}"), &|device| config.init_encoder(device));
+        check.check(&format!("transformer_decoder_{end}"), &|device| config.init_decoder(device));
     }
     let subsampling = SubsamplingConfig { features: 20, d_model, channels: 4, factor: 4 };
     check.check("subsampling", &|device| subsampling.init(device));
@@ -111,13 +111,13 @@ pub(crate) fn every_block(check: &impl Check, dropout: f64) {
     check.check("style_tokens", &|device| style.init(device));
 }
 
-/// A tensor of the fixture.
+/// Tensor of the fixture.
 pub(crate) fn tensor(fixture: &Fixture, name: &str, device: &Device) -> Tensor<3> {
     let shape: [usize; 3] = fixture.shape(name).unwrap().try_into().unwrap();
     Tensor::from_data(TensorData::new(fixture.values(name).to_vec(), shape), device)
 }
 
-/// A sequence of the fixture, whole where it has no lengths.
+/// Sequences of the fixture. Without lengths in the fixture none is padded.
 pub(crate) fn sequence(fixture: &Fixture, name: &str, lengths: &str, device: &Device) -> Sequence {
     let x = tensor(fixture, name, device);
     let [b, t, _] = x.dims();
@@ -125,7 +125,7 @@ pub(crate) fn sequence(fixture: &Fixture, name: &str, lengths: &str, device: &De
     Sequence { x, lengths: Lengths::new(lengths, t) }
 }
 
-/// The block with the weights of the fixture; running statistics that it lacks stay as they are.
+/// The block with the weights of the fixture. Running statistics that the fixture lacks keep their initial values.
 pub(crate) fn with_weights<B: Block>(block: B, fixture: &Fixture) -> B {
     let mut values: Vec<NamedTensor> = fixture
         .under("weight.")
@@ -140,7 +140,7 @@ pub(crate) fn with_weights<B: Block>(block: B, fixture: &Fixture) -> B {
     apply(block, values).unwrap()
 }
 
-/// The gradients of a module by name, from a tape.
+/// Gradients of a module by parameter name.
 pub(crate) fn gradients<M: Module>(module: &M, tape: &burn::tensor::Gradients) -> BTreeMap<String, Vec<f32>> {
     struct Found<'a>(&'a burn::tensor::Gradients, BTreeMap<String, Vec<f32>>);
     impl NamedVisitor for Found<'_> {

@@ -1,9 +1,10 @@
-//! The losses beside PyTorch's.
+//! Losses against PyTorch.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Choice;
 use plimsoll_layers::{
-    CrossAttention, CrossAttentionConfig, Distance, Guide, Lengths, cross_entropy, ctc_loss, mel_distance, stop_loss,
+    CrossAttention, CrossAttentionConfig, Distance, GuidedAttention, Lengths, cross_entropy, ctc_loss, mel_distance,
+    stop_loss,
 };
 use plimsoll_tape::Pass;
 
@@ -32,12 +33,12 @@ fn ctc_agrees_with_pytorch_on_a_hundred_cases() {
 }
 
 #[test]
-fn cross_entropy_agrees_with_pytorch_and_counts_no_padding() {
+fn cross_entropy_agrees_with_pytorch_and_ignores_padding() {
     let fixture = Fixture::read("cross_entropy");
     let [n, v] = fixture.shape("logits").unwrap().try_into().unwrap();
     let targets: Vec<i64> = fixture.values("targets").iter().map(|&t| t as i64).collect();
     let device = Device::flex().autodiff();
-    // Every row is a sequence of its own here: PyTorch's padding is an empty one.
+    // Each row is one sequence here. A padded row of PyTorch is an empty sequence.
     let rows: Vec<Vec<u32>> = targets.iter().map(|&t| u32::try_from(t).into_iter().collect()).collect();
     let values = fixture.values("logits").to_vec();
     let x = Tensor::<3>::from_data(TensorData::new(values, [n, 1, v]), &device).require_grad();
@@ -48,7 +49,7 @@ fn cross_entropy_agrees_with_pytorch_and_counts_no_padding() {
     close("gradient", &gradient, fixture.values("grad_logits"), 1e-4);
 }
 
-/// A tensor of the fixture, and its gradient under `loss`, which must be the fixture's.
+/// Checks `loss` of the tensor `name`, and its gradient, against the fixture.
 fn agrees<const D: usize>(fixture: &Fixture, name: &str, loss: impl FnOnce(Tensor<D>) -> Tensor<1>) {
     let shape: [usize; D] = fixture.shape(name).unwrap().try_into().unwrap();
     let data = TensorData::new(fixture.values(name).to_vec(), shape);
@@ -61,7 +62,7 @@ fn agrees<const D: usize>(fixture: &Fixture, name: &str, loss: impl FnOnce(Tenso
 }
 
 #[test]
-fn distances_of_frames_agree_with_pytorch_and_count_no_padding() {
+fn mel_distances_agree_with_pytorch_and_ignore_padding() {
     for (name, distance) in [("mel_distance_l1", Distance::L1), ("mel_distance_huber", Distance::Huber)] {
         let fixture = Fixture::read(name);
         let shape: [usize; 3] = fixture.shape("truth").unwrap().try_into().unwrap();
@@ -75,30 +76,30 @@ fn distances_of_frames_agree_with_pytorch_and_count_no_padding() {
 }
 
 #[test]
-fn stopping_agrees_with_pytorch_and_counts_no_padding() {
+fn stop_loss_agrees_with_pytorch_and_ignores_padding() {
     let fixture = Fixture::read("stop_loss");
     let steps = fixture.shape("logits").unwrap()[1];
     let lengths = Lengths::new(fixture.numbers("lengths"), steps);
     agrees(&fixture, "logits", |logits: Tensor<2>| stop_loss(logits, &lengths, 5.0));
 }
 
-/// Layers that hand queries and keys on as they are: what asks and what is asked then say which weights there are.
-fn transparent(device: &Device, d: usize) -> CrossAttention {
+/// Cross-attention with identity projections, so that its inputs are the queries and keys themselves.
+fn identity_attention(device: &Device, d: usize) -> CrossAttention {
     use plimsoll_tape::{apply, collect};
     let attention = CrossAttentionConfig { d_model: d, d_memory: 2 * d, heads: 2, dropout: 0.0 }.init(device);
     let mut values = collect(&attention);
     for value in &mut values {
         let columns = value.shape.last().copied().unwrap_or(1);
         let is_matrix = value.shape.len() == 2;
-        for (place, x) in value.values.iter_mut().enumerate() {
-            *x = f32::from(is_matrix && place / columns == place % columns);
+        for (index, x) in value.values.iter_mut().enumerate() {
+            *x = f32::from(is_matrix && index / columns == index % columns);
         }
     }
     apply(attention, values).unwrap()
 }
 
 #[test]
-fn straying_from_the_diagonal_agrees_with_pytorch_all_at_once_and_in_chunks() {
+fn guided_attention_agrees_with_pytorch_whole_and_in_chunks() {
     let fixture = Fixture::read("guided_attention");
     let device = Device::flex().autodiff();
     let [b, h, u, w]: [usize; 4] = fixture.shape("query").unwrap().try_into().unwrap();
@@ -110,14 +111,14 @@ fn straying_from_the_diagonal_agrees_with_pytorch_all_at_once_and_in_chunks() {
     let joined = |x: &Tensor<4>, n: usize| -> Tensor<3> { x.clone().swap_dims(1, 2).reshape([b, n, h * w]) };
     let queries = Lengths::new(fixture.numbers("query_lengths"), u);
     let keys = Lengths::new(fixture.numbers("key_lengths"), k);
-    let guide = Guide::new(0.2, &queries, &keys, &device);
-    let layer = transparent(&device, h * w);
+    let guide = GuidedAttention::new(0.2, &queries, &keys, &device);
+    let layer = identity_attention(&device, h * w);
     for chunk in [None, std::num::NonZeroU32::new(4)] {
         let pass = Pass::plain().by(Choice { attention_chunk: chunk, ..Choice::default() });
         let (query, key) = (head("query", u), head("key", k));
         let memory = Tensor::cat(vec![joined(&key, k), Tensor::zeros([b, k, h * w], &device)], 2);
-        let memory = layer.look(memory, &keys, &pass);
-        let (_, penalty) = layer.ask_guided(joined(&query, u), &memory, &guide, &pass);
+        let memory = layer.project_memory(memory, &keys, &pass);
+        let (_, penalty) = layer.attend_guided(joined(&query, u), &memory, &guide, &pass);
         let tape = penalty.backward();
         close("penalty", &[penalty.into_scalar::<f32>()], fixture.values("penalty"), 1e-4);
         for (name, x) in [("grad_query", query), ("grad_key", key)] {

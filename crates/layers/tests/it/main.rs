@@ -1,9 +1,9 @@
-//! The layers beside PyTorch, beside themselves computed otherwise, and in company.
+//! Layers against PyTorch, against other ways to compute the same result, and in padded batches.
 #![cfg(test)]
 
 mod block;
+mod equivalence;
 #[path = "../../../../fixtures/read.rs"]
 mod fixture;
 mod losses;
 mod pytorch;
-mod same;

@@ -1,4 +1,4 @@
-//! Every block computes what PyTorch computes, forward and back. The fixtures' scripts are in `fixtures/`.
+//! Each block against PyTorch, results and gradients. The scripts that make the fixtures are in `fixtures/`.
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -8,7 +8,7 @@ use plimsoll_tape::Pass;
 use crate::block::{Block, Check, every_block, gradients, sequence, tensor, with_weights};
 use crate::fixture::{Fixture, close};
 
-/// How far from PyTorch, as a share of the largest number.
+/// Largest allowed difference, relative to the largest expected number.
 const TOLERANCE: f32 = 1e-4;
 
 struct AgreesWithPyTorch;
@@ -25,7 +25,7 @@ impl Check for AgreesWithPyTorch {
             if has_memory { sequence(&fixture, "memory", "memory_lengths", &device) } else { input.clone() };
         memory.x = memory.x.detach().require_grad();
         let y = block.run(input.x.clone(), &input.lengths, &memory, &Pass::plain());
-        // Whatever the padding became, the fixture has zeros there.
+        // The fixture has zeros in the padding.
         let valid =
             if y.dims()[1] == input.lengths.width() { input.lengths.clear_padding(y.clone()) } else { y.clone() };
         close(&format!("{name}: y"), &valid.into_data().try_into_vec().unwrap(), fixture.values("y"), TOLERANCE);
@@ -50,7 +50,7 @@ fn every_block_agrees_with_pytorch() {
 }
 
 #[test]
-fn a_batch_norm_keeps_the_statistics_that_pytorch_keeps_and_evaluates_by_them() {
+fn batch_norm_statistics_and_evaluation_agree_with_pytorch() {
     let config = ConvolutionConfig { d_model: 16, kernel: 5, norm: NormKind::Batch, dropout: 0.0 };
     let device = Device::flex().autodiff();
     let trained = Fixture::read("convolution_batch_norm");

@@ -1,46 +1,47 @@
-//! The axes of a heat map: where their ticks stand and what is written beside them.
+//! The axes of a heat map: positions and labels of their ticks.
 
 use super::svg::{TEXT_SIZE, fitted, text_width};
 
-/// With more labels than this an axis is numbered: nobody reads a column of a hundred letters.
+/// With more labels than this an axis is numbered instead: a column of a hundred characters is not readable.
 const LABELS_MAX: usize = 80;
-/// The widest label of a row, in pixels.
+/// Maximum width of a row's label, in pixels.
 const ROW_LABEL_WIDTH: f64 = 160.0;
-/// The widest label of a column: half of the first hangs over the left margin.
+/// Maximum width of a column's label: half of the first one reaches into the left margin.
 const COLUMN_LABEL_WIDTH: f64 = 76.0;
 
 /// An axis of a heat map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it measures, with its unit.
+    /// Measured quantity with its unit.
     pub label: String,
-    /// What its cells are called.
+    /// Names of its cells.
     pub ticks: Ticks,
 }
 
-/// What the cells along an axis are called.
+/// Names of the cells along an axis.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Ticks {
     /// Round numbers.
     Scale {
-        /// Where the first cell begins.
+        /// Value at the start of the first cell.
         from: f64,
-        /// Where the last cell ends.
+        /// Value at the end of the last cell.
         to: f64,
     },
-    /// A label for each cell. Of more than 80 cells, the numbers, the first being 1.
+    /// A label for each cell. More than 80 cells are numbered instead, the first being 1.
     Labels(Vec<String>),
 }
 
 /// A tick.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Where it stands, from the axis's beginning at 0 to its end at 1.
+    /// Position, from 0 at the start of the axis to 1 at its end.
     pub(super) at: f64,
     pub(super) label: String,
 }
 
-/// Where an axis leads, which says how much room its labels need.
+/// Direction of an axis, which decides how much room its labels need.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Direction {
     Across,
@@ -49,7 +50,7 @@ pub(super) enum Direction {
 
 impl Ticks {
     /// # Panics
-    /// Where they do not name `n_cells` cells.
+    /// If they are not for `n_cells` cells.
     pub(super) fn check(&self, n_cells: usize) {
         match self {
             Self::Scale { from, to } => {
@@ -59,17 +60,17 @@ impl Ticks {
         }
     }
 
-    /// Whether each cell has its name beside it.
+    /// Whether every cell has its label beside it.
     pub(super) fn name_each(&self) -> bool {
         matches!(self, Self::Labels(labels) if labels.len() <= LABELS_MAX)
     }
 
-    /// The ticks of an axis that is `length` pixels long, so far apart that no label touches the next.
+    /// The ticks of an axis of `length` pixels, spaced so that labels do not touch.
     pub(super) fn place(&self, length: f64, direction: Direction) -> Vec<Tick> {
         match self {
             Self::Scale { from, to } => place_numbers(*from, *to, length, direction),
             Self::Labels(labels) if self.name_each() => place_labels(labels, length, direction),
-            // Whole numbers stand at the middle of their cells.
+            // Whole numbers are at the centers of their cells.
             Self::Labels(labels) => place_numbers(0.5, labels.len() as f64 + 0.5, length, direction),
         }
     }
@@ -91,10 +92,10 @@ fn place_labels(labels: &[String], length: f64, direction: Direction) -> Vec<Tic
     labels.into_iter().enumerate().step_by(every).map(|(index, label)| Tick { at: at(index), label }).collect()
 }
 
-/// A label whose spaces and signs without a shape can be seen.
+/// A label with its spaces and invisible characters made visible.
 fn visible(label: &str) -> String {
     match label {
-        // Persian spelling needs the first; within a word both do their work unseen.
+        // Persian spelling needs the first; within a word both are invisible and needed.
         "\u{200c}" => "ZWNJ".into(),
         "\u{200d}" => "ZWJ".into(),
         _ => label.replace([' ', '\u{a0}'], "\u{2423}"),
@@ -107,7 +108,7 @@ fn place_numbers(from: f64, to: f64, length: f64, direction: Direction) -> Vec<T
         Direction::Up => 40.0,
     };
     let most = (length / room).max(2.0);
-    // Without a length, or with one that the numbers' last digits drown, nothing can be told apart.
+    // Without a length, or with one below the precision of the numbers, ticks cannot differ.
     if to - from <= from.abs().max(to.abs()) * 1e-12 {
         return vec![];
     }
@@ -125,7 +126,7 @@ fn place_numbers(from: f64, to: f64, length: f64, direction: Direction) -> Vec<T
     values.iter().map(tick).collect()
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is not below `raw`: the digit and the power.
+/// The smallest of 1, 2 and 5 times a power of ten that is not below `raw`: digit and power.
 fn nice_step(raw: f64) -> (f64, i32) {
     let power = raw.log10().floor();
     let leading = raw / 10f64.powf(power);
@@ -133,7 +134,7 @@ fn nice_step(raw: f64) -> (f64, i32) {
     digit.map_or((1.0, power as i32 + 1), |digit| (digit, power as i32))
 }
 
-/// `value` with the digits that steps of `10^power` need, among ticks up to `largest`.
+/// `value` with the digits for steps of `10^power`, among ticks up to `largest`.
 fn number(value: f64, power: i32, largest: f64) -> String {
     let decimals = usize::try_from(-power).unwrap_or(0);
     if value.abs() < 10f64.powi(power) / 2.0 {
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_thinned_to_their_room() {
+    fn labels_are_thinned_to_fit() {
         let ticks = Ticks::Labels(["alpha", "beta", "gamma", "delta"].map(String::from).to_vec());
         assert_eq!(labels(&ticks, 400.0, Direction::Across), "alpha beta gamma delta");
         assert_eq!(labels(&ticks, 100.0, Direction::Across), "alpha gamma");
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_shape_can_be_seen() {
+    fn invisible_characters_become_visible() {
         let ticks = Ticks::Labels([" ", "\u{200c}", "می\u{200c}خواهم", "a b"].map(String::from).to_vec());
         assert_eq!(labels(&ticks, 1000.0, Direction::Across), "␣ ZWNJ می\u{200c}خواهم a␣b");
     }

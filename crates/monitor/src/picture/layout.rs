@@ -1,32 +1,32 @@
-//! Where everything stands on the page, in pixels.
+//! Positions of all parts of the page, in pixels.
 
 use super::axis::{Direction, Tick};
-use super::colours::Colours;
+use super::colors::Colors;
 use super::svg::{Frame, TEXT_SIZE, text_width};
 use super::{Heatmap, Picture, Ticks};
 
 const MARGIN: f64 = 24.0;
-/// The length of a tick.
+/// Length of a tick.
 pub(super) const TICK: f64 = 4.0;
-/// The width of a colour bar.
+/// Width of a color bar.
 pub(super) const BAR_WIDTH: f64 = 14.0;
-/// From a plot to its colour bar.
+/// Distance from a plot to its color bar.
 const BAR_GAP: f64 = 20.0;
-/// Between the text of one map and the title of the next.
+/// Distance between the text of one map and the title of the next.
 const MAP_GAP: f64 = 18.0;
 const TITLE_HEIGHT: f64 = 22.0;
-/// The numbers below a plot and the label below them.
+/// Height of the numbers below a plot and of the label below them.
 const X_AXIS_HEIGHT: f64 = 42.0;
 const Y_LABEL_WIDTH: f64 = 24.0;
-/// From the line that the label stands on to the numbers.
+/// Distance from the baseline of the label to the numbers.
 const Y_LABEL_GAP: f64 = 10.0;
 const EMPTY_HEIGHT: f64 = 120.0;
-/// Plots are about this large: each cell has a whole number of pixels.
+/// Approximate size of a plot; every cell has a whole number of pixels.
 const PLOT_WIDTH: usize = 720;
 const PLOT_HEIGHT: usize = 200;
-/// A row whose name stands beside it.
-const LETTER_HEIGHT: usize = 14;
-/// From here on cells are smaller than a pixel.
+/// Minimum height of a row with a label.
+const LABEL_HEIGHT: usize = 14;
+/// Maximum size of a plot. Beyond it cells are smaller than a pixel.
 const PLOT_WIDTH_MAX: usize = 1200;
 const PLOT_HEIGHT_MAX: usize = 960;
 
@@ -34,33 +34,33 @@ const PLOT_HEIGHT_MAX: usize = 960;
 pub(super) struct Layout {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// One for each map.
+    /// One per map.
     pub(super) panels: Vec<Panel>,
     pub(super) bars: Vec<Bar>,
 }
 
-/// Where a heat map stands.
+/// Position of a heat map.
 pub(super) struct Panel {
     pub(super) plot: Frame,
-    /// The cells. Narrower than the plot where another map shares its axis and is longer.
+    /// Position of the cells. Narrower than the plot if another map shares its axis and is longer.
     pub(super) image: Frame,
-    /// None where there is nothing to show.
-    pub(super) colours: Option<Colours>,
+    /// `None` if there is nothing to show.
+    pub(super) colors: Option<Colors>,
     pub(super) y_ticks: Vec<Tick>,
     pub(super) y_label_at: f64,
     pub(super) x_ticks: Vec<Tick>,
-    /// Whether its x axis has words and numbers, or only ticks.
+    /// Whether its x axis has label and numbers, or only ticks.
     pub(super) x_labelled: bool,
 }
 
-/// Where a colour bar stands.
+/// Position of a color bar.
 pub(super) struct Bar {
     pub(super) frame: Frame,
     pub(super) ticks: Vec<Tick>,
 }
 
 impl Layout {
-    pub(super) fn of(picture: &Picture<'_>) -> Self {
+    pub(super) fn new(picture: &Picture<'_>) -> Self {
         let shown: Vec<bool> = picture.maps.iter().map(|map| map.rows() > 0).collect();
         let last_shown = shown.iter().rposition(|&shown| shown);
         let shared_x = shared_x(picture);
@@ -72,7 +72,7 @@ impl Layout {
             let plot = Frame { x: 0.0, y: top, width: plot_width, height: plot_height(map) };
             let mut panel = Panel::empty(plot);
             if shown[index] {
-                panel.fill(map, colours(picture, index), shared_x);
+                panel.fill(map, colors(picture, index), shared_x);
                 panel.x_labelled = shared_x.is_none() || last_shown == Some(index);
             }
             let axis_height = if panel.x_labelled { X_AXIS_HEIGHT } else { 0.0 };
@@ -96,7 +96,7 @@ impl Panel {
         Self {
             plot,
             image: plot,
-            colours: None,
+            colors: None,
             y_ticks: vec![],
             y_label_at: plot.x,
             x_ticks: vec![],
@@ -104,9 +104,9 @@ impl Panel {
         }
     }
 
-    fn fill(&mut self, map: &Heatmap<'_>, colours: Colours, shared_x: Option<(f64, f64)>) {
+    fn fill(&mut self, map: &Heatmap<'_>, colors: Colors, shared_x: Option<(f64, f64)>) {
         let Frame { width, height, .. } = self.plot;
-        self.colours = Some(colours);
+        self.colors = Some(colors);
         self.y_ticks = map.y.ticks.place(height, Direction::Up);
         self.y_label_at = self.plot.x - TICK * 2.0 - widest(self.y_ticks.iter()) - Y_LABEL_GAP;
         self.x_ticks = map.x.ticks.place(width, Direction::Across);
@@ -124,7 +124,7 @@ impl Panel {
     }
 }
 
-/// The x axis of all maps, where it is one.
+/// The common x axis of all maps, if they share one.
 fn shared_x(picture: &Picture<'_>) -> Option<(f64, f64)> {
     let scale = |map: &Heatmap<'_>| match map.x.ticks {
         Ticks::Scale { from, to } if from < to => Some((from, to)),
@@ -137,18 +137,18 @@ fn shared_x(picture: &Picture<'_>) -> Option<(f64, f64)> {
     whole.filter(|_| picture.shared)
 }
 
-fn colours(picture: &Picture<'_>, index: usize) -> Colours {
+fn colors(picture: &Picture<'_>, index: usize) -> Colors {
     let maps = if picture.shared { &picture.maps[..] } else { &picture.maps[index..=index] };
-    Colours::of(maps.iter().flat_map(|map| map.values))
+    Colors::from_values(maps.iter().flat_map(|map| map.values))
 }
 
-/// A colour bar beside each plot, or one beside them all.
+/// A color bar beside each plot, or one beside all of them.
 fn bars(panels: &[Panel], shared: bool) -> Vec<Bar> {
-    let shown: Vec<&Panel> = panels.iter().filter(|panel| panel.colours.is_some()).collect();
+    let shown: Vec<&Panel> = panels.iter().filter(|panel| panel.colors.is_some()).collect();
     let groups: Vec<&[&Panel]> = if shared { vec![&shown[..]] } else { shown.chunks(1).collect() };
     let bar = |group: &[&Panel]| {
         let (first, last) = (group.first()?, group.last()?);
-        let Colours { low, high } = first.colours?;
+        let Colors { low, high } = first.colors?;
         let (x, y) = (first.plot.x + first.plot.width + BAR_GAP, first.plot.y);
         let frame = Frame { x, y, width: BAR_WIDTH, height: last.plot.bottom() - y };
         Some(Bar { frame, ticks: Ticks::Scale { from: low, to: high }.place(frame.height, Direction::Up) })
@@ -171,10 +171,10 @@ fn plot_height(map: &Heatmap<'_>) -> f64 {
         return EMPTY_HEIGHT;
     }
     let cell = PLOT_HEIGHT.div_ceil(rows);
-    side(rows, if map.y.ticks.name_each() { cell.max(LETTER_HEIGHT) } else { cell }, PLOT_HEIGHT_MAX)
+    side(rows, if map.y.ticks.name_each() { cell.max(LABEL_HEIGHT) } else { cell }, PLOT_HEIGHT_MAX)
 }
 
-/// The length of a side with `n_cells`, each of `cell` pixels or as many as there is room for.
+/// Length of a side with `n_cells` of `cell` pixels each, or fewer if they do not fit.
 fn side(n_cells: usize, cell: usize, length_max: usize) -> f64 {
     let cell = cell.min(length_max / n_cells).max(1);
     (cell * n_cells).min(length_max) as f64

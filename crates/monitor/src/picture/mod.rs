@@ -1,10 +1,10 @@
-//! Pictures of what a model does: heat maps with axes, in one SVG file that needs no other.
+//! Pictures of a model's output: heat maps with axes in a single SVG file.
 //!
-//! The cells are an embedded PNG, since a spectrogram has a hundred thousand of them; all around is text and lines,
-//! which stay sharp and can be searched. The page is white by itself, so that it reads the same in a dark editor.
+//! The cells are an embedded PNG, because a spectrogram has a hundred thousand of them. Everything else is text and lines,
+//! which stay sharp and searchable. The page has a white background, so that it looks the same in a dark editor.
 
 mod axis;
-mod colours;
+mod colors;
 mod layout;
 mod svg;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use std::path::Path;
 
 use self::axis::Tick;
 pub use self::axis::{Axis, Ticks};
-use self::colours::PALETTE_LEN;
+use self::colors::PALETTE_LEN;
 use self::layout::{BAR_WIDTH, Bar, Layout, Panel, TICK};
 use self::svg::{Anchor, Frame, PALE_INK, Svg, Text};
 use crate::RecordError;
@@ -36,33 +36,36 @@ use crate::RecordError;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture<'a> {
-    /// From the top to the bottom of the page.
+    /// The maps from top to bottom.
     pub maps: Vec<Heatmap<'a>>,
-    /// Whether the maps are there to be compared: one value has one colour in all of them, and where each has a
-    /// [`Ticks::Scale`] across, they stand above one x axis.
+    /// Whether the maps are compared: a value then has the same color in all of them, and maps whose x axes are all a
+    /// [`Ticks::Scale`] share one x axis.
     pub shared: bool,
 }
 
 /// A heat map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heatmap<'a> {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// The rows from the bottom to the top, each `columns` long. Not a number is grey.
+    /// Rows from bottom to top, each `columns` long. NaN is gray.
     pub values: &'a [f32],
-    /// Cells in a row.
+    /// Number of cells in a row.
     pub columns: usize,
-    /// The axis below.
+    /// The axis below the map.
     pub x: Axis,
-    /// The axis to the left, from the bottom to the top.
+    /// The axis left of the map, from bottom to top.
     pub y: Axis,
 }
 
 impl Picture<'_> {
-    /// Writes the picture to `path`, over what is there.
+    /// Writes the picture to `path` and replaces an existing file.
+    ///
+    /// # Errors
+    /// [`RecordError::Io`] if the file cannot be written.
     ///
     /// # Panics
-    /// As [`Picture::to_svg`] does.
+    /// As [`Picture::to_svg`].
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
         std::fs::write(path, self.to_svg()).map_err(|source| RecordError::Io { path: path.into(), source })
     }
@@ -70,10 +73,10 @@ impl Picture<'_> {
     /// The picture as the text of an SVG file.
     ///
     /// # Panics
-    /// Where the values of a map are no whole rows, where its labels are not one for each cell, or where a scale is not
-    /// finite or runs backwards.
+    /// If the values of a map are not whole rows, if there is not one label per cell, or if a scale is not finite or is
+    /// decreasing.
     pub fn to_svg(&self) -> String {
-        let layout = Layout::of(self);
+        let layout = Layout::new(self);
         let mut svg = Svg::default();
         for (map, panel) in self.maps.iter().zip(&layout.panels) {
             draw_map(&mut svg, map, panel);
@@ -90,14 +93,14 @@ impl Picture<'_> {
 }
 
 impl Heatmap<'_> {
-    /// How many rows there are, after a look at whether the parts fit together.
+    /// Number of rows, after a check that the parts fit together.
     fn rows(&self) -> usize {
         if self.columns == 0 {
             assert!(self.values.is_empty(), "{:?} has values but no columns", self.title);
             return 0;
         }
         let (cells, columns) = (self.values.len(), self.columns);
-        assert!(cells.is_multiple_of(columns), "{:?}: {cells} values are no rows of {columns}", self.title);
+        assert!(cells.is_multiple_of(columns), "{:?}: {cells} values are not whole rows of {columns}", self.title);
         self.x.ticks.check(columns);
         self.y.ticks.check(cells / columns);
         cells / columns
@@ -110,11 +113,11 @@ fn draw_map(svg: &mut Svg, map: &Heatmap<'_>, panel: &Panel) {
         let title = svg::fitted(&map.title, plot.width, 15.0);
         svg.text(plot.x, plot.y - 12.0, &title, Text { size: 15.0, bold: true, ..Text::default() });
     }
-    let Some(colours) = panel.colours else {
+    let Some(colors) = panel.colors else {
         return draw_nothing(svg, plot);
     };
-    // The first row is the lowest one, and an image begins at its top.
-    let cells: Vec<u8> = map.values.chunks(map.columns).rev().flatten().map(|&value| colours.index(value)).collect();
+    // The first row is the lowest one, and an image starts at the top.
+    let cells: Vec<u8> = map.values.chunks(map.columns).rev().flatten().map(|&value| colors.index(value)).collect();
     svg.image(panel.image, &cells, map.columns);
     svg.frame(plot);
     for tick in &panel.y_ticks {
@@ -137,7 +140,7 @@ fn draw_tick_up(svg: &mut Svg, x: f64, length: f64, plot: Frame, tick: &Tick) {
     let y = plot.bottom() - tick.at * plot.height;
     svg.line(x, y, x + length, y);
     let anchor = if length < 0.0 { Anchor::End } else { Anchor::Start };
-    // A third of the size brings the middle of a digit to the tick.
+    // A third of the font size centers digits on the tick.
     svg.text(x + length * 1.75, y + 4.0, &tick.label, Text { anchor, ..Text::default() });
 }
 
@@ -152,7 +155,7 @@ fn draw_tick_across(svg: &mut Svg, plot: Frame, tick: &Tick, labelled: bool) {
 
 fn draw_bar(svg: &mut Svg, bar: &Bar) {
     let frame = Frame { width: BAR_WIDTH, ..bar.frame };
-    // Every other colour from the brightest to the darkest: a short bar has no pixels for more.
+    // Every other color from brightest to darkest: a short bar has no pixels for more.
     let cells: Vec<u8> = (0..PALETTE_LEN).rev().step_by(2).collect();
     svg.image(frame, &cells, 1);
     svg.frame(frame);
@@ -164,6 +167,6 @@ fn draw_bar(svg: &mut Svg, bar: &Bar) {
 fn draw_nothing(svg: &mut Svg, frame: Frame) {
     svg.frame(frame);
     let (x, y) = (frame.x + frame.width / 2.0, frame.y + frame.height / 2.0 + 4.0);
-    let style = Text { size: 13.0, anchor: Anchor::Middle, colour: PALE_INK, ..Text::default() };
+    let style = Text { size: 13.0, anchor: Anchor::Middle, color: PALE_INK, ..Text::default() };
     svg.text(x, y, "nothing to show", style);
 }

@@ -1,19 +1,19 @@
-//! The few shapes of SVG that a picture is made of.
+//! The SVG elements that a picture consists of.
 
 use std::fmt::Write;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::colours::palette;
+use super::colors::palette;
 
-/// The size of the text beside ticks.
+/// Font size of the text beside ticks.
 pub(super) const TEXT_SIZE: f64 = 11.0;
-/// Text.
+/// Color of text.
 pub(super) const INK: &str = "#222";
-/// Text that matters less, lines and frames.
+/// Color of less important text, of lines and of frames.
 pub(super) const PALE_INK: &str = "#666";
-/// What browsers, Linux and the scripts of the world have.
+/// Fonts of browsers and Linux that cover many scripts.
 const FONTS: &str = "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif";
 
 /// A rectangle.
@@ -31,24 +31,24 @@ impl Frame {
     }
 }
 
-/// How a text looks.
+/// Style of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text {
     pub(super) size: f64,
     pub(super) bold: bool,
     pub(super) anchor: Anchor,
-    pub(super) colour: &'static str,
-    /// Whether it is turned to be read from the bottom to the top.
+    pub(super) color: &'static str,
+    /// Whether it is rotated to run from bottom to top.
     pub(super) upwards: bool,
 }
 
 impl Default for Text {
     fn default() -> Self {
-        Self { size: TEXT_SIZE, bold: false, anchor: Anchor::Start, colour: INK, upwards: false }
+        Self { size: TEXT_SIZE, bold: false, anchor: Anchor::Start, color: INK, upwards: false }
     }
 }
 
-/// Which part of a text stands at its place.
+/// Part of a text that is at its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -56,7 +56,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A page in the making.
+/// A page under construction.
 #[derive(Default)]
 pub(super) struct Svg {
     body: String,
@@ -78,8 +78,8 @@ impl Svg {
             Anchor::End => r#" text-anchor="end""#,
         };
         let bold = if style.bold { r#" font-weight="600""# } else { "" };
-        let (size, colour, text) = (style.size, style.colour, escape(text));
-        let _ = writeln!(self.body, r#"<text {place} font-size="{size}" fill="{colour}"{anchor}{bold}>{text}</text>"#);
+        let (size, color, text) = (style.size, style.color, escape(text));
+        let _ = writeln!(self.body, r#"<text {place} font-size="{size}" fill="{color}"{anchor}{bold}>{text}</text>"#);
     }
 
     pub(super) fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64) {
@@ -94,10 +94,10 @@ impl Svg {
         let _ = writeln!(self.body, r#"<rect {place} fill="none" stroke="{PALE_INK}" stroke-width="0.75"/>"#);
     }
 
-    /// Entries of the palette as an image, `columns` to a row and the first row at the top.
+    /// Palette entries as an image with `columns` per row, the first row at the top.
     pub(super) fn image(&mut self, Frame { x, y, width, height }: Frame, cells: &[u8], columns: usize) {
         let rows = cells.len() / columns;
-        // Cells smaller than a pixel are mixed: pixelated, some of them would be dropped.
+        // Cells smaller than a pixel are averaged: pixelated rendering would drop some of them.
         let small = columns as f64 > width || rows as f64 > height;
         let rendering = if small { "auto" } else { "pixelated" };
         let data = BASE64_STANDARD.encode(png(cells, columns, rows));
@@ -107,7 +107,7 @@ impl Svg {
         let _ = writeln!(self.body, r#"<image {place} style="{style}" href="data:image/png;base64,{data}"/>"#);
     }
 
-    /// The whole file. `title` is for those who cannot see it.
+    /// The whole file. `title` is for screen readers.
     pub(super) fn page(self, width: f64, height: f64, title: &str) -> String {
         let (body, title, width, height) = (self.body, escape(title), px(width), px(height));
         format!(
@@ -128,23 +128,23 @@ fn png(cells: &[u8], columns: usize, rows: usize) -> Vec<u8> {
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_palette(palette());
     let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(cells));
-    written.expect("memory takes every byte");
+    written.expect("writing to memory cannot fail");
     bytes
 }
 
-/// A length with a tenth of a pixel.
+/// A length rounded to a tenth of a pixel.
 fn px(length: f64) -> f64 {
     (length * 10.0).round() / 10.0
 }
 
-/// About how wide `text` is. Fonts differ; this is rather too much than too little.
+/// Approximate width of `text`. Fonts differ; this is rather too large than too small.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
-    // Digits and most letters of alphabets and Indic scripts are below the first share; symbols and Han are square.
+    // Digits and most letters of alphabets and Indic scripts are narrower than the first share; symbols and Han are square.
     let shares = text.chars().map(|character| if character < '\u{1100}' { 0.64 } else { 1.0 });
     shares.sum::<f64>() * size
 }
 
-/// `text`, cut to `width` pixels.
+/// `text` truncated to `width` pixels.
 pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
     if text_width(text, size) <= width {
         return text.into();
@@ -157,7 +157,7 @@ pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// `text` for XML, which has no place for most control characters.
+/// `text` escaped for XML, which does not allow most control characters.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {
@@ -166,7 +166,7 @@ fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Unicode draws a picture of each.
+            // Unicode has a visible symbol for each.
             '\0'..'\u{20}' => escaped.extend(char::from_u32(0x2400 + u32::from(character))),
             '\u{7f}'..'\u{a0}' | '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             _ => escaped.push(character),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_to_its_room() {
+    fn text_is_truncated_to_fit() {
         assert_eq!(fitted("short", 100.0, 12.0), "short");
         assert_eq!(fitted("much too long", 60.0, 12.0), "much t…");
         assert_eq!(fitted("ab", 1.0, 12.0), "…");

@@ -1,4 +1,4 @@
-//! Pictures are well-formed, show the right colours and survive odd values.
+//! Pictures are well-formed, have the right colors and accept odd values.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -25,7 +25,7 @@ fn svg(maps: Vec<Heatmap<'_>>, shared: bool) -> String {
     svg
 }
 
-/// Every element is closed in its turn, and every `&` begins an entity.
+/// Every element is closed in order, and every `&` starts an entity.
 fn assert_well_formed(svg: &str) {
     let mut open = Vec::new();
     for piece in svg.split('<').skip(1) {
@@ -44,7 +44,7 @@ fn assert_well_formed(svg: &str) {
     assert_eq!(open, [""; 0]);
 }
 
-/// The pieces of `svg` around its images, and the images.
+/// The text of `svg` around its images, and the images.
 fn images(svg: &str) -> (String, Vec<Vec<u8>>) {
     let mut images = Vec::new();
     let mut pieces = svg.split(IMAGE);
@@ -57,7 +57,7 @@ fn images(svg: &str) -> (String, Vec<Vec<u8>>) {
     (rest, images)
 }
 
-/// The width of an image, and its pixels as red, green and blue.
+/// Width of an image, and its pixels as red, green and blue.
 fn pixels(image: &[u8]) -> (usize, Vec<[u8; 3]>) {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(image));
     decoder.set_transformations(png::Transformations::EXPAND);
@@ -70,7 +70,7 @@ fn pixels(image: &[u8]) -> (usize, Vec<[u8; 3]>) {
 
 const DARK: [u8; 3] = [68, 1, 84];
 const BRIGHT: [u8; 3] = [253, 231, 37];
-const GREY: [u8; 3] = [189, 189, 189];
+const GRAY: [u8; 3] = [189, 189, 189];
 
 #[test]
 fn an_alignment_is_drawn() {
@@ -80,7 +80,7 @@ fn an_alignment_is_drawn() {
 }
 
 #[test]
-fn compared_maps_share_axis_and_colours() {
+fn compared_maps_share_axis_and_colors() {
     let (truth, predicted) = ([0.0, 1.0, 2.0, 3.0], [4.0, 1.0]);
     let maps = vec![map("true", &truth, 4, scale("mel", 1.0)), map("predicted", &predicted, 2, scale("mel", 1.0))];
     let (page, found) = images(&svg(maps.clone(), true));
@@ -96,16 +96,16 @@ fn compared_maps_share_axis_and_colours() {
 }
 
 #[test]
-fn the_first_row_is_the_lowest() {
+fn the_first_row_is_at_the_bottom() {
     let values = [0.0, f32::NAN, 1.0, 1.0, 0.0, f32::INFINITY];
     let (_, found) = images(&svg(vec![map("", &values, 2, letters("abc"))], false));
-    assert_eq!(pixels(&found[0]), (2, vec![DARK, BRIGHT, BRIGHT, BRIGHT, DARK, GREY]));
+    assert_eq!(pixels(&found[0]), (2, vec![DARK, BRIGHT, BRIGHT, BRIGHT, DARK, GRAY]));
     let (width, bar) = pixels(&found[1]);
     assert_eq!((width, bar.len(), bar[0], bar[127]), (1, 128, BRIGHT, DARK));
 }
 
 #[test]
-fn odd_values_make_a_picture() {
+fn odd_values_are_drawn() {
     for value in [0.0, 3.0, -1e30, f32::MAX, f32::NAN, f32::INFINITY] {
         let page = svg(vec![map("", &[value; 6], 3, letters("ab"))], false);
         assert!(!page.contains("NaN") && !page.contains("inf"), "{value}: {}", images(&page).0);
@@ -113,7 +113,7 @@ fn odd_values_make_a_picture() {
 }
 
 #[test]
-fn odd_labels_make_a_picture() {
+fn odd_labels_are_drawn() {
     let text = "<&> \"'\0سلامनम";
     let n_letters = text.chars().count();
     let values = vec![0.5; n_letters];
@@ -125,7 +125,7 @@ fn odd_labels_make_a_picture() {
 }
 
 #[test]
-fn many_letters_are_numbered() {
+fn many_characters_are_numbered() {
     let (text, values) = ("x".repeat(81), [0.0; 81]);
     let page = svg(vec![map("", &values, 1, letters(&text))], false);
     assert!(!page.contains(">x<") && page.contains(">20<"));
@@ -133,33 +133,33 @@ fn many_letters_are_numbered() {
 }
 
 #[test]
-fn a_large_map_keeps_to_the_page() {
+fn a_large_map_fits_the_page() {
     let page = svg(vec![map("", &vec![0.0; 3000 * 1000], 3000, scale("", 1.0))], false);
     assert!(page.contains(r#"width="1200" height="960""#) && page.contains("image-rendering: auto"));
 }
 
 #[test]
-fn nothing_is_said_to_be_nothing() {
+fn empty_maps_say_so() {
     assert_eq!(svg(vec![], true).matches("nothing to show").count(), 1);
-    let empty = map("nobody spoke", &[], 0, letters(""));
+    let empty = map("silence", &[], 0, letters(""));
     let page = svg(vec![empty.clone(), map("true", &[0.0, 1.0], 2, letters("a")), empty], true);
     assert_eq!((page.matches("nothing to show").count(), images(&page).1.len()), (2, 2));
 }
 
 #[test]
-#[should_panic(expected = "\"alignment\": 3 values are no rows of 2")]
-fn half_a_row_is_a_mistake() {
+#[should_panic(expected = "\"alignment\": 3 values are not whole rows of 2")]
+fn an_incomplete_row_panics() {
     svg(vec![map("alignment", &[0.0; 3], 2, letters("ab"))], false);
 }
 
 #[test]
 #[should_panic(expected = "one label for each cell")]
-fn a_missing_label_is_a_mistake() {
+fn a_missing_label_panics() {
     svg(vec![map("alignment", &[0.0; 4], 2, letters("abc"))], false);
 }
 
 #[test]
-fn a_picture_is_written() {
+fn a_picture_is_written_to_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let picture = Picture { maps: vec![map("", &[0.0], 1, letters("a"))], shared: false };
     picture.write(&folder.path().join("a.svg")).unwrap();

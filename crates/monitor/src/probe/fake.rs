@@ -1,42 +1,43 @@
-//! Cards that are only told of.
+//! GPUs made of plain data.
 
 use std::collections::BTreeMap;
 
 use plimsoll_core::ProbeError;
 
-use super::{Card, CardMemory, CardProcess, CardSource, Roster, Unseen, Version};
+use super::gpu::{Gpu, GpuInventory, GpuMemory, GpuProcess, GpuSource, Version};
+use super::process_env::Unavailable;
 
-/// Cards made of plain data, for tests on machines that have none.
+/// GPUs made of plain data, for tests on machines without a GPU.
 ///
 /// ```
 /// use plimsoll_core::{Bytes, DeviceMemory};
-/// use plimsoll_monitor::{CardHandle, CardMemory, FakeCards};
+/// use plimsoll_monitor::{FakeGpus, GpuHandle, GpuMemory};
 ///
-/// let memory = CardMemory::new(Bytes::gib(16), Bytes::mib(512), Bytes::gib(12));
-/// let cards = FakeCards::default().card("NVIDIA T4", memory);
-/// let handle = CardHandle::open(&cards, &cards.roster.cards[0].uuid)?;
+/// let memory = GpuMemory::new(Bytes::gib(16), Bytes::mib(512), Bytes::gib(12));
+/// let gpus = FakeGpus::default().with_gpu("NVIDIA T4", memory);
+/// let handle = GpuHandle::open(&gpus, &gpus.inventory.gpus[0].uuid)?;
 /// assert_eq!(handle.free()?, Bytes::gib(12));
 /// # Ok::<(), plimsoll_core::ProbeError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct FakeCards {
-    /// The driver and the cards.
-    pub roster: Roster,
-    /// What each UUID answers when asked for its memory.
-    pub memory: BTreeMap<String, Result<CardMemory, ProbeError>>,
-    /// What each UUID answers when asked for its processes.
-    pub processes: BTreeMap<String, Result<Vec<CardProcess>, Unseen>>,
+pub struct FakeGpus {
+    /// The driver and the GPUs.
+    pub inventory: GpuInventory,
+    /// Answer of each UUID to a question for its memory.
+    pub memory: BTreeMap<String, Result<GpuMemory, ProbeError>>,
+    /// Answer of each UUID to a question for its processes.
+    pub processes: BTreeMap<String, Result<Vec<GpuProcess>, Unavailable>>,
 }
 
-impl FakeCards {
-    /// One card more, idle. The first is `GPU-0a000000-0000-0000-0000-000000000000`, the next begins with `GPU-1a`.
+impl FakeGpus {
+    /// Adds an idle GPU. The first is `GPU-0a000000-0000-0000-0000-000000000000`, the next starts with `GPU-1a`.
     #[must_use]
-    pub fn card(mut self, name: &str, memory: CardMemory) -> Self {
-        let index = self.roster.cards.len() as u32;
+    pub fn with_gpu(mut self, name: &str, memory: GpuMemory) -> Self {
+        let index = self.inventory.gpus.len() as u32;
         let uuid = format!("GPU-{index:x}a000000-0000-0000-0000-000000000000");
         self.memory.insert(uuid.clone(), Ok(memory));
         self.processes.insert(uuid.clone(), Ok(Vec::new()));
-        self.roster.cards.push(Card {
+        self.inventory.gpus.push(Gpu {
             index,
             uuid,
             pci_bus_id: format!("00000000:{:02X}:00.0", index + 1),
@@ -49,30 +50,30 @@ impl FakeCards {
         self
     }
 
-    /// One process more on the newest card.
+    /// Adds a process to the newest GPU.
     ///
     /// # Panics
-    /// Where there is no card yet, or its processes were made unseen.
+    /// If there is no GPU yet, or if its processes were set to be unavailable.
     #[must_use]
-    pub fn holding(mut self, process: CardProcess) -> Self {
-        let uuid = &self.roster.cards.last().expect("a card comes before its processes").uuid;
+    pub fn with_process(mut self, process: GpuProcess) -> Self {
+        let uuid = &self.inventory.gpus.last().expect("a GPU comes before its processes").uuid;
         let processes = self.processes.get_mut(uuid).and_then(|processes| processes.as_mut().ok());
-        processes.expect("the card's processes can be seen").push(process);
+        processes.expect("the processes of the GPU are available").push(process);
         self
     }
 }
 
-impl CardSource for FakeCards {
-    fn roster(&self) -> Roster {
-        self.roster.clone()
+impl GpuSource for FakeGpus {
+    fn inventory(&self) -> GpuInventory {
+        self.inventory.clone()
     }
 
-    fn memory(&self, uuid: &str) -> Result<CardMemory, ProbeError> {
-        let unknown = || Err(ProbeError { device: uuid.into(), reason: "there is no such card".into() });
+    fn memory(&self, uuid: &str) -> Result<GpuMemory, ProbeError> {
+        let unknown = || Err(ProbeError { device: uuid.into(), reason: "there is no such GPU".into() });
         self.memory.get(uuid).cloned().unwrap_or_else(unknown)
     }
 
-    fn processes(&self, uuid: &str) -> Result<Vec<CardProcess>, Unseen> {
-        self.processes.get(uuid).cloned().unwrap_or(Err(Unseen::Driver))
+    fn processes(&self, uuid: &str) -> Result<Vec<GpuProcess>, Unavailable> {
+        self.processes.get(uuid).cloned().unwrap_or(Err(Unavailable::Driver))
     }
 }

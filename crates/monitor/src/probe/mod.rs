@@ -1,13 +1,13 @@
-//! What this machine has, and who holds it: cards, their memory, the processes on it, the host.
+//! This machine at one moment: GPUs, their memory and processes, and the host.
 //!
-//! That there is no card, no driver or no answer is normal here: each is a value with a reason, and one fact that
-//! cannot be read never hides another. A fact that is unknown is never a zero.
+//! No GPU, no driver or no answer are normal cases: each is a value with a reason, and a fact that cannot be read never
+//! hides another one. An unknown fact is never reported as zero.
 
-mod card;
 mod fake;
-mod holder;
+mod gpu;
 mod nvml;
-mod place;
+mod process;
+mod process_env;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,150 +18,155 @@ use std::fmt::Display;
 use plimsoll_core::ProbeError;
 use serde::{Serialize, Serializer};
 
-pub use self::card::{Card, CardHandle, CardMemory, CardProcess, CardSource, NoCards, Roster, Version, WorkKind};
-pub use self::fake::FakeCards;
-pub use self::holder::{Holder, Unaccounted};
-use self::holder::{Person, Register};
-pub use self::nvml::NvmlCards;
-pub use self::place::{Place, Unseen};
-pub use self::visible::{CudaEnvironment, Visible};
+pub use self::fake::FakeGpus;
+pub use self::gpu::{Gpu, GpuHandle, GpuInventory, GpuMemory, GpuProcess, GpuSource, NoGpu, Version, WorkKind};
+pub use self::nvml::NvmlGpus;
+use self::process::{ProcessOwner, ProcessTable};
+pub use self::process::{ProcessReport, Unaccounted};
+pub use self::process_env::{ProcessEnv, Unavailable};
+pub use self::visible::{CudaEnvironment, VisibleGpus};
 use crate::Host;
 
-/// Everything that can be known of this machine at one moment.
+/// This machine at one moment.
 ///
-/// It prints as a page for people and serialises for programs, where an unknown fact is `{"unseen": "why"}`.
+/// It prints as a page for people and serializes for programs. An unknown fact serializes to `{"unseen": "why"}`.
 ///
 /// ```
 /// use plimsoll_core::Bytes;
-/// use plimsoll_monitor::{CardMemory, FakeCards, Machine};
+/// use plimsoll_monitor::{FakeGpus, GpuMemory, Machine};
 ///
-/// let memory = CardMemory::new(Bytes::gib(16), Bytes::mib(512), Bytes::gib(12));
-/// let machine = Machine::look(Ok(&FakeCards::default().card("NVIDIA T4", memory)));
-/// assert_eq!(machine.cards[0].memory, Ok(memory));
+/// let memory = GpuMemory::new(Bytes::gib(16), Bytes::mib(512), Bytes::gib(12));
+/// let machine = Machine::from_source(Ok(&FakeGpus::default().with_gpu("NVIDIA T4", memory)));
+/// assert_eq!(machine.gpus[0].memory, Ok(memory));
 /// assert!(machine.to_string().contains("16 GiB in all"));
 /// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Its memory and processors.
     pub host: Host,
-    /// What kind of place this process runs in.
-    pub place: Place,
-    /// The version of the driver, where there is one.
+    /// Environment of this process.
+    #[serde(rename = "place")]
+    pub process_env: ProcessEnv,
+    /// Version of the driver, if there is one.
     pub driver: Option<String>,
-    /// The newest CUDA that the driver can run.
+    /// Newest CUDA version that the driver supports.
     pub cuda: Option<Version>,
-    /// What the environment tells CUDA.
+    /// Environment variables that CUDA reads.
     pub environment: CudaEnvironment,
-    /// The cards that CUDA gives to this process.
-    pub visible: Visible,
-    /// Every card that answers.
-    pub cards: Vec<CardReport>,
-    /// Cards that are there and do not answer.
+    /// GPUs that CUDA offers to this process.
+    pub visible: VisibleGpus,
+    /// All GPUs that answer.
+    #[serde(rename = "cards")]
+    pub gpus: Vec<GpuReport>,
+    /// GPUs that exist and do not answer.
     #[serde(serialize_with = "as_texts")]
     pub lost: Vec<ProbeError>,
-    /// Why there are no cards, where there are none.
-    #[serde(serialize_with = "as_text")]
-    pub no_cards: Option<NoCards>,
+    /// Why there is no GPU, if there is none.
+    #[serde(rename = "no_cards", serialize_with = "as_text")]
+    pub no_gpu: Option<NoGpu>,
 }
 
-/// A card at one moment.
+/// A GPU at one moment.
 #[derive(Clone, Debug, Serialize)]
-pub struct CardReport {
-    /// What does not change about it.
-    pub card: Card,
-    /// Its number in CUDA, where CUDA gives it to us; see [`Visible::order_is_certain`].
+pub struct GpuReport {
+    /// Facts that do not change.
+    #[serde(rename = "card")]
+    pub gpu: Gpu,
+    /// Index in CUDA, if CUDA offers it to this process; see [`VisibleGpus::order_is_certain`].
     pub cuda_index: Option<usize>,
     /// Its memory.
     #[serde(serialize_with = "fact")]
-    pub memory: Result<CardMemory, ProbeError>,
-    /// The processes on it, the largest first and those of unknown size before them.
-    #[serde(serialize_with = "fact")]
-    pub holders: Result<Vec<Holder>, Unseen>,
-    /// Memory in use that no process in the list accounts for.
+    pub memory: Result<GpuMemory, ProbeError>,
+    /// Processes on it: first those of unknown size, then the largest first.
+    #[serde(rename = "holders", serialize_with = "fact")]
+    pub processes: Result<Vec<ProcessReport>, Unavailable>,
+    /// Used memory that no listed process accounts for.
     pub unaccounted: Option<Unaccounted>,
-    /// The instances it is cut into (MIG).
+    /// Its MIG instances.
     pub instances: Vec<InstanceReport>,
 }
 
 /// A MIG instance at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct InstanceReport {
-    /// Its name: `MIG-` and a UUID.
+    /// Identifier: `MIG-` and a UUID.
     pub uuid: String,
-    /// Its number in CUDA, where CUDA gives it to us.
+    /// Index in CUDA, if CUDA offers it to this process.
     pub cuda_index: Option<usize>,
     /// Its memory.
     #[serde(serialize_with = "fact")]
-    pub memory: Result<CardMemory, ProbeError>,
+    pub memory: Result<GpuMemory, ProbeError>,
 }
 
 impl Machine {
-    /// Looks at this machine through the NVIDIA driver, where there is one.
+    /// Reads this machine, with its GPUs through the NVIDIA driver if there is one.
     pub fn probe() -> Self {
-        match NvmlCards::load() {
-            Ok(cards) => Self::look(Ok(&cards)),
-            Err(why) => Self::look(Err(why)),
+        match NvmlGpus::load() {
+            Ok(gpus) => Self::from_source(Ok(&gpus)),
+            Err(why) => Self::from_source(Err(why)),
         }
     }
 
-    /// Looks at this machine, and at the cards that `source` sees.
-    pub fn look(source: Result<&dyn CardSource, NoCards>) -> Self {
-        let place = Place::here();
-        let mut register = Register::open(place);
-        let mut who = |pid| register.who(pid);
-        Look { host: Host::read(), place, environment: CudaEnvironment::here(), who: &mut who }.at(source)
+    /// Reads this machine, with the GPUs of `source`.
+    pub fn from_source(source: Result<&dyn GpuSource, NoGpu>) -> Self {
+        let process_env = ProcessEnv::detect();
+        let mut table = ProcessTable::open(process_env);
+        let mut owner_of = |pid| table.owner_of(pid);
+        let environment = CudaEnvironment::from_env();
+        Probe { host: Host::read(), process_env, environment, owner_of: &mut owner_of }.run(source)
     }
 }
 
-/// All that goes into a report beside the cards, so that a test can say it.
-struct Look<'a> {
+/// The inputs of a report besides the GPUs, so that a test can choose them.
+struct Probe<'a> {
     host: Host,
-    place: Place,
+    process_env: ProcessEnv,
     environment: CudaEnvironment,
-    who: &'a mut dyn FnMut(u32) -> Person,
+    owner_of: &'a mut dyn FnMut(u32) -> ProcessOwner,
 }
 
-impl Look<'_> {
-    fn at(mut self, source: Result<&dyn CardSource, NoCards>) -> Machine {
-        let roster = source.as_ref().map(|source| source.roster()).unwrap_or_default();
-        let visible = self.environment.visible(&roster.cards);
-        let Roster { driver, cuda, cards, lost } = roster;
-        let (cards, no_cards) = match source {
-            Ok(_) if cards.is_empty() && lost.is_empty() => (Vec::new(), Some(NoCards::Empty)),
-            Ok(source) => (cards.into_iter().map(|card| self.card(card, source, &visible)).collect(), None),
+impl Probe<'_> {
+    fn run(mut self, source: Result<&dyn GpuSource, NoGpu>) -> Machine {
+        let inventory = source.as_ref().map(|source| source.inventory()).unwrap_or_default();
+        let visible = self.environment.visible(&inventory.gpus);
+        let GpuInventory { driver, cuda, gpus, lost } = inventory;
+        let (gpus, no_gpu) = match source {
+            Ok(_) if gpus.is_empty() && lost.is_empty() => (Vec::new(), Some(NoGpu::Empty)),
+            Ok(source) => (gpus.into_iter().map(|gpu| self.report(gpu, source, &visible)).collect(), None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        let Look { host, place, environment, .. } = self;
-        Machine { host, place, driver, cuda, environment, visible, cards, lost, no_cards }
+        let Probe { host, process_env, environment, .. } = self;
+        Machine { host, process_env, driver, cuda, environment, visible, gpus, lost, no_gpu }
     }
 
-    fn card(&mut self, card: Card, source: &dyn CardSource, visible: &Visible) -> CardReport {
-        let memory = source.memory(&card.uuid);
+    fn report(&mut self, gpu: Gpu, source: &dyn GpuSource, visible: &VisibleGpus) -> GpuReport {
+        let memory = source.memory(&gpu.uuid);
         let total = memory.as_ref().ok().map(|memory| memory.total);
-        let holders = source.processes(&card.uuid).map(|processes| {
-            let mut holders: Vec<_> =
-                processes.into_iter().map(|process| Holder::of(process, total, self.place, self.who)).collect();
-            holders.sort_by_key(|holder| std::cmp::Reverse(holder.memory.map_or(u64::MAX, |bytes| bytes.0)));
-            holders
+        let processes = source.processes(&gpu.uuid).map(|processes| {
+            let report = |process| ProcessReport::new(process, total, self.process_env, self.owner_of);
+            let mut reports: Vec<_> = processes.into_iter().map(report).collect();
+            reports.sort_by_key(|process| std::cmp::Reverse(process.memory.map_or(u64::MAX, |bytes| bytes.0)));
+            reports
         });
-        let holders = holders.map_err(|why| if why == Unseen::Driver { self.place.silence() } else { why });
-        let instances = card.instances.iter().map(|uuid| InstanceReport {
+        let why_driver_is_silent = self.process_env.why_driver_is_silent();
+        let processes = processes.map_err(|why| if why == Unavailable::Driver { why_driver_is_silent } else { why });
+        let instances = gpu.instances.iter().map(|uuid| InstanceReport {
             uuid: uuid.clone(),
             cuda_index: visible.cuda_index(uuid),
             memory: source.memory(uuid),
         });
-        CardReport {
+        GpuReport {
             instances: instances.collect(),
-            cuda_index: visible.cuda_index(&card.uuid),
-            unaccounted: memory.as_ref().ok().map(|&memory| Unaccounted::of(memory, &holders)),
-            card,
+            cuda_index: visible.cuda_index(&gpu.uuid),
+            unaccounted: memory.as_ref().ok().map(|&memory| Unaccounted::new(memory, &processes)),
+            gpu,
             memory,
-            holders,
+            processes,
         }
     }
 }
 
-/// Writes a fact as itself, and an unknown one as `{"unseen": "why"}`.
+/// Serializes a known fact as itself, and an unknown one as `{"unseen": "why"}`.
 fn fact<T: Serialize, E: Display, S: Serializer>(fact: &Result<T, E>, serializer: S) -> Result<S::Ok, S::Error> {
     match fact {
         Ok(value) => value.serialize(serializer),
@@ -169,8 +174,8 @@ fn fact<T: Serialize, E: Display, S: Serializer>(fact: &Result<T, E>, serializer
     }
 }
 
-fn as_text<S: Serializer>(why: &Option<NoCards>, serializer: S) -> Result<S::Ok, S::Error> {
-    why.as_ref().map(NoCards::to_string).serialize(serializer)
+fn as_text<S: Serializer>(why: &Option<NoGpu>, serializer: S) -> Result<S::Ok, S::Error> {
+    why.as_ref().map(NoGpu::to_string).serialize(serializer)
 }
 
 fn as_texts<S: Serializer>(errors: &[ProbeError], serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,16 +1,16 @@
-//! A report as a page for people.
+//! The report about a machine as a page for people.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use plimsoll_core::{Bytes, ProbeError};
 
-use super::{CardMemory, CardReport, Holder, InstanceReport, Machine, NoCards, Unaccounted, Unseen};
+use super::{GpuMemory, GpuReport, InstanceReport, Machine, NoGpu, ProcessReport, Unaccounted, Unavailable};
 
 const BAR_CELLS: u64 = 48;
-/// A command line can fill pages; what tells it apart stands at its beginning.
+/// Command lines can be very long; their start is enough to tell them apart.
 const COMMAND_CHARS_MAX: usize = 64;
-/// What stands in a column where the fact is unknown.
+/// Cell of an unknown fact.
 const UNKNOWN: &str = "?";
 
 impl fmt::Display for Machine {
@@ -26,7 +26,7 @@ impl fmt::Display for Machine {
         if let Some(list) = &self.environment.visible_devices {
             writeln!(f, "CUDA_VISIBLE_DEVICES is `{}`", plain(list))?;
         }
-        for report in &self.cards {
+        for report in &self.gpus {
             writeln!(f, "\n{report}")?;
         }
         for error in &self.lost {
@@ -47,50 +47,50 @@ impl Machine {
     }
 
     fn write_notes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(why) = &self.no_cards {
-            writeln!(f, "no card: {why}")?;
-            if self.place.container && matches!(why, NoCards::Library { .. }) {
-                writeln!(f, "a container sees the machine's cards when it is started with `--gpus all`")?;
+        if let Some(why) = &self.no_gpu {
+            writeln!(f, "no GPU: {why}")?;
+            if self.process_env.container && matches!(why, NoGpu::Library { .. }) {
+                writeln!(f, "a container has access to the GPUs of the machine if it is started with `--gpus all`")?;
             }
         }
         if !self.visible.order_is_certain {
-            let cut = self.cards.iter().any(|report| report.card.mig && report.cuda_index.is_some());
-            let advice = match cut {
-                true => "name an instance in CUDA_VISIBLE_DEVICES by its UUID",
-                false => "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID",
+            let divided = self.gpus.iter().any(|report| report.gpu.mig && report.cuda_index.is_some());
+            let advice = match divided {
+                true => "name a MIG instance in CUDA_VISIBLE_DEVICES by its UUID",
+                false => "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID",
             };
-            writeln!(f, "\nCUDA may number the cards otherwise: {advice}")?;
+            writeln!(f, "\nCUDA may use another order: {advice}")?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for CardReport {
+impl fmt::Display for GpuReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let card = &self.card;
-        write!(f, "card {}: {}", card.index, card.name)?;
-        if let Some(capability) = card.compute_capability {
+        let gpu = &self.gpu;
+        write!(f, "GPU {}: {}", gpu.index, gpu.name)?;
+        if let Some(capability) = gpu.compute_capability {
             write!(f, ", capability {capability}")?;
         }
-        if let Some(bandwidth) = card.bandwidth_per_sec {
+        if let Some(bandwidth) = gpu.bandwidth_per_sec {
             write!(f, ", {bandwidth} a second")?;
         }
-        write!(f, "\n  {}, at {}", card.uuid, card.pci_bus_id)?;
+        write!(f, "\n  {}, at {}", gpu.uuid, gpu.pci_bus_id)?;
         if let Some(index) = self.cuda_index {
             write!(f, ", CUDA device {index}")?;
         }
         write_memory(f, &self.memory)?;
         match (&self.memory, self.cuda_index) {
-            _ if card.mig => f.write_str("\n  MIG is on: a process may use one instance and no more")?,
-            (_, None) => f.write_str("\n  not ours: CUDA_VISIBLE_DEVICES leaves it out")?,
-            (Ok(memory), Some(_)) => write!(f, "\n  we may use what is free now: {}", memory.free)?,
+            _ if gpu.mig => f.write_str("\n  MIG is on: a process can use a single instance")?,
+            (_, None) => f.write_str("\n  not available: CUDA_VISIBLE_DEVICES excludes it")?,
+            (Ok(memory), Some(_)) => write!(f, "\n  available now: {}", memory.free)?,
             (Err(_), Some(_)) => {}
         }
         for instance in &self.instances {
             write!(f, "\n{instance}")?;
         }
-        match &self.holders {
-            Ok(holders) => write_holders(f, holders)?,
+        match &self.processes {
+            Ok(processes) => write_processes(f, processes)?,
             Err(why) => write!(f, "\n  its processes are unknown: {why}")?,
         }
         self.unaccounted.map_or(Ok(()), |rest| write_rest(f, rest))
@@ -110,10 +110,10 @@ impl fmt::Display for InstanceReport {
     }
 }
 
-fn write_memory(f: &mut fmt::Formatter<'_>, memory: &Result<CardMemory, ProbeError>) -> fmt::Result {
+fn write_memory(f: &mut fmt::Formatter<'_>, memory: &Result<GpuMemory, ProbeError>) -> fmt::Result {
     match memory {
         Ok(memory) => {
-            let CardMemory { total, reserved, used, free } = memory;
+            let GpuMemory { total, reserved, used, free } = memory;
             write!(f, "\n  [{}]", bar(memory))?;
             write!(f, "\n  {total} in all = {used} used (#) + {reserved} kept by the driver (=) + {free} free (.)")
         }
@@ -121,8 +121,8 @@ fn write_memory(f: &mut fmt::Formatter<'_>, memory: &Result<CardMemory, ProbeErr
     }
 }
 
-/// What is there shows, however small: a part above zero has a cell at least.
-fn bar(memory: &CardMemory) -> String {
+/// Every part above zero has at least one cell.
+fn bar(memory: &GpuMemory) -> String {
     let cells = |part: Bytes| {
         let exact = u128::from(part.0) * u128::from(BAR_CELLS);
         exact.div_ceil(u128::from(memory.total.0.max(1))).min(BAR_CELLS.into()) as usize
@@ -132,11 +132,11 @@ fn bar(memory: &CardMemory) -> String {
     format!("{taken:.<width$}", width = BAR_CELLS as usize)
 }
 
-fn write_holders(f: &mut fmt::Formatter<'_>, holders: &[Holder]) -> fmt::Result {
-    if holders.is_empty() {
-        return f.write_str("\n  no process is on it that can be seen here");
+fn write_processes(f: &mut fmt::Formatter<'_>, processes: &[ProcessReport]) -> fmt::Result {
+    if processes.is_empty() {
+        return f.write_str("\n  no visible process uses it");
     }
-    let rows: Vec<[String; 5]> = holders.iter().map(row).collect();
+    let rows: Vec<[String; 5]> = processes.iter().map(row).collect();
     let titles = ["pid", "kind", "memory", "user", "command"].map(String::from);
     let widths: [usize; 4] = std::array::from_fn(|column| {
         std::iter::once(&titles).chain(&rows).map(|row| row[column].chars().count()).max().unwrap_or(0)
@@ -145,23 +145,23 @@ fn write_holders(f: &mut fmt::Formatter<'_>, holders: &[Holder]) -> fmt::Result 
         let [w_pid, w_kind, w_memory, w_user] = widths;
         write!(f, "\n  {pid:>w_pid$}  {kind:<w_kind$}  {memory:>w_memory$}  {user:<w_user$}  {command}")?;
     }
-    let who = holders.iter().flat_map(|holder| [holder.user.as_ref().err(), holder.command.as_ref().err()]);
-    write_reasons(f, "who it is", who.flatten())?;
-    write_reasons(f, "memory", holders.iter().filter_map(|holder| holder.memory.as_ref().err()))
+    let owners = processes.iter().flat_map(|process| [process.user.as_ref().err(), process.command.as_ref().err()]);
+    write_reasons(f, "user and command", owners.flatten())?;
+    write_reasons(f, "memory", processes.iter().filter_map(|process| process.memory.as_ref().err()))
 }
 
-fn row(holder: &Holder) -> [String; 5] {
-    let text = |fact: &Result<String, Unseen>| fact.as_deref().map_or(UNKNOWN.into(), plain);
+fn row(process: &ProcessReport) -> [String; 5] {
+    let text = |fact: &Result<String, Unavailable>| fact.as_deref().map_or(UNKNOWN.into(), plain);
     [
-        holder.pid.to_string(),
-        holder.kind.to_string(),
-        holder.memory.map_or(UNKNOWN.into(), |bytes| bytes.to_string()),
-        text(&holder.user),
-        text(&holder.command),
+        process.pid.to_string(),
+        process.kind.to_string(),
+        process.memory.map_or(UNKNOWN.into(), |bytes| bytes.to_string()),
+        text(&process.user),
+        text(&process.command),
     ]
 }
 
-/// One short line. A process writes its command line itself, and what it writes must not reach the terminal as orders.
+/// One short line without control characters: a process chooses its command line, and a terminal must not execute it.
 fn plain(text: &str) -> String {
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(COMMAND_CHARS_MAX).collect();
     if text.chars().nth(COMMAND_CHARS_MAX).is_some() {
@@ -171,7 +171,11 @@ fn plain(text: &str) -> String {
     line
 }
 
-fn write_reasons<'a>(f: &mut fmt::Formatter<'_>, what: &str, reasons: impl Iterator<Item = &'a Unseen>) -> fmt::Result {
+fn write_reasons<'a>(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    reasons: impl Iterator<Item = &'a Unavailable>,
+) -> fmt::Result {
     for why in reasons.collect::<BTreeSet<_>>() {
         write!(f, "\n  {UNKNOWN} ({what}): {why}")?;
     }
@@ -181,9 +185,9 @@ fn write_reasons<'a>(f: &mut fmt::Formatter<'_>, what: &str, reasons: impl Itera
 fn write_rest(f: &mut fmt::Formatter<'_>, rest: Unaccounted) -> fmt::Result {
     match rest {
         Unaccounted { bytes: Bytes(0), .. } => Ok(()),
-        Unaccounted { bytes, exact: true } => write!(f, "\n  {bytes} more is held by nobody in this list"),
+        Unaccounted { bytes, exact: true } => write!(f, "\n  {bytes} more is not held by any process in this list"),
         Unaccounted { bytes, exact: false } => {
-            write!(f, "\n  {bytes} is held by processes of unknown size, or by nobody in this list")
+            write!(f, "\n  {bytes} is held by processes of unknown size or outside of this list")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs side by side: where they differ, what they scored, and their losses at equal steps.
+//! Runs side by side: their differences, their scores, and their losses at equal steps.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,149 +6,84 @@ use std::fmt;
 use plimsoll_core::{Measure, MeasureUnit};
 use serde::Serialize;
 
-use super::card::RunCard;
+use super::report::RunReport;
 use super::table::{Align, indented, loss, or_unknown, table};
 
 /// Rows of losses: enough to see two curves cross, few enough to read.
 const LOSS_ROWS: u64 = 10;
 
-/// Runs side by side. Each list has one entry for each run, in their order.
+/// Runs side by side. Every list has one entry per run, in their order.
+///
+/// It prints as a page for people and serializes for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Their names.
+    /// Names of the runs.
     pub runs: Vec<String>,
     /// How they went.
     pub facts: Vec<Difference>,
-    /// The configuration's values that are not the same in all.
+    /// Values of the configuration that are not the same in all runs.
     pub config: Vec<Difference>,
-    /// Whether the scores are those of the end. Where a run has none, those of the best validations are compared:
-    /// the two may be of different utterances.
+    /// Whether the scores are those of the end. If a run has none, the best validations are compared instead, which may
+    /// cover other utterances.
     pub at_the_end: bool,
-    /// What their best models scored.
+    /// Scores of the best models.
     pub scores: Vec<ScoreRow>,
-    /// Their losses at equal steps, as far as all have come.
+    /// Losses at equal steps, up to the last step that all runs have reached.
     pub losses: Vec<LossRow>,
 }
 
-/// A fact or a key, and what it is in each run.
+/// A fact or a configuration key with its value in each run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Its name.
+    /// Name of the fact or key.
     pub name: String,
-    /// What it is; none where the run does not say.
+    /// Its values; `None` for a run that does not have it.
     pub values: Vec<Option<String>>,
 }
 
 /// A score of each run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScoreRow {
-    /// Its short name.
+    /// Short name of the score.
     pub name: String,
-    /// What it is.
+    /// Full name of the score.
     pub label: String,
-    /// How it is told.
+    /// How it is printed.
     pub unit: MeasureUnit,
-    /// How much it is.
+    /// Its values.
     pub values: Vec<Option<f64>>,
-    /// How much more that is than in the first run.
+    /// Its values minus that of the first run.
     pub differences: Vec<Option<f64>>,
 }
 
-/// The loss of each run at a step.
+/// The loss of each run up to a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LossRow {
     /// The last step.
     pub step: u64,
-    /// The mean loss over the steps since the row above.
+    /// Mean loss over the steps since the previous row.
     pub means: Vec<Option<f64>>,
 }
 
-/// The runs side by side; as text a page for people.
-pub fn compared(cards: &[RunCard]) -> Comparison {
-    let at_the_end = cards.iter().all(|card| !card.verdict.is_empty());
-    let scored: Vec<&[Measure]> =
-        cards.iter().map(|card| if at_the_end { &card.verdict } else { card.course.best_scores() }).collect();
-    Comparison {
-        runs: cards.iter().map(|card| card.name.clone()).collect(),
-        facts: facts(cards),
-        config: config(cards),
-        at_the_end,
-        scores: scores(&scored),
-        losses: losses(cards),
-    }
-}
-
-fn facts(cards: &[RunCard]) -> Vec<Difference> {
-    let fact = |name: &str, of: &dyn Fn(&RunCard) -> String| Difference {
-        name: name.into(),
-        values: cards.iter().map(|card| Some(of(card))).collect(),
-    };
-    vec![
-        fact("state", &|card| card.standing.to_string()),
-        fact("steps", &RunCard::told_steps),
-        fact("epochs", &|card| card.course.epochs.to_string()),
-        fact("last loss", &|card| loss(card.course.losses.last())),
-        fact("training time", &|card| card.course.train_seconds.to_string()),
-        fact("audio a second", &RunCard::told_speed),
-        fact("waited", &RunCard::told_waiting),
-        fact("peak memory", &RunCard::told_peak),
-        fact("parameters", &|card| or_unknown(card.outline.parameters)),
-        fact("device", &|card| or_unknown(card.outline.device.as_ref())),
-        fact("commit", &|card| or_unknown(card.outline.commit.as_ref())),
-    ]
-}
-
-fn config(cards: &[RunCard]) -> Vec<Difference> {
-    let keys: BTreeSet<&String> = cards.iter().flat_map(|card| card.outline.config.keys()).collect();
-    let row = |key: &String| Difference {
-        name: key.clone(),
-        values: cards.iter().map(|card| card.outline.config.get(key).cloned()).collect(),
-    };
-    keys.into_iter().map(row).filter(|row| row.values.windows(2).any(|pair| pair[0] != pair[1])).collect()
-}
-
-/// Scores of the same name below each other.
-fn scores(runs: &[&[Measure]]) -> Vec<ScoreRow> {
-    let mut rows: Vec<ScoreRow> = Vec::new();
-    for Measure { name, label, unit, .. } in runs.iter().copied().flatten() {
-        if rows.iter().any(|row| row.name == *name) {
-            continue;
-        }
-        let of = |scores: &&[Measure]| scores.iter().find(|score| score.name == *name).map(|score| score.value);
-        let values: Vec<Option<f64>> = runs.iter().map(of).collect();
-        let differences = values.iter().map(|value| Some((*value)? - values[0]?)).collect();
-        rows.push(ScoreRow { name: name.to_string(), label: label.to_string(), unit: *unit, values, differences });
-    }
-    rows
-}
-
-fn losses(cards: &[RunCard]) -> Vec<LossRow> {
-    let steps = cards.iter().map(|card| card.course.steps).min().unwrap_or(0);
-    let rows = LOSS_ROWS.min(steps);
-    let end = |row: u64| (u128::from(steps) * u128::from(row) / u128::from(rows)) as u64;
-    let row = |row: u64| LossRow {
-        step: end(row),
-        means: cards.iter().map(|card| card.course.losses.mean_over(end(row - 1) + 1..=end(row))).collect(),
-    };
-    (1..=rows).map(row).collect()
-}
-
-impl ScoreRow {
-    fn told(&self, run: usize) -> String {
-        let told = |value| Measure { name: "".into(), label: "".into(), value, unit: self.unit }.told();
-        let Some(value) = self.values[run] else { return or_unknown(None::<String>) };
-        match self.differences[run] {
-            Some(difference) if run > 0 => {
-                let sign = if difference < 0.0 { "-" } else { "+" };
-                format!("{} ({sign}{})", told(value), told(difference.abs()))
-            }
-            _ => told(value),
-        }
-    }
-}
-
 impl Comparison {
-    /// A table under its title; none where no row is in it.
+    /// Compares `reports`.
+    pub fn new(reports: &[RunReport]) -> Self {
+        let at_the_end = reports.iter().all(|report| !report.final_scores.is_empty());
+        let scores_of = |report: &'_ RunReport| match at_the_end {
+            true => report.final_scores.clone(),
+            false => report.history.best_scores().to_vec(),
+        };
+        Self {
+            runs: reports.iter().map(|report| report.name.clone()).collect(),
+            facts: facts(reports),
+            config: config(reports),
+            at_the_end,
+            scores: score_rows(&reports.iter().map(scores_of).collect::<Vec<_>>()),
+            losses: losses(reports),
+        }
+    }
+
+    /// A table under its title. `None` without rows.
     fn section(&self, title: &str, first: &str, rows: Vec<Vec<String>>, align: Align) -> Option<String> {
         if rows.is_empty() {
             return None;
@@ -157,6 +92,76 @@ impl Comparison {
         let rows: Vec<_> = std::iter::once(titles).chain(rows).collect();
         let text = table(&rows, |column| if column == 0 { Align::Left } else { align });
         Some(format!("{title}\n{}", indented(&text)))
+    }
+}
+
+fn facts(reports: &[RunReport]) -> Vec<Difference> {
+    let fact = |name: &str, value: &dyn Fn(&RunReport) -> String| Difference {
+        name: name.into(),
+        values: reports.iter().map(|report| Some(value(report))).collect(),
+    };
+    vec![
+        fact("state", &|report| report.status.to_string()),
+        fact("steps", &RunReport::steps_text),
+        fact("epochs", &|report| report.history.epochs.to_string()),
+        fact("last loss", &|report| loss(report.history.losses.last())),
+        fact("training time", &|report| report.history.train_seconds.to_string()),
+        fact("audio a second", &RunReport::speed_text),
+        fact("waited", &RunReport::waiting_text),
+        fact("peak memory", &RunReport::peak_text),
+        fact("parameters", &|report| or_unknown(report.setup.parameters)),
+        fact("device", &|report| or_unknown(report.setup.device.as_ref())),
+        fact("commit", &|report| or_unknown(report.setup.commit.as_ref())),
+    ]
+}
+
+fn config(reports: &[RunReport]) -> Vec<Difference> {
+    let keys: BTreeSet<&String> = reports.iter().flat_map(|report| report.setup.config.keys()).collect();
+    let row = |key: &String| Difference {
+        name: key.clone(),
+        values: reports.iter().map(|report| report.setup.config.get(key).cloned()).collect(),
+    };
+    keys.into_iter().map(row).filter(|row| row.values.windows(2).any(|pair| pair[0] != pair[1])).collect()
+}
+
+/// One row per name of a score.
+fn score_rows(runs: &[Vec<Measure>]) -> Vec<ScoreRow> {
+    let mut rows: Vec<ScoreRow> = Vec::new();
+    for Measure { name, label, unit, .. } in runs.iter().flatten() {
+        if rows.iter().any(|row| row.name == *name) {
+            continue;
+        }
+        let value = |scores: &Vec<Measure>| scores.iter().find(|score| score.name == *name).map(|score| score.value);
+        let values: Vec<Option<f64>> = runs.iter().map(value).collect();
+        let differences = values.iter().map(|value| Some((*value)? - values[0]?)).collect();
+        rows.push(ScoreRow { name: name.to_string(), label: label.to_string(), unit: *unit, values, differences });
+    }
+    rows
+}
+
+fn losses(reports: &[RunReport]) -> Vec<LossRow> {
+    let steps = reports.iter().map(|report| report.history.steps).min().unwrap_or(0);
+    let rows = LOSS_ROWS.min(steps);
+    let end = |row: u64| (u128::from(steps) * u128::from(row) / u128::from(rows)) as u64;
+    let row = |row: u64| LossRow {
+        step: end(row),
+        means: reports.iter().map(|report| report.history.losses.mean_over(end(row - 1) + 1..=end(row))).collect(),
+    };
+    (1..=rows).map(row).collect()
+}
+
+impl ScoreRow {
+    /// The value of a run, and its difference from the first run.
+    fn cell(&self, run: usize) -> String {
+        let text = |value| Measure { name: "".into(), label: "".into(), value, unit: self.unit }.formatted_value();
+        let Some(value) = self.values[run] else { return or_unknown(None::<String>) };
+        match self.differences[run] {
+            Some(difference) if run > 0 => {
+                let sign = if difference < 0.0 { "-" } else { "+" };
+                format!("{} ({sign}{})", text(value), text(difference.abs()))
+            }
+            _ => text(value),
+        }
     }
 }
 
@@ -170,14 +175,14 @@ fn lines(rows: &[Difference]) -> Vec<Vec<String>> {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scores = self.scores.iter().map(|score| row(&score.name, (0..self.runs.len()).map(|run| score.told(run))));
+        let scores = self.scores.iter().map(|score| row(&score.name, (0..self.runs.len()).map(|run| score.cell(run))));
         let losses = self.losses.iter().map(|at| row(&at.step.to_string(), at.means.iter().map(|mean| loss(*mean))));
         let title = match self.at_the_end {
-            true => "Scores of the best models at the end (and how far from the first run's)",
-            false => "Scores of the best validations (and how far from the first run's)",
+            true => "Scores of the best models at the end (and difference from the first run)",
+            false => "Scores of the best validations (and difference from the first run)",
         };
         let sections = [
-            self.section("How they went", "", lines(&self.facts), Align::Left),
+            self.section("Results", "", lines(&self.facts), Align::Left),
             self.section("Configuration, where it differs", "", lines(&self.config), Align::Left),
             self.section(title, "", scores.collect(), Align::Left),
             self.section("Mean loss up to equal steps", "step", losses.collect(), Align::Right),

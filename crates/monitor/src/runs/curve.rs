@@ -1,18 +1,18 @@
-//! The loss of each step, thinned for whoever looks at it.
+//! The loss of each step, and its reduction to a few points.
 
 use std::ops::RangeInclusive;
 
 use serde::{Serialize, Serializer};
 
-/// Points of a curve in JSON, and signs of a sparkline: what fits into a line of a terminal.
+/// Points of a curve in JSON, and characters of a sparkline: they fit into a line of a terminal.
 pub(super) const POINTS_MAX: usize = 64;
-const SIGNS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The loss of each step, where it was a number. It serialises to its means over at most 64 equal stretches.
+/// The loss of each step whose loss is a number. It serializes to its means over at most 64 equal intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LossCurve(pub(super) Vec<LossPoint>);
 
-/// The loss at a step, or its mean over the steps up to there.
+/// The loss at a step, or the mean loss of the steps up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LossPoint {
     /// The step.
@@ -27,7 +27,7 @@ impl LossCurve {
         self.0.last().map(|point| point.loss)
     }
 
-    /// The means over at most `count` equal stretches, each under its last step.
+    /// The means over at most `count` equal intervals, each under its last step.
     pub fn thinned(&self, count: usize) -> Vec<LossPoint> {
         let length = self.0.len().div_ceil(count.max(1)).max(1);
         self.0
@@ -36,7 +36,7 @@ impl LossCurve {
             .collect()
     }
 
-    /// The mean over the steps in `steps`, where there are any.
+    /// The mean over the steps in `steps`, if there are any.
     pub fn mean_over(&self, steps: RangeInclusive<u64>) -> Option<f64> {
         let from = self.0.partition_point(|point| point.step < *steps.start());
         let points = &self.0[from..self.0.partition_point(|point| point.step <= *steps.end()).max(from)];
@@ -50,16 +50,16 @@ impl Serialize for LossCurve {
     }
 }
 
-/// The points as a line of blocks. Losses fall by orders of magnitude at first, so heights are logarithms where all
-/// are above zero: what happens later still shows.
+/// The points as a line of block characters. Losses fall by orders of magnitude at first, so heights are logarithms if all
+/// losses are above zero: later changes then stay visible.
 pub(super) fn sparkline(points: &[LossPoint]) -> String {
     let logarithmic = points.iter().all(|point| point.loss > 0.0);
     let height = |loss: f64| if logarithmic { loss.ln() } else { loss };
     let heights: Vec<f64> = points.iter().map(|point| height(point.loss)).collect();
     let low = heights.iter().copied().fold(f64::INFINITY, f64::min);
     let range = heights.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low;
-    let sign = |height: &f64| SIGNS[(((height - low) / range.max(f64::MIN_POSITIVE) * 7.0).round() as usize).min(7)];
-    heights.iter().map(sign).collect()
+    let block = |height: &f64| BLOCKS[(((height - low) / range.max(f64::MIN_POSITIVE) * 7.0).round() as usize).min(7)];
+    heights.iter().map(block).collect()
 }
 
 fn mean(points: &[LossPoint]) -> f64 {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparkline_goes_from_the_lowest_to_the_highest() {
+    fn a_sparkline_spans_lowest_to_highest() {
         for (losses, expected) in [
             (&[][..], ""),
             (&[2.0], "▁"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_is_over_the_steps_that_are_there() {
+    fn a_mean_covers_only_existing_steps() {
         let curve = curve(&[1.0, 3.0, 5.0]);
         for (steps, expected) in [(1..=2, Some(2.0)), (3..=9, Some(5.0)), (4..=9, None), (0..=0, None)] {
             assert_eq!(curve.mean_over(steps.clone()), expected, "{steps:?}");

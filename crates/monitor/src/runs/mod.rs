@@ -1,26 +1,27 @@
-//! The runs in a folder: what each was meant to do, how it went, and what tells one from another.
+//! The runs in a folder: what each was set up to do, how it went, and how runs differ.
 //!
-//! All is read leniently. A run may be cut off in the middle of a line, may still go on, or may come from an older
-//! program that told less; what is missing is unknown, and what cannot be read is said in [`RunCard::notes`].
+//! Reading is lenient. A run may have been killed in the middle of a line, may still be running, or may come from an older
+//! program that recorded less. A missing fact is unknown, and a file that cannot be read becomes a line in
+//! [`RunReport::notes`].
 
-mod card;
 mod compare;
-mod course;
 mod curve;
+mod event_log;
+mod history;
 mod list;
-mod moment;
-mod outline;
+mod report;
+mod setup;
 mod show;
-mod story;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timestamp;
 
-pub use card::{RunCard, Standing, read_runs};
-pub use compare::{Comparison, Difference, LossRow, ScoreRow, compared};
-pub use course::{Course, Validation};
+pub use compare::{Comparison, Difference, LossRow, ScoreRow};
 pub use curve::{LossCurve, LossPoint};
-pub use list::listed;
-pub use moment::Moment;
-pub use outline::Outline;
-pub use show::shown;
+pub use event_log::Validation;
+pub use history::RunHistory;
+pub use list::run_table;
+pub use report::{RunReport, RunStatus, read_runs};
+pub use setup::RunSetup;
+pub use timestamp::Timestamp;

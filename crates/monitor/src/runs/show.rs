@@ -1,75 +1,88 @@
 //! One run in detail.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use plimsoll_core::{Measure, Seconds};
 
-use super::card::{RunCard, Standing};
-use super::course::{Course, Validation};
 use super::curve::{LossCurve, POINTS_MAX, sparkline};
+use super::event_log::Validation;
+use super::history::RunHistory;
+use super::report::{RunReport, RunStatus};
 use super::table::{Align, UNKNOWN, indented, loss, or_unknown, plain, scores, table};
 
-/// All that is known of a run, as a page.
-pub fn shown(card: &RunCard) -> String {
-    let mut page = format!("{}: {}\n\n", plain(&card.name), headline(card));
-    page += &indented(&table(&facts(card), |_| Align::Left));
-    page += &curve(&card.course.losses);
-    page += &validations(&card.course.validations);
-    if !card.verdict.is_empty() {
-        let _ = write!(page, "\nThe best model at the end\n  {}\n", scores(&card.verdict));
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut page = format!("{}: {}\n\n", plain(&self.name), headline(self));
+        page += &indented(&table(&facts(self), |_| Align::Left));
+        page += &curve(&self.history.losses);
+        page += &validations(&self.history.validations);
+        if !self.final_scores.is_empty() {
+            write!(page, "\nThe best model at the end\n  {}\n", scores(&self.final_scores))?;
+        }
+        if !self.notes.is_empty() {
+            write!(page, "\nNotes\n{}", indented(&self.notes.join("\n")))?;
+        }
+        f.write_str(&page)
     }
-    if !card.notes.is_empty() {
-        let _ = write!(page, "\nNotes\n{}", indented(&card.notes.join("\n")));
-    }
-    page
 }
 
-fn headline(card: &RunCard) -> String {
-    let Course { steps, epochs, .. } = card.course;
-    let of = match (card.standing, card.outline.total_steps) {
-        (Standing::Running | Standing::Stopped, Some(total)) => format!(" of {total}"),
+fn headline(report: &RunReport) -> String {
+    let RunHistory { steps, epochs, .. } = report.history;
+    let of = match (report.status, report.setup.total_steps) {
+        (RunStatus::Running | RunStatus::Stopped, Some(total)) => format!(" of {total}"),
         _ => String::new(),
     };
-    let state = match card.standing {
-        Standing::Complete => "complete after",
-        Standing::Running => "running, at",
-        Standing::Stopped => "stopped at",
+    let state = match report.status {
+        RunStatus::Complete => "complete after",
+        RunStatus::Running => "running, at",
+        RunStatus::Stopped => "stopped at",
     };
     format!("{state} step {steps}{of}, epochs completed: {epochs}")
 }
 
-fn facts(card: &RunCard) -> Vec<Vec<String>> {
-    let RunCard { outline, course, .. } = card;
+fn facts(report: &RunReport) -> Vec<Vec<String>> {
+    let RunReport { setup, history, .. } = report;
     let ended =
-        course.started.zip(course.last).map(|(start, last)| format!("{last}, {} later", Seconds(last.0 - start.0)));
+        history.started.zip(history.last).map(|(start, last)| format!("{last}, {} later", Seconds(last.0 - start.0)));
     let facts = [
-        ("folder", card.folder.display().to_string()),
-        ("task", or_unknown(outline.task.as_ref())),
-        ("device", or_unknown(outline.device.as_ref())),
-        ("parameters", or_unknown(outline.parameters)),
-        ("seed", or_unknown(outline.seed)),
-        ("commit", or_unknown(outline.commit.as_ref())),
-        ("started (UTC)", or_unknown(course.started)),
+        ("folder", report.folder.display().to_string()),
+        ("task", or_unknown(setup.task.as_ref())),
+        ("device", or_unknown(setup.device.as_ref())),
+        ("parameters", or_unknown(setup.parameters)),
+        ("seed", or_unknown(setup.seed)),
+        ("commit", or_unknown(setup.commit.as_ref())),
+        ("started (UTC)", or_unknown(history.started)),
         ("last record", or_unknown(ended)),
-        ("training time", course.train_seconds.to_string()),
-        ("audio a second", card.told_speed()),
-        ("waiting for data", card.told_waiting()),
-        ("peak memory", card.told_peak()),
-        ("went wrong", went_wrong(course)),
+        ("training time", history.train_seconds.to_string()),
+        ("audio a second", report.speed_text()),
+        ("waiting for data", report.waiting_text()),
+        ("peak memory", report.peak_text()),
+        ("learning rate", rate(history)),
+        ("problems", problems(history)),
     ];
     facts.map(|(name, fact)| vec![name.to_string(), fact]).into()
 }
 
-fn went_wrong(course: &Course) -> String {
+fn rate(history: &RunHistory) -> String {
+    match history.rate_lowered {
+        0 => "as scheduled".into(),
+        times => format!("lowered after validations that did not improve: {times}"),
+    }
+}
+
+fn problems(history: &RunHistory) -> String {
     let counts = [
-        (course.skipped, "steps not taken"),
-        (course.out_of_memory, "times out of memory"),
-        (course.lowered, "times the limit was lowered"),
-        (course.left_out, "samples left out"),
+        (history.skipped, "steps not taken"),
+        (history.out_of_memory, "times out of memory"),
+        (history.lowered, "times the batch limit was lowered"),
+        (history.over_plan, "steps above the planned memory"),
+        (history.left_out, "samples left out"),
+        (history.unfit, "utterances too large for the memory"),
+        (history.not_saved, "checkpoints not written"),
     ];
-    let told: Vec<String> =
+    let found: Vec<String> =
         counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect();
-    if told.is_empty() { "nothing".into() } else { told.join(", ") }
+    if found.is_empty() { "none".into() } else { found.join(", ") }
 }
 
 fn curve(losses: &LossCurve) -> String {
@@ -78,9 +91,9 @@ fn curve(losses: &LossCurve) -> String {
     let all = || points.iter().map(|point| point.loss);
     let [low, high] = [all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max)];
     let each = losses.0.len().div_ceil(POINTS_MAX);
-    let told = if each > 1 { format!("each sign is the mean of {each} steps; ") } else { String::new() };
+    let scale = if each > 1 { format!("each block is the mean of {each} steps; ") } else { String::new() };
     format!(
-        "\nLoss\n  {} {} {}\n  {told}lowest {low:.3}, highest {high:.3}, last step {}\n",
+        "\nLoss\n  {} {} {}\n  {scale}lowest {low:.3}, highest {high:.3}, last step {}\n",
         loss(Some(first.loss)),
         sparkline(&points),
         loss(Some(last.loss)),
@@ -92,7 +105,7 @@ fn validations(all: &[Validation]) -> String {
     if all.is_empty() {
         return String::new();
     }
-    // A later program may measure more; a column is for each name that ever came.
+    // A resumed run may measure more than it did before: one column per name that occurs.
     let mut names: Vec<&str> = Vec::new();
     for score in all.iter().flat_map(|validation| &validation.scores) {
         if !names.contains(&&*score.name) {
@@ -102,10 +115,11 @@ fn validations(all: &[Validation]) -> String {
     let titles = ["step", "epoch"].iter().chain(&names).map(ToString::to_string).collect();
     let mut rows: Vec<Vec<String>> = vec![titles];
     for Validation { step, epoch, scores, best } in all {
-        let of = |name| scores.iter().find(|score| score.name == name).map_or(UNKNOWN.into(), Measure::told);
+        let value =
+            |name| scores.iter().find(|score| score.name == name).map_or(UNKNOWN.into(), Measure::formatted_value);
         let mut row = vec![step.to_string(), epoch.to_string()];
-        row.extend(names.iter().map(|name| of(*name)));
-        row.push(if *best { "the best so far".into() } else { String::new() });
+        row.extend(names.iter().map(|name| value(*name)));
+        row.push(if *best { "best so far".into() } else { String::new() });
         rows.push(row);
     }
     let mark = names.len() + 2;

@@ -1,20 +1,20 @@
-//! Columns of text, and how the numbers in them are told.
+//! Columns of text, and the format of the numbers in them.
 
 use plimsoll_core::{Bytes, Measure, Seconds};
 
-use super::card::RunCard;
+use super::report::RunReport;
 
-/// What stands in a table where a fact is unknown.
+/// Cell of an unknown fact.
 pub(super) const UNKNOWN: &str = "-";
 
-/// Whether the cells of a column begin at one place or end at one.
+/// Alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
     Right,
 }
 
-/// Rows of cells below each other. What stands in a cell cannot break its line.
+/// Rows of cells in columns. Control characters of a cell are replaced, so that a cell cannot break its line.
 pub(super) fn table(rows: &[Vec<String>], align: impl Fn(usize) -> Align) -> String {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -32,17 +32,17 @@ pub(super) fn table(rows: &[Vec<String>], align: impl Fn(usize) -> Align) -> Str
     text
 }
 
-/// Every line of `text` two signs further in.
+/// `text` with every line indented by two spaces.
 pub(super) fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// Without what a terminal would take as an order.
+/// `text` without control characters, which a terminal would execute.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A fact, or that it is unknown.
+/// A fact, or the sign of an unknown one.
 pub(super) fn or_unknown(fact: Option<impl ToString>) -> String {
     fact.map_or_else(|| UNKNOWN.into(), |fact| fact.to_string())
 }
@@ -60,28 +60,28 @@ pub(super) fn scores(scores: &[Measure]) -> String {
     }
 }
 
-impl RunCard {
-    /// Steps taken, and how many it will be.
-    pub(super) fn told_steps(&self) -> String {
-        match self.outline.total_steps {
-            Some(total) => format!("{}/{total}", self.course.steps),
-            None => self.course.steps.to_string(),
+impl RunReport {
+    /// Completed steps, and their final number if known.
+    pub(super) fn steps_text(&self) -> String {
+        match self.setup.total_steps {
+            Some(total) => format!("{}/{total}", self.history.steps),
+            None => self.history.steps.to_string(),
         }
     }
 
-    /// The audio trained on in a second; as a number of seconds, which compares better than hours and minutes.
-    pub(super) fn told_speed(&self) -> String {
-        or_unknown(self.course.audio_seconds_per_second.map(|speed| format!("{speed:.0} s")))
+    /// Audio trained on per second. As a plain number of seconds, which compares better than hours and minutes.
+    pub(super) fn speed_text(&self) -> String {
+        or_unknown(self.history.audio_seconds_per_second.map(|speed| format!("{speed:.0} s")))
     }
 
-    /// The most memory in use; a device that cannot say is no device that needs none.
-    pub(super) fn told_peak(&self) -> String {
-        or_unknown(Some(self.course.peak_bytes).filter(|peak| *peak > Bytes(0)))
+    /// Peak memory. Zero means that the device cannot say.
+    pub(super) fn peak_text(&self) -> String {
+        or_unknown(Some(self.history.peak_bytes).filter(|peak| *peak > Bytes(0)))
     }
 
-    /// The share of the time that was waited.
-    pub(super) fn told_waiting(&self) -> String {
-        let known = self.course.train_seconds > Seconds(0.0);
-        or_unknown(known.then(|| format!("{:.1} %", self.course.wait_share * 100.0)))
+    /// Share of the time that was spent waiting.
+    pub(super) fn waiting_text(&self) -> String {
+        let known = self.history.train_seconds > Seconds(0.0);
+        or_unknown(known.then(|| format!("{:.1} %", self.history.wait_share * 100.0)))
     }
 }

@@ -1,21 +1,21 @@
-//! TFRecord: a length and the bytes, each followed by its checksum.
+//! TFRecord framing: a length and the data, each followed by its checksum.
 //!
-//! The checksum is CRC-32C, by a table of 256 entries: a point has some 50 bytes, so a faster way would save nothing.
+//! The checksum is CRC-32C with a table of 256 entries. A point has about 50 bytes, so a faster method would save nothing.
 
-/// What is added to a checksum that is rotated, so that a checksum of checksums stays one (`masked_crc` in
+/// Constant that is added to the rotated checksum, so that a checksum can cover data with checksums in it (`masked_crc` in
 /// TensorFlow's `lib/hash/crc32c.h`).
 const MASK: u32 = 0xa282_ead8;
-/// Castagnoli's polynomial, its bits reversed.
+/// Castagnoli's polynomial with reversed bits.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 const TABLE: [u32; 256] = table();
 
-/// `data` as a record of its own.
+/// `data` as a record.
 pub(super) fn framed(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
     [&length[..], &masked(&length).to_le_bytes(), data, &masked(data).to_le_bytes()].concat()
 }
 
-/// The checksum as a record holds it.
+/// The checksum as a record stores it.
 pub(super) fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(MASK)
 }
@@ -44,8 +44,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksums_are_those_of_the_standard() {
-        // RFC 3720, section B.4, and the check value of CRC-32C in the catalogue of CRC algorithms.
+    fn checksums_match_the_standard() {
+        // RFC 3720, section B.4, and the check value of CRC-32C in the catalog of CRC algorithms.
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);

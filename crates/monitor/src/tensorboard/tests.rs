@@ -1,9 +1,9 @@
-//! What is written is what TensorBoard's own writer writes.
+//! The files are equal to those of TensorBoard's own writer.
 
 use super::frame::masked;
 use super::*;
 
-/// The four events below, each at its time, written by `tensorboard` 2.21.0 itself: its `event_pb2.Event` with
+/// The four messages below with their times, written by `tensorboard` 2.21.0: its `event_pb2.Event` with
 /// `SerializeToString`, framed by `tensorboard.summary.writer.record_writer.RecordWriter`.
 const GOLDEN: [&str; 4] = [
     "1800000000000000a37f4b220900001040fc54d9411a0d627261696e2e4576656e743a32338d2fe9",
@@ -14,12 +14,12 @@ const GOLDEN: [&str; 4] = [
 ];
 
 #[test]
-fn the_bytes_are_tensorboards() {
+fn bytes_match_tensorboard() {
     let events = [
-        (1_700_000_000.25, Event::Version),
-        (1_700_000_000.25, Event::Start { step: 301 }),
-        (1_700_000_001.5, Event::Scalar { tag: "train/loss", step: 301, value: 2.5 }),
-        (1_700_000_002.0, Event::Text { tag: "note", step: 70_000, text: "häl" }),
+        (1_700_000_000.25, Message::Version),
+        (1_700_000_000.25, Message::Start { step: 301 }),
+        (1_700_000_001.5, Message::Scalar { tag: "train/loss", step: 301, value: 2.5 }),
+        (1_700_000_002.0, Message::Text { tag: "note", step: 70_000, text: "häl" }),
     ];
     for ((time, event), golden) in events.iter().zip(GOLDEN) {
         let hex: String = framed(&event.encoded(*time)).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -27,7 +27,7 @@ fn the_bytes_are_tensorboards() {
     }
 }
 
-/// The messages of a file, whose checksums must be right, without their times.
+/// The messages of a file without their times. All checksums must be right.
 fn messages(path: &Path) -> Vec<Vec<u8>> {
     let bytes = fs::read(path).unwrap();
     let (mut rest, mut messages) = (&bytes[..], Vec::new());
@@ -44,42 +44,42 @@ fn messages(path: &Path) -> Vec<Vec<u8>> {
     messages
 }
 
-fn expected(events: &[Event<'_>]) -> Vec<Vec<u8>> {
+fn expected(events: &[Message<'_>]) -> Vec<Vec<u8>> {
     events.iter().map(|event| event.encoded(0.0)[9..].to_vec()).collect()
 }
 
 #[test]
-fn a_file_holds_what_was_told_once_it_is_dropped() {
+fn a_dropped_file_holds_all_messages() {
     let folder = tempfile::tempdir().unwrap();
-    let mut events = EventFile::create(&folder.path().join("run"), 0).unwrap();
+    let mut events = TensorBoardFile::create(&folder.path().join("run"), 0).unwrap();
     let path = events.path().to_path_buf();
-    assert_eq!(messages(&path), expected(&[Event::Version, Event::Start { step: 1 }]));
+    assert_eq!(messages(&path), expected(&[Message::Version, Message::Start { step: 1 }]));
     events.scalar("loss", 1, f64::NAN).unwrap();
     events.text("truth", 1, &"long ".repeat(4000)).unwrap();
     drop(events);
     let long = "long ".repeat(4000);
-    let scalar = Event::Scalar { tag: "loss", step: 1, value: f32::NAN };
-    let text = Event::Text { tag: "truth", step: 1, text: &long };
-    assert_eq!(messages(&path), expected(&[Event::Version, Event::Start { step: 1 }, scalar, text]));
+    let scalar = Message::Scalar { tag: "loss", step: 1, value: f32::NAN };
+    let text = Message::Text { tag: "truth", step: 1, text: &long };
+    assert_eq!(messages(&path), expected(&[Message::Version, Message::Start { step: 1 }, scalar, text]));
 }
 
 #[test]
-fn a_run_that_goes_on_has_a_file_of_its_own() {
+fn a_resumed_run_has_its_own_file() {
     let folder = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> =
-        (0..3).map(|leg| EventFile::create(folder.path(), leg * 100).unwrap().path().to_path_buf()).collect();
+        (0..3).map(|leg| TensorBoardFile::create(folder.path(), leg * 100).unwrap().path().to_path_buf()).collect();
     let mut sorted = paths.clone();
     sorted.sort();
     sorted.dedup();
     assert_eq!(sorted, paths);
-    assert_eq!(messages(&paths[2]), expected(&[Event::Version, Event::Start { step: 201 }]));
+    assert_eq!(messages(&paths[2]), expected(&[Message::Version, Message::Start { step: 201 }]));
 }
 
 #[test]
-fn what_cannot_be_written_is_named() {
+fn an_error_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, "").unwrap();
-    let message = EventFile::create(&path, 0).unwrap_err().to_string();
+    let message = TensorBoardFile::create(&path, 0).unwrap_err().to_string();
     assert_eq!(message, format!("cannot access {}", path.display()));
 }

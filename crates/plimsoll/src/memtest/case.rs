@@ -109,7 +109,7 @@ fn predicted<S: Case>(
 /// What a batch takes on the host.
 fn host_bytes(batch: &HostBatch) -> Bytes {
     let values = batch.features.len() + batch.tokens.len() + batch.references.len();
-    Bytes::of::<f32>(values as u64)
+    Bytes::for_values::<f32>(values as u64)
 }
 
 /// What a card has in use when the forward pass has ended.

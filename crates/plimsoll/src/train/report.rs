@@ -8,10 +8,10 @@ use plimsoll_recipes::training::RunFolder;
 
 /// The last lines of a run.
 pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
-    // Rates are known by their initials, and a loss is a word.
+    // Rates are written as initials, other scores as words.
     let score = |score: &Measure| match score.unit {
-        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.told()),
-        MeasureUnit::Number => score.to_string(),
+        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.formatted_value()),
+        _ => score.to_string(),
     };
     let scores: Vec<String> = summary.scores.iter().map(score).collect();
     let mut text = format!(

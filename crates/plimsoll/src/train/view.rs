@@ -8,7 +8,7 @@ use plimsoll_monitor::RecordError;
 use plimsoll_recipes::memory_plan::MemoryPlan;
 use plimsoll_recipes::plan::RunPlan;
 use plimsoll_recipes::training::{RunDisplay, Totals};
-use plimsoll_train::Event;
+use plimsoll_train::{Event, StepEvent};
 
 /// Shows a run on standard error.
 pub(crate) struct View {
@@ -33,7 +33,7 @@ impl View {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the progress bar.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -56,7 +56,7 @@ impl View {
 impl RunDisplay for View {
     fn show(&mut self, event: &Event, totals: &Totals) {
         match event {
-            Event::Step { step, loss, rate, position, .. } => {
+            Event::Step(StepEvent { step, loss, rate, position, .. }) => {
                 let speed = totals.audio_seconds_per_second();
                 let of_plan = self.planned.map_or_else(String::new, |planned| format!(" of {planned} planned"));
                 let text = format!("loss {loss:.3}, {speed:.0} s of audio a second, {}{of_plan}", totals.peak);
@@ -102,13 +102,13 @@ impl RunDisplay for View {
             }
             Event::RateLowered { step, factor } => {
                 self.say(&format!(
-                    "after step {step}: nothing better for a while, the learning rate is {factor:.3} of its own"
+                    "after step {step}: validations no longer improve, the learning rate is {factor:.3} of the scheduled one"
                 ));
             }
             Event::NotSaved { step, reason } => {
                 self.say(&format!("warning: the checkpoint of step {step} is not written: {reason}; the run goes on"));
             }
-            Event::Saved { .. } => {}
+            _ => {}
         }
     }
 

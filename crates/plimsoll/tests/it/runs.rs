@@ -1,5 +1,8 @@
 //! Runs on the built-in corpus, small enough for every day.
 
+use plimsoll_core::{Event, Measure, Record, SCHEMA_VERSION};
+use serde_json::{Value, json};
+
 use crate::program::{Place, SMALL, names};
 
 fn weights(place: &Place, run: &str, step: u64) -> Vec<u8> {
@@ -35,7 +38,7 @@ fn a_run_leaves_all_that_it_promises() {
     place.run(&["transcribe", &wav, "--run", "runs/asr-1"]).fine();
     let said = place.run(&["transcribe", "corpus/formant-24x4-seed1/wavs", "--run", "runs/asr-1", "--json"]).fine();
     assert_eq!(said.out.lines().count(), 24);
-    let line: serde_json::Value = serde_json::from_str(said.out.lines().next().unwrap()).unwrap();
+    let line: Value = serde_json::from_str(said.out.lines().next().unwrap()).unwrap();
     assert_eq!(line["file"], wav);
 }
 
@@ -98,11 +101,88 @@ fn runs_are_listed_shown_and_compared() {
     let compared = place.run(&["runs", "compare", "one", "runs/two"]).fine().out;
     assert!(compared.contains("training.ema_decay") && compared.contains("seed"), "{compared}");
     let json = place.run(&["runs", "compare", "one", "two", "--json"]).fine().out;
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["runs"][1]["name"], "two");
     let said = place.run(&["runs", "show", "three"]);
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("no run in three"), "{}", said.err);
+}
+
+/// Whether two values are equal, numbers but for the last bits: serde_json rounds on reading.
+fn close(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| close(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(key, one)| other.get(key).is_some_and(|other| close(one, other)))
+        }
+        (Value::Number(one), Value::Number(other)) => {
+            let [one, other] = [one, other].map(|number| number.as_f64().unwrap());
+            (one - other).abs() <= 1e-14 * one.abs()
+        }
+        (one, other) => one == other,
+    }
+}
+
+/// Reports are tested on hand-made records elsewhere; here the record is the program's own.
+#[test]
+fn a_report_has_all_that_a_real_run_recorded() {
+    let place = Place::new();
+    // A rate that changes no score: every validation after the first lowers it.
+    let plateau = [
+        "training.schedule=plateau",
+        "training.plateau_patience=1",
+        "training.validation_interval=1",
+        "training.learning_rate=1e-12",
+        "training.final_learning_rate=0",
+    ];
+    let plateau: Vec<&str> = plateau.into_iter().flat_map(|value| ["--set", value]).collect();
+    place.train(&[&["--name", "r", "--steps", "3"][..], &plateau].concat()).fine();
+
+    let records: Vec<Record> = plimsoll_monitor::read_records(&place.path("runs/r/metrics.jsonl")).unwrap();
+    let known = |record: &Record| record.schema_version == SCHEMA_VERSION && record.event != Event::Unknown;
+    assert!(records.iter().all(known), "{records:?}");
+    let shown = place.run(&["runs", "show", "r", "--json"]).fine().out;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let (history, setup) = (&shown["course"], &shown["outline"]);
+
+    let lowered = records.iter().filter(|record| matches!(record.event, Event::RateLowered { .. })).count();
+    assert!(lowered > 0, "{records:?}");
+    assert_eq!(history["rate_lowered"], lowered);
+    let steps =
+        records.iter().filter_map(|record| if let Event::Step(step) = &record.event { Some(step) } else { None });
+    let steps: Vec<_> = steps.collect();
+    assert_eq!((steps.len(), &history["steps"]), (3, &json!(3)));
+    let losses: Vec<Value> = steps.iter().map(|step| json!({"step": step.step, "loss": step.loss})).collect();
+    assert!(close(&history["losses"], &json!(losses)), "{history}: {losses:?}");
+    let validations = records.iter().filter_map(|record| match &record.event {
+        Event::Validated { step, epoch, scores, best, .. } => {
+            Some(json!({"step": step, "epoch": epoch, "scores": scores, "best": best}))
+        }
+        _ => None,
+    });
+    let validations = json!(validations.collect::<Vec<_>>());
+    assert!(close(&history["validations"], &validations), "{history}: {validations}");
+    assert!(history["audio_seconds_per_second"].as_f64().unwrap() > 0.0, "{history}");
+
+    let plan: toml::Table = std::fs::read_to_string(place.path("runs/r/plan.toml")).unwrap().parse().unwrap();
+    for key in ["task", "device", "seed", "commit", "parameters", "total_steps", "hop_seconds"] {
+        assert!(close(&setup[key], &json!(plan[key])), "{key}: {setup}");
+    }
+    assert_eq!((&setup["task"], &setup["total_steps"]), (&json!("asr"), &json!(3)));
+    // The plan below the header is still whole.
+    assert_eq!(plan["training"]["total_steps"], plan["total_steps"]);
+    assert_eq!(plan["config"]["seed"], plan["seed"]);
+
+    let summary = place.json("runs/r/summary.json");
+    assert_eq!(shown["standing"], "complete");
+    assert!(close(&shown["verdict"], &summary["scores"]), "{shown}: {summary}");
+    let scores: Vec<Measure> = serde_json::from_value(summary["scores"].clone()).unwrap();
+    assert!(scores.iter().all(|score| summary[&*score.name] == score.value), "{summary}");
+    let page = place.run(&["runs", "show", "r"]).fine().out;
+    assert!(page.contains(&format!("lowered after validations that did not improve: {lowered}")), "{page}");
 }
 
 #[test]
@@ -157,7 +237,7 @@ fn letters_that_were_never_trained_on_are_counted() {
     place.run(&["corpus", "make", "--out", "c", "--utterances", "8", "--speakers", "2"]).fine();
     let manifest = std::fs::read_to_string(place.path("c/manifest.jsonl")).unwrap();
     let line = manifest.lines().next().unwrap();
-    let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let mut line: Value = serde_json::from_str(line).unwrap();
     line["text"] = "घर ßß".into();
     place.write("c/other.jsonl", format!("{line}\n"));
     let other = ["--manifest", "c/manifest.jsonl", "--set", "data.validation_manifest=c/other.jsonl", "--steps", "1"];
@@ -191,7 +271,7 @@ fn replicas_train_as_one_run_that_can_be_stopped_and_repeated() {
     assert!(said.err.contains("Going on after step 7"), "{}", said.err);
     let losses = |run: &str| -> Vec<f64> {
         let text = std::fs::read_to_string(place.path(&format!("runs/{run}/metrics.jsonl"))).unwrap();
-        let events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         events.filter(|event| event["event"] == "step").map(|event| event["loss"].as_f64().unwrap()).collect()
     };
     place.train(&["--name", "alone", "--steps", "7"]).fine();

@@ -4,6 +4,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use plimsoll_core::PlanHeader;
+use serde::Serialize;
+
 use crate::config::{Loaded, to_toml};
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
@@ -81,12 +84,21 @@ impl RunFolder {
 
     /// Writes what does not change: the plan and the configuration.
     pub fn write(&self, plan: &RunPlan, loaded: &Loaded) -> Result<(), Failure> {
-        let text = toml::to_string_pretty(plan).failed()?;
+        let text = toml::to_string_pretty(&PlanFile { header: plan.header(), plan }).failed()?;
         // The configuration first, and at once: from then on the folder is a run that can be resumed.
         let (new, config) = (self.path.join(".config.toml"), self.path.join("config.toml"));
         fs::write(&new, to_toml(loaded)).and_then(|()| fs::rename(&new, &config)).failed()?;
         fs::write(self.path.join("plan.toml"), text).failed()
     }
+}
+
+/// `plan.toml`: the header that `plimsoll runs` reads, and the plan below it.
+#[derive(Serialize)]
+struct PlanFile<'a> {
+    #[serde(flatten)]
+    header: PlanHeader,
+    #[serde(flatten)]
+    plan: &'a RunPlan,
 }
 
 /// Whether nothing is in a folder but what a run leaves that was killed before it began.

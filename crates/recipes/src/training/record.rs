@@ -1,8 +1,8 @@
 //! The record of a run: its events on disk, curves for TensorBoard, and the totals that the summary needs.
 
 use plimsoll_core::Bytes;
-use plimsoll_monitor::{EventFile, RecordError, Recorder};
-use plimsoll_train::{Event, Observer, RunState};
+use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile};
+use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
 use super::folder::RunFolder;
 use crate::error::{Failure, FailureExt};
@@ -32,7 +32,7 @@ pub(super) struct RunRecorder<'a> {
     display: &'a mut dyn RunDisplay,
     recorder: Recorder,
     /// Curves for TensorBoard.
-    curves: EventFile,
+    curves: TensorBoardFile,
     hop_seconds: f64,
     /// Whether the record could not be written, which is shown once.
     has_failed: bool,
@@ -55,14 +55,10 @@ pub struct Totals {
     waits: Vec<f32>,
     /// Samples left out while training.
     pub left_out: usize,
-    /// Times that memory ran out.
-    pub failures: usize,
     /// Utterances left out as they do not fit alone.
     pub unfit: usize,
-    /// Steps that were not taken.
-    pub skipped: usize,
-    /// Times an utterance was cut short by the length policy.
-    pub cut: usize,
+    /// Times that the length policy truncated an utterance.
+    pub truncated: usize,
 }
 
 impl Totals {
@@ -95,7 +91,7 @@ impl<'a> RunRecorder<'a> {
         display: &'a mut dyn RunDisplay,
     ) -> Result<Self, Failure> {
         let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
-        let curves = EventFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
+        let curves = TensorBoardFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
         Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, totals: Totals::default() })
     }
@@ -103,8 +99,8 @@ impl<'a> RunRecorder<'a> {
     fn add(&mut self, event: &Event) {
         let totals = &mut self.totals;
         match event {
-            Event::Step { frames, step_seconds, wait_seconds, peak_bytes, cut, .. } => {
-                totals.cut += cut;
+            Event::Step(StepEvent { frames, step_seconds, wait_seconds, peak_bytes, truncated, .. }) => {
+                totals.truncated += truncated;
                 totals.peak = totals.peak.max(*peak_bytes);
                 totals.audio_seconds += *frames as f64 * self.hop_seconds;
                 totals.step_seconds += step_seconds;
@@ -113,10 +109,8 @@ impl<'a> RunRecorder<'a> {
             }
             Event::Validated { peak_bytes, .. } => totals.peak = totals.peak.max(*peak_bytes),
             Event::LeftOut { samples } => totals.left_out += samples.len(),
-            Event::OutOfMemory { .. } => totals.failures += 1,
             Event::Unfit { names, .. } => totals.unfit += names.len(),
-            Event::Skipped { .. } => totals.skipped += 1,
-            Event::Drift { .. } | Event::RateLowered { .. } | Event::Saved { .. } | Event::NotSaved { .. } => {}
+            _ => {}
         }
     }
 
@@ -124,14 +118,15 @@ impl<'a> RunRecorder<'a> {
     fn draw(&mut self, event: &Event) -> Result<(), RecordError> {
         let curves = &mut self.curves;
         match event {
-            Event::Step { step, loss, parts, norm, rate, frames, step_seconds, wait_seconds, peak_bytes, .. } => {
+            Event::Step(event) => {
+                let StepEvent { step, loss, frames, step_seconds, wait_seconds, peak_bytes, .. } = event;
                 let seconds = (step_seconds + wait_seconds).max(f64::MIN_POSITIVE);
                 curves.scalar("train/loss", *step, *loss)?;
-                for (name, part) in parts {
+                for (name, part) in &event.parts {
                     curves.scalar(&format!("train/loss of {name}"), *step, *part)?;
                 }
-                curves.scalar("train/gradient norm", *step, *norm)?;
-                curves.scalar("train/learning rate", *step, *rate)?;
+                curves.scalar("train/gradient norm", *step, event.norm)?;
+                curves.scalar("train/learning rate", *step, event.rate)?;
                 curves.scalar("speed/audio seconds a second", *step, *frames as f64 * self.hop_seconds / seconds)?;
                 curves.scalar("speed/share waited for data", *step, wait_seconds / seconds)?;
                 curves.scalar("memory/MiB", *step, peak_bytes.0 as f64 / f64::from(1 << 20))

@@ -24,8 +24,11 @@ pub(super) fn summary(
     if totals.left_out > 0 {
         left_out.push(("unreadable, or too short for their text, while training".into(), totals.left_out));
     }
-    if totals.cut > 0 {
-        left_out.push(("cut to `model.max_attention_sequence_length`, counted each time".into(), totals.cut));
+    if totals.unfit > 0 {
+        left_out.push(("too large for the memory even alone, while training".into(), totals.unfit));
+    }
+    if totals.truncated > 0 {
+        left_out.push(("cut to `model.max_attention_sequence_length`, counted each time".into(), totals.truncated));
     }
     Summary {
         name: folder.name(),

@@ -4,7 +4,9 @@ use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use plimsoll_layers::{DecoderBlock, DecoderCache, Lengths, TransformerConfig, add_sinusoids, cross_entropy, normed};
+use plimsoll_layers::{
+    DecoderBlock, DecoderCache, Lengths, TransformerConfig, add_sinusoids, apply_layer_norm, cross_entropy,
+};
 use plimsoll_tape::{Pass, remat};
 use plimsoll_text::Tokenizer;
 
@@ -48,7 +50,7 @@ impl Decoder {
         };
         Some(Self {
             embedding: EmbeddingConfig::new(v, d).init(device),
-            blocks: (0..decoder.layers).map(|_| block.decoder(device)).collect(),
+            blocks: (0..decoder.layers).map(|_| block.init_decoder(device)).collect(),
             norm: decoder.norm_first.then(|| LayerNormConfig::new(d).init(device)),
             output: LinearConfig::new(d, v).init(device),
             first_block: config.layers,
@@ -120,7 +122,7 @@ impl Decoder {
 
     fn logits(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
         let x = match &self.norm {
-            Some(norm) => normed(norm, x, pass),
+            Some(norm) => apply_layer_norm(norm, x, pass),
             None => x,
         };
         pass.full(pass.dense(&self.output, x))
@@ -137,7 +139,7 @@ pub(super) struct IncrementalDecoder<'a> {
 impl NextToken for IncrementalDecoder<'_> {
     fn step(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>> {
         self.caches.iter_mut().for_each(|cache| cache.select(parents));
-        let first = self.caches.first().map_or(0, DecoderCache::seen);
+        let first = self.caches.first().map_or(0, DecoderCache::len);
         let pass = Pass::plain();
         let x = self.decoder.embed(tokens.to_vec(), 1, first, &self.device);
         let blocks = self.decoder.blocks.iter().zip(&mut self.caches);

@@ -150,7 +150,7 @@ mod tests {
         let sample = |name: &str, frames: usize, tokens: &[u32]| {
             let key = Key::new(1).with(name);
             let features = (0..frames * 20).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
-            let (id, tokens) = (SampleId::of(name), tokens.to_vec());
+            let (id, tokens) = (SampleId::from_name(name), tokens.to_vec());
             HostSample { id, name: name.into(), features, tokens, reference: Vec::new() }
         };
         // "c" has too few frames for its text.

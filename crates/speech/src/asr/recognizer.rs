@@ -79,13 +79,13 @@ impl Recognizer {
     /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same to the
     /// last bit.
     pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (EncodedAudio, Vec<usize>) {
-        let pass = &pass.by(self.config.length.applied(*pass.choice()));
+        let pass = &pass.by(self.config.length.apply_to(*pass.choice()));
         let (x, lengths) = match (&self.subsampling, &self.input) {
             (Some(subsampling), _) => subsampling.forward(features, lengths, pass),
             (None, Some(input)) => (pass.dense(input, features), lengths.clone()),
             (None, None) => (features, lengths.clone()),
         };
-        let (x, lengths, cut) = self.config.length.cut(pass.full(x), lengths);
+        let (x, lengths, cut) = self.config.length.truncate(pass.full(x), lengths);
         // As in the Transformer: an untrained model has small values, which position vectors of amplitude one would
         // hide.
         let [_, _, d] = x.dims();
@@ -95,7 +95,7 @@ impl Recognizer {
         let run = |x, (index, block): (usize, &Conformer)| {
             let pass = pass.with("block").at(index);
             match pass.choice().remat.covers(index) {
-                true => block.rematerialised(x, &lengths, &pass),
+                true => block.forward_rematerialized(x, &lengths, &pass),
                 false => block.forward(x, &lengths, &pass),
             }
         };
@@ -264,7 +264,7 @@ mod tests {
     fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
         let key = Key::new(1).with(name);
         let features = (0..frames * 20).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
-        let (id, name, tokens) = (SampleId::of(name), name.into(), tokens.to_vec());
+        let (id, name, tokens) = (SampleId::from_name(name), name.into(), tokens.to_vec());
         HostSample { id, name, features, tokens, reference: Vec::new() }
     }
 
@@ -305,7 +305,7 @@ mod tests {
     fn padding_does_not_change_logits() {
         let model = small().init(&Device::flex(), Key::new(3));
         let logits = |samples: &[HostSample], fill: f32| {
-            let mut batch = HostBatch::collate(samples, 20, &Grid::multiples(16.try_into().unwrap())).unwrap();
+            let mut batch = HostBatch::collate(samples, 20, &Grid::multiples_of(16.try_into().unwrap())).unwrap();
             let width = batch.frames * 20;
             for (index, &length) in batch.frame_lengths.iter().enumerate() {
                 batch.features[index * width + length as usize * 20..(index + 1) * width].fill(fill);
@@ -354,7 +354,8 @@ mod tests {
             let captured = device.capture_scope(|scope| {
                 let device = device.clone().autodiff();
                 let model = RecognizerConfig { norm, ..small() }.init(&device, Key::new(3));
-                let batch = HostBatch::collate(&samples()[..3], 20, &Grid::multiples(8.try_into().unwrap())).unwrap();
+                let batch =
+                    HostBatch::collate(&samples()[..3], 20, &Grid::multiples_of(8.try_into().unwrap())).unwrap();
                 let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
                 let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
                 assert!(backward(loss.sum, &model).len() > 50);

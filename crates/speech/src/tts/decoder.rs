@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_layers::{
-    DecoderBlock, DecoderCache, Guide, Lengths, Prenet, PrenetConfig, TransformerConfig, add_sinusoids, normed,
+    DecoderBlock, DecoderCache, GuidedAttention, Lengths, Prenet, PrenetConfig, TransformerConfig, add_sinusoids,
+    apply_layer_norm,
 };
 use plimsoll_tape::{Noise, Pass, remat};
 
@@ -71,7 +72,7 @@ impl DecoderState {
 
     /// Number of generated steps.
     fn steps(&self) -> usize {
-        self.caches.first().map_or(0, DecoderCache::seen)
+        self.caches.first().map_or(0, DecoderCache::len)
     }
 }
 
@@ -91,7 +92,7 @@ impl MelDecoder {
             prenet: prenet.init(device),
             input: LinearConfig::new(prenet_dim, d).init(device),
             condition: LinearConfig::new(config.voice.width(), d).init(device),
-            blocks: (0..config.decoder_layers).map(|_| block.decoder(device)).collect(),
+            blocks: (0..config.decoder_layers).map(|_| block.init_decoder(device)).collect(),
             norm: LayerNormConfig::new(d).init(device),
             frames: LinearConfig::new(d, reduction * features).init(device),
             stop: LinearConfig::new(d, 1).init(device),
@@ -108,7 +109,7 @@ impl MelDecoder {
         target: Tensor<3>,
         steps: &Lengths,
         conditioning: Conditioning<'_>,
-        guide: Option<&Guide>,
+        guide: Option<&GuidedAttention>,
         pass: &Pass,
     ) -> MelDecoderOutput {
         let Conditioning { text, voice, prenet_noise } = conditioning;
@@ -148,7 +149,7 @@ impl MelDecoder {
         let (Conditioning { text, voice, prenet_noise }, pass) = (conditioning, &Pass::plain());
         let mut x = self.embed(self.previous_frames(target), self.condition(voice, pass), 0, prenet_noise, pass);
         let weights_of = |block: &DecoderBlock| {
-            let (y, weights) = block.forward_watched(x.clone(), steps, text.tokens.clone(), &text.lengths, pass);
+            let (y, weights) = block.forward_with_weights(x.clone(), steps, text.tokens.clone(), &text.lengths, pass);
             x = y;
             weights
         };
@@ -198,7 +199,7 @@ impl MelDecoder {
     }
 
     fn outputs(&self, x: Tensor<3>, pass: &Pass) -> (Tensor<3>, Tensor<2>) {
-        let x = normed(&self.norm, x, pass);
+        let x = apply_layer_norm(&self.norm, x, pass);
         let frames = pass.full(pass.dense(&self.frames, x.clone()));
         let [b, u, all] = frames.dims();
         let stop = pass.full(pass.dense(&self.stop, x)).reshape([b, u]);

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{HostBatch, Key};
-use plimsoll_layers::{Guide, Lengths, Postnet, PostnetConfig, mel_distance, stop_loss};
+use plimsoll_layers::{GuidedAttention, Lengths, Postnet, PostnetConfig, mel_distance, stop_loss};
 use plimsoll_tape::{Noise, Pass, StepLoss, Task, TensorBatch, initialise};
 
 use super::decoder::{Conditioning, MelDecoder};
@@ -120,7 +120,7 @@ impl Synthesizer {
         let text = self.encode_text(&batch.tokens, pass);
         let (target, frame_lengths, step_lengths) = self.padded_target(batch);
         let sigma = self.config.loss.guide_sigma;
-        let guide = guided.then(|| Guide::new(sigma, &step_lengths, &text.lengths, &target.device()));
+        let guide = guided.then(|| GuidedAttention::new(sigma, &step_lengths, &text.lengths, &target.device()));
         let pass = &self.with_length_policy(pass).with("decoder");
         let conditioning = Conditioning { text: &text, voice, prenet_noise };
         let output = self.decoder.forward(target.clone(), &step_lengths, conditioning, guide.as_ref(), pass);
@@ -183,7 +183,7 @@ impl Synthesizer {
 
     /// `pass` with chunked attention when the length policy asks for it.
     pub(super) fn with_length_policy(&self, pass: &Pass) -> Pass {
-        pass.by(self.config.length.applied(*pass.choice()))
+        pass.by(self.config.length.apply_to(*pass.choice()))
     }
 
     /// The voices `[b, 1, v]` of a batch, from its references or, without references, from its utterances.

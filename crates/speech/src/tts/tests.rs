@@ -36,7 +36,7 @@ fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
     let values = |key: Key, frames: usize| (0..frames * 10).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
     let features = values(key, frames);
     let reference = values(key.with("reference"), 7 + frames % 5);
-    HostSample { id: SampleId::of(name), name: name.into(), features, tokens: tokens.to_vec(), reference }
+    HostSample { id: SampleId::from_name(name), name: name.into(), features, tokens: tokens.to_vec(), reference }
 }
 
 fn samples() -> Vec<HostSample> {
@@ -77,7 +77,7 @@ fn gradient_is_the_same_rematerialized_chunked_and_in_bf16() {
 fn padding_and_other_utterances_do_not_change_the_output() {
     let model = small().init(&Device::flex(), Key::new(3));
     let output_of = |samples: &[HostSample], fill: f32| {
-        let mut batch = HostBatch::collate(samples, 10, &Grid::multiples(16.try_into().unwrap())).unwrap();
+        let mut batch = HostBatch::collate(samples, 10, &Grid::multiples_of(16.try_into().unwrap())).unwrap();
         for (index, sample) in samples.iter().enumerate() {
             let (frames, references) = (batch.frames * 10, batch.reference_frames * 10);
             batch.features[index * frames + sample.features.len()..(index + 1) * frames].fill(fill);
@@ -157,7 +157,7 @@ fn capture_device_records_a_step_under_every_choice() {
         let captured = device.capture_scope(|scope| {
             let device = device.clone().autodiff();
             let model = small().init(&device, Key::new(3));
-            let batch = HostBatch::collate(&samples(), 10, &Grid::multiples(8.try_into().unwrap())).unwrap();
+            let batch = HostBatch::collate(&samples(), 10, &Grid::multiples_of(8.try_into().unwrap())).unwrap();
             let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
             let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
             assert!(backward(loss.sum, &model).len() > 80);

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use plimsoll_layers::{EncoderBlock, Lengths, TransformerConfig, add_sinusoids, normed};
+use plimsoll_layers::{EncoderBlock, Lengths, TransformerConfig, add_sinusoids, apply_layer_norm};
 use plimsoll_tape::{Pass, remat};
 
 use super::SynthesizerConfig;
@@ -36,7 +36,7 @@ impl TextEncoder {
         let block = TransformerConfig { inner, dropout, ..TransformerConfig::new(d, text_heads) };
         Self {
             embedding: EmbeddingConfig::new(vocabulary, d).init(device),
-            blocks: (0..text_layers).map(|_| block.encoder(device)).collect(),
+            blocks: (0..text_layers).map(|_| block.init_encoder(device)).collect(),
             norm: LayerNormConfig::new(d).init(device),
             dropout,
         }
@@ -63,6 +63,6 @@ impl TextEncoder {
             if recompute { remat(block, x, forward) } else { forward(block, x) }
         };
         let x = self.blocks.iter().enumerate().fold(x, run);
-        EncodedText { tokens: normed(&self.norm, x, pass), lengths }
+        EncodedText { tokens: apply_layer_norm(&self.norm, x, pass), lengths }
     }
 }

@@ -11,7 +11,7 @@ use plimsoll_tape::{Task, collect};
 use super::{Ending, RunOptions, Score, TrainError, Validate};
 use crate::checkpoint::{Snapshot, Writer, Written};
 use crate::step::clean_up;
-use crate::{Careful, CheckpointStore, Event, Observer, RunState, StepError, StepReport, Trainer};
+use crate::{Careful, CheckpointStore, Event, Observer, RunState, StepError, StepEvent, StepReport, Trainer};
 
 /// How much more than planned a step may take before it is told.
 const DRIFT: f64 = 1.03;
@@ -205,26 +205,26 @@ impl<'a, T: Task> Voyage<'a, T> {
             self.observer.observe(&Event::Unfit { step, names: report.unfit });
         }
         self.tell_left_out(report.left_out);
-        self.observer.observe(&Event::Step {
+        self.observer.observe(&Event::Step(StepEvent {
             step,
             position: delivered.position,
             loss: report.loss,
-            parts: report.parts,
+            parts: report.parts.into_iter().map(|(name, part)| (name.into(), part)).collect(),
             norm: report.norm,
             rate: report.rate,
-            pieces: report.cuts.len(),
-            cuts: report.cuts,
-            begun: report.begun,
+            micro_batches: report.cuts.len(),
+            ledger: report.cuts.into_iter().map(Into::into).collect(),
+            attempts: report.begun,
             loss_scale: report.loss_scale,
             reads: report.reads,
             safety_seconds: (report.safety + self.telling).as_secs_f64(),
-            cut: report.cut.len(),
+            truncated: report.cut.len(),
             frames: report.frames,
             padding: batch.padding(),
             step_seconds,
             wait_seconds: delivered.waited.as_secs_f64(),
             peak_bytes,
-        });
+        }));
         if let Some(planned_bytes) = self.planned(shape)
             && peak_bytes.0 as f64 > planned_bytes.0 as f64 * DRIFT
         {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-use plimsoll_core::{Batch, BatchShape, Choice, Remat};
+use plimsoll_core::{Batch, BatchShape, Choice, MicroBatch, Remat};
 use serde::{Deserialize, Serialize};
 
 use crate::Governor;
@@ -35,9 +35,21 @@ impl From<Cut> for [u32; 3] {
     }
 }
 
+impl From<MicroBatch> for Cut {
+    fn from(MicroBatch { start, len, fallback_level }: MicroBatch) -> Self {
+        Self { start, len, effort: fallback_level }
+    }
+}
+
+impl From<Cut> for MicroBatch {
+    fn from(Cut { start, len, effort }: Cut) -> Self {
+        Self { start, len, fallback_level: effort }
+    }
+}
+
 impl Cut {
     /// The effort of what was left out, as it does not fit with any.
-    pub const LEFT_OUT: u32 = u32::MAX;
+    pub const LEFT_OUT: u32 = MicroBatch::LEFT_OUT;
 
     /// Its places in the batch.
     pub fn places(&self) -> Range<usize> {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Alone, Batch, MemoryGate, MemoryMeter, Stage};
+use plimsoll_core::{Batch, MemoryGate, MemoryMeter, SingleReplica, Stage};
 use plimsoll_tape::{Statistics, Task, sweep};
 
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
@@ -67,7 +67,7 @@ impl<T: Task> Trainer<T> {
             optimizer: Optimizer::new(config.optimizer, config.state),
             rate_factor: 1.0,
             watch: Watch::nobody(),
-            replica: Box::new(Alone),
+            replica: Box::new(SingleReplica),
             ahead: None,
             task,
             governor,

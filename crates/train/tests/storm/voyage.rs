@@ -192,15 +192,15 @@ pub(crate) fn sailed(
     let options = RunOptions { validate_every: Some(sea.validate_every), save_every: 15, ..RunOptions::new(limits) };
     let mut position = Position::default();
     let mut note = |event: &Event| match event {
-        Event::Step { cuts, position: next, peak_bytes, safety_seconds, step_seconds, reads, begun, .. } => {
-            log.lost.push(begun - cuts.len());
-            log.ledger.push((position, cuts.clone()));
-            position = *next;
-            log.limits.push(cuts.iter().map(|cut| cut.len as usize).max().unwrap_or(0));
-            log.peak = log.peak.max(*peak_bytes);
-            log.safety += safety_seconds;
-            log.seconds += step_seconds;
-            log.reads.push(*reads);
+        Event::Step(step) => {
+            log.lost.push(step.attempts - step.ledger.len());
+            log.ledger.push((position, step.ledger.iter().map(|&part| part.into()).collect()));
+            position = step.position;
+            log.limits.push(step.ledger.iter().map(|part| part.len as usize).max().unwrap_or(0));
+            log.peak = log.peak.max(step.peak_bytes);
+            log.safety += step.safety_seconds;
+            log.seconds += step.step_seconds;
+            log.reads.push(step.reads);
         }
         Event::OutOfMemory { failure, step, .. } => {
             *log.failures.entry(failure.stage).or_default() += 1;

@@ -1,18 +1,18 @@
-//! Every block computes the same when it is computed otherwise: again, in chunks, alone, beside other padding.
+//! Each block gives equal results when rematerialized, in chunks, without its batch, and with other padding.
 
 use std::num::NonZeroU32;
 
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Choice, Key, SampleId};
 use plimsoll_layers::{
-    AttentionConfig, ConformerConfig, HeadPositions, KeyValues, Lengths, NormKind, TransformerConfig,
+    AttentionConfig, ConformerConfig, HeadPositions, KeyValueCache, Lengths, NormKind, TransformerConfig,
 };
 use plimsoll_tape::{Noise, Pass, initialise, remat};
 
 use crate::block::{Block, Check, Sequence, every_block, gradients, sequence, with_weights};
 use crate::fixture::{Fixture, close};
 
-/// A share of dropout that shows.
+/// Dropout probability that changes results visibly.
 const DROPOUT: f64 = 0.2;
 
 fn pass(choice: Choice, samples: &[u64]) -> Pass {
@@ -20,33 +20,33 @@ fn pass(choice: Choice, samples: &[u64]) -> Pass {
     Pass::new(choice, Noise::new(Key::new(11), &ids))
 }
 
-/// The result, and all gradients under a loss that is not linear.
-fn results<B: Block>(block: &B, name: &str, again: bool, pass: &Pass) -> Vec<(String, Vec<f32>)> {
+/// The result and all gradients under a nonlinear loss.
+fn results<B: Block>(block: &B, name: &str, rematerialize: bool, pass: &Pass) -> Vec<(String, Vec<f32>)> {
     let fixture = Fixture::read(name);
     let device = Device::flex().autodiff();
     let input = sequence(&fixture, "x", "lengths", &device);
     let x = input.x.clone().require_grad();
     let memory = if fixture.shape("memory").is_some() { "memory" } else { "x" };
     let memory = sequence(&fixture, memory, &format!("{memory}_lengths"), &device);
-    let asked = memory.x.clone().require_grad();
+    let memory_x = memory.x.clone().require_grad();
     let (lengths, memory_lengths, pass) = (input.lengths, memory.lengths, pass.clone());
     let run = move |block: &B, (x, memory): (Tensor<3>, Tensor<3>)| {
         block.run(x, &lengths, &Sequence { x: memory, lengths: memory_lengths.clone() }, &pass)
     };
-    let inputs = (x.clone(), asked.clone());
-    let y = if again { remat(block, inputs, run) } else { run(block, inputs) };
+    let inputs = (x.clone(), memory_x.clone());
+    let y = if rematerialize { remat(block, inputs, run) } else { run(block, inputs) };
     let tape = (y.clone().square() + y.clone()).sum().backward();
     let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
     let mut found = vec![("y".to_string(), values(y))];
     found.extend(x.grad(&tape).map(|gradient| ("x".into(), values(gradient))));
-    found.extend(asked.grad(&tape).map(|gradient| ("memory".into(), values(gradient))));
+    found.extend(memory_x.grad(&tape).map(|gradient| ("memory".into(), values(gradient))));
     found.extend(gradients(block, &tape));
     found
 }
 
-struct SameWhenRunAgain;
+struct SameWhenRematerialized;
 
-impl Check for SameWhenRunAgain {
+impl Check for SameWhenRematerialized {
     fn check<B: Block>(&self, name: &str, build: &dyn Fn(&Device) -> B) {
         let build = || with_weights(build(&Device::flex().autodiff()), &Fixture::read(name));
         let pass = pass(Choice::default(), &[3, 4]);
@@ -54,17 +54,17 @@ impl Check for SameWhenRunAgain {
             let block = build();
             (results(&block, name, again, &pass), plimsoll_tape::collect(&block))
         });
-        assert!(plain == again, "{name}: rematerialised, something differs");
+        assert!(plain == again, "{name}: rematerialization changes a result");
     }
 }
 
 #[test]
-fn a_rematerialised_block_gives_the_same_to_the_last_bit_with_dropout_on() {
-    every_block(&SameWhenRunAgain, DROPOUT);
+fn rematerialized_block_is_equal_to_the_last_bit_with_dropout() {
+    every_block(&SameWhenRematerialized, DROPOUT);
 }
 
 #[test]
-fn a_conformer_that_keeps_its_parts_inputs_gives_the_same_to_the_last_bit_with_dropout_on() {
+fn rematerialized_conformer_is_equal_to_the_last_bit_with_dropout() {
     for (name, positions, norm) in [
         ("conformer_absolute", HeadPositions::Absolute, NormKind::Layer),
         ("conformer_relative", HeadPositions::Relative, NormKind::Layer),
@@ -80,7 +80,7 @@ fn a_conformer_that_keeps_its_parts_inputs_gives_the_same_to_the_last_bit_with_d
             let x = input.x.require_grad();
             let pass = pass(Choice::default(), &[3, 4]);
             let y = match again {
-                true => block.rematerialised(x.clone(), &input.lengths, &pass),
+                true => block.forward_rematerialized(x.clone(), &input.lengths, &pass),
                 false => block.forward(x.clone(), &input.lengths, &pass),
             };
             let tape = (y.clone().square() + y.clone()).sum().backward();
@@ -112,15 +112,15 @@ impl Check for SameInChunks {
 }
 
 #[test]
-fn attention_in_chunks_gives_the_same_with_dropout_on() {
+fn chunked_attention_is_equal_with_dropout() {
     every_block(&SameInChunks, DROPOUT);
 }
 
-struct SameInAnyCompany;
+struct SameInAnyBatch;
 
-impl Check for SameInAnyCompany {
+impl Check for SameInAnyBatch {
     fn check<B: Block>(&self, name: &str, build: &dyn Fn(&Device) -> B) {
-        // A batch norm is what it is because it depends on its company.
+        // A batch norm depends on the batch by definition; the subsampling fixture has no lengths.
         if name.contains("batch_norm") || name == "subsampling" {
             return;
         }
@@ -131,20 +131,20 @@ impl Check for SameInAnyCompany {
         let memory = if fixture.shape("memory").is_some() { "memory" } else { "x" };
         let memory = sequence(&fixture, memory, &format!("{memory}_lengths"), &device);
         let both = block.run(input.x.clone(), &input.lengths, &memory, &pass(Choice::default(), &[3, 4]));
-        for place in 0..2 {
-            let [own, asked] = [&input, &memory].map(|all| {
-                let length = all.lengths.each()[place] as usize;
-                let x = all.x.clone().narrow(0, place, 1).narrow(1, 0, length);
+        for index in 0..2 {
+            let [own, memory_x] = [&input, &memory].map(|all| {
+                let length = all.lengths.each()[index] as usize;
+                let x = all.x.clone().narrow(0, index, 1).narrow(1, 0, length);
                 Sequence { x, lengths: Lengths::new(vec![length as u32], length) }
             });
-            let alone = block.run(own.x, &own.lengths, &asked, &pass(Choice::default(), &[[3, 4][place]]));
-            // Where a sequence becomes one vector there is nothing to cut.
+            let alone = block.run(own.x, &own.lengths, &memory_x, &pass(Choice::default(), &[[3, 4][index]]));
+            // Some blocks turn a sequence into one vector.
             let width = both.dims()[1].min(own.lengths.width());
-            let expected = both.clone().narrow(0, place, 1).narrow(1, 0, width);
+            let expected = both.clone().narrow(0, index, 1).narrow(1, 0, width);
             let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
-            close(&format!("{name}: number {place} alone"), &values(alone), &values(expected), 1e-5);
+            close(&format!("{name}: sequence {index} alone"), &values(alone), &values(expected), 1e-5);
         }
-        // Nor does it matter what stands in the padding.
+        // The values in the padding must not matter either.
         let noisy = |all: &Sequence| {
             let Some(padding) = all.lengths.padding(&device) else { return all.clone() };
             let shape = all.x.dims();
@@ -165,8 +165,8 @@ impl Check for SameInAnyCompany {
 }
 
 #[test]
-fn an_item_alone_equals_the_same_item_in_a_padded_batch_with_dropout_on() {
-    every_block(&SameInAnyCompany, DROPOUT);
+fn sequence_alone_equals_itself_in_a_padded_batch_with_dropout() {
+    every_block(&SameInAnyBatch, DROPOUT);
 }
 
 fn random(b: usize, t: usize) -> Tensor<3> {
@@ -175,7 +175,7 @@ fn random(b: usize, t: usize) -> Tensor<3> {
 }
 
 #[test]
-fn what_comes_later_changes_nothing_and_a_cache_gives_the_same() {
+fn causal_attention_ignores_later_frames_and_equals_cached_steps() {
     for positions in [HeadPositions::Absolute, HeadPositions::Relative, HeadPositions::Rotary] {
         let config = AttentionConfig { positions, causal: true, ..AttentionConfig::new(16, 4) };
         let attention = initialise(config.init(&Device::flex()), Key::new(1));
@@ -184,7 +184,7 @@ fn what_comes_later_changes_nothing_and_a_cache_gives_the_same() {
         let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
         let first = attention.forward(x.clone().narrow(1, 0, 4), &Lengths::new(vec![4, 4], 4), &Pass::plain());
         close("the first four", &values(first), &values(whole.clone().narrow(1, 0, 4)), 1e-5);
-        let mut cache = KeyValues::default();
+        let mut cache = KeyValueCache::default();
         for (from, count) in [(0, 1), (1, 1), (2, 4), (6, 3)] {
             let part = attention.extend(x.clone().narrow(1, from, count), &mut cache, &Pass::plain());
             let expected = whole.clone().narrow(1, from, count);
@@ -194,18 +194,18 @@ fn what_comes_later_changes_nothing_and_a_cache_gives_the_same() {
 }
 
 #[test]
-fn a_decoder_block_goes_on_token_by_token_and_its_rows_can_change() {
+fn decoder_steps_equal_whole_sequence_after_row_selection() {
     let device = Device::flex();
-    let block = initialise(TransformerConfig::new(16, 4).decoder(&device), Key::new(1));
+    let block = initialise(TransformerConfig::new(16, 4).init_decoder(&device), Key::new(1));
     let (x, memory) = (random(2, 5), random(2, 7) * 2.0);
     let (lengths, memory_lengths) = (Lengths::new(vec![5, 5], 5), Lengths::new(vec![7, 4], 7));
-    // The second sequence first, and then again with another last token.
+    // Reorder the sequences and continue the second one twice, as beam search does.
     let rows = [1, 0, 1];
     let chosen = |x: &Tensor<3>| Tensor::cat(rows.map(|row| x.clone().narrow(0, row, 1)).to_vec(), 0);
     let whole = block.forward(x.clone(), &lengths, memory.clone(), &memory_lengths, &Pass::plain());
     let mut cache = block.cache(memory, &memory_lengths, &Pass::plain());
-    for place in 0..4 {
-        block.extend(x.clone().narrow(1, place, 1), &mut cache, &Pass::plain());
+    for index in 0..4 {
+        block.extend(x.clone().narrow(1, index, 1), &mut cache, &Pass::plain());
     }
     cache.select(&rows);
     let last = block.extend(chosen(&x).narrow(1, 4, 1), &mut cache, &Pass::plain());

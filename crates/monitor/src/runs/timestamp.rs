@@ -1,4 +1,4 @@
-//! A moment as a record holds it and as people read it.
+//! A point in time, as a record holds it and as people read it.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,18 +7,18 @@ use serde::Serialize;
 
 const DAY_SECS: i64 = 86_400;
 
-/// A moment, in seconds since 1970; told in UTC, since a run's folder may travel.
+/// A point in time, in seconds since 1970. Printed in UTC, because a run's folder may move between time zones.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
-pub struct Moment(pub f64);
+pub struct Timestamp(pub f64);
 
-impl From<SystemTime> for Moment {
+impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         Self(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = self.0.floor() as i64;
         let (year, month, day) = civil(secs.div_euclid(DAY_SECS));
@@ -27,8 +27,8 @@ impl fmt::Display for Moment {
     }
 }
 
-/// Year, month and day of a day counted from the first of 1970, by Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>): years begin in March, so that leap days come last.
+/// Year, month and day of a day counted from 1970-01-01, by Howard Hinnant's `civil_from_days`
+/// (<https://howardhinnant.github.io/date_algorithms.html>). Years begin in March there, so leap days come last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days.saturating_add(719_468);
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_told_in_utc() {
+    fn timestamps_are_printed_in_utc() {
         for (seconds, expected) in [
             (0.0, "1970-01-01 00:00"),
             (951_782_399.9, "2000-02-28 23:59"),
@@ -55,7 +55,7 @@ mod tests {
             (4_107_542_400.0, "2100-03-01 00:00"),
             (-60.0, "1969-12-31 23:59"),
         ] {
-            assert_eq!(Moment(seconds).to_string(), expected);
+            assert_eq!(Timestamp(seconds).to_string(), expected);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The colours of values: viridis, and grey for what is not a number.
+//! Colors of values: viridis, and gray for NaN.
 
-/// Every fifth of matplotlib's 256 colours `viridis` (Smith and van der Walt, given to everyone as CC0).
+/// Every fifth of the 256 colors of matplotlib's `viridis` (Smith and van der Walt, CC0).
 ///
-/// Straight lines between them are never off by more than 1 of 255 in a channel.
+/// Linear interpolation between them is off by at most 1 of 255 per channel.
 const VIRIDIS: [u32; 52] = [
     0x440154, 0x46085c, 0x471063, 0x481769, 0x481d6f, 0x482475, 0x472a7a, 0x46307e, 0x453781, 0x433d84, 0x414287,
     0x3f4889, 0x3d4e8a, 0x3a538b, 0x38598c, 0x355e8d, 0x33638d, 0x31688e, 0x2e6d8e, 0x2c718e, 0x2a768e, 0x297b8e,
@@ -11,19 +11,19 @@ const VIRIDIS: [u32; 52] = [
     0xa2da37, 0xb0dd2f, 0xbddf26, 0xcae11f, 0xd8e219, 0xe5e419, 0xf1e51d, 0xfde725,
 ];
 
-/// Colours of numbers: the first entries of the palette.
+/// Number of colors of numbers: the first entries of the palette.
 pub(super) const PALETTE_LEN: u8 = 255;
-/// The entry after them: not a number.
+/// The entry after them, for NaN.
 const NAN: u8 = PALETTE_LEN;
-const GREY: [u8; 3] = [0xbd, 0xbd, 0xbd];
+const GRAY: [u8; 3] = [0xbd, 0xbd, 0xbd];
 
-/// The red, green and blue of all entries.
+/// Red, green and blue of all entries.
 pub(super) fn palette() -> Vec<u8> {
     let last = f64::from(PALETTE_LEN - 1);
-    (0..PALETTE_LEN).flat_map(|index| viridis(f64::from(index) / last)).chain(GREY).collect()
+    (0..PALETTE_LEN).flat_map(|index| viridis(f64::from(index) / last)).chain(GRAY).collect()
 }
 
-/// The colour at `share` of the way from the darkest to the brightest.
+/// The color at `share` of the range from the darkest to the brightest.
 fn viridis(share: f64) -> [u8; 3] {
     let at = share * (VIRIDIS.len() - 1) as f64;
     let index = (at as usize).min(VIRIDIS.len() - 2);
@@ -34,25 +34,25 @@ fn viridis(share: f64) -> [u8; 3] {
     })
 }
 
-/// Which colour a value has.
+/// The range of values that the colors cover.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Colours {
-    /// The value of the darkest.
+pub(super) struct Colors {
+    /// Value of the darkest color.
     pub(super) low: f64,
-    /// The value of the brightest, above `low`.
+    /// Value of the brightest color, above `low`.
     pub(super) high: f64,
 }
 
-impl Colours {
-    /// From the least to the greatest finite number of `values`.
-    pub(super) fn of<'a>(values: impl Iterator<Item = &'a f32>) -> Self {
+impl Colors {
+    /// The range from the smallest to the largest finite number of `values`.
+    pub(super) fn from_values<'a>(values: impl Iterator<Item = &'a f32>) -> Self {
         let finite = values.filter(|value| value.is_finite()).map(|&value| f64::from(value));
         let (low, high) =
             finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         if low < high {
             Self { low, high }
         } else if low == high {
-            // One value has no range of its own; it gets the middle colour.
+            // A single value has no range; it gets the middle color.
             let around = (low.abs() / 10.0).max(0.5);
             Self { low: low - around, high: low + around }
         } else {
@@ -60,7 +60,7 @@ impl Colours {
         }
     }
 
-    /// The palette's entry for `value`.
+    /// Palette entry of `value`.
     pub(super) fn index(self, value: f32) -> u8 {
         if value.is_nan() {
             return NAN;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_colours_are_those_of_matplotlib() {
+    fn colors_match_matplotlib() {
         // Entries 0, 51, 128, 200 and 255 of `matplotlib.colormaps["viridis"]`, version 3.11.2.
         let theirs = [(0, [68, 1, 84]), (51, [65, 66, 135]), (128, [33, 145, 140]), (200, [112, 207, 87])];
         for (index, expected) in theirs.into_iter().chain([(255, [253, 231, 37])]) {
@@ -86,10 +86,10 @@ mod tests {
     }
 
     #[test]
-    fn every_value_has_a_colour() {
+    fn every_value_has_a_color() {
         let check = |values: &[f32], expected: &[u8]| {
-            let colours = Colours::of(values.iter());
-            let found: Vec<u8> = values.iter().map(|&value| colours.index(value)).collect();
+            let colors = Colors::from_values(values.iter());
+            let found: Vec<u8> = values.iter().map(|&value| colors.index(value)).collect();
             assert_eq!(found, expected, "{values:?}");
         };
         check(&[-2.0, 0.0, 2.0], &[0, 127, 254]);

@@ -1,5 +1,4 @@
-//! What this machine has and who holds it: `cargo run -p plimsoll-monitor --example cards`, with `-- --json` for
-//! programs.
+//! GPUs and host of this machine: `cargo run -p plimsoll-monitor --example gpus`, with `-- --json` for programs.
 
 use plimsoll_monitor::Machine;
 

@@ -1,4 +1,4 @@
-//! What a voice sounds like: an encoder of reference audio, and styles that are learned beside it.
+//! Speaker encoder and style tokens: vectors that describe the voice of a reference recording.
 
 use burn::module::{Module, Param};
 use burn::nn::conv::Conv1d;
@@ -7,33 +7,34 @@ use burn::tensor::activation::{relu, softmax};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, tanh};
 
-use crate::over_time::{convolve, over_time};
-use crate::{CrossAttention, CrossAttentionConfig, Lengths, normed};
+use crate::time_convolution::{convolve, time_convolution};
+use crate::{CrossAttention, CrossAttentionConfig, Lengths, apply_layer_norm};
 
-// Shapes: b batch, t frames, f features, c channels, n style tokens, d width of a style.
+// Shapes: b batch, t frames, f features, c channels, n style tokens, d width of a style, i input width.
 
-/// Added to the variance of a pooled channel, so that its root has a slope at zero.
+/// Added to the variance of a pooled channel: the square root has no finite gradient at zero.
 const EPSILON: f64 = 1e-5;
 
-/// A score that softmax turns into an exact zero, beside any that is not so far off.
+/// Score of padding frames. Softmax turns it into exactly zero next to any usual score.
 const MASKED: f32 = -3e4;
 
-/// How to build a [`SpeakerEncoder`].
+/// Configuration of a [`SpeakerEncoder`].
 #[derive(Clone, Copy, Debug)]
 pub struct SpeakerEncoderConfig {
     /// Features of a frame.
     pub features: usize,
     /// Channels of the convolutions.
     pub channels: usize,
-    /// How many convolutions.
+    /// Number of convolutions, at least 1.
     pub layers: usize,
-    /// Frames under each; odd, so that it has a middle.
+    /// Frames under each convolution. Odd, so that the number of frames stays the same.
     pub kernel: usize,
-    /// Share of values dropped in training.
+    /// Dropout probability in training, in `[0, 1)`.
     pub dropout: f64,
 }
 
-/// Convolutions over a stretch of a voice, and one vector that says what is in it.
+/// Encodes a reference recording to one vector: convolutions over time with layer norm, ReLU and dropout, then
+/// [`AttentivePooling`].
 #[derive(Module, Debug)]
 pub struct SpeakerEncoder {
     layers: Vec<Conv1d>,
@@ -43,41 +44,42 @@ pub struct SpeakerEncoder {
 }
 
 impl SpeakerEncoderConfig {
-    /// An encoder on `device`.
+    /// Builds the encoder on `device`.
     ///
     /// # Panics
-    /// Where there is no convolution, or their kernel has no middle.
+    /// If there is no convolution, or the kernel is even.
     pub fn init(&self, device: &Device) -> SpeakerEncoder {
         let &Self { features, channels, layers, kernel, dropout } = self;
-        assert!(layers > 0, "a voice is heard through one convolution at least");
+        assert!(layers > 0, "a speaker encoder needs at least one convolution");
         let inputs = |index| if index == 0 { features } else { channels };
         SpeakerEncoder {
-            layers: (0..layers).map(|i| over_time(inputs(i), channels, kernel, device)).collect(),
+            layers: (0..layers).map(|i| time_convolution(inputs(i), channels, kernel, device)).collect(),
             norms: (0..layers).map(|_| LayerNormConfig::new(channels).init(device)).collect(),
             pooling: AttentivePooling::init(channels, device),
             dropout,
         }
     }
 
-    /// The width of what comes out.
+    /// Width of the output vector: twice the channels.
     pub fn width(&self) -> usize {
         2 * self.channels
     }
 }
 
 impl SpeakerEncoder {
-    /// Frames `[b, t, f]` to one vector `[b, 1, 2c]` each.
+    /// Recordings `[b, t, f]` to one vector each, `[b, 1, 2c]`. Padding does not count.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let layers = self.layers.iter().zip(&self.norms).enumerate();
-        let heard = layers.fold(x, |x, (index, (layer, norm))| {
-            let y = relu(normed(norm, convolve(layer, x, lengths, pass), pass));
+        let frames = layers.fold(x, |x, (index, (layer, norm))| {
+            let y = relu(apply_layer_norm(norm, convolve(layer, x, lengths, pass), pass));
             pass.at(index).dropout(y, self.dropout)
         });
-        self.pooling.forward(heard, lengths, pass)
+        self.pooling.forward(frames, lengths, pass)
     }
 }
 
-/// Mean and spread of every channel over time, each frame weighing what a small network says (Okabe et al. 2018).
+/// Attentive statistics pooling (Okabe et al. 2018): weighted mean and standard deviation of each channel over time.
+/// Two linear layers compute the weight of each frame.
 #[derive(Module, Debug)]
 pub struct AttentivePooling {
     hidden: Linear,
@@ -85,13 +87,13 @@ pub struct AttentivePooling {
 }
 
 impl AttentivePooling {
-    /// A pooling of `channels` on `device`.
+    /// Builds the layer for `channels` on `device`.
     pub fn init(channels: usize, device: &Device) -> Self {
         let hidden = LinearConfig::new(channels, channels).init(device);
         Self { hidden, score: LinearConfig::new(channels, 1).init(device) }
     }
 
-    /// `[b, t, c]` to `[b, 1, 2c]`: means, then standard deviations.
+    /// `[b, t, c]` to `[b, 1, 2c]`: means, then standard deviations. Padding gets a weight of zero.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let hidden = tanh(pass.full(pass.dense(&self.hidden, x.clone())));
         let scores = pass.full(pass.dense(&self.score, hidden));
@@ -106,20 +108,20 @@ impl AttentivePooling {
     }
 }
 
-/// How to build [`StyleTokens`].
+/// Configuration of [`StyleTokens`].
 #[derive(Clone, Copy, Debug)]
 pub struct StyleTokensConfig {
-    /// Width of what asks for a style.
+    /// Width of the input vector.
     pub input: usize,
-    /// How many tokens there are.
+    /// Number of style tokens, at least 1.
     pub tokens: usize,
-    /// Width of a style.
+    /// Width of a token and of the output.
     pub width: usize,
-    /// Heads of the attention to the tokens.
+    /// Number of attention heads. Must divide `width`.
     pub heads: usize,
 }
 
-/// Styles as mixtures of a few that are learned (Wang et al. 2018).
+/// Global style tokens (Wang et al. 2018): a style is a mixture of a few learned vectors, weighted by attention.
 #[derive(Module, Debug)]
 pub struct StyleTokens {
     query: Linear,
@@ -128,13 +130,14 @@ pub struct StyleTokens {
 }
 
 impl StyleTokensConfig {
-    /// Style tokens on `device`, all zero until they are learned or given values.
+    /// Builds the layer on `device`. The tokens are zero, and stay equal to each other in training unless they
+    /// get random values first, for example from `plimsoll_tape::initialise`.
     ///
     /// # Panics
-    /// Where there is no token, or the heads do not share the width evenly.
+    /// If there is no token, or `heads` does not divide `width`.
     pub fn init(&self, device: &Device) -> StyleTokens {
         let &Self { input, tokens, width, heads } = self;
-        assert!(tokens > 0, "a style is a mixture of one token at least");
+        assert!(tokens > 0, "style tokens need at least one token");
         let attention = CrossAttentionConfig { d_model: width, d_memory: width, heads, dropout: 0.0 };
         StyleTokens {
             query: LinearConfig::new(input, width).init(device),
@@ -145,7 +148,7 @@ impl StyleTokensConfig {
 }
 
 impl StyleTokens {
-    /// The style `[b, 1, d]` of what asks `[b, 1, i]`.
+    /// Style `[b, 1, d]` for the query vector `x` `[b, 1, i]`.
     pub fn forward(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
         let [b, _, _] = x.dims();
         let tokens = self.tokens.val().tanh();

@@ -1,0 +1,263 @@
+//! The events of a run, typed.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::lenient;
+use crate::{Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
+
+/// Something that happened in a run.
+///
+/// In JSON the name of the variant stands under `event`, in snake case, beside its fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// A step was taken.
+    Step(StepEvent),
+    /// A step was not taken, and the run continues.
+    Skipped {
+        /// Number that the step would have had.
+        step: u64,
+        /// Why it was not taken.
+        #[serde(default)]
+        reason: String,
+    },
+    /// Samples were left out of a batch.
+    LeftOut {
+        /// The samples, with the reason for each.
+        samples: Vec<Skipped>,
+    },
+    /// Some work did not fit into memory. It was computed again in smaller parts, and the run continues.
+    OutOfMemory {
+        /// The step that it happened in or after.
+        step: u64,
+        /// The stage of the work and the message of the device.
+        failure: OutOfMemory,
+        /// Utterances of this length that are computed at once from now on.
+        #[serde(default)]
+        limit: usize,
+    },
+    /// Utterances were left out because they do not fit into memory even alone.
+    Unfit {
+        /// The step that they belong to.
+        step: u64,
+        /// Names of the utterances.
+        names: Vec<String>,
+    },
+    /// A step used more memory than was planned for it.
+    Drift {
+        /// Number of the step.
+        step: u64,
+        /// Stage that used the most.
+        phase: Stage,
+        /// Planned memory.
+        planned_bytes: Bytes,
+        /// Memory that was used.
+        peak_bytes: Bytes,
+    },
+    /// The learning rate was lowered because validations no longer improved.
+    RateLowered {
+        /// The step after which it was lowered.
+        step: u64,
+        /// Factor on the scheduled rate from now on.
+        factor: f64,
+    },
+    /// The model was validated.
+    Validated {
+        /// The step after which it was validated.
+        step: u64,
+        /// Completed epochs.
+        #[serde(default)]
+        epoch: u64,
+        /// What was measured.
+        #[serde(default, deserialize_with = "lenient::scores")]
+        scores: Vec<Measure>,
+        /// Duration of the validation in seconds.
+        #[serde(default)]
+        seconds: f64,
+        /// Whether this is the best validation so far.
+        #[serde(default)]
+        best: bool,
+        /// Peak memory of the validation.
+        #[serde(default)]
+        peak_bytes: Bytes,
+    },
+    /// A checkpoint was written.
+    Saved {
+        /// The step that it holds.
+        step: u64,
+        /// Its folder. A part of the path that is not Unicode is replaced.
+        #[serde(default, serialize_with = "lenient::path")]
+        path: PathBuf,
+    },
+    /// A checkpoint could not be written. The run continues, and earlier checkpoints are unchanged.
+    NotSaved {
+        /// The step that it would have held.
+        step: u64,
+        /// Why it was not written.
+        #[serde(default)]
+        reason: String,
+    },
+    /// Fewer utterances are computed at once. Only read: schema version 0 wrote it where [`Event::OutOfMemory`] stands
+    /// today.
+    Lowered {
+        /// The step after which the limit was lowered.
+        step: u64,
+        /// Utterances that are computed at once from now on.
+        #[serde(default)]
+        limit: usize,
+        /// Memory that the step used.
+        #[serde(default)]
+        peak_bytes: Bytes,
+    },
+    /// An event of a newer schema. Its fields are skipped.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Event {
+    /// The step that the event names, if it names one.
+    pub fn step(&self) -> Option<u64> {
+        match self {
+            Self::Step(StepEvent { step, .. })
+            | Self::Skipped { step, .. }
+            | Self::OutOfMemory { step, .. }
+            | Self::Unfit { step, .. }
+            | Self::Drift { step, .. }
+            | Self::RateLowered { step, .. }
+            | Self::Validated { step, .. }
+            | Self::Saved { step, .. }
+            | Self::NotSaved { step, .. }
+            | Self::Lowered { step, .. } => Some(*step),
+            Self::LeftOut { .. } | Self::Unknown => None,
+        }
+    }
+}
+
+/// A step of a run.
+///
+/// A training loop that does not know a field leaves it at its default. A number that is not known is NaN, which JSON
+/// holds as `null`; other fields default to zero or empty.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepEvent {
+    /// Number of the step, the first being 1.
+    pub step: u64,
+    /// Position in the data after the step.
+    #[serde(deserialize_with = "lenient::position")]
+    pub position: Position,
+    /// Loss per unit of weight, such as per token.
+    #[serde(deserialize_with = "lenient::number")]
+    pub loss: f64,
+    /// Terms of the loss by name, per unit of weight.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "lenient::numbers")]
+    pub parts: BTreeMap<Cow<'static, str>, f64>,
+    /// Norm of the gradient before clipping.
+    #[serde(deserialize_with = "lenient::number")]
+    pub norm: f64,
+    /// Learning rate.
+    #[serde(deserialize_with = "lenient::number")]
+    pub rate: f64,
+    /// Number of micro-batches that the batch was computed in.
+    #[serde(rename = "pieces")]
+    pub micro_batches: usize,
+    /// The micro-batches in the order in which their gradients were added. Together with the position before the step
+    /// this is the ledger: it says which utterances were in the step.
+    #[serde(rename = "cuts")]
+    pub ledger: Vec<MicroBatch>,
+    /// Number of micro-batches that were started, including those that ran out of memory.
+    #[serde(rename = "begun")]
+    pub attempts: usize,
+    /// Factor on the loss in fp16; not written when 1.
+    #[serde(skip_serializing_if = "is_one")]
+    pub loss_scale: f64,
+    /// Reads from the device that the step waited for.
+    pub reads: u32,
+    /// Seconds spent on safety: memory gate, governor, ledger, and recording the step before.
+    pub safety_seconds: f64,
+    /// Samples that the model's length policy truncated.
+    #[serde(rename = "cut")]
+    pub truncated: usize,
+    /// Audio of the batch as a number of feature frames, without padding.
+    pub frames: u64,
+    /// Share of the batch that is padding.
+    pub padding: f64,
+    /// Seconds that the step took, without waiting for data.
+    pub step_seconds: f64,
+    /// Seconds that the step waited for its batch.
+    pub wait_seconds: f64,
+    /// Peak memory of the step.
+    pub peak_bytes: Bytes,
+}
+
+impl Default for StepEvent {
+    fn default() -> Self {
+        Self {
+            step: 0,
+            position: Position::default(),
+            loss: f64::NAN,
+            parts: BTreeMap::new(),
+            norm: f64::NAN,
+            rate: f64::NAN,
+            micro_batches: 0,
+            ledger: Vec::new(),
+            attempts: 0,
+            loss_scale: 1.0,
+            reads: 0,
+            safety_seconds: 0.0,
+            truncated: 0,
+            frames: 0,
+            padding: 0.0,
+            step_seconds: 0.0,
+            wait_seconds: 0.0,
+            peak_bytes: Bytes(0),
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_one(factor: &f64) -> bool {
+    *factor == 1.0
+}
+
+/// A part of a batch that is computed at once: neighboring utterances. In JSON `[start, len, fallback_level]`.
+///
+/// The micro-batches of a step, in the order of their sums, are enough to repeat the step to the last bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u32; 3]", into = "[u32; 3]")]
+pub struct MicroBatch {
+    /// Index of its first utterance in the batch.
+    pub start: u32,
+    /// Number of its utterances.
+    pub len: u32,
+    /// How it was computed: 0 for the planned way, higher numbers for ways that take less memory and more time, or
+    /// [`MicroBatch::LEFT_OUT`].
+    pub fallback_level: u32,
+}
+
+impl MicroBatch {
+    /// Level of utterances that were left out because they did not fit in any way.
+    pub const LEFT_OUT: u32 = u32::MAX;
+
+    /// Indices of its utterances in the batch.
+    pub fn places(&self) -> Range<usize> {
+        self.start as usize..(self.start + self.len) as usize
+    }
+}
+
+impl From<[u32; 3]> for MicroBatch {
+    fn from([start, len, fallback_level]: [u32; 3]) -> Self {
+        Self { start, len, fallback_level }
+    }
+}
+
+impl From<MicroBatch> for [u32; 3] {
+    fn from(part: MicroBatch) -> Self {
+        [part.start, part.len, part.fallback_level]
+    }
+}

@@ -1,0 +1,58 @@
+//! The schema of a run's record: the events of `metrics.jsonl` and the header of `plan.toml`, for writers and readers.
+//!
+//! A trainer builds [`Event`]s, a recorder writes each as one [`Record`], and a reader parses the same types. There is
+//! no second list of field names.
+//!
+//! Rules for a change of the schema:
+//! - New events and new fields do not change [`SCHEMA_VERSION`]: readers skip what they do not know, and a field that is
+//!   missing in an old line has a default.
+//! - A field that gets another meaning, or an event that is removed, raises it.
+//! - A name that was written once stays readable, as a variant or as a serde `alias`.
+
+mod event;
+mod lenient;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use event::{Event, MicroBatch, StepEvent};
+pub use plan::PlanHeader;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the schema that this crate writes. Version 0 stands for lines from before the field existed.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One line of a run's record: an event with its time and the version of its schema.
+///
+/// In JSON all fields stand side by side, so a script can filter lines by `event` and read any line without the others.
+///
+/// ```
+/// use plimsoll_core::{Event, Record, StepEvent};
+///
+/// let event = Event::Step(StepEvent { step: 3, loss: 2.5, ..StepEvent::default() });
+/// let line = serde_json::to_string(&Record::new(1_700_000_000.0, event))?;
+/// assert!(line.starts_with(r#"{"schema_version":1,"time":1700000000.0,"event":"step","step":3,"#));
+/// let record: Record = serde_json::from_str(&line)?;
+/// assert_eq!(record.event.step(), Some(3));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record<E = Event> {
+    /// Version of the schema, 0 in lines that do not say.
+    #[serde(default)]
+    pub schema_version: u32,
+    /// Seconds since 1970. NaN in lines that do not say.
+    #[serde(default = "lenient::nan", deserialize_with = "lenient::number")]
+    pub time: f64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: E,
+}
+
+impl<E> Record<E> {
+    /// A line of today's schema for something that happened at `time`, in seconds since 1970.
+    pub fn new(time: f64, event: E) -> Self {
+        Self { schema_version: SCHEMA_VERSION, time, event }
+    }
+}

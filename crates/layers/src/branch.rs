@@ -1,0 +1,47 @@
+//! Residual branches that end in a linear layer, so that a block can recompute all of a branch but that layer.
+
+use burn::module::Module;
+use burn::nn::{LayerNorm, Linear};
+use burn::tensor::Tensor;
+use plimsoll_tape::{Pass, remat_dense};
+
+use crate::{Lengths, apply_layer_norm};
+
+// Shapes: b batch, t frames, d model width, i input width of the last linear layer.
+
+/// Layer whose last step is a linear layer.
+///
+/// The backward pass of a linear layer needs its input and not its output. A rematerialized block therefore recomputes
+/// [`before_output`](Branch::before_output) only, and never repeats the last matrix product.
+pub(crate) trait Branch: Module + Sync + 'static {
+    /// `[b, t, d]` to the input `[b, t, i]` of the last linear layer.
+    fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3>;
+
+    /// The last linear layer.
+    fn output_layer(&self) -> &Linear;
+}
+
+/// Applies `norm`, then the whole of `layer`, its linear layer included: `[b, t, d]` to `[b, t, d]`.
+///
+/// With `rematerialize`, the tape keeps `x` and the backward pass computes the activations inside the branch again. The
+/// result and the gradients are equal to the last bit either way.
+pub(crate) fn normed_branch<B: Branch>(
+    norm: &LayerNorm,
+    layer: &B,
+    x: Tensor<3>,
+    lengths: &Lengths,
+    pass: &Pass,
+    rematerialize: bool,
+) -> Tensor<3> {
+    let inner = |norm: &LayerNorm, layer: &B, x, lengths: &Lengths, pass: &Pass| {
+        layer.before_output(apply_layer_norm(norm, x, pass), lengths, pass)
+    };
+    if !rematerialize {
+        return pass.dense(layer.output_layer(), inner(norm, layer, x, lengths, pass));
+    }
+    let (lengths, inner_pass) = (lengths.clone(), pass.clone());
+    // The clones share the parameters of the originals.
+    let modules = (norm.clone(), layer.clone());
+    let block = move |(norm, layer): &(LayerNorm, B), x| inner(norm, layer, x, &lengths, &inner_pass);
+    remat_dense(&modules, x, block, |modules| modules.1.output_layer(), pass)
+}

@@ -1,0 +1,48 @@
+//! Records a training loop of your own and reports it: `cargo run -p plimsoll-monitor --example watch_loop -- FOLDER`.
+//!
+//! The loop fits a line by gradient descent. No other part of Plimsoll is needed.
+
+use std::path::Path;
+use std::time::{Instant, UNIX_EPOCH};
+
+use plimsoll_core::{Bytes, Event, Measure, StepEvent};
+use plimsoll_monitor::{Recorder, RunReport, TensorBoardFile};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = std::env::args().nth(1).unwrap_or_else(|| "target/watch_loop".into());
+    let folder = Path::new(&folder);
+    std::fs::create_dir_all(folder)?;
+    let mut recorder = Recorder::append(&folder.join("metrics.jsonl"))?;
+    let mut curves = TensorBoardFile::create(&folder.join("tensorboard"), 0)?;
+
+    let (mut slope, rate, mut best_error) = (0.0, 0.05, f64::INFINITY);
+    for step in 1..=200 {
+        let start = Instant::now();
+        // The target is y = 3 x at four points.
+        let errors = [0.5, 1.0, 1.5, 2.0].map(|x| (x, slope * x - 3.0 * x));
+        let loss = errors.iter().map(|(_, error)| error * error).sum::<f64>() / 4.0;
+        let gradient = errors.iter().map(|(x, error)| 2.0 * error * x).sum::<f64>() / 4.0;
+        slope -= rate * gradient;
+        recorder.record(&Event::Step(StepEvent {
+            step,
+            loss,
+            norm: gradient.abs(),
+            rate,
+            step_seconds: start.elapsed().as_secs_f64(),
+            ..StepEvent::default()
+        }))?;
+        curves.scalar("train/loss", step, loss)?;
+        if step % 50 == 0 {
+            let error = (slope - 3.0).abs();
+            let best = error < best_error;
+            best_error = best_error.min(error);
+            let scores = vec![Measure::number("error", "distance from the true slope", error)];
+            let epoch = step / 50;
+            recorder.record(&Event::Validated { step, epoch, scores, seconds: 0.0, best, peak_bytes: Bytes(0) })?;
+        }
+    }
+
+    let report = RunReport::read(folder, UNIX_EPOCH).ok_or("the folder has no record")?;
+    print!("{report}");
+    Ok(())
+}

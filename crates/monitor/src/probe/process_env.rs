@@ -1,0 +1,112 @@
+//! The environment of this process, as far as it limits what can be read about other processes.
+
+use std::fs::read_to_string;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Identifier of the first PID namespace in every kernel: `PROC_PID_INIT_INO` in `include/linux/proc_ns.h`.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+const CONTAINER_GROUPS: [&str; 5] = ["docker", "kubepods", "containerd", "libpod", "lxc"];
+
+/// Why a fact about a process is not available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// The driver uses the machine's process numbers, and this container has its own: the same number may be another
+    /// process here.
+    #[error("this container has its own process numbers")]
+    Container,
+    /// This user has no permission.
+    #[error("this user has no permission to read it")]
+    Permission,
+    /// Windows manages the GPU.
+    #[error("Windows manages the GPU and does not report it to WSL")]
+    Wsl,
+    /// The driver does not report it for this GPU, for example because of MIG.
+    #[error("the driver does not report it")]
+    Driver,
+    /// The process ended before it was looked up.
+    #[error("the process has ended")]
+    Ended,
+}
+
+/// The environment of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProcessEnv {
+    /// Whether it is a container.
+    pub container: bool,
+    /// Whether it is Linux under Windows (WSL).
+    pub wsl: bool,
+    /// Whether process numbers differ from those of the machine. A container can share the machine's numbers
+    /// (`--pid=host`); the numbers that the driver gives are then valid here.
+    pub own_pids: bool,
+    /// Whether the system hides the processes of other users (`hidepid`).
+    pub hides_others: bool,
+}
+
+impl ProcessEnv {
+    /// Detects the environment of this process.
+    pub fn detect() -> Self {
+        let read = |path| read_to_string(path).unwrap_or_default();
+        Self::from_evidence(&Evidence {
+            kernel: &read("/proc/version"),
+            first_group: &read("/proc/1/cgroup"),
+            mounts: &read("/proc/self/mounts"),
+            pid_namespace: std::fs::read_link("/proc/self/ns/pid").ok().as_deref().and_then(Path::to_str),
+            has_container_file: CONTAINER_FILES.iter().any(|path| Path::new(path).exists()),
+        })
+    }
+
+    /// Concludes the environment from what the system shows.
+    pub(super) fn from_evidence(evidence: &Evidence<'_>) -> Self {
+        let wsl = evidence.kernel.to_ascii_lowercase().contains("microsoft");
+        let is_named = CONTAINER_GROUPS.iter().any(|name| evidence.first_group.contains(name));
+        let marked = evidence.has_container_file || is_named;
+        // Files and names are only conventions; the namespace decides if it can be read.
+        let own_pids = evidence.pid_namespace.map_or(marked, |namespace| namespace != FIRST_NAMESPACE);
+        // WSL keeps every distribution in a namespace.
+        let container = marked || (own_pids && !wsl);
+        Self { container, wsl, own_pids, hides_others: hides_others(evidence.mounts) }
+    }
+
+    /// Why the driver's process numbers are not valid here, if so.
+    pub(super) fn why_pids_differ(self) -> Option<Unavailable> {
+        match self {
+            Self { wsl: true, .. } => Some(Unavailable::Wsl),
+            Self { own_pids: true, .. } => Some(Unavailable::Container),
+            _ => None,
+        }
+    }
+
+    /// Why the driver has no answer, if it has none.
+    pub(super) fn why_driver_is_silent(self) -> Unavailable {
+        if self.wsl { Unavailable::Wsl } else { Unavailable::Driver }
+    }
+}
+
+/// Files and links from which the environment is concluded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Evidence<'a> {
+    /// `/proc/version`.
+    pub(super) kernel: &'a str,
+    /// `/proc/1/cgroup`.
+    pub(super) first_group: &'a str,
+    /// `/proc/self/mounts`.
+    pub(super) mounts: &'a str,
+    /// Target of the link `/proc/self/ns/pid`.
+    pub(super) pid_namespace: Option<&'a str>,
+    /// Whether one of the files exists that container engines create.
+    pub(super) has_container_file: bool,
+}
+
+fn hides_others(mounts: &str) -> bool {
+    let mut options = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        (words.next()? == "/proc").then(|| words.nth(1)).flatten()
+    });
+    let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|how| how != "0" && how != "off");
+    options.any(|options| options.split(',').any(hides))
+}

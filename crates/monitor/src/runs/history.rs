@@ -1,0 +1,120 @@
+//! How a run went: the sums of its events.
+
+use std::path::Path;
+
+use plimsoll_core::{Bytes, Measure, Seconds};
+use serde::Serialize;
+
+use super::curve::{LossCurve, LossPoint};
+use super::event_log::{Counted, Entry, EventLog, Validation, each_record};
+use super::timestamp::Timestamp;
+
+/// How a run went.
+///
+/// A run that is resumed from a checkpoint repeats the steps after it. The first versions of these steps do not count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunHistory {
+    /// Time of the first record.
+    pub started: Option<Timestamp>,
+    /// Time of the last record.
+    pub last: Option<Timestamp>,
+    /// Completed steps.
+    pub steps: u64,
+    /// Completed epochs.
+    pub epochs: u64,
+    /// Loss of each step.
+    pub losses: LossCurve,
+    /// Validations in their order.
+    pub validations: Vec<Validation>,
+    /// Time in steps and in waiting for data, without validation.
+    pub train_seconds: Seconds,
+    /// Seconds of audio trained on per second of training.
+    pub audio_seconds_per_second: Option<f64>,
+    /// Share of the training time that was spent waiting for data.
+    pub wait_share: f64,
+    /// Peak memory.
+    pub peak_bytes: Bytes,
+    /// Steps that were not taken.
+    pub skipped: u64,
+    /// Times that memory ran out. Each time the governor lowered its limit.
+    pub out_of_memory: u64,
+    /// Times that the governor lowered its limit, in records of schema version 0, which have no `out_of_memory`.
+    pub lowered: u64,
+    /// Times that the learning rate was lowered because validations no longer improved.
+    pub rate_lowered: u64,
+    /// Samples that were left out because they cannot be read or are too short for their text.
+    pub left_out: u64,
+    /// Utterances that were left out because they do not fit into memory even alone.
+    pub unfit: u64,
+    /// Steps that used more memory than planned.
+    pub over_plan: u64,
+    /// Checkpoints that could not be written.
+    pub not_saved: u64,
+}
+
+impl RunHistory {
+    /// Reads the record in a run's folder. Problems are added to `notes`.
+    pub(super) fn read(folder: &Path, hop_seconds: Option<f64>, notes: &mut Vec<String>) -> Self {
+        let (mut history, mut log) = (Self::default(), EventLog::default());
+        each_record(&folder.join("metrics.jsonl"), notes, |record| {
+            let time = Some(record.time).filter(|time| time.is_finite()).map(Timestamp);
+            history.started = history.started.or(time);
+            history.last = time.or(history.last);
+            log.add(record.event);
+        });
+        history.add(log.into_entries(), hop_seconds);
+        history
+    }
+
+    /// The validation whose model is kept, or the last one if none is marked as best.
+    pub fn best(&self) -> Option<&Validation> {
+        self.validations.iter().rfind(|validation| validation.best).or(self.validations.last())
+    }
+
+    /// Scores of the best validation.
+    pub(super) fn best_scores(&self) -> &[Measure] {
+        self.best().map_or(&[], |validation| &validation.scores)
+    }
+
+    fn add(&mut self, entries: Vec<(u64, Entry)>, hop_seconds: Option<f64>) {
+        let (mut all_frames, mut waited) = (0.0, 0.0);
+        for (at, entry) in entries {
+            match entry {
+                Entry::Step { epoch, loss, frames, step_seconds, wait_seconds, peak } => {
+                    (self.steps, self.epochs) = (at, epoch);
+                    self.losses.0.extend(loss.map(|loss| LossPoint { step: at, loss }));
+                    self.train_seconds.0 += step_seconds + wait_seconds;
+                    self.peak_bytes = self.peak_bytes.max(peak);
+                    all_frames += frames as f64;
+                    waited += wait_seconds;
+                }
+                Entry::Validated { validation, peak } => {
+                    // A run that is resumed at its end is validated there again.
+                    if self.validations.last().is_none_or(|last| last.step != validation.step) {
+                        self.validations.push(validation);
+                    }
+                    self.peak_bytes = self.peak_bytes.max(peak);
+                }
+                Entry::Count(counted, count) => *self.counter(counted) += count,
+            }
+        }
+        let seconds = self.train_seconds.0;
+        if seconds > 0.0 {
+            self.audio_seconds_per_second = hop_seconds.map(|hop| all_frames * hop / seconds);
+            self.wait_share = waited / seconds;
+        }
+    }
+
+    fn counter(&mut self, counted: Counted) -> &mut u64 {
+        match counted {
+            Counted::SkippedStep => &mut self.skipped,
+            Counted::OutOfMemory => &mut self.out_of_memory,
+            Counted::LoweredLimit => &mut self.lowered,
+            Counted::LoweredRate => &mut self.rate_lowered,
+            Counted::LeftOutSample => &mut self.left_out,
+            Counted::UnfitUtterance => &mut self.unfit,
+            Counted::Drift => &mut self.over_plan,
+            Counted::UnsavedCheckpoint => &mut self.not_saved,
+        }
+    }
+}

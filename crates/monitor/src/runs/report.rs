@@ -1,0 +1,141 @@
+//! Report of a run: what its folder says about it.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use plimsoll_core::Measure;
+use serde::Serialize;
+
+use super::history::RunHistory;
+use super::setup::RunSetup;
+use super::timestamp::Timestamp;
+use crate::{RecordError, Summary};
+
+/// Report of a run: what its folder says about it.
+///
+/// It prints as a page for people and serializes for programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReport {
+    /// Name of the run, which is that of its folder.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Whether it ended.
+    #[serde(rename = "standing")]
+    pub status: RunStatus,
+    /// What it was set up to do.
+    #[serde(rename = "outline")]
+    pub setup: RunSetup,
+    /// How it went.
+    #[serde(rename = "course")]
+    pub history: RunHistory,
+    /// Scores of the best model at the end; empty before the end.
+    #[serde(rename = "verdict")]
+    pub final_scores: Vec<Measure>,
+    /// Files of the folder that cannot be read, and why.
+    pub notes: Vec<String>,
+}
+
+/// Whether a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RunStatus {
+    /// It reached its end, and its summary is about its last step.
+    Complete,
+    /// It wrote a record recently: it seems to be running.
+    Running,
+    /// Neither: it was stopped or killed.
+    Stopped,
+}
+
+impl fmt::Display for RunStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Complete => "complete",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
+/// Reads the runs in `folder`, ordered by their start. Entries that are not runs are skipped.
+///
+/// A run that is not complete counts as running if its last record is newer than `quiet_since`.
+///
+/// # Errors
+/// [`RecordError::Io`] if the folder cannot be listed. A run that cannot be read has a note instead.
+pub fn read_runs(folder: &Path, quiet_since: SystemTime) -> Result<Vec<RunReport>, RecordError> {
+    let io = |source| RecordError::Io { path: folder.into(), source };
+    let mut reports = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        reports.extend(RunReport::read(&entry.map_err(io)?.path(), quiet_since));
+    }
+    // A run without a record has only just begun.
+    let key = |report: &RunReport| report.history.started.map_or(f64::INFINITY, |time| time.0);
+    reports.sort_by(|a, b| key(a).total_cmp(&key(b)).then_with(|| a.name.cmp(&b.name)));
+    Ok(reports)
+}
+
+impl RunReport {
+    /// Reads the run in `folder`. `None` unless the folder has a plan or a record. For `quiet_since` see [`read_runs`].
+    pub fn read(folder: &Path, quiet_since: SystemTime) -> Option<Self> {
+        if !["plan.toml", "metrics.jsonl"].iter().any(|name| folder.join(name).is_file()) {
+            return None;
+        }
+        let mut notes = Vec::new();
+        let setup = RunSetup::read(folder, &mut notes);
+        let history = RunHistory::read(folder, setup.hop_seconds, &mut notes);
+        let summary = read_summary(folder, &mut notes).filter(|summary| is_of_the_end(summary, &history));
+        let status = match (&summary, history.last) {
+            (Some(_), _) => RunStatus::Complete,
+            (None, Some(last)) if last > Timestamp::from(quiet_since) => RunStatus::Running,
+            _ => RunStatus::Stopped,
+        };
+        let final_scores = summary.map_or_else(Vec::new, |summary| final_scores(summary.scores, &history));
+        Some(Self { name: name(folder), folder: folder.into(), status, setup, history, final_scores, notes })
+    }
+
+    /// Scores of the run's best model: those of the end, or else those of its validation.
+    pub fn scores(&self) -> &[Measure] {
+        match self.final_scores.is_empty() {
+            true => self.history.best_scores(),
+            false => &self.final_scores,
+        }
+    }
+}
+
+/// The folder's own name, also if the path is `.`.
+fn name(folder: &Path) -> String {
+    let whole = folder.canonicalize().unwrap_or_else(|_| folder.into());
+    // By the given path if it has a name: a link to a run keeps the name of the link.
+    let name = folder.file_name().or(whole.file_name());
+    name.map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
+}
+
+fn read_summary(folder: &Path, notes: &mut Vec<String>) -> Option<Summary> {
+    let text = fs::read(folder.join("summary.json")).ok()?;
+    serde_json::from_slice(&text).map_err(|error| notes.push(format!("cannot read summary.json: {error}"))).ok()
+}
+
+/// A run that was complete can be resumed with a later end. Its summary is then outdated.
+fn is_of_the_end(summary: &Summary, history: &RunHistory) -> bool {
+    summary.complete && (history.steps == 0 || summary.steps == 0 || summary.steps == history.steps)
+}
+
+/// A summary of schema version 0 has scores by name only. Order, label and unit then come from the validations.
+fn final_scores(mut scores: Vec<Measure>, history: &RunHistory) -> Vec<Measure> {
+    let validated = history.best_scores();
+    let place = |score: &Measure| validated.iter().position(|other| other.name == score.name);
+    for score in scores.iter_mut().filter(|score| score.label.is_empty()) {
+        let value = score.value;
+        match place(score) {
+            Some(place) => *score = Measure { value, ..validated[place].clone() },
+            None => score.label = score.name.clone(),
+        }
+    }
+    scores.sort_by_key(|score| place(score).unwrap_or(usize::MAX));
+    scores
+}
