@@ -1,4 +1,4 @@
-//! `plimsoll config`: print, validate, path.
+//! `plimsoll config`: prints and checks configurations, and lists their sources.
 
 #[cfg(test)]
 mod tests;
@@ -9,34 +9,37 @@ use clap::Subcommand;
 use plimsoll_recipes::config::{ConfigArgs, ConfigSources, Loaded, load, sources, to_json, to_toml};
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// What to do with the configuration.
+/// The subcommands of `plimsoll config`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Prints the whole configuration, and where each value came from.
+    /// Prints every key, its value, and where the value came from.
     Print {
-        /// Prints JSON instead of commented TOML.
+        /// Print JSON in place of commented TOML.
         #[arg(long)]
         json: bool,
-        /// What to print.
+        /// The configuration to print.
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Says whether the configuration is valid, and what it would train.
+    /// Checks the configuration without training, and prints a summary.
     Validate {
-        /// What to validate.
+        /// The configuration to check.
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Says which file, environment variables and flags are looked at, and which set something.
+    /// Lists the file, the environment variables and the flags that are read, and the keys that they set.
     Path {
-        /// What to look at.
+        /// The configuration whose sources to list.
         #[command(flatten)]
         config: ConfigArgs,
     },
 }
 
 impl ConfigCommand {
-    /// Runs the command under `environment` and writes its answer to `out`.
+    /// Runs the command with the variables of `environment`, and writes its output to `out`.
+    ///
+    /// # Errors
+    /// If the configuration cannot be loaded, or `out` cannot be written to.
     pub(crate) fn run(
         self,
         environment: impl Iterator<Item = (String, String)>,
@@ -46,12 +49,13 @@ impl ConfigCommand {
             Self::Print { json: true, config } => to_json(&load(&config, environment)?),
             Self::Print { json: false, config } => to_toml(&load(&config, environment)?),
             Self::Validate { config } => summary(&config, &load(&config, environment)?),
-            Self::Path { config } => places(&sources(&config, environment)),
+            Self::Path { config } => list_sources(&sources(&config, environment)),
         };
         out.write_all(text.as_bytes()).failed()
     }
 }
 
+/// The output of `config validate`.
 fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
     let config = &loaded.config;
     let batch = match config.data.batch_seconds {
@@ -59,12 +63,12 @@ fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
         None => format!("{} utterances", config.data.effective_utterances().unwrap_or_default()),
     };
     let training = &config.training;
-    let stops = [
+    let limits = [
         training.epochs.map(|n| format!("{n} epochs")),
         training.steps.map(|n| format!("{n} steps")),
         training.max_time.map(|time| time.to_string()),
     ];
-    let stops: Vec<String> = stops.into_iter().flatten().collect();
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
     let changed = loaded.provenance.len();
     let notes: String = loaded.warnings.iter().map(|warning| format!("note: {warning}\n")).collect();
     format!(
@@ -73,15 +77,16 @@ fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
         config.task,
         config.model.d_model,
         config.model.encoder_layers,
-        stops.join(" or "),
+        limits.join(" or "),
     )
 }
 
-fn places(sources: &ConfigSources) -> String {
-    let missing = if sources.file_is_missing { " (not there)" } else { "" };
-    let mut text = format!("later places are stronger than earlier ones\nfile: {}{missing}\n", sources.file);
+/// The output of `config path`.
+fn list_sources(sources: &ConfigSources) -> String {
+    let missing = if sources.file_is_missing { " (does not exist)" } else { "" };
+    let mut text = format!("later sources override earlier ones\nfile: {}{missing}\n", sources.file);
     if sources.variables.is_empty() {
-        text += &format!("environment: nothing begins with {}\n", ConfigSources::PREFIX);
+        text += &format!("environment: no variable begins with {}\n", ConfigSources::PREFIX);
     }
     for variable in &sources.variables {
         text += &format!("environment: {} ({})\n", variable.name, variable.meaning);

@@ -133,7 +133,7 @@ fn changes_to(asked: &DemandBuilder, (old, choice): (Choice, Choice), micro_batc
             RematChoice::None => "there is room to keep every block, which is faster",
             _ => "these blocks are computed a second time instead of kept, with the same result",
         };
-        changes.push(Change::new("training", "remat", format!("\"{}\"", remat.word()), why));
+        changes.push(Change::new("training", "remat", format!("\"{}\"", remat.as_str()), why));
     }
     if choice.attention_chunk != old.attention_chunk {
         match choice.attention_chunk {

@@ -136,7 +136,7 @@ impl RunPlan {
             name: self.name.clone(),
             version: Some(self.version.into()),
             commit: Some(self.commit.into()),
-            task: Some(self.config.task.word().into()),
+            task: Some(self.config.task.as_str().into()),
             seed: Some(self.seed),
             device: Some(self.device.clone()),
             parameters: Some(self.parameters),

@@ -120,12 +120,12 @@ fn training(
     let by_epochs = training.epochs.map(|epochs| u64::from(epochs) * data.batches_in_epoch);
     let total_steps = [by_epochs, training.steps].into_iter().flatten().min();
     let shape = match (training.schedule, total_steps) {
-        (config::Schedule::InverseSqrt, _) => Shape::InverseSqrt,
-        (config::Schedule::Noam, _) => Shape::Noam,
-        (config::Schedule::Plateau, _) => Shape::Plateau,
-        (config::Schedule::Cosine, Some(_)) => Shape::Cosine,
+        (config::ScheduleChoice::InverseSqrt, _) => Shape::InverseSqrt,
+        (config::ScheduleChoice::Noam, _) => Shape::Noam,
+        (config::ScheduleChoice::Plateau, _) => Shape::Plateau,
+        (config::ScheduleChoice::Cosine, Some(_)) => Shape::Cosine,
         // A cosine needs an end that does not depend on how fast the machine is today.
-        (config::Schedule::Cosine, None) | (config::Schedule::Constant, _) => Shape::Constant,
+        (config::ScheduleChoice::Cosine, None) | (config::ScheduleChoice::Constant, _) => Shape::Constant,
     };
     Ok(TrainingPlan {
         total_steps,
@@ -162,7 +162,7 @@ fn training(
             warmup: training.warmup_steps,
             total: total_steps.unwrap_or(u64::MAX),
         },
-        plateau: (training.schedule == config::Schedule::Plateau).then(|| PlateauConfig {
+        plateau: (training.schedule == config::ScheduleChoice::Plateau).then(|| PlateauConfig {
             patience: training.plateau_patience,
             factor: training.plateau_factor,
             least: (training.final_learning_rate / training.learning_rate).min(1.0),

@@ -1,4 +1,4 @@
-//! What `plimsoll config` prints, as snapshots.
+//! Snapshots of the output of `plimsoll config`.
 
 use clap::Parser;
 
@@ -10,10 +10,10 @@ struct Program {
     command: ConfigCommand,
 }
 
-/// A file of our own: the built-in one changes with every tuning.
+/// The file for the tests; the built-in one would change the snapshots whenever it is tuned.
 const RUN: &str = "task = \"tts\"\n\n[training]\nsteps = 100\nlearning_rate = 1e-3\n";
 
-/// What a command line prints, where `run.toml` is [`RUN`].
+/// The output of a command line in which `run.toml` is a file with the text [`RUN`].
 fn output(line: &str, variables: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.toml").display().to_string();
@@ -38,14 +38,14 @@ fn check(name: &str, outputs: &[String]) {
 }
 
 #[test]
-fn print() {
+fn print_shows_every_value_and_its_origin() {
     let variables = [("PLIMSOLL_TRAINING__BATCH_SIZE", "32")];
     check("config_print", &[output("print --config run.toml --steps 20 --max-memory 85%", &variables)]);
     check("config_print_json", &[output("print --config run.toml --json --name short", &variables)]);
 }
 
 #[test]
-fn validate_and_path() {
+fn validate_and_path_summarize() {
     let variables = [("PLIMSOLL_LONG", "1"), ("PLIMSOLL_DATA__BATCH_SIZE", "32"), ("HOME", "/root")];
     let lines = [
         output("validate --config run.toml", &[]),
@@ -58,7 +58,7 @@ fn validate_and_path() {
 }
 
 #[test]
-fn help() {
+fn help_lists_every_flag() {
     use clap::CommandFactory;
     let mut command = Program::command();
     let print = command.find_subcommand_mut("print").unwrap();

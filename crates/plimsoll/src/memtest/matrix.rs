@@ -160,7 +160,7 @@ fn run(case: &Case, device: &TrainingDevice, process: &'static CountingAllocator
 fn in_a_process(case: &Case, backend: BackendChoice) -> Result<Row, Failure> {
     let program = std::env::current_exe().failed()?;
     let output = Command::new(program)
-        .args(["memtest", "--verify", "--case", &json!(case).to_string(), "--backend", backend.word()])
+        .args(["memtest", "--verify", "--case", &json!(case).to_string(), "--backend", backend.as_str()])
         .stderr(Stdio::inherit())
         .output()
         .failed()?;

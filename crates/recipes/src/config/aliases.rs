@@ -1,4 +1,4 @@
-//! Older names that keep working: options of the systems Plimsoll re-creates, each with the key it means today.
+//! Older names of keys, which keep working: options of the systems that Plimsoll re-creates, each with its present key.
 
 use config::ValueKind;
 
@@ -7,23 +7,23 @@ use super::kind::Kind;
 /// An older name of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alias {
-    /// The older name, section included.
+    /// The older name, with its section.
     pub old: &'static str,
-    /// The key it means.
+    /// The present name.
     pub key: &'static str,
-    change: Change,
+    conversion: Conversion,
 }
 
-/// What happens to a value on its way from the older name.
+/// How a value under the older name becomes a value of the present key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Change {
-    /// Nothing.
-    Same,
+enum Conversion {
+    /// The value stays.
+    None,
     /// True becomes `auto`, false `fp32`.
-    SwitchToPrecision,
+    BoolToPrecision,
     /// True becomes `all`, false `none`.
-    SwitchToRemat,
-    /// A number is so many GiB.
+    BoolToRemat,
+    /// A number becomes an amount in GiB.
     Gibibytes,
 }
 
@@ -50,40 +50,41 @@ pub const ALIASES: &[Alias] = &[
     same("training.lr", "training.learning_rate"),
     same("training.max_grad_norm", "training.clip_norm"),
     same("training.gradient_clip_norm", "training.clip_norm"),
-    Alias { old: "model.enable_gradient_checkpointing", key: "training.remat", change: Change::SwitchToRemat },
-    Alias { old: "training.max_memory_gb", key: "training.max_memory", change: Change::Gibibytes },
-    Alias { old: "training.mixed_precision", key: "training.precision", change: Change::SwitchToPrecision },
-    Alias { old: "data.mixed_precision", key: "training.precision", change: Change::SwitchToPrecision },
+    Alias { old: "model.enable_gradient_checkpointing", key: "training.remat", conversion: Conversion::BoolToRemat },
+    Alias { old: "training.max_memory_gb", key: "training.max_memory", conversion: Conversion::Gibibytes },
+    Alias { old: "training.mixed_precision", key: "training.precision", conversion: Conversion::BoolToPrecision },
+    Alias { old: "data.mixed_precision", key: "training.precision", conversion: Conversion::BoolToPrecision },
 ];
 
+/// An older name that takes the same values.
 const fn same(old: &'static str, key: &'static str) -> Alias {
-    Alias { old, key, change: Change::Same }
+    Alias { old, key, conversion: Conversion::None }
 }
 
-/// What `name` is an older name for.
+/// The entry of the older name `name`.
 pub(super) fn find(name: &str) -> Option<&'static Alias> {
     ALIASES.iter().find(|alias| alias.old == name)
 }
 
 impl Alias {
-    /// What the older name took, given what its key takes today.
-    pub(super) fn kind(&self, today: Kind) -> Kind {
-        match self.change {
-            Change::Same => today,
-            Change::SwitchToPrecision | Change::SwitchToRemat => Kind::Switch,
-            Change::Gibibytes => Kind::Number(super::kind::Interval::POSITIVE),
+    /// The values that the older name accepts, if its key accepts `present`.
+    pub(super) fn kind(&self, present: Kind) -> Kind {
+        match self.conversion {
+            Conversion::None => present,
+            Conversion::BoolToPrecision | Conversion::BoolToRemat => Kind::Bool,
+            Conversion::Gibibytes => Kind::Number(super::kind::Interval::POSITIVE),
         }
     }
 
-    /// The value that means today what `value` meant; one that meant nothing stays, to be refused under today's key.
+    /// Converts `value` for the present key. A value of another type stays as it is, and the check of the key reports it.
     pub(super) fn translate(&self, value: ValueKind) -> ValueKind {
-        match (self.change, value) {
-            (Change::SwitchToPrecision, ValueKind::Boolean(true)) => "auto".into(),
-            (Change::SwitchToPrecision, ValueKind::Boolean(false)) => "fp32".into(),
-            (Change::SwitchToRemat, ValueKind::Boolean(true)) => "all".into(),
-            (Change::SwitchToRemat, ValueKind::Boolean(false)) => "none".into(),
-            (Change::Gibibytes, ValueKind::I64(n)) => format!("{n}GiB").into(),
-            (Change::Gibibytes, ValueKind::Float(n)) => format!("{n}GiB").into(),
+        match (self.conversion, value) {
+            (Conversion::BoolToPrecision, ValueKind::Boolean(true)) => "auto".into(),
+            (Conversion::BoolToPrecision, ValueKind::Boolean(false)) => "fp32".into(),
+            (Conversion::BoolToRemat, ValueKind::Boolean(true)) => "all".into(),
+            (Conversion::BoolToRemat, ValueKind::Boolean(false)) => "none".into(),
+            (Conversion::Gibibytes, ValueKind::I64(n)) => format!("{n}GiB").into(),
+            (Conversion::Gibibytes, ValueKind::Float(n)) => format!("{n}GiB").into(),
             (_, value) => value,
         }
     }
@@ -95,7 +96,7 @@ mod tests {
     use crate::config::keys;
 
     #[test]
-    fn every_older_name_leads_to_a_key_and_shadows_none() {
+    fn every_older_name_has_a_key_and_is_not_a_key() {
         for alias in ALIASES {
             assert!(keys::find(alias.key).is_some(), "{}", alias.key);
             assert!(keys::find(alias.old).is_none(), "{}", alias.old);

@@ -1,49 +1,49 @@
-//! The flags that every command with a configuration understands.
+//! The flags of every command that reads a configuration.
 
 use std::path::PathBuf;
 
-use super::error::{Finding, Problem};
+use super::error::{ConfigIssue, IssueKind};
 use super::origin::ValueOrigin;
-use super::setting::{Raw, Written};
+use super::setting::{RawSetting, RawValue};
 
-/// Flags that choose and override the configuration.
+/// Flags that select a configuration file and override its keys.
 ///
-/// Values are taken as texts: they go the same way as those of the file, and a mistake in one reads the same.
+/// Values are texts, so that they are checked like those of a file and with the same messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(any(feature = "clap", test), derive(clap::Args), command(next_help_heading = "Configuration"))]
 pub struct ConfigArgs {
-    /// Configuration file, TOML or YAML; without one the built-in main job runs, and `auto` takes the one that ships for a
-    /// card of the size of the one that is here.
+    /// Configuration file, TOML or YAML; `auto` selects the shipped one for the memory of the local GPU. Default: the built-in
+    /// configuration.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "FILE"))]
     pub config: Option<PathBuf>,
-    /// What is learned: asr (speech recognition) or tts (text-to-speech).
+    /// What to train: asr (speech recognition) or tts (text-to-speech).
     #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub task: Option<String>,
-    /// Corpus to train on: a folder or a list, in any layout that `data import` reads.
+    /// Corpus to train on: a folder or a list, in any layout that `data import` reads. Default: a built-in corpus.
     #[cfg_attr(any(feature = "clap", test), arg(long, visible_alias = "data", value_name = "PATH"))]
     pub manifest: Option<String>,
-    /// Stops after this many passes over the data.
+    /// Stop after this many passes over the data.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub epochs: Option<String>,
-    /// Stops after this many steps.
+    /// Stop after this many optimizer steps.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub steps: Option<String>,
-    /// Effective batch in utterances; what fits at once is derived.
+    /// Effective batch size in utterances: the data of one optimizer step. The number computed at once is derived.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub batch_size: Option<String>,
-    /// Micro-batches of a step; derived from the memory when not given.
+    /// Number of micro-batches per step. Default: as few as fit into memory.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub gradient_accumulation_steps: Option<String>,
-    /// Most device memory to use: an amount such as 8GiB, or a share of the device such as 85% or 0.85.
+    /// Largest amount of device memory to use, such as 8GiB, or share of it, such as 85% or 0.85.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "AMOUNT", allow_negative_numbers = true))]
     pub max_memory: Option<String>,
-    /// Numbers to compute in: auto, fp32, bf16 or fp16.
+    /// Number format to compute in: auto, fp32, bf16 or fp16.
     #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub precision: Option<String>,
-    /// Which of several devices, counted from 0.
+    /// Number of the device, counted from 0, if there are several.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub device: Option<String>,
-    /// Kind of device: auto, cpu, cuda or wgpu.
+    /// Backend to compute with: auto, cpu, cuda or wgpu.
     #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub backend: Option<String>,
     /// Width of the model.
@@ -52,35 +52,35 @@ pub struct ConfigArgs {
     /// Name of the run and of its folder.
     #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub name: Option<String>,
-    /// Where all randomness starts.
+    /// Seed of all random numbers.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub seed: Option<String>,
-    /// Any other key, as section.key=value; may be repeated.
+    /// Set any key, as section.key=value; can be repeated.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "KEY=VALUE"))]
     pub set: Vec<String>,
 }
 
 impl ConfigArgs {
-    /// The settings that the flags make, named flags before `--set`, so that the more exact one wins.
-    pub(super) fn read(&self, findings: &mut Vec<Finding>) -> Vec<Written> {
-        let mut settings: Vec<Written> = self.named().into_iter().filter_map(named_setting).collect();
+    /// The settings of the flags. Named flags come before `--set`, so that `--set` wins.
+    pub(super) fn read(&self, issues: &mut Vec<ConfigIssue>) -> Vec<RawSetting> {
+        let mut settings: Vec<RawSetting> = self.named().into_iter().filter_map(named_setting).collect();
         for text in &self.set {
             match text.split_once('=') {
-                Some((key, value)) => settings.push(Written {
+                Some((key, value)) => settings.push(RawSetting {
                     name: key.trim().into(),
-                    value: Raw::Text(value.trim().into()),
+                    value: RawValue::Text(value.trim().into()),
                     origin: ValueOrigin::Flag("--set".into()),
                 }),
                 None => {
-                    let problem = Problem::NoEquals { text: text.clone() };
-                    findings.push(Finding::new(&ValueOrigin::Flag("--set".into()), problem));
+                    let kind = IssueKind::MissingEquals { text: text.clone() };
+                    issues.push(ConfigIssue::new(&ValueOrigin::Flag("--set".into()), kind));
                 }
             }
         }
         settings
     }
 
-    /// Each named flag with its key and value.
+    /// Each named flag with the key that it sets, and its value.
     fn named(&self) -> [(&'static str, &'static str, Option<&String>); 13] {
         [
             ("--task", "task", self.task.as_ref()),
@@ -104,21 +104,22 @@ impl ConfigArgs {
     }
 }
 
-fn named_setting((flag, key, value): (&str, &'static str, Option<&String>)) -> Option<Written> {
+/// The setting of a named flag, if the flag is given.
+fn named_setting((flag, key, value): (&str, &'static str, Option<&String>)) -> Option<RawSetting> {
     let value = value?;
     let share = if key == "training.max_memory" { share(value) } else { None };
     let (key, value) = match share {
         Some(share) => ("training.max_memory_fraction", share.to_string()),
         None => (key, value.clone()),
     };
-    Some(Written { name: key.into(), value: Raw::Text(value), origin: ValueOrigin::Flag(flag.into()) })
+    Some(RawSetting { name: key.into(), value: RawValue::Text(value), origin: ValueOrigin::Flag(flag.into()) })
 }
 
-/// `85%` and `0.85` are shares of a device, and `8GiB` is none.
+/// The share of a device in texts such as `85%` and `0.85`; `None` for an amount such as `8GiB`.
 fn share(text: &str) -> Option<f64> {
     if let Some(percent) = text.trim().strip_suffix('%') {
         return percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0);
     }
-    // No device has one byte, so a plain number up to 1 is never an amount.
+    // A number up to 1 is a share: an amount of one byte makes no sense.
     text.trim().parse::<f64>().ok().filter(|share| *share <= 1.0)
 }

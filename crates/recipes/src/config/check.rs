@@ -1,102 +1,109 @@
-//! Whether values are sensible: each alone, then keys that exclude each other, then keys that must fit together.
+//! Checks values: each alone, then keys that exclude each other, then combinations of keys.
 
 use std::collections::BTreeSet;
 
-use super::error::{Finding, Problem};
-use super::kind::Fault;
+use super::error::{ConfigIssue, IssueKind};
+use super::kind::{Kind, Mismatch};
 use super::nearest;
 use super::origin::{Provenance, ValueOrigin};
 use super::rules::{EXCLUSIVE, RULES};
 use super::schema::RunConfig;
-use super::setting::{Setting, found};
+use super::setting::{Setting, describe};
 use config::ValueKind;
 
-/// Keys with a finding, which no later rule need judge.
-pub(super) type BadKeys = BTreeSet<&'static str>;
+/// Keys that have an issue; later rules skip them.
+pub(super) type InvalidKeys = BTreeSet<&'static str>;
 
-/// Takes out the settings whose values do not fit their key, and reports them.
-pub(super) fn values(settings: &mut Vec<Setting>, findings: &mut Vec<Finding>) -> BadKeys {
-    let mut bad = BadKeys::new();
+/// Removes the settings whose values their keys do not accept, and reports them.
+pub(super) fn values(settings: &mut Vec<Setting>, issues: &mut Vec<ConfigIssue>) -> InvalidKeys {
+    let mut invalid = InvalidKeys::new();
     settings.retain(|setting| {
-        let Some(problem) = problem(setting) else { return true };
-        findings.push(Finding::new(&setting.origin, problem));
-        bad.insert(setting.key.name);
+        let Some(kind) = value_issue(setting) else { return true };
+        issues.push(ConfigIssue::new(&setting.origin, kind));
+        invalid.insert(setting.key.name);
         false
     });
-    bad
+    invalid
 }
 
-fn problem(setting: &Setting) -> Option<Problem> {
+fn value_issue(setting: &Setting) -> Option<IssueKind> {
     let Setting { key, value, .. } = setting;
-    // An empty value in YAML: nothing, which is fine where nothing is the default.
+    // An empty value in YAML means "not set", which is allowed if the key has no default.
     if matches!(value, ValueKind::Nil) && key.default().is_none() {
         return None;
     }
-    let fault = key.kind.fault(value)?;
-    let (key, found, expected) = (key.name.to_string(), found(value), key.kind.expected(value));
-    Some(match fault {
-        Fault::Type => Problem::WrongType { key, found, expected },
-        Fault::Range => Problem::OutOfRange { key, found, expected },
-        Fault::Word => Problem::UnknownWord { nearest: nearest_word(setting), key, found, expected },
+    let mismatch = key.kind.mismatch(value)?;
+    let (key, found, expected) = (key.name.to_string(), describe(value), key.kind.expected(value));
+    Some(match mismatch {
+        Mismatch::Type => IssueKind::WrongType { key, found, expected },
+        Mismatch::Range => IssueKind::OutOfRange { key, found, expected },
+        Mismatch::Word => IssueKind::UnknownWord { nearest: nearest_word(setting), key, found, expected },
     })
 }
 
 fn nearest_word(setting: &Setting) -> Option<&'static str> {
     match (setting.key.kind, &setting.value) {
-        (super::kind::Kind::OneOf(words), ValueKind::String(text)) => nearest::word(text, words.iter().copied()),
+        (Kind::OneOf(words), ValueKind::String(text)) => nearest::word(text, words.iter().copied()),
         _ => None,
     }
 }
 
-/// Reports keys given twice in one layer; on the command line the last one wins instead, as people expect there.
-pub(super) fn twice(settings: &[Setting], findings: &mut Vec<Finding>) {
+/// Reports keys that are set twice in one layer. On the command line this is allowed, and the last value counts.
+pub(super) fn duplicates(settings: &[Setting], issues: &mut Vec<ConfigIssue>) {
     for (index, setting) in settings.iter().enumerate() {
         let same = |other: &&Setting| other.key == setting.key && other.origin.layer() == setting.origin.layer();
         let first = settings[..index].iter().find(same);
         if let Some(first) = first.filter(|first| !matches!(first.origin, ValueOrigin::Flag(_))) {
-            let problem = Problem::Twice { key: setting.key.name, first: first.origin.to_string() };
-            findings.push(Finding::new(&setting.origin, problem));
+            let kind = IssueKind::Duplicate { key: setting.key.name, first: first.origin.to_string() };
+            issues.push(ConfigIssue::new(&setting.origin, kind));
         }
     }
 }
 
-/// Keys that exclude each other: a stronger layer drives the weaker one's key out, in one layer it is a finding.
+/// Resolves pairs of keys that exclude each other: the key in the stronger layer removes the other one. Two in one layer
+/// are an issue.
 ///
-/// So `--batch-size` works whatever the file says about `data.batch_seconds`.
-pub(super) fn exclusive(settings: &mut Vec<Setting>, findings: &mut Vec<Finding>) -> BadKeys {
-    let mut bad = BadKeys::new();
+/// So `--batch-size` works with any file, even if the file sets `data.batch_seconds`.
+pub(super) fn exclusive_keys(settings: &mut Vec<Setting>, issues: &mut Vec<ConfigIssue>) -> InvalidKeys {
+    let mut invalid = InvalidKeys::new();
     for (key, other) in EXCLUSIVE {
-        let layer = |name| settings.iter().filter(|s| given(s, name)).map(|s| s.origin.layer()).max();
+        let layer = |name| settings.iter().filter(|s| sets(s, name)).map(|s| s.origin.layer()).max();
         let (Some(one), Some(two)) = (layer(key), layer(other)) else { continue };
         let strongest = one.max(two);
-        settings.retain(|s| !(given(s, key) || given(s, other)) || s.origin.layer() == strongest);
+        settings.retain(|s| !(sets(s, key) || sets(s, other)) || s.origin.layer() == strongest);
         if one == two {
-            let origin = |name| settings.iter().rfind(|s| given(s, name)).map_or(&ValueOrigin::Default, |s| &s.origin);
-            let problem = Problem::Exclusive { key, other, other_origin: origin(other).to_string() };
-            findings.push(Finding::new(origin(key), problem));
-            bad.extend([*key, *other]);
+            let origin = |name| settings.iter().rfind(|s| sets(s, name)).map_or(&ValueOrigin::Default, |s| &s.origin);
+            let kind = IssueKind::Exclusive { key, other, other_origin: origin(other).to_string() };
+            issues.push(ConfigIssue::new(origin(key), kind));
+            invalid.extend([*key, *other]);
         }
     }
-    bad
+    invalid
 }
 
-fn given(setting: &Setting, name: &str) -> bool {
+/// Whether `setting` gives a value to the key `name`.
+fn sets(setting: &Setting, name: &str) -> bool {
     setting.key.name == name && !matches!(setting.value, ValueKind::Nil)
 }
 
-/// Keys that do not fit together, except where one of them has a finding already.
+/// Reports every rule of [`RULES`] that `config` breaks, except rules about an invalid key.
 ///
-/// What no layer wrote stands in `file`: that is where something is missing.
-pub(super) fn together(config: &RunConfig, provenance: &Provenance, file: &ValueOrigin, bad: &BadKeys) -> Vec<Finding> {
-    let broken = RULES.iter().filter(|rule| !rule.keys.iter().any(|key| bad.contains(key)));
-    broken
+/// If no layer sets any key of a rule, the issue is reported in `file`, where a key is missing.
+pub(super) fn combinations(
+    config: &RunConfig,
+    provenance: &Provenance,
+    file: &ValueOrigin,
+    invalid: &InvalidKeys,
+) -> Vec<ConfigIssue> {
+    let checked = RULES.iter().filter(|rule| !rule.keys.iter().any(|key| invalid.contains(key)));
+    checked
         .filter_map(|rule| {
-            let text = (rule.broken)(config)?;
-            // Who spoke last is asked first; among equals the key that the rule names first.
-            let places = rule.keys.iter().map(|key| provenance.origin(key));
-            let origin = places.rev().max_by_key(|origin| origin.layer()).unwrap_or(file);
+            let text = (rule.violation)(config)?;
+            // Report the key of the strongest layer; among equals, the first key of the rule.
+            let origins = rule.keys.iter().map(|key| provenance.origin(key));
+            let origin = origins.rev().max_by_key(|origin| origin.layer()).unwrap_or(file);
             let origin = if *origin == ValueOrigin::Default { file } else { origin };
-            Some(Finding::new(origin, Problem::Disagree(text)))
+            Some(ConfigIssue::new(origin, IssueKind::Conflict(text)))
         })
         .collect()
 }

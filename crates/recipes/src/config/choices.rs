@@ -1,9 +1,9 @@
-//! The words a configuration may choose from: tasks, backends, presets, precisions, schedules.
+//! Keys that accept a fixed set of words, each set as an enum: tasks, backends, presets, precisions, schedules.
 
 use serde::{Deserialize, Serialize};
 
-/// Writes an enum whose variants are words of the configuration, so that a word stands in one place only.
-macro_rules! words {
+/// Defines an enum whose variants are the accepted words of a key, so that each word is written in one place only.
+macro_rules! choice {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -12,11 +12,11 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every word, in the order of the documentation.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
+            /// Every accepted word, in the order of the documentation.
+            pub const NAMES: &'static [&'static str] = &[$($word),+];
 
-            /// The word a configuration writes.
-            pub fn word(self) -> &'static str {
+            /// The word that selects this variant in a configuration.
+            pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
                 }
@@ -25,126 +25,126 @@ macro_rules! words {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.word())
+                f.pad(self.as_str())
             }
         }
     };
 }
 
-words! {
-    /// What is learned.
+choice! {
+    /// What a model is trained for.
     Task {
-        /// Speech recognition: from sound to text.
+        /// Speech recognition: audio to text.
         #[default]
         Asr = "asr",
-        /// Text-to-speech: from text to sound.
+        /// Text-to-speech: text to audio.
         Tts = "tts",
     }
 }
 
-words! {
-    /// What the tokens of a text are.
+choice! {
+    /// The tokens of a text.
     TokenizerChoice {
-        /// Its characters.
+        /// Each character is a token.
         #[default]
         Characters = "char",
-        /// Pieces of words, learned from the texts.
+        /// Byte-pair encoding: parts of words, learned from the training texts.
         Bpe = "bpe",
     }
 }
 
-words! {
+choice! {
     /// How numbers in texts are read.
     NumbersChoice {
-        /// Digit by digit.
+        /// Digit by digit, each digit a character like others.
         #[default]
         AsWritten = "as_written",
-        /// As the words that say them in English.
+        /// Replaced by English words.
         English = "english",
     }
 }
 
-words! {
-    /// What becomes of utterances that are too long.
+choice! {
+    /// What happens to utterances that are longer than `data.max_seconds`.
     TooLongChoice {
         /// They are left out and counted.
         #[default]
         Refuse = "refuse",
-        /// They are cut where it is quiet, their text by how long there is sound.
+        /// They are cut at silences, and their text in proportion to the sound in each part.
         Split = "split",
-        /// They are cut into equal parts, their text as well.
+        /// They are cut into equal parts, and so is their text.
         Chunk = "chunk",
-        /// What is too much is cut off, with about as much text.
+        /// Their end is dropped, and the same share of their text.
         Truncate = "truncate",
     }
 }
 
-words! {
-    /// How far a frame is from the true one.
+choice! {
+    /// The loss between a predicted frame and the true one.
     MelLossChoice {
         /// The absolute difference.
         #[default]
         L1 = "l1",
-        /// Half its square below one, the absolute difference above.
+        /// The Huber loss: half the squared difference below 1, the absolute difference minus a half above.
         Huber = "huber",
     }
 }
 
-words! {
-    /// The kind of device that trains.
+choice! {
+    /// The backend to compute with.
     BackendChoice {
-        /// The best one that this program was built for and finds.
+        /// CUDA if the program was built with it, otherwise the CPU.
         #[default]
         Auto = "auto",
-        /// The processor.
+        /// The CPU.
         Cpu = "cpu",
-        /// An NVIDIA card through CUDA.
+        /// An NVIDIA GPU through CUDA.
         Cuda = "cuda",
-        /// Any card through WebGPU.
+        /// Any GPU through WebGPU.
         Wgpu = "wgpu",
     }
 }
 
-words! {
-    /// Whose audio features to compute.
+choice! {
+    /// The system whose definition of features is used.
     FeaturePreset {
-        /// Our own.
+        /// Plimsoll's own features.
         #[default]
         Plimsoll = "plimsoll",
-        /// Those of KonkaniVani.
+        /// KonkaniVani's features.
         Konkani = "konkani",
-        /// Those of ESPnet.
+        /// ESPnet's features.
         Espnet = "espnet",
-        /// Those of NeMo.
+        /// NeMo's features.
         Nemo = "nemo",
-        /// Those of Whisper.
+        /// Whisper's features.
         Whisper = "whisper",
-        /// Those of XTTS.
+        /// XTTS's features.
         Xtts = "xtts",
-        /// Those of MyXTTS.
+        /// MyXTTS's features, which can be turned back into audio.
         Myxtts = "myxtts",
     }
 }
 
-words! {
-    /// The numbers to train in, as asked for: `auto` is settled when the device is known.
+choice! {
+    /// The number format to compute in, as requested; `auto` is resolved once the device is known.
     PrecisionChoice {
-        /// The fastest that the device computes safely.
+        /// The fastest format that is safe on the device.
         #[default]
         Auto = "auto",
         /// 32 bits everywhere.
         Fp32 = "fp32",
         /// 16 bits with the range of fp32.
         Bf16 = "bf16",
-        /// 16 bits with a small range, under a loss scale.
+        /// 16 bits with a small range, so that the loss is scaled.
         Fp16 = "fp16",
     }
 }
 
-words! {
-    /// Which blocks compute their activations a second time instead of keeping them.
+choice! {
+    /// The blocks that compute their activations again in the backward pass and do not store them.
     RematChoice {
-        /// None: everything is kept.
+        /// No block: all activations are stored.
         #[default]
         None = "none",
         /// Every second block.
@@ -154,53 +154,53 @@ words! {
     }
 }
 
-words! {
-    /// How the learning rate moves after the warm-up.
-    Schedule {
-        /// It stays.
+choice! {
+    /// How the learning rate changes after the warm-up.
+    ScheduleChoice {
+        /// It stays at `training.learning_rate`.
         Constant = "constant",
-        /// It falls along half a cosine to the final rate.
+        /// It falls along half a cosine to `training.final_learning_rate`.
         #[default]
         Cosine = "cosine",
-        /// It falls with the square root of the steps.
+        /// It falls with the inverse square root of the step.
         InverseSqrt = "inverse_sqrt",
-        /// The same curve by the name of its first user; its highest rate is `training.learning_rate`.
+        /// The curve of `inverse_sqrt` under its original name; its highest rate is `training.learning_rate`.
         Noam = "noam",
-        /// It stays, and falls whenever validations no longer get better.
+        /// It stays constant, and falls by a factor whenever validation no longer improves.
         Plateau = "plateau",
     }
 }
 
-words! {
-    /// How parameters move against their gradient.
+choice! {
+    /// The optimizer.
     OptimizerChoice {
-        /// AdamW: each value at a speed of its own.
+        /// AdamW: each weight has its own step size.
         #[default]
         AdamW = "adamw",
-        /// Lion: every value at the same speed, with half of AdamW's state; it wants about a fifth of its learning rate.
+        /// Lion: all weights have the same step size. Half the state of AdamW; needs about a fifth of its learning rate.
         Lion = "lion",
         /// Stochastic gradient descent with momentum.
         Sgd = "sgd",
     }
 }
 
-words! {
-    /// Where and in what numbers an optimizer keeps what it remembers.
+choice! {
+    /// Where the optimizer keeps its state, and in which number format.
     StateChoice {
         /// In fp32, on the device.
         #[default]
         Full = "full",
         /// In 8 bits, on the device: a quarter of the memory.
         Eight = "8bit",
-        /// In fp32 in host memory: nothing on a card, and slower.
+        /// In fp32, in host memory: takes no device memory, and is slower.
         Host = "host",
     }
 }
 
-words! {
-    /// What becomes of an utterance that does not fit into memory alone, whatever is tried.
+choice! {
+    /// What happens to an utterance that does not fit into memory even alone.
     UnfitChoice {
-        /// It is left out of its step, and told.
+        /// It is left out of its step, and reported.
         #[default]
         Skip = "skip",
         /// The run stops.
@@ -208,52 +208,52 @@ words! {
     }
 }
 
-words! {
-    /// How an encoder knows positions.
+choice! {
+    /// How an encoder represents positions.
     PositionsChoice {
-        /// Sinusoids are added to the input.
+        /// Sinusoids are added to its input.
         #[default]
         Absolute = "absolute",
-        /// Attention knows the distance of every two frames.
+        /// Attention uses the distance between frames.
         Relative = "relative",
-        /// Queries and keys are rotated by their place.
+        /// Queries and keys are rotated by their position.
         Rotary = "rotary",
     }
 }
 
-words! {
-    /// What the norm inside a convolution takes its mean and variance over.
+choice! {
+    /// What the normalization inside a convolution takes its mean and variance over.
     NormChoice {
         /// The channels of a frame.
         #[default]
         Layer = "layer",
-        /// Groups of channels over an utterance.
+        /// Groups of channels of an utterance.
         Group = "group",
         /// Each channel over a batch.
         Batch = "batch",
     }
 }
 
-words! {
-    /// Where the norms of a decoder stand.
+choice! {
+    /// The place of a decoder's normalization.
     DecoderNormChoice {
-        /// Before what they serve.
+        /// Before each sublayer.
         #[default]
         Pre = "pre",
-        /// After the residual.
+        /// After the residual sum.
         Post = "post",
     }
 }
 
-words! {
-    /// How attention deals with long utterances.
+choice! {
+    /// How attention is computed over long utterances.
     AttentionChoice {
-        /// Everything at once: memory grows with the square of the length.
+        /// All at once: memory grows with the square of the length.
         #[default]
         Exact = "exact",
-        /// The same result from a chunk of queries at a time: memory grows with the length.
+        /// The same result, computed for a chunk of queries at a time: memory grows with the length.
         Chunked = "chunked",
-        /// Utterances are cut, and every cut is counted.
+        /// Long utterances are cut, and each cut is counted.
         Truncate = "truncate",
     }
 }

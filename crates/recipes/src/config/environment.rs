@@ -1,34 +1,34 @@
 //! Environment variables: `PLIMSOLL_DATA__BATCH_SIZE` sets `data.batch_size`.
 
 use super::origin::ValueOrigin;
-use super::setting::{Raw, Written};
+use super::setting::{RawSetting, RawValue};
 use super::variable::PREFIX;
 
-/// Variables that begin like ours and set no key, with what they are for.
-pub const RESERVED: &[(&str, &str)] = &[
-    ("PLIMSOLL_LOG", "what the program logs"),
-    ("PLIMSOLL_LONG", "runs the long tests too"),
-    ("PLIMSOLL_UPDATE_DOCS", "has a test rewrite docs/configuration.md"),
+/// Variables that begin with `PLIMSOLL_` but set no key, each with its purpose.
+pub const RESERVED_VARIABLES: &[(&str, &str)] = &[
+    ("PLIMSOLL_LOG", "selects what is logged"),
+    ("PLIMSOLL_LONG", "turns on the long tests"),
+    ("PLIMSOLL_UPDATE_DOCS", "makes a test rewrite docs/configuration.md"),
 ];
 
-/// The settings among the variables of `environment`, by name; an empty variable is no setting.
-pub(super) fn read(environment: impl Iterator<Item = (String, String)>) -> Vec<Written> {
+/// The settings in `environment`, sorted by key. A variable with an empty value counts as not set.
+pub(super) fn read(environment: impl Iterator<Item = (String, String)>) -> Vec<RawSetting> {
     let ours = environment.filter_map(|(variable, value)| {
         let name = variable.strip_prefix(PREFIX)?;
         if is_reserved(&variable) || value.is_empty() {
             return None;
         }
         let name = name.replace("__", ".").to_lowercase();
-        Some(Written { name, value: Raw::Text(value), origin: ValueOrigin::Environment(variable) })
+        Some(RawSetting { name, value: RawValue::Text(value), origin: ValueOrigin::Environment(variable) })
     });
-    let mut settings: Vec<Written> = ours.collect();
+    let mut settings: Vec<RawSetting> = ours.collect();
     settings.sort_by(|a, b| a.name.cmp(&b.name));
     settings
 }
 
-/// Whether `variable` has another use.
+/// Whether `variable` sets no key.
 pub(super) fn is_reserved(variable: &str) -> bool {
-    RESERVED.iter().any(|(name, _)| *name == variable)
+    RESERVED_VARIABLES.iter().any(|(name, _)| *name == variable)
 }
 
 #[cfg(test)]

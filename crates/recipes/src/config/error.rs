@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, told with the place, the key, what was expected and what was found.
+//! What can be wrong with a configuration. Each message names the place, the key, what was found and what was expected.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,65 +8,66 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode, SourceSpan};
 
 use super::origin::ValueOrigin;
 
-/// Why there is no configuration to run with.
+/// Why a configuration cannot be loaded.
 #[derive(Debug, thiserror::Error, Diagnostic)]
+#[non_exhaustive]
 pub enum ConfigError {
-    /// The file is not there.
+    /// The file does not exist.
     #[error("there is no configuration file {}", path.display())]
-    #[diagnostic(help("without --config the built-in main job is used; `plimsoll config print` shows it"))]
+    #[diagnostic(help("without --config the built-in configuration is used; `plimsoll config print` shows it"))]
     Missing {
-        /// The path that was given.
+        /// The given path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is there and cannot be read.
+    /// The file exists but cannot be read.
     #[error("cannot read the configuration file {}", path.display())]
     Unreadable {
-        /// The path that was given.
+        /// The given path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The name of the file says neither TOML nor YAML.
+    /// The extension of the file is neither that of TOML nor that of YAML.
     #[error("the configuration file {} is neither .toml nor .yaml nor .yml", path.display())]
-    #[diagnostic(help("rename it by what is written in it"))]
+    #[diagnostic(help("give it the extension of its format"))]
     Extension {
-        /// The path that was given.
+        /// The given path.
         path: PathBuf,
     },
-    /// The file is not what its name says.
+    /// The file cannot be parsed.
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Syntax(Box<Syntax>),
-    /// One thing is wrong.
+    Syntax(Box<SyntaxError>),
+    /// One setting is wrong.
     #[error(transparent)]
     #[diagnostic(transparent)]
-    One(Box<Finding>),
-    /// Several things are wrong.
-    #[error("{} things in the configuration are wrong", .0.len())]
-    Several(#[related] Vec<Finding>),
-    /// Serde refused what passed every check of the table of keys: the table is out of step with the schema.
+    Issue(Box<ConfigIssue>),
+    /// Several settings are wrong.
+    #[error("the configuration has {} errors", .0.len())]
+    Issues(#[related] Vec<ConfigIssue>),
+    /// Serde rejects values that passed every check. This is a bug: the table of keys does not match the schema.
     #[error("the merged configuration cannot be read")]
-    Refused(#[source] toml::de::Error),
-    /// The layers could not be put on top of each other.
+    Deserialize(#[source] toml::de::Error),
+    /// The layers cannot be merged. This is a bug.
     #[error("the layers of the configuration cannot be merged")]
     Merge(#[source] Box<config::ConfigError>),
 }
 
-/// A file that is no TOML or no YAML.
+/// A file that is not valid TOML or YAML.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{file}:{line}: this cannot be read as {format}: {reason}")]
-pub struct Syntax {
-    /// The file.
+pub struct SyntaxError {
+    /// Name of the file.
     pub file: String,
-    /// The line, counted from 1.
+    /// Line of the error, counted from 1.
     pub line: usize,
-    /// What it should be.
+    /// Format of the file by its extension: `TOML` or `YAML`.
     pub format: &'static str,
-    /// What the parser said.
+    /// Message of the parser.
     pub reason: String,
-    /// The text, to be shown around the mistake.
+    /// Text of the file, to show the lines around the error.
     #[source_code]
     pub text: NamedSource<Arc<str>>,
     /// Where the parser stopped.
@@ -74,132 +75,133 @@ pub struct Syntax {
     pub at: Option<SourceSpan>,
 }
 
-/// One thing that is wrong, and where.
+/// One thing that is wrong with a configuration, and where.
 #[derive(Debug, thiserror::Error)]
-#[error("{}{problem}", prefix(origin))]
-pub struct Finding {
-    /// Where it stands.
+#[error("{}{kind}", prefix(origin))]
+pub struct ConfigIssue {
+    /// Where it was written.
     pub origin: ValueOrigin,
     /// What is wrong.
-    pub problem: Problem,
-    /// The text of the file it stands in, to be shown around the mistake.
+    pub kind: IssueKind,
+    /// Text of the file it was written in, to show the lines around it.
     text: Option<NamedSource<Arc<str>>>,
 }
 
-/// What is wrong with one key.
+/// What is wrong with a setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
-    /// No section has this name.
+#[non_exhaustive]
+pub enum IssueKind {
+    /// There is no section of this name.
     #[error("there is no section `{section}`")]
     UnknownSection {
-        /// As written.
+        /// Name as written.
         section: String,
-        /// The section that may be meant.
+        /// The most similar section, if one is similar enough.
         nearest: Option<&'static str>,
     },
-    /// No key has this name.
+    /// There is no key of this name.
     #[error("there is no key `{key}`")]
     UnknownKey {
-        /// As written.
+        /// Name as written.
         key: String,
-        /// The key that may be meant.
+        /// The most similar key, if one is similar enough.
         nearest: Option<&'static str>,
     },
-    /// A section was given a value.
+    /// A section is set to a value.
     #[error("`{section}` is {found}, expected a section with keys of its own")]
     NotASection {
-        /// The section.
+        /// Name of the section.
         section: String,
-        /// The value.
+        /// Value as written.
         found: String,
     },
-    /// A value of another kind.
+    /// The value has the wrong type.
     #[error("`{key}` is {found}, expected {expected}")]
     WrongType {
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// The value.
+        /// Value as written.
         found: String,
-        /// What belongs there.
+        /// What the key accepts.
         expected: String,
     },
-    /// A value of the right kind, beyond its limits.
+    /// The value has the right type but is outside of its limits.
     #[error("`{key}` is {found}, expected {expected}")]
     OutOfRange {
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// The value.
+        /// Value as written.
         found: String,
-        /// What belongs there.
+        /// What the key accepts.
         expected: String,
     },
-    /// A text that is none of the known words.
+    /// The value is none of the accepted words.
     #[error("`{key}` is {found}, expected {expected}")]
     UnknownWord {
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// The text.
+        /// Value as written.
         found: String,
-        /// The words.
+        /// The accepted words.
         expected: String,
-        /// The word that may be meant.
+        /// The most similar word, if one is similar enough.
         nearest: Option<&'static str>,
     },
-    /// Two keys that exclude each other stand in one layer.
+    /// Two keys that exclude each other are set in one layer.
     #[error("`{key}` and `{other}` exclude each other")]
     Exclusive {
-        /// The one.
+        /// Name of the first key.
         key: &'static str,
-        /// The other.
+        /// Name of the second key.
         other: &'static str,
-        /// Where the other stands.
+        /// Where the second key is set.
         other_origin: String,
     },
-    /// One key stands twice in one layer, under different names.
+    /// One key is set twice in one layer, under different names.
     #[error("`{key}` is given twice, the first time in {first}")]
-    Twice {
-        /// The key.
+    Duplicate {
+        /// Name of the key.
         key: &'static str,
-        /// Where it stands first.
+        /// Where it is set first.
         first: String,
     },
-    /// Keys that are fine alone do not fit together.
+    /// Values that are valid alone do not fit together; the text says which and why.
     #[error("{0}")]
-    Disagree(String),
-    /// `--set` without an equals sign.
+    Conflict(String),
+    /// An argument of `--set` has no equals sign.
     #[error("`{text}` has no `=`, expected section.key=value")]
-    NoEquals {
-        /// As written.
+    MissingEquals {
+        /// Argument as written.
         text: String,
     },
 }
 
 impl ConfigError {
-    /// What the program exits with: the same as for a flag that does not exist.
+    /// Exit code of the program for a wrong configuration; the same as for an unknown flag.
     pub const EXIT_CODE: u8 = 2;
 
-    /// One error from any number of findings, nothing from none.
-    pub(super) fn from_findings(mut findings: Vec<Finding>) -> Result<(), Self> {
-        match findings.len() {
+    /// An error that holds all `issues`, or `Ok` if there are none.
+    pub(super) fn from_issues(mut issues: Vec<ConfigIssue>) -> Result<(), Self> {
+        match issues.len() {
             0 => Ok(()),
-            1 => Err(Self::One(Box::new(findings.remove(0)))),
-            _ => Err(Self::Several(findings)),
+            1 => Err(Self::Issue(Box::new(issues.remove(0)))),
+            _ => Err(Self::Issues(issues)),
         }
     }
 }
 
-impl Finding {
-    pub(super) fn new(origin: &ValueOrigin, problem: Problem) -> Self {
+impl ConfigIssue {
+    pub(super) fn new(origin: &ValueOrigin, kind: IssueKind) -> Self {
         let text = match origin {
             ValueOrigin::File(file, Some(_)) => Some(NamedSource::new(&file.name, Arc::clone(&file.text))),
             _ => None,
         };
-        Self { origin: origin.clone(), problem, text }
+        Self { origin: origin.clone(), kind, text }
     }
 }
 
-impl Problem {
-    /// What to put under the mistake in the file.
+impl IssueKind {
+    /// The text below the underlined part of the file.
     fn label(&self) -> String {
         match self {
             Self::UnknownSection { .. } | Self::UnknownKey { .. } => "not known".into(),
@@ -211,41 +213,45 @@ impl Problem {
         }
     }
 
-    /// Whether the name is the mistake, and not the value.
+    /// Whether to underline the name of the key, and not its value.
     fn is_about_name(&self) -> bool {
         matches!(
             self,
-            Self::UnknownSection { .. } | Self::UnknownKey { .. } | Self::Exclusive { .. } | Self::Twice { .. }
+            Self::UnknownSection { .. } | Self::UnknownKey { .. } | Self::Exclusive { .. } | Self::Duplicate { .. }
         )
     }
 
-    fn advice(&self, origin: &ValueOrigin) -> Option<String> {
+    /// What would help.
+    fn help(&self, origin: &ValueOrigin) -> Option<String> {
         match self {
-            Self::UnknownSection { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
+            Self::UnknownSection { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
             Self::UnknownSection { .. } => {
-                let names: Vec<&str> = super::keys::KEYS.iter().map(|s| s.name).filter(|n| !n.is_empty()).collect();
+                let sections = super::keys::SECTIONS.iter();
+                let names: Vec<&str> = sections.map(|section| section.name).filter(|name| !name.is_empty()).collect();
                 Some(format!("the sections are {}", names.join(", ")))
             }
-            Self::UnknownKey { nearest: Some(near), .. } => Some(format!("did you mean `{}`?", origin.spell(near))),
-            Self::UnknownKey { .. } => Some("`plimsoll config print` lists every key".into()),
-            Self::UnknownWord { nearest: Some(near), .. } => Some(format!("did you mean \"{near}\"?")),
-            Self::Exclusive { other_origin, .. } => {
-                Some(format!("keep one of them; the other one stands in {other_origin}"))
+            Self::UnknownKey { nearest: Some(nearest), .. } => {
+                Some(format!("did you mean `{}`?", origin.key_name(nearest)))
             }
-            Self::NoEquals { .. } => Some("for example: --set training.steps=100".into()),
+            Self::UnknownKey { .. } => Some("`plimsoll config print` lists every key".into()),
+            Self::UnknownWord { nearest: Some(nearest), .. } => Some(format!("did you mean \"{nearest}\"?")),
+            Self::Exclusive { other_origin, .. } => {
+                Some(format!("keep one of them; the other is set in {other_origin}"))
+            }
+            Self::MissingEquals { .. } => Some("for example: --set training.steps=100".into()),
             _ => None,
         }
     }
 }
 
-/// The place with a colon; a default needs no telling.
+/// The place with a colon; nothing for a default, which has no place.
 fn prefix(origin: &ValueOrigin) -> String {
     if *origin == ValueOrigin::Default { String::new() } else { format!("{origin}: ") }
 }
 
-impl Diagnostic for Finding {
+impl Diagnostic for ConfigIssue {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.problem.advice(&self.origin).map(|text| Box::new(text) as Box<dyn fmt::Display>)
+        self.kind.help(&self.origin).map(|text| Box::new(text) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -254,8 +260,8 @@ impl Diagnostic for Finding {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let ValueOrigin::File(_, Some(spans)) = &self.origin else { return None };
-        let span = if self.problem.is_about_name() { &spans.key } else { &spans.value };
-        let label = LabeledSpan::new_with_span(Some(self.problem.label()), span.clone());
+        let span = if self.kind.is_about_name() { &spans.key } else { &spans.value };
+        let label = LabeledSpan::new_with_span(Some(self.kind.label()), span.clone());
         Some(Box::new(std::iter::once(label)))
     }
 }

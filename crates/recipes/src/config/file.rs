@@ -1,4 +1,4 @@
-//! Reading a configuration file, TOML or YAML, into settings that remember their line.
+//! Reads a configuration file, TOML or YAML, into settings that know their position in it.
 
 use std::io;
 use std::ops::Range;
@@ -11,17 +11,17 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::choices::Task;
-use super::error::{ConfigError, Syntax};
+use super::error::{ConfigError, SyntaxError};
 use super::keys;
 use super::origin::{ConfigText, Spans, ValueOrigin};
-use super::setting::{Raw, Written};
+use super::setting::{RawSetting, RawValue};
 use super::toml_value::from_toml;
 
-/// The main jobs: what runs when nobody names a file.
-const RECOGNISER: &str = include_str!("../../configs/toy_asr.toml");
-const SYNTHESISER: &str = include_str!("../../configs/toy_tts.toml");
+/// The built-in files, one per task, which are used if no file is given.
+const BUILT_IN_ASR: &str = include_str!("../../configs/toy_asr.toml");
+const BUILT_IN_TTS: &str = include_str!("../../configs/toy_tts.toml");
 
-/// How the main job for `task` is called in messages.
+/// Name of the built-in file for `task`, as messages show it.
 pub fn built_in_name(task: Task) -> &'static str {
     match task {
         Task::Asr => "built-in toy_asr.toml",
@@ -29,19 +29,19 @@ pub fn built_in_name(task: Task) -> &'static str {
     }
 }
 
-/// How a file is read; the seam that lets tests give a text without a disk.
+/// Reads the file at a path. Tests replace it to provide texts without a disk.
 pub(super) type ReadFile<'f> = &'f dyn Fn(&Path) -> io::Result<String>;
 
-/// The file at `path`, or the built-in main job for `task`, and its settings.
+/// Reads the file at `path`, or the built-in one for `task`, and returns it with its settings.
 pub(super) fn read(
     path: Option<&Path>,
     task: Task,
     read_file: ReadFile<'_>,
-) -> Result<(Arc<ConfigText>, Vec<Written>), ConfigError> {
+) -> Result<(Arc<ConfigText>, Vec<RawSetting>), ConfigError> {
     let Some(path) = path else {
         let text = match task {
-            Task::Asr => RECOGNISER,
-            Task::Tts => SYNTHESISER,
+            Task::Asr => BUILT_IN_ASR,
+            Task::Tts => BUILT_IN_TTS,
         };
         let file = Arc::new(ConfigText { name: built_in_name(task).into(), text: text.into() });
         let settings = toml_settings(&file)?;
@@ -60,7 +60,7 @@ pub(super) fn read(
     Ok((file, settings))
 }
 
-/// An entry of a table, in the same words for both formats.
+/// An entry of a table, the same for both formats.
 struct Entry {
     name: String,
     value: ValueKind,
@@ -68,7 +68,7 @@ struct Entry {
     spans: Option<Spans>,
 }
 
-fn toml_settings(file: &Arc<ConfigText>) -> Result<Vec<Written>, ConfigError> {
+fn toml_settings(file: &Arc<ConfigText>) -> Result<Vec<RawSetting>, ConfigError> {
     let table = DeTable::parse(&file.text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
         syntax(file, "TOML", file.line(at.start), error.message().into(), Some(at))
@@ -76,7 +76,7 @@ fn toml_settings(file: &Arc<ConfigText>) -> Result<Vec<Written>, ConfigError> {
     Ok(settings(file, toml_entries(table.get_ref())))
 }
 
-fn yaml_settings(file: &Arc<ConfigText>) -> Result<Vec<Written>, ConfigError> {
+fn yaml_settings(file: &Arc<ConfigText>) -> Result<Vec<RawSetting>, ConfigError> {
     let parsed = config::File::from_str(&file.text, FileFormat::Yaml).collect().map_err(|error| {
         let config::ConfigError::FileParse { cause, .. } = error else { return ConfigError::Merge(Box::new(error)) };
         let message = cause.to_string();
@@ -95,9 +95,9 @@ fn syntax(
     at: Option<Range<usize>>,
 ) -> ConfigError {
     let text = NamedSource::new(&file.name, Arc::clone(&file.text));
-    // A parser's reason may have several lines; a message has one.
+    // Parsers write several lines, messages have one.
     let reason = reason.lines().collect::<Vec<_>>().join(", ");
-    ConfigError::Syntax(Box::new(Syntax {
+    ConfigError::Syntax(Box::new(SyntaxError {
         file: file.name.clone(),
         line,
         format,
@@ -126,7 +126,7 @@ fn yaml_entries(text: &str, section: &str, table: Map<String, Value>) -> Vec<Ent
     let entry = |(name, value): (String, Value)| {
         let spans = yaml_spans(text, section, &name);
         let (value, entries) = match value.kind {
-            // An empty section reads as nothing.
+            // YAML reads an empty section as null.
             ValueKind::Nil if keys::is_section(&name) && section.is_empty() => (ValueKind::Table(Map::new()), vec![]),
             ValueKind::Table(inner) => (ValueKind::Table(Map::new()), yaml_entries(text, &name, inner)),
             value => (value, vec![]),
@@ -138,7 +138,7 @@ fn yaml_entries(text: &str, section: &str, table: Map<String, Value>) -> Vec<Ent
     entries
 }
 
-/// Where `name` stands under `section`: a search by indentation, as the parser keeps no lines.
+/// Finds the position of `name` in `section` by indentation, as the parser reports no positions.
 fn yaml_spans(text: &str, section: &str, name: &str) -> Option<Spans> {
     let mut inside = section.is_empty();
     let mut offset = 0;
@@ -162,31 +162,32 @@ fn yaml_spans(text: &str, section: &str, name: &str) -> Option<Spans> {
     None
 }
 
-/// The line in a message such as "while parsing ..., at byte 24 line 3 column 1".
+/// The line number in a message such as "while parsing ..., at byte 24 line 3 column 1".
 fn yaml_line(message: &str) -> Option<usize> {
     message.rsplit_once(" line ")?.1.split(' ').next()?.parse().ok()
 }
 
+/// Byte range of a line, counted from 1.
 fn line_span(text: &str, line: usize) -> Option<Range<usize>> {
     let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let length = text.get(start..)?.lines().next().map_or(0, str::len);
     Some(start..start + length)
 }
 
-/// Flattens known sections into whole names; whatever else stands on the first level keeps its own name.
-fn settings(file: &Arc<ConfigText>, entries: Vec<Entry>) -> Vec<Written> {
+/// Flattens known sections into full names such as `data.batch_size`. Other entries of the first level keep their names.
+fn settings(file: &Arc<ConfigText>, entries: Vec<Entry>) -> Vec<RawSetting> {
     let origin = |spans| ValueOrigin::File(Arc::clone(file), spans);
-    let mut written = Vec::new();
+    let mut raw = Vec::new();
     for entry in entries {
         if keys::is_section(&entry.name) && matches!(entry.value, ValueKind::Table(_)) {
-            written.extend(entry.entries.into_iter().map(|inner| Written {
+            raw.extend(entry.entries.into_iter().map(|inner| RawSetting {
                 name: format!("{}.{}", entry.name, inner.name),
-                value: Raw::Read(inner.value),
+                value: RawValue::Typed(inner.value),
                 origin: origin(inner.spans),
             }));
         } else {
-            written.push(Written { name: entry.name, value: Raw::Read(entry.value), origin: origin(entry.spans) });
+            raw.push(RawSetting { name: entry.name, value: RawValue::Typed(entry.value), origin: origin(entry.spans) });
         }
     }
-    written
+    raw
 }

@@ -1,42 +1,42 @@
-//! One key of the configuration, and a section of them.
+//! One key of the configuration, and a section of keys.
 
 use super::kind::Kind;
 
-/// One key of the configuration.
+/// A key of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Key {
-    /// Its whole name, such as `data.batch_size`.
+    /// Full name, such as `data.batch_size`.
     pub name: &'static str,
-    /// What it is for.
+    /// Help text.
     pub about: &'static str,
-    /// What it takes.
+    /// The values that it accepts.
     pub kind: Kind,
 }
 
 /// A section of the configuration with its keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Section {
-    /// Its name in square brackets; empty for the keys above all sections.
+    /// Name, as in square brackets; empty for the keys above all sections.
     pub name: &'static str,
-    /// What it is for.
+    /// Help text.
     pub about: &'static str,
-    /// Its keys, in the order of the documentation.
+    /// Keys, in the order of the documentation.
     pub keys: &'static [Key],
 }
 
 impl Key {
-    /// The section it stands in; empty above all sections.
+    /// Name of its section; empty for a key above all sections.
     pub fn section(&self) -> &'static str {
-        split(self.name).0
+        split_name(self.name).0
     }
 
-    /// Its name within the section.
+    /// Name within its section.
     pub fn leaf(&self) -> &'static str {
-        split(self.name).1
+        split_name(self.name).1
     }
 }
 
-/// The section of a whole name and the name within it.
-pub(super) fn split(name: &str) -> (&str, &str) {
+/// Splits the full name of a key into its section and its name within the section.
+pub(super) fn split_name(name: &str) -> (&str, &str) {
     name.split_once('.').unwrap_or(("", name))
 }

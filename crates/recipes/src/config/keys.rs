@@ -1,4 +1,4 @@
-//! The table of all keys: the one source of the documentation, of `config print`, and of "did you mean".
+//! The table of all keys, the source of the documentation, of `config print` and of "did you mean".
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use super::key::{Key, Section};
 use super::schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
 
 /// Every section, in the order of the documentation.
-pub const KEYS: [Section; 7] = [
+pub const SECTIONS: [Section; 7] = [
     Section { name: "", about: RunConfig::ABOUT, keys: RunConfig::KEYS },
     Section { name: "device", about: DeviceConfig::ABOUT, keys: DeviceConfig::KEYS },
     Section { name: "data", about: DataConfig::ABOUT, keys: DataConfig::KEYS },
@@ -22,26 +22,26 @@ static DEFAULTS: LazyLock<toml::Table> =
 
 /// Every key, in the order of the documentation.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().flat_map(|section| section.keys)
+    SECTIONS.iter().flat_map(|section| section.keys)
 }
 
-/// The key called `name`, under its own name.
+/// The key of this name; older names are not searched.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.name == name)
 }
 
-/// Whether `name` is a section.
+/// Whether there is a section of this name.
 pub(super) fn is_section(name: &str) -> bool {
-    !name.is_empty() && KEYS.iter().any(|section| section.name == name)
+    !name.is_empty() && SECTIONS.iter().any(|section| section.name == name)
 }
 
 impl Key {
-    /// Its value when nobody sets it, or nothing where it may stay away.
+    /// Default value, or `None` for a key that may be left out.
     pub fn default(&self) -> Option<&'static toml::Value> {
         self.value_in(&DEFAULTS)
     }
 
-    /// Its value in a configuration written out as TOML.
+    /// Value of the key in `table`, a configuration as TOML.
     pub fn value_in<'t>(&self, table: &'t toml::Table) -> Option<&'t toml::Value> {
         match self.section() {
             "" => table.get(self.leaf()),
@@ -49,7 +49,7 @@ impl Key {
         }
     }
 
-    /// Its older names.
+    /// Older names of the key.
     pub fn aliases(&self) -> impl Iterator<Item = &'static Alias> {
         let name = self.name;
         ALIASES.iter().filter(move |alias| alias.key == name)
@@ -61,19 +61,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_default_fits_its_own_key() {
+    fn every_key_accepts_its_default() {
         for key in keys() {
             assert!(key.section().is_empty() || is_section(key.section()), "{}", key.name);
             assert!(key.about.ends_with('.') && !key.about.contains('|'), "{}: {}", key.name, key.about);
             if let Some(default) = key.default() {
                 let value: config::Value = default.clone().try_into().unwrap();
-                assert_eq!(key.kind.fault(&value.kind), None, "{} = {default}", key.name);
+                assert_eq!(key.kind.mismatch(&value.kind), None, "{} = {default}", key.name);
             }
         }
     }
 
     #[test]
-    fn no_key_is_missing_from_the_table() {
+    fn every_field_has_a_key() {
         let json = serde_json::to_value(RunConfig::default()).unwrap();
         let fields: usize =
             json.as_object().unwrap().values().map(|v| v.as_object().map_or(1, serde_json::Map::len)).sum();

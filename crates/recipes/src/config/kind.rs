@@ -1,4 +1,4 @@
-//! What a key takes: the kind of value, its limits, and the words for both.
+//! The values that a key accepts: their type, their limits, and how messages describe both.
 
 use std::fmt;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -6,58 +6,59 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use config::ValueKind;
 use plimsoll_core::{Bytes, Seconds};
 
-/// Limits of a number, each side open, closed or free.
+/// Lower and upper limit of a number; each may be included, excluded or absent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval(pub Bound<f64>, pub Bound<f64>);
 
-/// The kind of value a key takes.
+/// The type and the limits of the values that a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Kind {
     /// Any text.
     Text,
     /// A file or folder.
     Path,
     /// True or false.
-    Switch,
-    /// A whole number from the first to the second, both included.
-    Whole(u64, u64),
+    Bool,
+    /// A whole number, from the first to the second inclusive.
+    Integer(u64, u64),
     /// A number.
     Number(Interval),
-    /// A list of numbers, not empty.
+    /// A list of numbers that is not empty.
     Numbers(Interval),
     /// A list of texts.
     Texts,
-    /// A stretch of time; the limits are seconds.
+    /// A duration; the limits are in seconds.
     Time(Interval),
-    /// An amount of memory, at least this.
+    /// An amount of memory of at least this.
     Memory(Bytes),
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
 
-/// What is wrong with a value.
+/// Why a key does not accept a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// It is of another kind.
+pub(super) enum Mismatch {
+    /// The value has another type.
     Type,
-    /// It is of the right kind and beyond the limits.
+    /// The value has the right type but is outside of the limits.
     Range,
-    /// It is a text, and none of the words.
+    /// The value is a text, but none of the accepted words.
     Word,
 }
 
-/// More than any machine has, and small enough for a TOML integer.
-const MEMORY_MOST: Bytes = Bytes(1 << 50);
+/// Largest amount of memory: more than any machine has, and small enough for a TOML integer.
+const MEMORY_MAX: Bytes = Bytes(1 << 50);
 
 impl Interval {
     /// Every number above zero.
     pub const POSITIVE: Self = Self(Excluded(0.0), Unbounded);
-    /// Every number from zero on.
+    /// Zero and every number above it.
     pub const NOT_NEGATIVE: Self = Self(Included(0.0), Unbounded);
-    /// Zero included, one not.
+    /// Zero and every number between zero and one.
     pub const BELOW_ONE: Self = Self(Included(0.0), Excluded(1.0));
 
-    /// Whether `number` lies between the limits; infinity and "not a number" never do.
+    /// Whether `number` is within the limits. Infinity and NaN never are.
     pub fn contains(self, number: f64) -> bool {
         number.is_finite() && std::ops::RangeBounds::contains(&(self.0, self.1), &number)
     }
@@ -80,53 +81,54 @@ impl fmt::Display for Interval {
 }
 
 impl Kind {
-    /// A number that a `u32` holds, `least` or more.
+    /// A whole number of at least `least` that fits into a `u32`.
     pub const fn count(least: u32) -> Self {
-        Self::Whole(least as u64, u32::MAX as u64)
+        Self::Integer(least as u64, u32::MAX as u64)
     }
 
-    /// A number that a TOML integer holds, `least` or more.
+    /// A whole number of at least `least` that fits into a TOML integer.
     pub const fn long_count(least: u64) -> Self {
-        Self::Whole(least, i64::MAX as u64)
+        Self::Integer(least, i64::MAX as u64)
     }
 
-    /// What is wrong with `value`, if anything is.
-    pub(super) fn fault(self, value: &ValueKind) -> Option<Fault> {
+    /// Why `value` is not accepted; `None` if it is.
+    pub(super) fn mismatch(self, value: &ValueKind) -> Option<Mismatch> {
         match self {
-            Self::Text | Self::Path => unless(matches!(value, ValueKind::String(_)), Fault::Type),
-            Self::Switch => unless(matches!(value, ValueKind::Boolean(_)), Fault::Type),
-            Self::Whole(least, most) => match whole(value) {
-                None => Some(Fault::Type),
-                Some(n) => unless((i128::from(least)..=i128::from(most)).contains(&n), Fault::Range),
+            Self::Text | Self::Path => unless(matches!(value, ValueKind::String(_)), Mismatch::Type),
+            Self::Bool => unless(matches!(value, ValueKind::Boolean(_)), Mismatch::Type),
+            Self::Integer(least, most) => match whole(value) {
+                None => Some(Mismatch::Type),
+                Some(n) => unless((i128::from(least)..=i128::from(most)).contains(&n), Mismatch::Range),
             },
             Self::Number(limits) => limited(number(value), limits),
             Self::Numbers(limits) => match value {
-                ValueKind::Array(items) if items.is_empty() => Some(Fault::Range),
+                ValueKind::Array(items) if items.is_empty() => Some(Mismatch::Range),
                 ValueKind::Array(items) => items.iter().find_map(|item| limited(number(&item.kind), limits)),
-                _ => Some(Fault::Type),
+                _ => Some(Mismatch::Type),
             },
             Self::Texts => match value {
                 ValueKind::Array(items) => {
-                    unless(items.iter().all(|item| matches!(item.kind, ValueKind::String(_))), Fault::Type)
+                    unless(items.iter().all(|item| matches!(item.kind, ValueKind::String(_))), Mismatch::Type)
                 }
-                _ => Some(Fault::Type),
+                _ => Some(Mismatch::Type),
             },
             Self::Time(limits) => limited(time(value), limits),
             Self::Memory(least) => match memory(value) {
-                None => Some(Fault::Type),
-                Some(n) => unless((i128::from(least.0)..=i128::from(MEMORY_MOST.0)).contains(&n), Fault::Range),
+                None => Some(Mismatch::Type),
+                Some(n) => unless((i128::from(least.0)..=i128::from(MEMORY_MAX.0)).contains(&n), Mismatch::Range),
             },
             Self::OneOf(words) => match value {
-                ValueKind::String(text) => unless(words.contains(&text.as_str()), Fault::Word),
-                _ => Some(Fault::Type),
+                ValueKind::String(text) => unless(words.contains(&text.as_str()), Mismatch::Word),
+                _ => Some(Mismatch::Type),
             },
         }
     }
 
-    /// What was expected in place of `value`: the kind's own words, or the upper limit that they leave out.
+    /// What is accepted in place of `value`, for messages. Names the upper limit, which `Display` leaves out, if `value` is above
+    /// it.
     pub(super) fn expected(self, value: &ValueKind) -> String {
         match (self, whole(value)) {
-            (Self::Whole(_, most), Some(n)) if n > i128::from(most) => format!("a whole number of at most {most}"),
+            (Self::Integer(_, most), Some(n)) if n > i128::from(most) => format!("a whole number of at most {most}"),
             _ => self.to_string(),
         }
     }
@@ -137,11 +139,11 @@ impl fmt::Display for Kind {
         match self {
             Self::Text => write!(f, "a text"),
             Self::Path => write!(f, "a path"),
-            Self::Switch => write!(f, "true or false"),
-            Self::Whole(least, most) if *most < u64::from(u32::MAX) => {
+            Self::Bool => write!(f, "true or false"),
+            Self::Integer(least, most) if *most < u64::from(u32::MAX) => {
                 write!(f, "a whole number from {least} to {most}")
             }
-            Self::Whole(least, _) => write!(f, "a whole number of at least {least}"),
+            Self::Integer(least, _) => write!(f, "a whole number of at least {least}"),
             Self::Number(limits) => write!(f, "a number {limits}"),
             Self::Numbers(limits) => write!(f, "a list of numbers, each {limits}"),
             Self::Texts => write!(f, "a list of texts such as [\"encoder\"]"),
@@ -153,7 +155,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// `a, b or c`.
+/// Joins words as in `a, b or c`.
 pub(super) fn either(words: &[&str]) -> String {
     match words {
         [] => String::new(),
@@ -162,14 +164,14 @@ pub(super) fn either(words: &[&str]) -> String {
     }
 }
 
-fn unless(fine: bool, fault: Fault) -> Option<Fault> {
-    (!fine).then_some(fault)
+fn unless(accepted: bool, mismatch: Mismatch) -> Option<Mismatch> {
+    (!accepted).then_some(mismatch)
 }
 
-fn limited(number: Option<f64>, limits: Interval) -> Option<Fault> {
+fn limited(number: Option<f64>, limits: Interval) -> Option<Mismatch> {
     match number {
-        None => Some(Fault::Type),
-        Some(number) => unless(limits.contains(number), Fault::Range),
+        None => Some(Mismatch::Type),
+        Some(number) => unless(limits.contains(number), Mismatch::Range),
     }
 }
 
@@ -208,22 +210,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_hold_on_both_sides() {
+    fn values_outside_the_limits_are_rejected() {
         let share = Kind::Number(Interval(Excluded(0.0), Excluded(0.9)));
-        for (kind, value, fault) in [
+        for (kind, value, mismatch) in [
             (share, ValueKind::Float(0.1), None),
-            (share, ValueKind::Float(0.9), Some(Fault::Range)),
-            (share, ValueKind::Float(f64::NAN), Some(Fault::Range)),
-            (share, ValueKind::from("0.1"), Some(Fault::Type)),
-            (Kind::count(1), ValueKind::I64(0), Some(Fault::Range)),
-            (Kind::count(1), ValueKind::I64(1 << 32), Some(Fault::Range)),
-            (Kind::count(1), ValueKind::Float(16.0), Some(Fault::Type)),
+            (share, ValueKind::Float(0.9), Some(Mismatch::Range)),
+            (share, ValueKind::Float(f64::NAN), Some(Mismatch::Range)),
+            (share, ValueKind::from("0.1"), Some(Mismatch::Type)),
+            (Kind::count(1), ValueKind::I64(0), Some(Mismatch::Range)),
+            (Kind::count(1), ValueKind::I64(1 << 32), Some(Mismatch::Range)),
+            (Kind::count(1), ValueKind::Float(16.0), Some(Mismatch::Type)),
             (Kind::Time(Interval::POSITIVE), ValueKind::from("5min"), None),
-            (Kind::Time(Interval::POSITIVE), ValueKind::I64(-1), Some(Fault::Range)),
-            (Kind::Memory(Bytes::mib(1)), ValueKind::I64(8), Some(Fault::Range)),
-            (Kind::OneOf(&["a"]), ValueKind::from("b"), Some(Fault::Word)),
+            (Kind::Time(Interval::POSITIVE), ValueKind::I64(-1), Some(Mismatch::Range)),
+            (Kind::Memory(Bytes::mib(1)), ValueKind::I64(8), Some(Mismatch::Range)),
+            (Kind::OneOf(&["a"]), ValueKind::from("b"), Some(Mismatch::Word)),
         ] {
-            assert_eq!(kind.fault(&value), fault, "{kind}: {value}");
+            assert_eq!(kind.mismatch(&value), mismatch, "{kind}: {value}");
         }
     }
 }

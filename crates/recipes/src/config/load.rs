@@ -1,4 +1,4 @@
-//! Loading, told in order: read the layers, know the names, judge the values, merge, judge the whole.
+//! Loads a configuration: read the layers, check names, check values, merge, check the whole.
 
 use std::path::Path;
 
@@ -12,78 +12,85 @@ use super::error::ConfigError;
 use super::file::{self, ReadFile};
 use super::kind::Kind;
 use super::merge::merge;
-use super::names::{self, Warning};
+use super::names::{self, DeprecatedName};
 use super::origin::{Provenance, ValueOrigin};
 use super::schema::RunConfig;
-use super::setting::{Raw, Setting, Written};
-use super::tiers::{AUTO, Tier};
+use super::setting::{RawSetting, RawValue, Setting};
+use super::tiers::{AUTO_FILE, Tier};
 
-/// A configuration to run with, and how it came about.
+/// A complete configuration, and where each of its values came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
-    /// What was written, all layers taken together.
+    /// The values of all keys.
     pub config: RunConfig,
     /// Where each value came from.
     pub provenance: Provenance,
-    /// Older names that were used.
-    pub warnings: Vec<Warning>,
+    /// Older names of keys that were used.
+    pub warnings: Vec<DeprecatedName>,
 }
 
-/// The configuration that the file of `args`, `environment` and the flags of `args` make together.
+/// Loads the configuration from the file that `args` names, `environment` and the flags in `args`, weakest first.
 ///
-/// The file `auto` is the one that ships for a card of the size of the one that is here.
+/// Without a file the built-in one for the task is read. The file name [`AUTO_FILE`] selects the shipped configuration
+/// for the memory of the local GPU, or of the host if there is no GPU.
 ///
-/// The environment is passed in: who calls from a program gives `std::env::vars()`, and a test gives a list.
+/// The environment is an argument, so that tests can pass a list; a program passes `std::env::vars()`.
+///
+/// # Errors
+/// If the file cannot be read or parsed, if a name is unknown, or if values are invalid or conflict with each other. The
+/// error lists everything that is wrong: all names first, and once the names are right, all values.
 pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, ConfigError> {
-    if args.config.as_deref() != Some(Path::new(AUTO)) {
+    if args.config.as_deref() != Some(Path::new(AUTO_FILE)) {
         return load_with(args, environment, &|path| std::fs::read_to_string(path));
     }
     let environment: Vec<(String, String)> = environment.collect();
-    let mut said = environment::read(environment.iter().cloned());
-    said.extend(args.read(&mut Vec::new()));
-    let tier = Tier::of(task_of(&said), crate::target::memory_here());
+    let mut overrides = environment::read(environment.iter().cloned());
+    overrides.extend(args.read(&mut Vec::new()));
+    let tier = Tier::for_memory(task_of(&overrides), crate::target::memory_here());
     let args = ConfigArgs { config: Some(tier.path()), ..args.clone() };
-    let shipped =
-        |path: &Path| Tier::text_of(path).map_or_else(|| std::fs::read_to_string(path), |text| Ok(text.into()));
-    load_with(&args, environment.into_iter(), &shipped)
+    let read_shipped =
+        |path: &Path| Tier::text_at(path).map_or_else(|| std::fs::read_to_string(path), |text| Ok(text.into()));
+    load_with(&args, environment.into_iter(), &read_shipped)
 }
 
-/// As [`load`], reading the file through `read_file`.
+/// As [`load`], but reads the file through `read_file` and knows no [`AUTO_FILE`].
 pub(super) fn load_with(
     args: &ConfigArgs,
     environment: impl Iterator<Item = (String, String)>,
     read_file: ReadFile<'_>,
 ) -> Result<Loaded, ConfigError> {
-    let mut findings = Vec::new();
-    let mut said = environment::read(environment);
-    said.extend(args.read(&mut findings));
-    let (file, mut written) = file::read(args.config.as_deref(), task_of(&said), read_file)?;
-    written.extend(said);
-    let (mut settings, warnings) = names::resolve(written, &mut findings);
-    check::twice(&settings, &mut findings);
-    // A misspelt key leaves a hole that would show up again as a wrong value: names are settled first.
-    ConfigError::from_findings(std::mem::take(&mut findings))?;
+    let mut issues = Vec::new();
+    let mut overrides = environment::read(environment);
+    overrides.extend(args.read(&mut issues));
+    let (file, mut raw) = file::read(args.config.as_deref(), task_of(&overrides), read_file)?;
+    raw.extend(overrides);
+    let (mut settings, warnings) = names::resolve(raw, &mut issues);
+    check::duplicates(&settings, &mut issues);
+    // Without the value of a misspelled key, checks of values would report errors that do not exist. So names come first.
+    ConfigError::from_issues(std::mem::take(&mut issues))?;
 
-    settings.iter_mut().for_each(left_open);
-    let mut bad = check::values(&mut settings, &mut findings);
-    bad.extend(check::exclusive(&mut settings, &mut findings));
+    settings.iter_mut().for_each(unset_auto);
+    let mut invalid = check::values(&mut settings, &mut issues);
+    invalid.extend(check::exclusive_keys(&mut settings, &mut issues));
     let (config, provenance) = merge(&settings)?;
-    findings.extend(check::together(&config, &provenance, &ValueOrigin::File(file, None), &bad));
-    ConfigError::from_findings(findings)?;
+    issues.extend(check::combinations(&config, &provenance, &ValueOrigin::File(file, None), &invalid));
+    ConfigError::from_issues(issues)?;
     Ok(Loaded { config, provenance, warnings })
 }
 
-/// The word `auto` for a whole number that is found where none is given.
-fn left_open(setting: &mut Setting) {
-    let is_open = matches!(setting.key.kind, Kind::Whole(..)) && setting.key.default().is_none();
-    if is_open && matches!(&setting.value, ValueKind::String(text) if text == "auto") {
+/// Reads `auto` as "not set", for whole numbers that are derived if they are not set.
+fn unset_auto(setting: &mut Setting) {
+    let is_derived = matches!(setting.key.kind, Kind::Integer(..)) && setting.key.default().is_none();
+    if is_derived && matches!(&setting.value, ValueKind::String(text) if text == "auto") {
         setting.value = ValueKind::Nil;
     }
 }
 
-/// The task that the environment and the flags ask for, the last word counting: it decides which job is built in.
-pub(super) fn task_of(said: &[Written]) -> Task {
-    let is_tts = |value: &Raw| matches!(value, Raw::Text(text) if text == Task::Tts.word());
-    let last = said.iter().rfind(|setting| setting.name == "task");
+/// The task in `overrides`, the settings of the environment and the flags; the last one counts.
+///
+/// It selects the built-in file, so it has to be known before the file is read.
+pub(super) fn task_of(overrides: &[RawSetting]) -> Task {
+    let is_tts = |value: &RawValue| matches!(value, RawValue::Text(text) if text == Task::Tts.as_str());
+    let last = overrides.iter().rfind(|setting| setting.name == "task");
     if last.is_some_and(|setting| is_tts(&setting.value)) { Task::Tts } else { Task::Asr }
 }

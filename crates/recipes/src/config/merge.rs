@@ -1,4 +1,4 @@
-//! Putting the layers on top of each other with the `config` crate, and reading the result strictly with serde.
+//! Merges the layers with the `config` crate, and reads the result strictly with serde.
 
 use config::{Config, Map, Source, Value, ValueKind};
 
@@ -9,7 +9,7 @@ use super::origin::{Layer, Provenance};
 use super::schema::RunConfig;
 use super::setting::Setting;
 
-/// The settings of one layer, in the form the `config` crate takes.
+/// The settings of one layer, in the form that the `config` crate takes.
 #[derive(Clone, Debug)]
 struct LayerSource(Map<String, Value>);
 
@@ -23,7 +23,7 @@ impl Source for LayerSource {
     }
 }
 
-/// The configuration made of the defaults and `settings`, and where each value of it came from.
+/// Merges the defaults and `settings`, and returns the configuration with the origin of each value.
 pub(super) fn merge(settings: &[Setting]) -> Result<(RunConfig, Provenance), ConfigError> {
     let failed = |error| ConfigError::Merge(Box::new(error));
     let mut builder = Config::builder().add_source(Config::try_from(&RunConfig::default()).map_err(failed)?);
@@ -34,11 +34,11 @@ pub(super) fn merge(settings: &[Setting]) -> Result<(RunConfig, Provenance), Con
     let provenance = provenance(settings, &merged);
     let table = toml_table(&merged.cache);
     // Not `merged.try_deserialize`: the `config` crate rounds 16.7 to 16 and reads "true" as true.
-    let config = table.try_into().map_err(ConfigError::Refused)?;
+    let config = table.try_into().map_err(ConfigError::Deserialize)?;
     Ok((config, provenance))
 }
 
-/// A value's origin is the number of its setting, so that after the merge the winner can be asked where it stood.
+/// Marks each value with the index of its setting, so that after the merge the origin of the final value is known.
 fn layer_source(settings: &[Setting], layer: Layer) -> LayerSource {
     let numbered = settings.iter().enumerate().filter(|(_, setting)| setting.origin.layer() == layer);
     let value = |(number, setting): (usize, &Setting)| {
@@ -76,7 +76,7 @@ fn toml_table(root: &Value) -> toml::Table {
     }
 }
 
-/// TOML has no word for nothing: what is nothing stays away.
+/// `value` as TOML. TOML has no null, so null values are left out.
 fn toml_value(value: &Value) -> Option<toml::Value> {
     Some(match &value.kind {
         ValueKind::Nil => return None,
@@ -92,7 +92,7 @@ fn toml_value(value: &Value) -> Option<toml::Value> {
     })
 }
 
-/// A number too large for TOML becomes a fraction, which serde refuses where a whole number belongs.
+/// An integer too large for TOML becomes a float, which serde rejects for an integer.
 fn whole(fits: Option<i64>, approximate: f64) -> toml::Value {
     fits.map_or(toml::Value::Float(approximate), toml::Value::Integer)
 }

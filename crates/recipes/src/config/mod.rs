@@ -1,8 +1,8 @@
-//! The configuration: what a person wrote, read strictly, with a place for every value and every mistake.
+//! Loads configurations strictly, with the origin of every value and a place for every error.
 //!
-//! Four layers make a [`RunConfig`], weakest first: the defaults of the schema, a file, the environment, the command
-//! line. Each layer becomes a list of settings that remember where they stand; names are checked against one table
-//! ([`KEYS`]), values against what their key takes; then the `config` crate merges and serde reads.
+//! A [`RunConfig`] has four layers, weakest first: the defaults, a file, the environment, the command line. Each layer is
+//! read into a list of settings that know their origin. Names are checked against the table of keys ([`SECTIONS`]), and
+//! values against the limits of their key. Then the `config` crate merges the layers, and serde reads the result.
 //!
 //! ```
 //! use plimsoll_recipes::config::{ConfigArgs, Task, load};
@@ -14,7 +14,7 @@
 //! # Ok::<(), plimsoll_recipes::config::ConfigError>(())
 //! ```
 //!
-//! To add a key, write its line in `schema.rs`: reading, checking, printing and documentation follow from it.
+//! To add a key, add it to its section in `schema.rs` or `schema/`: reading, checking, printing and documentation follow.
 
 mod aliases;
 mod arguments;
@@ -48,20 +48,20 @@ pub use aliases::{ALIASES, Alias};
 pub use arguments::ConfigArgs;
 pub use choices::{
     AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, NumbersChoice,
-    OptimizerChoice, PositionsChoice, PrecisionChoice, RematChoice, Schedule, StateChoice, Task, TokenizerChoice,
+    OptimizerChoice, PositionsChoice, PrecisionChoice, RematChoice, ScheduleChoice, StateChoice, Task, TokenizerChoice,
     TooLongChoice, UnfitChoice,
 };
-pub use environment::RESERVED;
-pub use error::{ConfigError, Finding, Problem, Syntax};
+pub use environment::RESERVED_VARIABLES;
+pub use error::{ConfigError, ConfigIssue, IssueKind, SyntaxError};
 pub use file::built_in_name;
 pub use key::{Key, Section};
-pub use keys::{KEYS, keys};
+pub use keys::{SECTIONS, keys};
 pub use kind::{Interval, Kind};
 pub use load::{Loaded, load};
-pub use names::Warning;
+pub use names::DeprecatedName;
 pub use origin::{ConfigText, Layer, Provenance, Spans, ValueOrigin};
 pub use print::{to_json, to_toml};
-pub use reference::markdown;
+pub use reference::key_table;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
 pub use sources::{ConfigSources, Variable, sources};
-pub use tiers::{AUTO, Tier};
+pub use tiers::{AUTO_FILE, Tier};

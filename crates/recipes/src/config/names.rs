@@ -1,89 +1,91 @@
-//! From names as written to keys: older names are translated, unknown names are findings.
+//! Finds the key of each setting: older names are translated, unknown names become issues.
 
 use std::collections::BTreeSet;
 
 use config::ValueKind;
 
 use super::aliases::{self, Alias};
-use super::error::{Finding, Problem};
-use super::key::Key;
+use super::error::{ConfigIssue, IssueKind};
+use super::key::{Key, split_name};
 use super::keys;
 use super::kind::Kind;
 use super::nearest;
-use super::setting::{Raw, Setting, Written, found};
+use super::setting::{RawSetting, RawValue, Setting, describe};
 use super::toml_value::toml_value;
 
-/// An older name was used; it works, and the new one is better.
+/// A warning that a configuration uses an older name of a key. The name works.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: `{old}` is an older name of `{key}`")]
-pub struct Warning {
-    /// Where it was used first.
+pub struct DeprecatedName {
+    /// Where it is used first.
     pub origin: String,
     /// The older name.
     pub old: &'static str,
-    /// Today's name.
+    /// The present name.
     pub key: &'static str,
 }
 
-/// The settings of known keys among `written`, with older names translated and told once each.
-pub(super) fn resolve(written: Vec<Written>, findings: &mut Vec<Finding>) -> (Vec<Setting>, Vec<Warning>) {
-    let (mut settings, mut warnings, mut told) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for Written { name, value, origin } in written {
+/// The settings of known keys among `raw`, and one warning for each older name.
+pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (Vec<Setting>, Vec<DeprecatedName>) {
+    let (mut settings, mut warnings, mut warned) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for RawSetting { name, value, origin } in raw {
         let alias = aliases::find(&name);
         let Some(key) = keys::find(alias.map_or(&name, |alias| alias.key)) else {
-            findings.push(Finding::new(&origin, unknown(name, &value)));
+            issues.push(ConfigIssue::new(&origin, unknown(name, &value)));
             continue;
         };
-        if let Some(alias) = alias.filter(|alias| told.insert(alias.old)) {
-            warnings.push(Warning { origin: origin.to_string(), old: alias.old, key: alias.key });
+        if let Some(alias) = alias.filter(|alias| warned.insert(alias.old)) {
+            warnings.push(DeprecatedName { origin: origin.to_string(), old: alias.old, key: alias.key });
         }
-        settings.push(Setting { key, value: value.read(key, alias), origin });
+        settings.push(Setting { key, value: value.parse(key, alias), origin });
     }
     (settings, warnings)
 }
 
-fn unknown(name: String, value: &Raw) -> Problem {
-    let (section, _) = super::key::split(&name);
-    let is_table = matches!(value, Raw::Read(ValueKind::Table(_)));
+/// The issue of a name that is no key.
+fn unknown(name: String, value: &RawValue) -> IssueKind {
+    let (section, _) = split_name(&name);
+    let is_table = matches!(value, RawValue::Typed(ValueKind::Table(_)));
     if keys::is_section(&name) {
-        return Problem::NotASection { section: name, found: value.found() };
+        return IssueKind::NotASection { section: name, found: value.describe() };
     }
     match nearest::key(&name) {
-        Some(nearest) if !is_table => Problem::UnknownKey { key: name, nearest: Some(nearest) },
+        Some(nearest) if !is_table => IssueKind::UnknownKey { key: name, nearest: Some(nearest) },
         _ if is_table && section.is_empty() => {
-            Problem::UnknownSection { nearest: nearest::section(&name), section: name }
+            IssueKind::UnknownSection { nearest: nearest::section(&name), section: name }
         }
         None if !section.is_empty() && !keys::is_section(section) => {
-            Problem::UnknownSection { nearest: nearest::section(section), section: section.into() }
+            IssueKind::UnknownSection { nearest: nearest::section(section), section: section.into() }
         }
-        nearest => Problem::UnknownKey { key: name, nearest },
+        nearest => IssueKind::UnknownKey { key: name, nearest },
     }
 }
 
-impl Raw {
-    fn found(&self) -> String {
+impl RawValue {
+    fn describe(&self) -> String {
         match self {
-            Self::Read(value) => found(value),
+            Self::Typed(value) => describe(value),
             Self::Text(text) => format!("{text:?}"),
         }
     }
 
-    fn read(self, key: &Key, alias: Option<&Alias>) -> ValueKind {
+    /// The value for `key`, which was set under `alias` if there is one.
+    fn parse(self, key: &Key, alias: Option<&Alias>) -> ValueKind {
         let kind = alias.map_or(key.kind, |alias| alias.kind(key.kind));
         let value = match self {
-            Self::Read(value) => value,
-            Self::Text(text) => read_text(kind, text),
+            Self::Typed(value) => value,
+            Self::Text(text) => parse_text(kind, text),
         };
         alias.map_or(value.clone(), |alias| alias.translate(value))
     }
 }
 
-/// A text as the value it writes: TOML where that is TOML, and a text as it is everywhere else.
-fn read_text(kind: Kind, text: String) -> ValueKind {
+/// The value that `text` stands for: parsed as TOML if that succeeds, otherwise the text itself.
+fn parse_text(kind: Kind, text: String) -> ValueKind {
     let value = toml_value(&text);
     match (kind, value) {
         (_, Some(value @ ValueKind::String(_))) => value,
-        // A run may be called `12`, and a folder `true`.
+        // A run may be named `12`, and a folder `true`.
         (Kind::Text | Kind::Path | Kind::OneOf(_), _) | (_, None) => ValueKind::String(text),
         (_, Some(value)) => value,
     }

@@ -5,16 +5,16 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The text of a configuration file and the name people know it by.
+/// A configuration file: its name and its text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigText {
     /// The path as given, or the name of the built-in file.
     pub name: String,
-    /// What stands in it.
+    /// The whole text.
     pub text: Arc<str>,
 }
 
-/// Where in a file a key and its value stand, in bytes.
+/// Positions of a key and its value in a file, as byte ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
     /// The key.
@@ -26,42 +26,42 @@ pub struct Spans {
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueOrigin {
-    /// Nobody set it.
+    /// The value is the key's default.
     Default,
-    /// A file, and where in it; some YAML writes keys where a simple search does not find them.
+    /// A file, and the position in it if it is known: the search for keys in YAML does not find every way to write them.
     File(Arc<ConfigText>, Option<Spans>),
-    /// An environment variable.
+    /// The environment variable of this name.
     Environment(String),
     /// A named flag such as `--epochs`, or `--set`.
     Flag(String),
 }
 
-/// The layer a place belongs to, weakest first.
+/// The layers of a configuration, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
-    /// Built-in defaults.
+    /// Defaults of the keys.
     Default,
     /// The configuration file.
     File,
     /// Environment variables.
     Environment,
-    /// Flags of the command line.
+    /// Flags on the command line.
     CommandLine,
 }
 
-/// For each key, where its final value came from.
+/// Where the final value of each key came from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Provenance(pub(super) BTreeMap<&'static str, ValueOrigin>);
 
 impl ConfigText {
-    /// The line, counted from 1, that holds the byte at `offset`.
+    /// Number of the line, counted from 1, that holds the byte at `offset`.
     pub fn line(&self, offset: usize) -> usize {
         self.text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
     }
 }
 
 impl ValueOrigin {
-    /// The layer it belongs to.
+    /// The layer that the value came from.
     pub fn layer(&self) -> Layer {
         match self {
             Self::Default => Layer::Default,
@@ -71,8 +71,8 @@ impl ValueOrigin {
         }
     }
 
-    /// How `key` is written in this place.
-    pub fn spell(&self, key: &str) -> String {
+    /// How `key` is written at this origin: as an environment variable in the environment, as its own name elsewhere.
+    pub fn key_name(&self, key: &str) -> String {
         match self {
             Self::Environment(_) => super::variable::variable(key),
             _ => key.to_string(),
@@ -80,6 +80,7 @@ impl ValueOrigin {
     }
 }
 
+/// Writes the origin as messages show it, such as `run.toml:3`, `PLIMSOLL_SEED` or `--steps`.
 impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,7 +94,7 @@ impl fmt::Display for ValueOrigin {
 }
 
 impl Provenance {
-    /// Number of keys that were set somewhere.
+    /// Number of keys that are set.
     pub fn len(&self) -> usize {
         self.0.len()
     }

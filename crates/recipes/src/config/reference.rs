@@ -1,12 +1,12 @@
-//! The table of all keys as Markdown, for docs/configuration.md.
+//! The table of all keys in Markdown, for docs/configuration.md.
 
 use super::key::{Key, Section};
-use super::keys::KEYS;
-use super::print::spell;
+use super::keys::SECTIONS;
+use super::print::format_value;
 
-/// Every section with its keys, as Markdown.
-pub fn markdown() -> String {
-    KEYS.iter().map(section).collect()
+/// A Markdown table of the keys of every section.
+pub fn key_table() -> String {
+    SECTIONS.iter().map(section).collect()
 }
 
 fn section(section: &Section) -> String {
@@ -20,7 +20,7 @@ fn section(section: &Section) -> String {
 }
 
 fn row(key: &Key) -> String {
-    let default = key.default().map_or("none".to_string(), |value| format!("`{}`", spell(key, value)));
+    let default = key.default().map_or("none".to_string(), |value| format!("`{}`", format_value(key, value)));
     let older: Vec<String> = key.aliases().map(|alias| format!("`{}`", alias.old)).collect();
     let older = if older.is_empty() { String::new() } else { format!(" Older names: {}.", older.join(", ")) };
     format!("| `{}` | {} | {default} | {}{older} |\n", key.leaf(), key.kind, key.about)
@@ -32,12 +32,12 @@ mod tests {
     const END: &str = "\n<!-- end of keys -->\n";
     const DOCUMENT: &str = include_str!("../../../../docs/configuration.md");
 
-    /// With `PLIMSOLL_UPDATE_DOCS` set to the path of the document, rewrites its table instead.
+    /// Rewrites the table instead if `PLIMSOLL_UPDATE_DOCS` is set to the path of the document.
     #[test]
     fn the_document_holds_todays_table() {
         let (before, rest) = DOCUMENT.split_once(BEGIN).expect("the document marks where the table begins");
         let (_, after) = rest.split_once(END).expect("the document marks where the table ends");
-        let renewed = format!("{before}{BEGIN}{}{END}{after}", super::markdown());
+        let renewed = format!("{before}{BEGIN}{}{END}{after}", super::key_table());
         match std::env::var("PLIMSOLL_UPDATE_DOCS") {
             Ok(path) => std::fs::write(path, renewed).unwrap(),
             Err(_) => {

@@ -1,17 +1,17 @@
-//! The rules that bind several keys, as a table.
+//! Rules about combinations of keys, and about values that no simple limit of a key can express.
 
-use super::choices::{AttentionChoice, NormChoice, PositionsChoice, Schedule, Task};
+use super::choices::{AttentionChoice, NormChoice, PositionsChoice, ScheduleChoice, Task};
 use super::schema::RunConfig;
 
-/// A rule between keys, or one that no simple limit of a key can say.
+/// A rule that a configuration has to obey.
 pub(super) struct Rule {
-    /// The keys it is about, the likeliest culprit first.
+    /// The keys it is about, the most likely mistake first.
     pub keys: &'static [&'static str],
-    /// What to say when it is broken.
-    pub broken: fn(&RunConfig) -> Option<String>,
+    /// The error message if the configuration breaks the rule.
+    pub violation: fn(&RunConfig) -> Option<String>,
 }
 
-/// Keys that exclude each other.
+/// Pairs of keys that exclude each other.
 pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
     ("data.batch_size", "data.batch_seconds"),
     ("training.micro_batch", "training.gradient_accumulation_steps"),
@@ -20,154 +20,156 @@ pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
 
 /// Every rule.
 pub(super) const RULES: &[Rule] = &[
-    Rule { keys: &["name"], broken: name_is_no_folder },
-    Rule { keys: &["training.max_time", "training.steps", "training.epochs"], broken: never_stops },
-    Rule { keys: &["model.d_model", "model.attention_heads"], broken: heads_do_not_divide },
+    Rule { keys: &["name"], violation: invalid_name },
+    Rule { keys: &["training.max_time", "training.steps", "training.epochs"], violation: no_limit },
+    Rule { keys: &["model.d_model", "model.attention_heads"], violation: width_not_divisible_by_heads },
     Rule {
         keys: &["model.text_encoder_dim", "model.text_encoder_heads", "model.d_model"],
-        broken: text_heads_do_not_divide,
+        violation: text_encoder_width_invalid,
     },
-    Rule { keys: &["model.decoder_dim", "model.decoder_heads", "model.d_model"], broken: decoder_heads_do_not_divide },
-    Rule { keys: &["model.decoder_layers"], broken: synthesiser_has_no_decoder },
-    Rule { keys: &["model.postnet_layers"], broken: postnet_is_too_short },
-    Rule { keys: &["model.attention"], broken: synthesiser_truncates },
-    Rule { keys: &["model.conv_kernel"], broken: kernel_has_no_middle },
-    Rule { keys: &["model.subsampling"], broken: subsampling_is_no_power },
-    Rule { keys: &["model.d_model", "model.attention_heads", "model.positions"], broken: positions_have_no_pairs },
-    Rule { keys: &["model.conv_norm_groups", "model.d_model"], broken: groups_do_not_divide },
-    Rule { keys: &["model.max_attention_sequence_length", "model.attention"], broken: cut_without_truncation },
-    Rule { keys: &["data.min_seconds", "data.max_seconds"], broken: nothing_is_long_enough },
-    Rule { keys: &["features.win_length", "features.n_fft"], broken: window_is_too_long },
-    Rule { keys: &["features.hop_length", "features.win_length"], broken: hop_leaves_gaps },
-    Rule { keys: &["training.micro_batch", "data.batch_size", "data.batch_seconds"], broken: micro_batch_is_too_large },
+    Rule { keys: &["model.decoder_dim", "model.decoder_heads", "model.d_model"], violation: decoder_width_invalid },
+    Rule { keys: &["model.decoder_layers"], violation: tts_without_decoder },
+    Rule { keys: &["model.postnet_layers"], violation: postnet_too_short },
+    Rule { keys: &["model.attention"], violation: tts_with_truncation },
+    Rule { keys: &["model.conv_kernel"], violation: kernel_even },
+    Rule { keys: &["model.subsampling"], violation: subsampling_not_power_of_two },
+    Rule { keys: &["model.d_model", "model.attention_heads", "model.positions"], violation: width_odd },
+    Rule { keys: &["model.conv_norm_groups", "model.d_model"], violation: width_not_divisible_by_groups },
+    Rule { keys: &["model.max_attention_sequence_length", "model.attention"], violation: truncation_without_length },
+    Rule { keys: &["data.min_seconds", "data.max_seconds"], violation: duration_limits_crossed },
+    Rule { keys: &["features.win_length", "features.n_fft"], violation: window_too_long },
+    Rule { keys: &["features.hop_length", "features.win_length"], violation: hop_too_long },
+    Rule { keys: &["training.micro_batch", "data.batch_size", "data.batch_seconds"], violation: micro_batch_too_large },
     Rule {
         keys: &["training.gradient_accumulation_steps", "data.batch_size", "data.batch_seconds"],
-        broken: too_many_micro_batches,
+        violation: too_many_micro_batches,
     },
-    Rule { keys: &["model.conv_norm", "training.ema_decay", "device.replicas"], broken: statistics_are_shared },
-    Rule { keys: &["training.final_learning_rate", "training.learning_rate"], broken: rate_ends_above },
+    Rule { keys: &["model.conv_norm", "training.ema_decay", "device.replicas"], violation: batch_norm_unsupported },
+    Rule { keys: &["training.final_learning_rate", "training.learning_rate"], violation: final_rate_too_high },
 ];
 
-fn name_is_no_folder(config: &RunConfig) -> Option<String> {
+fn invalid_name(config: &RunConfig) -> Option<String> {
     let name = config.name.as_deref()?;
-    let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    let fine = letters && name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    (!fine).then(|| {
+    let characters = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let valid = characters && name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    (!valid).then(|| {
         format!("`name` is {name:?}, expected letters, digits, `-`, `_` and `.`, beginning with a letter or digit")
     })
 }
 
-fn never_stops(config: &RunConfig) -> Option<String> {
+fn no_limit(config: &RunConfig) -> Option<String> {
     let training = &config.training;
     let stops = training.epochs.is_some() || training.steps.is_some() || training.max_time.is_some();
-    (!stops).then(|| {
-        "nothing says when training stops, expected `training.epochs`, `training.steps` or `training.max_time`".into()
-    })
+    (!stops)
+        .then(|| "training has no limit, expected `training.epochs`, `training.steps` or `training.max_time`".into())
 }
 
-fn heads_do_not_divide(config: &RunConfig) -> Option<String> {
+fn width_not_divisible_by_heads(config: &RunConfig) -> Option<String> {
     let (width, heads) = (config.model.d_model, config.model.attention_heads);
     (!width.is_multiple_of(heads)).then(|| {
         format!("`model.d_model` is {width}, expected a multiple of `model.attention_heads`, which is {heads}")
     })
 }
 
-/// Of a synthesiser's part: its width and its heads fit each other, and positions come in pairs.
-fn part_does_not_fit(config: &RunConfig, part: &str, width: Option<u32>, heads: Option<u32>) -> Option<String> {
+/// For a part of a TTS model: its width has to be a multiple of its heads, and even, as positions are sines and cosines.
+fn part_width_invalid(config: &RunConfig, part: &str, width: Option<u32>, heads: Option<u32>) -> Option<String> {
     let model = &config.model;
     let (width, heads) = (width.unwrap_or(model.d_model), heads.unwrap_or(model.attention_heads));
     (config.task == Task::Tts && !(width.is_multiple_of(heads) && width.is_multiple_of(2))).then(|| {
-        format!("`model.{part}_dim` is {width}, expected an even multiple of its attention heads, which are {heads}")
+        format!("`model.{part}_dim` is {width}, expected an even number and a multiple of its attention heads, which are {heads}")
     })
 }
 
-fn text_heads_do_not_divide(config: &RunConfig) -> Option<String> {
+fn text_encoder_width_invalid(config: &RunConfig) -> Option<String> {
     let model = &config.model;
-    part_does_not_fit(config, "text_encoder", model.text_encoder_dim, model.text_encoder_heads)
+    part_width_invalid(config, "text_encoder", model.text_encoder_dim, model.text_encoder_heads)
 }
 
-fn decoder_heads_do_not_divide(config: &RunConfig) -> Option<String> {
+fn decoder_width_invalid(config: &RunConfig) -> Option<String> {
     let model = &config.model;
-    part_does_not_fit(config, "decoder", model.decoder_dim, model.decoder_heads)
+    part_width_invalid(config, "decoder", model.decoder_dim, model.decoder_heads)
 }
 
-fn synthesiser_has_no_decoder(config: &RunConfig) -> Option<String> {
+fn tts_without_decoder(config: &RunConfig) -> Option<String> {
     (config.task == Task::Tts && config.model.decoder_layers == Some(0))
-        .then(|| "`model.decoder_layers` is 0, expected at least 1: the decoder is what speaks".into())
+        .then(|| "`model.decoder_layers` is 0, expected at least 1 for tts: the decoder produces the audio".into())
 }
 
-fn postnet_is_too_short(config: &RunConfig) -> Option<String> {
+fn postnet_too_short(config: &RunConfig) -> Option<String> {
     (config.task == Task::Tts && config.model.postnet_layers == 1)
         .then(|| "`model.postnet_layers` is 1, expected 0 for none, or at least 2".into())
 }
 
-fn synthesiser_truncates(config: &RunConfig) -> Option<String> {
+fn tts_with_truncation(config: &RunConfig) -> Option<String> {
     (config.task == Task::Tts && config.model.attention == AttentionChoice::Truncate).then(|| {
-        "`model.attention` is \"truncate\", expected \"exact\" or \"chunked\" for tts: a text without its end does \
-         not belong to its sound; `data.max_text_length` and `data.max_seconds` leave long utterances out"
+        "`model.attention` is \"truncate\", expected \"exact\" or \"chunked\" for tts: a cut text would not \
+         match its audio; `data.max_text_length` and `data.max_seconds` leave long utterances out"
             .into()
     })
 }
 
-fn kernel_has_no_middle(config: &RunConfig) -> Option<String> {
+fn kernel_even(config: &RunConfig) -> Option<String> {
     let kernel = config.model.conv_kernel;
     kernel.is_multiple_of(2).then(|| format!("`model.conv_kernel` is {kernel}, expected an odd number"))
 }
 
-fn subsampling_is_no_power(config: &RunConfig) -> Option<String> {
+fn subsampling_not_power_of_two(config: &RunConfig) -> Option<String> {
     let factor = config.model.subsampling;
     (!factor.is_power_of_two()).then(|| format!("`model.subsampling` is {factor}, expected 1, 2, 4 or 8"))
 }
 
-fn positions_have_no_pairs(config: &RunConfig) -> Option<String> {
+fn width_odd(config: &RunConfig) -> Option<String> {
     let model = &config.model;
     let width = model.d_model / model.attention_heads.max(1);
     if model.positions == PositionsChoice::Rotary && !width.is_multiple_of(2) {
-        return Some(format!("heads are {width} wide, expected an even width for `model.positions` = \"rotary\""));
+        return Some(format!(
+            "each attention head has a width of {width} (`model.d_model` / `model.attention_heads`), \
+             expected an even width for `model.positions` = \"rotary\""
+        ));
     }
     (!model.d_model.is_multiple_of(2)).then(|| format!("`model.d_model` is {}, expected an even number", model.d_model))
 }
 
-fn groups_do_not_divide(config: &RunConfig) -> Option<String> {
+fn width_not_divisible_by_groups(config: &RunConfig) -> Option<String> {
     let (groups, width) = (config.model.conv_norm_groups, config.model.d_model);
     (config.model.conv_norm == NormChoice::Group && !width.is_multiple_of(groups)).then(|| {
         format!("`model.conv_norm_groups` is {groups}, expected a divisor of `model.d_model`, which is {width}")
     })
 }
 
-fn cut_without_truncation(config: &RunConfig) -> Option<String> {
+fn truncation_without_length(config: &RunConfig) -> Option<String> {
     let model = &config.model;
     match (model.attention, model.max_attention_sequence_length) {
-        (AttentionChoice::Truncate, None) => {
-            Some("`model.attention` is \"truncate\", expected a `model.max_attention_sequence_length` to cut to".into())
-        }
+        (AttentionChoice::Truncate, None) => Some(
+            "`model.attention` is \"truncate\", expected `model.max_attention_sequence_length`, the length to cut to"
+                .into(),
+        ),
         (AttentionChoice::Exact | AttentionChoice::Chunked, Some(length)) => Some(format!(
-            "`model.max_attention_sequence_length` is {length}, expected `model.attention` = \"truncate\" beside it: \
-             nothing is cut unasked, and \"chunked\" saves the memory without cutting"
+            "`model.max_attention_sequence_length` is {length}, expected `model.attention` = \"truncate\" with it; \
+             \"chunked\" saves memory without cutting"
         )),
         _ => None,
     }
 }
 
-fn nothing_is_long_enough(config: &RunConfig) -> Option<String> {
-    let (least, most) = (config.data.min_seconds, config.data.max_seconds);
-    (least >= most)
-        .then(|| format!("`data.min_seconds` is {least}, expected less than `data.max_seconds`, which is {most}"))
+fn duration_limits_crossed(config: &RunConfig) -> Option<String> {
+    let (min, max) = (config.data.min_seconds, config.data.max_seconds);
+    (min >= max).then(|| format!("`data.min_seconds` is {min}, expected less than `data.max_seconds`, which is {max}"))
 }
 
-fn window_is_too_long(config: &RunConfig) -> Option<String> {
+fn window_too_long(config: &RunConfig) -> Option<String> {
     let (window, points) = (config.features.win_length?, config.features.n_fft?);
     (window > points)
         .then(|| format!("`features.win_length` is {window}, expected at most `features.n_fft`, which is {points}"))
 }
 
-fn hop_leaves_gaps(config: &RunConfig) -> Option<String> {
+fn hop_too_long(config: &RunConfig) -> Option<String> {
     let (hop, window) = (config.features.hop_length?, config.features.win_length?);
     (hop > window)
         .then(|| format!("`features.hop_length` is {hop}, expected at most `features.win_length`, which is {window}"))
 }
 
-fn micro_batch_is_too_large(config: &RunConfig) -> Option<String> {
+fn micro_batch_too_large(config: &RunConfig) -> Option<String> {
     let (micro, batch) = (config.training.micro_batch?, config.data.effective_utterances()?);
     (micro > batch)
         .then(|| format!("`training.micro_batch` is {micro}, expected at most the {batch} utterances of a batch"))
@@ -180,23 +182,20 @@ fn too_many_micro_batches(config: &RunConfig) -> Option<String> {
     })
 }
 
-fn statistics_are_shared(config: &RunConfig) -> Option<String> {
+fn batch_norm_unsupported(config: &RunConfig) -> Option<String> {
     let is_batch = config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch;
-    let with = match (config.training.ema_decay.is_some(), config.device.replicas > 1) {
-        (true, _) => "a mean of the weights (`training.ema_decay`)",
-        (false, true) => "several replicas (`device.replicas`)",
+    let reason = match (config.training.ema_decay.is_some(), config.device.replicas > 1) {
+        (true, _) => "`training.ema_decay`, as its statistics are not those of the mean weights",
+        (false, true) => "several `device.replicas`, as each would have its own statistics",
         (false, false) => return None,
     };
-    is_batch.then(|| {
-        format!(
-            "`model.conv_norm` is \"batch\", expected \"layer\" or \"group\" with {with}: its statistics are not theirs"
-        )
-    })
+    is_batch.then(|| format!("`model.conv_norm` is \"batch\", expected \"layer\" or \"group\" with {reason}"))
 }
 
-fn rate_ends_above(config: &RunConfig) -> Option<String> {
+fn final_rate_too_high(config: &RunConfig) -> Option<String> {
     let (last, highest) = (config.training.final_learning_rate, config.training.learning_rate);
-    (!matches!(config.training.schedule, Schedule::Constant | Schedule::Noam) && last > highest).then(|| {
+    let is_used = !matches!(config.training.schedule, ScheduleChoice::Constant | ScheduleChoice::Noam);
+    (is_used && last > highest).then(|| {
         format!(
             "`training.final_learning_rate` is {last:?}, \
              expected at most `training.learning_rate`, which is {highest:?}"

@@ -1,52 +1,52 @@
-//! A setting on its way from a file, a variable or a flag to its key.
+//! A setting on its way from a file, an environment variable or a flag to its key.
 
 use config::ValueKind;
 
 use super::key::Key;
 use super::origin::ValueOrigin;
 
-/// A setting as somebody wrote it.
+/// A setting as written by the user; its name has not been checked.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
-    /// The whole name, not checked yet.
+pub(super) struct RawSetting {
+    /// Full name of the key.
     pub name: String,
-    /// The value.
-    pub value: Raw,
-    /// Where it stands.
+    /// Value.
+    pub value: RawValue,
+    /// Where it was written.
     pub origin: ValueOrigin,
 }
 
-/// A value as somebody wrote it.
+/// A value as written by the user.
 #[derive(Clone, Debug)]
-pub(super) enum Raw {
-    /// Read from a file, which has types.
-    Read(ValueKind),
-    /// A text from the environment or the command line, which have none.
+pub(super) enum RawValue {
+    /// From a file, where values have types.
+    Typed(ValueKind),
+    /// From the environment or the command line, where every value is a text.
     Text(String),
 }
 
 /// A setting of a known key.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
-    /// The key.
+    /// Key.
     pub key: &'static Key,
-    /// The value, not checked yet.
+    /// Value, not checked yet.
     pub value: ValueKind,
-    /// Where it stands.
+    /// Where it was written.
     pub origin: ValueOrigin,
 }
 
-/// How a value reads in a message.
-pub(super) fn found(value: &ValueKind) -> String {
+/// `value` as error messages show it.
+pub(super) fn describe(value: &ValueKind) -> String {
     match value {
         ValueKind::Nil => "nothing".into(),
         ValueKind::String(text) => format!("{text:?}"),
         ValueKind::Table(_) => "a table".into(),
         ValueKind::Array(items) => {
-            let items: Vec<String> = items.iter().map(|item| found(&item.kind)).collect();
+            let items: Vec<String> = items.iter().map(|item| describe(&item.kind)).collect();
             format!("[{}]", items.join(", "))
         }
-        // Rust's own way to write it: 1e-8, and not 0.00000001.
+        // Debug writes 1e-8; Display would write 0.00000001.
         ValueKind::Float(number) => format!("{number:?}"),
         value => value.to_string(),
     }

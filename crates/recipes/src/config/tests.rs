@@ -1,4 +1,4 @@
-//! Tests of the whole road: layers, formats, older names, printing and loading again.
+//! Tests of loading as a whole: layers, formats, older names, printing and loading again.
 
 mod bad_input;
 
@@ -28,7 +28,7 @@ fn environment(variables: &[(&str, &str)]) -> impl Iterator<Item = (String, Stri
     owned.into_iter()
 }
 
-/// Loads with a file that stands nowhere but here.
+/// Loads with a file that is given as a name and a text.
 fn load_text(file: (&str, &str), variables: &[(&str, &str)], flags: &[&str]) -> Result<Loaded, ConfigError> {
     let mut args = args(flags);
     args.config = (!file.0.is_empty()).then(|| file.0.into());
@@ -45,7 +45,7 @@ fn loaded(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Loaded {
 }
 
 #[test]
-fn the_main_job_loads_from_inside_and_from_the_disk() {
+fn the_built_in_file_loads_as_from_disk() {
     let built_in = load(&ConfigArgs::default(), environment(&[])).unwrap();
     assert_eq!(built_in.warnings, []);
     assert!(built_in.provenance.origin("training.epochs").to_string().starts_with(built_in_name(Task::Asr)));
@@ -64,7 +64,7 @@ fn the_main_job_loads_from_inside_and_from_the_disk() {
 }
 
 #[test]
-fn stronger_layers_win_and_are_remembered() {
+fn stronger_layers_win_and_are_recorded() {
     let text = "seed = 1\n\n[training]\nsteps = 1\nepochs = 1\nwarmup_steps = 1\n[model]\nd_model = 8\n";
     let variables =
         [("PLIMSOLL_TRAINING__STEPS", "2"), ("PLIMSOLL_TRAINING__EPOCHS", "2"), ("HOME", "/"), ("PLIMSOLL_LONG", "1")];
@@ -84,7 +84,7 @@ fn stronger_layers_win_and_are_remembered() {
 }
 
 #[test]
-fn a_stronger_layer_drives_out_what_excludes_it() {
+fn a_stronger_layer_removes_the_excluded_key() {
     let text = "[data]\nbatch_seconds = \"2min\"\n[training]\nsteps = 1\nmax_memory = \"8GiB\"\n";
     let Loaded { config, provenance, .. } = loaded(text, &[], &["--batch-size", "8", "--max-memory", "85%"]);
     assert_eq!((config.data.batch_size, config.data.batch_seconds), (Some(8), None));
@@ -93,7 +93,7 @@ fn a_stronger_layer_drives_out_what_excludes_it() {
 }
 
 #[test]
-fn a_number_that_is_found_where_none_is_given_may_be_auto() {
+fn derived_numbers_accept_auto() {
     let text = "training.steps = 1\ndata.num_workers = 3\ndata.prefetch_buffer_size = \"auto\"\n";
     let data = loaded(text, &[], &[]).config.data;
     assert_eq!((data.num_workers, data.prefetch_buffer_size), (Some(3), None));
@@ -102,7 +102,7 @@ fn a_number_that_is_found_where_none_is_given_may_be_auto() {
 }
 
 #[test]
-fn memory_flags_are_amounts_or_shares() {
+fn max_memory_accepts_amounts_and_shares() {
     for (flag, amount, share) in [
         ("8GiB", Some(Bytes::gib(8)), None),
         ("0.85", None, Some(0.85)),
@@ -116,7 +116,7 @@ fn memory_flags_are_amounts_or_shares() {
 }
 
 #[test]
-fn texts_of_flags_and_variables_become_what_the_key_takes() {
+fn texts_of_flags_and_variables_get_the_type_of_their_key() {
     let flags = ["--name", "12", "--set", "augment.speeds=[0.9, 1.0]", "--set", "data.manifest=\"a b.tsv\""];
     let variables =
         [("PLIMSOLL_TRAINING__MAX_TIME", "5min"), ("PLIMSOLL_DATA__LOWERCASE", "true"), ("PLIMSOLL_SEED", "")];
@@ -128,7 +128,7 @@ fn texts_of_flags_and_variables_become_what_the_key_takes() {
 }
 
 #[test]
-fn toml_and_yaml_say_the_same() {
+fn toml_and_yaml_give_the_same_configuration() {
     let toml = "name = \"one\"\n[data]\nbatch_size = 8\ncache_memory = \"2GiB\"\nmin_seconds = 1\n\
                 [augment]\nspeeds = [0.9, 1]\n[training]\nsteps = 5\nlearning_rate = 1e-3\nprecision = \"bf16\"\n";
     let yaml = "name: one\ndata:\n  batch_size: 8  # eight\n  cache_memory: 2GiB\n  min_seconds: 1\n  manifest:\n\
@@ -140,7 +140,7 @@ fn toml_and_yaml_say_the_same() {
 }
 
 #[test]
-fn older_names_work_and_say_so_once() {
+fn older_names_work_and_warn_once() {
     let text = "[training]\nbatch_size = 32\nnum_epochs = 3\nmixed_precision = false\nmax_memory_gb = 7.5\n\
                 max_grad_norm = 1\n[model]\nnum_heads = 8\n[data]\nnum_mels = 40\n";
     let Loaded { config, warnings, .. } = loaded(text, &[("PLIMSOLL_TRAINING__BATCH_SIZE", "64")], &[]);
@@ -149,13 +149,13 @@ fn older_names_work_and_say_so_once() {
     assert_eq!(config.training.max_memory, Some(Bytes::mib(7680)));
     assert_eq!((config.training.clip_norm, config.model.attention_heads), (1.0, 8));
     assert_eq!(config.features.n_mels, Some(40));
-    let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 7, "{told:#?}");
-    assert_eq!(told[0], "run.toml:2: `training.batch_size` is an older name of `data.batch_size`");
+    let messages: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(messages.len(), 7, "{messages:#?}");
+    assert_eq!(messages[0], "run.toml:2: `training.batch_size` is an older name of `data.batch_size`");
 }
 
 #[test]
-fn what_is_printed_loads_again() {
+fn printed_toml_loads_to_the_same_configuration() {
     let text = "name = \"x\"\n[data]\nbatch_seconds = 11.6\ncache_memory = 1000\nmanifest = 'a \"b\"\\c'\n\
                 [training]\nsteps = 9\nmax_memory = \"1536MiB\"\n[augment]\nspeeds = [0.9, 1.1]\n";
     let first = loaded(text, &[], &["--seed", "4"]);
@@ -163,14 +163,14 @@ fn what_is_printed_loads_again() {
     assert_eq!(first.config, again.config);
 }
 
-/// The table of keys and the structs that serde reads must agree, or a person would meet [`ConfigError::Refused`].
+/// The table of keys and the structs that serde reads must agree, or users would get [`ConfigError::Deserialize`].
 #[test]
-fn serde_takes_whatever_the_table_takes() {
+fn serde_accepts_what_the_table_accepts() {
     for key in keys() {
         let values: Vec<::config::ValueKind> = match key.kind {
             Kind::Text | Kind::Path => vec!["a".into()],
-            Kind::Switch => vec![true.into()],
-            Kind::Whole(least, most) => vec![(least as i64).into(), (most as i64).into()],
+            Kind::Bool => vec![true.into()],
+            Kind::Integer(least, most) => vec![(least as i64).into(), (most as i64).into()],
             Kind::Number(_) => vec![0.5.into()],
             Kind::Numbers(_) => vec![vec![1.0, 0.5].into()],
             Kind::Texts => vec![vec!["encoder".to_string()].into()],
@@ -179,7 +179,7 @@ fn serde_takes_whatever_the_table_takes() {
             Kind::OneOf(words) => words.iter().map(|&word| word.into()).collect(),
         };
         for value in values {
-            assert_eq!(key.kind.fault(&value), None, "{}: {value}", key.name);
+            assert_eq!(key.kind.mismatch(&value), None, "{}: {value}", key.name);
             let setting = Setting { key, value: value.clone(), origin: ValueOrigin::Flag("--set".into()) };
             assert!(merge(&[setting]).is_ok(), "{}: {value}", key.name);
         }

@@ -1,4 +1,4 @@
-//! The configurations that ship for cards of a size, and which of them suits a card.
+//! The shipped configurations for GPUs of different memory sizes, and the choice among them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,32 +6,33 @@ use plimsoll_core::Bytes;
 
 use super::choices::Task;
 
-/// The word that stands for the configuration that suits the card that is here.
-pub const AUTO: &str = "auto";
+/// Value of `--config` that selects the shipped configuration for the local GPU.
+pub const AUTO_FILE: &str = "auto";
 
-/// A configuration that ships with the program.
+/// A shipped configuration for GPUs with at least some amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// Its name, as in `configs/asr/NAME.toml`.
+    /// Name of its file, as in `configs/asr/NAME.toml`.
     pub name: &'static str,
     task: Task,
-    /// The memory that a card has at least.
-    from: Bytes,
+    /// Smallest memory of a GPU that it is made for.
+    memory_min: Bytes,
     text: &'static str,
 }
 
 macro_rules! tier {
-    ($task:expr, $folder:literal, $name:literal, $from:expr) => {
+    ($task:expr, $folder:literal, $name:literal, $memory_min:expr) => {
         Tier {
             name: $name,
             task: $task,
-            from: Bytes::gib($from),
+            memory_min: Bytes::gib($memory_min),
             text: include_str!(concat!("../../configs/", $folder, "/", $name, ".toml")),
         }
     };
 }
 
-/// Every tier, the largest of a task first. Cards are sold by round numbers and have a little less.
+/// Every tier, the largest of each task first. The limits are 1 GiB below the sizes that GPUs are sold with, 20 and
+/// 12, as a GPU reports a little less than that.
 const TIERS: [Tier; 6] = [
     tier!(Task::Asr, "asr", "standard", 19),
     tier!(Task::Asr, "asr", "memory_optimized", 11),
@@ -42,19 +43,19 @@ const TIERS: [Tier; 6] = [
 ];
 
 impl Tier {
-    /// The tier of `task` for a device with so much memory.
-    pub fn of(task: Task, memory: Bytes) -> Self {
-        let fits = |tier: &&Self| tier.task == task && memory >= tier.from;
-        *TIERS.iter().find(fits).expect("the smallest takes any memory")
+    /// The largest tier of `task` that fits a device with this much memory.
+    pub fn for_memory(task: Task, memory: Bytes) -> Self {
+        let fits = |tier: &&Self| tier.task == task && memory >= tier.memory_min;
+        *TIERS.iter().find(fits).expect("the smallest tier fits any memory")
     }
 
-    /// Where it stands, as messages name it.
+    /// Path of its file, as messages show it.
     pub(super) fn path(&self) -> PathBuf {
-        PathBuf::from(format!("configs/{}/{}.toml", self.task.word(), self.name))
+        PathBuf::from(format!("configs/{}/{}.toml", self.task.as_str(), self.name))
     }
 
-    /// The text of the tier that stands at `path`.
-    pub(super) fn text_of(path: &Path) -> Option<&'static str> {
+    /// The text of the shipped file at `path`; `None` for any other file.
+    pub(super) fn text_at(path: &Path) -> Option<&'static str> {
         TIERS.iter().find(|tier| tier.path() == path).map(|tier| tier.text)
     }
 }
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_gets_the_tier_that_was_made_for_it() {
+    fn memory_selects_the_tier() {
         for (gib, name) in [
             (80, "standard"),
             (23, "standard"),
@@ -74,7 +75,7 @@ mod tests {
             (7, "extreme_memory_optimized"),
         ] {
             for task in [Task::Asr, Task::Tts] {
-                assert_eq!(Tier::of(task, Bytes::gib(gib)).name, name, "{gib} GiB");
+                assert_eq!(Tier::for_memory(task, Bytes::gib(gib)).name, name, "{gib} GiB");
             }
         }
     }

@@ -1,13 +1,14 @@
-//! TOML values as the values of a setting.
+//! Converts TOML to the values of settings.
 
 use config::{Map, Value, ValueKind};
 use toml::de::DeValue;
 
-/// The value written as `text` in TOML, if it is TOML.
+/// Parses `text` as a TOML value; `None` if it is none.
 pub(super) fn toml_value(text: &str) -> Option<ValueKind> {
     DeValue::parse(text).ok().map(|value| from_toml(value.get_ref()))
 }
 
+/// Converts a parsed TOML value. Entries of a table are left out; the reader of files collects them itself.
 pub(super) fn from_toml(value: &DeValue<'_>) -> ValueKind {
     match value {
         DeValue::String(text) => ValueKind::String(text.to_string()),
@@ -16,8 +17,8 @@ pub(super) fn from_toml(value: &DeValue<'_>) -> ValueKind {
             Err(_) => ValueKind::Float(f64::INFINITY),
         },
         DeValue::Float(n) => ValueKind::Float(n.as_str().parse().unwrap_or(f64::NAN)),
-        DeValue::Boolean(truth) => ValueKind::Boolean(*truth),
-        DeValue::Datetime(moment) => ValueKind::String(moment.to_string()),
+        DeValue::Boolean(value) => ValueKind::Boolean(*value),
+        DeValue::Datetime(date) => ValueKind::String(date.to_string()),
         DeValue::Array(items) => {
             ValueKind::Array(items.iter().map(|item| Value::new(None, from_toml(item.get_ref()))).collect())
         }

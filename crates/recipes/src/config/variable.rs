@@ -1,9 +1,9 @@
-//! The environment variable of a key.
+//! The name of the environment variable that sets a key.
 
-/// What every variable of ours begins with.
+/// Prefix of every environment variable that Plimsoll reads.
 pub(super) const PREFIX: &str = "PLIMSOLL_";
 
-/// The variable that sets `key`.
+/// The name of the environment variable that sets `key`.
 pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "__").to_uppercase())
 }

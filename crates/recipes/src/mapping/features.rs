@@ -8,7 +8,7 @@ use crate::config::{FeaturesConfig, RunConfig, Task};
 
 /// The features that `config` asks for: a preset with some of its numbers replaced.
 pub fn features(config: &FeaturesConfig) -> LogMelConfig {
-    let mut features = LogMelConfig::preset(config.preset.word()).expect("every word names a preset");
+    let mut features = LogMelConfig::preset(config.preset.as_str()).expect("every word names a preset");
     let &FeaturesConfig { sample_rate, n_fft, win_length, hop_length, n_mels, .. } = config;
     let whole = |number: Option<u32>, old: usize| number.map_or(old, |n| n as usize);
     features.sample_rate = sample_rate.unwrap_or(features.sample_rate);

@@ -33,7 +33,7 @@ impl RunFolder {
         let runs = &plan.config.runs_dir;
         let mut path = match &plan.name {
             Some(name) => runs.join(name),
-            None => first_free(runs, plan.config.task.word()),
+            None => first_free(runs, plan.config.task.as_str()),
         };
         if path.exists() && !is_bare(&path) {
             let message = format!("there is a run in {} already", path.display());
@@ -44,7 +44,7 @@ impl RunFolder {
         let made = fs::create_dir_all(runs).and_then(|()| match fs::create_dir(&path) {
             // Another run took the number a moment ago.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && plan.name.is_none() => {
-                path = first_free(runs, plan.config.task.word());
+                path = first_free(runs, plan.config.task.as_str());
                 fs::create_dir(&path)
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists && is_bare(&path) => Ok(()),
