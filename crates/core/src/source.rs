@@ -220,3 +220,49 @@ impl<B: Batch> BatchSource for BatchList<B> {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load the next batch: {0}")]
 pub struct SourceError(pub String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Numbers(Vec<SampleId>);
+
+    impl Batch for Numbers {
+        fn ids(&self) -> &[SampleId] {
+            &self.0
+        }
+
+        fn select(&self, places: &[usize]) -> Self {
+            Self(places.iter().map(|&place| self.0[place]).collect())
+        }
+    }
+
+    fn numbers(numbers: Range<u64>) -> Numbers {
+        Numbers(numbers.map(SampleId).collect())
+    }
+
+    #[test]
+    fn a_batch_without_lengths_has_no_padding_and_can_be_cut() {
+        let batch = numbers(0..5);
+        assert_eq!(batch.shape_of(1..4), BatchShape::samples(3));
+        assert_eq!((batch.valid_frames(), batch.padding()), (5, 0.0));
+        assert_eq!(batch.split(2), [numbers(0..2), numbers(2..4), numbers(4..5)]);
+        assert_eq!(batch.names(3..5), ["sample 3", "sample 4"]);
+        assert!(batch.shard(6, 7).is_empty());
+    }
+
+    #[test]
+    fn a_list_continues_from_every_position() {
+        let batches = [numbers(0..2), numbers(2..4), numbers(4..5)];
+        let mut whole = BatchList::new(batches.to_vec(), Position::default());
+        for step in 0..7 {
+            let delivered = whole.next_batch().unwrap().unwrap();
+            assert_eq!(delivered.batch, batches[step % 3]);
+            assert_eq!(delivered.position.epoch, (step as u64 + 1) / 3);
+            let mut resumed = BatchList::new(batches.to_vec(), delivered.position);
+            assert_eq!(resumed.next_batch().unwrap().unwrap().batch, batches[(step + 1) % 3]);
+        }
+        assert!(BatchList::<Numbers>::new(Vec::new(), Position::default()).next_batch().is_none());
+    }
+}

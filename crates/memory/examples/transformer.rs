@@ -10,7 +10,6 @@ use plimsoll_tape::{Pass, StepLoss, Task, remat};
 /// Sequences of 512 tokens, embedded in 768 features. A plan needs no values.
 #[derive(Clone)]
 struct Sequences(Vec<SampleId>);
-
 impl Batch for Sequences {
     fn ids(&self) -> &[SampleId] {
         &self.0
@@ -24,7 +23,6 @@ impl Batch for Sequences {
 struct Model {
     encoder: TransformerEncoder,
 }
-
 impl Task for Model {
     type Batch = Sequences;
     type Tensors = Tensor<3>;
@@ -56,8 +54,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gpu = find(&std::env::args().nth(1).unwrap_or_else(|| "8GiB".into()))?;
     let demand = Demand::new(vec![BatchShape::samples(64)], BackendRules::card()).with_blocks(12);
     let plan = plan(&Survey::of(&Base, demand)?, gpu.usable, &Speed::of(&gpu, Precision::Fp32))?;
-    let step = &plan.buckets[0];
-    println!("{}: {} sequences at once, {:?}", gpu.name, step.micro_batch, step.choice.remat);
-    println!("{} pieces a step, at most {} of {}", step.accumulation, plan.peak, plan.budget);
+    println!("{}: {plan:#?}", gpu.name);
     Ok(())
 }

@@ -32,10 +32,8 @@ impl Task for Classifier {
         let values = |id: &SampleId| [0, 1].map(|column| 2.0 * Key::new(id.0).at(column).unit() as f32 - 1.0);
         let rows: Vec<[f32; 2]> = ids.iter().map(values).collect();
         let classes: Vec<i32> = rows.iter().map(|[x, y]| i32::from(x * x + y * y < 0.6)).collect();
-        (
-            Tensor::<1>::from_floats(rows.as_flattened(), device).reshape([-1, 2]),
-            Tensor::from_ints(&classes[..], device),
-        )
+        let rows = Tensor::<1>::from_floats(rows.as_flattened(), device).reshape([-1, 2]);
+        (rows, Tensor::from_ints(&classes[..], device))
     }
     fn loss(&self, (rows, classes): &Self::Tensors, _: &Pass) -> StepLoss {
         let scores = self.output.forward(relu(self.hidden.forward(rows.clone())));

@@ -1,8 +1,9 @@
 //! Traces: what is in them, and what is refused.
 
 use burn::module::Module;
-use burn::tensor::Device;
-use plimsoll_core::{BatchShape, Choice, Frames, HostBatch, Remat};
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{Device, Int, Tensor};
+use plimsoll_core::{Batch, BatchShape, Choice, Frames, HostBatch, Remat, SampleId};
 use plimsoll_memory::{BackendRules, Life, Owner, Phase, StepMemory, Subject, TraceError, trace, trace_validation};
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
 
@@ -114,4 +115,65 @@ fn who_reads_values_cannot_be_traced_and_is_told_so() {
     let error = trace(&Curiosity, SHAPE, Choice::default(), BackendRules::card()).unwrap_err();
     assert!(matches!(error, TraceError::Record(_)));
     assert!(error.to_string().starts_with("the model cannot be traced: "), "{error}");
+}
+
+/// Rows with a label each.
+#[derive(Clone)]
+struct Rows(Vec<SampleId>);
+
+impl Batch for Rows {
+    fn ids(&self) -> &[SampleId] {
+        &self.0
+    }
+
+    fn select(&self, places: &[usize]) -> Self {
+        Self(places.iter().map(|&place| self.0[place]).collect())
+    }
+}
+
+/// A layer that says for each row how far its label is off.
+#[derive(Module, Debug)]
+struct Table {
+    layer: Linear,
+}
+
+impl Task for Table {
+    type Batch = Rows;
+    type Tensors = (Tensor<2>, Tensor<1, Int>);
+
+    fn send(rows: &Rows, device: &Device) -> Self::Tensors {
+        let (count, values) = (rows.len(), vec![0.0_f32; rows.len() * 64]);
+        let rows = Tensor::<1>::from_floats(&values[..], device).reshape([count, 64]);
+        (rows, Tensor::from_ints(&vec![0; count][..], device))
+    }
+
+    fn loss(&self, (rows, labels): &Self::Tensors, _: &Pass) -> StepLoss {
+        let wanted = labels.clone().float().unsqueeze_dim(1);
+        StepLoss::of((self.layer.forward(rows.clone()) - wanted).square().sum())
+    }
+}
+
+struct Tables;
+
+impl Subject for Tables {
+    type Task = Table;
+
+    fn init(&self, device: &Device) -> Table {
+        Table { layer: LinearConfig::new(64, 1).init(device) }
+    }
+
+    fn batch(&self, shape: BatchShape) -> Rows {
+        Rows((0..u64::from(shape.utterances)).map(SampleId).collect())
+    }
+}
+
+#[test]
+fn batch_is_all_that_was_sent_and_only_that() {
+    for rules in both() {
+        let piece = trace(&Tables, BatchShape::samples(64), Choice::default(), rules).unwrap();
+        let batch = piece.timeline.allocations.iter().filter(|one| one.owner == Owner::Batch);
+        let bytes: u64 = batch.map(|one| one.size.0).sum();
+        assert_eq!(bytes, 64 * (64 + 1) * 4, "{rules:?}");
+        assert!(trace_validation(&Tables, BatchShape::samples(64), rules).unwrap().peak().0 > bytes);
+    }
 }
