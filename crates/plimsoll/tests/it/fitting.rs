@@ -142,7 +142,7 @@ fn the_configuration_for_what_is_here_is_chosen_by_itself() {
 fn what_is_here_is_told() {
     let place = Place::new();
     let said = place.run(&["gpu-info"]).fine();
-    assert!(said.out.contains("host: ") && said.out.contains("card"), "{said:?}");
+    assert!(said.out.contains("host: ") && said.out.contains("GPU"), "{said:?}");
     let found: Value = serde_json::from_str(&place.run(&["gpu-info", "--json"]).fine().out).unwrap();
     assert!(found["host"]["memory"].as_u64().unwrap() > 0, "{found}");
 }
