@@ -10,8 +10,8 @@ use plimsoll_core::Seconds;
 use rayon::prelude::*;
 
 use crate::import::{Entry, Listing, Place, Problem};
-use crate::manifest::Utterance;
 use crate::select::{Limits, Reason, refuse};
+use crate::utterance::Utterance;
 use plimsoll_audio::{AudioError, AudioInfo, SLACK, Stretch, audio_info, read_audio_stretch};
 use plimsoll_text::Tokenizer;
 

@@ -1,20 +1,25 @@
 //! A data set: utterances that become samples when asked for.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId};
 
 use crate::augment::{Augment, AugmentError};
 use crate::batching::SampleMeta;
-use crate::manifest::Utterance;
 use crate::store::{Store, StoreKey};
+use crate::utterance::Utterance;
 use plimsoll_audio::LogMel;
 use plimsoll_audio::buffers;
 use plimsoll_audio::resample;
 use plimsoll_audio::{Audio, AudioError, Stretch, read_audio_stretch};
 use plimsoll_text::Tokenizer;
+
+mod cache;
+mod voices;
+
+use cache::Cache;
+use voices::Voices;
 
 /// Why a sample or a batch cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -285,80 +290,6 @@ impl Dataset {
         let Utterance { audio, offset, duration, .. } = &self.utterances[index];
         let stretch = Stretch { offset: *offset, duration: Some(*duration) };
         read_audio_stretch(audio, stretch, self.log_mel.config().sample_rate)
-    }
-}
-
-/// Who speaks which utterances.
-struct Voices {
-    /// The utterances of each speaker.
-    speakers: Vec<Vec<usize>>,
-    /// The speaker of each utterance.
-    by: Vec<usize>,
-    /// The longest that a reference may be.
-    frames: Frames,
-}
-
-impl Voices {
-    fn new(utterances: &[Utterance], frames: Frames) -> Self {
-        let mut named: HashMap<&str, usize> = HashMap::new();
-        let mut speakers: Vec<Vec<usize>> = Vec::new();
-        let mut by = Vec::with_capacity(utterances.len());
-        for (index, utterance) in utterances.iter().enumerate() {
-            let next = speakers.len();
-            let speaker = utterance.speaker.as_deref().map_or(next, |name| *named.entry(name).or_insert(next));
-            if speaker == next {
-                speakers.push(Vec::new());
-            }
-            speakers[speaker].push(index);
-            by.push(speaker);
-        }
-        Self { speakers, by, frames }
-    }
-
-    /// An utterance of the same speaker, another one where there is any.
-    fn other(&self, index: usize, key: Key) -> usize {
-        let all = &self.speakers[self.by[index]];
-        let place = all.binary_search(&index).expect("utterances are listed in order, each with its speaker");
-        match all.len() {
-            1 => index,
-            // One of the others: whoever would be the utterance itself is the last instead.
-            n => {
-                let drawn = (key.unit() * (n - 1) as f64) as usize;
-                all[if drawn == place { n - 1 } else { drawn }]
-            }
-        }
-    }
-}
-
-/// Features kept in memory, each in its own slot, until the limit is reached.
-///
-/// Nothing is ever thrown out: an epoch asks for every sample once, in random order, so no sample is worth more.
-struct Cache {
-    slots: Vec<OnceLock<Box<[f32]>>>,
-    used: AtomicU64,
-    limit: u64,
-}
-
-impl Cache {
-    fn new(slots: usize, limit: Bytes) -> Self {
-        Self { slots: (0..slots).map(|_| OnceLock::new()).collect(), used: AtomicU64::new(0), limit: limit.0 }
-    }
-
-    fn get(&self, index: usize) -> Option<&[f32]> {
-        self.slots[index].get().map(|features| &**features)
-    }
-
-    /// Keeps a copy where there is room. Room is taken first, so that threads cannot together go over the limit.
-    fn keep(&self, index: usize, features: &[f32]) {
-        let size = Bytes::of::<f32>(features.len() as u64).0;
-        let more = |used: u64| used.checked_add(size).filter(|&used| used <= self.limit);
-        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
-            return;
-        }
-        // Another thread may have been faster.
-        if self.slots[index].set(features.into()).is_err() {
-            self.used.fetch_sub(size, Ordering::Relaxed);
-        }
     }
 }
 

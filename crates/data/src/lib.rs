@@ -52,11 +52,14 @@
 //! ```
 
 mod import;
+mod utterance;
+
+mod select;
 
 mod check;
-mod long;
 mod manifest;
-mod select;
+
+mod long;
 mod split;
 mod stats;
 
@@ -78,7 +81,7 @@ pub use dataset::{Dataset, LoadError};
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, Place, Problem, Trouble, import};
 pub use loader::{Loader, LoaderConfig, Mode, Shard};
 pub use long::{TooLong, cuts_at_silence};
-pub use manifest::{Manifest, ManifestError, Utterance};
+pub use manifest::{Manifest, ManifestError};
 pub use select::{Limits, Reason, Refusal, Selection};
 pub use split::{Split, SplitBy, SplitError, hold_out};
 pub use stats::{Bin, CorpusStats, Spread};
@@ -86,3 +89,4 @@ pub use store::{
     Damage, Store, StoreConfig, StoreCounts, StoreError, StoreKey, StoreNumbers, StoreReport, clear as clear_store,
     survey as survey_store,
 };
+pub use utterance::Utterance;

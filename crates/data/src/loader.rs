@@ -1,6 +1,5 @@
 //! The loader: threads that read samples ahead and hand out whole batches, always in the same order.
 
-use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,75 +8,21 @@ use plimsoll_core::{
     BatchSource, Delivered, Grid, HostBatch, HostSample, Key, Position, SampleId, Skipped, SourceError,
 };
 
-use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
 use crate::dataset::{Dataset, LoadError};
 use crate::told::told;
-use rooms::Rooms;
 
+mod config;
 mod pipeline;
+mod plan;
 mod rooms;
 mod tuning;
 
+pub use config::{LoaderConfig, Mode, Shard};
+
 use pipeline::Pipeline;
+use plan::{Job, Plan};
+use rooms::Rooms;
 use tuning::Tuning;
-
-/// What the batches are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Shuffled anew each epoch, and augmented.
-    Train {
-        /// How many epochs; for ever when left out.
-        epochs: Option<u64>,
-    },
-    /// Once, in the order of the data set, as recorded.
-    Evaluate,
-}
-
-/// How batches are made and loaded.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoaderConfig {
-    /// How utterances are put into batches.
-    pub batching: BatchingConfig,
-    /// What batches are padded to; found from the lengths of the data set without it. Training and validation share one.
-    pub grid: Option<Grid>,
-    /// Threads that load; each works at a batch of its own, so more than `prefetch` of them have nothing to do. Without it
-    /// there is one, and another whenever the caller had to wait.
-    pub workers: Option<NonZeroUsize>,
-    /// Largest share of the data set that may fail to load in an epoch before loading ends with an error. Of a small one,
-    /// where this is less than an utterance, one may all the same, unless the share is zero.
-    pub unreadable_share: f64,
-    /// Batches loaded ahead; with the one that the caller waits for, they are all that is ever in memory. Without it, two
-    /// for each thread, and more when all cores load and the caller still had to wait, 16 at most.
-    pub prefetch: Option<NonZeroUsize>,
-    /// What the batches are for.
-    pub mode: Mode,
-    /// The part of every batch that is loaded, where several replicas share the work.
-    pub shard: Shard,
-}
-
-/// A replica's part of every batch: each has a batch wherever the others have one, though it may be of nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// The number of the replica, from 0.
-    pub rank: usize,
-    /// How many there are.
-    pub ranks: usize,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { rank: 0, ranks: 1 }
-    }
-}
-
-impl Shard {
-    fn of(self, samples: Vec<usize>) -> Vec<usize> {
-        match self.ranks {
-            0 | 1 => samples,
-            ranks => samples.into_iter().skip(self.rank).step_by(ranks).collect(),
-        }
-    }
-}
 
 /// Batches, loaded ahead.
 ///
@@ -243,87 +188,6 @@ impl Iterator for Loader {
             }
         }
         None
-    }
-}
-
-/// Which batches come, in which order.
-struct Plan {
-    metas: Vec<SampleMeta>,
-    batching: BatchingConfig,
-    grid: Grid,
-    mode: Mode,
-    seed: Key,
-    shard: Shard,
-}
-
-/// One batch to load.
-struct Job {
-    samples: Vec<usize>,
-    /// Where the batch after it is.
-    next: Position,
-    /// The epoch's branch of randomness, when samples are augmented.
-    augment: Option<Key>,
-}
-
-impl Plan {
-    /// The batches of an epoch, window by window.
-    fn dealt(&self, epoch: u64) -> impl Iterator<Item = Vec<Vec<usize>>> + use<'_> {
-        let dealt = match self.mode {
-            Mode::Train { .. } => Some(Epoch::shuffle(&self.metas, &self.batching, &self.grid, self.seed, epoch)),
-            Mode::Evaluate => None,
-        };
-        let windows = dealt.as_ref().map_or(1, Epoch::windows);
-        (0..windows).map(move |window| self.window(dealt.as_ref(), window))
-    }
-
-    fn window(&self, dealt: Option<&Epoch>, window: usize) -> Vec<Vec<usize>> {
-        let in_order = || ordered_batches(&self.metas, &(0..self.metas.len()).collect::<Vec<_>>(), self.batching.size);
-        dealt.map_or_else(in_order, |dealt| dealt.batches(&self.metas, window))
-    }
-
-    /// All batches from a position on; none of an empty data set, which would be searched for ever.
-    fn jobs(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
-        let epochs = match self.mode {
-            Mode::Evaluate => 1,
-            Mode::Train { epochs } => epochs.unwrap_or(u64::MAX),
-        };
-        let epochs = if self.metas.is_empty() { 0 } else { epochs };
-        (from.epoch..epochs).flat_map(move |epoch| {
-            let from = if epoch == from.epoch { from } else { Position::of_epoch(epoch) };
-            self.clone().jobs_of(from)
-        })
-    }
-
-    /// The batches of an epoch from a position on. Windows before it are not dealt.
-    fn jobs_of(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
-        let is_training = matches!(self.mode, Mode::Train { .. });
-        let dealt = is_training.then(|| Epoch::shuffle(&self.metas, &self.batching, &self.grid, self.seed, from.epoch));
-        let augment = is_training.then(|| self.seed.with("augment").at(from.epoch));
-        let windows = dealt.as_ref().map_or(1, Epoch::windows) as u64;
-        // A position that only counts batches is looked for from the start.
-        let shard = self.shard;
-        let counted = from.window == 0 && from.within == 0;
-        let mut before = from.batch - from.within.min(from.batch);
-        if counted {
-            before = 0;
-        }
-        let jobs = (from.window..windows).flat_map(move |window| {
-            let batches = self.window(dealt.as_ref(), window as usize);
-            let (first, last) = (before, batches.len() as u64);
-            before += last;
-            let job = move |(samples, within): (Vec<usize>, u64)| {
-                let here = Position { epoch: from.epoch, batch: first + within, window, within };
-                let next = match (within == last, window + 1 == windows) {
-                    (false, _) => here,
-                    (true, false) => Position { window: window + 1, within: 0, ..here },
-                    (true, true) => Position::of_epoch(from.epoch + 1),
-                };
-                Job { samples: shard.of(samples), next, augment }
-            };
-            batches.into_iter().zip(1..).map(job)
-        });
-        let done = if counted { from.batch } else { from.within };
-        jobs.skip(done.try_into().unwrap_or(usize::MAX))
     }
 }
 

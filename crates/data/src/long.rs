@@ -2,7 +2,7 @@
 
 use plimsoll_core::Seconds;
 
-use crate::manifest::Utterance;
+use crate::utterance::Utterance;
 use plimsoll_audio::{AudioError, Stretch, read_audio_stretch};
 
 /// What becomes of an utterance that is longer than a model can take.

@@ -9,27 +9,10 @@ use serde::Serialize;
 
 use crate::check::{CheckOptions, Checked, Flaw, Look, check};
 use crate::import::{Format, ImportError, ImportOptions, import};
+use crate::select::{Limits, Refusal, Selection, refuse};
+use crate::utterance::Utterance;
 use plimsoll_audio::LogMel;
 use plimsoll_text::{Case, normalise};
-
-/// One utterance: a stretch of an audio file and what is said in it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Utterance {
-    /// Its name, unique in the manifest; randomness is drawn by it, so it should not change.
-    pub id: String,
-    /// The audio file.
-    pub audio: PathBuf,
-    /// Where it begins in the file.
-    pub offset: Seconds,
-    /// How long it is.
-    pub duration: Seconds,
-    /// What is said, as written in the manifest.
-    pub text: String,
-    /// Who says it.
-    pub speaker: Option<String>,
-    /// In which language.
-    pub language: Option<String>,
-}
 
 /// A list of utterances whose audio files exist, and of what is listed in vain.
 #[derive(Clone, Debug)]
@@ -95,6 +78,21 @@ impl Manifest {
             }
             _ => Ok(Self { path, format, utterances, flaws, more_flaws: more }),
         }
+    }
+
+    /// Divides the utterances by `limits`; a warning is logged for each that is refused.
+    pub fn select(&self, limits: &Limits<'_>) -> Selection {
+        let mut selection = Selection::default();
+        for utterance in &self.utterances {
+            match refuse(utterance, limits) {
+                None => selection.kept.push(utterance.clone()),
+                Some(reason) => {
+                    tracing::warn!(utterance = utterance.id, %reason, "utterance not used");
+                    selection.refused.push(Refusal { id: utterance.id.clone(), reason });
+                }
+            }
+        }
+        selection
     }
 
     /// How long all utterances last together.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::Key;
 
-use crate::manifest::Utterance;
+use crate::utterance::Utterance;
 
 /// Fewer speakers than this and holding one out would take too much of the training voices.
 const SPEAKERS_LEAST: usize = 4;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_core::Seconds;
 use serde::Serialize;
 
-use crate::manifest::Utterance;
+use crate::utterance::Utterance;
 use plimsoll_text::{Case, normalise};
 
 /// A corpus in numbers.

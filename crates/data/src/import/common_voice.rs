@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 
-use super::Format;
+use super::format::Format;
 use super::gathering::{Draft, Gathering, Refused};
 use super::json::number;
 use super::trouble::{ImportError, Trouble};

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use super::format::Format;
 use super::json::Object;
 use super::lines::Lines;
 use super::trouble::ImportError;
-use super::walk::{Walk, ending, is_audio, name};
-use super::{Format, common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
+use super::walk::{Walk, ending, holds_only_tables, is_audio, name};
+use super::{common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
 /// So many lines are looked at, since the first may be damaged.
 const LINES: usize = 20;
@@ -112,15 +113,4 @@ fn by_files(folder: &Path) -> Option<Format> {
 /// What to say of a path that looks like nothing we know.
 pub(super) fn unknown(path: &Path) -> ImportError {
     if holds_only_tables(path) { ImportError::Parquet(path.into()) } else { ImportError::Unknown(path.into()) }
-}
-
-/// Whether there are tables of Hugging Face, and no audio files beside them.
-pub(super) fn holds_only_tables(path: &Path) -> bool {
-    let files = || Walk::new(path).filter_map(Result::ok);
-    files().any(|file| is_table(&file)) && !files().any(|file| is_audio(&file))
-}
-
-/// Whether a file is a table of Hugging Face, judged by its name.
-pub(super) fn is_table(file: &Path) -> bool {
-    ["parquet", "arrow"].contains(&ending(file).as_str())
 }

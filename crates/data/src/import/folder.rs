@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::Format;
+use super::format::Format;
 use super::gathering::{Draft, Gathering, Refused};
 use super::libritts::read_texts;
 use super::trouble::{ImportError, Place, Trouble};

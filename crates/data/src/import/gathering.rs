@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 
+use super::format::Format;
 use super::lines::Lines;
+use super::listing::{Entry, ImportOptions, Listing};
 use super::trouble::{ImportError, Place, Problem, Trouble};
 use super::walk::{Blocked, folder_of};
-use super::{Entry, Format, ImportOptions, Listing};
 
 /// An hour of speech is some hundred thousand bytes of text, in scripts of three bytes a letter too.
 pub(super) const TEXT_MOST: usize = 1 << 20;

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::csv::Rows;
+use super::format::Format;
 use super::gathering::{Draft, Gathering, Refused};
 use super::json::Object;
 use super::lines::Lines;
 use super::trouble::{ImportError, Place, Trouble};
-use super::walk::{children, ending, folder_of, id_of};
-use super::{Format, detect};
+use super::walk::{children, ending, folder_of, holds_only_tables, id_of, is_table};
 
 /// What a folder's list may be called; where both are there, they say the same.
 const LISTS: [&str; 2] = ["metadata.jsonl", "metadata.csv"];
@@ -24,8 +24,8 @@ const LANGUAGE: [&str; 3] = ["language", "locale", "lang"];
 /// Reads one list, or those of a folder and of the folders in it.
 pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), ImportError> {
     let lists = lists(path);
-    if lists.is_empty() || detect::is_table(path) {
-        return Err(match detect::holds_only_tables(path) {
+    if lists.is_empty() || is_table(path) {
+        return Err(match holds_only_tables(path) {
             true => ImportError::Parquet(path.into()),
             false => ImportError::NotThis { path: path.into(), format: Format::HuggingFace },
         });

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::Format;
+use super::format::Format;
 use super::gathering::{Draft, Gathering, Refused, TEXT_MOST};
 use super::librispeech::{Sounds, speaker};
 use super::lines::Lines;

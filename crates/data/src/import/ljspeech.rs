@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::Format;
+use super::format::Format;
 use super::gathering::{Draft, Gathering, Refused};
 use super::trouble::{ImportError, Trouble};
 use super::walk::{children, folder_of, id_of, is_audio, preference};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
-use super::Format;
+use super::format::Format;
 
 /// A line of a file, or a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -93,3 +93,14 @@ impl Iterator for Walk {
         }
     }
 }
+
+/// Whether there are tables of Hugging Face, and no audio files beside them.
+pub(super) fn holds_only_tables(path: &Path) -> bool {
+    let files = || Walk::new(path).filter_map(Result::ok);
+    files().any(|file| is_table(&file)) && !files().any(|file| is_audio(&file))
+}
+
+/// Whether a file is a table of Hugging Face, judged by its name.
+pub(super) fn is_table(file: &Path) -> bool {
+    ["parquet", "arrow"].contains(&ending(file).as_str())
+}

@@ -1,10 +1,11 @@
 //! Tests of the loader: the same batches whatever the workers, from any position, with any file broken.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use tempfile::TempDir;
 
 use super::*;
+use crate::batching::{BatchingConfig, SampleMeta};
 use crate::testing::corpus;
 use crate::{Augment, BatchSize};
 use plimsoll_core::{Bytes, Frames, Seconds};

@@ -94,3 +94,53 @@ fn flaws_cost_what_they_are_and_no_more() {
     assert!(gone.contains(" can be used (1 listed); the first: ") && gone.ends_with("c.wav does not exist"), "{gone}");
     assert_eq!(Manifest::read("no/such.jsonl").unwrap_err().to_string(), "corpus no/such.jsonl does not exist");
 }
+
+fn utterance(id: &str, duration: f64, text: &str) -> Utterance {
+    Utterance {
+        id: id.into(),
+        audio: "x.wav".into(),
+        offset: Seconds(0.0),
+        duration: Seconds(duration),
+        text: text.into(),
+        speaker: None,
+        language: None,
+    }
+}
+
+#[test]
+fn every_utterance_is_kept_or_refused_with_a_reason() {
+    let utterances = vec![
+        utterance("short", 0.05, "x"),
+        utterance("good", 1.0, "abcde fghi"),
+        utterance("long", 20.5, "x"),
+        utterance("silent", 1.0, " \n"),
+        utterance("fast", 0.4, "abcde fghi"),
+        utterance("repeats", 1.0, "aaaaaa"),
+        utterance("nothing", 0.0, "x"),
+        utterance("wordy", 9.0, "abcde fghijk"),
+    ];
+    let manifest = Manifest { path: "m".into(), format: Format::Manifest, utterances, flaws: vec![], more_flaws: 0 };
+    let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
+    let limits = Limits {
+        shortest: Seconds(0.1),
+        longest: Seconds(20.0),
+        output_frames: Some(&ten_a_second),
+        longest_text: Some(10),
+    };
+    let selection = manifest.select(&limits);
+    assert_eq!(selection.kept, [manifest.utterances[1].clone()]);
+    let told: Vec<String> = selection.refused.iter().map(|r| format!("{}: {}", r.id, r.reason)).collect();
+    insta::assert_snapshot!(told.join("\n"), @r#"
+short: too short: it lasts 50ms
+long: too long: it lasts 20.5s
+silent: empty text
+fast: too little audio for the text: 10 frames needed, 4 there
+repeats: too little audio for the text: 11 frames needed, 10 there
+nothing: too short: it lasts 0s
+wordy: too long a text: it has 12 characters
+"#);
+    assert_eq!(selection.counts()["too little audio for the text"], 2);
+    assert_eq!(selection.counts().values().sum::<usize>(), 7);
+    let lax = manifest.select(&Limits::default());
+    assert_eq!(lax.counts().into_iter().collect::<Vec<_>>(), [("empty text", 1), ("too short", 1)]);
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::SystemTime;
 
-use super::StoreError;
+use super::error::StoreError;
 
 const EXTENSION: &str = "plimsoll";
 /// How often another name is tried for a new segment: each failure needs an accident of its own.

@@ -27,6 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod config;
+mod error;
+
 mod key;
 mod record;
 
@@ -38,7 +41,7 @@ mod content;
 mod survey;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::{fs, io};
@@ -46,6 +49,8 @@ use std::{fs, io};
 use plimsoll_core::Bytes;
 use rayon::prelude::*;
 
+pub use config::{StoreConfig, StoreNumbers};
+pub use error::StoreError;
 pub use key::StoreKey;
 pub use survey::{Damage, StoreReport, clear, survey};
 
@@ -53,58 +58,6 @@ use folder::Listed;
 use record::Kept;
 use segment::{Place, Scan, Segment};
 use writer::Writer;
-
-/// How values are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreNumbers {
-    /// In 16 bits, half the space: values come back rounded to 11 binary digits, and below 6·10⁻⁵ to steps of 6·10⁻⁸.
-    ///
-    /// Values above 65,504, infinite or no numbers cannot be kept so; a record with any is kept in 32 bits.
-    F16,
-    /// As they are.
-    F32,
-}
-
-/// What a store should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreConfig {
-    /// What all files of the folder may take together, whoever wrote them. A limit of zero empties the folder.
-    ///
-    /// Several processes that write at once look at each other's files every 16 MiB, and may go over it by that much
-    /// each.
-    pub limit: Bytes,
-    /// How values are written; records are read in whichever numbers they are.
-    pub numbers: StoreNumbers,
-}
-
-/// Why there is no store.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The folder cannot be made.
-    #[error("cannot make the folder {} for stored features", path.display())]
-    Create {
-        /// The folder.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The folder or a file in it cannot be read.
-    #[error("cannot read stored features in {}", path.display())]
-    Read {
-        /// The folder or file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A file cannot be deleted.
-    #[error("cannot delete stored features in {}", path.display())]
-    Delete {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-}
 
 /// What a store holds, and what was done with it since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::StoreNumbers;
+use super::config::StoreNumbers;
 use super::key::StoreKey;
 use plimsoll_audio::buffers::{room, zeros};
 

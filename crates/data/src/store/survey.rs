@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::Bytes;
 
+use super::error::StoreError;
 use super::folder::{self, Listed};
+use super::record;
 use super::segment::{self, Scan, Segment};
-use super::{StoreError, record};
 
 /// What is in a folder.
 #[derive(Clone, Debug, Default, PartialEq)]

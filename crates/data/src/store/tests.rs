@@ -3,6 +3,7 @@
 mod hostile;
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use half::f16;
