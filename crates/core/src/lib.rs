@@ -17,6 +17,7 @@
 mod batch;
 mod choice;
 mod collective;
+mod error_chain;
 mod grid;
 mod key;
 mod measure;
@@ -28,6 +29,7 @@ mod units;
 pub use batch::{BatchError, HostBatch, HostSample};
 pub use choice::{Choice, Precision, Remat};
 pub use collective::{Alone, Collective, CollectiveError};
+pub use error_chain::error_chain;
 pub use grid::Grid;
 pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};

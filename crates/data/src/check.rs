@@ -105,7 +105,7 @@ impl fmt::Display for Flaw {
         write!(f, "{place}: `{}`: ", id.as_deref().unwrap_or_default())?;
         match fault {
             Fault::Listed(_) => Ok(()),
-            Fault::Audio(error) => f.write_str(&crate::told::told(&**error)),
+            Fault::Audio(error) => f.write_str(&plimsoll_core::error_chain(&**error)),
             Fault::Duration { listed, found } => {
                 write!(f, "it is said to last {listed}, and its audio goes on for {found}")
             }

@@ -72,7 +72,6 @@ mod loader;
 
 #[cfg(test)]
 mod testing;
-mod told;
 
 pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};

@@ -9,7 +9,7 @@ use plimsoll_core::{
 };
 
 use crate::dataset::{Dataset, LoadError};
-use crate::told::told;
+use plimsoll_core::error_chain;
 
 mod config;
 mod pipeline;
@@ -145,7 +145,7 @@ impl Loader {
 
 impl From<LoadError> for SourceError {
     fn from(error: LoadError) -> Self {
-        Self(told(&error))
+        Self(error_chain(&error))
     }
 }
 
@@ -206,7 +206,7 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Room
         let key = job.augment.map(|key| key.at(SampleId::of(&utterance.id).0));
         match dataset.load(index, key) {
             Ok(sample) => samples.push(sample),
-            Err(LoadError::Audio { name, source }) => skipped.push(Skipped { name, reason: told(&source) }),
+            Err(LoadError::Audio { name, source }) => skipped.push(Skipped { name, reason: error_chain(&source) }),
             Err(error) => return Err(error),
         }
     }

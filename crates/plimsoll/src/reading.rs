@@ -1,6 +1,5 @@
 //! What every command that reads shares: a trained recogniser on a device, and what is said on the way.
 
-use std::error::Error;
 use std::path::Path;
 
 use burn::tensor::Device;
@@ -69,10 +68,4 @@ pub(crate) fn bar(count: usize) -> ProgressBar {
     }
     let style = ProgressStyle::with_template("reading {bar:40} {pos}/{len} recordings, {eta} left");
     ProgressBar::new(count as u64).with_style(style.expect("the template is valid"))
-}
-
-/// What `error` says, then what each cause says, in one line.
-pub(crate) fn reason(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }

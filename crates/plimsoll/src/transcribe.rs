@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use plimsoll_audio::{AudioError, read_audio};
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, error_chain};
 use plimsoll_data::cuts_at_silence;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ fn tell(file: &Path, read: &Result<Transcript, AudioError>, json: bool, alone: b
         Ok(Transcript { text, .. }) if alone => println!("{text}"),
         Ok(Transcript { text, .. }) => println!("{name}\t{text}"),
         Err(error) => {
-            let reason = reading::reason(error);
+            let reason = error_chain(error);
             if json {
                 println!("{}", json!({"file": name, "error": reason}));
             }

@@ -12,7 +12,7 @@ use super::gathering::{Draft, Gathering};
 use super::json::number;
 use super::trouble::{ImportError, Place, Trouble};
 use super::walk::{folder_of, name};
-use crate::told::told;
+use plimsoll_core::error_chain;
 
 /// The two files that make a folder Kaldi's.
 pub(super) const NEEDED: [&str; 2] = ["wav.scp", "text"];
@@ -124,7 +124,7 @@ impl<T> Extra<T> {
         let table = match Table::if_there(gathering, file.clone(), value) {
             Ok(table) => table,
             Err(error) => {
-                gathering.refuse_file(&file, None, Trouble::Unreadable(told(&error)));
+                gathering.refuse_file(&file, None, Trouble::Unreadable(error_chain(&error)));
                 None
             }
         };

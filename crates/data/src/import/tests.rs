@@ -49,7 +49,7 @@ fn seen_at(path: &Path, root: &Path, options: &ImportOptions) -> String {
             listing.entries.iter().for_each(|entry| writeln!(seen, "{}", line(entry)).unwrap());
             listing.problems.iter().for_each(|problem| writeln!(seen, "! {problem}").unwrap());
         }
-        Err(error) => writeln!(seen, "{}", crate::told::told(&error)).unwrap(),
+        Err(error) => writeln!(seen, "{}", plimsoll_core::error_chain(&error)).unwrap(),
     }
     let root = root.display().to_string();
     seen.replace(&format!("{root}/"), "").replace(&root, "CORPUS")

@@ -6,8 +6,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::testing::write_wav;
-use crate::told::told;
 use plimsoll_audio::LogMelConfig;
+use plimsoll_core::error_chain;
 
 /// A folder with `a.wav` and `wavs/b.wav`, of one second each.
 fn folder() -> TempDir {
@@ -79,7 +79,7 @@ fn what_is_written_is_read_again() {
     let lines = fs::read_to_string(&path).unwrap();
     assert!(lines.contains("\"audio_filepath\":\"wavs/b.wav\"") && lines.contains("\"tokens\":9"), "{lines}");
     assert_eq!(Manifest::read(&path).unwrap().utterances, all);
-    let told = told(&Manifest::write(folder.path().join("no/x.jsonl"), &all, &log_mel).unwrap_err());
+    let told = error_chain(&Manifest::write(folder.path().join("no/x.jsonl"), &all, &log_mel).unwrap_err());
     assert!(told.contains("cannot write manifest"), "{told}");
 }
 

@@ -10,7 +10,7 @@ use half::f16;
 use tempfile::TempDir;
 
 use super::*;
-use crate::told::told;
+use plimsoll_core::error_chain;
 
 fn config(limit: u64, numbers: StoreNumbers) -> StoreConfig {
     StoreConfig { limit: Bytes(limit), numbers }
@@ -201,7 +201,7 @@ fn a_disk_that_fails_fails_no_run() {
         survey(folder.path().join("none"), &|_| {}).unwrap_err(),
         clear(folder.path().join("none")).unwrap_err(),
     ];
-    let text = problems.map(|problem| told(&problem).replace(&folder.path().display().to_string(), "FOLDER"));
+    let text = problems.map(|problem| error_chain(&problem).replace(&folder.path().display().to_string(), "FOLDER"));
     insta::assert_snapshot!(text.join("\n"), @"
     cannot make the folder FOLDER/file for stored features: File exists (os error 17)
     cannot make the folder FOLDER/file/below for stored features: Not a directory (os error 20)

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use plimsoll_audio::{AudioError, Stretch, read_audio_stretch};
-use plimsoll_core::Skipped;
+use plimsoll_core::{Skipped, error_chain};
 use plimsoll_data::Utterance;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::{Bundle, Heard};
@@ -60,7 +60,7 @@ fn judge(args: &EvalArgs, reader: &Reader, utterances: &[Utterance]) -> Result<R
     let bar = reading::bar(utterances.len());
     for utterance in utterances {
         if let Err(error) = read(utterance, reader, &mut report) {
-            report.skipped.push(Skipped { name: utterance.id.clone(), reason: reading::reason(&error) });
+            report.skipped.push(Skipped { name: utterance.id.clone(), reason: error_chain(&error) });
         }
         bar.inc(1);
     }

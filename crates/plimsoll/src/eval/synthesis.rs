@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use burn::module::Module;
 use plimsoll_audio::{LogMel, resample, write_wav};
-use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped};
+use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped, error_chain};
 use plimsoll_data::Dataset;
 use plimsoll_speech::asr::{Heard, Search, Transcriber};
 use plimsoll_speech::score::ErrorCounts;
@@ -90,7 +90,7 @@ fn speak(
             Ok(sample) => all.push((index, sample)),
             Err(error) => {
                 let name = dataset.utterance(index).id.clone();
-                report.skipped.push(Skipped { name, reason: reading::reason(&error) });
+                report.skipped.push(Skipped { name, reason: error_chain(&error) });
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::{
-    BatchSource, Bytes, Delivered, Frames, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError,
+    BatchSource, Bytes, Delivered, Frames, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError, error_chain,
 };
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Dataset, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode, Noise,
@@ -23,7 +23,6 @@ use super::texts::{read_manifest, tokenizer};
 use crate::config::{BackendChoice, DataConfig, FeaturesConfig, RunConfig, Task, TooLongChoice};
 use crate::corpus;
 use crate::failure::{Failure, Told};
-use crate::reading;
 
 /// Training utterances that say where the features lie.
 const SCALE_UTTERANCES: usize = 200;
@@ -177,7 +176,7 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig) {
         let fitted = match policy.fit(&utterance, data.max_seconds) {
             Ok(fitted) => fitted,
             Err(error) => {
-                eprintln!("warning: `{}` is too long and cannot be cut: {}", utterance.id, reading::reason(&error));
+                eprintln!("warning: `{}` is too long and cannot be cut: {}", utterance.id, error_chain(&error));
                 // The limits leave it out, and count it.
                 manifest.utterances.push(utterance);
                 continue;
