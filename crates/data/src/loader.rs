@@ -1,144 +1,139 @@
-//! The loader: threads that read samples ahead and hand out whole batches, always in the same order.
+//! The loader: threads that load batches ahead and deliver them in a fixed order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{
-    BatchSource, Delivered, Grid, HostBatch, HostSample, Key, Position, SampleId, Skipped, SourceError,
+    BatchSource, Delivered, Grid, HostBatch, HostSample, Key, Position, SampleId, Skipped, SourceError, error_chain,
 };
 
 use crate::dataset::{Dataset, LoadError};
-use plimsoll_core::error_chain;
 
+mod buffers;
 mod config;
 mod pipeline;
-mod plan;
-mod rooms;
+mod schedule;
 mod tuning;
 
 pub use config::{LoaderConfig, Mode, Shard};
 
+use buffers::BatchBuffers;
 use pipeline::Pipeline;
-use plan::{Job, Plan};
-use rooms::Rooms;
+use schedule::{Job, Schedule};
 use tuning::Tuning;
 
-/// Batches, loaded ahead.
+/// Loads the batches of a run ahead, in threads.
 ///
-/// As an iterator it gives the batches of a run from a position on. Their order and content depend on the data set, the
-/// configuration and the seed, never on the number of workers or their luck. Dropping it ends its threads.
+/// As an iterator it gives the batches from a position on. Their order and content depend on the data set, the
+/// configuration and the seed, never on the number or the timing of threads. Dropping it ends its threads.
 pub struct Loader {
-    pipeline: Pipeline<Result<Ready, LoadError>>,
-    /// The epoch that the loader was started in, and its batches once somebody has asked.
-    epoch: u64,
-    len_epoch: OnceLock<u64>,
-    plan: Arc<Plan>,
+    pipeline: Pipeline<Result<Loaded, LoadError>>,
+    schedule: Arc<Schedule>,
+    /// The epoch that the loader started in.
+    first_epoch: u64,
+    /// Number of batches of that epoch, once asked for.
+    batches_in_epoch: OnceLock<u64>,
+    /// Number of utterances of the data set. As many failures without a batch in between mean that nothing is readable.
+    n_utterances: usize,
+    /// Utterances skipped since the start.
     skipped: u64,
-    /// Skipped utterances not yet told to the caller.
-    untold: Vec<Skipped>,
-    /// When so many fail in a row, the data set itself is unreadable.
-    patience: usize,
-    /// The epoch that is being delivered, how many of its utterances failed, and how many may.
-    failed: (u64, u64),
-    failed_most: u64,
+    /// Skipped utterances that come with the next delivered batch.
+    unreported: Vec<Skipped>,
+    /// The epoch that is being delivered, and the number of its utterances that failed so far.
+    failures: (u64, u64),
+    max_failures: u64,
     tuning: Tuning,
-    /// Memory of batches that were given back.
-    rooms: Rooms,
-    finished: bool,
+    buffers: BatchBuffers,
+    is_finished: bool,
 }
 
 impl Loader {
-    /// Starts loading at `from`.
+    /// Starts loading at position `from`.
     ///
-    /// The sample `id` of epoch `e` is augmented by `seed.with("augment").at(e).at(id)`.
+    /// The sample `id` in epoch `e` is augmented by the key `seed.with("augment").at(e).at(id)`.
+    ///
+    /// # Panics
+    /// With a data set of more than four billion utterances, or when the system cannot start a thread.
     pub fn start(dataset: Arc<Dataset>, config: &LoaderConfig, seed: Key, from: Position) -> Self {
         let (metas, batching) = (dataset.metas(), config.batching.clone());
         let grid = config.grid.clone().unwrap_or_else(|| batching.grid(&metas));
         let shard = config.shard;
-        let plan = Plan { metas, batching, grid: grid.clone(), mode: config.mode, seed, shard };
-        let (plan, epoch) = (Arc::new(plan), from.epoch);
-        let patience = dataset.len();
-        let rooms = Rooms::new();
-        let taken = rooms.clone();
+        let schedule = Arc::new(Schedule { metas, batching, grid: grid.clone(), mode: config.mode, seed, shard });
+        let n_utterances = dataset.len();
+        let buffers = BatchBuffers::new();
+        let taken = buffers.clone();
         let work = move |job: &Job| {
             let first = job.samples.first().map_or("", |&index| &dataset.utterance(index).id);
-            guarded(first, || load(&dataset, job, &grid, shard.ranks > 1, &taken))
+            catch_panic(first, || load(&dataset, job, &grid, shard.ranks > 1, &taken))
         };
         let tuning = Tuning::new(config.workers, config.prefetch);
         let (workers, prefetch) = tuning.start();
-        let pipeline = Pipeline::start(plan.clone().jobs(from), work, workers, prefetch);
-        let failed_most = match (config.unreadable_share * patience as f64) as u64 {
+        let max_failures = match (config.unreadable_share * n_utterances as f64) as u64 {
             0 => u64::from(config.unreadable_share > 0.0),
             most => most,
         };
         Self {
-            pipeline,
-            epoch,
-            len_epoch: OnceLock::new(),
-            plan,
+            pipeline: Pipeline::start(schedule.clone().jobs(from), work, workers, prefetch),
+            schedule,
+            first_epoch: from.epoch,
+            batches_in_epoch: OnceLock::new(),
+            n_utterances,
             skipped: 0,
-            untold: Vec::new(),
-            patience,
-            failed: (epoch, 0),
-            failed_most,
+            unreported: Vec::new(),
+            failures: (from.epoch, 0),
+            max_failures,
             tuning,
-            rooms,
-            finished: false,
+            buffers,
+            is_finished: false,
         }
     }
 
-    /// Batches in the epoch that the loader was started in.
-    ///
-    /// With batches of so many utterances every epoch has as many; with batches of so many seconds, a few more or less.
-    pub fn len_epoch(&self) -> u64 {
-        *self.len_epoch.get_or_init(|| self.plan.dealt(self.epoch).map(|batches| batches.len() as u64).sum())
-    }
-
-    /// Threads that load, and batches that may be ahead, as they are by now.
-    pub fn size(&self) -> (usize, usize) {
+    /// Current number of threads, and of batches that are loaded ahead. Both can grow when they were not configured.
+    pub fn workers_and_prefetch(&self) -> (usize, usize) {
         self.pipeline.size()
     }
 
-    /// Utterances skipped since the start.
+    /// Number of utterances skipped since the start.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Counts what was skipped of the epoch that ends before or at `next`.
-    fn note(&mut self, skipped: Vec<Skipped>, next: Position) {
-        // The last batch of an epoch already points to the next one.
+    /// Counts and logs skipped utterances. `next` is the position after their batch.
+    fn count_skipped(&mut self, skipped: Vec<Skipped>, next: Position) {
+        // After the last batch of an epoch, the position is that of the next epoch.
         let epoch = if next.batch == 0 { next.epoch.saturating_sub(1) } else { next.epoch };
-        if self.failed.0 != epoch {
-            self.failed = (epoch, 0);
+        if self.failures.0 != epoch {
+            self.failures = (epoch, 0);
         }
-        self.failed.1 += skipped.len() as u64;
+        self.failures.1 += skipped.len() as u64;
         for Skipped { name, reason } in &skipped {
             tracing::warn!(utterance = name, reason, "utterance skipped");
         }
         self.skipped += skipped.len() as u64;
-        self.untold.extend(skipped);
+        self.unreported.extend(skipped);
     }
 
+    /// Adds threads or prefetched batches where the caller had to wait.
     fn tune(&mut self, waited: Duration) {
         let (workers, ahead) = self.pipeline.size();
         if let Some((workers, ahead)) = self.tuning.after(waited, Instant::now(), workers, ahead) {
-            tracing::debug!(workers, ahead, "the loader grows, as it was waited for");
+            tracing::debug!(workers, ahead, "the caller waited, so the loader grows");
             self.pipeline.grow(workers, ahead);
         }
     }
 
-    fn stop_short(&mut self) -> LoadError {
-        self.finished = true;
-        let (count, of, most) = (self.failed.1, self.patience, self.failed_most);
-        let Skipped { name: last, reason } = self.untold.pop().expect("something failed just now");
+    fn too_many_unreadable(&mut self) -> LoadError {
+        self.is_finished = true;
+        let (count, of, most) = (self.failures.1, self.n_utterances, self.max_failures);
+        let Skipped { name: last, reason } = self.unreported.pop().expect("an utterance of this batch failed");
         LoadError::TooManyUnreadable { count, of, most, last, reason }
     }
 
-    fn give_up(&mut self) -> LoadError {
-        self.finished = true;
-        let count = self.untold.len();
-        let Skipped { name: first, reason } = self.untold.swap_remove(0);
+    fn nothing_readable(&mut self) -> LoadError {
+        self.is_finished = true;
+        let count = self.unreported.len();
+        let Skipped { name: first, reason } = self.unreported.swap_remove(0);
         LoadError::NothingReadable { count, first, reason }
     }
 }
@@ -155,12 +150,17 @@ impl BatchSource for Loader {
         Some(next.map_err(SourceError::from))
     }
 
+    /// Number of batches in the epoch that the loader started in.
+    ///
+    /// Batches of a number of utterances give every epoch the same number; batches of a number of seconds, a few more or
+    /// less.
     fn batches_in_epoch(&self) -> u64 {
-        self.len_epoch()
+        let count = || self.schedule.windows(self.first_epoch).map(|batches| batches.len() as u64).sum();
+        *self.batches_in_epoch.get_or_init(count)
     }
 
     fn give_back(&mut self, batch: HostBatch) {
-        self.rooms.give_back(batch.features);
+        self.buffers.give_back(batch.features);
     }
 }
 
@@ -169,20 +169,21 @@ impl Iterator for Loader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let start = Instant::now();
-        while !self.finished {
-            let Ready { batch, position, skipped } = match self.pipeline.next()?.unwrap_or(Err(LoadError::Gone)) {
-                Ok(ready) => ready,
+        while !self.is_finished {
+            let loaded = self.pipeline.next()?.unwrap_or(Err(LoadError::WorkerLost));
+            let Loaded { batch, position, skipped } = match loaded {
+                Ok(loaded) => loaded,
                 Err(error) => return Some(Err(error)),
             };
-            self.note(skipped, position);
-            if self.untold.len() >= self.patience {
-                return Some(Err(self.give_up()));
+            self.count_skipped(skipped, position);
+            if self.unreported.len() >= self.n_utterances {
+                return Some(Err(self.nothing_readable()));
             }
-            if self.failed.1 > self.failed_most {
-                return Some(Err(self.stop_short()));
+            if self.failures.1 > self.max_failures {
+                return Some(Err(self.too_many_unreadable()));
             }
             if let Some(batch) = batch {
-                let (skipped, waited) = (std::mem::take(&mut self.untold), start.elapsed());
+                let (skipped, waited) = (std::mem::take(&mut self.unreported), start.elapsed());
                 self.tune(waited);
                 return Some(Ok(Delivered { batch, position, skipped, waited }));
             }
@@ -191,15 +192,23 @@ impl Iterator for Loader {
     }
 }
 
-/// What a job becomes.
-struct Ready {
-    /// Nothing when every utterance was skipped.
+/// The result of a job.
+struct Loaded {
+    /// `None` when every utterance was skipped.
     batch: Option<HostBatch>,
     position: Position,
     skipped: Vec<Skipped>,
 }
 
-fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Rooms) -> Result<Ready, LoadError> {
+/// Loads one batch. With several replicas (`is_shared`), a batch without utterances is an empty batch and not `None`,
+/// because all replicas must get the same number of batches.
+fn load(
+    dataset: &Dataset,
+    job: &Job,
+    grid: &Grid,
+    is_shared: bool,
+    buffers: &BatchBuffers,
+) -> Result<Loaded, LoadError> {
     let (mut samples, mut skipped) = (Vec::with_capacity(job.samples.len()), Vec::new());
     for &index in &job.samples {
         let utterance = dataset.utterance(index);
@@ -210,7 +219,7 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Room
             Err(error) => return Err(error),
         }
     }
-    let collate = || HostBatch::collate_in(&samples, dataset.log_mel().n_mels(), grid, |count| rooms.room(count));
+    let collate = || HostBatch::collate_in(&samples, dataset.log_mel().n_mels(), grid, |count| buffers.take(count));
     let batch = match (samples.is_empty(), is_shared) {
         (false, _) => Some(collate()?),
         (true, false) => None,
@@ -220,11 +229,11 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Room
         plimsoll_audio::buffers::give_back(features);
         plimsoll_audio::buffers::give_back(reference);
     }
-    Ok(Ready { batch, position: job.next, skipped })
+    Ok(Loaded { batch, position: job.next, skipped })
 }
 
-/// Makes a panic an error that names the batch, so that the thread lives on.
-fn guarded<T>(first: &str, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+/// Turns a panic into an error that names the first utterance of the batch, so that the thread survives.
+fn catch_panic<T>(first: &str, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

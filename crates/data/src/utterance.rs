@@ -4,21 +4,21 @@ use std::path::PathBuf;
 
 use plimsoll_core::Seconds;
 
-/// One utterance: a stretch of an audio file and what is said in it.
+/// A segment of an audio file and the text spoken in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Utterance {
-    /// Its name, unique in the manifest; randomness is drawn by it, so it should not change.
+    /// Its name, unique in the manifest. Augmentation and splits are keyed by it: another id gives other random numbers.
     pub id: String,
     /// The audio file.
     pub audio: PathBuf,
-    /// Where it begins in the file.
+    /// Where the utterance starts in the file.
     pub offset: Seconds,
     /// How long it is.
     pub duration: Seconds,
-    /// What is said, as written in the manifest.
+    /// The spoken text, as written in the manifest: not normalized.
     pub text: String,
-    /// Who says it.
+    /// The name of the speaker, where known.
     pub speaker: Option<String>,
-    /// In which language.
+    /// The language, where known.
     pub language: Option<String>,
 }

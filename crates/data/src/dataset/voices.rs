@@ -1,4 +1,4 @@
-//! Who speaks which utterances, for references of a voice.
+//! The utterances of each speaker, from which voice references are drawn.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use plimsoll_core::{Frames, Key};
 
 use crate::utterance::Utterance;
 
-/// Who speaks which utterances.
+/// The utterances of each speaker. An utterance without a speaker has one of its own.
 pub(super) struct Voices {
-    /// The utterances of each speaker.
+    /// The indices of the utterances of each speaker, in order.
     speakers: Vec<Vec<usize>>,
-    /// The speaker of each utterance.
+    /// The index of the speaker of each utterance.
     by: Vec<usize>,
-    /// The longest that a reference may be.
+    /// Longest reference.
     pub(super) frames: Frames,
 }
 
@@ -33,13 +33,13 @@ impl Voices {
         Self { speakers, by, frames }
     }
 
-    /// An utterance of the same speaker, another one where there is any.
-    pub(super) fn other(&self, index: usize, key: Key) -> usize {
+    /// A random other utterance of the same speaker; `index` itself where there is none.
+    pub(super) fn pick_other(&self, index: usize, key: Key) -> usize {
         let all = &self.speakers[self.by[index]];
-        let place = all.binary_search(&index).expect("utterances are listed in order, each with its speaker");
+        let place = all.binary_search(&index).expect("every utterance is in the sorted list of its speaker");
         match all.len() {
             1 => index,
-            // One of the others: whoever would be the utterance itself is the last instead.
+            // Draws from all but the last, and replaces the utterance itself by the last.
             n => {
                 let drawn = (key.unit() * (n - 1) as f64) as usize;
                 all[if drawn == place { n - 1 } else { drawn }]

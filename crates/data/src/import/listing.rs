@@ -1,60 +1,60 @@
-//! What an import can be asked for, and the list that it makes.
+//! The options of an import and its result.
 
 use std::path::PathBuf;
 
 use plimsoll_core::Seconds;
 
 use super::format::Format;
-use super::trouble::{Place, Problem};
+use crate::issue::{Issue, SourceLocation};
 
-/// What a person knows about a corpus beyond what its files say.
+/// Facts about a corpus that its files do not contain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportOptions {
-    /// How it is laid out; `None` looks.
+    /// The layout. Default: found out from the files, see [`Format::detect`].
     pub format: Option<Format>,
-    /// Where relative audio paths start, instead of the list's folder.
+    /// The folder that relative audio paths start from. Default: the folder of the list.
     ///
-    /// Kaldi and Lhotse write paths from the folder their recipe ran in, so they often need it. Below it lies what lies
-    /// below the corpus's folder; for [`Format::Folder`], where the audio is the list, it says nothing.
+    /// Kaldi and Lhotse write paths relative to the folder that their recipe ran in, so they often need it. Subfolders of
+    /// the corpus have the same place below this folder. [`Format::Folder`] ignores it: its audio files are the list.
     pub audio_root: Option<PathBuf>,
-    /// Who speaks, for utterances that name nobody.
+    /// The speaker of utterances whose list names none.
     pub speaker: Option<String>,
-    /// Which language is spoken, for utterances that name none.
+    /// The language of utterances whose list names none.
     pub language: Option<String>,
 }
 
-/// One utterance as a corpus lists it; nobody has looked at its audio.
+/// One utterance as a corpus lists it. Its audio has not been looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Its name, unique in the listing and never empty.
     pub id: String,
-    /// The audio file, which need not exist.
+    /// The audio file, which may be missing.
     pub audio: PathBuf,
-    /// Where the utterance begins in the file.
+    /// Where the utterance starts in the file.
     pub offset: Seconds,
-    /// How long it is, where the corpus says so; otherwise it lasts to the end of the file.
+    /// The listed duration; `None` means up to the end of the file.
     pub duration: Option<Seconds>,
-    /// What is said, never empty, in one line.
+    /// The spoken text: one line, never empty.
     pub text: String,
-    /// Who says it.
+    /// The name of the speaker, where known.
     pub speaker: Option<String>,
-    /// In which language.
+    /// The language, where known.
     pub language: Option<String>,
-    /// Where it was listed.
-    pub place: Place,
+    /// Where it is listed.
+    pub location: SourceLocation,
 }
 
-/// A corpus, read: every utterance is an entry or a problem.
+/// An imported corpus: every utterance is an entry or an issue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listing {
-    /// How the corpus is laid out.
+    /// The layout of the corpus.
     pub format: Format,
-    /// Its folder.
+    /// The folder of the corpus.
     pub root: PathBuf,
-    /// The utterances, in the order of the corpus.
+    /// The utterances, in the order of the lists.
     pub entries: Vec<Entry>,
-    /// What could not be used, in the order it was met; a million at most.
-    pub problems: Vec<Problem>,
-    /// How many problems more there were.
-    pub more_problems: usize,
+    /// What could not be read, in the order of reading; at most a million.
+    pub issues: Vec<Issue>,
+    /// Number of issues beyond that million.
+    pub more_issues: usize,
 }

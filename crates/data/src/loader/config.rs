@@ -1,4 +1,4 @@
-//! How batches are made and loaded.
+//! The configuration of a loader.
 
 use std::num::NonZeroUsize;
 
@@ -9,43 +9,47 @@ use crate::batching::BatchingConfig;
 /// What the batches are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Shuffled anew each epoch, and augmented.
+    /// Training: shuffled anew in each epoch, and augmented.
     Train {
-        /// How many epochs; for ever when left out.
+        /// Number of epochs; `None` for no end.
         epochs: Option<u64>,
     },
-    /// Once, in the order of the data set, as recorded.
+    /// Evaluation: one pass in the order of the data set, without augmentation.
     Evaluate,
 }
 
 /// How batches are made and loaded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoaderConfig {
-    /// How utterances are put into batches.
+    /// Which utterances make a batch.
     pub batching: BatchingConfig,
-    /// What batches are padded to; found from the lengths of the data set without it. Training and validation share one.
+    /// The lengths that batches are padded to. `None` finds them from the lengths of the data set; give one grid to the
+    /// loaders of training and validation, so that both have the same shapes.
     pub grid: Option<Grid>,
-    /// Threads that load; each works at a batch of its own, so more than `prefetch` of them have nothing to do. Without it
-    /// there is one, and another whenever the caller had to wait.
+    /// Number of threads. Each loads a whole batch, so more threads than `prefetch` are idle. `None` starts with one, and
+    /// adds another whenever the caller had to wait.
     pub workers: Option<NonZeroUsize>,
-    /// Largest share of the data set that may fail to load in an epoch before loading ends with an error. Of a small one,
-    /// where this is less than an utterance, one may all the same, unless the share is zero.
+    /// Largest share of the data set that may fail to load in one epoch, from 0 to 1. One more failure ends loading with an
+    /// error. In a small data set one utterance may always fail, unless the share is 0.
     pub unreadable_share: f64,
-    /// Batches loaded ahead; with the one that the caller waits for, they are all that is ever in memory. Without it, two
-    /// for each thread, and more when all cores load and the caller still had to wait, 16 at most.
+    /// Number of batches that are loaded ahead. With the one that the caller works on, these are all batches in memory.
+    /// `None` means two for each thread; when every core already loads and the caller still waits, up to 16.
     pub prefetch: Option<NonZeroUsize>,
     /// What the batches are for.
     pub mode: Mode,
-    /// The part of every batch that is loaded, where several replicas share the work.
+    /// The share of every batch that is loaded, for a replica of several.
     pub shard: Shard,
 }
 
-/// A replica's part of every batch: each has a batch wherever the others have one, though it may be of nothing.
+/// A replica's share of every batch: every `ranks`-th utterance. The default is the whole batch.
+///
+/// All replicas get the same number of batches. A batch with fewer utterances than replicas gives some of them an empty
+/// batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// The number of the replica, from 0.
+    /// Number of this replica, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// Number of replicas.
     pub ranks: usize,
 }
 
@@ -56,7 +60,8 @@ impl Default for Shard {
 }
 
 impl Shard {
-    pub(super) fn of(self, samples: Vec<usize>) -> Vec<usize> {
+    /// The samples of this replica.
+    pub(super) fn select(self, samples: Vec<usize>) -> Vec<usize> {
         match self.ranks {
             0 | 1 => samples,
             ranks => samples.into_iter().skip(self.rank).step_by(ranks).collect(),

@@ -1,26 +1,26 @@
-//! What a store should be.
+//! The configuration of a store.
 
 use plimsoll_core::Bytes;
 
-/// How values are kept.
+/// The number format of stored features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreNumbers {
-    /// In 16 bits, half the space: values come back rounded to 11 binary digits, and below 6·10⁻⁵ to steps of 6·10⁻⁸.
+pub enum StorePrecision {
+    /// 16 bits: half the space. Values are rounded to 11 binary digits, and below 6·10⁻⁵ to steps of 6·10⁻⁸.
     ///
-    /// Values above 65,504, infinite or no numbers cannot be kept so; a record with any is kept in 32 bits.
+    /// A record with a value above 65,504, infinite or NaN is stored in 32 bits instead.
     F16,
-    /// As they are.
+    /// 32 bits: values are not changed.
     F32,
 }
 
-/// What a store should be.
+/// The size and the number format of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// What all files of the folder may take together, whoever wrote them. A limit of zero empties the folder.
+    /// Largest size of all files in the folder together, of all processes. Zero empties the folder.
     ///
-    /// Several processes that write at once look at each other's files every 16 MiB, and may go over it by that much
-    /// each.
+    /// Processes that write at the same time look at each other's files every 16 MiB, so each may exceed the limit by that
+    /// much.
     pub limit: Bytes,
-    /// How values are written; records are read in whichever numbers they are.
-    pub numbers: StoreNumbers,
+    /// The format of new records. Records in the other format can still be read.
+    pub precision: StorePrecision,
 }

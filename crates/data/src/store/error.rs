@@ -1,17 +1,20 @@
-//! Why there is no store.
+//! Errors of a store's folder.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no store.
+/// Why a store's folder cannot be opened, read or cleared.
+///
+/// Once a store is open, a failing disk is not an error: see [`Store::put`](crate::Store::put).
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
-    /// The folder cannot be made.
-    #[error("cannot make the folder {} for stored features", path.display())]
+    /// The folder cannot be created.
+    #[error("cannot create the folder {} for stored features", path.display())]
     Create {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The folder or a file in it cannot be read.
@@ -19,7 +22,7 @@ pub enum StoreError {
     Read {
         /// The folder or file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file cannot be deleted.
@@ -27,7 +30,7 @@ pub enum StoreError {
     Delete {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -74,7 +74,7 @@ fn dataset(args: &EvalArgs, narrator: &Narrator) -> Result<Dataset, Failure> {
     }
     let log_mel: LogMel = narrator.log_mel().clone();
     let reference = Frames(bundle.model.voice.reference_frames as u32);
-    Ok(Dataset::new(utterances, log_mel, bundle.tokenizer, None, Bytes::gib(1)).wrong()?.for_synthesis(reference))
+    Ok(Dataset::new(utterances, log_mel, bundle.tokenizer).with_memory_cache(Bytes::gib(1)).for_synthesis(reference))
 }
 
 fn speak(

@@ -10,8 +10,8 @@ use plimsoll_core::{
     BatchSource, Bytes, Delivered, Frames, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError, error_chain,
 };
 use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Dataset, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode, Noise,
-    Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StoreNumbers, TooLong, Utterance, hold_out,
+    Augment, BatchSize, BatchingConfig, Dataset, LengthPolicy, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode,
+    Noise, Selection, Shard, SpecAugment, SplitBy, Store, StoreConfig, StorePrecision, Utterance, hold_out,
 };
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::RecogniserConfig;
@@ -81,7 +81,11 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     let store = store(data)?;
     let [kept, kept_held_out] = cache_shares(config);
     let dataset = |utterances, augment, kept| {
-        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, kept).wrong()?;
+        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone()).with_memory_cache(kept);
+        let dataset = match augment {
+            Some(augment) => dataset.with_augment(augment).wrong()?,
+            None => dataset,
+        };
         let dataset = match &store {
             Some(store) => dataset.with_store(store.clone()),
             None => dataset,
@@ -94,8 +98,8 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<Prepared, Failure> {
     };
     let training = dataset(training, augment(config), kept)?;
     let validation = dataset(by_length(validation), None, kept_held_out)?;
-    if validation.unknown_letters() > 0 {
-        let count = validation.unknown_letters();
+    if validation.unknown_characters() > 0 {
+        let count = validation.unknown_characters();
         eprintln!(
             "warning: {count} letters of the held-out texts are in no training text, and can never be read right"
         );
@@ -133,8 +137,8 @@ pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
 
 /// The features that are kept on disk, where `data` names a folder for them.
 pub(crate) fn store(data: &DataConfig) -> Result<Option<Arc<Store>>, Failure> {
-    let numbers = if data.cache_half { StoreNumbers::F16 } else { StoreNumbers::F32 };
-    let config = StoreConfig { limit: data.cache_size, numbers };
+    let precision = if data.cache_half { StorePrecision::F16 } else { StorePrecision::F32 };
+    let config = StoreConfig { limit: data.cache_size, precision };
     let open = |folder| Store::open(folder, &config).map(Arc::new).wrong();
     data.cache_dir.as_ref().map(open).transpose()
 }
@@ -148,8 +152,8 @@ pub(crate) fn reference_frames(config: &RunConfig) -> Frames {
 
 /// Says what of a corpus cannot be used, where that does not stop anything.
 pub(crate) fn tell_flaws(manifest: &Manifest) {
-    let flawed = manifest.flaws.len() + manifest.more_flaws;
-    if let Some(first) = manifest.flaws.first() {
+    let flawed = manifest.issues.len() + manifest.more_issues;
+    if let Some(first) = manifest.issues.first() {
         let (path, all) = (manifest.path.display(), manifest.utterances.len() + flawed);
         eprintln!(
             "warning: {flawed} of {all} utterances of {path} cannot be used (plimsoll data check {path} says which)"
@@ -163,9 +167,9 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig) {
     let policy = match data.too_long {
         // Left out by the limits, which count it.
         TooLongChoice::Refuse => return,
-        TooLongChoice::Split => TooLong::Split,
-        TooLongChoice::Chunk => TooLong::Chunk,
-        TooLongChoice::Truncate => TooLong::Truncate,
+        TooLongChoice::Split => LengthPolicy::Split,
+        TooLongChoice::Chunk => LengthPolicy::Chunk,
+        TooLongChoice::Truncate => LengthPolicy::Truncate,
     };
     let (mut cut, mut parts, before) = (Vec::new(), 0, std::mem::take(&mut manifest.utterances));
     for utterance in before {
@@ -173,7 +177,7 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig) {
             manifest.utterances.push(utterance);
             continue;
         }
-        let fitted = match policy.fit(&utterance, data.max_seconds) {
+        let fitted = match policy.apply(&utterance, data.max_seconds) {
             Ok(fitted) => fitted,
             Err(error) => {
                 eprintln!("warning: `{}` is too long and cannot be cut: {}", utterance.id, error_chain(&error));
@@ -228,9 +232,9 @@ pub(crate) fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) 
 fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selection, LeftOut), Failure> {
     let mut manifest = read_manifest(path, &config.data)?;
     let most = config.data.unusable_share;
-    if manifest.flawed_share() > most {
-        let (share, most) = (manifest.flawed_share() * 100.0, most * 100.0);
-        let first = manifest.flaws.first().map(ToString::to_string).unwrap_or_default();
+    if manifest.unusable_share() > most {
+        let (share, most) = (manifest.unusable_share() * 100.0, most * 100.0);
+        let first = manifest.issues.first().map(ToString::to_string).unwrap_or_default();
         let path = path.display();
         let message = format!(
             "{share:.1} % of the utterances of {path} cannot be used, and {most:.1} % may be; the first: {first}"
@@ -245,8 +249,8 @@ fn select(path: &Path, config: &RunConfig, log_mel: &LogMel) -> Result<(Selectio
     let frames = CtcFrames::of(config, log_mel);
     let selection = manifest.select(&limits(config, &|length| frames.after(length)));
     let mut left_out = selection.counts();
-    for flaw in &manifest.flaws {
-        *left_out.entry(flaw.fault.kind()).or_default() += 1;
+    for flaw in &manifest.issues {
+        *left_out.entry(flaw.kind.name()).or_default() += 1;
     }
     if selection.kept.is_empty() {
         let reasons: Vec<String> = left_out.iter().map(|(why, n)| format!("{n} {why}")).collect();
@@ -287,8 +291,12 @@ fn augment(config: &RunConfig) -> Option<Augment> {
             frequency_mask_bins: augment.frequency_mask_bins,
         },
         speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
-        noise: Noise { share: augment.noise_share, least: augment.noise_least_db, most: augment.noise_most_db },
-        gain: augment.gain_db,
+        noise: Noise {
+            share: augment.noise_share,
+            snr_min_db: augment.noise_least_db,
+            snr_max_db: augment.noise_most_db,
+        },
+        gain_db: augment.gain_db,
     })
 }
 

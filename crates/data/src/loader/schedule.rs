@@ -1,4 +1,4 @@
-//! Which batches come, in which order.
+//! The order of batches of a run, from any position on.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use plimsoll_core::{Grid, Key, Position};
 use super::config::{Mode, Shard};
 use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
 
-/// Which batches come, in which order.
-pub(super) struct Plan {
+/// All facts that decide the order of batches. It holds lengths only, no audio.
+pub(super) struct Schedule {
     pub(super) metas: Vec<SampleMeta>,
     pub(super) batching: BatchingConfig,
     pub(super) grid: Grid,
@@ -19,30 +19,36 @@ pub(super) struct Plan {
 
 /// One batch to load.
 pub(super) struct Job {
+    /// Indices of its samples in the data set.
     pub(super) samples: Vec<usize>,
-    /// Where the batch after it is.
+    /// The position of the batch after it.
     pub(super) next: Position,
-    /// The epoch's branch of randomness, when samples are augmented.
+    /// The key that augments this epoch; `None` without augmentation.
     pub(super) augment: Option<Key>,
 }
 
-impl Plan {
+impl Schedule {
     /// The batches of an epoch, window by window.
-    pub(super) fn dealt(&self, epoch: u64) -> impl Iterator<Item = Vec<Vec<usize>>> + use<'_> {
-        let dealt = match self.mode {
-            Mode::Train { .. } => Some(Epoch::shuffle(&self.metas, &self.batching, &self.grid, self.seed, epoch)),
+    pub(super) fn windows(&self, epoch: u64) -> impl Iterator<Item = Vec<Vec<usize>>> + use<'_> {
+        let epoch = self.shuffled(epoch);
+        let windows = epoch.as_ref().map_or(1, Epoch::windows);
+        (0..windows).map(move |window| self.window(epoch.as_ref(), window))
+    }
+
+    /// The shuffled epoch; `None` for an evaluation, which keeps the order of the data set.
+    fn shuffled(&self, epoch: u64) -> Option<Epoch> {
+        match self.mode {
+            Mode::Train { .. } => Some(self.batching.epoch(&self.metas, &self.grid, self.seed, epoch)),
             Mode::Evaluate => None,
-        };
-        let windows = dealt.as_ref().map_or(1, Epoch::windows);
-        (0..windows).map(move |window| self.window(dealt.as_ref(), window))
+        }
     }
 
-    fn window(&self, dealt: Option<&Epoch>, window: usize) -> Vec<Vec<usize>> {
+    fn window(&self, epoch: Option<&Epoch>, window: usize) -> Vec<Vec<usize>> {
         let in_order = || ordered_batches(&self.metas, &(0..self.metas.len()).collect::<Vec<_>>(), self.batching.size);
-        dealt.map_or_else(in_order, |dealt| dealt.batches(&self.metas, window))
+        epoch.map_or_else(in_order, |epoch| epoch.batches(&self.metas, window))
     }
 
-    /// All batches from a position on; none of an empty data set, which would be searched for ever.
+    /// All batches from a position on. An empty data set has none: its epochs would never yield a batch and never end.
     pub(super) fn jobs(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
         let epochs = match self.mode {
             Mode::Evaluate => 1,
@@ -51,25 +57,24 @@ impl Plan {
         let epochs = if self.metas.is_empty() { 0 } else { epochs };
         (from.epoch..epochs).flat_map(move |epoch| {
             let from = if epoch == from.epoch { from } else { Position::of_epoch(epoch) };
-            self.clone().jobs_of(from)
+            self.clone().jobs_of_epoch(from)
         })
     }
 
-    /// The batches of an epoch from a position on. Windows before it are not dealt.
-    fn jobs_of(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
-        let is_training = matches!(self.mode, Mode::Train { .. });
-        let dealt = is_training.then(|| Epoch::shuffle(&self.metas, &self.batching, &self.grid, self.seed, from.epoch));
-        let augment = is_training.then(|| self.seed.with("augment").at(from.epoch));
-        let windows = dealt.as_ref().map_or(1, Epoch::windows) as u64;
-        // A position that only counts batches is looked for from the start.
+    /// The batches of one epoch from a position on. Earlier windows are skipped without making their batches.
+    fn jobs_of_epoch(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
+        let epoch = self.shuffled(from.epoch);
+        let augment = epoch.is_some().then(|| self.seed.with("augment").at(from.epoch));
+        let windows = epoch.as_ref().map_or(1, Epoch::windows) as u64;
         let shard = self.shard;
-        let counted = from.window == 0 && from.within == 0;
+        // Old checkpoints have positions that only count batches. Those are searched from the start of the epoch.
+        let has_only_count = from.window == 0 && from.within == 0;
         let mut before = from.batch - from.within.min(from.batch);
-        if counted {
+        if has_only_count {
             before = 0;
         }
         let jobs = (from.window..windows).flat_map(move |window| {
-            let batches = self.window(dealt.as_ref(), window as usize);
+            let batches = self.window(epoch.as_ref(), window as usize);
             let (first, last) = (before, batches.len() as u64);
             before += last;
             let job = move |(samples, within): (Vec<usize>, u64)| {
@@ -79,11 +84,11 @@ impl Plan {
                     (true, false) => Position { window: window + 1, within: 0, ..here },
                     (true, true) => Position::of_epoch(from.epoch + 1),
                 };
-                Job { samples: shard.of(samples), next, augment }
+                Job { samples: shard.select(samples), next, augment }
             };
             batches.into_iter().zip(1..).map(job)
         });
-        let done = if counted { from.batch } else { from.within };
+        let done = if has_only_count { from.batch } else { from.within };
         jobs.skip(done.try_into().unwrap_or(usize::MAX))
     }
 }
