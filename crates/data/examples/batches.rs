@@ -1,56 +1,59 @@
-//! What is in a manifest, and how much padding its batches would have.
+//! Feeds the batches of a corpus: `cargo run -p plimsoll-data --example batches -- [CORPUS] [SECONDS A BATCH]`.
 //!
-//! `cargo run -p plimsoll-data --example batches -- MANIFEST [UTTERANCES A BATCH]`
+//! CORPUS is a folder or a list in any layout. Without it, the example writes thirty short tones and reads them.
 
 use std::error::Error;
-use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plimsoll_audio::{LogMel, LogMelConfig};
-use plimsoll_core::{Bytes, Key};
-use plimsoll_data::{BatchSize, BatchingConfig, Dataset, Limits, Manifest, SampleMeta, epoch_batches};
+use plimsoll_core::{Bytes, Key, Position, Seconds};
+use plimsoll_data::{Augment, BatchSize, BatchingConfig, Dataset, Limits, Loader, LoaderConfig, Manifest, Mode, Shard};
 use plimsoll_text::Tokenizer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: batches MANIFEST [UTTERANCES A BATCH]")?;
-    let utterances: NonZeroU32 = arguments.next().as_deref().unwrap_or("16").parse()?;
+    let folder = tempfile::tempdir()?;
+    let corpus = arguments.next().map_or_else(|| tones(folder.path()), |path| Ok(PathBuf::from(path)))?;
+    let batch = Seconds(arguments.next().as_deref().unwrap_or("20").parse()?);
 
-    let manifest = Manifest::read(path)?;
-    println!("{}: {} utterances, {}", manifest.path.display(), manifest.utterances.len(), manifest.duration());
-    let selection = manifest.select(&Limits::default());
-    for (reason, count) in selection.counts() {
-        println!("  {count} not used: {reason}");
-    }
+    let manifest = Manifest::read(corpus)?;
+    println!("{} utterances, {}", manifest.utterances.len(), manifest.duration());
+    manifest.issues.iter().take(5).for_each(|issue| println!("not used: {issue}"));
+    let utterances = manifest.select(&Limits::default()).kept;
+    let tokenizer = Tokenizer::characters(utterances.iter().map(|utterance| &utterance.text));
+    let dataset = Dataset::new(utterances, LogMel::new(&LogMelConfig::default())?, tokenizer)
+        .with_augment(Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() })?
+        .with_memory_cache(Bytes::mib(64));
 
-    let tokenizer = Tokenizer::characters(selection.kept.iter().map(|utterance| &utterance.text));
-    println!("{} characters", tokenizer.size());
-    let log_mel = LogMel::new(&LogMelConfig::default())?;
-    let samples = Dataset::new(selection.kept, log_mel, tokenizer, None, Bytes(0))?.metas();
-    quantiles("seconds", samples.iter().map(|sample| sample.seconds.0).collect());
-    quantiles("tokens", samples.iter().map(|sample| f64::from(sample.tokens)).collect());
-
-    let sorted = BatchingConfig::new(BatchSize::Utterances(utterances));
-    // A window of one batch sorts nothing that matters.
-    let unsorted = BatchingConfig { window: Some(NonZeroU32::MIN), ..sorted.clone() };
-    for (name, config) in [("without sorting", unsorted), ("sorted in windows", sorted)] {
-        let batches = epoch_batches(&samples, &config, Key::new(0), 0);
-        println!("{} batches {name}: {:.1} % padding", batches.len(), 100.0 * padding(&samples, &batches));
+    let (mode, shard) = (Mode::Train { epochs: Some(2) }, Shard::default());
+    let batching = BatchingConfig::new(BatchSize::Seconds(batch));
+    let config =
+        LoaderConfig { batching, grid: None, workers: None, prefetch: None, unreadable_share: 0.01, mode, shard };
+    for delivered in Loader::start(Arc::new(dataset), &config, Key::new(1), Position::default()) {
+        let delivered = delivered?;
+        println!("{}: {}", delivered.batch.shape(), delivered.batch.names.join(" "));
     }
     Ok(())
 }
 
-fn quantiles(name: &str, mut values: Vec<f64>) {
-    values.sort_by(f64::total_cmp);
-    let quantile = |share: f64| values.get(((values.len().max(1) - 1) as f64 * share).round() as usize).unwrap_or(&0.0);
-    let [least, half, most_of_them, most] = [0.0, 0.5, 0.9, 1.0].map(quantile);
-    println!("{name}: least {least:.1}, half below {half:.1}, nine in ten below {most_of_them:.1}, most {most:.1}");
-}
-
-/// The share of frames that are padding.
-fn padding(samples: &[SampleMeta], batches: &[Vec<usize>]) -> f64 {
-    let frames = |&index: &usize| u64::from(samples[index].frames.0);
-    let real: u64 = batches.iter().flatten().map(frames).sum();
-    let padded: u64 =
-        batches.iter().map(|batch| batch.len() as u64 * batch.iter().map(frames).max().unwrap_or(0)).sum();
-    1.0 - real as f64 / padded.max(1) as f64
+/// Writes tones of half a second to three seconds, in the layout of LJSpeech.
+fn tones(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    std::fs::create_dir(folder.join("wavs"))?;
+    let spec = hound::WavSpec {
+        channels: 1,
+        sample_rate: 16_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut list = String::new();
+    for n in 0..30u32 {
+        let mut wav = hound::WavWriter::create(folder.join(format!("wavs/{n}.wav")), spec)?;
+        let sample = |t: u32| (f64::from(t * (20 + n)) * 0.001).sin() * 10_000.0;
+        (0..8_000 + n * 7 % 30 * 1_333).try_for_each(|t| wav.write_sample(sample(t) as i16))?;
+        wav.finalize()?;
+        list += &format!("{n}|tone number {n}\n");
+    }
+    std::fs::write(folder.join("metadata.csv"), list)?;
+    Ok(folder.into())
 }

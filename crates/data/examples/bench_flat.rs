@@ -1,6 +1,6 @@
-//! The most memory in use in each of fifty epochs of loading (number of epochs as argument).
+//! Peak memory of loading in each of fifty epochs. The argument is the number of epochs.
 //!
-//! The built-in corpus of 1600 utterances with all augmentation, two workers, features on disk but not in memory.
+//! The built-in corpus with 1600 utterances and all augmentation, two workers, features on disk and not in memory.
 
 use std::error::Error;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -12,7 +12,7 @@ use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter, Position};
 use plimsoll_corpus::{CorpusOptions, Engine, make_corpus};
 use plimsoll_data::{
     Augment, BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Noise, Shard, Store,
-    StoreConfig, StoreNumbers,
+    StoreConfig, StorePrecision,
 };
 use plimsoll_text::Tokenizer;
 
@@ -34,10 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let utterances = Manifest::read(folder)?.utterances;
     let tokenizer = Tokenizer::characters(utterances.iter().map(|utterance| &utterance.text));
     let noise = Noise { share: 0.3, ..Noise::default() };
-    let augment = Augment { speeds: vec![0.9, 1.0, 1.1], noise, gain: 0.0, ..Augment::default() };
-    let store = Store::open(kept.path(), &StoreConfig { limit: Bytes::gib(4), numbers: StoreNumbers::F32 })?;
+    let augment = Augment { speeds: vec![0.9, 1.0, 1.1], noise, gain_db: 0.0, ..Augment::default() };
+    let store = Store::open(kept.path(), &StoreConfig { limit: Bytes::gib(4), precision: StorePrecision::F32 })?;
     let log_mel = LogMel::new(&LogMelConfig::default())?;
-    let dataset = Dataset::new(utterances, log_mel, tokenizer, Some(augment), Bytes(0))?.with_store(Arc::new(store));
+    let dataset = Dataset::new(utterances, log_mel, tokenizer).with_augment(augment)?.with_store(Arc::new(store));
     let config = LoaderConfig {
         batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(16).ok_or("zero")?)),
         grid: None,
@@ -55,11 +55,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("epoch {}: {:.2} MiB", after.len(), after[after.len() - 1]);
         }
     }
-    // The first epochs fill the table of what is on disk.
+    // The first epochs fill the index of the store.
     let (early, late) = (&after[after.len() / 10..after.len() * 3 / 10], &after[after.len() * 8 / 10..]);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     println!(
-        "the most at once: {:.2} MiB in the second and third tenth of the epochs, {:.2} MiB in the last two ({:+.1} %)",
+        "mean peak: {:.2} MiB in the second and third tenth of the epochs, {:.2} MiB in the last two ({:+.1} %)",
         mean(early),
         mean(late),
         100.0 * (mean(late) / mean(early) - 1.0)

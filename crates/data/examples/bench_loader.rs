@@ -1,7 +1,7 @@
-//! Hours of speech that are loaded in a second, beside PyTorch's DataLoader and lhotse (--python PATH, --files N).
+//! Hours of speech loaded per second by ours, PyTorch's DataLoader and lhotse (--python PATH, --files N).
 //!
-//! A thousand FLAC files of the built-in corpus, two workers, batches of 16, features equal. A Python with torch, torchaudio,
-//! soundfile and lhotse makes the FLAC files and is measured; without one, ours reads WAV files alone.
+//! A thousand FLAC files of the built-in corpus, two workers, batches of 16, equal features. A Python with torch, torchaudio,
+//! soundfile and lhotse writes the FLAC files and is measured. Without it, only ours is measured, on WAV files.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,8 +15,8 @@ use plimsoll_audio::{LogMel, LogMelConfig, audio_info, read_recording};
 use plimsoll_core::{Batch, BatchSource, Bytes, Key, Position, Seconds};
 use plimsoll_corpus::{CorpusOptions, Engine, make_corpus};
 use plimsoll_data::{
-    BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Shard, Store, StoreConfig, StoreNumbers,
-    Utterance,
+    BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Shard, Store, StoreConfig,
+    StorePrecision, Utterance,
 };
 use plimsoll_text::Tokenizer;
 
@@ -24,7 +24,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const WORKERS: usize = 2;
 const BATCH: u32 = 16;
-/// Passes over all files; the fastest counts, for each of the loaders.
+/// Passes over all files. The fastest counts, for every loader.
 const PASSES: usize = 3;
 
 fn main() -> Outcome<()> {
@@ -45,11 +45,11 @@ fn main() -> Outcome<()> {
     println!("{files} files, {total} of speech, {WORKERS} workers, batches of {BATCH}");
 
     let log_mel = LogMel::new(&LogMelConfig::default())?;
-    let store = StoreConfig { limit: Bytes::gib(8), numbers: StoreNumbers::F32 };
+    let store = StoreConfig { limit: Bytes::gib(8), precision: StorePrecision::F32 };
     let kept = tempfile::tempdir_in(&folder)?;
     let dataset = |store: Option<Store>| -> Outcome<Dataset> {
         let tokenizer = Tokenizer::characters(utterances.iter().map(|utterance| &utterance.text));
-        let dataset = Dataset::new(utterances.clone(), log_mel.clone(), tokenizer, None, Bytes(0))?;
+        let dataset = Dataset::new(utterances.clone(), log_mel.clone(), tokenizer);
         Ok(match store {
             Some(store) => dataset.with_store(Arc::new(store)),
             None => dataset,
@@ -57,7 +57,7 @@ fn main() -> Outcome<()> {
     };
     let cold = fastest(&Arc::new(dataset(None)?), PASSES);
     let writing = fastest(&Arc::new(dataset(Some(Store::open(kept.path(), &store)?))?), 1);
-    // Opened anew, as another run would.
+    // Opened again, as by another run.
     let warm = fastest(&Arc::new(dataset(Some(Store::open(kept.path(), &store)?))?), PASSES);
     let hours = |seconds: f64| total.0 / 3600.0 / seconds;
     println!("ours, decoding:             {:7.3} hours a second", hours(cold));
@@ -67,12 +67,12 @@ fn main() -> Outcome<()> {
     if let Some(python) = python {
         let arguments = [&folder.join("flac").display().to_string(), &WORKERS.to_string(), &BATCH.to_string()];
         let out = Command::new(python).arg(&script).arg("measure").args(arguments).output()?;
-        let told: serde_json::Value = serde_json::from_slice(&out.stdout)
+        let measured: serde_json::Value = serde_json::from_slice(&out.stdout)
             .map_err(|_| format!("the script failed: {}", String::from_utf8_lossy(&out.stderr)))?;
-        compare(&dataset(None)?, &told)?;
+        compare(&dataset(None)?, &measured)?;
         for name in ["torch", "lhotse"] {
-            let Some(passes) = told[name].as_array() else {
-                println!("{name} could not be measured: {}", told[format!("{name}_error")]);
+            let Some(passes) = measured[name].as_array() else {
+                println!("{name} could not be measured: {}", measured[format!("{name}_error")]);
                 continue;
             };
             let theirs = passes.iter().filter_map(serde_json::Value::as_f64).fold(f64::INFINITY, f64::min);
@@ -87,7 +87,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The files, made where they are missing.
+/// The files, which are made if needed.
 fn corpus(folder: &Path, files: usize, python: Option<&Path>, script: &Path) -> Outcome<Vec<Utterance>> {
     let (wav, flac) = (folder.join("wav"), folder.join("flac"));
     if !wav.join("manifest.jsonl").exists() {
@@ -119,7 +119,7 @@ fn corpus(folder: &Path, files: usize, python: Option<&Path>, script: &Path) -> 
     Ok(utterances)
 }
 
-/// Seconds of the fastest of so many passes.
+/// Seconds of the fastest of `passes`.
 fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
     let config = LoaderConfig {
         batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(BATCH).expect("16 is not zero"))),
@@ -137,7 +137,7 @@ fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
         while let Some(loaded) = loader.next_batch() {
             let batch = loaded.expect("all files are good").batch;
             utterances += batch.len();
-            // As a trainer does.
+            // So that buffers are reused, as by a trainer.
             loader.give_back(batch);
         }
         assert_eq!(utterances, dataset.len());
@@ -146,7 +146,7 @@ fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
     (0..passes as u64).map(pass).fold(f64::INFINITY, f64::min)
 }
 
-/// Where the time goes, in one thread.
+/// Time of each step in one thread.
 fn stages(utterances: &[Utterance], log_mel: &LogMel) -> Outcome<()> {
     let start = Instant::now();
     let sounds: Vec<_> = utterances.iter().map(|u| read_recording(&u.audio)).collect::<Result<_, _>>()?;
@@ -159,9 +159,9 @@ fn stages(utterances: &[Utterance], log_mel: &LogMel) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether the features of some files are the same.
-fn compare(dataset: &Dataset, told: &serde_json::Value) -> Outcome<()> {
-    let theirs: HashMap<String, Vec<f64>> = serde_json::from_value(told["features"].clone())?;
+/// Compares the features of some files.
+fn compare(dataset: &Dataset, measured: &serde_json::Value) -> Outcome<()> {
+    let theirs: HashMap<String, Vec<f64>> = serde_json::from_value(measured["features"].clone())?;
     let (mut most, mut files) = (0.0, 0);
     for index in 0..dataset.len() {
         let audio = &dataset.utterance(index).audio;
@@ -169,13 +169,13 @@ fn compare(dataset: &Dataset, told: &serde_json::Value) -> Outcome<()> {
         let ours = dataset.load(index, None)?.features;
         if ours.len() != theirs.len() {
             let (ours, theirs, file) = (ours.len(), theirs.len(), audio.display());
-            return Err(format!("of {file}, {ours} values of features are ours, {theirs} theirs").into());
+            return Err(format!("{file}: ours has {ours} feature values, theirs {theirs}").into());
         }
         most = ours.iter().zip(theirs).map(|(ours, theirs)| (f64::from(*ours) - theirs).abs()).fold(most, f64::max);
         files += 1;
     }
     if files < theirs.len() {
-        return Err(format!("{} files were told, and {files} of them are ours", theirs.len()).into());
+        return Err(format!("theirs has {} files, and ours only {files} of them", theirs.len()).into());
     }
     println!("features of {files} files differ by at most {most:.1e}");
     Ok(())

@@ -1,7 +1,8 @@
-//! Padding and meetings of our batches beside lhotse's bucketing sampler (--python PATH, --seconds N of a batch).
+//! Padding and repeated pairs of our batches and of lhotse's bucketing sampler (--python PATH, --seconds N of a batch).
 //!
-//! Thirty thousand lengths in the shape of LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`). lhotse is installed into a
-//! virtual environment under `target/` unless a Python that has it is named; without it, ours stands alone.
+//! Thirty thousand lengths distributed as in LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`). lhotse is installed
+//! into a virtual environment under `target/`, unless --python names a Python with it. Without lhotse, only ours is
+//! measured.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rows = std::fs::read_to_string(&lengths)?;
     let python = python.map_or_else(|| lhotse(Path::new("target/bench-padding")), Ok);
     if let Err(reason) = &python {
-        println!("lhotse cannot be had ({reason}); ours alone");
+        println!("lhotse is not available ({reason}); only ours is measured");
     }
     println!("batches of {budget} s, padding included");
     println!(
@@ -41,13 +42,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (whose, shapes) in [("ours", None), ("ours, grid", NonZeroU32::new(72))] {
             let config = BatchingConfig { shapes, ..config.clone() };
             let epochs = [0, 1].map(|epoch| epoch_batches(&samples, &config, Key::new(1), epoch));
-            tell(corpus, whose, &samples, &epochs, &config.grid(&samples));
+            print(corpus, whose, &samples, &epochs, &config.grid(&samples));
         }
         if let Ok(python) = &python {
             let script = fixtures.join("bench_padding.py");
             let out = Command::new(python).arg(script).arg(&lengths).args([corpus, &budget.to_string()]).output()?;
             match serde_json::from_slice::<[Vec<Vec<usize>>; 2]>(&out.stdout) {
-                Ok(theirs) => tell(corpus, "lhotse", &samples, &theirs, &Grid::default()),
+                Ok(theirs) => print(corpus, "lhotse", &samples, &theirs, &Grid::default()),
                 Err(_) => println!("lhotse failed: {}", String::from_utf8_lossy(&out.stderr)),
             }
         }
@@ -55,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A Python with lhotse, installed into `folder` if it is not there.
+/// A Python with lhotse, installed into `folder` if needed.
 fn lhotse(folder: &Path) -> Result<PathBuf, String> {
     let python = folder.join("bin/python");
     let run = |command: &mut Command| match command.output() {
@@ -88,7 +89,7 @@ fn samples(rows: &str, corpus: &str) -> Vec<SampleMeta> {
     rows.lines().filter_map(row).collect()
 }
 
-fn tell(corpus: &str, whose: &str, samples: &[SampleMeta], epochs: &[Vec<Vec<usize>>; 2], grid: &Grid) {
+fn print(corpus: &str, whose: &str, samples: &[SampleMeta], epochs: &[Vec<Vec<usize>>; 2], grid: &Grid) {
     let shape = |batch: &Vec<usize>| {
         let longest = |length: fn(&SampleMeta) -> u32| batch.iter().map(|&i| length(&samples[i])).max().unwrap_or(0);
         let frames = grid.frames(longest(|sample| sample.frames.0));
@@ -109,15 +110,18 @@ fn tell(corpus: &str, whose: &str, samples: &[SampleMeta], epochs: &[Vec<Vec<usi
     );
 }
 
-/// Of all pairs that meet in a batch of the first epoch, the share that meets again in the second.
+/// The share of the pairs in one batch of the first epoch that are in one batch of the second, too.
 fn meetings([first, second]: &[Vec<Vec<usize>>; 2]) -> f64 {
-    let place: HashMap<usize, usize> =
-        second.iter().enumerate().flat_map(|(place, batch)| batch.iter().map(move |&index| (index, place))).collect();
+    let batch_of: HashMap<usize, usize> = second
+        .iter()
+        .enumerate()
+        .flat_map(|(batch_idx, batch)| batch.iter().map(move |&index| (index, batch_idx)))
+        .collect();
     let pairs = |count: usize| (count * count.saturating_sub(1)) as f64;
     let (mut again, mut all) = (0.0, 0.0);
     for batch in first {
         let mut counts: HashMap<Option<&usize>, usize> = HashMap::new();
-        batch.iter().for_each(|index| *counts.entry(place.get(index)).or_default() += 1);
+        batch.iter().for_each(|index| *counts.entry(batch_of.get(index)).or_default() += 1);
         again += counts.values().map(|&count| pairs(count)).sum::<f64>();
         all += pairs(batch.len());
     }

@@ -1,10 +1,10 @@
-//! How long it takes to find the place again in an epoch of a million samples (number of samples as argument).
+//! Time to resume in the middle of an epoch of a million samples. The argument is the number of samples.
 
 use std::num::NonZeroU32;
 use std::time::Instant;
 
 use plimsoll_core::{Frames, Key, SampleId, Seconds};
-use plimsoll_data::{BatchSize, BatchingConfig, Epoch, SampleMeta};
+use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta};
 
 fn main() {
     let count: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
@@ -21,15 +21,15 @@ fn main() {
         for epoch in 0..11 {
             let start = Instant::now();
             let grid = config.grid(&samples);
-            let dealt = Epoch::shuffle(&samples, &config, &grid, Key::new(3), epoch);
-            let batches = dealt.batches(&samples, dealt.windows() / 2);
+            let epoch = config.epoch(&samples, &grid, Key::new(3), epoch);
+            let batches = epoch.batches(&samples, epoch.windows() / 2);
             times.push(start.elapsed().as_secs_f64() * 1e3);
             assert!(!batches.is_empty());
         }
         times.sort_by(f64::total_cmp);
         let start = Instant::now();
-        let dealt = Epoch::shuffle(&samples, &config, &config.grid(&samples), Key::new(3), 0);
-        let all: usize = (0..dealt.windows()).map(|window| dealt.batches(&samples, window).len()).sum();
+        let epoch = config.epoch(&samples, &config.grid(&samples), Key::new(3), 0);
+        let all: usize = (0..epoch.windows()).map(|window| epoch.batches(&samples, window).len()).sum();
         println!(
             "{count} samples, {size:?}: the next batches after {:.1} ms (median of 11, {:.1} to {:.1}); all {all} of the \
              epoch after {:.0} ms",

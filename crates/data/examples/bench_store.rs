@@ -1,7 +1,7 @@
-//! What keeping features on disk costs for each utterance, beside computing them (number of records as argument).
+//! Time of storing and reading features for one utterance, and of computing them. The argument is the number of records.
 //!
-//! Medians for ten seconds of speech, from the page cache; what this process has written comes through a buffer, what
-//! it found when it opened the store is mapped.
+//! Medians for ten seconds of speech, from the page cache. Records that this process has written are read into a buffer,
+//! those that it found when it opened the store are mapped.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::Bytes;
-use plimsoll_data::{Store, StoreConfig, StoreKey, StoreNumbers};
+use plimsoll_data::{Store, StoreConfig, StoreKey, StorePrecision};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let records: u64 = std::env::args().nth(1).map_or(Ok(500), |records| records.parse())?;
@@ -17,26 +17,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sound: Vec<f32> = (0..160_000).map(|n| (n as f32 * 0.37).sin() * 0.1).collect();
     let features = log_mel.extract(&sound);
     println!("{records} records of {} values, microseconds for each:", features.len());
-    tell("computing", each(records, |_| drop(black_box(log_mel.extract(black_box(&sound))))));
-    for numbers in [StoreNumbers::F16, StoreNumbers::F32] {
+    print("computing", each(records, |_| drop(black_box(log_mel.extract(black_box(&sound))))));
+    for precision in [StorePrecision::F16, StorePrecision::F32] {
         let folder = tempfile::tempdir()?;
-        let config = StoreConfig { limit: Bytes::gib(8), numbers };
-        let key = |n: u64| StoreKey::of(&[&n.to_le_bytes()]);
-        let get = |store: &Store| each(records, |n| assert!(black_box(store.get(key(n))).is_some(), "it was put"));
+        let config = StoreConfig { limit: Bytes::gib(8), precision };
+        let key = |n: u64| StoreKey::new(&[&n.to_le_bytes()]);
+        let get =
+            |store: &Store| each(records, |n| assert!(black_box(store.get(key(n))).is_some(), "the record was stored"));
         let store = Store::open(folder.path(), &config)?;
-        tell(&format!("{numbers:?}: put"), each(records, |n| store.put(key(n), &features)));
-        tell(&format!("{numbers:?}: get, into a buffer"), get(&store));
+        print(&format!("{precision:?}: put"), each(records, |n| store.put(key(n), &features)));
+        print(&format!("{precision:?}: get, into a buffer"), get(&store));
         drop(store);
         let start = Instant::now();
         let store = Store::open(folder.path(), &config)?;
-        tell(&format!("{numbers:?}: opening again"), microseconds(start) / records.max(1) as f64);
-        tell(&format!("{numbers:?}: get, mapped"), get(&store));
-        tell(&format!("{numbers:?}: get, mapped, once more"), get(&store));
+        print(&format!("{precision:?}: opening again"), microseconds(start) / records.max(1) as f64);
+        print(&format!("{precision:?}: get, mapped"), get(&store));
+        print(&format!("{precision:?}: get, mapped, once more"), get(&store));
     }
     Ok(())
 }
 
-fn tell(what: &str, time: f64) {
+fn print(what: &str, time: f64) {
     println!("{what:<28} {time:6.1}");
 }
 
@@ -44,7 +45,7 @@ fn microseconds(since: Instant) -> f64 {
     1e6 * since.elapsed().as_secs_f64()
 }
 
-/// The median: the machine may be doing other things.
+/// The median time in microseconds: less sensitive to other work on the machine than the mean.
 fn each(records: u64, work: impl Fn(u64)) -> f64 {
     let timed = |n| {
         let start = Instant::now();

@@ -1,8 +1,8 @@
-//! Hostile input for so many minutes: `fuzz manifests|metadata|audio|cache [MINUTES] [SEED]`.
+//! Reads hostile input for some minutes: `fuzz manifests|metadata|audio|cache [MINUTES] [SEED]`.
 //!
-//! Good files are changed at random (bits, bytes, pieces cut out, doubled, swapped in from others, words of the format) and
-//! read. Told are panics with the seed of the case, the slowest case, the most memory in use at once, and what stays in use.
-//! It ends with exit code 1 after a panic.
+//! Good files are changed at random (bits, bytes, pieces removed, doubled or taken from other files, words of the format) and
+//! read. It reports panics with the seed of the case, the slowest case, the peak memory and the memory that stays in use. The
+//! exit code is 1 after a panic.
 
 use std::error::Error;
 use std::fs;
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use plimsoll_audio::{audio_info, read_recording};
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter};
-use plimsoll_data::{Format, ImportOptions, Store, StoreConfig, StoreKey, StoreNumbers, import, survey_store};
+use plimsoll_data::{Format, ImportOptions, Store, StoreConfig, StoreKey, StorePrecision, import, survey_store};
 use plimsoll_text::Tokenizer;
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// Files that are changed, by the names that they need.
+/// Names and contents of files.
 type Files = Vec<(String, Vec<u8>)>;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -30,16 +30,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let corpora: Vec<Files> = match what {
         "manifests" => vec![manifests(), lhotse()],
         "metadata" => metadata(),
-        "audio" => sounds()?,
+        "audio" => audio_files()?,
         "cache" => vec![segments()?],
         _ => return Err("usage: fuzz manifests|metadata|audio|cache [MINUTES] [SEED]".into()),
     };
     let read: fn(&Path) = match what {
-        "audio" => read_sounds,
+        "audio" => read_audio,
         "cache" => read_cache,
         _ => read_lists,
     };
-    // Panics are counted here; their messages would be thousands.
+    // Panics are counted; there could be thousands of messages.
     std::panic::set_hook(Box::new(|_| {}));
     let (start, mut cases, mut panics) = (Instant::now(), 0u64, 0u64);
     let (mut slowest, mut peak, mut early) = (Duration::ZERO, Bytes(0), None);
@@ -64,18 +64,18 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let early = early.unwrap_or_default();
     println!(
-        "{what}: {cases} cases in {:.1} min, {panics} panics, the slowest {slowest:.1?}, at most {peak} at once; in use after \
-         a hundred cases {early}, at the end {}",
+        "{what}: {cases} cases in {:.1} min, {panics} panics, slowest case {slowest:.1?}, peak memory {peak}; in use after a \
+         hundred cases {early}, at the end {}",
         start.elapsed().as_secs_f64() / 60.0,
         MEMORY.current()
     );
     Ok(if panics == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Writes the files of a corpus, most of them changed.
+/// Writes the files of a corpus, with random changes.
 fn write(folder: &Path, files: &Files, key: Key) -> std::io::Result<()> {
-    for (place, (name, content)) in files.iter().enumerate() {
-        let key = key.with("file").at(place as u64);
+    for (file_idx, (name, content)) in files.iter().enumerate() {
+        let key = key.with("file").at(file_idx as u64);
         let other = &files[key.with("other").below(files.len() as u64) as usize].1;
         let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap_or(folder))?;
@@ -84,7 +84,7 @@ fn write(folder: &Path, files: &Files, key: Key) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Words that lead deeper than chance.
+/// Words that reach deeper into the readers than random bytes.
 const WORDS: [&str; 18] =
     ["\"", "|", "\t", "\n", "\r\n", "{", "}", "[", "]", ":", "-1", "1e308", "NaN", "null", "\u{feff}", "..", "/", "é"];
 
@@ -110,7 +110,7 @@ fn changed(mut bytes: Vec<u8>, other: &[u8], key: Key) -> Vec<u8> {
                 let end = other.len().min(from + 200);
                 drop(bytes.splice(to..to, other[from.min(end)..end].iter().copied()));
             }
-            // Large numbers where lengths may stand.
+            // Large numbers, where lengths may be.
             _ => bytes[short].fill(0xff),
         }
     }
@@ -125,7 +125,7 @@ fn read_lists(folder: &Path) {
     let _ = Tokenizer::from_file(folder.join("model.json"));
 }
 
-fn read_sounds(folder: &Path) {
+fn read_audio(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let _ = audio_info(entry.path());
         let _ = read_recording(entry.path());
@@ -133,17 +133,17 @@ fn read_sounds(folder: &Path) {
 }
 
 fn key(n: u64) -> StoreKey {
-    StoreKey::of(&[b"fuzz", &n.to_le_bytes()])
+    StoreKey::new(&[b"fuzz", &n.to_le_bytes()])
 }
 
 fn values(n: u64) -> Vec<f32> {
     (0..20 + n * 13).map(|i| (i * n) as f32 * 0.25).collect()
 }
 
-/// What is found must be what was put.
+/// Every record that is found must have the stored values.
 fn read_cache(folder: &Path) {
     let _ = survey_store(folder, &|_| {});
-    let config = StoreConfig { limit: Bytes::mib(1), numbers: StoreNumbers::F32 };
+    let config = StoreConfig { limit: Bytes::mib(1), precision: StorePrecision::F32 };
     let Ok(store) = Store::open(folder, &config) else { return };
     for n in 0..20 {
         match store.get(key(n)) {
@@ -156,7 +156,7 @@ fn read_cache(folder: &Path) {
 
 fn segments() -> Result<Files, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let store = Store::open(folder.path(), &StoreConfig { limit: Bytes::mib(1), numbers: StoreNumbers::F32 })?;
+    let store = Store::open(folder.path(), &StoreConfig { limit: Bytes::mib(1), precision: StorePrecision::F32 })?;
     (0..20).for_each(|n| store.put(key(n), &values(n)));
     drop(store);
     let mut files = Files::new();
@@ -168,7 +168,7 @@ fn segments() -> Result<Files, Box<dyn Error>> {
     Ok(files)
 }
 
-fn sounds() -> Result<Vec<Files>, Box<dyn Error>> {
+fn audio_files() -> Result<Vec<Files>, Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/audio");
     let one = |name: &str| -> Result<Files, Box<dyn Error>> { Ok(vec![(name.into(), fs::read(folder.join(name))?)]) };
     ["sweep.wav", "sweep.flac", "sweep.mp3", "sweep.ogg"].into_iter().map(one).collect()

@@ -1,23 +1,23 @@
-//! Making the same utterance sound different each epoch: masked stretches and bands, another speed, noise, another level.
+//! Augmentation: masks in time and frequency, speed, noise and gain, drawn anew in each epoch.
 
 use plimsoll_core::Key;
 use serde::{Deserialize, Serialize};
 
-/// SpecAugment (Park et al. 2019), without time warping: masks over stretches of time and bands of frequency.
+/// SpecAugment (Park et al. 2019) without time warping: masks over spans of time and bands of frequency.
 ///
-/// The default is the paper's `LD` policy with its share of 0.2 against long masks on short utterances.
+/// The default is the paper's policy `LD` with its limit of 0.2 for the share of an utterance that one mask may cover.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpecAugment {
-    /// Masks over time.
+    /// Number of time masks. Default: 2.
     pub time_masks: u32,
-    /// The longest one, in frames.
+    /// Longest time mask, in frames. Default: 100.
     pub time_mask_frames: u32,
-    /// The longest one, as a share of the utterance.
+    /// Longest time mask as a share of the utterance, from 0 to 1. Default: 0.2.
     pub time_mask_share: f64,
-    /// Masks over frequency.
+    /// Number of frequency masks. Default: 2.
     pub frequency_masks: u32,
-    /// The widest one, in mel channels.
+    /// Widest frequency mask, in mel channels. Default: 27.
     pub frequency_mask_bins: u32,
 }
 
@@ -28,7 +28,7 @@ impl Default for SpecAugment {
 }
 
 impl SpecAugment {
-    /// Masks features `[t, n_mels]` in place; masked cells become the mean of the utterance.
+    /// Masks features `[t, n_mels]` in place. Masked cells get the mean of the utterance.
     pub fn apply(&self, features: &mut [f32], n_mels: usize, key: Key) {
         let frames = features.len() / n_mels.max(1);
         if frames == 0 {
@@ -47,7 +47,7 @@ impl SpecAugment {
     }
 }
 
-/// A stretch of at most `longest` inside `length`: its width is even over `0..=longest`, then its place.
+/// A random range inside `length`: first its width, uniform over `0..=longest`, then its start.
 fn mask(length: usize, longest: u64, key: Key) -> std::ops::Range<usize> {
     let length = length as u64;
     let width = key.with("width").below(longest.min(length) + 1);
@@ -55,129 +55,142 @@ fn mask(length: usize, longest: u64, key: Key) -> std::ops::Range<usize> {
     start as usize..(start + width) as usize
 }
 
-/// Noise laid under the sound: a hiss or a rumble, of another colour each time.
+/// Noise added to the audio, with a random spectrum between white and low-pass.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Noise {
-    /// The share of utterances that get any.
+    /// Share of utterances that get noise, from 0 to 1. Default: 0.
     pub share: f64,
-    /// How far the speech is above it at least, in decibels.
-    pub least: f64,
-    /// And at most; what is between is drawn evenly.
-    pub most: f64,
+    /// Lowest signal-to-noise ratio, in decibels. Serialized as `least`. Default: 10, as in a noisy street.
+    #[serde(rename = "least")]
+    pub snr_min_db: f64,
+    /// Highest signal-to-noise ratio, in decibels; the ratio is uniform between both. Serialized as `most`. Default: 30, as
+    /// in a quiet room.
+    #[serde(rename = "most")]
+    pub snr_max_db: f64,
 }
 
 impl Default for Noise {
-    /// None; from a noisy street to a quiet room, once there is a share.
     fn default() -> Self {
-        Self { share: 0.0, least: 10.0, most: 30.0 }
+        Self { share: 0.0, snr_min_db: 10.0, snr_max_db: 30.0 }
     }
 }
 
 impl Noise {
-    fn is_at(&self, key: Key) -> bool {
+    /// Whether the utterance at `key` gets noise.
+    fn applies(&self, key: Key) -> bool {
         key.with("noise").with("whether").unit() < self.share
     }
 
-    /// Adds the noise of `key`.
+    /// Adds noise that is drawn from `key`.
     fn apply(&self, samples: &mut [f32], key: Key) {
         let power = |samples: &[f32]| samples.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
         let key = key.with("noise");
-        let decibels = self.least + (self.most - self.least) * key.with("level").unit();
-        // From white to something like traffic far away.
-        let colour = 0.98 * key.with("colour").unit() as f32;
+        let snr_db = self.snr_min_db + (self.snr_max_db - self.snr_min_db) * key.with("level").unit();
+        // Coefficient of a first-order low-pass: 0 is white noise, 0.98 sounds like distant traffic. The key keeps its
+        // spelling, because it seeds the noise: another one would change every run.
+        let low_pass = 0.98 * key.with("colour").unit() as f32;
         let (mut state, mut last) = (key.with("samples").bits() | 1, 0.0);
         let noise: Vec<f32> = samples
             .iter()
             .map(|_| {
-                last = colour * last + even(&mut state);
+                last = low_pass * last + uniform(&mut state);
                 last
             })
             .collect();
-        let scale = power(samples) / power(&noise).max(f64::MIN_POSITIVE) / 10f64.powf(decibels / 10.0);
+        let scale = power(samples) / power(&noise).max(f64::MIN_POSITIVE) / 10f64.powf(snr_db / 10.0);
         let scale = scale.sqrt() as f32;
         samples.iter_mut().zip(noise).for_each(|(sample, noise)| *sample += scale * noise);
     }
 }
 
-/// A number even over `-1..1` (xorshift64, Marsaglia 2003): a key for each of a million samples would take longer than the
-/// features.
-fn even(state: &mut u64) -> f32 {
+/// A number uniform over `-1..1` (xorshift64, Marsaglia 2003). A [`Key`] for each of a million samples would take longer
+/// than computing the features.
+fn uniform(state: &mut u64) -> f32 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
     (*state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
 }
 
-/// Why an augmentation cannot be done.
+/// Why an augmentation is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AugmentError {
-    /// A speed at which speech is no longer speech.
-    #[error("a speed of {0} was asked for; speeds between 0.5 and 2 can be had")]
+    /// A speed is outside 0.5 to 2, where speech stays speech.
+    #[error("the speed is {0}; it must be between 0.5 and 2")]
     Speed(f32),
-    /// A share that is none.
-    #[error("a `time_mask_share` of {0} was asked for; shares are between 0 and 1")]
+    /// `time_mask_share` is outside 0 to 1.
+    #[error("`time_mask_share` is {0}; it must be between 0 and 1")]
     Share(f64),
-    /// Noise or a gain that is none.
+    /// A number of the noise or the gain is out of range.
     #[error(
-        "noise from {least} to {most} dB for a share of {share}, and a gain of {gain} dB, were asked for; a share is between 0 and 1, and decibels between -20 and 100, the least first"
+        "noise at {snr_min_db} to {snr_max_db} dB for a share of {share}, with a gain of {gain_db} dB; the share must be \
+         between 0 and 1, both ratios between -20 and 100 with the lower one first, and the gain between 0 and 100"
     )]
     Decibels {
         /// The share of utterances with noise.
         share: f64,
-        /// How far speech is above it at least.
-        least: f64,
-        /// And at most.
-        most: f64,
+        /// The lowest signal-to-noise ratio.
+        snr_min_db: f64,
+        /// The highest signal-to-noise ratio.
+        snr_max_db: f64,
         /// The largest change of level.
-        gain: f64,
+        gain_db: f64,
     },
 }
 
-/// All that is done to a training utterance.
+/// The augmentation of training utterances.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Augment {
-    /// Masks on the features.
+    /// Masks over the features.
     pub spec: SpecAugment,
-    /// Speeds to choose from, evenly: `[0.9, 1.0, 1.1]` (Ko et al. 2015). None leaves the speed alone.
+    /// Speeds to draw from with equal probability, such as `[0.9, 1.0, 1.1]` (Ko et al. 2015). Each from 0.5 to 2. Default:
+    /// empty, which keeps the speed.
     pub speeds: Vec<f32>,
-    /// Noise under the sound.
+    /// Noise added to the audio.
     pub noise: Noise,
-    /// The sound becomes louder or softer by up to so many decibels.
-    pub gain: f64,
+    /// Largest change of the level in either direction, in decibels, from 0 to 100. Serialized as `gain`. Default: 0.
+    #[serde(rename = "gain")]
+    pub gain_db: f64,
 }
 
 impl Augment {
-    /// Whether every number in it can be used.
+    /// Checks the range of every number.
+    ///
+    /// # Errors
+    /// Names the first number that is out of range.
     pub fn check(&self) -> Result<(), AugmentError> {
         if let Some(&speed) = self.speeds.iter().find(|speed| !(0.5..=2.0).contains(*speed)) {
             return Err(AugmentError::Speed(speed));
         }
-        let Noise { share, least, most } = self.noise;
-        let gain = self.gain;
+        let Noise { share, snr_min_db, snr_max_db } = self.noise;
+        let gain_db = self.gain_db;
         let decibels = -20.0..=100.0;
-        let sound =
-            (0.0..=1.0).contains(&share) && least <= most && decibels.contains(&least) && decibels.contains(&most);
-        if !(sound && (0.0..=100.0).contains(&gain)) {
-            return Err(AugmentError::Decibels { share, least, most, gain });
+        let is_noise_valid = (0.0..=1.0).contains(&share)
+            && snr_min_db <= snr_max_db
+            && decibels.contains(&snr_min_db)
+            && decibels.contains(&snr_max_db);
+        if !(is_noise_valid && (0.0..=100.0).contains(&gain_db)) {
+            return Err(AugmentError::Decibels { share, snr_min_db, snr_max_db, gain_db });
         }
         let share = self.spec.time_mask_share;
         if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(AugmentError::Share(share)) }
     }
 
-    /// Whether [`sound`](Self::sound) does anything at `key`; otherwise features that were kept will do.
-    pub fn changes_sound(&self, key: Key) -> bool {
-        self.gain > 0.0 || self.noise.is_at(key)
+    /// Whether [`apply_to_samples`](Self::apply_to_samples) changes the audio at `key`. If not, cached features can be used.
+    pub fn changes_samples(&self, key: Key) -> bool {
+        self.gain_db > 0.0 || self.noise.applies(key)
     }
 
-    /// Adds the noise of `key` and sets its level.
-    pub fn sound(&self, samples: &mut [f32], key: Key) {
-        if self.noise.is_at(key) {
+    /// Adds noise and changes the level, both drawn from `key`.
+    pub fn apply_to_samples(&self, samples: &mut [f32], key: Key) {
+        if self.noise.applies(key) {
             self.noise.apply(samples, key);
         }
-        if self.gain > 0.0 {
-            let decibels = self.gain * (2.0 * key.with("gain").unit() - 1.0);
+        if self.gain_db > 0.0 {
+            let decibels = self.gain_db * (2.0 * key.with("gain").unit() - 1.0);
             let factor = 10f64.powf(decibels / 20.0) as f32;
             samples.iter_mut().for_each(|sample| *sample *= factor);
         }
@@ -189,8 +202,8 @@ impl Augment {
         if self.speeds.is_empty() { 1.0 } else { self.speeds[choice()] }
     }
 
-    /// How many times longer the slowest speed makes an utterance; memory must be planned for it.
-    pub fn stretch_most(&self) -> f64 {
+    /// How many times longer an utterance can become, at the slowest speed. Memory must be planned for it.
+    pub fn max_stretch(&self) -> f64 {
         self.speeds.iter().map(|&speed| 1.0 / f64::from(speed)).fold(1.0, f64::max)
     }
 }
@@ -203,7 +216,7 @@ mod tests {
 
     const MELS: usize = 8;
 
-    /// Which cells of ones and a mean of zero were masked.
+    /// The masked cells: features are 1 and -1 with a mean of 0, which masks write.
     fn masked(spec: &SpecAugment, frames: usize, key: Key) -> Vec<bool> {
         let mut features: Vec<f32> = (0..frames * MELS).map(|n| if n % 2 == 0 { 1.0 } else { -1.0 }).collect();
         spec.apply(&mut features, MELS, key);
@@ -221,40 +234,40 @@ mod tests {
     }
 
     #[test]
-    fn masks_differ_from_key_to_key_and_not_from_run_to_run() {
+    fn masks_depend_only_on_the_key() {
         let spec = SpecAugment { frequency_mask_bins: 3, ..SpecAugment::default() };
         assert_eq!(masked(&spec, 100, Key::new(1)), masked(&spec, 100, Key::new(1)));
         assert_ne!(masked(&spec, 100, Key::new(1)), masked(&spec, 100, Key::new(2)));
     }
 
     #[test]
-    fn speeds_are_chosen_evenly_and_checked() {
+    fn speeds_are_drawn_uniformly_and_checked() {
         let augment = Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() };
         let slow = (0..3_000).filter(|&n| augment.speed(Key::new(n)) == 0.9).count();
         assert!((900..1_100).contains(&slow), "{slow}");
-        assert!((augment.stretch_most() - 1.0 / 0.9).abs() < 1e-6);
+        assert!((augment.max_stretch() - 1.0 / 0.9).abs() < 1e-6);
         assert_eq!(Augment::default().speed(Key::new(0)), 1.0);
         assert_eq!(Augment { speeds: vec![0.0], ..augment.clone() }.check(), Err(AugmentError::Speed(0.0)));
         assert!(Augment { speeds: vec![f32::NAN], ..augment }.check().is_err());
     }
 
     #[test]
-    fn noise_is_as_far_below_the_speech_as_was_asked_for() {
+    fn noise_has_the_requested_ratio() {
         let speech: Vec<f32> = (0..16_000).map(|n| (n as f32 * 0.05).sin() * 0.3).collect();
         let power = |samples: &[f32]| samples.iter().map(|v| v * v).sum::<f32>();
-        let augment = Augment { noise: Noise { share: 0.5, least: 12.0, most: 12.0 }, ..Augment::default() };
+        let augment = Augment { noise: Noise { share: 0.5, snr_min_db: 12.0, snr_max_db: 12.0 }, ..Augment::default() };
         let mut with_noise = 0;
         for n in 0..200 {
             let (key, mut heard) = (Key::new(n), speech.clone());
-            augment.sound(&mut heard, key);
-            assert_eq!(heard != speech, augment.changes_sound(key));
+            augment.apply_to_samples(&mut heard, key);
+            assert_eq!(heard != speech, augment.changes_samples(key));
             if heard != speech {
                 with_noise += 1;
                 let noise: Vec<f32> = heard.iter().zip(&speech).map(|(h, s)| h - s).collect();
                 let decibels = 10.0 * (power(&speech) / power(&noise)).log10();
                 assert!((decibels - 12.0).abs() < 0.01, "{decibels}");
                 let mut again = speech.clone();
-                augment.sound(&mut again, key);
+                augment.apply_to_samples(&mut again, key);
                 assert_eq!(heard, again);
             }
         }
@@ -262,16 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn gain_stays_inside_its_decibels_and_is_checked() {
-        let augment = Augment { gain: 6.0, ..Augment::default() };
+    fn gain_stays_inside_its_range() {
+        let augment = Augment { gain_db: 6.0, ..Augment::default() };
         for n in 0..100 {
             let mut sample = [0.5f32];
-            augment.sound(&mut sample, Key::new(n));
+            augment.apply_to_samples(&mut sample, Key::new(n));
             assert!((0.25..1.0).contains(&sample[0]), "{sample:?}");
         }
         assert!(augment.check().is_ok());
-        assert!(Augment { gain: -1.0, ..Augment::default() }.check().is_err());
-        let noise = Noise { share: 0.1, least: 20.0, most: 10.0 };
+        assert!(Augment { gain_db: -1.0, ..Augment::default() }.check().is_err());
+        let noise = Noise { share: 0.1, snr_min_db: 20.0, snr_max_db: 10.0 };
         assert!(Augment { noise, ..Augment::default() }.check().is_err());
     }
 

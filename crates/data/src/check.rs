@@ -1,187 +1,101 @@
-//! Looking at what a corpus promises: whether its audio is there, is as long as is said, and can be learned from.
+//! Checks the promises of a listing: audio files exist, are as long as listed, and fit the limits of a run.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, error_chain};
 use rayon::prelude::*;
 
-use crate::import::{Entry, Listing, Place, Problem};
-use crate::manifest::Utterance;
-use crate::select::{Limits, Reason, refuse};
+use crate::import::{Entry, Listing};
+use crate::issue::{Issue, IssueKind, SourceLocation};
+use crate::select::{Limits, broken_limit, count_by_name};
+use crate::utterance::Utterance;
 use plimsoll_audio::{AudioError, AudioInfo, AudioSegment, DURATION_TOLERANCE, audio_info, read_audio_segment};
 use plimsoll_text::Tokenizer;
 
-/// How closely audio is looked at.
+/// How much of each audio file is read. Deeper checks find more and take longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Look {
-    /// Files must be there; one is opened only where the list does not say how long an utterance is.
+pub enum CheckDepth {
+    /// Only looks whether the file exists. A file is opened only where the list has no duration.
     Exists,
-    /// Headers are read.
+    /// Reads the header, so wrong durations are found.
     #[default]
     Header,
-    /// Every sample is decoded.
-    Sound,
+    /// Decodes every sample, so damaged and silent audio is found.
+    Decode,
 }
 
 /// What a corpus is checked for.
 #[derive(Clone, Copy, Default)]
 pub struct CheckOptions<'a> {
-    /// How closely audio is looked at.
-    pub look: Look,
-    /// Letters that texts may have, if that is known yet.
+    /// How much of each audio file is read.
+    pub depth: CheckDepth,
+    /// The vocabulary that texts must stay inside; `None` accepts every character.
     pub tokenizer: Option<&'a Tokenizer>,
-    /// What an utterance must be to be used.
+    /// The limits of the run.
     pub limits: Limits<'a>,
 }
 
-/// What is wrong with an utterance.
-#[derive(Clone, Debug)]
-pub enum Fault {
-    /// It is listed in a way that makes no sense.
-    Listed(Problem),
-    /// Its audio is missing or cannot be read; several utterances may lie in one file.
-    Audio(Arc<AudioError>),
-    /// It is said to last longer than its file does.
-    Duration {
-        /// How long it is said to be.
-        listed: Seconds,
-        /// How long its file goes on from where it begins.
-        found: Seconds,
-    },
-    /// It would begin after the end of its file.
-    AfterTheEnd {
-        /// Where it begins.
-        offset: Seconds,
-        /// How long the file lasts.
-        length: Seconds,
-    },
-    /// All of its samples are next to nothing.
-    Silent,
-    /// Its text has letters that the vocabulary has not.
-    Letters(String),
-    /// It is sound, and cannot be used all the same.
-    Unusable(Reason),
-}
-
-impl Fault {
-    /// What is wrong without its facts, for counting.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Listed(problem) => problem.trouble.kind(),
-            Self::Audio(error) => match **error {
-                AudioError::NotFound(_) => "missing file",
-                _ => "unreadable audio",
-            },
-            Self::Duration { .. } => "wrong duration",
-            Self::AfterTheEnd { .. } => "outside of its file",
-            Self::Silent => "silence",
-            Self::Letters(_) => "letters outside the vocabulary",
-            Self::Unusable(reason) => reason.kind(),
-        }
-    }
-}
-
-/// An utterance that cannot be used, and why.
-#[derive(Clone, Debug)]
-pub struct Flaw {
-    /// Where it is listed.
-    pub place: Place,
-    /// Its name, where it has one.
-    pub id: Option<String>,
-    /// What is wrong with it.
-    pub fault: Fault,
-}
-
-impl fmt::Display for Flaw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, id, fault } = self;
-        if let Fault::Listed(problem) = fault {
-            return write!(f, "{problem}");
-        }
-        write!(f, "{place}: `{}`: ", id.as_deref().unwrap_or_default())?;
-        match fault {
-            Fault::Listed(_) => Ok(()),
-            Fault::Audio(error) => f.write_str(&crate::told::told(&**error)),
-            Fault::Duration { listed, found } => {
-                write!(f, "it is said to last {listed}, and its audio goes on for {found}")
-            }
-            Fault::AfterTheEnd { offset, length } => {
-                write!(f, "it begins at {offset}, and its audio lasts {length}")
-            }
-            Fault::Silent => f.write_str("nothing is to be heard in it"),
-            Fault::Letters(told) => f.write_str(told),
-            Fault::Unusable(reason) => write!(f, "{reason}"),
-        }
-    }
-}
-
-/// A corpus, looked at: every utterance is usable or flawed.
+/// A checked corpus: every listed utterance is usable or has an issue.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// What can be used, in the order of the corpus.
+    /// Usable utterances, in the order of the corpus.
     pub utterances: Vec<Utterance>,
-    /// What cannot.
-    pub flaws: Vec<Flaw>,
-    /// Problems beyond those that an import keeps.
-    pub more: usize,
-    /// Files that were opened, by kind, rate and channels: `FLAC, 16000 Hz, 1 channel`.
-    pub sounds: BTreeMap<String, usize>,
+    /// One issue for each other utterance. Those of the import come first.
+    pub issues: Vec<Issue>,
+    /// Number of issues beyond the million that an import keeps.
+    pub more_issues: usize,
+    /// Number of opened files for each format, rate and channel count: `FLAC, 16000 Hz, 1 channel`.
+    pub audio_formats: BTreeMap<String, usize>,
 }
 
 impl Checked {
-    /// How many flaws there are of each kind.
+    /// Number of issues for each [kind](IssueKind::name).
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
-        let mut counts = BTreeMap::new();
-        for flaw in &self.flaws {
-            *counts.entry(flaw.fault.kind()).or_default() += 1;
-        }
-        counts
+        count_by_name(&self.issues)
     }
 
-    /// How many utterances were listed.
+    /// Number of listed utterances, usable or not.
     pub fn listed(&self) -> usize {
-        self.utterances.len() + self.flaws.len() + self.more
+        self.utterances.len() + self.issues.len() + self.more_issues
     }
 
-    /// How many of them are flawed in themselves, and not just beyond the limits or the vocabulary of a run.
+    /// Number of utterances that no run can use. Those outside the limits or the vocabulary of one run do not count.
     pub fn broken(&self) -> usize {
-        let is_beyond = |flaw: &&Flaw| matches!(flaw.fault, Fault::Letters(_) | Fault::Unusable(_));
-        self.flaws.len() + self.more - self.flaws.iter().filter(is_beyond).count()
+        let usable_elsewhere = self.issues.iter().filter(|issue| issue.kind.depends_on_run()).count();
+        self.issues.len() + self.more_issues - usable_elsewhere
     }
 }
 
-/// What is said on the way: files or utterances looked at, and how many there are.
+/// Receives the progress of a check: how many files or utterances are done, and how many there are.
+///
+/// It is called from several threads, so the numbers may arrive out of order.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
-/// Looks at everything that `listing` promises.
+/// Checks every entry of `listing`.
 ///
-/// Files are opened in parallel, each once, however many utterances lie in it.
+/// Files are opened in parallel, and each only once, also where many utterances share it. Entries that cannot be used
+/// become [issues](Checked::issues); the check itself does not fail.
 pub fn check(listing: Listing, options: &CheckOptions<'_>, progress: Progress<'_>) -> Checked {
-    let mut checked = Checked { more: listing.more_problems, ..Checked::default() };
-    let flawed =
-        |problem: Problem| Flaw { place: problem.place.clone(), id: problem.id.clone(), fault: Fault::Listed(problem) };
-    checked.flaws.extend(listing.problems.into_iter().map(flawed));
-    let files = Files::open(&listing.entries, options.look, progress);
-    checked.sounds = files.sounds();
+    let mut checked = Checked { issues: listing.issues, more_issues: listing.more_issues, ..Checked::default() };
+    let files = AudioFiles::open(&listing.entries, options.depth, progress);
+    checked.audio_formats = files.formats();
     let mut found = Vec::with_capacity(listing.entries.len());
     for entry in listing.entries {
         match files.measure(&entry) {
-            Ok(duration) => found.push((entry.place.clone(), utterance(entry, duration))),
-            Err(fault) => checked.flaws.push(Flaw { place: entry.place, id: Some(entry.id), fault }),
+            Ok(duration) => found.push((entry.location.clone(), utterance(entry, duration))),
+            Err(kind) => checked.issues.push(Issue { location: Some(entry.location), id: Some(entry.id), kind }),
         }
     }
-    let heard = match options.look {
-        Look::Sound => listen(&found, progress),
-        Look::Exists | Look::Header => found.iter().map(|_| None).collect(),
+    let decoded = match options.depth {
+        CheckDepth::Decode => decode_all(&found, progress),
+        CheckDepth::Exists | CheckDepth::Header => found.iter().map(|_| None).collect(),
     };
-    for ((place, utterance), heard) in found.into_iter().zip(heard) {
-        match heard.or_else(|| read(&utterance, options)) {
+    for ((location, utterance), issue) in found.into_iter().zip(decoded) {
+        match issue.or_else(|| text_or_limit_issue(&utterance, options)) {
             None => checked.utterances.push(utterance),
-            Some(fault) => checked.flaws.push(Flaw { place, id: Some(utterance.id), fault }),
+            Some(kind) => checked.issues.push(Issue { location: Some(location), id: Some(utterance.id), kind }),
         }
     }
     checked
@@ -192,76 +106,82 @@ fn utterance(entry: Entry, duration: Seconds) -> Utterance {
     Utterance { id, audio, offset, duration, text, speaker, language }
 }
 
-/// What is wrong with what is said.
-fn read(utterance: &Utterance, options: &CheckOptions<'_>) -> Option<Fault> {
-    let letters = options.tokenizer.and_then(|tokenizer| tokenizer.encode(&utterance.text).err());
-    letters
-        .map(|error| Fault::Letters(error.to_string()))
-        .or_else(|| refuse(utterance, &options.limits).map(Fault::Unusable))
+fn text_or_limit_issue(utterance: &Utterance, options: &CheckOptions<'_>) -> Option<IssueKind> {
+    let unknown = options.tokenizer.and_then(|tokenizer| tokenizer.encode(&utterance.text).err());
+    unknown
+        .map(|error| IssueKind::UnknownCharacters(error.to_string()))
+        .or_else(|| broken_limit(utterance, &options.limits))
 }
 
-/// The loudest sample of silence, 80 dB below full scale.
+/// Samples below this absolute value are silence: 80 dB below full scale.
 const SILENCE: f32 = 1e-4;
 
-/// What is wrong with the sound of each.
-fn listen(found: &[(Place, Utterance)], progress: Progress<'_>) -> Vec<Option<Fault>> {
+/// Decodes every utterance, in parallel; for each, what is wrong with its audio.
+fn decode_all(found: &[(SourceLocation, Utterance)], progress: Progress<'_>) -> Vec<Option<IssueKind>> {
     let done = AtomicUsize::new(0);
-    let one = |(_, utterance): &(Place, Utterance)| {
+    let decode = |(_, utterance): &(SourceLocation, Utterance)| {
         let stretch = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
-        // Any rate will do; at that of telephones the least is computed.
-        let fault = match read_audio_segment(&utterance.audio, stretch, 8_000) {
-            Err(error) => Some(Fault::Audio(Arc::new(error))),
-            Ok(audio) if audio.samples.iter().all(|sample| sample.abs() < SILENCE) => Some(Fault::Silent),
+        // Any rate shows silence and damage; 8 kHz is the cheapest.
+        let issue = match read_audio_segment(&utterance.audio, stretch, 8_000) {
+            Err(error) => Some(audio_issue(&error)),
+            Ok(audio) if audio.samples.iter().all(|sample| sample.abs() < SILENCE) => Some(IssueKind::Silent),
             Ok(_) => None,
         };
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, found.len());
-        fault
+        issue
     };
-    found.par_iter().map(one).collect()
+    found.par_iter().map(decode).collect()
 }
 
-/// What is known of each audio file.
-struct Files(HashMap<PathBuf, Result<Option<AudioInfo>, Arc<AudioError>>>);
+fn audio_issue(error: &AudioError) -> IssueKind {
+    match error {
+        AudioError::NotFound(file) => IssueKind::MissingAudio(file.clone()),
+        error => IssueKind::UnreadableAudio(error_chain(error)),
+    }
+}
 
-impl Files {
-    fn open(entries: &[Entry], look: Look, progress: Progress<'_>) -> Self {
+/// The header of each audio file, `None` where it was not read, or why the file cannot be used.
+struct AudioFiles(HashMap<PathBuf, Result<Option<AudioInfo>, IssueKind>>);
+
+impl AudioFiles {
+    fn open(entries: &[Entry], depth: CheckDepth, progress: Progress<'_>) -> Self {
         let mut needed: HashMap<&Path, bool> = HashMap::new();
         for entry in entries {
-            *needed.entry(&entry.audio).or_default() |= look > Look::Exists || entry.duration.is_none();
+            *needed.entry(&entry.audio).or_default() |= depth > CheckDepth::Exists || entry.duration.is_none();
         }
         let (count, done) = (needed.len(), AtomicUsize::new(0));
         let one = |(path, is_opened): (&Path, bool)| {
             let info = if is_opened { audio_info(path).map(Some) } else { exists(path).map(|()| None) };
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, count);
-            (path.to_path_buf(), info.map_err(Arc::new))
+            (path.to_path_buf(), info.map_err(|error| audio_issue(&error)))
         };
         Self(needed.into_par_iter().map(one).collect())
     }
 
-    /// How long an utterance is.
-    fn measure(&self, entry: &Entry) -> Result<Seconds, Fault> {
-        let info = self.0[&entry.audio].clone().map_err(Fault::Audio)?;
+    /// The duration of an utterance: as listed where the file is long enough, else up to the end of the file.
+    fn measure(&self, entry: &Entry) -> Result<Seconds, IssueKind> {
+        let info = self.0[&entry.audio].clone()?;
         let Some(info) = info else { return Ok(entry.duration.unwrap_or_default()) };
         let (length, offset) = (info.duration, entry.offset);
         let inside = offset < length;
         if !inside {
-            return Err(Fault::AfterTheEnd { offset, length });
+            return Err(IssueKind::StartsAfterEnd { offset, length });
         }
         let found = length - offset;
         match entry.duration {
-            Some(listed) if listed > found + DURATION_TOLERANCE => Err(Fault::Duration { listed, found }),
+            Some(listed) if listed > found + DURATION_TOLERANCE => Err(IssueKind::WrongDuration { listed, found }),
             Some(listed) if listed <= found => Ok(listed),
             _ => Ok(found),
         }
     }
 
-    fn sounds(&self) -> BTreeMap<String, usize> {
-        let mut sounds = BTreeMap::new();
+    fn formats(&self) -> BTreeMap<String, usize> {
+        let mut formats = BTreeMap::new();
         for info in self.0.values().filter_map(|info| info.as_ref().ok().copied().flatten()) {
             let channels = if info.channels == 1 { "1 channel".into() } else { format!("{} channels", info.channels) };
-            *sounds.entry(format!("{}, {} Hz, {channels}", info.kind.name(), info.rate)).or_default() += 1;
+            *formats.entry(format!("{}, {} Hz, {channels}", info.kind.name(), info.rate)).or_default() += 1;
         }
-        sounds
+        formats
     }
 }
 
@@ -279,7 +199,7 @@ mod tests {
     use crate::import::{ImportOptions, import};
     use crate::testing::{tone, write_wav};
 
-    /// A corpus with one of each fault, and one good utterance.
+    /// A corpus with one of each issue, and good utterances.
     fn corpus() -> TempDir {
         let folder = TempDir::new().unwrap();
         write_wav(&folder.path().join("a.wav"), &tone(300.0, 1.0, 8_000), 8_000);
@@ -304,35 +224,35 @@ mod tests {
         folder
     }
 
-    fn seen(look: Look) -> String {
+    fn seen(depth: CheckDepth) -> String {
         let folder = corpus();
         let tokenizer = Tokenizer::characters(["one none"]);
         let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
         let limits = Limits { output_frames: Some(&ten_a_second), ..Limits::default() };
-        let options = CheckOptions { look, tokenizer: Some(&tokenizer), limits };
+        let options = CheckOptions { depth, tokenizer: Some(&tokenizer), limits };
         let checked = check(import(folder.path(), &ImportOptions::default()).unwrap(), &options, &|_, _| {});
         assert_eq!(checked.listed(), 10);
-        assert_eq!(checked.counts().values().sum::<usize>(), checked.flaws.len());
-        // `strange` and `fast` would do for another run.
-        assert_eq!(checked.broken(), checked.flaws.len() - 2);
+        assert_eq!(checked.counts().values().sum::<usize>(), checked.issues.len());
+        // Another run could use `strange` and `fast`.
+        assert_eq!(checked.broken(), checked.issues.len() - 2);
         let usable = checked.utterances.iter().map(|u| format!("{} {}", u.id, u.duration));
-        let flaws = checked.flaws.iter().map(|flaw| format!("! {}: {flaw}", flaw.fault.kind()));
-        let sounds = checked.sounds.iter().map(|(sound, count)| format!("{count} {sound}"));
-        let seen: Vec<String> = usable.chain(flaws).chain(sounds).collect();
+        let issues = checked.issues.iter().map(|issue| format!("! {}: {issue}", issue.kind.name()));
+        let formats = checked.audio_formats.iter().map(|(format, count)| format!("{count} {format}"));
+        let seen: Vec<String> = usable.chain(issues).chain(formats).collect();
         seen.join("\n").replace(&format!("{}/", folder.path().display()), "")
     }
 
     #[test]
-    fn each_fault_is_found_and_told() {
-        insta::assert_snapshot!(seen(Look::Sound), @r#"
+    fn each_issue_is_found_and_named() {
+        insta::assert_snapshot!(seen(CheckDepth::Decode), @r#"
     good 1s
     rounded 1s
     ! not JSON: manifest.jsonl:10: a JSON object was expected: expected ident at column 2
     ! missing file: manifest.jsonl:2: `gone`: audio file b.wav does not exist
     ! unreadable audio: manifest.jsonl:3: `text`: text.wav is neither WAV, FLAC, MP3 nor Ogg
-    ! wrong duration: manifest.jsonl:4: `long`: it is said to last 2s, and its audio goes on for 1s
-    ! outside of its file: manifest.jsonl:6: `after`: it begins at 1.5s, and its audio lasts 1s
-    ! silence: manifest.jsonl:7: `still`: nothing is to be heard in it
+    ! wrong duration: manifest.jsonl:4: `long`: it should last 2s, but its audio lasts only 1s
+    ! outside of its file: manifest.jsonl:6: `after`: it starts at 1.5s, but its audio lasts only 1s
+    ! silence: manifest.jsonl:7: `still`: its audio is silent
     ! letters outside the vocabulary: manifest.jsonl:8: `strange`: the character `ö` (U+00F6) in "öne" is not in the vocabulary
     ! too little audio for the text: manifest.jsonl:9: `fast`: too little audio for the text: 17 frames needed, 10 there
     2 WAV, 8000 Hz, 1 channel
@@ -340,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn a_glance_trusts_the_list() {
-        let seen = seen(Look::Exists);
+    fn without_headers_the_list_is_trusted() {
+        let seen = seen(CheckDepth::Exists);
         assert!(seen.contains("still 1s\n") && seen.contains("missing file") && !seen.contains("silence"), "{seen}");
     }
 }

@@ -1,75 +1,90 @@
-//! A data set: utterances that become samples when asked for.
+//! Data sets: utterances, and how to load one as a sample of features and tokens.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId};
 
 use crate::augment::{Augment, AugmentError};
 use crate::batching::SampleMeta;
-use crate::manifest::Utterance;
 use crate::store::{Store, StoreKey};
-use plimsoll_audio::LogMel;
-use plimsoll_audio::buffers;
-use plimsoll_audio::resample;
-use plimsoll_audio::{Audio, AudioError, AudioSegment, read_audio_segment};
+use crate::utterance::Utterance;
+use plimsoll_audio::{Audio, AudioError, AudioSegment, LogMel, buffers, read_audio_segment, resample};
 use plimsoll_text::Tokenizer;
 
-/// Why a sample or a batch cannot be had.
+mod cache;
+mod voices;
+
+use cache::MemoryCache;
+use voices::Voices;
+
+/// Why a sample or a batch cannot be loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError {
     /// The audio of an utterance cannot be read.
     #[error("cannot load utterance `{name}`")]
     Audio {
-        /// The utterance.
+        /// The id of the utterance.
         name: String,
         /// What is wrong with its audio.
         source: AudioError,
     },
-    /// The samples do not make a batch.
+    /// The samples do not fit into one batch.
     #[error("cannot make a batch")]
     Batch(#[from] BatchError),
-    /// A worker thread panicked over a batch.
-    #[error("a loader thread panicked over the batch of `{first}`: {message}")]
+    /// A loader thread panicked while it loaded a batch. The thread goes on with the next batch.
+    #[error("a loader thread panicked while loading the batch of `{first}`: {message}")]
     Panic {
-        /// The first utterance of the batch.
+        /// The id of the first utterance of the batch.
         first: String,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// A worker thread is gone, and its batch with it.
+    /// A loader thread ended, and its batch is lost.
     #[error("a loader thread ended before its batch was ready")]
-    Gone,
-    /// More utterances failed than may.
+    WorkerLost,
+    /// More utterances failed in one epoch than the configuration allows.
     #[error(
         "{count} of {of} utterances could not be loaded in one epoch, and {most} may fail; the last was `{last}`: {reason}"
     )]
     TooManyUnreadable {
-        /// How many failed in this epoch.
+        /// Number of utterances that failed in this epoch.
         count: u64,
-        /// How many there are.
+        /// Number of utterances of the data set.
         of: usize,
-        /// How many may fail.
+        /// Number of utterances that may fail.
         most: u64,
-        /// The last of them.
+        /// The id of the last one.
         last: String,
         /// Why it failed.
         reason: String,
     },
-    /// As many utterances as the data set holds failed in a row.
+    /// As many utterances as the data set has failed in a row, without a batch in between.
     #[error("none of {count} utterances could be loaded; the first was `{first}`: {reason}")]
     NothingReadable {
-        /// How many failed.
+        /// Number of utterances that failed.
         count: usize,
-        /// The first of them.
+        /// The id of the first one.
         first: String,
         /// Why it failed.
         reason: String,
     },
 }
 
-/// Utterances with all that is needed to make samples of them; it is shared by the loader's threads.
+/// Utterances with everything to make samples of them. The threads of a loader share one data set.
+///
+/// The `with_` methods add augmentation and caches:
+///
+/// ```no_run
+/// # use plimsoll_data::{Augment, Dataset, Manifest};
+/// # let utterances = Manifest::read("corpus")?.utterances;
+/// # let tokenizer = plimsoll_text::Tokenizer::characters(["abc"]);
+/// # let log_mel = plimsoll_audio::LogMel::new(&plimsoll_audio::LogMelConfig::default())?;
+/// let dataset = Dataset::new(utterances, log_mel, tokenizer)
+///     .with_augment(Augment::default())?
+///     .with_memory_cache(plimsoll_core::Bytes::mib(256));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Dataset {
     utterances: Vec<Utterance>,
     tokens: Vec<Vec<u32>>,
@@ -77,45 +92,57 @@ pub struct Dataset {
     tokenizer: Tokenizer,
     augment: Option<Augment>,
     voices: Option<Voices>,
-    unknown_letters: usize,
-    cache: Cache,
-    store: Option<Stored>,
+    unknown_characters: usize,
+    cache: MemoryCache,
+    store: Option<FeatureStore>,
 }
 
-/// Features kept on disk.
-struct Stored {
+/// Features on disk.
+struct FeatureStore {
     store: Arc<Store>,
-    /// All that features depend on beside the sound.
+    /// All parameters that the features depend on, besides the audio. Part of every key.
     parameters: String,
 }
 
 impl Dataset {
-    /// Makes a data set of `utterances`; up to `cache_limit` of un-augmented features stay in memory.
+    /// A data set of `utterances`, without augmentation and without caches.
     ///
-    /// Letters that the tokenizer does not know become its unknown id; they are counted and a warning names the first.
-    pub fn new(
-        utterances: Vec<Utterance>,
-        log_mel: LogMel,
-        tokenizer: Tokenizer,
-        augment: Option<Augment>,
-        cache_limit: Bytes,
-    ) -> Result<Self, AugmentError> {
-        augment.as_ref().map_or(Ok(()), Augment::check)?;
+    /// Characters outside the vocabulary of `tokenizer` become its unknown token. They are counted, and one warning in the
+    /// log names the first.
+    pub fn new(utterances: Vec<Utterance>, log_mel: LogMel, tokenizer: Tokenizer) -> Self {
         let (tokens, unknown): (Vec<_>, Vec<usize>) =
             utterances.iter().map(|utterance| tokenizer.encode_lossy(&utterance.text)).unzip();
-        let unknown_letters = unknown.iter().sum();
+        let unknown_characters = unknown.iter().sum();
         let first = utterances.iter().find_map(|utterance| tokenizer.encode(&utterance.text).err());
         if let Some(first) = first {
-            tracing::warn!(unknown_letters, %first, "some letters are not in the vocabulary");
+            tracing::warn!(unknown_characters, %first, "some characters are not in the vocabulary");
         }
-        let cache = Cache::new(utterances.len(), cache_limit);
-        Ok(Self { utterances, tokens, log_mel, tokenizer, augment, voices: None, unknown_letters, cache, store: None })
+        let cache = MemoryCache::new(utterances.len(), Bytes(0));
+        let (augment, voices, store) = (None, None, None);
+        Self { utterances, tokens, log_mel, tokenizer, augment, voices, unknown_characters, cache, store }
     }
 
-    /// The same for synthesis: texts say their language, if the tokenizer knows any, and where they end; and each sample
-    /// brings a reference of its voice, so many frames of another utterance of its speaker.
+    /// The same with augmentation of every sample that is loaded with a key.
     ///
-    /// An utterance whose speaker says nothing else, or has no name, is its own reference.
+    /// # Errors
+    /// When a number of the augmentation is out of range.
+    pub fn with_augment(mut self, augment: Augment) -> Result<Self, AugmentError> {
+        augment.check()?;
+        self.augment = Some(augment);
+        Ok(self)
+    }
+
+    /// The same with features kept in memory, up to `limit`. Augmented features are never kept.
+    #[must_use]
+    pub fn with_memory_cache(mut self, limit: Bytes) -> Self {
+        self.cache = MemoryCache::new(self.utterances.len(), limit);
+        self
+    }
+
+    /// The same for speech synthesis. Each text gets a language token, if the tokenizer has one, and an end token. Each
+    /// sample gets a reference of its voice: at most `reference` frames of another utterance of its speaker.
+    ///
+    /// An utterance is its own reference where its speaker is unknown or has no other utterance.
     #[must_use]
     pub fn for_synthesis(mut self, reference: Frames) -> Self {
         for (tokens, utterance) in self.tokens.iter_mut().zip(&self.utterances) {
@@ -125,59 +152,64 @@ impl Dataset {
         self
     }
 
-    /// The same with features that are kept on disk: what another run or epoch has computed is read instead.
+    /// The same with features kept on disk: features that another epoch or run has computed are read instead.
     ///
-    /// They are found by what is in the audio file and by the parameters of the features, so that they are never out of
-    /// date. A store of 16 bits rounds all features, those just computed as well, so that it makes no difference whether
-    /// they were there.
+    /// Their key is made from the content of the audio file and the parameters of the features, so they are never out of
+    /// date. A 16-bit store rounds all features, also new ones, so that samples do not depend on what was stored before.
     #[must_use]
     pub fn with_store(mut self, store: Arc<Store>) -> Self {
         let parameters = format!("log-mel 1 {}", self.log_mel.config().cache_key());
-        self.store = Some(Stored { store, parameters });
+        self.store = Some(FeatureStore { store, parameters });
         self
     }
 
-    /// Utterances in it.
+    /// Number of utterances.
     pub fn len(&self) -> usize {
         self.utterances.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no utterance.
     pub fn is_empty(&self) -> bool {
         self.utterances.is_empty()
     }
 
-    /// Utterance `index`, as the manifest has it.
+    /// Utterance number `index`.
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
     pub fn utterance(&self, index: usize) -> &Utterance {
         &self.utterances[index]
     }
 
-    /// The features that samples have.
+    /// The feature extractor.
     pub fn log_mel(&self) -> &LogMel {
         &self.log_mel
     }
 
-    /// The tokens that samples have.
+    /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// What is done to training samples.
+    /// The augmentation of training samples.
     pub fn augment(&self) -> Option<&Augment> {
         self.augment.as_ref()
     }
 
-    /// Letters of all texts that the tokenizer does not know.
-    pub fn unknown_letters(&self) -> usize {
-        self.unknown_letters
+    /// Number of characters in all texts that are outside the vocabulary.
+    pub fn unknown_characters(&self) -> usize {
+        self.unknown_characters
     }
 
     /// Memory that cached features take now.
-    pub fn cached(&self) -> Bytes {
-        Bytes(self.cache.used.load(Ordering::Relaxed))
+    pub fn cached_bytes(&self) -> Bytes {
+        self.cache.used()
     }
 
-    /// What is known of sample `index` without reading its audio.
+    /// The lengths of sample `index`, without reading its audio.
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
     pub fn meta(&self, index: usize) -> SampleMeta {
         let utterance = &self.utterances[index];
         SampleMeta {
@@ -188,20 +220,26 @@ impl Dataset {
         }
     }
 
-    /// What is known of all samples.
+    /// The lengths of all samples.
     pub fn metas(&self) -> Vec<SampleMeta> {
         (0..self.len()).map(|index| self.meta(index)).collect()
     }
 
-    /// Loads sample `index`; with a key it is augmented, and the same key augments it in the same way.
+    /// Loads sample `index`. With a key it is augmented; the same key always gives the same sample.
+    ///
+    /// # Errors
+    /// When the audio of the utterance, or of its voice reference, cannot be read.
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
     pub fn load(&self, index: usize, key: Option<Key>) -> Result<HostSample, LoadError> {
         let utterance = &self.utterances[index];
         let augment = self.augment.as_ref().zip(key);
         let speed = augment.map_or(1.0, |(augment, key)| augment.speed(key));
         let features = match augment {
-            // What is different each time is not worth keeping.
-            Some((augment, key)) if augment.changes_sound(key) => self.played(index, speed).map(|mut samples| {
-                augment.sound(&mut samples, key);
+            // Changed audio is different each time, so its features are not cached.
+            Some((augment, key)) if augment.changes_samples(key) => self.samples_at(index, speed).map(|mut samples| {
+                augment.apply_to_samples(&mut samples, key);
                 self.log_mel.extract(&samples)
             }),
             _ if speed == 1.0 => self.features(index),
@@ -219,22 +257,22 @@ impl Dataset {
         Ok(HostSample { id, name, features, tokens: self.tokens[index].clone(), reference })
     }
 
-    /// A stretch of another utterance in the voice of utterance `index`; which one, and where in it, follows from `key`.
+    /// A part of another utterance in the voice of utterance `index`. `key` decides which utterance and which part.
     fn reference(&self, voices: &Voices, index: usize, key: Key) -> Result<Vec<f32>, LoadError> {
         let key = key.with("reference");
-        let other = voices.other(index, key);
+        let other = voices.pick_other(index, key);
         let name = || self.utterances[other].id.clone();
         let features = self.features(other).map_err(|source| LoadError::Audio { name: name(), source })?;
         let width = self.log_mel.n_mels();
         let (frames, wanted) = (features.len() / width, voices.frames.0 as usize);
-        let spare = frames.saturating_sub(wanted);
-        let first = (key.with("place").unit() * (spare + 1) as f64) as usize;
+        let last_start = frames.saturating_sub(wanted);
+        let first = (key.with("place").unit() * (last_start + 1) as f64) as usize;
         let reference = buffers::copy_of(&features[first * width..(first + wanted.min(frames)) * width]);
         buffers::recycle(features);
         Ok(reference)
     }
 
-    /// Un-augmented features, from memory where they are there.
+    /// Features without augmentation, from the memory cache where possible.
     fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
         if let Some(features) = self.cache.get(index) {
             return Ok(buffers::copy_of(features));
@@ -244,19 +282,19 @@ impl Dataset {
         Ok(features)
     }
 
-    /// Features from disk where they are there; otherwise they are made and kept.
+    /// Features from the store where possible; otherwise they are computed by `make` and stored.
     fn stored(
         &self,
         index: usize,
         speed: f32,
         make: impl FnOnce() -> Result<Vec<f32>, AudioError>,
     ) -> Result<Vec<f32>, AudioError> {
-        let Some(Stored { store, parameters }) = &self.store else { return make() };
+        let Some(FeatureStore { store, parameters }) = &self.store else { return make() };
         let Utterance { audio, offset, duration, .. } = &self.utterances[index];
-        // A file that cannot be read will be told of by whoever makes the features.
-        let Ok(content) = store.content_of(audio) else { return make() };
+        // `make` reports a file that cannot be read.
+        let Ok(content) = store.content_hash(audio) else { return make() };
         let times = [offset.0.to_bits(), duration.0.to_bits(), u64::from(speed.to_bits())].map(u64::to_le_bytes);
-        let key = StoreKey::of(&[&content.to_le_bytes(), &times.concat(), parameters.as_bytes()]);
+        let key = StoreKey::new(&[&content.to_le_bytes(), &times.concat(), parameters.as_bytes()]);
         if let Some(features) = store.get(key) {
             return Ok(features);
         }
@@ -265,100 +303,26 @@ impl Dataset {
         Ok(features)
     }
 
-    /// Features of the utterance played `speed` times as fast, and as much higher, as sox's `speed` does.
+    /// Features of the utterance at `speed`: faster and higher in pitch, as by sox's `speed`.
     fn features_at(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
-        self.stored(index, speed, || Ok(self.log_mel.extract(&self.played(index, speed)?)))
+        self.stored(index, speed, || Ok(self.log_mel.extract(&self.samples_at(index, speed)?)))
     }
 
-    /// The sound of the utterance, so many times as fast.
-    fn played(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
+    /// The samples of the utterance at `speed`.
+    fn samples_at(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
         let audio = self.audio(index)?;
         if speed == 1.0 {
             return Ok(audio.samples);
         }
-        // A multiple of 100 Hz keeps the resampler's blocks small; speeds are thereby exact to 0.3 % at 16 kHz.
-        let played = (f64::from(audio.rate) * f64::from(speed) / 100.0).round() as u32 * 100;
-        Ok(resample(audio.samples, played, audio.rate))
+        // Multiples of 100 Hz keep the resampler's blocks small. At 16 kHz, speeds are then exact to 0.3 %.
+        let rate = (f64::from(audio.rate) * f64::from(speed) / 100.0).round() as u32 * 100;
+        Ok(resample(audio.samples, rate, audio.rate))
     }
 
     fn audio(&self, index: usize) -> Result<Audio, AudioError> {
         let Utterance { audio, offset, duration, .. } = &self.utterances[index];
         let stretch = AudioSegment { offset: *offset, duration: Some(*duration) };
         read_audio_segment(audio, stretch, self.log_mel.config().sample_rate)
-    }
-}
-
-/// Who speaks which utterances.
-struct Voices {
-    /// The utterances of each speaker.
-    speakers: Vec<Vec<usize>>,
-    /// The speaker of each utterance.
-    by: Vec<usize>,
-    /// The longest that a reference may be.
-    frames: Frames,
-}
-
-impl Voices {
-    fn new(utterances: &[Utterance], frames: Frames) -> Self {
-        let mut named: HashMap<&str, usize> = HashMap::new();
-        let mut speakers: Vec<Vec<usize>> = Vec::new();
-        let mut by = Vec::with_capacity(utterances.len());
-        for (index, utterance) in utterances.iter().enumerate() {
-            let next = speakers.len();
-            let speaker = utterance.speaker.as_deref().map_or(next, |name| *named.entry(name).or_insert(next));
-            if speaker == next {
-                speakers.push(Vec::new());
-            }
-            speakers[speaker].push(index);
-            by.push(speaker);
-        }
-        Self { speakers, by, frames }
-    }
-
-    /// An utterance of the same speaker, another one where there is any.
-    fn other(&self, index: usize, key: Key) -> usize {
-        let all = &self.speakers[self.by[index]];
-        let place = all.binary_search(&index).expect("utterances are listed in order, each with its speaker");
-        match all.len() {
-            1 => index,
-            // One of the others: whoever would be the utterance itself is the last instead.
-            n => {
-                let drawn = (key.unit() * (n - 1) as f64) as usize;
-                all[if drawn == place { n - 1 } else { drawn }]
-            }
-        }
-    }
-}
-
-/// Features kept in memory, each in its own slot, until the limit is reached.
-///
-/// Nothing is ever thrown out: an epoch asks for every sample once, in random order, so no sample is worth more.
-struct Cache {
-    slots: Vec<OnceLock<Box<[f32]>>>,
-    used: AtomicU64,
-    limit: u64,
-}
-
-impl Cache {
-    fn new(slots: usize, limit: Bytes) -> Self {
-        Self { slots: (0..slots).map(|_| OnceLock::new()).collect(), used: AtomicU64::new(0), limit: limit.0 }
-    }
-
-    fn get(&self, index: usize) -> Option<&[f32]> {
-        self.slots[index].get().map(|features| &**features)
-    }
-
-    /// Keeps a copy where there is room. Room is taken first, so that threads cannot together go over the limit.
-    fn keep(&self, index: usize, features: &[f32]) {
-        let size = Bytes::for_values::<f32>(features.len() as u64).0;
-        let more = |used: u64| used.checked_add(size).filter(|&used| used <= self.limit);
-        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
-            return;
-        }
-        // Another thread may have been faster.
-        if self.slots[index].set(features.into()).is_err() {
-            self.used.fetch_sub(size, Ordering::Relaxed);
-        }
     }
 }
 

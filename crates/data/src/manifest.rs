@@ -1,4 +1,4 @@
-//! Manifests: the lists of utterances that a data set consists of.
+//! Manifests: lists of utterances whose audio files exist, read from any layout and written as JSON lines.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,124 +7,133 @@ use std::path::{Path, PathBuf};
 use plimsoll_core::Seconds;
 use serde::Serialize;
 
-use crate::check::{CheckOptions, Checked, Flaw, Look, check};
+use crate::check::{CheckDepth, CheckOptions, Checked, check};
 use crate::import::{Format, ImportError, ImportOptions, import};
+use crate::issue::Issue;
+use crate::select::{Limits, Selection, broken_limit};
+use crate::utterance::Utterance;
 use plimsoll_audio::LogMel;
 use plimsoll_text::{Case, normalize};
 
-/// One utterance: a stretch of an audio file and what is said in it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Utterance {
-    /// Its name, unique in the manifest; randomness is drawn by it, so it should not change.
-    pub id: String,
-    /// The audio file.
-    pub audio: PathBuf,
-    /// Where it begins in the file.
-    pub offset: Seconds,
-    /// How long it is.
-    pub duration: Seconds,
-    /// What is said, as written in the manifest.
-    pub text: String,
-    /// Who says it.
-    pub speaker: Option<String>,
-    /// In which language.
-    pub language: Option<String>,
-}
-
-/// A list of utterances whose audio files exist, and of what is listed in vain.
+/// A corpus, read: the utterances whose audio files exist, and an issue for each other one.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The file or folder it was read from.
+    /// The file or folder that it was read from.
     pub path: PathBuf,
-    /// How that is laid out.
+    /// The layout of that file or folder.
     pub format: Format,
-    /// The utterances, in the order of the file.
+    /// The utterances, in the order of the corpus.
     pub utterances: Vec<Utterance>,
-    /// What is listed and cannot be used.
-    pub flaws: Vec<Flaw>,
-    /// Flaws that were too many to keep.
-    pub more_flaws: usize,
+    /// One issue for each listed utterance that cannot be used.
+    pub issues: Vec<Issue>,
+    /// Number of issues beyond the million that an import keeps.
+    pub more_issues: usize,
 }
 
-/// Why a manifest cannot be used.
+/// Why a manifest cannot be read or written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ManifestError {
-    /// It cannot be read at all.
+    /// The corpus cannot be read at all.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// Not one utterance of it can be used.
+    /// Every listed utterance has an issue.
     #[error("not one utterance of {} can be used ({count} listed); the first: {first}", path.display())]
     NothingUsable {
-        /// The manifest.
+        /// The corpus.
         path: PathBuf,
-        /// How many it lists.
+        /// Number of listed utterances.
         count: usize,
-        /// What is wrong with the first.
+        /// The first issue.
         first: String,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot write manifest {}", file.display())]
     Unwritable {
-        /// The manifest.
+        /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl Manifest {
-    /// Reads a corpus in any [`Format`]: JSON lines as [`write`](Self::write) makes them, LJSpeech's folder, and so on.
+    /// Reads a corpus in any [`Format`]: JSON lines as [`write`](Self::write) makes them, an LJSpeech folder, and so on.
     ///
-    /// A line that makes no sense and an utterance without audio become [`flaws`](Self::flaws). A missing duration is read
-    /// from the audio file's header; otherwise it is only looked whether the file is there.
+    /// Lines that make no sense and utterances without audio become [`issues`](Self::issues). Audio files are not
+    /// opened, except where the list has no duration: then the header is read.
+    ///
+    /// # Errors
+    /// When the corpus cannot be read at all, or when all of its utterances have issues.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ManifestError> {
         Self::read_with(path, &ImportOptions::default())
     }
 
-    /// The same, where it is known what the files do not say.
+    /// Reads a corpus with facts that its files do not contain, such as the layout or the language.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn read_with(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Self, ManifestError> {
         let listing = import(&path, options)?;
         let (path, format) = (path.as_ref().to_path_buf(), listing.format);
-        let options = CheckOptions { look: Look::Exists, ..CheckOptions::default() };
+        let options = CheckOptions { depth: CheckDepth::Exists, ..CheckOptions::default() };
         let checked = check(listing, &options, &|_, _| {});
         let count = checked.listed();
-        let Checked { utterances, flaws, more, .. } = checked;
-        match flaws.first() {
+        let Checked { utterances, issues, more_issues, .. } = checked;
+        match issues.first() {
             Some(first) if utterances.is_empty() => {
                 Err(ManifestError::NothingUsable { path, count, first: first.to_string() })
             }
-            _ => Ok(Self { path, format, utterances, flaws, more_flaws: more }),
+            _ => Ok(Self { path, format, utterances, issues, more_issues }),
         }
     }
 
-    /// How long all utterances last together.
+    /// Divides the utterances by `limits`, and logs a warning for each one that is excluded.
+    pub fn select(&self, limits: &Limits<'_>) -> Selection {
+        let mut selection = Selection::default();
+        for utterance in &self.utterances {
+            match broken_limit(utterance, limits) {
+                None => selection.kept.push(utterance.clone()),
+                Some(reason) => {
+                    tracing::warn!(utterance = utterance.id, %reason, "utterance not used");
+                    selection.excluded.push(Issue::for_utterance(&utterance.id, reason));
+                }
+            }
+        }
+        selection
+    }
+
+    /// Total duration of the utterances.
     pub fn duration(&self) -> Seconds {
         self.utterances.iter().map(|utterance| utterance.duration).sum()
     }
 
-    /// What share of all that is listed cannot be used.
-    pub fn flawed_share(&self) -> f64 {
-        let flawed = self.flaws.len() + self.more_flaws;
-        flawed as f64 / (flawed + self.utterances.len()).max(1) as f64
+    /// Share of the listed utterances that cannot be used, from 0 to 1.
+    pub fn unusable_share(&self) -> f64 {
+        let unusable = self.issues.len() + self.more_issues;
+        unusable as f64 / (unusable + self.utterances.len()).max(1) as f64
     }
 
-    /// Writes `utterances` as JSON lines with the keys that NeMo reads, and the lengths that a model will see: frames of
-    /// `log_mel`, and the characters of the text.
+    /// Writes `utterances` as JSON lines with NeMo's keys, and with the lengths that a model gets: the frames of
+    /// `log_mel`, and the characters of the normalized text.
     ///
-    /// Audio below the manifest's folder is named from there, so that both can be moved together. The file is there whole
-    /// or not at all.
+    /// Paths of audio below the manifest's folder are relative to it, so both can move together. The file is written
+    /// under another name and then renamed: a crash never leaves half a manifest.
+    ///
+    /// # Errors
+    /// When the folder does not exist or the file cannot be written.
     pub fn write(path: impl AsRef<Path>, utterances: &[Utterance], log_mel: &LogMel) -> Result<(), ManifestError> {
         let path = path.as_ref();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let unwritable = |source| ManifestError::Unwritable { file: path.into(), source };
         let folder = folder.canonicalize().map_err(unwritable)?;
         let unfinished = path.with_extension("unfinished");
-        let lines = utterances.iter().map(|utterance| Line::of(utterance, &folder, log_mel));
+        let lines = utterances.iter().map(|utterance| Line::new(utterance, &folder, log_mel));
         write_lines(&unfinished, lines).and_then(|()| std::fs::rename(&unfinished, path)).map_err(unwritable)
     }
 }
 
-/// A line of a manifest, as we write it.
+/// One written line. The field names are the keys in the file.
 #[derive(Serialize)]
 struct Line<'a> {
     id: &'a str,
@@ -141,13 +150,13 @@ struct Line<'a> {
     tokens: usize,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(offset: &f64) -> bool {
     *offset == 0.0
 }
 
 impl<'a> Line<'a> {
-    fn of(utterance: &'a Utterance, folder: &Path, log_mel: &LogMel) -> Self {
+    fn new(utterance: &'a Utterance, folder: &Path, log_mel: &LogMel) -> Self {
         let Utterance { id, audio, offset, duration, text, speaker, language } = utterance;
         let whole = audio.canonicalize().unwrap_or_else(|_| audio.clone());
         let audio_filepath = whole.strip_prefix(folder).map_or_else(|_| whole.clone(), Path::to_path_buf);

@@ -1,30 +1,31 @@
-//! Choosing the utterances that a run can use, and saying why the others cannot be.
+//! The limits of a run, and which utterances are outside them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use plimsoll_core::Seconds;
 
-use crate::manifest::{Manifest, Utterance};
+use crate::issue::{Issue, IssueKind};
+use crate::utterance::Utterance;
 use plimsoll_text::{Case, normalize};
 
-/// What an utterance must be to be used.
+/// What an utterance must be like for one run.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
-    /// The shortest that is kept.
+    /// Shortest duration that is kept. Default: any above zero.
     pub shortest: Seconds,
-    /// The longest that is kept.
+    /// Longest duration that is kept. Default: no limit.
     pub longest: Seconds,
-    /// How many frames a CTC loss sees of so much audio, after all subsampling; `None` where there is no such loss.
+    /// Frames that a CTC loss gets from audio of a given duration, after all subsampling; `None` without such a loss.
     ///
-    /// It needs one frame for each character and one more between two that are equal (Graves et al. 2006).
+    /// CTC needs one frame for each character, and one more between two equal characters (Graves et al. 2006). An
+    /// utterance with fewer frames has an infinite loss.
     pub output_frames: Option<&'a dyn Fn(Seconds) -> u64>,
-    /// The longest text that is kept, in characters.
+    /// Longest text that is kept, in characters. Default: no limit.
     pub longest_text: Option<usize>,
 }
 
 impl Default for Limits<'_> {
-    /// Anything that has a length.
+    /// Keeps every utterance that has a duration and a text.
     fn default() -> Self {
         Self {
             shortest: Seconds(f64::MIN_POSITIVE),
@@ -35,176 +36,55 @@ impl Default for Limits<'_> {
     }
 }
 
-/// Why an utterance cannot be used.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
-    /// Its audio is shorter than the limit.
-    TooShort(Seconds),
-    /// Its audio is longer than the limit.
-    TooLong(Seconds),
-    /// Nothing is said in it.
-    EmptyText,
-    /// Its text is longer than the limit, with so many characters.
-    LongText(usize),
-    /// Its text is longer than a CTC loss can align with its audio.
-    TooLittleAudio {
-        /// Frames that the loss would see.
-        frames: u64,
-        /// Frames that the text needs.
-        needed: u64,
-    },
-}
-
-impl Reason {
-    /// The kind of reason, for counting.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::TooShort(_) => "too short",
-            Self::TooLong(_) => "too long",
-            Self::EmptyText => "empty text",
-            Self::LongText(_) => "too long a text",
-            Self::TooLittleAudio { .. } => "too little audio for the text",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.kind();
-        match self {
-            Self::TooShort(duration) | Self::TooLong(duration) => write!(f, "{kind}: it lasts {duration}"),
-            Self::EmptyText => f.write_str(kind),
-            Self::LongText(characters) => write!(f, "{kind}: it has {characters} characters"),
-            Self::TooLittleAudio { frames, needed } => write!(f, "{kind}: {needed} frames needed, {frames} there"),
-        }
-    }
-}
-
-/// An utterance that is not used.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
-    /// Its id.
-    pub id: String,
-    /// Why.
-    pub reason: Reason,
-}
-
-/// A manifest, divided: every utterance is in one of the two.
+/// A manifest divided by limits: every utterance is kept or excluded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// What is used, in the order of the manifest.
+    /// Utterances inside the limits, in the order of the manifest.
     pub kept: Vec<Utterance>,
-    /// What is not.
-    pub refused: Vec<Refusal>,
+    /// One issue for each utterance outside the limits, in the order of the manifest.
+    pub excluded: Vec<Issue>,
 }
 
 impl Selection {
-    /// How many were refused for each kind of reason.
+    /// Number of excluded utterances for each [kind](IssueKind::name) of issue.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
-        let mut counts = BTreeMap::new();
-        for refusal in &self.refused {
-            *counts.entry(refusal.reason.kind()).or_default() += 1;
-        }
-        counts
+        count_by_name(&self.excluded)
     }
 }
 
-impl Manifest {
-    /// Divides the utterances by `limits`; a warning is logged for each that is refused.
-    pub fn select(&self, limits: &Limits<'_>) -> Selection {
-        let mut selection = Selection::default();
-        for utterance in &self.utterances {
-            match refuse(utterance, limits) {
-                None => selection.kept.push(utterance.clone()),
-                Some(reason) => {
-                    tracing::warn!(utterance = utterance.id, %reason, "utterance not used");
-                    selection.refused.push(Refusal { id: utterance.id.clone(), reason });
-                }
-            }
-        }
-        selection
+/// Number of issues of each kind.
+pub(crate) fn count_by_name(issues: &[Issue]) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for issue in issues {
+        *counts.entry(issue.kind.name()).or_default() += 1;
     }
+    counts
 }
 
-pub(crate) fn refuse(utterance: &Utterance, limits: &Limits<'_>) -> Option<Reason> {
+/// The first limit that `utterance` breaks, if any.
+pub(crate) fn broken_limit(utterance: &Utterance, limits: &Limits<'_>) -> Option<IssueKind> {
     let duration = utterance.duration;
     if duration < limits.shortest {
-        return Some(Reason::TooShort(duration));
+        return Some(IssueKind::TooShort(duration));
     }
     if duration > limits.longest {
-        return Some(Reason::TooLong(duration));
+        return Some(IssueKind::TooLong(duration));
     }
-    let needed = frames_needed(&utterance.text);
+    let needed = ctc_frames(&utterance.text);
     if needed == 0 {
-        return Some(Reason::EmptyText);
+        return Some(IssueKind::EmptyText);
     }
     let characters = utterance.text.chars().count();
     if limits.longest_text.is_some_and(|longest| characters > longest) {
-        return Some(Reason::LongText(characters));
+        return Some(IssueKind::TextTooLong(characters));
     }
     let frames = limits.output_frames?(duration);
-    (frames < needed).then_some(Reason::TooLittleAudio { frames, needed })
+    (frames < needed).then_some(IssueKind::TooLittleAudio { frames, needed })
 }
 
-fn frames_needed(text: &str) -> u64 {
-    let letters: Vec<char> = normalize(text, Case::Keep).chars().collect();
-    let repeats = letters.windows(2).filter(|pair| pair[0] == pair[1]).count();
-    (letters.len() + repeats) as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Format;
-
-    fn utterance(id: &str, duration: f64, text: &str) -> Utterance {
-        Utterance {
-            id: id.into(),
-            audio: "x.wav".into(),
-            offset: Seconds(0.0),
-            duration: Seconds(duration),
-            text: text.into(),
-            speaker: None,
-            language: None,
-        }
-    }
-
-    #[test]
-    fn every_utterance_is_kept_or_refused_with_a_reason() {
-        let utterances = vec![
-            utterance("short", 0.05, "x"),
-            utterance("good", 1.0, "abcde fghi"),
-            utterance("long", 20.5, "x"),
-            utterance("silent", 1.0, " \n"),
-            utterance("fast", 0.4, "abcde fghi"),
-            utterance("repeats", 1.0, "aaaaaa"),
-            utterance("nothing", 0.0, "x"),
-            utterance("wordy", 9.0, "abcde fghijk"),
-        ];
-        let manifest =
-            Manifest { path: "m".into(), format: Format::Manifest, utterances, flaws: vec![], more_flaws: 0 };
-        let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
-        let limits = Limits {
-            shortest: Seconds(0.1),
-            longest: Seconds(20.0),
-            output_frames: Some(&ten_a_second),
-            longest_text: Some(10),
-        };
-        let selection = manifest.select(&limits);
-        assert_eq!(selection.kept, [manifest.utterances[1].clone()]);
-        let told: Vec<String> = selection.refused.iter().map(|r| format!("{}: {}", r.id, r.reason)).collect();
-        insta::assert_snapshot!(told.join("\n"), @r#"
-    short: too short: it lasts 50ms
-    long: too long: it lasts 20.5s
-    silent: empty text
-    fast: too little audio for the text: 10 frames needed, 4 there
-    repeats: too little audio for the text: 11 frames needed, 10 there
-    nothing: too short: it lasts 0s
-    wordy: too long a text: it has 12 characters
-    "#);
-        assert_eq!(selection.counts()["too little audio for the text"], 2);
-        assert_eq!(selection.counts().values().sum::<usize>(), 7);
-        let lax = manifest.select(&Limits::default());
-        assert_eq!(lax.counts().into_iter().collect::<Vec<_>>(), [("empty text", 1), ("too short", 1)]);
-    }
+/// Frames that a CTC loss needs for `text`: one for each character and one between equal neighbors.
+fn ctc_frames(text: &str) -> u64 {
+    let characters: Vec<char> = normalize(text, Case::Keep).chars().collect();
+    let repeats = characters.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    (characters.len() + repeats) as u64
 }

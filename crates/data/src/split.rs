@@ -1,49 +1,57 @@
-//! Holding utterances out for validation: whole speakers where they are known.
+//! Divides utterances into training and validation, by speaker where speakers are known.
 
 use std::collections::BTreeMap;
 
 use plimsoll_core::Key;
 
-use crate::manifest::Utterance;
+use crate::utterance::Utterance;
 
-/// Fewer speakers than this and holding one out would take too much of the training voices.
-const SPEAKERS_LEAST: usize = 4;
+/// With fewer speakers, holding out a whole one would take too many of the training voices.
+const MIN_SPEAKERS: usize = 4;
 
-/// What was held out.
+/// The unit that was held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitBy {
-    /// All utterances of some speakers, so that validation hears new voices.
+    /// All utterances of some speakers, so validation measures unseen voices.
     Speaker,
-    /// Single utterances.
+    /// Single utterances. The same voices may occur on both sides.
     Utterance,
 }
 
-/// Two lists without an utterance in common, neither empty.
+/// Two disjoint lists of utterances, neither empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// To train on.
+    /// Utterances for training.
     pub train: Vec<Utterance>,
-    /// To validate on.
+    /// Utterances for validation.
     pub validation: Vec<Utterance>,
-    /// What was held out.
+    /// The unit that was held out.
     pub by: SplitBy,
 }
 
-/// Why nothing can be held out.
+/// Why utterances cannot be split.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SplitError {
-    /// One part would be empty.
+    /// There are fewer than two utterances.
     #[error("{0} utterances cannot be split into training and validation")]
     TooFew(usize),
-    /// A share that leaves one part empty.
-    #[error("a validation share of {0} was asked for; it must be above 0 and below 1")]
+    /// The share is not between 0 and 1.
+    #[error("the validation share is {0}; it must be above 0 and below 1")]
     Share(f64),
 }
 
-/// Holds out about `share` of the utterances.
+/// Holds out about `share` of the utterances for validation.
 ///
-/// When four speakers or more are known, whole speakers are held out, at least one; utterances without a speaker stay
-/// in training. What is held out depends on names and `key` alone, so adding an utterance does not reshuffle the rest.
+/// With four or more named speakers, whole speakers are held out, at least one; utterances without a speaker stay in
+/// training. With fewer, single utterances are held out.
+///
+/// The same utterances, share and key always give the same split. A changed list does not: the number to hold out grows
+/// with the list, so adding utterances can move utterances and whole speakers from training to validation, or back. A
+/// model that was trained before such a change may have seen what is now validation data.
+///
+/// # Errors
+/// With fewer than two utterances, or when `share` is not above 0 and below 1.
 pub fn hold_out(utterances: &[Utterance], share: f64, key: Key) -> Result<Split, SplitError> {
     if utterances.len() < 2 {
         return Err(SplitError::TooFew(utterances.len()));
@@ -53,10 +61,10 @@ pub fn hold_out(utterances: &[Utterance], share: f64, key: Key) -> Result<Split,
     }
     let wanted = (share * utterances.len() as f64).round().clamp(1.0, (utterances.len() - 1) as f64) as usize;
     let speakers = speakers(utterances);
-    let (by, held) = if speakers.len() >= SPEAKERS_LEAST {
-        (SplitBy::Speaker, some_speakers(speakers, wanted, utterances.len(), key))
+    let (by, held) = if speakers.len() >= MIN_SPEAKERS {
+        (SplitBy::Speaker, hold_out_speakers(speakers, wanted, utterances.len(), key))
     } else {
-        (SplitBy::Utterance, some_utterances(utterances, wanted, key))
+        (SplitBy::Utterance, hold_out_utterances(utterances, wanted, key))
     };
     let mut split = Split { train: vec![], validation: vec![], by };
     for (utterance, held) in utterances.iter().zip(held) {
@@ -66,7 +74,7 @@ pub fn hold_out(utterances: &[Utterance], share: f64, key: Key) -> Result<Split,
     Ok(split)
 }
 
-/// The utterances of each speaker.
+/// The indices of the utterances of each named speaker.
 fn speakers(utterances: &[Utterance]) -> BTreeMap<&str, Vec<usize>> {
     let mut speakers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, utterance) in utterances.iter().enumerate() {
@@ -77,18 +85,18 @@ fn speakers(utterances: &[Utterance]) -> BTreeMap<&str, Vec<usize>> {
     speakers
 }
 
-/// Takes speakers in random order, each that brings the number held out closer to `wanted`.
-fn some_speakers(speakers: BTreeMap<&str, Vec<usize>>, wanted: usize, total: usize, key: Key) -> Vec<bool> {
+/// Goes through the speakers in random order, and holds out each one that brings the count closer to `wanted`.
+fn hold_out_speakers(speakers: BTreeMap<&str, Vec<usize>>, wanted: usize, total: usize, key: Key) -> Vec<bool> {
     let count = speakers.len();
-    let smallest = speakers.values().min_by_key(|of| of.len()).cloned().unwrap_or_default();
+    let smallest = speakers.values().min_by_key(|indices| indices.len()).cloned().unwrap_or_default();
     let mut order: Vec<(&str, Vec<usize>)> = speakers.into_iter().collect();
     order.sort_by_key(|(name, _)| key.with(name).bits());
     let mut taken: Vec<Vec<usize>> = Vec::new();
-    for (_, of) in order {
+    for (_, indices) in order {
         let now: usize = taken.iter().map(Vec::len).sum();
-        let closer = (now + of.len()).abs_diff(wanted) < now.abs_diff(wanted);
+        let closer = (now + indices.len()).abs_diff(wanted) < now.abs_diff(wanted);
         if closer && taken.len() + 1 < count {
-            taken.push(of);
+            taken.push(indices);
         }
     }
     if taken.is_empty() {
@@ -97,12 +105,14 @@ fn some_speakers(speakers: BTreeMap<&str, Vec<usize>>, wanted: usize, total: usi
     mark(total, taken.into_iter().flatten())
 }
 
-fn some_utterances(utterances: &[Utterance], wanted: usize, key: Key) -> Vec<bool> {
+/// Holds out the first `wanted` utterances in random order.
+fn hold_out_utterances(utterances: &[Utterance], wanted: usize, key: Key) -> Vec<bool> {
     let mut order: Vec<usize> = (0..utterances.len()).collect();
     order.sort_by_key(|&index| key.with(&utterances[index].id).bits());
     mark(utterances.len(), order.into_iter().take(wanted))
 }
 
+/// `true` at each of `indices`.
 fn mark(total: usize, indices: impl Iterator<Item = usize>) -> Vec<bool> {
     let mut marks = vec![false; total];
     indices.for_each(|index| marks[index] = true);
@@ -149,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_split_is_refused() {
+    fn one_utterance_and_a_share_of_one_are_errors() {
         assert_eq!(hold_out(&utterances(&[None]), 0.5, Key::new(0)), Err(SplitError::TooFew(1)));
         assert_eq!(hold_out(&utterances(&[None; 9]), 1.0, Key::new(0)), Err(SplitError::Share(1.0)));
     }

@@ -1,67 +1,72 @@
-//! What a corpus is like: how long its utterances and texts are, who speaks, in which letters.
+//! Statistics of a corpus: lengths of utterances and texts, speakers, languages and characters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_core::Seconds;
 use serde::Serialize;
 
-use crate::manifest::Utterance;
+use crate::utterance::Utterance;
 use plimsoll_text::{Case, normalize};
 
-/// A corpus in numbers.
+/// A corpus in numbers. Serialized for scripts, so the names in JSON do not change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CorpusStats {
-    /// Utterances.
+    /// Number of utterances.
     pub utterances: usize,
-    /// How long all of them last together.
+    /// Total duration.
     pub total: Seconds,
-    /// Voices that have a name.
+    /// Number of named speakers.
     pub speakers: usize,
-    /// Utterances of each language that is named.
+    /// Number of utterances for each named language.
     pub languages: BTreeMap<String, usize>,
-    /// Seconds of an utterance.
+    /// Durations of the utterances, in seconds.
     pub seconds: Spread,
-    /// Characters of a text, once normalised.
+    /// Lengths of the normalized texts, in characters.
     pub characters: Spread,
-    /// Characters that are said in a second: texts that do not belong to their audio lie far out.
+    /// Characters per second of audio. Texts that do not belong to their audio are outliers here.
     pub pace: Spread,
-    /// How often each character occurs.
-    pub letters: BTreeMap<char, usize>,
+    /// Number of occurrences of each character in the normalized texts; `letters` in JSON.
+    #[serde(rename = "letters")]
+    pub character_counts: BTreeMap<char, usize>,
 }
 
-/// How a number is spread over a corpus.
+/// The distribution of a number over a corpus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// The smallest.
-    pub least: f64,
-    /// One in ten is below.
-    pub tenth: f64,
-    /// Half are below.
+    /// Smallest value; `least` in JSON.
+    #[serde(rename = "least")]
+    pub min: f64,
+    /// 10th percentile; `tenth` in JSON.
+    #[serde(rename = "tenth")]
+    pub p10: f64,
+    /// Median.
     pub median: f64,
-    /// Nine in ten are below.
-    pub ninetieth: f64,
-    /// The largest.
-    pub most: f64,
-    /// All together, by their number.
+    /// 90th percentile; `ninetieth` in JSON.
+    #[serde(rename = "ninetieth")]
+    pub p90: f64,
+    /// Largest value; `most` in JSON.
+    #[serde(rename = "most")]
+    pub max: f64,
+    /// Mean.
     pub mean: f64,
-    /// How many there are from each step to the next.
+    /// Histogram: at most 40 bins of equal width, in order.
     pub bins: Vec<Bin>,
 }
 
-/// Some of the values, side by side.
+/// One bin of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bin {
-    /// The smallest that belongs to it.
+    /// Lower bound, included.
     pub from: f64,
-    /// The smallest that does not any more; the last bin holds all that are larger, too.
+    /// Upper bound, excluded. The last bin also counts every larger value.
     pub to: f64,
-    /// How many.
+    /// Number of values.
     pub count: usize,
 }
 
 impl CorpusStats {
-    /// Counts what is in `utterances`.
-    pub fn of(utterances: &[Utterance]) -> Self {
+    /// The statistics of `utterances`.
+    pub fn new(utterances: &[Utterance]) -> Self {
         let texts: Vec<String> = utterances.iter().map(|u| normalize(&u.text, Case::Keep)).collect();
         let characters = || texts.iter().map(|text| text.chars().count() as f64);
         let seconds = || utterances.iter().map(|utterance| utterance.duration.0);
@@ -69,9 +74,9 @@ impl CorpusStats {
         for language in utterances.iter().filter_map(|utterance| utterance.language.clone()) {
             *languages.entry(language).or_default() += 1;
         }
-        let mut letters = BTreeMap::new();
-        for letter in texts.iter().flat_map(|text| text.chars()) {
-            *letters.entry(letter).or_default() += 1;
+        let mut character_counts = BTreeMap::new();
+        for character in texts.iter().flat_map(|text| text.chars()) {
+            *character_counts.entry(character).or_default() += 1;
         }
         let speakers: BTreeSet<&str> = utterances.iter().filter_map(|utterance| utterance.speaker.as_deref()).collect();
         Self {
@@ -79,49 +84,49 @@ impl CorpusStats {
             total: utterances.iter().map(|utterance| utterance.duration).sum(),
             speakers: speakers.len(),
             languages,
-            seconds: Spread::of(seconds().collect()),
-            characters: Spread::of(characters().collect()),
-            pace: Spread::of(characters().zip(seconds()).map(|(c, s)| c / s.max(0.01)).collect()),
-            letters,
+            seconds: Spread::new(seconds().collect()),
+            characters: Spread::new(characters().collect()),
+            pace: Spread::new(characters().zip(seconds()).map(|(c, s)| c / s.max(0.01)).collect()),
+            character_counts,
         }
     }
 }
 
-/// About as many bins as fit under each other on a screen.
+/// Approximate number of bins: as many lines as fit on a screen.
 const BINS: f64 = 20.0;
 
 impl Spread {
-    /// The spread of `values`; of none, all is zero.
-    pub fn of(mut values: Vec<f64>) -> Self {
+    /// The distribution of `values`; every field is zero without a finite value.
+    pub fn new(mut values: Vec<f64>) -> Self {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
-        let (Some(&least), Some(&most)) = (values.first(), values.last()) else { return Self::default() };
+        let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return Self::default() };
         let quantile = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
         let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let (tenth, median, ninetieth) = (quantile(0.1), quantile(0.5), quantile(0.9));
-        // One clip of an hour should not squeeze all others into one bin.
+        let (p10, median, p90) = (quantile(0.1), quantile(0.5), quantile(0.9));
+        // Ends at the 99.5th percentile: a single clip of an hour would otherwise put all others into one bin.
         let bins = bins(&values, quantile(0.995));
-        Self { least, tenth, median, ninetieth, most, mean, bins }
+        Self { min, p10, median, p90, max, mean, bins }
     }
 }
 
-/// Bins of a round width, so that about `BINS` of them reach from the least to `end`.
+/// Bins of a round width, so that about `BINS` of them reach from the smallest value to `end`.
 fn bins(values: &[f64], end: f64) -> Vec<Bin> {
-    let least = values[0];
-    let width = round_up((end - least).max(1e-9) / BINS);
-    let first = (least / width).floor() * width;
+    let min = values[0];
+    let width = round_up((end - min).max(1e-9) / BINS);
+    let first = (min / width).floor() * width;
     let count = (((end - first) / width).floor() as usize + 1).min(2 * BINS as usize);
     let mut bins: Vec<Bin> = (0..count)
         .map(|n| Bin { from: first + width * n as f64, to: first + width * (n + 1) as f64, count: 0 })
         .collect();
     for value in values {
-        let place = ((value - first) / width).floor().max(0.0) as usize;
-        bins[place.min(count - 1)].count += 1;
+        let bin_idx = ((value - first) / width).floor().max(0.0) as usize;
+        bins[bin_idx.min(count - 1)].count += 1;
     }
     bins
 }
 
-/// The next of 1, 2, 5, 10, 20 and so on, up and down.
+/// The smallest of …, 0.5, 1, 2, 5, 10, 20, … that is not below `width`.
 fn round_up(width: f64) -> f64 {
     let magnitude = 10f64.powf(width.log10().floor());
     let steps = [1.0, 2.0, 5.0].map(|step| step * magnitude);
@@ -135,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_corpus_is_counted() {
+    fn utterances_speakers_and_characters_are_counted() {
         let utterance = |text: &str, seconds: f64, speaker: Option<&str>| Utterance {
             id: text.into(),
             audio: "a.wav".into(),
@@ -145,25 +150,25 @@ mod tests {
             speaker: speaker.map(Into::into),
             language: speaker.map(|_| "en".into()),
         };
-        let stats = CorpusStats::of(&[
+        let stats = CorpusStats::new(&[
             utterance("aab", 1.0, Some("x")),
             utterance("b  b", 3.0, Some("x")),
             utterance("a", 2.0, None),
         ]);
         assert_eq!((stats.utterances, stats.speakers, stats.total), (3, 1, Seconds(6.0)));
         assert_eq!(stats.languages["en"], 2);
-        assert_eq!(stats.letters, [(' ', 1), ('a', 3), ('b', 3)].into());
-        assert_eq!((stats.seconds.median, stats.pace.least, stats.characters.most), (2.0, 0.5, 3.0));
-        assert_eq!(CorpusStats::of(&[]).seconds, Spread::default());
+        assert_eq!(stats.character_counts, [(' ', 1), ('a', 3), ('b', 3)].into());
+        assert_eq!((stats.seconds.median, stats.pace.min, stats.characters.max), (2.0, 0.5, 3.0));
+        assert_eq!(CorpusStats::new(&[]).seconds, Spread::default());
     }
 
     proptest! {
         #[test]
         fn bins_hold_every_value(values in prop::collection::vec(0.0..1e5f64, 1..200)) {
-            let spread = Spread::of(values.clone());
+            let spread = Spread::new(values.clone());
             prop_assert_eq!(spread.bins.iter().map(|bin| bin.count).sum::<usize>(), values.len());
             prop_assert!(spread.bins.len() <= 40);
-            prop_assert!(spread.bins[0].from <= spread.least && spread.least <= spread.most);
+            prop_assert!(spread.bins[0].from <= spread.min && spread.min <= spread.max);
         }
     }
 }

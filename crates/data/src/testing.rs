@@ -1,4 +1,4 @@
-//! Sounds and small corpora for the tests of this crate.
+//! Tones and small corpora for the tests of this crate.
 
 use std::f64::consts::TAU;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::{Augment, Dataset, Utterance};
 use plimsoll_audio::{LogMel, LogMelConfig, Normalize};
 use plimsoll_text::Tokenizer;
 
-/// A sine of half the full scale.
+/// A sine at half of full scale.
 pub(crate) fn tone(hertz: f64, seconds: f64, rate: u32) -> Vec<f32> {
     let samples = (seconds * f64::from(rate)).round() as usize;
     (0..samples).map(|n| 0.5 * (TAU * hertz * n as f64 / f64::from(rate)).sin() as f32).collect()
 }
 
-/// Writes 16 bit mono.
+/// Writes a mono file with 16 bits.
 pub(crate) fn write_wav(path: &Path, samples: &[f32], rate: u32) {
     let spec = WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format: SampleFormat::Int };
     let mut writer = WavWriter::create(path, spec).unwrap();
@@ -26,10 +26,10 @@ pub(crate) fn write_wav(path: &Path, samples: &[f32], rate: u32) {
     writer.finalize().unwrap();
 }
 
-/// A folder of tones with texts, ready to be a data set.
+/// The utterances of a folder of tones.
 pub(crate) struct Corpus(pub(crate) Vec<Utterance>);
 
-/// Writes `count` tones of different lengths, called `0.wav`, `1.wav` and so on.
+/// Writes `count` tones of different lengths, as `0.wav`, `1.wav` and so on.
 pub(crate) fn corpus(folder: &Path, count: usize) -> Corpus {
     let utterance = |n: usize| {
         let (seconds, audio) = (0.2 + 0.03 * (n * 7 % 10) as f64, folder.join(format!("{n}.wav")));
@@ -49,9 +49,13 @@ pub(crate) fn corpus(folder: &Path, count: usize) -> Corpus {
 
 impl Corpus {
     pub(crate) fn dataset(self, augment: Option<Augment>, cache: Bytes) -> Dataset {
-        // Not normalised, because a steady tone minus its mean is noise.
+        // Not normalized, because a steady tone minus its mean is noise.
         let config = LogMelConfig { normalize: Normalize::None, ..LogMelConfig::default() };
         let tokenizer = Tokenizer::characters(self.0.iter().map(|utterance| &utterance.text));
-        Dataset::new(self.0, LogMel::new(&config).unwrap(), tokenizer, augment, cache).unwrap()
+        let dataset = Dataset::new(self.0, LogMel::new(&config).unwrap(), tokenizer).with_memory_cache(cache);
+        match augment {
+            Some(augment) => dataset.with_augment(augment).unwrap(),
+            None => dataset,
+        }
     }
 }

@@ -6,14 +6,13 @@ use std::process::ExitCode;
 use clap::Args;
 
 use plimsoll_audio::{AudioError, read_audio};
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, error_chain};
 use plimsoll_data::cuts_at_silence;
 use serde_json::json;
 
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use plimsoll_recipes::config::ConfigError;
-use plimsoll_recipes::error_chain;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::{Failure, FailureExt};
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use plimsoll_audio::LogMel;
 use plimsoll_core::{BatchSource, Bytes, Delivered, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError};
 use plimsoll_data::{
-    Dataset, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode, Selection, Shard, SplitBy, Store, StoreConfig,
-    StoreNumbers, TooLong, Utterance, hold_out,
+    Dataset, LengthPolicy, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode, Selection, Shard, SplitBy, Store,
+    StoreConfig, StorePrecision, Utterance, hold_out,
 };
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::asr::RecognizerConfig;
@@ -18,11 +18,12 @@ use plimsoll_text::Tokenizer;
 
 use crate::config::{BackendChoice, DataConfig, RunConfig, Task, TooLongChoice};
 use crate::corpus;
-use crate::error::{Failure, FailureExt, error_chain};
+use crate::error::{Failure, FailureExt};
 use crate::mapping;
 use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
 use crate::texts::{read_manifest, tokenizer};
+use plimsoll_core::error_chain;
 
 /// Training utterances that say where the features lie.
 const SCALE_UTTERANCES: usize = 200;
@@ -81,7 +82,11 @@ pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<Prepared, 
     let store = store(data)?;
     let [kept, kept_held_out] = cache_shares(config);
     let dataset = |utterances, augment, kept| {
-        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, kept).invalid()?;
+        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone()).with_memory_cache(kept);
+        let dataset = match augment {
+            Some(augment) => dataset.with_augment(augment).invalid()?,
+            None => dataset,
+        };
         let dataset = match &store {
             Some(store) => dataset.with_store(store.clone()),
             None => dataset,
@@ -94,8 +99,8 @@ pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<Prepared, 
     };
     let training = dataset(training, mapping::augment(config), kept)?;
     let validation = dataset(by_length(validation), None, kept_held_out)?;
-    if validation.unknown_letters() > 0 {
-        let count = validation.unknown_letters();
+    if validation.unknown_characters() > 0 {
+        let count = validation.unknown_characters();
         reporter.line(
             Level::Warning,
             &format!("{count} letters of the held-out texts are in no training text, and can never be read right"),
@@ -134,16 +139,16 @@ pub fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
 
 /// The features that are kept on disk, where `data` names a folder for them.
 pub fn store(data: &DataConfig) -> Result<Option<Arc<Store>>, Failure> {
-    let numbers = if data.cache_half { StoreNumbers::F16 } else { StoreNumbers::F32 };
-    let config = StoreConfig { limit: data.cache_size, numbers };
+    let precision = if data.cache_half { StorePrecision::F16 } else { StorePrecision::F32 };
+    let config = StoreConfig { limit: data.cache_size, precision };
     let open = |folder| Store::open(folder, &config).map(Arc::new).invalid();
     data.cache_dir.as_ref().map(open).transpose()
 }
 
 /// Says what of a corpus cannot be used, where that does not stop anything.
 pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
-    let flawed = manifest.flaws.len() + manifest.more_flaws;
-    if let Some(first) = manifest.flaws.first() {
+    let flawed = manifest.issues.len() + manifest.more_issues;
+    if let Some(first) = manifest.issues.first() {
         let (path, all) = (manifest.path.display(), manifest.utterances.len() + flawed);
         reporter.line(
             Level::Warning,
@@ -157,9 +162,9 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig, reporter: &dyn Reporter)
     let policy = match data.too_long {
         // Left out by the limits, which count it.
         TooLongChoice::Refuse => return,
-        TooLongChoice::Split => TooLong::Split,
-        TooLongChoice::Chunk => TooLong::Chunk,
-        TooLongChoice::Truncate => TooLong::Truncate,
+        TooLongChoice::Split => LengthPolicy::Split,
+        TooLongChoice::Chunk => LengthPolicy::Chunk,
+        TooLongChoice::Truncate => LengthPolicy::Truncate,
     };
     let (mut cut, mut parts, before) = (Vec::new(), 0, std::mem::take(&mut manifest.utterances));
     for utterance in before {
@@ -167,7 +172,7 @@ fn fit_long(manifest: &mut Manifest, data: &DataConfig, reporter: &dyn Reporter)
             manifest.utterances.push(utterance);
             continue;
         }
-        let fitted = match policy.fit(&utterance, data.max_seconds) {
+        let fitted = match policy.apply(&utterance, data.max_seconds) {
             Ok(fitted) => fitted,
             Err(error) => {
                 let reason = error_chain(&error);
@@ -232,9 +237,9 @@ fn select(
 ) -> Result<(Selection, LeftOut), Failure> {
     let mut manifest = read_manifest(path, &config.data)?;
     let most = config.data.unusable_share;
-    if manifest.flawed_share() > most {
-        let (share, most) = (manifest.flawed_share() * 100.0, most * 100.0);
-        let first = manifest.flaws.first().map(ToString::to_string).unwrap_or_default();
+    if manifest.unusable_share() > most {
+        let (share, most) = (manifest.unusable_share() * 100.0, most * 100.0);
+        let first = manifest.issues.first().map(ToString::to_string).unwrap_or_default();
         let path = path.display();
         let message = format!(
             "{share:.1} % of the utterances of {path} cannot be used, and {most:.1} % may be; the first: {first}"
@@ -249,8 +254,8 @@ fn select(
     let frames = CtcFrames::of(config, log_mel);
     let selection = manifest.select(&limits(config, &|length| frames.after(length)));
     let mut left_out = selection.counts();
-    for flaw in &manifest.flaws {
-        *left_out.entry(flaw.fault.kind()).or_default() += 1;
+    for flaw in &manifest.issues {
+        *left_out.entry(flaw.kind.name()).or_default() += 1;
     }
     if selection.kept.is_empty() {
         let reasons: Vec<String> = left_out.iter().map(|(why, n)| format!("{n} {why}")).collect();

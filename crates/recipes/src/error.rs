@@ -90,9 +90,3 @@ impl From<ConfigError> for Failure {
         Self { report: error.into(), kind: FailureKind::Invalid }
     }
 }
-
-/// `error` and its causes in one line, for logs and lists.
-pub fn error_chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}

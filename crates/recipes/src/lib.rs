@@ -34,4 +34,4 @@ pub mod target;
 pub mod texts;
 pub mod training;
 
-pub use error::{Failure, FailureExt, FailureKind, error_chain};
+pub use error::{Failure, FailureExt, FailureKind};

@@ -1,10 +1,10 @@
-//! Tests of batches: little padding, few shapes, and every sample once.
+//! Tests of batching: little padding, few shapes, and every sample exactly once.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Samples of so many frames each, with a token for about every seven of them.
+/// Samples with these numbers of frames, and about one token for seven frames.
 fn samples(frames: &[u32]) -> Vec<SampleMeta> {
     let sample = |(n, &frames): (usize, &u32)| SampleMeta {
         id: SampleId::from_name(&n.to_string()),
@@ -19,7 +19,7 @@ fn utterances(n: u32) -> BatchingConfig {
     BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(n).unwrap()))
 }
 
-/// Padded and real frames.
+/// Number of frames with padding and without.
 fn cells(samples: &[SampleMeta], batches: &[Vec<usize>]) -> (u64, u64) {
     let frames = |&index: &usize| u64::from(samples[index].frames.0);
     let padded = batches.iter().map(|b| b.len() as u64 * b.iter().map(frames).max().unwrap_or(0)).sum();
@@ -28,7 +28,7 @@ fn cells(samples: &[SampleMeta], batches: &[Vec<usize>]) -> (u64, u64) {
 
 #[test]
 fn sorting_inside_windows_removes_most_padding() {
-    // Lengths from 1 to 17 s, even in their squares: most are long, as in LibriSpeech.
+    // Lengths from 1 to 17 s, uniform in their squares: most are long, as in LibriSpeech.
     let key = Key::new(9);
     let frames: Vec<u32> = (0..5_000).map(|n| (1_700.0 * key.at(n).unit().sqrt()) as u32 + 100).collect();
     let samples = samples(&frames);
@@ -62,7 +62,7 @@ fn lengths_of_real_corpora_leave_little_padding_on_either_side() {
     assert!(few.full > 165.0, "{few:?}: batches of 200 s");
 }
 
-/// An epoch: padding on both sides, different shapes (utterances, frames, tokens), and seconds of sound in a batch.
+/// Padding of frames and tokens, number of shapes (utterances, frames, tokens), and mean seconds of audio in a batch.
 #[derive(Debug)]
 struct Outcome {
     audio: f64,
@@ -93,7 +93,7 @@ fn outcome(samples: &[SampleMeta], config: &BatchingConfig) -> Outcome {
 }
 
 #[test]
-fn equal_lengths_are_sorted_by_text() {
+fn equal_lengths_are_sorted_by_tokens() {
     let mut samples = samples(&[160; 64]);
     samples.iter_mut().enumerate().for_each(|(n, sample)| {
         sample.tokens = n as u32;
@@ -106,7 +106,7 @@ fn equal_lengths_are_sorted_by_text() {
 }
 
 #[test]
-fn epochs_differ_and_repeat() {
+fn each_epoch_has_its_own_order() {
     let samples = samples(&(0..500).map(|n| n % 97 + 50).collect::<Vec<_>>());
     let batches = |seed, epoch| epoch_batches(&samples, &utterances(8), Key::new(seed), epoch);
     assert_eq!(batches(1, 3), batches(1, 3));
@@ -141,7 +141,7 @@ proptest! {
         let batches = epoch_batches(&samples, &config, Key::new(seed), seed % 5);
         for batch in &batches {
             let fill = batch.iter().fold(Fill::default(), |fill, &index| fill.with(samples[index].seconds.0));
-            prop_assert!(!batch.is_empty() && (batch.len() == 1 || !fill.over_batch(size)));
+            prop_assert!(!batch.is_empty() && (batch.len() == 1 || !fill.exceeds(size)));
         }
         let mut seen = batches.concat();
         seen.sort_unstable();
@@ -152,7 +152,7 @@ proptest! {
     fn padding_is_never_more_than_without_sorting(
         frames in prop::collection::vec(1u32..3_000, 8..=8 * 20), seed in any::<u64>(),
     ) {
-        // Whole batches only: a short last batch may by luck hold the longest utterance.
+        // Only full batches: a short last batch could by chance hold the longest utterance.
         let samples = samples(&frames[..frames.len() / 8 * 8]);
         let order: Vec<usize> = (0..samples.len()).collect();
         let sorted = cells(&samples, &epoch_batches(&samples, &utterances(8), Key::new(seed), 0)).0;

@@ -1,10 +1,10 @@
-//! Tests of data sets: what a sample is, what is kept, what augmentation changes.
+//! Tests of data sets: samples, caches and augmentation.
 
 use tempfile::TempDir;
 
 use super::*;
 use crate::Noise;
-use crate::store::{StoreConfig, StoreNumbers};
+use crate::store::{StoreConfig, StorePrecision};
 use crate::testing::corpus;
 
 fn dataset(folder: &TempDir, augment: Option<Augment>, cache: Bytes) -> Dataset {
@@ -12,7 +12,7 @@ fn dataset(folder: &TempDir, augment: Option<Augment>, cache: Bytes) -> Dataset 
 }
 
 #[test]
-fn a_sample_is_what_its_meta_promised() {
+fn a_sample_has_the_lengths_of_its_meta() {
     let folder = TempDir::new().unwrap();
     let dataset = dataset(&folder, None, Bytes(0));
     for index in 0..dataset.len() {
@@ -25,7 +25,7 @@ fn a_sample_is_what_its_meta_promised() {
 }
 
 #[test]
-fn the_cache_changes_nothing_and_stays_within_its_limit() {
+fn the_memory_cache_changes_no_sample_and_keeps_its_limit() {
     let folder = TempDir::new().unwrap();
     let plain = dataset(&folder, None, Bytes(0));
     let samples: Vec<_> = (0..6).map(|index| plain.load(index, None).unwrap()).collect();
@@ -35,17 +35,17 @@ fn the_cache_changes_nothing_and_stays_within_its_limit() {
         let again: Vec<_> = (0..6).map(|index| cached.load(index, None).unwrap()).collect();
         assert_eq!(again, samples);
     }
-    assert_eq!(cached.cached(), Bytes(limit.0 - 4));
-    assert_eq!(plain.cached(), Bytes(0));
+    assert_eq!(cached.cached_bytes(), Bytes(limit.0 - 4));
+    assert_eq!(plain.cached_bytes(), Bytes(0));
     std::fs::remove_dir_all(folder.path()).unwrap();
     assert!(cached.load(0, None).is_ok() && cached.load(5, None).is_err());
 }
 
 #[test]
-fn what_one_run_computed_the_next_one_reads() {
-    for numbers in [StoreNumbers::F32, StoreNumbers::F16] {
+fn stored_features_are_read_by_the_next_run() {
+    for precision in [StorePrecision::F32, StorePrecision::F16] {
         let (folder, kept) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let config = StoreConfig { limit: Bytes::mib(8), numbers };
+        let config = StoreConfig { limit: Bytes::mib(8), precision };
         let open = || Arc::new(Store::open(kept.path(), &config).unwrap());
         let augment = Augment { speeds: vec![0.9, 1.1], ..Augment::default() };
         let load = |store: Arc<Store>| -> Vec<HostSample> {
@@ -62,12 +62,12 @@ fn what_one_run_computed_the_next_one_reads() {
         drop(first);
         let second = open();
         assert_eq!(load(second.clone()), computed);
-        assert_eq!((second.counts().misses, second.counts().written), (0, 0), "{numbers:?}");
+        assert_eq!((second.counts().misses, second.counts().written), (0, 0), "{precision:?}");
     }
 }
 
 #[test]
-fn augmentation_follows_the_key_and_spares_the_cache() {
+fn augmentation_depends_on_the_key_and_is_not_cached() {
     let folder = TempDir::new().unwrap();
     let augment = Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() };
     let dataset = dataset(&folder, Some(augment), Bytes::mib(1));
@@ -82,9 +82,9 @@ fn augmentation_follows_the_key_and_spares_the_cache() {
 }
 
 #[test]
-fn noise_is_the_same_wherever_features_are_kept() {
+fn noise_does_not_depend_on_the_cache() {
     let folder = TempDir::new().unwrap();
-    let noise = Noise { share: 0.5, least: 0.0, most: 10.0 };
+    let noise = Noise { share: 0.5, snr_min_db: 0.0, snr_max_db: 10.0 };
     let augment = Augment { noise, speeds: vec![0.9, 1.0], ..Augment::default() };
     let (kept, not) =
         (dataset(&folder, Some(augment.clone()), Bytes::mib(1)), dataset(&folder, Some(augment), Bytes(0)));
@@ -139,12 +139,11 @@ fn a_reference_is_another_utterance_of_the_same_speaker() {
 }
 
 #[test]
-fn what_fails_is_named() {
+fn errors_name_the_utterance() {
     let folder = TempDir::new().unwrap();
     let dataset = dataset(&folder, None, Bytes(0));
     std::fs::write(folder.path().join("3.wav"), "not a sound").unwrap();
     assert_eq!(dataset.load(3, None).unwrap_err().to_string(), "cannot load utterance `3`");
-    let other =
-        Dataset::new(vec![dataset.utterance(0).clone()], dataset.log_mel, Tokenizer::characters(["x"]), None, Bytes(0));
-    assert!(other.unwrap().unknown_letters() > 0);
+    let other = Dataset::new(vec![dataset.utterance(0).clone()], dataset.log_mel, Tokenizer::characters(["x"]));
+    assert!(other.unknown_characters() > 0);
 }

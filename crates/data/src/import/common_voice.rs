@@ -1,42 +1,43 @@
-//! Common Voice: tables without quoting, columns named by a header, and the audio in `clips/`.
+//! Common Voice: tab-separated tables without quoting, with a header, and the audio in `clips/`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 
-use super::Format;
-use super::gathering::{Draft, Gathering, Refused};
+use super::builder::{Draft, ListingBuilder};
+use super::error::ImportError;
+use super::format::Format;
 use super::json::number;
-use super::trouble::{ImportError, Trouble};
 use super::walk::{folder_of, id_of, is_audio, name};
+use crate::issue::{Issue, IssueKind};
 
-/// The lists of a folder: the first if it is there, else all the others that are.
+/// The lists of a folder: `validated.tsv` where it exists, else every other one that exists.
 ///
-/// What `validated.tsv` lists includes the others, so reading both would name everything twice.
+/// `validated.tsv` contains the utterances of the others, so reading both would give every utterance twice.
 const LISTS: [&str; 4] = ["validated.tsv", "train.tsv", "dev.tsv", "test.tsv"];
 
-/// How long the clips are, in thousandths of a second.
+/// The table of clip durations, in milliseconds.
 const DURATIONS: &str = "clip_durations.tsv";
 
-/// Reads one list, or those of a folder.
-pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), ImportError> {
+/// Reads one list, or the lists of a folder.
+pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let lists = lists(path);
     if lists.is_empty() {
-        return Err(ImportError::NotThis { path: path.into(), format: Format::CommonVoice });
+        return Err(ImportError::WrongFormat { path: path.into(), format: Format::CommonVoice });
     }
     let folder = folder_of(&lists[0]).to_path_buf();
-    let clips = gathering.audio_folder_called("clips", &folder);
-    let durations = durations(gathering, &folder.join(DURATIONS));
+    let clips = builder.named_audio_folder("clips", &folder);
+    let durations = durations(builder, &folder.join(DURATIONS));
     for list in lists {
         let mut header: Option<Header> = None;
-        gathering.side_list(&list, |gathering, place, line| match &header {
+        builder.read_optional_list(&list, |builder, location, line| match &header {
             Some(header) if header.missing().is_some() => {}
-            Some(header) => gathering.take(place, header.utterance(line, &clips, &durations)),
+            Some(header) => builder.add(location, header.utterance(line, &clips, &durations)),
             None => {
                 let read = header.insert(Header::read(line));
                 if let Some(missing) = read.missing() {
-                    gathering.refuse(place, None, missing);
+                    builder.add_issue(location, None, missing);
                 }
             }
         });
@@ -44,19 +45,19 @@ pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), Imp
     Ok(())
 }
 
-/// The lists that `path` is or holds.
+/// `path` itself where it is a file, else the lists in it.
 pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.into()];
     }
-    let mut there: Vec<PathBuf> = LISTS.iter().map(|list| path.join(list)).filter(|list| list.is_file()).collect();
-    if there.first().is_some_and(|list| name(list) == LISTS[0]) {
-        there.truncate(1);
+    let mut lists: Vec<PathBuf> = LISTS.iter().map(|list| path.join(list)).filter(|list| list.is_file()).collect();
+    if lists.first().is_some_and(|list| name(list) == LISTS[0]) {
+        lists.truncate(1);
     }
-    there
+    lists
 }
 
-/// Where the columns are, which changes from release to release.
+/// The index of each column. Releases of Common Voice order them differently.
 pub(super) struct Header {
     columns: usize,
     path: Option<usize>,
@@ -78,22 +79,22 @@ impl Header {
         }
     }
 
-    /// What it takes to be a list, where that is not there.
-    pub(super) fn missing(&self) -> Option<Trouble> {
+    /// The first required column that is missing.
+    pub(super) fn missing(&self) -> Option<IssueKind> {
         let missing = [(self.path, "path"), (self.sentence, "sentence")];
-        missing.into_iter().find(|(column, _)| column.is_none()).map(|(_, name)| Trouble::MissingColumn(name))
+        missing.into_iter().find(|(column, _)| column.is_none()).map(|(_, name)| IssueKind::MissingColumn(name))
     }
 
-    fn utterance(&self, line: &str, clips: &Path, durations: &HashMap<String, Seconds>) -> Result<Draft, Refused> {
+    fn utterance(&self, line: &str, clips: &Path, durations: &HashMap<String, Seconds>) -> Result<Draft, Issue> {
         let cells: Vec<&str> = line.split('\t').collect();
         if cells.len() != self.columns {
             let expected = format!("{} columns as in the header", self.columns);
-            return Err(Trouble::Columns { expected, found: cells.len() }.into());
+            return Err(IssueKind::WrongColumnCount { expected, found: cells.len() }.into());
         }
         let cell = |column: Option<usize>| column.map(|column| cells[column].trim().to_owned());
         let mut clip = cell(self.path).unwrap_or_default();
         if clip.is_empty() {
-            return Err(Trouble::NoAudio("its path is empty".into()).into());
+            return Err(IssueKind::NoAudio("its path is empty".into()).into());
         }
         if !is_audio(Path::new(&clip)) {
             clip.push_str(".mp3");
@@ -110,26 +111,26 @@ impl Header {
     }
 }
 
-/// The durations that are told beside the lists, if they are.
-fn durations(gathering: &mut Gathering<'_>, file: &Path) -> HashMap<String, Seconds> {
+/// The durations from `clip_durations.tsv`; empty without that file.
+fn durations(builder: &mut ListingBuilder<'_>, file: &Path) -> HashMap<String, Seconds> {
     let mut durations = HashMap::new();
     if !file.is_file() {
         return durations;
     }
-    gathering.side_list(file, |gathering, place, line| {
+    builder.read_optional_list(file, |builder, location, line| {
         let (clip, written) = line.split_once('\t').unwrap_or((line, ""));
         if clip == "clip" {
             return;
         }
         match number("duration[ms]", written) {
-            Ok(thousandths) if thousandths >= 0.0 => {
-                durations.insert(clip.into(), Seconds(thousandths / 1e3));
+            Ok(milliseconds) if milliseconds >= 0.0 => {
+                durations.insert(clip.into(), Seconds(milliseconds / 1e3));
             }
             Ok(value) => {
-                let trouble = Trouble::WrongTime { key: "duration[ms]", value: value.to_string() };
-                gathering.refuse(place, Some(clip.into()), trouble);
+                let kind = IssueKind::InvalidTime { key: "duration[ms]", value: value.to_string() };
+                builder.add_issue(location, Some(clip.into()), kind);
             }
-            Err(trouble) => gathering.refuse(place, Some(clip.into()), trouble),
+            Err(kind) => builder.add_issue(location, Some(clip.into()), kind),
         }
     });
     durations

@@ -1,26 +1,27 @@
-//! Tables with commas and quoting, in which one unclosed quotation mark costs its own line and not the rest of the file.
+//! Comma-separated tables with quoting. An unclosed quotation mark costs one line, not the rest of the file.
 //!
-//! A general reader of such tables takes everything from an unclosed mark up to the next one, wherever that is, for one
-//! field. Here a field may run over some lines, and where that makes no sense the line that opened it is at fault.
+//! A general CSV reader takes everything from an unclosed mark to the next mark for one field. Here a field may span a few
+//! lines only; where no mark closes it in that range, the line with the opening mark is an issue and reading goes on
+//! behind it.
 
 use std::collections::VecDeque;
 
 use super::lines::{Line, Lines};
-use super::trouble::Trouble;
+use crate::issue::IssueKind;
 
-/// No field of a transcript has more lines than this.
-const FIELD_LINES_MOST: usize = 20;
+/// Longest field, in lines.
+const MAX_FIELD_LINES: usize = 20;
 
-/// Nor more bytes.
-const FIELD_MOST: usize = 256 << 10;
+/// Longest row with a field of several lines, in bytes.
+const MAX_FIELD_BYTES: usize = 256 << 10;
 
-/// The cells of one row, with the number of the line it begins in.
-pub(super) type Row = (usize, Result<Vec<String>, Trouble>);
+/// The number of the line that a row begins in, and its cells.
+pub(super) type Row = (usize, Result<Vec<String>, IssueKind>);
 
-/// The rows of a table, its header included.
+/// The rows of a table, including its header.
 pub(super) struct Rows {
     lines: Lines,
-    /// Lines that were looked at and not used.
+    /// Lines that were read ahead in search of a closing mark, and not used.
     ahead: VecDeque<Line>,
 }
 
@@ -29,29 +30,29 @@ impl Rows {
         Self { lines, ahead: VecDeque::new() }
     }
 
-    /// The row that begins with `line`, whose quotation mark is still open.
-    fn over_lines(&mut self, mut whole: String) -> Result<Vec<String>, Trouble> {
-        for n in 0..FIELD_LINES_MOST {
+    /// Completes a row whose first line leaves a quotation mark open.
+    fn read_multiline(&mut self, mut whole: String) -> Result<Vec<String>, IssueKind> {
+        for n in 0..MAX_FIELD_LINES {
             if self.ahead.len() == n {
                 self.ahead.extend(self.lines.next());
             }
             let Some((_, Ok(next))) = self.ahead.get(n) else { break };
             whole.push('\n');
             whole.push_str(next);
-            if whole.len() > FIELD_MOST {
+            if whole.len() > MAX_FIELD_BYTES {
                 break;
             }
             match split(&whole) {
                 (_, Quotes::Open) => {}
-                (cells, Quotes::Sound) => {
+                (cells, Quotes::Balanced) => {
                     self.ahead.drain(..=n);
                     return Ok(cells);
                 }
-                // What closed the field was the opening of another one.
-                (_, Quotes::Astray) => break,
+                // The mark that closed the field was meant to open another.
+                (_, Quotes::Misplaced) => break,
             }
         }
-        Err(Trouble::UnclosedQuote)
+        Err(IssueKind::UnclosedQuote)
     }
 }
 
@@ -61,31 +62,31 @@ impl Iterator for Rows {
     fn next(&mut self) -> Option<Row> {
         let (number, line) = self.ahead.pop_front().or_else(|| self.lines.next())?;
         let row = line.and_then(|line| match split(&line) {
-            (_, Quotes::Open) => self.over_lines(line),
+            (_, Quotes::Open) => self.read_multiline(line),
             (cells, _) => Ok(cells),
         });
         Some((number, row))
     }
 }
 
-/// How the quotation marks of a row stand.
+/// Whether the quotation marks of a row match.
 enum Quotes {
-    Sound,
+    Balanced,
     /// The last field is not closed.
     Open,
-    /// Something other than a comma follows a closing one.
-    Astray,
+    /// A closing mark is followed by something other than a comma.
+    Misplaced,
 }
 
 fn split(row: &str) -> (Vec<String>, Quotes) {
-    let (mut cells, mut quotes, mut rest) = (vec![], Quotes::Sound, row);
+    let (mut cells, mut quotes, mut rest) = (vec![], Quotes::Balanced, row);
     loop {
         let mut cell = String::new();
         if let Some(quoted) = rest.strip_prefix('"') {
             let Some(after) = unquote(quoted, &mut cell) else { return (cells, Quotes::Open) };
             rest = after;
             if !(rest.is_empty() || rest.starts_with(',')) {
-                quotes = Quotes::Astray;
+                quotes = Quotes::Misplaced;
             }
         }
         let (bare, more) = rest.split_once(',').map_or((rest, None), |(bare, more)| (bare, Some(more)));
@@ -98,12 +99,12 @@ fn split(row: &str) -> (Vec<String>, Quotes) {
     }
 }
 
-/// Reads a field behind its opening mark; gives what follows the closing one, if there is one.
+/// Appends a quoted field to `cell`, and returns the rest of the row behind its closing mark; `None` without one.
 fn unquote<'a>(mut quoted: &'a str, cell: &mut String) -> Option<&'a str> {
     loop {
         let (inside, after) = quoted.split_once('"')?;
         cell.push_str(inside);
-        // Two marks are one that is meant.
+        // Two marks stand for one.
         let Some(further) = after.strip_prefix('"') else { return Some(after) };
         cell.push('"');
         quoted = further;

@@ -1,49 +1,50 @@
-//! Finding out how a corpus is laid out: by the names of its files, and where names are shared by what is in them.
+//! Detects the layout of a corpus from file names, and from the first lines of files whose names several layouts share.
 
 use std::path::Path;
 
+use super::error::ImportError;
+use super::format::Format;
 use super::json::Object;
 use super::lines::Lines;
-use super::trouble::ImportError;
-use super::walk::{Walk, ending, is_audio, name};
-use super::{Format, common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
+use super::walk::{Walk, ending, holds_only_tables, is_audio, name};
+use super::{common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
-/// So many lines are looked at, since the first may be damaged.
-const LINES: usize = 20;
+/// Lines of a file that are looked at. More than one, because the first may be damaged.
+const MAX_LINES: usize = 20;
 
 impl Format {
-    /// What this path looks like; `None` is nothing that we know.
+    /// The layout of the corpus at `path`; `None` for an unknown one.
     ///
-    /// A file is judged by its ending and its first lines. In a folder the first of these is taken: a manifest, Kaldi's
-    /// files, Lhotse's lists, a `metadata.jsonl` or `metadata.csv` in it or in its folders (with a `file_name` Hugging
-    /// Face's, with bars LJSpeech's), Common Voice's tables, and anywhere below it LibriSpeech's or LibriTTS's texts.
-    /// Last come audio files with any text files.
+    /// A file is recognized by its extension and its first lines. A folder is searched in this order, and the first match
+    /// counts: a manifest; the files of Kaldi; the lists of Lhotse; a `metadata.jsonl` or `metadata.csv` with `file_name`
+    /// in it or in its subfolders (Hugging Face); a `metadata.csv` with `|` (LJSpeech); the tables of Common Voice; texts
+    /// of LibriSpeech or LibriTTS anywhere below; audio files with text files.
     pub fn detect(path: &Path) -> Option<Self> {
-        if path.is_dir() { by_lists(path).or_else(|| by_files(path)) } else { of_file(path) }
+        if path.is_dir() { by_lists(path).or_else(|| by_files(path)) } else { detect_file(path) }
     }
 }
 
-fn of_file(file: &Path) -> Option<Format> {
+fn detect_file(file: &Path) -> Option<Format> {
     let whole = name(file);
     let bare = whole.strip_suffix(".gz").unwrap_or(&whole);
     match ending(Path::new(bare)).as_str() {
-        // The ending says enough; what is wrong with the lines is told line by line.
-        "jsonl" => of_json(file).or(Some(Format::Manifest)),
-        "json" => of_json(file),
-        "csv" => of_csv(file),
-        "tsv" => of_tsv(file),
+        // The extension is enough: import reports what is wrong line by line.
+        "jsonl" => detect_json(file).or(Some(Format::Manifest)),
+        "json" => detect_json(file),
+        "csv" => detect_csv(file),
+        "tsv" => detect_tsv(file),
         _ if whole.ends_with(librispeech::LIST) => Some(Format::LibriSpeech),
-        _ => kaldi::NEEDED.contains(&bare).then_some(Format::Kaldi),
+        _ => kaldi::REQUIRED.contains(&bare).then_some(Format::Kaldi),
     }
 }
 
-/// The first lines that can be read.
+/// The readable ones of the first lines.
 fn first_lines(file: &Path) -> Vec<String> {
-    let lines = Lines::open(file).into_iter().flatten().take(LINES);
+    let lines = Lines::open(file).into_iter().flatten().take(MAX_LINES);
     lines.filter_map(|(_, line)| line.ok()).collect()
 }
 
-fn of_json(file: &Path) -> Option<Format> {
+fn detect_json(file: &Path) -> Option<Format> {
     first_lines(file).iter().find_map(|line| {
         let object = Object::read(line).ok()?;
         let has = |keys: &[&str]| keys.iter().any(|key| object.has(key));
@@ -58,7 +59,7 @@ fn of_json(file: &Path) -> Option<Format> {
     })
 }
 
-fn of_csv(file: &Path) -> Option<Format> {
+fn detect_csv(file: &Path) -> Option<Format> {
     let lines = first_lines(file);
     let header = lines.first()?;
     if header.split(',').any(|cell| hugging_face::FILE.contains(&cell.trim_matches(['"', ' ']))) {
@@ -67,32 +68,32 @@ fn of_csv(file: &Path) -> Option<Format> {
     lines.iter().any(|line| line.contains('|')).then_some(Format::LjSpeech)
 }
 
-fn of_tsv(file: &Path) -> Option<Format> {
+fn detect_tsv(file: &Path) -> Option<Format> {
     let lines = first_lines(file);
     common_voice::Header::read(lines.first()?).missing().is_none().then_some(Format::CommonVoice)
 }
 
-/// A folder with lists of known names.
+/// The layout of a folder with lists of known names.
 fn by_lists(folder: &Path) -> Option<Format> {
-    if manifest::in_folder(folder).is_some_and(|file| of_file(&file) == Some(Format::Manifest)) {
+    if manifest::in_folder(folder).is_some_and(|file| detect_file(&file) == Some(Format::Manifest)) {
         return Some(Format::Manifest);
     }
-    if kaldi::NEEDED.iter().all(|name| folder.join(name).is_file()) {
+    if kaldi::REQUIRED.iter().all(|name| folder.join(name).is_file()) {
         return Some(Format::Kaldi);
     }
     if lhotse::lists(folder).is_some() {
         return Some(Format::Lhotse);
     }
-    if hugging_face::lists(folder).iter().any(|list| of_file(list) == Some(Format::HuggingFace)) {
+    if hugging_face::lists(folder).iter().any(|list| detect_file(list) == Some(Format::HuggingFace)) {
         return Some(Format::HuggingFace);
     }
-    if of_file(&folder.join("metadata.csv")) == Some(Format::LjSpeech) {
+    if detect_file(&folder.join("metadata.csv")) == Some(Format::LjSpeech) {
         return Some(Format::LjSpeech);
     }
-    common_voice::lists(folder).iter().find_map(|list| of_tsv(list))
+    common_voice::lists(folder).iter().find_map(|list| detect_tsv(list))
 }
 
-/// A folder known by what lies anywhere below it.
+/// The layout of a folder by the files anywhere below it.
 fn by_files(folder: &Path) -> Option<Format> {
     let (mut audio, mut text) = (false, false);
     for file in Walk::new(folder).filter_map(Result::ok) {
@@ -109,18 +110,7 @@ fn by_files(folder: &Path) -> Option<Format> {
     (audio && text).then_some(Format::Folder)
 }
 
-/// What to say of a path that looks like nothing we know.
+/// The error for a path without a known layout.
 pub(super) fn unknown(path: &Path) -> ImportError {
-    if holds_only_tables(path) { ImportError::Parquet(path.into()) } else { ImportError::Unknown(path.into()) }
-}
-
-/// Whether there are tables of Hugging Face, and no audio files beside them.
-pub(super) fn holds_only_tables(path: &Path) -> bool {
-    let files = || Walk::new(path).filter_map(Result::ok);
-    files().any(|file| is_table(&file)) && !files().any(|file| is_audio(&file))
-}
-
-/// Whether a file is a table of Hugging Face, judged by its name.
-pub(super) fn is_table(file: &Path) -> bool {
-    ["parquet", "arrow"].contains(&ending(file).as_str())
+    if holds_only_tables(path) { ImportError::OnlyTables(path.into()) } else { ImportError::UnknownFormat(path.into()) }
 }

@@ -1,83 +1,89 @@
-//! A folder of audio files, each with what is said in a `.txt` or `.lab` file of the same name beside it.
+//! A folder of audio files, each with its text in a `.txt` or `.lab` file of the same name beside it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::Format;
-use super::gathering::{Draft, Gathering, Refused};
+use super::builder::{Draft, ListingBuilder};
+use super::error::ImportError;
+use super::format::Format;
 use super::libritts::read_texts;
-use super::trouble::{ImportError, Place, Trouble};
 use super::walk::{Walk, ending, id_of, is_audio, name, preference};
+use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// Endings of texts; of two beside the same audio the first counts.
+/// Extensions of text files. Where an audio file has both, the first counts.
 const TEXTS: [&str; 2] = ["txt", "lab"];
 
-/// Whether a file is a text, judged by its name.
+/// Whether a file is a text, by its extension.
 pub(super) fn is_text(file: &Path) -> bool {
     TEXTS.contains(&ending(file).as_str())
 }
 
-/// Reads a folder and what is below it.
+/// Reads a folder and everything below it.
 ///
-/// The sub-folders are the speakers where every audio file lies in a folder of the given folder, and there are several
-/// of those; in any other arrangement folders may mean anything.
-pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), ImportError> {
-    let (mut sounds, mut texts) = (Vec::new(), BTreeMap::new());
+/// Subfolders are taken for speakers when every audio file lies in a direct subfolder and there are at least two of them.
+/// In any other arrangement, folders say nothing about speakers.
+pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
+    let (mut audio_files, mut texts) = (Vec::new(), BTreeMap::new());
     for file in Walk::new(path) {
         match file {
-            Ok(file) if is_audio(&file) => sounds.push(file),
+            Ok(file) if is_audio(&file) => audio_files.push(file),
             Ok(file) if is_text(&file) => add_text(&mut texts, file),
             Ok(_) => {}
-            Err(blocked) => gathering.blocked(blocked),
+            Err(unreadable) => builder.add_unreadable(unreadable),
         }
     }
-    if sounds.is_empty() {
-        return Err(ImportError::NotThis { path: path.into(), format: Format::Folder });
+    if audio_files.is_empty() {
+        return Err(ImportError::WrongFormat { path: path.into(), format: Format::Folder });
     }
-    // Of two that differ in their ending alone the preferred one comes first, and the other is a duplicate.
-    sounds.sort_by_cached_key(|file| (file.with_extension(""), preference(file)));
-    let by_speaker = in_several_folders(&sounds, path);
+    // Of files that differ only in their extension the preferred one comes first; the others become duplicates.
+    audio_files.sort_by_cached_key(|file| (file.with_extension(""), preference(file)));
+    let by_speaker = in_several_folders(&audio_files, path);
     let files: Vec<PathBuf> = texts.values().map(|text| text.file.clone()).collect();
     for (text, read) in texts.values_mut().zip(read_texts(&files)) {
         text.read = Some(read);
     }
-    for audio in sounds {
-        let text = texts.get_mut(&audio.with_extension("")).map_or(Err(Trouble::NoText), Text::used);
+    for audio in audio_files {
+        let text = texts.get_mut(&audio.with_extension("")).map_or(Err(IssueKind::NoText), Text::take);
         let speaker = by_speaker.then(|| audio.parent().map(name)).flatten();
-        take(gathering, audio, text, speaker);
+        add_audio(builder, audio, text, speaker);
     }
     for text in texts.into_values().filter(|text| !text.used) {
-        let trouble = Trouble::NoAudio("no audio file of the same name lies beside it".into());
-        gathering.refuse_file(&text.file, None, trouble);
+        let kind = IssueKind::NoAudio("no audio file of the same name lies beside it".into());
+        builder.add_file_issue(&text.file, None, kind);
     }
     Ok(())
 }
 
-fn take(gathering: &mut Gathering<'_>, audio: PathBuf, text: Result<String, Trouble>, speaker: Option<String>) {
-    let id = id_of(&audio, &gathering.root);
-    let place = Place { file: audio.clone(), line: None };
+fn add_audio(
+    builder: &mut ListingBuilder<'_>,
+    audio: PathBuf,
+    text: Result<String, IssueKind>,
+    speaker: Option<String>,
+) {
+    let id = id_of(&audio, &builder.root);
+    let location = SourceLocation { file: audio.clone(), line: None };
     let draft = match text {
         Ok(text) => Ok(Draft { id, audio, text, speaker, ..Draft::default() }),
-        Err(trouble) => Err(Refused(Some(id), trouble)),
+        Err(kind) => Err(Issue::for_utterance(id, kind)),
     };
-    gathering.take(place, draft);
+    builder.add(location, draft);
 }
 
-/// A text and whether some audio belongs to it.
+/// A text file, and whether an audio file belongs to it.
 struct Text {
     file: PathBuf,
-    read: Option<Result<String, Trouble>>,
+    read: Option<Result<String, IssueKind>>,
     used: bool,
 }
 
 impl Text {
-    fn used(&mut self) -> Result<String, Trouble> {
+    fn take(&mut self) -> Result<String, IssueKind> {
         self.used = true;
-        self.read.clone().unwrap_or(Err(Trouble::NoText))
+        self.read.clone().unwrap_or(Err(IssueKind::NoText))
     }
 }
 
-/// Keeps a text under its path without the ending, unless the better one is there.
+/// Stores a text under its path without the extension, unless a preferred one is there.
 fn add_text(texts: &mut BTreeMap<PathBuf, Text>, file: PathBuf) {
     let better = |known: &Text| ending(&file) == TEXTS[0] && ending(&known.file) != TEXTS[0];
     let stem = file.with_extension("");
@@ -86,7 +92,7 @@ fn add_text(texts: &mut BTreeMap<PathBuf, Text>, file: PathBuf) {
     }
 }
 
-fn in_several_folders(sounds: &[PathBuf], root: &Path) -> bool {
-    let one_below = sounds.iter().all(|file| file.parent().and_then(Path::parent) == Some(root));
-    one_below && sounds.iter().any(|file| file.parent() != sounds[0].parent())
+fn in_several_folders(audio_files: &[PathBuf], root: &Path) -> bool {
+    let one_below = audio_files.iter().all(|file| file.parent().and_then(Path::parent) == Some(root));
+    one_below && audio_files.iter().any(|file| file.parent() != audio_files[0].parent())
 }

@@ -4,29 +4,30 @@ use std::fmt;
 
 /// How a corpus is laid out on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Format {
-    /// JSON lines with our keys, which are NeMo's.
+    /// JSON lines with the keys of this crate, which are NeMo's.
     Manifest,
-    /// `metadata.csv` of `id|text|normalised`, and the audio in `wavs/`.
+    /// LJSpeech: `metadata.csv` with lines of `id|text|normalized`, and the audio in `wavs/`.
     LjSpeech,
-    /// `S-C.trans.txt` in every folder, beside `S-C-NNNN.flac`.
+    /// LibriSpeech: one `S-C.trans.txt` in every folder, beside its `S-C-NNNN.flac` files.
     LibriSpeech,
-    /// `S_C_P_U.normalized.txt` beside every `S_C_P_U.wav`.
+    /// LibriTTS: one `S_C_P_U.normalized.txt` beside every `S_C_P_U.wav`.
     LibriTts,
-    /// Tables with a header, and the audio in `clips/`.
+    /// Common Voice: tables with a header, and the audio in `clips/`.
     CommonVoice,
-    /// `wav.scp`, `text`, and perhaps `segments`.
+    /// Kaldi: `wav.scp`, `text`, and optional files such as `segments`.
     Kaldi,
-    /// Cuts, or recordings and supervisions, as JSON lines, often compressed.
+    /// Lhotse: cuts, or recordings and supervisions, as JSON lines, plain or compressed.
     Lhotse,
-    /// An audio folder of Hugging Face: `metadata.csv` or `metadata.jsonl` with a `file_name`.
+    /// A Hugging Face audio folder: `metadata.csv` or `metadata.jsonl` with a `file_name`.
     HuggingFace,
-    /// Any audio files, each with a text of the same name beside it.
+    /// Audio files, each with a text file of the same name beside it.
     Folder,
 }
 
 impl Format {
-    /// All of them.
+    /// Every layout.
     pub const ALL: [Self; 9] = [
         Self::Manifest,
         Self::LjSpeech,
@@ -39,8 +40,8 @@ impl Format {
         Self::Folder,
     ];
 
-    /// Its name for a command line or a configuration.
-    pub fn word(self) -> &'static str {
+    /// Its name on a command line and in a configuration.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Manifest => "manifest",
             Self::LjSpeech => "ljspeech",
@@ -54,13 +55,13 @@ impl Format {
         }
     }
 
-    /// The layout of that name.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.word() == word)
+    /// The layout of that name; `None` for an unknown name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The files by which it is known.
-    pub(super) fn known_by(self) -> &'static str {
+    /// The files by which it is detected, in words for messages.
+    pub(super) fn marker_files(self) -> &'static str {
         match self {
             Self::Manifest => "manifest.jsonl, or JSON lines with `audio_filepath`",
             Self::LjSpeech => "metadata.csv with lines of `id|text`",
@@ -77,6 +78,6 @@ impl Format {
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.name())
     }
 }

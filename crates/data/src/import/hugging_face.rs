@@ -1,47 +1,51 @@
-//! Audio folders of Hugging Face: `metadata.jsonl` or `metadata.csv` beside the audio, in one folder or in one a split.
+//! Hugging Face audio folders: `metadata.jsonl` or `metadata.csv` beside the audio, in one folder or one for each split.
 
 use std::path::{Path, PathBuf};
 
+use super::builder::{Draft, ListingBuilder};
 use super::csv::Rows;
-use super::gathering::{Draft, Gathering, Refused};
+use super::error::ImportError;
+use super::format::Format;
 use super::json::Object;
 use super::lines::Lines;
-use super::trouble::{ImportError, Place, Trouble};
-use super::walk::{children, ending, folder_of, id_of};
-use super::{Format, detect};
+use super::walk::{children, ending, folder_of, holds_only_tables, id_of, is_table};
+use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// What a folder's list may be called; where both are there, they say the same.
+/// Names of a folder's list. Where both exist, they have the same content, so the first is read.
 const LISTS: [&str; 2] = ["metadata.jsonl", "metadata.csv"];
 
-/// What the audio file is called.
+/// Keys of the audio file.
 pub(super) const FILE: [&str; 2] = ["file_name", "audio_file_name"];
 
-/// What the text may be called.
+/// Keys of the text.
 const TEXT: [&str; 5] = ["transcription", "text", "sentence", "normalized_text", "transcript"];
+/// Keys of the speaker.
 const SPEAKER: [&str; 3] = ["speaker", "speaker_id", "client_id"];
+/// Keys of the language.
 const LANGUAGE: [&str; 3] = ["language", "locale", "lang"];
 
-/// Reads one list, or those of a folder and of the folders in it.
-pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), ImportError> {
+/// Reads one list, or the lists of a folder and of its subfolders.
+pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let lists = lists(path);
-    if lists.is_empty() || detect::is_table(path) {
-        return Err(match detect::holds_only_tables(path) {
-            true => ImportError::Parquet(path.into()),
-            false => ImportError::NotThis { path: path.into(), format: Format::HuggingFace },
+    if lists.is_empty() || is_table(path) {
+        return Err(match holds_only_tables(path) {
+            true => ImportError::OnlyTables(path.into()),
+            false => ImportError::WrongFormat { path: path.into(), format: Format::HuggingFace },
         });
     }
     for list in lists {
         if ending(&list) == "csv" {
-            read_csv(gathering, &list);
+            read_csv(builder, &list);
         } else {
-            let folders = Folders::of(gathering, &list);
-            gathering.side_list(&list, |gathering, place, line| gathering.take(place, json_line(line, &folders)));
+            let folders = Folders::new(builder, &list);
+            builder
+                .read_optional_list(&list, |builder, location, line| builder.add(location, json_line(line, &folders)));
         }
     }
     Ok(())
 }
 
-/// The lists that `path` is, or that lie in it and in the folders in it.
+/// `path` itself where it is a file, else the lists in it and in its subfolders.
 pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.into()];
@@ -51,18 +55,18 @@ pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
     folders.filter_map(|folder| LISTS.iter().map(|list| folder.join(list)).find(|list| list.is_file())).collect()
 }
 
-/// Where a list's ids and paths start.
+/// The folders that the ids and the audio paths of a list start from.
 struct Folders {
-    /// The list's folder, seen from the corpus's.
+    /// The folder of the list, relative to the folder of the corpus.
     within: PathBuf,
     audio: PathBuf,
 }
 
 impl Folders {
-    fn of(gathering: &Gathering<'_>, list: &Path) -> Self {
+    fn new(builder: &ListingBuilder<'_>, list: &Path) -> Self {
         let folder = folder_of(list);
-        let within = folder.strip_prefix(&gathering.root).unwrap_or(Path::new("")).to_path_buf();
-        Self { within, audio: gathering.audio_folder(folder) }
+        let within = folder.strip_prefix(&builder.root).unwrap_or(Path::new("")).to_path_buf();
+        Self { within, audio: builder.audio_folder(folder) }
     }
 
     fn draft(
@@ -71,43 +75,43 @@ impl Folders {
         text: String,
         speaker: Option<String>,
         language: Option<String>,
-    ) -> Result<Draft, Refused> {
+    ) -> Result<Draft, Issue> {
         if file.trim().is_empty() {
-            return Err(Trouble::NoAudio("its path is empty".into()).into());
+            return Err(IssueKind::NoAudio("its path is empty".into()).into());
         }
         let id = id_of(&self.within.join(file), Path::new(""));
         Ok(Draft { id, audio: self.audio.join(file), text, speaker, language, ..Draft::default() })
     }
 }
 
-fn json_line(line: &str, folders: &Folders) -> Result<Draft, Refused> {
+fn json_line(line: &str, folders: &Folders) -> Result<Draft, Issue> {
     let object = Object::read(line)?;
-    let file = object.need(&FILE)?;
-    let named = |trouble| Refused(Some(file.clone()), trouble);
-    let text = object.need(&TEXT).map_err(named)?;
-    let (speaker, language) = (object.text(&SPEAKER).map_err(named)?, object.text(&LANGUAGE).map_err(named)?);
+    let file = object.required_text(&FILE)?;
+    let with_id = |kind| Issue::for_utterance(&file, kind);
+    let text = object.required_text(&TEXT).map_err(with_id)?;
+    let (speaker, language) = (object.text(&SPEAKER).map_err(with_id)?, object.text(&LANGUAGE).map_err(with_id)?);
     folders.draft(&file, text, speaker, language)
 }
 
-fn read_csv(gathering: &mut Gathering<'_>, list: &Path) {
-    let folders = Folders::of(gathering, list);
+fn read_csv(builder: &mut ListingBuilder<'_>, list: &Path) {
+    let folders = Folders::new(builder, list);
     let mut rows = match Lines::open(list) {
         Ok(lines) => Rows::new(lines),
-        Err(error) => return gathering.blocked((list.into(), error)),
+        Err(error) => return builder.add_unreadable((list.into(), error)),
     };
-    let place = |line| Place { file: list.into(), line: Some(line) };
+    let location = |line| SourceLocation { file: list.into(), line: Some(line) };
     let Some((line, header)) = rows.next() else { return };
     let header = match header.and_then(Header::read) {
         Ok(header) => header,
-        Err(trouble) => return gathering.refuse(place(line), None, trouble),
+        Err(kind) => return builder.add_issue(location(line), None, kind),
     };
     for (line, cells) in rows {
-        let draft = cells.map_err(Refused::from).and_then(|cells| header.utterance(cells, &folders));
-        gathering.take(place(line), draft);
+        let draft = cells.map_err(Issue::from).and_then(|cells| header.utterance(cells, &folders));
+        builder.add(location(line), draft);
     }
 }
 
-/// Where the columns are.
+/// The index of each column.
 struct Header {
     columns: usize,
     file: usize,
@@ -117,21 +121,21 @@ struct Header {
 }
 
 impl Header {
-    fn read(cells: Vec<String>) -> Result<Self, Trouble> {
+    fn read(cells: Vec<String>) -> Result<Self, IssueKind> {
         let column = |names: &[&str]| names.iter().find_map(|name| cells.iter().position(|cell| cell.trim() == *name));
         Ok(Self {
             columns: cells.len(),
-            file: column(&FILE).ok_or(Trouble::MissingColumn(FILE[0]))?,
-            text: column(&TEXT).ok_or(Trouble::MissingColumn(TEXT[0]))?,
+            file: column(&FILE).ok_or(IssueKind::MissingColumn(FILE[0]))?,
+            text: column(&TEXT).ok_or(IssueKind::MissingColumn(TEXT[0]))?,
             speaker: column(&SPEAKER),
             language: column(&LANGUAGE),
         })
     }
 
-    fn utterance(&self, cells: Vec<String>, folders: &Folders) -> Result<Draft, Refused> {
+    fn utterance(&self, cells: Vec<String>, folders: &Folders) -> Result<Draft, Issue> {
         if cells.len() != self.columns {
             let expected = format!("{} columns as in the header", self.columns);
-            return Err(Trouble::Columns { expected, found: cells.len() }.into());
+            return Err(IssueKind::WrongColumnCount { expected, found: cells.len() }.into());
         }
         let cell = |column: usize| cells[column].clone();
         let (speaker, language) = (self.speaker.map(cell), self.language.map(cell));

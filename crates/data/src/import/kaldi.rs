@@ -1,137 +1,136 @@
-//! Kaldi's data folders: `wav.scp`, `text`, and perhaps `segments`, `utt2spk`, `utt2lang`, `utt2dur`, `reco2dur`.
+//! Kaldi data folders: `wav.scp` and `text`, optionally `segments`, `utt2spk`, `utt2lang`, `utt2dur`, `reco2dur`.
 
 mod command;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, error_chain};
 
-use super::Format;
-use super::gathering::{Draft, Gathering};
+use super::builder::{Draft, ListingBuilder};
+use super::error::ImportError;
+use super::format::Format;
 use super::json::number;
-use super::trouble::{ImportError, Place, Trouble};
 use super::walk::{folder_of, name};
-use crate::told::told;
+use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// The two files that make a folder Kaldi's.
-pub(super) const NEEDED: [&str; 2] = ["wav.scp", "text"];
+/// The two required files, by which a folder is detected.
+pub(super) const REQUIRED: [&str; 2] = ["wav.scp", "text"];
 
-/// Reads a folder, or the one that the given `wav.scp` or `text` lies in.
-pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), ImportError> {
+/// Reads a folder, or the folder around a given `wav.scp` or `text`.
+pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let folder = if path.is_dir() { path } else { folder_of(path) };
-    let needed = NEEDED.map(|name| folder.join(name));
-    if !needed.iter().all(|file| file.is_file()) {
-        return Err(ImportError::NotThis { path: path.into(), format: Format::Kaldi });
+    let required = REQUIRED.map(|name| folder.join(name));
+    if !required.iter().all(|file| file.is_file()) {
+        return Err(ImportError::WrongFormat { path: path.into(), format: Format::Kaldi });
     }
-    let [recordings, texts] = needed;
+    let [recordings, texts] = required;
     let data = Data {
-        audio: gathering.audio_folder(folder),
-        recordings: Table::read(gathering, recordings, command::audio_of)?,
-        segments: Table::if_there(gathering, folder.join("segments"), Segment::read)?,
-        speakers: Extra::read(gathering, folder.join("utt2spk"), own),
-        languages: Extra::read(gathering, folder.join("utt2lang"), own),
-        utterance_durations: Extra::read(gathering, folder.join("utt2dur"), duration),
-        recording_durations: Extra::read(gathering, folder.join("reco2dur"), duration),
+        audio: builder.audio_folder(folder),
+        recordings: Table::read(builder, recordings, command::audio_of)?,
+        segments: Table::read_if_present(builder, folder.join("segments"), Segment::read)?,
+        speakers: Extra::read(builder, folder.join("utt2spk"), unchanged),
+        languages: Extra::read(builder, folder.join("utt2lang"), unchanged),
+        utterance_durations: Extra::read(builder, folder.join("utt2dur"), duration),
+        recording_durations: Extra::read(builder, folder.join("reco2dur"), duration),
     };
-    let texts = Table::read(gathering, texts, own)?;
+    let texts = Table::read(builder, texts, unchanged)?;
     for row in &texts.rows {
         match data.utterance(row) {
-            Ok(draft) => gathering.take(texts.place(row), Ok(draft)),
-            Err(Fault { place, trouble }) => {
-                gathering.refuse(place.unwrap_or_else(|| texts.place(row)), Some(row.key.clone()), trouble);
-            }
+            Ok(draft) => builder.add(texts.location(row), Ok(draft)),
+            Err(issue) => builder.add(texts.location(row), Err(Issue { id: Some(row.key.clone()), ..issue })),
         }
     }
-    data.report_without_text(gathering, &texts);
+    data.add_textless(builder, &texts);
     Ok(())
 }
 
-/// A row of one of the tables: a name, and what the table says of it.
+/// A row of a table: a key, and the parsed value or what is wrong with it.
 struct Row<T> {
     line: usize,
     key: String,
-    value: Result<T, Trouble>,
+    value: Result<T, IssueKind>,
 }
 
-/// One file, in its order and by name.
+/// One file: its rows in order, and their indices by key.
 struct Table<T> {
     file: PathBuf,
     rows: Vec<Row<T>>,
     by_key: HashMap<String, usize>,
 }
 
-/// What is wrong, and where if that is not the line of the text.
-struct Fault {
-    place: Option<Place>,
-    trouble: Trouble,
-}
-
 impl<T> Table<T> {
     fn read(
-        gathering: &mut Gathering<'_>,
+        builder: &mut ListingBuilder<'_>,
         file: PathBuf,
-        value: fn(&str) -> Result<T, Trouble>,
+        value: fn(&str) -> Result<T, IssueKind>,
     ) -> Result<Self, ImportError> {
         let mut table = Self { file: file.clone(), rows: vec![], by_key: HashMap::new() };
-        gathering.list(&file, |gathering, place, line| {
+        builder.read_list(&file, |builder, location, line| {
             let line = line.trim_start();
             let (key, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             if let Some(&first) = table.by_key.get(key) {
-                let first = table.place(&table.rows[first]);
-                return gathering.refuse(place, Some(key.into()), Trouble::DuplicateId(first));
+                let first = table.location(&table.rows[first]);
+                return builder.add_issue(location, Some(key.into()), IssueKind::DuplicateId(first));
             }
             table.by_key.insert(key.into(), table.rows.len());
-            table.rows.push(Row { line: place.line.unwrap_or_default(), key: key.into(), value: value(rest.trim()) });
+            table.rows.push(Row {
+                line: location.line.unwrap_or_default(),
+                key: key.into(),
+                value: value(rest.trim()),
+            });
         })?;
         Ok(table)
     }
 
-    fn if_there(
-        gathering: &mut Gathering<'_>,
+    fn read_if_present(
+        builder: &mut ListingBuilder<'_>,
         file: PathBuf,
-        value: fn(&str) -> Result<T, Trouble>,
+        value: fn(&str) -> Result<T, IssueKind>,
     ) -> Result<Option<Self>, ImportError> {
-        file.is_file().then(|| Self::read(gathering, file, value)).transpose()
+        file.is_file().then(|| Self::read(builder, file, value)).transpose()
     }
 
-    fn place(&self, row: &Row<T>) -> Place {
-        Place { file: self.file.clone(), line: Some(row.line) }
+    fn location(&self, row: &Row<T>) -> SourceLocation {
+        SourceLocation { file: self.file.clone(), line: Some(row.line) }
     }
 
-    /// The rows of which another table says nothing.
-    fn not_in<U>(&self, other: &Table<U>) -> Vec<(Place, String)> {
+    /// Location and key of the rows whose key is missing in `other`.
+    fn not_in<U>(&self, other: &Table<U>) -> Vec<(SourceLocation, String)> {
         let without = self.rows.iter().filter(|row| !other.by_key.contains_key(&row.key));
-        without.map(|row| (self.place(row), row.key.clone())).collect()
+        without.map(|row| (self.location(row), row.key.clone())).collect()
     }
 
-    fn get(&self, key: &str) -> Result<&T, Fault> {
+    /// The value of `key`. The issue of a bad row has the location of that row.
+    fn get(&self, key: &str) -> Result<&T, Issue> {
         let Some(&index) = self.by_key.get(key) else {
-            let trouble = Trouble::NoAudio(format!("{} does not name `{key}`", name(&self.file)));
-            return Err(Fault { place: None, trouble });
+            let kind = IssueKind::NoAudio(format!("{} does not name `{key}`", name(&self.file)));
+            return Err(kind.into());
         };
         let row = &self.rows[index];
-        row.value.as_ref().map_err(|trouble| Fault { place: Some(self.place(row)), trouble: trouble.clone() })
+        row.value.as_ref().map_err(|kind| Issue { location: Some(self.location(row)), ..Issue::from(kind.clone()) })
     }
 }
 
-/// A table that may be missing, and of which a bad line only costs what it would have said.
+/// An optional table. A bad row is an issue, and its utterance stays usable without the value.
 struct Extra<T>(HashMap<String, T>);
 
 impl<T> Extra<T> {
-    fn read(gathering: &mut Gathering<'_>, file: PathBuf, value: fn(&str) -> Result<T, Trouble>) -> Self {
+    fn read(builder: &mut ListingBuilder<'_>, file: PathBuf, value: fn(&str) -> Result<T, IssueKind>) -> Self {
         let mut known = HashMap::new();
-        let table = match Table::if_there(gathering, file.clone(), value) {
+        let table = match Table::read_if_present(builder, file.clone(), value) {
             Ok(table) => table,
             Err(error) => {
-                gathering.refuse_file(&file, None, Trouble::Unreadable(told(&error)));
+                builder.add_file_issue(&file, None, IssueKind::Unreadable(error_chain(&error)));
                 None
             }
         };
         for Row { line, key, value } in table.into_iter().flat_map(|table| table.rows) {
             match value {
                 Ok(value) => drop(known.insert(key, value)),
-                Err(trouble) => gathering.refuse(Place { file: file.clone(), line: Some(line) }, Some(key), trouble),
+                Err(kind) => {
+                    builder.add_issue(SourceLocation { file: file.clone(), line: Some(line) }, Some(key), kind)
+                }
             }
         }
         Self(known)
@@ -142,37 +141,37 @@ impl<T> Extra<T> {
     }
 }
 
-/// A stretch of a recording.
+/// A part of a recording.
 struct Segment {
     recording: String,
     start: f64,
-    /// `None` is the end of the recording.
+    /// `None` means the end of the recording.
     end: Option<f64>,
 }
 
 impl Segment {
-    fn read(value: &str) -> Result<Self, Trouble> {
+    fn read(value: &str) -> Result<Self, IssueKind> {
         let columns: Vec<&str> = value.split_whitespace().collect();
         let [recording, start, end] = *columns else {
             let expected = "`utterance recording start end`".into();
-            return Err(Trouble::Columns { expected, found: columns.len() + 1 });
+            return Err(IssueKind::WrongColumnCount { expected, found: columns.len() + 1 });
         };
         let (start, end) = (number("start", start)?, number("end", end)?);
         if start < 0.0 {
-            return Err(Trouble::WrongTime { key: "start", value: start.to_string() });
+            return Err(IssueKind::InvalidTime { key: "start", value: start.to_string() });
         }
-        // Kaldi writes an end of -1 where the recording's is meant.
+        // Kaldi writes an end of -1 for the end of the recording.
         let end = (end != -1.0).then_some(end);
         if let Some(end) = end.filter(|&end| end <= start) {
-            return Err(Trouble::WrongEnd { start, end });
+            return Err(IssueKind::EndsBeforeStart { start, end });
         }
         Ok(Self { recording: recording.into(), start, end })
     }
 }
 
-/// Everything a folder says but the texts.
+/// All tables of a folder except the texts.
 struct Data {
-    /// Where relative paths start.
+    /// The folder that relative paths start from.
     audio: PathBuf,
     recordings: Table<String>,
     segments: Option<Table<Segment>>,
@@ -183,16 +182,16 @@ struct Data {
 }
 
 impl Data {
-    fn utterance(&self, text: &Row<String>) -> Result<Draft, Fault> {
+    fn utterance(&self, text: &Row<String>) -> Result<Draft, Issue> {
         let id = &text.key;
         let whole = Segment { recording: id.clone(), start: 0.0, end: None };
         let segment = self.segments.as_ref().map_or(Ok(&whole), |segments| segments.get(id))?;
         let audio = self.recordings.get(&segment.recording)?;
         let recording_end = || self.recording_durations.get(&segment.recording).copied();
-        let told = || self.utterance_durations.get(id).copied();
+        let listed = || self.utterance_durations.get(id).copied();
         let duration = match segment.end {
             Some(end) => Some(end - segment.start),
-            None => told().or_else(|| Some(recording_end()? - segment.start)),
+            None => listed().or_else(|| Some(recording_end()? - segment.start)),
         };
         Ok(Draft {
             id: id.clone(),
@@ -205,26 +204,26 @@ impl Data {
         })
     }
 
-    /// Notes utterances that have audio and no text.
-    fn report_without_text(&self, gathering: &mut Gathering<'_>, texts: &Table<String>) {
-        let places = match &self.segments {
+    /// Adds an issue for every utterance with audio and without text.
+    fn add_textless(&self, builder: &mut ListingBuilder<'_>, texts: &Table<String>) {
+        let textless = match &self.segments {
             Some(segments) => segments.not_in(texts),
             None => self.recordings.not_in(texts),
         };
-        for (place, key) in places {
-            gathering.refuse(place, Some(key), Trouble::NoText);
+        for (location, key) in textless {
+            builder.add_issue(location, Some(key), IssueKind::NoText);
         }
     }
 }
 
-fn own(value: &str) -> Result<String, Trouble> {
+fn unchanged(value: &str) -> Result<String, IssueKind> {
     Ok(value.into())
 }
 
-fn duration(value: &str) -> Result<f64, Trouble> {
+fn duration(value: &str) -> Result<f64, IssueKind> {
     let value = number("duration", value)?;
     if value < 0.0 {
-        return Err(Trouble::WrongTime { key: "duration", value: value.to_string() });
+        return Err(IssueKind::InvalidTime { key: "duration", value: value.to_string() });
     }
     Ok(value)
 }

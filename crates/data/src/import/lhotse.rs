@@ -1,8 +1,8 @@
 //! Lhotse: cuts, or recordings and supervisions, as JSON lines, plain or compressed.
 //!
-//! Every supervision becomes an utterance of its own stretch, so a cut with several becomes several. Not read are
-//! `MixedCut`, `PaddingCut` and `MultiCut`, recordings in memory, in tar files or on the network, one channel of
-//! several, and recordings that Lhotse would change: each is a problem that says so.
+//! Every supervision becomes an utterance, so a cut with several supervisions becomes several utterances. These cannot be
+//! read, and become issues: `MixedCut`, `PaddingCut` and `MultiCut`; recordings in memory, in tar files or on the network;
+//! one channel of several; recordings with transforms other than resampling.
 
 mod recording;
 
@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 
-use super::Format;
-use super::gathering::{Draft, Gathering, Refused, clipped};
+use super::builder::{Draft, ListingBuilder, shortened};
+use super::error::ImportError;
+use super::format::Format;
 use super::json::Object;
-use super::trouble::{ImportError, Trouble};
 use super::walk::{children, folder_of, name};
+use crate::issue::{Issue, IssueKind};
 use recording::Recording;
 
-/// Supervisions are cut to their recordings up to rounding.
+/// Offsets this far below zero, in seconds, are rounding errors of Lhotse and count as zero.
 const ROUNDING: f64 = 1e-3;
 
 /// The lists of a corpus.
@@ -27,17 +28,17 @@ pub(super) enum Lists {
     Pairs { recordings: Vec<PathBuf>, supervisions: Vec<PathBuf> },
 }
 
-/// Reads cuts, or the supervisions of recordings. A folder with both is read by its cuts, which hold everything.
-pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), ImportError> {
+/// Reads cuts, or pairs of recordings and supervisions. Of a folder with both, only the cuts are read: they have all facts.
+pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     match lists(path) {
-        Some(Lists::Cuts(files)) => read_cuts(gathering, &files),
-        Some(Lists::Pairs { recordings, supervisions }) => read_pairs(gathering, &recordings, &supervisions),
-        None => return Err(ImportError::NotThis { path: path.into(), format: Format::Lhotse }),
+        Some(Lists::Cuts(files)) => read_cuts(builder, &files),
+        Some(Lists::Pairs { recordings, supervisions }) => read_pairs(builder, &recordings, &supervisions),
+        None => return Err(ImportError::WrongFormat { path: path.into(), format: Format::Lhotse }),
     }
     Ok(())
 }
 
-/// What `path` is or holds.
+/// The lists of a folder, or a given list with its partners.
 pub(super) fn lists(path: &Path) -> Option<Lists> {
     if path.is_dir() {
         return in_folder(path);
@@ -56,23 +57,23 @@ pub(super) fn lists(path: &Path) -> Option<Lists> {
 }
 
 fn in_folder(folder: &Path) -> Option<Lists> {
-    let cuts = called(folder, "cuts");
+    let cuts = lists_named(folder, "cuts");
     if !cuts.is_empty() {
         return Some(Lists::Cuts(cuts));
     }
-    let (recordings, supervisions) = (called(folder, "recordings"), called(folder, "supervisions"));
+    let (recordings, supervisions) = (lists_named(folder, "recordings"), lists_named(folder, "supervisions"));
     let both = !recordings.is_empty() && !supervisions.is_empty();
     both.then_some(Lists::Pairs { recordings, supervisions })
 }
 
-/// The file of exactly that name beside `path`, else all that have the word in their names.
+/// The file called `file` beside `path`; without it, all lists there whose names contain `word`.
 fn partner(path: &Path, file: &str, word: &str) -> Option<Vec<PathBuf>> {
     let exact = path.with_file_name(file);
-    let found = if exact.is_file() { vec![exact] } else { called(folder_of(path), word) };
+    let found = if exact.is_file() { vec![exact] } else { lists_named(folder_of(path), word) };
     (!found.is_empty()).then_some(found)
 }
 
-fn called(folder: &Path, word: &str) -> Vec<PathBuf> {
+fn lists_named(folder: &Path, word: &str) -> Vec<PathBuf> {
     let fits = |file: &PathBuf| {
         let name = name(file);
         name.contains(word) && (name.ends_with(".jsonl") || name.ends_with(".jsonl.gz"))
@@ -80,92 +81,92 @@ fn called(folder: &Path, word: &str) -> Vec<PathBuf> {
     children(folder).unwrap_or_default().into_iter().filter(fits).collect()
 }
 
-fn read_cuts(gathering: &mut Gathering<'_>, files: &[PathBuf]) {
+fn read_cuts(builder: &mut ListingBuilder<'_>, files: &[PathBuf]) {
     for file in files {
-        let folder = gathering.audio_folder(folder_of(file));
-        gathering.side_list(file, |gathering, place, line| match cut(line, &folder) {
-            Ok(drafts) => drafts.into_iter().for_each(|draft| gathering.take(place.clone(), draft)),
-            Err(refused) => gathering.take(place, Err(refused)),
+        let folder = builder.audio_folder(folder_of(file));
+        builder.read_optional_list(file, |builder, location, line| match cut(line, &folder) {
+            Ok(drafts) => drafts.into_iter().for_each(|draft| builder.add(location.clone(), draft)),
+            Err(issue) => builder.add(location, Err(issue)),
         });
     }
 }
 
-/// An utterance for every supervision of a cut.
-fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Refused>>, Refused> {
+/// One utterance for each supervision of a cut.
+fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     let mut object = Object::read(line)?;
-    let id = object.need(&["id"])?;
-    let named = |trouble| Refused(Some(id.clone()), trouble);
-    if let Some(other) = object.text(&["type"]).map_err(named)?.filter(|kind| kind != "MonoCut") {
-        return Err(named(Trouble::Cut(clipped(&other))));
+    let id = object.required_text(&["id"])?;
+    let with_id = |kind| Issue::for_utterance(&id, kind);
+    if let Some(other) = object.text(&["type"]).map_err(with_id)?.filter(|kind| kind != "MonoCut") {
+        return Err(with_id(IssueKind::NotMonoCut(shortened(&other))));
     }
-    let none = || named(Trouble::NoAudio("it names no recording".into()));
-    let recording = Recording::read(object.object("recording").ok_or_else(none)?).map_err(named)?;
-    let audio = folder.join(recording.file(&object.counts("channel")).map_err(named)?);
-    let start = object.number("start").map_err(named)?.unwrap_or(0.0);
-    let length = object.seconds("duration").map_err(named)?;
+    let none = || with_id(IssueKind::NoAudio("it names no recording".into()));
+    let recording = Recording::read(object.object("recording").ok_or_else(none)?).map_err(with_id)?;
+    let audio = folder.join(recording.file(&object.counts("channel")).map_err(with_id)?);
+    let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
+    let length = object.seconds("duration").map_err(with_id)?;
     let supervisions = object.objects("supervisions");
     let several = supervisions.len() > 1;
     let utterance = |(n, supervision): (usize, Object)| {
-        let own = supervision.text(&["id"]).map_err(named)?.unwrap_or_else(|| format!("{id}-{n}"));
+        let own = supervision.text(&["id"]).map_err(with_id)?.unwrap_or_else(|| format!("{id}-{n}"));
         let id = if several { own } else { id.clone() };
-        spoken(&supervision, id, audio.clone(), start, length)
+        supervised(&supervision, id, audio.clone(), start, length)
     };
     if supervisions.is_empty() {
-        return Err(named(Trouble::NoText));
+        return Err(with_id(IssueKind::NoText));
     }
     Ok((1..).zip(supervisions).map(utterance).collect())
 }
 
-/// A supervision of something that begins at `start` of the audio.
-fn spoken(
+/// The utterance of a supervision, in a cut that starts at `start` of the audio and has the given length.
+fn supervised(
     supervision: &Object,
     id: String,
     audio: PathBuf,
     start: f64,
     length: Option<Seconds>,
-) -> Result<Draft, Refused> {
-    let named = |trouble| Refused(Some(id.clone()), trouble);
-    let within = supervision.number("start").map_err(named)?.unwrap_or(0.0);
+) -> Result<Draft, Issue> {
+    let with_id = |kind| Issue::for_utterance(&id, kind);
+    let within = supervision.number("start").map_err(with_id)?.unwrap_or(0.0);
     let offset = start + within;
-    let duration = supervision.seconds("duration").map_err(named)?;
+    let duration = supervision.seconds("duration").map_err(with_id)?;
     let draft = Draft {
         audio,
         offset: Seconds(if (-ROUNDING..0.0).contains(&offset) { 0.0 } else { offset }),
         duration: duration.or_else(|| Some(Seconds(length?.0 - within))),
-        text: supervision.text(&["text"]).map_err(named)?.unwrap_or_default(),
-        speaker: supervision.text(&["speaker"]).map_err(named)?,
-        language: supervision.text(&["language"]).map_err(named)?,
+        text: supervision.text(&["text"]).map_err(with_id)?.unwrap_or_default(),
+        speaker: supervision.text(&["speaker"]).map_err(with_id)?,
+        language: supervision.text(&["language"]).map_err(with_id)?,
         id: id.clone(),
     };
     Ok(draft)
 }
 
-fn read_pairs(gathering: &mut Gathering<'_>, recordings: &[PathBuf], supervisions: &[PathBuf]) {
-    let mut known: HashMap<String, (PathBuf, Result<Recording, Trouble>)> = HashMap::new();
+fn read_pairs(builder: &mut ListingBuilder<'_>, recordings: &[PathBuf], supervisions: &[PathBuf]) {
+    let mut known: HashMap<String, (PathBuf, Result<Recording, IssueKind>)> = HashMap::new();
     for file in recordings {
-        let folder = gathering.audio_folder(folder_of(file));
-        gathering.side_list(file, |gathering, place, line| {
+        let folder = builder.audio_folder(folder_of(file));
+        builder.read_optional_list(file, |builder, location, line| {
             let object = Object::read(line);
-            let id = object.as_ref().map_err(Trouble::clone).and_then(|object| object.need(&["id"]));
+            let id = object.as_ref().map_err(IssueKind::clone).and_then(|object| object.required_text(&["id"]));
             match (id, object) {
                 (Ok(id), Ok(object)) => drop(known.insert(id, (folder.clone(), Recording::read(object)))),
-                (Err(trouble), _) | (_, Err(trouble)) => gathering.refuse(place, None, trouble),
+                (Err(kind), _) | (_, Err(kind)) => builder.add_issue(location, None, kind),
             }
         });
     }
     for file in supervisions {
-        gathering.side_list(file, |gathering, place, line| gathering.take(place, supervision(line, &known)));
+        builder.read_optional_list(file, |builder, location, line| builder.add(location, supervision(line, &known)));
     }
 }
 
-fn supervision(line: &str, known: &HashMap<String, (PathBuf, Result<Recording, Trouble>)>) -> Result<Draft, Refused> {
+fn supervision(line: &str, known: &HashMap<String, (PathBuf, Result<Recording, IssueKind>)>) -> Result<Draft, Issue> {
     let object = Object::read(line)?;
-    let id = object.need(&["id"])?;
-    let named = |trouble| Refused(Some(id.clone()), trouble);
-    let recording = object.need(&["recording_id"]).map_err(named)?;
-    let unknown = || named(Trouble::NoAudio(format!("no list names its recording `{}`", clipped(&recording))));
+    let id = object.required_text(&["id"])?;
+    let with_id = |kind| Issue::for_utterance(&id, kind);
+    let recording = object.required_text(&["recording_id"]).map_err(with_id)?;
+    let unknown = || with_id(IssueKind::NoAudio(format!("no list names its recording `{}`", shortened(&recording))));
     let (folder, recording) = known.get(&recording).ok_or_else(unknown)?;
-    let recording = recording.as_ref().map_err(|trouble| named(trouble.clone()))?;
-    let audio = folder.join(recording.file(&object.counts("channel")).map_err(named)?);
-    spoken(&object, id.clone(), audio, 0.0, recording.duration)
+    let recording = recording.as_ref().map_err(|kind| with_id(kind.clone()))?;
+    let audio = folder.join(recording.file(&object.counts("channel")).map_err(with_id)?);
+    supervised(&object, id.clone(), audio, 0.0, recording.duration)
 }

@@ -1,51 +1,52 @@
-//! LJSpeech: `metadata.csv` of `id|text|normalised`, without header or quoting, and the audio in `wavs/`.
+//! LJSpeech: `metadata.csv` of `id|text|normalized`, without header or quoting, and the audio in `wavs/`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::Format;
-use super::gathering::{Draft, Gathering, Refused};
-use super::trouble::{ImportError, Trouble};
+use super::builder::{Draft, ListingBuilder};
+use super::error::ImportError;
+use super::format::Format;
 use super::walk::{children, folder_of, id_of, is_audio, preference};
+use crate::issue::{Issue, IssueKind};
 
-/// Reads `metadata.csv`, or a folder with it.
-pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), ImportError> {
+/// Reads a `metadata.csv`, or the folder around it.
+pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let file = if path.is_dir() { path.join("metadata.csv") } else { path.into() };
     if !file.is_file() {
-        return Err(ImportError::NotThis { path: path.into(), format: Format::LjSpeech });
+        return Err(ImportError::WrongFormat { path: path.into(), format: Format::LjSpeech });
     }
-    let wavs = Wavs::list(gathering.audio_folder_called("wavs", folder_of(&file)));
-    gathering.list(&file, |gathering, place, line| gathering.take(place, utterance(line, &wavs)))
+    let wavs = Wavs::list(builder.named_audio_folder("wavs", folder_of(&file)));
+    builder.read_list(&file, |builder, location, line| builder.add(location, utterance(line, &wavs)))
 }
 
-fn utterance(line: &str, wavs: &Wavs) -> Result<Draft, Refused> {
+fn utterance(line: &str, wavs: &Wavs) -> Result<Draft, Issue> {
     let columns: Vec<&str> = line.split('|').collect();
-    let (written, raw, normalised) = match *columns {
+    let (written, raw, normalized) = match *columns {
         [id, text] => (id.trim(), text, ""),
-        [id, text, normalised] => (id.trim(), text, normalised),
+        [id, text, normalized] => (id.trim(), text, normalized),
         _ => {
-            let expected = "`id|text` or `id|text|normalised`".into();
-            return Err(Trouble::Columns { expected, found: columns.len() }.into());
+            let expected = "`id|text` or `id|text|normalized`".into();
+            return Err(IssueKind::WrongColumnCount { expected, found: columns.len() }.into());
         }
     };
-    let text = if normalised.trim().is_empty() { raw } else { normalised };
-    // Some write `wavs/a.wav` for `a`.
+    let text = if normalized.trim().is_empty() { raw } else { normalized };
+    // Some corpora write `wavs/a.wav` instead of `a`.
     let written = written.strip_prefix("wavs/").unwrap_or(written);
     let id = id_of(Path::new(written), Path::new(""));
     Ok(Draft { id, audio: wavs.file(written), text: text.into(), ..Draft::default() })
 }
 
-/// The audio folder, looked through once, so that no line asks the disk.
+/// The audio folder, listed once, so that no line costs a disk access.
 struct Wavs {
     folder: PathBuf,
-    /// The files without their endings, which a copy of the corpus may have changed.
+    /// The files by their names without extension: copies of the corpus may be in another audio format.
     by_stem: HashMap<String, PathBuf>,
 }
 
 impl Wavs {
     fn list(folder: PathBuf) -> Self {
         let mut by_stem: HashMap<String, PathBuf> = HashMap::new();
-        // A folder that is not there is no trouble of the list's.
+        // A missing folder is found by the check of each audio file.
         for file in children(&folder).unwrap_or_default().into_iter().filter(|file| is_audio(file)) {
             let stem = id_of(&file, &folder);
             let better = by_stem.get(&stem).is_none_or(|known| preference(&file) < preference(known));

@@ -1,32 +1,33 @@
-//! Manifests: JSON lines with the keys that we and NeMo write, and what others call the same.
+//! Manifests: JSON lines with the keys that this crate and NeMo write, and common other names for them.
 
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 
-use super::Format;
-use super::gathering::{Draft, Gathering, Refused};
+use super::builder::{Draft, ListingBuilder};
+use super::error::ImportError;
+use super::format::Format;
 use super::json::Object;
-use super::trouble::{ImportError, Trouble};
 use super::walk::folder_of;
+use crate::issue::{Issue, IssueKind};
 
-/// What a folder's manifest may be called.
+/// File names of a manifest in a folder.
 pub(super) const NAMES: [&str; 2] = ["manifest.jsonl", "manifest.json"];
 
-/// What the audio file may be called; the first is ours.
+/// Keys of the audio file. This crate writes the first.
 pub(super) const AUDIO: [&str; 4] = ["audio_filepath", "audio_path", "audio", "wav"];
 
-/// What the text may be called; the first is ours.
+/// Keys of the text. This crate writes the first.
 const TEXT: [&str; 5] = ["text", "sentence", "transcript", "transcription", "normalized_text"];
 
-/// Reads a manifest, or a folder with one of the usual name.
-pub(super) fn read(gathering: &mut Gathering<'_>, path: &Path) -> Result<(), ImportError> {
-    let file = in_folder(path).ok_or(ImportError::NotThis { path: path.into(), format: Format::Manifest })?;
-    let folder = gathering.audio_folder(folder_of(&file));
-    gathering.list(&file, |gathering, place, line| gathering.take(place, utterance(line, &folder)))
+/// Reads a manifest, or the one in a folder.
+pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
+    let file = in_folder(path).ok_or(ImportError::WrongFormat { path: path.into(), format: Format::Manifest })?;
+    let folder = builder.audio_folder(folder_of(&file));
+    builder.read_list(&file, |builder, location, line| builder.add(location, utterance(line, &folder)))
 }
 
-/// The manifest that `path` is or holds.
+/// `path` itself where it is a file, else the manifest in it.
 pub(super) fn in_folder(path: &Path) -> Option<PathBuf> {
     if !path.is_dir() {
         return Some(path.into());
@@ -34,23 +35,23 @@ pub(super) fn in_folder(path: &Path) -> Option<PathBuf> {
     NAMES.iter().map(|name| path.join(name)).find(|file| file.is_file())
 }
 
-fn utterance(line: &str, folder: &Path) -> Result<Draft, Refused> {
+fn utterance(line: &str, folder: &Path) -> Result<Draft, Issue> {
     let object = Object::read(line)?;
     let id = object.text(&["id"])?.filter(|id| !id.trim().is_empty());
-    let named = |trouble| Refused(id.clone(), trouble);
-    let written = object.need(&AUDIO).map_err(named)?;
+    let with_id = |kind| Issue { id: id.clone(), ..Issue::from(kind) };
+    let written = object.required_text(&AUDIO).map_err(with_id)?;
     if written.trim().is_empty() {
-        return Err(named(Trouble::NoAudio("its path is empty".into())));
+        return Err(with_id(IssueKind::NoAudio("its path is empty".into())));
     }
-    let offset = object.seconds("offset").map_err(named)?.unwrap_or_default();
+    let offset = object.seconds("offset").map_err(with_id)?.unwrap_or_default();
     let draft = Draft {
         audio: folder.join(&written),
         offset,
-        duration: object.seconds("duration").map_err(named)?,
-        text: object.need(&TEXT).map_err(named)?,
-        speaker: object.text(&["speaker", "speaker_id"]).map_err(named)?,
-        language: object.text(&["lang", "language", "locale"]).map_err(named)?,
-        // As our own manifests are read: what names the utterance is where it is.
+        duration: object.seconds("duration").map_err(with_id)?,
+        text: object.required_text(&TEXT).map_err(with_id)?,
+        speaker: object.text(&["speaker", "speaker_id"]).map_err(with_id)?,
+        language: object.text(&["lang", "language", "locale"]).map_err(with_id)?,
+        // Without an id, the path and the offset identify an utterance.
         id: id.clone().unwrap_or(match offset {
             Seconds(0.0) => written,
             Seconds(offset) => format!("{written}@{offset}"),

@@ -1,4 +1,4 @@
-//! Every layout, written into a folder as people have it, read back, damaged, and fed with rubbish.
+//! Tests of the import: every layout as published, damaged, and filled with garbage.
 
 mod damaged;
 mod detection;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Files by their names; a name ending in `.gz` is compressed.
+/// Names and contents of files. Files with the ending `.gz` are compressed.
 type Files<'a> = &'a [(&'a str, &'a [u8])];
 
 fn write(files: Files<'_>) -> TempDir {
@@ -35,7 +35,7 @@ fn compressed(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What a person sees of the corpus in `files`, without the folder, which differs from run to run.
+/// The import of `files` as text, without the temporary folder in paths.
 fn seen(files: Files<'_>, options: &ImportOptions) -> String {
     let folder = write(files);
     seen_at(folder.path(), folder.path(), options)
@@ -47,21 +47,21 @@ fn seen_at(path: &Path, root: &Path, options: &ImportOptions) -> String {
         Ok(listing) => {
             writeln!(seen, "{}", listing.format).unwrap();
             listing.entries.iter().for_each(|entry| writeln!(seen, "{}", line(entry)).unwrap());
-            listing.problems.iter().for_each(|problem| writeln!(seen, "! {problem}").unwrap());
+            listing.issues.iter().for_each(|issue| writeln!(seen, "! {issue}").unwrap());
         }
-        Err(error) => writeln!(seen, "{}", crate::told::told(&error)).unwrap(),
+        Err(error) => writeln!(seen, "{}", plimsoll_core::error_chain(&error)).unwrap(),
     }
     let root = root.display().to_string();
     seen.replace(&format!("{root}/"), "").replace(&root, "CORPUS")
 }
 
 fn line(entry: &Entry) -> String {
-    let Entry { id, audio, offset, duration, text, speaker, language, place } = entry;
+    let Entry { id, audio, offset, duration, text, speaker, language, location } = entry;
     let end = duration.map_or("end".to_owned(), |duration| (*offset + duration).to_string());
     let who = [speaker, language].map(|name| name.as_deref().unwrap_or("-")).join(" ");
-    format!("{id}: {} {offset}..{end} [{who}] {text} ({place})", audio.display())
+    format!("{id}: {} {offset}..{end} [{who}] {text} ({location})", audio.display())
 }
 
-fn as_told(format: Format) -> ImportOptions {
+fn as_format(format: Format) -> ImportOptions {
     ImportOptions { format: Some(format), ..ImportOptions::default() }
 }

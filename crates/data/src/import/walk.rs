@@ -1,45 +1,45 @@
-//! Folders, walked in the order of their names.
+//! Walks folders in the order of names, and answers questions about file names.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Endings of audio files.
+/// Extensions of audio files, the preferred ones first.
 const AUDIO: [&str; 6] = ["wav", "flac", "mp3", "ogg", "oga", "opus"];
 
-/// The ending of a file without the dot, in small letters.
+/// The extension without the dot, in lower case.
 pub(super) fn ending(path: &Path) -> String {
     path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// Whether a file is audio, judged by its name.
+/// Whether a file is audio, by its extension.
 pub(super) fn is_audio(path: &Path) -> bool {
     AUDIO.contains(&ending(path).as_str())
 }
 
-/// Which to take first of files that differ in their ending alone: the order above.
+/// The rank of the extension in `AUDIO`. Of files that differ only in the extension, the lowest rank counts.
 pub(super) fn preference(path: &Path) -> usize {
     AUDIO.iter().position(|&known| known == ending(path)).unwrap_or(AUDIO.len())
 }
 
-/// The name of a file, as far as it is text.
+/// The file name; bytes that are not UTF-8 are replaced.
 pub(super) fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The path without `root` and without its ending, with slashes: an id for a file that has none.
+/// An id for a file: its path relative to `root`, without the extension, with slashes.
 pub(super) fn id_of(path: &Path, root: &Path) -> String {
     let within = path.strip_prefix(root).unwrap_or(path);
     let bare = if is_audio(within) { within.with_extension("") } else { within.into() };
     bare.to_string_lossy().replace('\\', "/")
 }
 
-/// The folder a list lies in.
+/// The folder around a file.
 pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Everything in one folder, sorted by name, without what is hidden.
+/// The files and folders in a folder, sorted by name, without hidden ones.
 pub(super) fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut children = Vec::new();
     for child in fs::read_dir(folder)? {
@@ -52,15 +52,15 @@ pub(super) fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(children)
 }
 
-/// A folder that could not be read, and why.
-pub(super) type Blocked = (PathBuf, io::Error);
+/// A folder that cannot be read, and the error.
+pub(super) type Unreadable = (PathBuf, io::Error);
 
 /// All files below a folder.
 ///
-/// Links are followed, because corpora are often linked into place; a folder is entered once, however many links lead
-/// to it, so a link to a folder above ends there.
+/// Links are followed, because corpora are often linked into place. Each folder is entered once, however many links lead to
+/// it, so a link to a parent folder does not loop.
 pub(super) struct Walk {
-    /// What is still to be visited, the next one last.
+    /// Paths still to be visited; the last one is next.
     ahead: Vec<PathBuf>,
     entered: HashSet<PathBuf>,
 }
@@ -79,7 +79,7 @@ impl Walk {
 }
 
 impl Iterator for Walk {
-    type Item = Result<PathBuf, Blocked>;
+    type Item = Result<PathBuf, Unreadable>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -92,4 +92,15 @@ impl Iterator for Walk {
             }
         }
     }
+}
+
+/// Whether `path` contains Parquet or Arrow tables, and no audio files.
+pub(super) fn holds_only_tables(path: &Path) -> bool {
+    let files = || Walk::new(path).filter_map(Result::ok);
+    files().any(|file| is_table(&file)) && !files().any(|file| is_audio(&file))
+}
+
+/// Whether a file is a Parquet or Arrow table, by its extension.
+pub(super) fn is_table(file: &Path) -> bool {
+    ["parquet", "arrow"].contains(&ending(file).as_str())
 }

@@ -1,4 +1,4 @@
-//! Threads that do numbered jobs side by side and give the results back in the order of the jobs.
+//! Threads that work on jobs in parallel and return the results in the order of the jobs.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -7,102 +7,102 @@ use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-/// A job whose worker died before it was done.
+/// The worker of a job ended before the job was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gone;
+pub(super) struct WorkerLost;
 
-/// Results, in order, of jobs that are being done.
+/// The results of jobs, in the order of the jobs.
 ///
-/// A feeder takes jobs one by one and gives each its own channel for the result. The other ends of these channels
-/// stand in a queue in the order of the jobs: the queue is the order. A job needs a permit to be begun, which comes back
-/// when its result is taken: the permits are the back-pressure, and more of them or of the threads can be had any time.
+/// A feeder thread takes the jobs one by one and opens a channel for each result. It queues the receiving ends in the order
+/// of the jobs, and this queue is the order of the results. A job needs a permit to start, and the permit returns when its
+/// result is taken: this is the back-pressure. Permits and threads can be added at any time.
 pub(super) struct Pipeline<R> {
-    /// `None` once the pipeline is being taken down.
+    /// `None` while the pipeline is being dropped.
     results: Option<Receiver<Receiver<R>>>,
     permits: Option<Sender<()>>,
     feeder: Option<JoinHandle<()>>,
-    /// Starts a thread more, unless all have died.
-    hire: Box<dyn Fn() -> Option<JoinHandle<()>> + Send>,
+    /// Starts one more worker; `None` when all workers have died.
+    spawn_worker: Box<dyn Fn() -> Option<JoinHandle<()>> + Send>,
     workers: Vec<JoinHandle<()>>,
     ahead: usize,
     stop: Arc<AtomicBool>,
 }
 
-/// A job and where its result goes.
+/// A job and the channel for its result.
 type Order<J, R> = (J, Sender<R>);
 
 impl<R: Send + 'static> Pipeline<R> {
-    /// Starts `workers` threads on `jobs`; at most `ahead` results wait to be taken, or are being made.
+    /// Starts `workers` threads on `jobs`. At most `ahead` jobs are in work or wait to be taken.
     pub(super) fn start<J: Send + 'static>(
         jobs: impl Iterator<Item = J> + Send + 'static,
         work: impl Fn(&J) -> R + Send + Sync + 'static,
         workers: NonZeroUsize,
         ahead: NonZeroUsize,
     ) -> Self {
-        // Neither ever holds more than there are permits.
+        // The permits bound both channels.
         let (queue, results) = unbounded();
         let (orders, taken) = unbounded();
         let (permits, permitted) = unbounded();
         let stop = Arc::new(AtomicBool::new(false));
         let (work, stopped, taken) = (Arc::new(work), stop.clone(), Arc::new(taken));
-        // Only workers hold the end where orders are taken: when the last of them has died, what was ordered is gone.
-        let remembered = Arc::downgrade(&taken);
-        let hire = Box::new(move || {
-            let (taken, work, stop) = (remembered.upgrade()?, work.clone(), stopped.clone());
+        // Only workers own the receiving end of the orders, so pending orders are lost when the last worker dies.
+        let weak = Arc::downgrade(&taken);
+        let spawn_worker = Box::new(move || {
+            let (taken, work, stop) = (weak.upgrade()?, work.clone(), stopped.clone());
             Some(spawn(move || do_jobs(&taken, &*work, &stop)))
         });
         let feeder = Some(spawn(move || feed(jobs, &permitted, &queue, &orders)));
         let (results, permits) = (Some(results), Some(permits));
-        let mut pipeline = Self { results, permits, feeder, hire, workers: Vec::new(), ahead: 0, stop };
+        let mut pipeline = Self { results, permits, feeder, spawn_worker, workers: Vec::new(), ahead: 0, stop };
         pipeline.grow(workers.get(), ahead.get());
         drop(taken);
         pipeline
     }
 
-    /// Sees to it that there are at least so many threads, and so many results ahead.
+    /// Grows to at least `workers` threads and `ahead` results ahead.
     pub(super) fn grow(&mut self, workers: usize, ahead: usize) {
         let missing = workers.saturating_sub(self.workers.len());
-        let hired: Vec<_> = (0..missing).filter_map(|_| (self.hire)()).collect();
-        self.workers.extend(hired);
+        let spawned: Vec<_> = (0..missing).filter_map(|_| (self.spawn_worker)()).collect();
+        self.workers.extend(spawned);
         while self.ahead < ahead {
             self.permit();
             self.ahead += 1;
         }
     }
 
-    /// Threads, and results that may be ahead.
+    /// Number of threads, and of results that may be ahead.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.workers.len(), self.ahead)
     }
 
     fn permit(&self) {
-        // Fails when the feeder has ended, which then needs none.
+        // Fails when the feeder has ended and needs no permit.
         let _ = self.permits.as_ref().map(|permits| permits.send(()));
     }
 
-    /// The result of the next job, or nothing after the last one.
-    pub(super) fn next(&mut self) -> Option<Result<R, Gone>> {
+    /// The result of the next job; `None` after the last one.
+    pub(super) fn next(&mut self) -> Option<Result<R, WorkerLost>> {
         match self.results.as_ref()?.recv() {
             Ok(result) => {
-                let result = result.recv().map_err(|_| Gone);
+                let result = result.recv().map_err(|_| WorkerLost);
                 self.permit();
                 Some(result)
             }
-            // The feeder ended. If it panicked there would have been more, and silence would pass for the end.
-            Err(_) => self.feeder.take()?.join().err().map(|_| Err(Gone)),
+            // The feeder ended. If it panicked, jobs are missing, and this must not look like the end.
+            Err(_) => self.feeder.take()?.join().err().map(|_| Err(WorkerLost)),
         }
     }
 }
 
 impl<R> Drop for Pipeline<R> {
-    /// Ends the threads: each at most finishes the job it is at.
+    /// Ends the threads. Each finishes at most its current job.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the feeder, whose end wakes the workers.
+        // This wakes the feeder, and the end of the feeder wakes the workers.
         self.results = None;
         self.permits = None;
         for thread in self.feeder.take().into_iter().chain(self.workers.drain(..)) {
-            // A panic has been reported as `Gone` already, or concerns a result that nobody wants.
+            // A panic was already returned as `WorkerLost`, or its result is not needed any more.
             let _ = thread.join();
         }
     }
@@ -118,8 +118,8 @@ fn feed<J, R>(
         if permits.recv().is_err() {
             return;
         }
-        let (result, place) = bounded(1);
-        if queue.send(place).is_err() || orders.send((job, result)).is_err() {
+        let (result, receiver) = bounded(1);
+        if queue.send(receiver).is_err() || orders.send((job, result)).is_err() {
             return;
         }
     }
@@ -130,13 +130,13 @@ fn do_jobs<J, R>(orders: &Receiver<Order<J, R>>, work: &impl Fn(&J) -> R, stop: 
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        // Fails when the pipeline was dropped meanwhile; the next turn sees it.
+        // Fails when the pipeline is being dropped; the next iteration ends.
         let _ = result.send(work(&job));
     }
 }
 
 fn spawn(run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    Builder::new().name("loader".into()).spawn(run).expect("the system has a thread for the loader")
+    Builder::new().name("loader".into()).spawn(run).expect("the system starts a thread")
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_done_ahead_than_asked() {
+    fn at_most_ahead_jobs_are_in_work() {
         let done = Arc::new(AtomicUsize::new(0));
         let counter = done.clone();
         let work = move |_: &usize| counter.fetch_add(1, Ordering::SeqCst);
@@ -192,22 +192,22 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_worker_is_told_and_never_waited_for() {
+    fn a_dead_worker_is_an_error_and_not_a_deadlock() {
         let work = |job: &u64| if *job == 3 { panic!("a bug, for this test") } else { *job };
         let mut pipeline = Pipeline::start(0..1_000, work, count(1), count(2));
         let results: Vec<_> = std::iter::from_fn(|| pipeline.next()).collect();
-        assert_eq!(results[..4], [Ok(0), Ok(1), Ok(2), Err(Gone)]);
-        assert!(results[4..].iter().all(|result| *result == Err(Gone)));
+        assert_eq!(results[..4], [Ok(0), Ok(1), Ok(2), Err(WorkerLost)]);
+        assert!(results[4..].iter().all(|result| *result == Err(WorkerLost)));
         let mut two = Pipeline::start(0..20, work, count(2), count(2));
         let results: Vec<_> = std::iter::from_fn(|| two.next()).collect();
         assert_eq!((results.len(), results.iter().filter(|r| r.is_err()).count()), (20, 1));
     }
 
     #[test]
-    fn a_dead_feeder_is_not_the_end() {
+    fn a_dead_feeder_is_an_error() {
         let jobs = (0u64..10).inspect(|&job| assert!(job < 2, "a bug, for this test"));
         let mut pipeline = Pipeline::start(jobs, |job| *job, count(2), count(1));
         let results: Vec<_> = std::iter::from_fn(|| pipeline.next()).collect();
-        assert_eq!(results, [Ok(0), Ok(1), Err(Gone)]);
+        assert_eq!(results, [Ok(0), Ok(1), Err(WorkerLost)]);
     }
 }

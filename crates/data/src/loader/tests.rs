@@ -1,10 +1,11 @@
-//! Tests of the loader: the same batches whatever the workers, from any position, with any file broken.
+//! Tests of the loader: the same batches with any number of workers, from any position, with broken files.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use tempfile::TempDir;
 
 use super::*;
+use crate::batching::{BatchingConfig, SampleMeta};
 use crate::testing::corpus;
 use crate::{Augment, BatchSize};
 use plimsoll_core::{Batch, Bytes, Frames, Seconds};
@@ -40,7 +41,7 @@ fn batches(dataset: &Arc<Dataset>, config: &LoaderConfig, from: Position) -> Vec
 }
 
 #[test]
-fn the_number_of_workers_changes_nothing() {
+fn the_number_of_workers_changes_no_batch() {
     let folder = TempDir::new().unwrap();
     let dataset = dataset(&folder);
     let alone = batches(&dataset, &train(1, 2), Position::default());
@@ -66,7 +67,7 @@ fn resuming_gives_exactly_the_remaining_batches() {
 }
 
 #[test]
-fn more_failures_than_may_be_end_it() {
+fn too_many_failures_end_loading() {
     let folder = TempDir::new().unwrap();
     let dataset = dataset(&folder);
     for n in [2, 9, 15] {
@@ -79,15 +80,15 @@ fn more_failures_than_may_be_end_it() {
     };
     // Three of 23 in each epoch, however many epochs there are.
     assert_eq!(outcome(0.14, 5).unwrap().len(), 30);
-    let told = outcome(0.1, 1).unwrap_err().to_string();
+    let error = outcome(0.1, 1).unwrap_err().to_string();
     assert!(
-        told.starts_with("3 of 23 utterances could not be loaded in one epoch, and 2 may fail; the last was"),
-        "{told}"
+        error.starts_with("3 of 23 utterances could not be loaded in one epoch, and 2 may fail; the last was"),
+        "{error}"
     );
 }
 
 #[test]
-fn one_of_a_few_may_fail_and_most_may_not() {
+fn one_failure_of_a_few_is_allowed_and_two_are_not() {
     let outcome = |broken: usize, unreadable_share: f64| {
         let folder = TempDir::new().unwrap();
         let dataset = Arc::new(corpus(folder.path(), 10).dataset(None, Bytes(0)));
@@ -105,11 +106,11 @@ fn one_of_a_few_may_fail_and_most_may_not() {
 }
 
 #[test]
-fn who_asks_for_nothing_gets_a_thread_and_two_batches() {
+fn defaults_are_one_thread_and_two_batches() {
     let folder = TempDir::new().unwrap();
     let config = LoaderConfig { workers: None, prefetch: None, ..train(1, 1) };
     let loader = Loader::start(dataset(&folder), &config, Key::new(7), Position::default());
-    assert_eq!(loader.size(), (1, 2));
+    assert_eq!(loader.workers_and_prefetch(), (1, 2));
     assert_eq!(loader.map(|loaded| loaded.unwrap().batch.len()).sum::<usize>(), UTTERANCES);
 }
 
@@ -127,16 +128,16 @@ fn two_hundred_positions_lead_to_the_same_remaining_order() {
         let mode = Mode::Train { epochs: Some(3) };
         let metas: Vec<SampleMeta> = (0..400).map(meta).collect();
         let (grid, seed, shard) = (batching.grid(&metas), Key::new(8), Shard::default());
-        let plan = Arc::new(Plan { grid, metas, batching, mode, seed, shard });
+        let schedule = Arc::new(Schedule { grid, metas, batching, mode, seed, shard });
         let order = |from: Position| -> Vec<(Vec<usize>, Position)> {
-            plan.clone().jobs(from).map(|job| (job.samples, job.next)).collect()
+            schedule.clone().jobs(from).map(|job| (job.samples, job.next)).collect()
         };
         let whole = order(Position::default());
         for draw in 0..200 {
             let done = Key::new(6).at(draw).below(whole.len() as u64) as usize;
             let position = whole[done].1;
             assert_eq!(order(position), whole[done + 1..], "{position:?}");
-            // What was written before windows were is found again as well.
+            // Positions from before there were windows are found too.
             let counted = Position { window: 0, within: 0, ..position };
             assert_eq!(order(counted), whole[done + 1..], "{counted:?}");
         }
@@ -144,18 +145,18 @@ fn two_hundred_positions_lead_to_the_same_remaining_order() {
 }
 
 #[test]
-fn training_goes_on_for_ever_and_stops_when_dropped() {
+fn endless_training_stops_when_dropped() {
     let folder = TempDir::new().unwrap();
     let mut loader =
         Loader::start(dataset(&folder), &config(3, Mode::Train { epochs: None }), Key::new(1), Position::default());
-    assert_eq!(loader.len_epoch(), 6);
+    assert_eq!(loader.batches_in_epoch(), 6);
     let last = loader.by_ref().take(40).last().unwrap().unwrap();
     assert_eq!((last.position.epoch, last.position.batch), (6, 4));
     drop(loader);
 }
 
 #[test]
-fn evaluation_is_in_order_and_as_recorded() {
+fn evaluation_keeps_order_and_audio() {
     let folder = TempDir::new().unwrap();
     let dataset = dataset(&folder);
     let seen = batches(&dataset, &config(3, Mode::Evaluate), Position::default());
@@ -169,17 +170,17 @@ fn unreadable_utterances_are_skipped_counted_and_named() {
     let folder = TempDir::new().unwrap();
     let dataset = dataset(&folder);
     std::fs::remove_file(folder.path().join("5.wav")).unwrap();
-    // A whole batch, so that its utterances are told with the next one.
+    // All utterances of a batch, so they are reported with the next batch.
     for n in 8..12 {
         std::fs::write(folder.path().join(format!("{n}.wav")), "not a sound").unwrap();
     }
     let mut loader = Loader::start(dataset, &config(2, Mode::Evaluate), Key::new(1), Position::default());
     let loaded: Vec<_> = loader.by_ref().map(Result::unwrap).collect();
-    let told: Vec<(usize, Vec<&str>)> = loaded
+    let reported: Vec<(usize, Vec<&str>)> = loaded
         .iter()
         .map(|loaded| (loaded.batch.len(), loaded.skipped.iter().map(|s| s.name.as_str()).collect()))
         .collect();
-    assert_eq!(told, [(4, vec![]), (3, vec!["5"]), (4, vec!["8", "9", "10", "11"]), (4, vec![]), (3, vec![])]);
+    assert_eq!(reported, [(4, vec![]), (3, vec!["5"]), (4, vec!["8", "9", "10", "11"]), (4, vec![]), (3, vec![])]);
     assert!(loaded[1].skipped[0].reason.ends_with("5.wav does not exist"), "{:?}", loaded[1].skipped);
     assert_eq!(loader.skipped(), 5);
 }
@@ -206,13 +207,13 @@ fn an_empty_data_set_ends_at_once() {
 
 #[test]
 fn a_panic_becomes_an_error_that_names_the_batch() {
-    let error = guarded("a.wav", || -> Result<(), LoadError> { panic!("index {} is wrong", 3) }).unwrap_err();
-    assert_eq!(error.to_string(), "a loader thread panicked over the batch of `a.wav`: index 3 is wrong");
-    assert!(guarded("a.wav", || Ok(1)).is_ok());
+    let error = catch_panic("a.wav", || -> Result<(), LoadError> { panic!("index {} is wrong", 3) }).unwrap_err();
+    assert_eq!(error.to_string(), "a loader thread panicked while loading the batch of `a.wav`: index 3 is wrong");
+    assert!(catch_panic("a.wav", || Ok(1)).is_ok());
 }
 
 #[test]
-fn replicas_load_what_one_would_between_them() {
+fn replicas_together_load_the_batches_of_one() {
     let folder = TempDir::new().unwrap();
     let dataset = dataset(&folder);
     let whole = batches(&dataset, &train(1, 2), Position::default());
@@ -233,6 +234,6 @@ fn replicas_load_what_one_would_between_them() {
         assert_eq!(parts[1][index].0, batch.shard(1, 3));
     }
     assert!(parts.iter().all(|part| part.len() == whole.len()));
-    // Where a batch does not go round, somebody has one of nothing.
+    // A batch with fewer utterances than replicas gives an empty batch.
     assert!(parts[2].iter().any(|(batch, _)| batch.is_empty()) || whole.iter().all(|(batch, _)| batch.len() >= 3));
 }

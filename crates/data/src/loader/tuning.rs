@@ -1,43 +1,43 @@
-//! How many threads load, and how far ahead: as few as keep the caller from waiting.
+//! Chooses the number of threads and of prefetched batches: few, but so many that the caller does not wait.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// Batches that are looked back at.
+/// Number of last batches that a decision looks at.
 const LOOK_BACK: usize = 8;
-/// The share of time that a caller may wait without anything being done about it.
-const BEARABLE: f64 = 0.01;
-/// Batches ahead at most, unless asked for.
-const AHEAD_MOST: usize = 16;
+/// Largest share of time that the caller may wait before the loader grows.
+const MAX_WAITING_SHARE: f64 = 0.01;
+/// Largest number of prefetched batches that is chosen without a configuration.
+const MAX_AHEAD: usize = 16;
 
-/// Watches how long the caller waits.
+/// Measures how long the caller waits, and decides when to grow.
 ///
-/// Only numbers that nobody set are changed, and they only grow: an idle thread costs next to nothing.
+/// Configured numbers are never changed. The others only grow, because an idle thread costs almost nothing.
 pub(super) struct Tuning {
     workers: Option<NonZeroUsize>,
     ahead: Option<NonZeroUsize>,
     cores: usize,
     last: Option<Instant>,
-    /// For each of the last batches, how long was waited for it, and how long after the one before it came.
+    /// For each of the last batches: how long the caller waited for it, and the time since the batch before it.
     waits: VecDeque<(Duration, Duration)>,
 }
 
 impl Tuning {
-    /// Leaves alone what was set.
+    /// `None` stands for a number that is to be chosen.
     pub(super) fn new(workers: Option<NonZeroUsize>, ahead: Option<NonZeroUsize>) -> Self {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         Self { workers, ahead, cores, last: None, waits: VecDeque::new() }
     }
 
-    /// Threads to start with, and batches ahead.
+    /// The first number of threads and of prefetched batches.
     pub(super) fn start(&self) -> (NonZeroUsize, NonZeroUsize) {
         let workers = self.workers.unwrap_or(NonZeroUsize::MIN);
         (workers, self.ahead.unwrap_or(workers.saturating_mul(const { NonZeroUsize::new(2).expect("2 is not 0") })))
     }
 
-    /// A batch came after `waited`, while there were `workers` and `ahead`: what there should be from now on, if it is more.
+    /// Records that a batch came after `waited`, and returns larger numbers than `workers` and `ahead` where they are needed.
     pub(super) fn after(
         &mut self,
         waited: Duration,
@@ -54,13 +54,13 @@ impl Tuning {
         let (waited, passed) = self.waits.iter().fold((0.0, 0.0), |(waited, passed), (wait, pass)| {
             (waited + wait.as_secs_f64(), passed + pass.as_secs_f64())
         });
-        if waited <= passed * BEARABLE {
+        if waited <= passed * MAX_WAITING_SHARE {
             return None;
         }
         let more = (self.workers.map_or((workers + 1).min(self.cores), |_| workers), ahead);
         let wanted = if more.0 > workers { 2 * more.0 } else { 2 * ahead };
-        let more = (more.0, self.ahead.map_or(wanted.min(AHEAD_MOST).max(ahead), |_| ahead));
-        // What was seen is about how it was before.
+        let more = (more.0, self.ahead.map_or(wanted.min(MAX_AHEAD).max(ahead), |_| ahead));
+        // The waits so far belong to the smaller numbers.
         self.waits.clear();
         (more != (workers, ahead)).then_some(more)
     }
@@ -70,7 +70,7 @@ impl Tuning {
 mod tests {
     use super::*;
 
-    /// What becomes of `workers` and `ahead` over so many batches, each of which was waited for `wait` of `pass`.
+    /// Workers and prefetched batches after `batches`, with a wait of `wait` ms in every `pass` ms.
     fn grown(mut tuning: Tuning, wait: u64, pass: u64, batches: u64) -> (usize, usize) {
         let (start, (workers, ahead)) = (Instant::now(), tuning.start());
         let mut size = (workers.get(), ahead.get());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_gets_more_and_nobody_else() {
+    fn only_waiting_grows_the_loader() {
         let free = || Tuning { cores: 3, ..Tuning::new(None, None) };
         assert_eq!(grown(free(), 0, 1000, 100), (1, 2));
         assert_eq!(grown(free(), 5, 1000, 100), (1, 2));

@@ -1,4 +1,4 @@
-//! Tests of reading and writing manifests, good and flawed.
+//! Tests of manifests: reading, selecting and writing.
 
 use std::fs;
 
@@ -6,8 +6,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::testing::write_wav;
-use crate::told::told;
 use plimsoll_audio::LogMelConfig;
+use plimsoll_core::error_chain;
 
 /// A folder with `a.wav` and `wavs/b.wav`, of one second each.
 fn folder() -> TempDir {
@@ -53,7 +53,7 @@ fn json_lines_are_read_with_and_without_the_optional_keys() {
 }
 
 #[test]
-fn a_folder_is_a_corpus_of_whichever_layout_it_has() {
+fn a_folder_is_read_in_the_layout_that_it_has() {
     let folder = folder();
     fs::write(folder.path().join("metadata.csv"), "b|text\n").unwrap();
     let read = Manifest::read(folder.path()).unwrap();
@@ -61,7 +61,7 @@ fn a_folder_is_a_corpus_of_whichever_layout_it_has() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_manifests_are_read_back_unchanged() {
     let folder = folder();
     let log_mel = LogMel::new(&LogMelConfig::default()).unwrap();
     let utterance = |id: &str, audio: &str, offset: f64, speaker: Option<&str>| Utterance {
@@ -79,18 +79,68 @@ fn what_is_written_is_read_again() {
     let lines = fs::read_to_string(&path).unwrap();
     assert!(lines.contains("\"audio_filepath\":\"wavs/b.wav\"") && lines.contains("\"tokens\":9"), "{lines}");
     assert_eq!(Manifest::read(&path).unwrap().utterances, all);
-    let told = told(&Manifest::write(folder.path().join("no/x.jsonl"), &all, &log_mel).unwrap_err());
-    assert!(told.contains("cannot write manifest"), "{told}");
+    let error = error_chain(&Manifest::write(folder.path().join("no/x.jsonl"), &all, &log_mel).unwrap_err());
+    assert!(error.contains("cannot write manifest"), "{error}");
 }
 
 #[test]
-fn flaws_cost_what_they_are_and_no_more() {
+fn a_bad_line_costs_only_its_own_utterance() {
     let good = "{\"audio_filepath\": \"a.wav\", \"text\": \"x\"}\n";
     let manifest = read("m.jsonl", &format!("{good}not JSON\n{good}")).unwrap();
-    assert_eq!((manifest.utterances.len(), manifest.flaws.len()), (1, 2));
-    assert!((manifest.flawed_share() - 2.0 / 3.0).abs() < 1e-9);
+    assert_eq!((manifest.utterances.len(), manifest.issues.len()), (1, 2));
+    assert!((manifest.unusable_share() - 2.0 / 3.0).abs() < 1e-9);
     let gone = read("m.jsonl", "{\"audio_filepath\": \"c.wav\", \"text\": \"x\"}").unwrap_err().to_string();
     assert!(gone.starts_with("not one utterance of "), "{gone}");
     assert!(gone.contains(" can be used (1 listed); the first: ") && gone.ends_with("c.wav does not exist"), "{gone}");
     assert_eq!(Manifest::read("no/such.jsonl").unwrap_err().to_string(), "corpus no/such.jsonl does not exist");
+}
+
+fn utterance(id: &str, duration: f64, text: &str) -> Utterance {
+    Utterance {
+        id: id.into(),
+        audio: "x.wav".into(),
+        offset: Seconds(0.0),
+        duration: Seconds(duration),
+        text: text.into(),
+        speaker: None,
+        language: None,
+    }
+}
+
+#[test]
+fn every_utterance_is_kept_or_excluded_with_a_reason() {
+    let utterances = vec![
+        utterance("short", 0.05, "x"),
+        utterance("good", 1.0, "abcde fghi"),
+        utterance("long", 20.5, "x"),
+        utterance("silent", 1.0, " \n"),
+        utterance("fast", 0.4, "abcde fghi"),
+        utterance("repeats", 1.0, "aaaaaa"),
+        utterance("nothing", 0.0, "x"),
+        utterance("wordy", 9.0, "abcde fghijk"),
+    ];
+    let manifest = Manifest { path: "m".into(), format: Format::Manifest, utterances, issues: vec![], more_issues: 0 };
+    let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
+    let limits = Limits {
+        shortest: Seconds(0.1),
+        longest: Seconds(20.0),
+        output_frames: Some(&ten_a_second),
+        longest_text: Some(10),
+    };
+    let selection = manifest.select(&limits);
+    assert_eq!(selection.kept, [manifest.utterances[1].clone()]);
+    let excluded: Vec<String> = selection.excluded.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(excluded.join("\n"), @r#"
+`short`: too short: it lasts 50ms
+`long`: too long: it lasts 20.5s
+`silent`: empty text
+`fast`: too little audio for the text: 10 frames needed, 4 there
+`repeats`: too little audio for the text: 11 frames needed, 10 there
+`nothing`: too short: it lasts 0s
+`wordy`: too long a text: it has 12 characters
+"#);
+    assert_eq!(selection.counts()["too little audio for the text"], 2);
+    assert_eq!(selection.counts().values().sum::<usize>(), 7);
+    let lax = manifest.select(&Limits::default());
+    assert_eq!(lax.counts().into_iter().collect::<Vec<_>>(), [("empty text", 1), ("too short", 1)]);
 }

@@ -1,4 +1,4 @@
-//! Hashes of files that are asked for often, kept by path, size and modification time.
+//! Content hashes of files, remembered by path, size and modification time.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -9,47 +9,50 @@ use std::time::{Duration, SystemTime};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::key::StoreKey;
-use super::record::{self, Kept};
+use super::record::{self, Payload};
 use super::{Store, lock};
 
-/// A file changed less long ago may change again without its time showing it: the coarsest clock of a file system in
-/// use, that of FAT, ticks every two seconds.
-const SETTLED: Duration = Duration::from_secs(2);
+/// A file that changed less than this ago may change again with the same modification time: FAT, the coarsest file system
+/// clock in use, counts in steps of two seconds.
+const CLOCK_STEP: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// A hash of what is in `file`.
+    /// A hash of the content of `file`.
     ///
-    /// It is kept by the file's path, size and modification time, so that an unchanged file is read once. A file that
-    /// changed within the last two seconds is read each time.
-    pub fn content_of(&self, file: &Path) -> io::Result<u128> {
+    /// It is remembered by the path, size and modification time of the file, so an unchanged file is read only once. A file
+    /// that changed within the last two seconds is read each time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn content_hash(&self, file: &Path) -> io::Result<u128> {
         let path = path::absolute(file)?;
         let (key, _) = key_of(&path, &fs::metadata(&path)?)?;
-        // In memory as well, for when the store is full or cannot be written.
-        if let Some(&content) = lock(&self.contents).get(&key) {
+        // Also in memory, for a store that is full or cannot be written.
+        if let Some(&content) = lock(&self.content_hashes).get(&key) {
             return Ok(content);
         }
-        if let Some(Kept::Content(content)) = self.find(key) {
-            lock(&self.contents).insert(key, content);
+        if let Some(Payload::ContentHash(content)) = self.find(key) {
+            lock(&self.content_hashes).insert(key, content);
             return Ok(content);
         }
-        let (content, key) = read_content(&path)?;
+        let (content, key) = hash_file(&path)?;
         if let Some(key) = key {
-            self.keep(key, &record::of_content(key, content));
-            lock(&self.contents).insert(key, content);
+            self.add_record(key, &record::content_hash_record(key, content));
+            lock(&self.content_hashes).insert(key, content);
         }
         Ok(content)
     }
 }
 
-/// The hash, and the key to keep it by, if the file was at rest.
-fn read_content(path: &Path) -> io::Result<(u128, Option<StoreKey>)> {
+/// The hash, and the key to remember it by; no key where the file was changing.
+fn hash_file(path: &Path) -> io::Result<(u128, Option<StoreKey>)> {
     let now = SystemTime::now();
     let mut file = File::open(path)?;
     let (before, modified) = key_of(path, &file.metadata()?)?;
     let content = hash(&mut file)?;
     let (after, _) = key_of(path, &file.metadata()?)?;
-    let settled = now.duration_since(modified).is_ok_and(|age| age >= SETTLED);
-    Ok((content, (settled && before == after).then_some(before)))
+    let is_settled = now.duration_since(modified).is_ok_and(|age| age >= CLOCK_STEP);
+    Ok((content, (is_settled && before == after).then_some(before)))
 }
 
 fn key_of(path: &Path, metadata: &Metadata) -> io::Result<(StoreKey, SystemTime)> {
@@ -59,7 +62,7 @@ fn key_of(path: &Path, metadata: &Metadata) -> io::Result<(StoreKey, SystemTime)
         Err(before) => -(before.duration().as_nanos() as i128),
     };
     let (size, since) = (metadata.len().to_le_bytes(), since.to_le_bytes());
-    Ok((StoreKey::of(&[b"content of a file", path.as_os_str().as_bytes(), &size, &since]), modified))
+    Ok((StoreKey::new(&[b"content of a file", path.as_os_str().as_bytes(), &size, &since]), modified))
 }
 
 fn hash(file: &mut File) -> io::Result<u128> {

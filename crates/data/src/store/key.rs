@@ -1,18 +1,18 @@
-//! What a record is found by.
+//! The keys of records.
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// What a record is found by: 128 bits made of everything its values depend on.
+/// The key of a record: a 128-bit hash of everything that its values depend on.
 ///
-/// Two different things have the same key by accident once in 10²⁰ stores of a thousand million records.
+/// The chance of a collision is 1 in 10²⁰ for a store of a thousand million records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreKey(u128);
 
 impl StoreKey {
-    /// The key of a list of parts, such as a sound's content and the parameters of its features.
+    /// The key of a list of parts, such as the content of an audio file and the parameters of its features.
     ///
-    /// Where one part ends and the next begins matters: `["ab", "c"]` and `["a", "bc"]` have different keys.
-    pub fn of(parts: &[&[u8]]) -> Self {
+    /// The boundaries of the parts count: `["ab", "c"]` and `["a", "bc"]` have different keys.
+    pub fn new(parts: &[&[u8]]) -> Self {
         let mut hash = Xxh3Default::new();
         for part in parts {
             hash.update(&(part.len() as u64).to_le_bytes());

@@ -1,31 +1,34 @@
-//! Features on disk: what was computed once is there for the next run.
+//! Features on disk: a run reads what an earlier run has computed.
 //!
-//! A [`Store`] is a folder of segments, files to which records are only ever appended. Each process writes segments of
-//! its own, which it holds locked, and reads those of all; so any number of threads and processes can use one folder at
-//! once, and none waits for another. Records are found by a [`StoreKey`] made of everything that their values depend on:
-//! no record is ever out of date, and two processes that compute the same keep the same.
+//! A [`Store`] is a folder of segments: files to which records are only appended. Each process locks and writes segments of
+//! its own and reads the segments of all, so any number of threads and processes can use one folder at the same time
+//! without waiting for each other. The [`StoreKey`] of a record is a hash of everything that its values depend on, so no
+//! record is ever out of date.
 //!
-//! The store may lose anything at any time and never says anything wrong. Nothing is synchronised with the disk; a crash
-//! costs the last records. Every record carries sums, of its header, which are checked when the index is made, and of its
-//! payload, which are checked whenever it is read. What does not agree with its sum is as good as not there, and the next
-//! run writes it anew.
+//! The store may lose records at any time, but never returns wrong ones. Writes are not synchronized with the disk; a crash
+//! costs the last records. Every record has a checksum of its header, which is checked when the store is opened, and one of
+//! its payload, which is checked at every read. A record with a wrong checksum counts as missing, and the next run writes it
+//! again.
 //!
 //! Medians of `cargo xtask bench store` on two cores, for ten seconds of speech in 16 (32) bits from the page cache:
-//! computing takes 2,770 µs, writing 268 (192), reading from a map 70 (59), reading into a buffer 77 (249), opening a store
-//! again 1.7 for each record. So segments are mapped, except those that this process itself has written, which are read
-//! into a buffer. Sums are part of these times, and too little beside computing to remember what was checked before.
+//! computing features takes 2,770 µs, writing 268 (192) µs, reading from a map 70 (59) µs, reading into a buffer 77
+//! (249) µs, and opening a store 1.7 µs for each record. So segments are mapped, except those that this process writes,
+//! which are read into a buffer. The times include the checksums.
 //!
 //! ```
 //! use plimsoll_core::Bytes;
-//! use plimsoll_data::{Store, StoreConfig, StoreKey, StoreNumbers};
+//! use plimsoll_data::{Store, StoreConfig, StoreKey, StorePrecision};
 //!
 //! let folder = tempfile::tempdir()?;
-//! let config = StoreConfig { limit: Bytes::gib(1), numbers: StoreNumbers::F32 };
-//! let key = StoreKey::of(&[b"a sound", b"80 mels"]);
+//! let config = StoreConfig { limit: Bytes::gib(1), precision: StorePrecision::F32 };
+//! let key = StoreKey::new(&[b"an audio file", b"80 mels"]);
 //! Store::open(folder.path(), &config)?.put(key, &[0.5, 0.1]);
 //! assert_eq!(Store::open(folder.path(), &config)?.get(key), Some(vec![0.5, 0.1]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+
+mod config;
+mod error;
 
 mod key;
 mod record;
@@ -38,7 +41,7 @@ mod content;
 mod survey;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::{fs, io};
@@ -46,114 +49,68 @@ use std::{fs, io};
 use plimsoll_core::Bytes;
 use rayon::prelude::*;
 
+pub use config::{StoreConfig, StorePrecision};
+pub use error::StoreError;
 pub use key::StoreKey;
-pub use survey::{Damage, StoreReport, clear, survey};
+pub use survey::{DamagedRecord, StoreReport, clear, survey};
 
-use folder::Listed;
-use record::Kept;
-use segment::{Place, Scan, Segment};
+use folder::SegmentFile;
+use record::Payload;
+use segment::{RecordLocation, Scan, Segment};
 use writer::Writer;
 
-/// How values are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreNumbers {
-    /// In 16 bits, half the space: values come back rounded to 11 binary digits, and below 6·10⁻⁵ to steps of 6·10⁻⁸.
-    ///
-    /// Values above 65,504, infinite or no numbers cannot be kept so; a record with any is kept in 32 bits.
-    F16,
-    /// As they are.
-    F32,
-}
-
-/// What a store should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreConfig {
-    /// What all files of the folder may take together, whoever wrote them. A limit of zero empties the folder.
-    ///
-    /// Several processes that write at once look at each other's files every 16 MiB, and may go over it by that much
-    /// each.
-    pub limit: Bytes,
-    /// How values are written; records are read in whichever numbers they are.
-    pub numbers: StoreNumbers,
-}
-
-/// Why there is no store.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The folder cannot be made.
-    #[error("cannot make the folder {} for stored features", path.display())]
-    Create {
-        /// The folder.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The folder or a file in it cannot be read.
-    #[error("cannot read stored features in {}", path.display())]
-    Read {
-        /// The folder or file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A file cannot be deleted.
-    #[error("cannot delete stored features in {}", path.display())]
-    Delete {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
-/// What a store holds, and what was done with it since it was opened.
+/// The content of a store, and its use since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
-    /// Records that can be found.
+    /// Records in the index: features and content hashes.
     pub records: u64,
-    /// What all files of the folder take, as far as is known.
+    /// Size of all files in the folder, as far as known.
     pub bytes: Bytes,
-    /// Values that were asked for and found.
+    /// Calls of [`Store::get`] that found features.
     pub hits: u64,
-    /// Values that were asked for and not found.
+    /// Calls of [`Store::get`] that found none.
     pub misses: u64,
     /// Records written.
     pub written: u64,
-    /// Places that are no whole record, found at opening or reading.
+    /// Damaged records, found at opening or reading.
     pub damaged: u64,
-    /// Records not written because of the limit.
-    pub refused: u64,
+    /// Records that were not written because of the limit.
+    pub rejected: u64,
 }
 
-/// Features on disk. One serves any number of threads, and any number of processes can open the same folder.
+/// Features on disk. Many threads can share a store, and many processes can open the same folder.
 ///
-/// What other processes write is seen when the store is opened.
+/// Records of other processes are seen only when the store is opened.
 pub struct Store {
-    numbers: StoreNumbers,
-    index: RwLock<HashMap<StoreKey, Place>>,
+    precision: StorePrecision,
+    index: RwLock<HashMap<StoreKey, RecordLocation>>,
     writer: Mutex<Writer>,
-    /// Hashes of files that were asked for.
-    contents: Mutex<HashMap<StoreKey, u128>>,
-    /// The smallest record for which there was no room; room only becomes less, so larger ones need not ask.
-    no_room: AtomicU64,
-    off: AtomicBool,
-    tallies: Tallies,
+    /// Content hashes of files that were asked for.
+    content_hashes: Mutex<HashMap<StoreKey, u128>>,
+    /// Size of the smallest record that did not fit. Room only shrinks, so records of this size are rejected at once.
+    smallest_rejected: AtomicU64,
+    /// Whether a write failed. Then nothing more is written.
+    write_failed: AtomicBool,
+    counters: Counters,
 }
 
 #[derive(Default)]
-struct Tallies {
+struct Counters {
     hits: AtomicU64,
     misses: AtomicU64,
     written: AtomicU64,
     damaged: AtomicU64,
-    refused: AtomicU64,
+    rejected: AtomicU64,
 }
 
 impl Store {
-    /// Opens the store in `folder`, which is made if it is not there.
+    /// Opens the store in `folder`, and creates the folder if needed.
     ///
-    /// A folder over the limit loses its oldest files first, except those in use. Then the headers of all records are
-    /// read.
+    /// If the folder exceeds the limit, its oldest files are deleted, except those in use. Then the headers of all records
+    /// are read.
+    ///
+    /// # Errors
+    /// When the folder cannot be created or read. A single unreadable file is only logged.
     pub fn open(folder: impl AsRef<Path>, config: &StoreConfig) -> Result<Self, StoreError> {
         let path = folder.as_ref().to_path_buf();
         fs::create_dir_all(&path).map_err(|source| StoreError::Create { path: path.clone(), source })?;
@@ -164,34 +121,34 @@ impl Store {
             folder::evict(&mut listed, excess);
         }
         let store = Self {
-            numbers: config.numbers,
+            precision: config.precision,
             index: RwLock::default(),
             writer: Mutex::new(Writer::new(path, config.limit.0, &listed)),
-            contents: Mutex::default(),
-            no_room: AtomicU64::new(u64::MAX),
-            off: AtomicBool::new(false),
-            tallies: Tallies::default(),
+            content_hashes: Mutex::default(),
+            smallest_rejected: AtomicU64::new(u64::MAX),
+            write_failed: AtomicBool::new(false),
+            counters: Counters::default(),
         };
         store.read_headers(&listed);
         Ok(store)
     }
 
-    /// `values` as they would come back.
+    /// `values` as [`get`](Self::get) would return them: rounded in a 16-bit store, unchanged in a 32-bit one.
     pub fn rounded(&self, mut values: Vec<f32>) -> Vec<f32> {
-        if self.numbers == StoreNumbers::F16 && record::fits_half(&values) {
+        if self.precision == StorePrecision::F16 && record::fits_half(&values) {
             values.iter_mut().for_each(|value| *value = half::f16::from_f32(*value).to_f32());
         }
         values
     }
 
-    fn read_headers(&self, listed: &[Listed]) {
-        let scan = |listed: &Listed| {
+    fn read_headers(&self, listed: &[SegmentFile]) {
+        let scan = |listed: &SegmentFile| {
             let segment = Segment::open(&listed.path)?;
             segment::scan(&segment.file).map(|scan| (Arc::new(segment), scan))
         };
         let scanned: Vec<io::Result<(Arc<Segment>, Scan)>> = listed.par_iter().map(scan).collect();
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-        // In the order of writing, so that a record written anew takes the place of the damaged one.
+        // In the order of writing, so that a record that was written again replaces the damaged one.
         for (listed, scanned) in listed.iter().zip(scanned) {
             let (segment, Scan { records, mut damaged, torn }) = match scanned {
                 Ok(scanned) => scanned,
@@ -204,61 +161,62 @@ impl Store {
             if torn && segment.is_written() {
                 damaged.pop();
             }
-            damaged.into_iter().for_each(|offset| self.tell_damage(&segment, offset));
-            let place = |(key, offset, size)| (key, Place { segment: segment.clone(), offset, size });
-            index.extend(records.into_iter().map(place));
+            damaged.into_iter().for_each(|offset| self.count_damage(&segment, offset));
+            let located = |(key, offset, size)| (key, RecordLocation { segment: segment.clone(), offset, size });
+            index.extend(records.into_iter().map(located));
         }
     }
 
-    /// The values of `key`; nothing where there is no whole record.
+    /// The features of `key`; `None` where there is no intact record.
     ///
-    /// A damaged record counts as none; the first one is told in the log, and all are counted.
+    /// Damaged records are counted, and the first one is logged.
     pub fn get(&self, key: StoreKey) -> Option<Vec<f32>> {
         let values = match self.find(key) {
-            Some(Kept::Values(values)) => Some(values),
+            Some(Payload::Values(values)) => Some(values),
             _ => None,
         };
-        let tally = if values.is_some() { &self.tallies.hits } else { &self.tallies.misses };
-        tally.fetch_add(1, Relaxed);
+        let counter = if values.is_some() { &self.counters.hits } else { &self.counters.misses };
+        counter.fetch_add(1, Relaxed);
         values
     }
 
-    fn find(&self, key: StoreKey) -> Option<Kept> {
-        let place = self.index.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()?;
-        let Place { segment, offset, size } = &place;
-        segment.hold();
-        let kept = segment.bytes(*offset, *size).ok().and_then(|bytes| record::open(&bytes, key));
-        if kept.is_none() && self.forget(key, &place) {
-            self.tell_damage(segment, *offset);
+    fn find(&self, key: StoreKey) -> Option<Payload> {
+        let location = self.index.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()?;
+        let RecordLocation { segment, offset, size } = &location;
+        segment.mark_used();
+        let payload = segment.bytes(*offset, *size).ok().and_then(|bytes| record::open(&bytes, key));
+        if payload.is_none() && self.forget(key, &location) {
+            self.count_damage(segment, *offset);
         }
-        kept
+        payload
     }
 
-    /// Takes a damaged record out of the index, so that it can be written anew; no, if another thread has done so.
-    fn forget(&self, key: StoreKey, place: &Place) -> bool {
+    /// Removes a damaged record from the index, so that it can be written again. False if another thread has already done so.
+    fn forget(&self, key: StoreKey, location: &RecordLocation) -> bool {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-        let same = |found: &Place| Arc::ptr_eq(&found.segment, &place.segment) && found.offset == place.offset;
-        let there = index.get(&key).is_some_and(same);
-        if there {
+        let same =
+            |found: &RecordLocation| Arc::ptr_eq(&found.segment, &location.segment) && found.offset == location.offset;
+        let is_same = index.get(&key).is_some_and(same);
+        if is_same {
             index.remove(&key);
         }
-        there
+        is_same
     }
 
-    fn tell_damage(&self, segment: &Segment, offset: u64) {
-        if self.tallies.damaged.fetch_add(1, Relaxed) == 0 {
+    fn count_damage(&self, segment: &Segment, offset: u64) {
+        if self.counters.damaged.fetch_add(1, Relaxed) == 0 {
             let file = segment.path.display();
-            tracing::warn!(%file, offset, "stored features are damaged; they and any others will be made anew");
+            tracing::warn!(%file, offset, "stored features are damaged; these and all other damaged ones will be computed again");
         }
     }
 
-    /// Keeps values that are not there yet.
+    /// Stores features under a key that is not stored yet.
     ///
-    /// It keeps nothing once the limit is reached and no file can go. Where the disk fails, which is told in the log,
-    /// nothing more is written by this store. Neither is an error: the values can be computed again.
+    /// This never fails, because features can be computed again. Nothing is stored when the limit is reached and no old file
+    /// can be deleted. After a failed write, which is logged, this store writes nothing more.
     pub fn put(&self, key: StoreKey, values: &[f32]) {
-        if !self.off.load(Relaxed) && !self.has(key) {
-            self.keep(key, &record::of_values(key, values, self.numbers));
+        if !self.write_failed.load(Relaxed) && !self.has(key) {
+            self.add_record(key, &record::values_record(key, values, self.precision));
         }
     }
 
@@ -266,46 +224,46 @@ impl Store {
         self.index.read().unwrap_or_else(PoisonError::into_inner).contains_key(&key)
     }
 
-    fn keep(&self, key: StoreKey, record: &[u8]) {
+    fn add_record(&self, key: StoreKey, record: &[u8]) {
         let size = record.len() as u64;
-        if size >= self.no_room.load(Relaxed) {
-            self.tallies.refused.fetch_add(1, Relaxed);
+        if size >= self.smallest_rejected.load(Relaxed) {
+            self.counters.rejected.fetch_add(1, Relaxed);
             return;
         }
         let mut writer = lock(&self.writer);
-        // Another thread may have been faster.
-        if self.off.load(Relaxed) || self.has(key) {
+        // Another thread may have written it, or failed to, since.
+        if self.write_failed.load(Relaxed) || self.has(key) {
             return;
         }
         match self.write(&mut writer, record) {
-            Ok(Some(place)) => {
-                self.tallies.written.fetch_add(1, Relaxed);
-                self.index.write().unwrap_or_else(PoisonError::into_inner).insert(key, place);
+            Ok(Some(location)) => {
+                self.counters.written.fetch_add(1, Relaxed);
+                self.index.write().unwrap_or_else(PoisonError::into_inner).insert(key, location);
             }
             Ok(None) => {
-                self.tallies.refused.fetch_add(1, Relaxed);
-                self.no_room.fetch_min(size, Relaxed);
+                self.counters.rejected.fetch_add(1, Relaxed);
+                self.smallest_rejected.fetch_min(size, Relaxed);
             }
             Err(error) => {
-                self.off.store(true, Relaxed);
-                tracing::warn!(folder = %writer.folder().display(), %error, "no more features are stored");
+                self.write_failed.store(true, Relaxed);
+                tracing::warn!(folder = %writer.folder().display(), %error, "writing failed; no more features are stored");
             }
         }
     }
 
-    /// Where the record is now, or nothing if there is no room for it.
-    fn write(&self, writer: &mut Writer, record: &[u8]) -> io::Result<Option<Place>> {
+    /// The location of the written record; `None` if there is no room.
+    fn write(&self, writer: &mut Writer, record: &[u8]) -> io::Result<Option<RecordLocation>> {
         let room = writer.make_room(record.len() as u64)?;
-        if !room.gone.is_empty() {
+        if !room.deleted.is_empty() {
             let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-            index.retain(|_, place| !room.gone.contains(&place.segment.path));
+            index.retain(|_, location| !room.deleted.contains(&location.segment.path));
         }
-        if room.enough { writer.append(record).map(Some) } else { Ok(None) }
+        if room.is_enough { writer.append(record).map(Some) } else { Ok(None) }
     }
 
-    /// What it holds, and what was done with it since it was opened.
+    /// The content of the store, and its use since it was opened.
     pub fn counts(&self) -> StoreCounts {
-        let Tallies { hits, misses, written, damaged, refused } = &self.tallies;
+        let Counters { hits, misses, written, damaged, rejected } = &self.counters;
         StoreCounts {
             records: self.index.read().unwrap_or_else(PoisonError::into_inner).len() as u64,
             bytes: Bytes(lock(&self.writer).total()),
@@ -313,12 +271,12 @@ impl Store {
             misses: misses.load(Relaxed),
             written: written.load(Relaxed),
             damaged: damaged.load(Relaxed),
-            refused: refused.load(Relaxed),
+            rejected: rejected.load(Relaxed),
         }
     }
 }
 
-/// A thread that panicked has left nothing half done that matters here.
+/// Locks even after a panic of another thread: no panic leaves a half-done change in these maps and files.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,75 +1,75 @@
-//! How a record lies in a file, and what makes it whole.
+//! The file format of a record, and its checksums.
 //!
-//! A header of 48 bytes and a payload padded with zeros to a multiple of 8, all numbers with their lowest byte first:
+//! A header of 48 bytes, then the payload, padded with zeros to a multiple of 8 bytes. All numbers are little-endian:
 //!
-//! | bytes | |
+//! | bytes | content |
 //! |---|---|
 //! | 0 to 4 | `PLMS` |
 //! | 4 to 6 | version of the format |
-//! | 6 to 8 | form: what the payload is, and in which numbers |
+//! | 6 to 8 | form: 1 features in 16 bits, 2 features in 32 bits, 3 content hash |
 //! | 8 to 24 | key |
 //! | 24 to 32 | number of items in the payload |
-//! | 32 to 40 | xxh3-64 sum of the payload and its padding |
-//! | 40 to 48 | xxh3-64 sum of the 40 bytes before |
+//! | 32 to 40 | xxh3-64 checksum of the payload with its padding |
+//! | 40 to 48 | xxh3-64 checksum of bytes 0 to 40 |
 //!
-//! The header has its own sum so that an index can be made, and lengths trusted, without reading any payload.
+//! The header has its own checksum, so that the index can be built and lengths trusted without reading payloads.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::StoreNumbers;
+use super::config::StorePrecision;
 use super::key::StoreKey;
 use plimsoll_audio::buffers::{take, zeroed};
 
-/// Bytes of a header.
+/// Size of a header, in bytes.
 pub(super) const HEADER: usize = 48;
-/// Where records may begin: at multiples of this.
+/// Records start at multiples of this offset.
 pub(super) const ALIGNMENT: usize = 8;
 
 const MAGIC: [u8; 4] = *b"PLMS";
-/// To be raised with every change of the format: records of another version are not read.
+/// Must be raised with every change of the format. Records of another version are ignored.
 const VERSION: u16 = 1;
-/// How many numbers are converted at a time: few enough to stay in the nearest cache.
+/// Numbers that are converted at a time: few enough for the L1 cache.
 const BLOCK: usize = 1024;
 
-/// What the payload of a record is.
+/// The kind of payload of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     F16 = 1,
     F32 = 2,
-    Content = 3,
+    ContentHash = 3,
 }
 
 impl Form {
-    fn of(code: u16) -> Option<Self> {
-        [Self::F16, Self::F32, Self::Content].into_iter().find(|&form| form as u16 == code)
+    fn from_code(code: u16) -> Option<Self> {
+        [Self::F16, Self::F32, Self::ContentHash].into_iter().find(|&form| form as u16 == code)
     }
 
-    /// Bytes of one item.
+    /// Size of one item, in bytes.
     fn width(self) -> u64 {
         match self {
             Self::F16 => 2,
             Self::F32 => 4,
-            Self::Content => 16,
+            Self::ContentHash => 16,
         }
     }
 }
 
-/// What a record holds.
+/// The decoded payload of a record.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kept {
+pub(super) enum Payload {
     /// Features.
     Values(Vec<f32>),
-    /// The hash of a file.
-    Content(u128),
+    /// The content hash of a file.
+    ContentHash(u128),
 }
 
-/// The beginning of a record, found whole.
+/// The header of a record, with a correct checksum.
 pub(super) struct Header {
-    /// What the record is found by.
+    /// The key of the record.
     pub(super) key: StoreKey,
-    /// Bytes of the whole record, never more than there was room for.
+    /// Size of the whole record in bytes, never more than the `room` it was read with.
     pub(super) size: u64,
     form: Form,
     count: usize,
@@ -77,19 +77,19 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header that `bytes` begin with, if it is whole and its record fits into `room` bytes.
+    /// The header at the beginning of `bytes`, if it is intact and its record fits into `room` bytes.
     pub(super) fn read(bytes: &[u8], room: u64) -> Option<Self> {
         let bytes = bytes.first_chunk::<HEADER>()?;
-        // The cheap question first: a search asks at every place.
+        // The cheap test first: a search tries every possible offset.
         if bytes[..4] != MAGIC || bytes[4..6] != VERSION.to_le_bytes() {
             return None;
         }
         if xxh3_64(&bytes[..40]) != number(bytes, 40) {
             return None;
         }
-        let form = Form::of(u16::from_le_bytes([bytes[6], bytes[7]]))?;
+        let form = Form::from_code(u16::from_le_bytes([bytes[6], bytes[7]]))?;
         let count = number(bytes, 24);
-        // The sum speaks against accidents and not against malice, so no length is believed that the file cannot hold.
+        // A checksum finds accidents, not malice, so a length that the file cannot hold is rejected.
         let size = size(form, count).filter(|&size| size <= room)?;
         let key = StoreKey::from_bytes(*bytes[8..].first_chunk()?);
         Some(Self { key, size, form, count: usize::try_from(count).ok()?, payload_sum: number(bytes, 32) })
@@ -100,29 +100,28 @@ fn number(bytes: &[u8; HEADER], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("no field crosses the end of the header"))
 }
 
-/// Bytes of a whole record.
+/// Size of a whole record, in bytes.
 fn size(form: Form, count: u64) -> Option<u64> {
     let payload = count.checked_mul(form.width())?;
     payload.checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(HEADER as u64)
 }
 
-/// The record of features; numbers that 16 bits cannot hold stay as they are, and so does the whole record.
-pub(super) fn of_values(key: StoreKey, values: &[f32], numbers: StoreNumbers) -> Vec<u8> {
-    // Written so that what is not a number fails as well.
-    let form = if numbers == StoreNumbers::F16 && fits_half(values) { Form::F16 } else { Form::F32 };
+/// The record of features. It is written in 32 bits where 16 bits cannot hold a value.
+pub(super) fn values_record(key: StoreKey, values: &[f32], precision: StorePrecision) -> Vec<u8> {
+    let form = if precision == StorePrecision::F16 && fits_half(values) { Form::F16 } else { Form::F32 };
     record(key, form, values.len(), |payload| match form {
         Form::F16 => narrow(values, payload),
         _ => payload.chunks_exact_mut(4).zip(values).for_each(|(to, value)| to.copy_from_slice(&value.to_le_bytes())),
     })
 }
 
-/// The record of a file's hash.
-pub(super) fn of_content(key: StoreKey, content: u128) -> Vec<u8> {
-    record(key, Form::Content, 1, |payload| payload.copy_from_slice(&content.to_le_bytes()))
+/// The record of a content hash.
+pub(super) fn content_hash_record(key: StoreKey, content: u128) -> Vec<u8> {
+    record(key, Form::ContentHash, 1, |payload| payload.copy_from_slice(&content.to_le_bytes()))
 }
 
 fn record(key: StoreKey, form: Form, count: usize, fill: impl FnOnce(&mut [u8])) -> Vec<u8> {
-    let size = size(form, count as u64).expect("what is in memory is small enough");
+    let size = size(form, count as u64).expect("the size of values in memory does not overflow");
     let mut bytes = vec![0; size as usize];
     let (header, payload) = bytes.split_at_mut(HEADER);
     fill(&mut payload[..count * form.width() as usize]);
@@ -137,8 +136,8 @@ fn record(key: StoreKey, form: Form, count: usize, fill: impl FnOnce(&mut [u8]))
     bytes
 }
 
-/// What the record `bytes` holds, if it is whole, and the one of `key`.
-pub(super) fn open(bytes: &[u8], key: StoreKey) -> Option<Kept> {
+/// The payload of the record `bytes`, if it is intact and has this key.
+pub(super) fn open(bytes: &[u8], key: StoreKey) -> Option<Payload> {
     let header = Header::read(bytes, bytes.len() as u64)?;
     let payload = &bytes[HEADER..];
     if header.key != key || header.size != bytes.len() as u64 || xxh3_64(payload) != header.payload_sum {
@@ -146,17 +145,17 @@ pub(super) fn open(bytes: &[u8], key: StoreKey) -> Option<Kept> {
     }
     let items = &payload[..header.count * header.form.width() as usize];
     Some(match header.form {
-        Form::F16 => Kept::Values(widen(items)),
+        Form::F16 => Payload::Values(widen(items)),
         Form::F32 => {
             let mut values = take(header.count);
             values.extend(items.as_chunks().0.iter().map(|&four| f32::from_le_bytes(four)));
-            Kept::Values(values)
+            Payload::Values(values)
         }
-        Form::Content => Kept::Content(u128::from_le_bytes(*items.first_chunk()?)),
+        Form::ContentHash => Payload::ContentHash(u128::from_le_bytes(*items.first_chunk()?)),
     })
 }
 
-/// Whether all values are in the range of 16 bits.
+/// Whether 16 bits can hold all values. False for NaN, which fails every comparison.
 pub(super) fn fits_half(values: &[f32]) -> bool {
     values.iter().all(|value| value.abs() <= f16::MAX.to_f32())
 }

@@ -1,4 +1,4 @@
-//! A segment: one file of records, one after another.
+//! A segment: a file of consecutive records.
 
 use std::borrow::Cow;
 use std::fs::{File, TryLockError};
@@ -14,37 +14,37 @@ use memmap2::Mmap;
 use super::key::StoreKey;
 use super::record::{ALIGNMENT, HEADER, Header};
 
-/// How much of one segment is searched for the next whole record, all damages together: as much as a quarter of the
-/// largest segment. It bounds the work that a foreign file under our name can cause.
-const SEARCH: u64 = 64 << 20;
-/// How much is searched at a time.
+/// Bytes of one segment that are searched for intact records after damage, all damage together: a quarter of the largest
+/// segment. It bounds the work for a foreign file with the name of a segment.
+const MAX_SEARCH: u64 = 64 << 20;
+/// Bytes that are searched at a time.
 const STRIDE: usize = 64 << 10;
 
-/// An open segment; it can be read as long as it is open, even when its name is gone.
+/// An open segment. It can be read while it is open, even when the file is deleted.
 pub(super) struct Segment {
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// What there was when it was opened; nothing where it is being written or could not be mapped.
+    /// The content when it was opened; `None` for a segment that this process writes, or that cannot be mapped.
     map: Option<Mmap>,
-    held: AtomicBool,
+    is_locked: AtomicBool,
 }
 
-/// Where a record is.
+/// The location of a record.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct RecordLocation {
     pub(super) segment: Arc<Segment>,
     pub(super) offset: u64,
     pub(super) size: u64,
 }
 
-/// What a look at the headers of a segment found.
+/// The result of reading the headers of a segment.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Key, offset and size of whole headers whose records fit into the file.
+    /// Key, offset and size of the records with intact headers.
     pub(super) records: Vec<(StoreKey, u64, u64)>,
-    /// Offsets from which on something is no record.
+    /// Offsets where damage begins.
     pub(super) damaged: Vec<u64>,
-    /// Whether the last of them goes on to the end, as while somebody is writing.
+    /// Whether the last damage reaches the end of the file, as while another process writes a record.
     pub(super) torn: bool,
 }
 
@@ -52,22 +52,22 @@ impl Segment {
     /// Opens the segment at `path` for reading.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        // SAFETY: a map must not change while a slice of it is in use. Segments are only appended to, by the one process
-        // that holds their lock, behind what was there when we mapped; no program of ours writes into a segment
-        // otherwise or makes it shorter, and deleting it only takes its name away. Should another program change its
-        // bytes, the sums tell or wrong features come out, since numbers of any bits are valid numbers. Should one make
-        // it shorter, reading would end the process (SIGBUS); `bytes` asks for the length first, which leaves the few
-        // microseconds between question and reading, and disks that fail.
+        // SAFETY: mapped bytes must not change while a slice of them is in use. Only the process that holds the lock of a
+        // segment writes to it, and it only appends, behind the mapped range. No code here truncates a segment, and
+        // deleting a file does not change its mapped bytes. If another program changes the bytes, the checksum fails, or
+        // wrong features come out: any bits are valid numbers, so memory safety does not depend on them. If another program
+        // truncates the file, reading would end the process with SIGBUS. `bytes` checks the length first, so this remains
+        // possible only in the few microseconds between check and read, or on a failing disk.
         let map = unsafe { Mmap::map(&file) }.ok();
-        Ok(Self { path: path.into(), file, map, held: AtomicBool::new(false) })
+        Ok(Self { path: path.into(), file, map, is_locked: AtomicBool::new(false) })
     }
 
-    /// A segment of our own, which is locked already.
-    pub(super) fn own(path: PathBuf, file: File) -> Self {
-        Self { path, file, map: None, held: AtomicBool::new(true) }
+    /// A segment that this process has created and locked.
+    pub(super) fn new_own(path: PathBuf, file: File) -> Self {
+        Self { path, file, map: None, is_locked: AtomicBool::new(true) }
     }
 
-    /// The bytes at a place, from the map where they are in it.
+    /// The bytes at an offset, from the map where possible.
     pub(super) fn bytes(&self, offset: u64, size: u64) -> io::Result<Cow<'_, [u8]>> {
         match self.mapped(offset, size) {
             Some(bytes) => Ok(bytes.into()),
@@ -78,7 +78,7 @@ impl Segment {
     fn mapped(&self, offset: u64, size: u64) -> Option<&[u8]> {
         let end = offset.checked_add(size)?;
         let bytes = self.map.as_ref()?.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)?;
-        // See `open`: pages behind the end of the file must not be touched.
+        // See `open`: pages behind the end of the file must not be read.
         (self.file.metadata().ok()?.len() >= end).then_some(bytes)
     }
 
@@ -88,18 +88,19 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Says that this process uses the segment: it is locked against eviction and counts as new.
+    /// Marks the segment as used by this process: a shared lock protects it from deletion, and its modification time is set
+    /// to now.
     ///
-    /// Where its owner is still writing, the owner's lock protects it, and we ask again at the next reading.
-    pub(super) fn hold(&self) {
-        if !self.held.load(Ordering::Relaxed) && self.file.try_lock_shared().is_ok() {
-            self.held.store(true, Ordering::Relaxed);
-            // Best effort: only the owner of a file may do it.
+    /// While another process writes it, that process's lock protects it, and the next read tries again.
+    pub(super) fn mark_used(&self) {
+        if !self.is_locked.load(Ordering::Relaxed) && self.file.try_lock_shared().is_ok() {
+            self.is_locked.store(true, Ordering::Relaxed);
+            // May fail: only the owner of a file may set its time.
             let _ = self.file.set_modified(SystemTime::now());
         }
     }
 
-    /// Whether a process, maybe this one, holds the segment for writing.
+    /// Whether a process, maybe this one, is writing the segment.
     pub(super) fn is_written(&self) -> bool {
         match self.file.try_lock_shared() {
             Ok(()) => {
@@ -111,11 +112,11 @@ impl Segment {
     }
 }
 
-/// Looks at the headers of a segment; payloads stay unread where the headers are whole.
+/// Reads the headers of a segment. Payloads are read only in search of the next record after damage.
 pub(super) fn scan(file: &File) -> io::Result<Scan> {
     let length = file.metadata()?.len();
     let mut scan = Scan::default();
-    let (mut at, mut search) = (0, SEARCH);
+    let (mut at, mut search) = (0, MAX_SEARCH);
     let mut bytes = [0; HEADER];
     while at < length {
         let whole = file.read_exact_at(&mut bytes, at).ok().and_then(|()| Header::read(&bytes, length - at));
@@ -134,17 +135,17 @@ pub(super) fn scan(file: &File) -> io::Result<Scan> {
     Ok(scan)
 }
 
-/// The next place from `at` on where a whole header lies.
+/// The offset of the next intact header from `at` on.
 fn next_header(file: &File, mut at: u64, length: u64, search: &mut u64) -> Option<u64> {
     let mut bytes = vec![0; STRIDE + HEADER];
     while *search > 0 && at.checked_add(HEADER as u64)? <= length {
         let there = bytes.len().min((length - at).try_into().unwrap_or(usize::MAX));
         let bytes = &mut bytes[..there];
         file.read_exact_at(bytes, at).ok()?;
-        let mut places = (0..=there - HEADER).step_by(ALIGNMENT).take(STRIDE / ALIGNMENT);
-        let found = places.find(|&place| Header::read(&bytes[place..], length - at - place as u64).is_some());
-        if let Some(place) = found {
-            return Some(at + place as u64);
+        let mut offsets = (0..=there - HEADER).step_by(ALIGNMENT).take(STRIDE / ALIGNMENT);
+        let found = offsets.find(|&offset| Header::read(&bytes[offset..], length - at - offset as u64).is_some());
+        if let Some(offset) = found {
+            return Some(at + offset as u64);
         }
         *search = search.saturating_sub(STRIDE as u64);
         at += STRIDE as u64;

@@ -1,49 +1,53 @@
-//! Looking at everything in a folder, and deleting it.
+//! Reports on a store's folder, and clears it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Bytes;
 
-use super::folder::{self, Listed};
+use super::error::StoreError;
+use super::folder::{self, SegmentFile};
+use super::record;
 use super::segment::{self, Scan, Segment};
-use super::{StoreError, record};
 
-/// What is in a folder.
+/// The content of a store's folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreReport {
-    /// Files.
+    /// Number of files.
     pub segments: u64,
-    /// Whole records.
+    /// Number of intact records.
     pub records: u64,
-    /// What all files take.
+    /// Size of all files.
     pub bytes: Bytes,
-    /// What is no whole record, in the order of the files.
-    pub damaged: Vec<Damage>,
+    /// Damaged records, in the order of the files.
+    pub damaged: Vec<DamagedRecord>,
 }
 
-/// A place where something is no whole record.
+/// A place in a file where there is no intact record. Its features are computed again when they are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedRecord {
     /// The file.
     pub segment: PathBuf,
-    /// Where in it, in bytes.
+    /// The offset in the file, in bytes.
     pub offset: u64,
 }
 
-/// Looks at every record of a folder: how many, how large, which are damaged.
+/// Reads every record of a store's folder: how many there are, their size, and which are damaged.
 ///
-/// `progress` is told after each record how many bytes have been looked at. What another process is writing at this
-/// moment is no damage.
+/// `progress` gets the number of bytes read so far, after each record. A record that another process is writing at the
+/// moment does not count as damaged.
+///
+/// # Errors
+/// When the folder or a file in it cannot be read.
 pub fn survey(folder: impl AsRef<Path>, progress: &dyn Fn(u64)) -> Result<StoreReport, StoreError> {
     let folder = folder.as_ref();
     let listed = folder::list(folder).map_err(|source| StoreError::Read { path: folder.into(), source })?;
     let mut report = StoreReport::default();
-    for Listed { path, size, .. } in listed {
-        match look(&path, &mut report, progress) {
+    for SegmentFile { path, size, .. } in listed {
+        match survey_segment(&path, &mut report, progress) {
             // Another process may have deleted it since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            looked => looked.map_err(|source| StoreError::Read { path, source })?,
+            surveyed => surveyed.map_err(|source| StoreError::Read { path, source })?,
         }
         report.segments += 1;
         report.bytes.0 = report.bytes.0.saturating_add(size);
@@ -52,7 +56,7 @@ pub fn survey(folder: impl AsRef<Path>, progress: &dyn Fn(u64)) -> Result<StoreR
     Ok(report)
 }
 
-fn look(path: &Path, report: &mut StoreReport, progress: &dyn Fn(u64)) -> io::Result<()> {
+fn survey_segment(path: &Path, report: &mut StoreReport, progress: &dyn Fn(u64)) -> io::Result<()> {
     let segment = Segment::open(path)?;
     let Scan { records, mut damaged, torn } = segment::scan(&segment.file)?;
     if torn && segment.is_written() {
@@ -68,13 +72,16 @@ fn look(path: &Path, report: &mut StoreReport, progress: &dyn Fn(u64)) -> io::Re
         progress(report.bytes.0.saturating_add(offset + size));
     }
     damaged.sort_unstable();
-    report.damaged.extend(damaged.into_iter().map(|offset| Damage { segment: path.into(), offset }));
+    report.damaged.extend(damaged.into_iter().map(|offset| DamagedRecord { segment: path.into(), offset }));
     Ok(())
 }
 
-/// Deletes what a folder holds, and says how much that was.
+/// Deletes the segments of a store's folder, and returns the freed bytes.
 ///
-/// Only files of ours go, and of those only what no process is writing; a process that reads one goes on reading it.
+/// Other files stay, and so do segments that a process is writing. A process that reads a deleted segment can go on.
+///
+/// # Errors
+/// When the folder cannot be read or a file cannot be deleted.
 pub fn clear(folder: impl AsRef<Path>) -> Result<Bytes, StoreError> {
     folder::clear(folder.as_ref()).map(Bytes)
 }

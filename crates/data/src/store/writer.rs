@@ -1,70 +1,73 @@
-//! Appending records to segments of our own, within the limit of the folder.
+//! Appends records to the segments of this process, within the limit of the folder.
 
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::folder::{self, Listed};
-use super::segment::{Place, Segment};
+use super::folder::{self, SegmentFile};
+use super::segment::{RecordLocation, Segment};
 
-/// The largest segment: large enough for few files, small enough to throw one away.
-const SEGMENT: u64 = 256 << 20;
-/// A folder of the limit holds at least so many segments, so that eviction takes a small part of it.
-const SEGMENTS: u64 = 16;
-/// How much is written before we look again at what others have written.
-const LOOK: u64 = 16 << 20;
+/// Largest segment, in bytes: few files, but each small enough to be deleted alone.
+const MAX_SEGMENT: u64 = 256 << 20;
+/// A full folder has at least this many segments, so that deleting one frees only a small part.
+const MIN_SEGMENTS: u64 = 16;
+/// Bytes that are written before the folder is listed again, to see what other processes have written.
+const LIST_INTERVAL: u64 = 16 << 20;
 
-/// The only one in this process who writes into the folder.
+/// Appends records to segments of this process, within the limit of the folder.
 pub(super) struct Writer {
     folder: PathBuf,
     limit: u64,
-    /// Bytes of all segments: what the last look found, and what we have written since.
+    /// Bytes of all segments: by the last listing, plus what was written since.
     total: u64,
+    /// Bytes written since the last listing.
     since: u64,
+    /// The segment that is being written, and its length.
     own: Option<(Arc<Segment>, u64)>,
 }
 
-/// What making room came to.
+/// The result of making room for a record.
 pub(super) struct Room {
-    pub(super) enough: bool,
-    /// Segments that were deleted for it.
-    pub(super) gone: Vec<PathBuf>,
+    /// Whether the record fits.
+    pub(super) is_enough: bool,
+    /// Segments that were deleted.
+    pub(super) deleted: Vec<PathBuf>,
 }
 
 impl Writer {
-    pub(super) fn new(folder: PathBuf, limit: u64, listed: &[Listed]) -> Self {
+    pub(super) fn new(folder: PathBuf, limit: u64, listed: &[SegmentFile]) -> Self {
         Self { folder, limit, total: folder::total(listed), since: 0, own: None }
     }
 
-    /// Where it writes.
+    /// The folder that it writes to.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Bytes of all segments, as far as is known.
+    /// Bytes of all segments, as far as known.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Makes sure that `size` bytes more stay within the limit, where that is possible.
+    /// Makes room for `size` bytes within the limit, by deleting old segments if needed.
     pub(super) fn make_room(&mut self, size: u64) -> io::Result<Room> {
-        let mut gone = Vec::new();
+        let mut deleted = Vec::new();
         if size > self.limit {
-            return Ok(Room { enough: false, gone });
+            return Ok(Room { is_enough: false, deleted });
         }
-        if self.since >= LOOK || self.excess(size) > 0 {
+        if self.since >= LIST_INTERVAL || self.excess(size) > 0 {
             let mut listed = folder::list(&self.folder)?;
-            self.look(&listed);
+            self.set_total(&listed);
             if self.excess(size) > 0 {
-                gone = folder::evict(&mut listed, self.excess(size));
-                self.look(&listed);
+                deleted = folder::evict(&mut listed, self.excess(size));
+                self.set_total(&listed);
             }
         }
-        Ok(Room { enough: self.excess(size) == 0, gone })
+        Ok(Room { is_enough: self.excess(size) == 0, deleted })
     }
 
-    fn look(&mut self, listed: &[Listed]) {
+    fn set_total(&mut self, listed: &[SegmentFile]) {
         (self.total, self.since) = (folder::total(listed), 0);
     }
 
@@ -72,25 +75,25 @@ impl Writer {
         self.total.saturating_add(size).saturating_sub(self.limit)
     }
 
-    /// Appends a record, and says where it is.
-    pub(super) fn append(&mut self, record: &[u8]) -> io::Result<Place> {
+    /// Appends a record, and returns its location.
+    pub(super) fn append(&mut self, record: &[u8]) -> io::Result<RecordLocation> {
         let size = record.len() as u64;
-        let largest = SEGMENT.min(self.limit / SEGMENTS);
+        let largest = MAX_SEGMENT.min(self.limit / MIN_SEGMENTS);
         let (segment, offset) = match self.own.take() {
             Some((segment, length)) if length.saturating_add(size) <= largest => (segment, length),
-            _ => (self.begin()?, 0),
+            _ => (self.new_segment()?, 0),
         };
         segment.file.write_all_at(record, offset)?;
         self.own = Some((segment.clone(), offset + size));
         self.total = self.total.saturating_add(size);
         self.since += size;
-        Ok(Place { segment, offset, size })
+        Ok(RecordLocation { segment, offset, size })
     }
 
-    /// A new segment, with a number higher than all: where a key is found twice, the later record counts.
-    fn begin(&self) -> io::Result<Arc<Segment>> {
+    /// A new segment with the highest number. Where a key occurs twice, the record in the later segment counts.
+    fn new_segment(&self) -> io::Result<Arc<Segment>> {
         let last = folder::list(&self.folder)?.last().map_or(0, |segment| segment.number);
         let (path, file) = folder::create(&self.folder, last.saturating_add(1))?;
-        Ok(Arc::new(Segment::own(path, file)))
+        Ok(Arc::new(Segment::new_own(path, file)))
     }
 }

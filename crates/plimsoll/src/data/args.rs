@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use plimsoll_data::{Format, ImportOptions, Look};
+use plimsoll_data::{CheckDepth, Format, ImportOptions};
 
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::config::ConfigArgs;
@@ -47,8 +47,8 @@ pub(crate) struct CorpusArgs {
 impl CorpusArgs {
     pub(super) fn import_options(&self) -> Result<ImportOptions, Failure> {
         let format = self.format.as_deref().map(|word| {
-            Format::from_word(word).ok_or_else(|| {
-                let words = Format::ALL.map(Format::word).join(", ");
+            Format::from_name(word).ok_or_else(|| {
+                let words = Format::ALL.map(Format::name).join(", ");
                 Failure::invalid(format!("there is no format `{word}`"), format!("use one of {words}"))
             })
         });
@@ -79,8 +79,8 @@ pub(crate) struct LookArgs {
 }
 
 impl LookArgs {
-    pub(super) fn look(&self) -> Look {
-        if self.decode { Look::Sound } else { Look::Header }
+    pub(super) fn look(&self) -> CheckDepth {
+        if self.decode { CheckDepth::Decode } else { CheckDepth::Header }
     }
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::LogMel;
-use plimsoll_data::{CheckOptions, Checked, CorpusStats, Limits, Look, Manifest, check, import};
+use plimsoll_data::{CheckDepth, CheckOptions, Checked, CorpusStats, Limits, Manifest, check, import};
 use plimsoll_text::Tokenizer;
 
 pub(crate) use args::DataCommand;
@@ -46,7 +46,7 @@ struct Examined {
 fn look(
     corpus: &CorpusArgs,
     config: &RunConfig,
-    look: Look,
+    look: CheckDepth,
     tokenizer: Option<&Tokenizer>,
     is_limited: bool,
 ) -> Result<Examined, Failure> {
@@ -72,13 +72,13 @@ fn look(
     let limits = if is_limited { limits(config, &output_frames) } else { Limits::default() };
     let style = ProgressStyle::with_template("looking at {bar:40} {pos}/{len}, {eta} left");
     let bar = ProgressBar::new(listing.entries.len() as u64).with_style(style.expect("the template is valid"));
-    let options = CheckOptions { look, tokenizer, limits };
+    let options = CheckOptions { depth: look, tokenizer, limits };
     let checked = check(listing, &options, &|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     });
     bar.finish_and_clear();
-    let stats = CorpusStats::of(&checked.utterances);
+    let stats = CorpusStats::new(&checked.utterances);
     Ok(Examined { report: Report::new(format, &root, &checked, stats), checked })
 }
 
@@ -124,7 +124,7 @@ fn examine(args: &CheckArgs) -> Result<ExitCode, Failure> {
 
 fn count(args: &StatsArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
-    let Examined { report, .. } = look(&args.corpus, &config, Look::Exists, None, false)?;
+    let Examined { report, .. } = look(&args.corpus, &config, CheckDepth::Exists, None, false)?;
     if args.json {
         println!("{}", serde_json::to_string(&report.stats).expect("statistics are plain data"));
     } else {

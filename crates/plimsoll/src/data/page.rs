@@ -59,7 +59,7 @@ fn page(report: &Report) -> String {
 
 /// The bins of a spread as a drawing, 720 by 180.
 fn drawn(spread: &Spread) -> String {
-    let Spread { least, median, ninetieth, most, mean, bins, .. } = spread;
+    let Spread { min: least, median, p90: ninetieth, max: most, mean, bins, .. } = spread;
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1) as f64;
     let width = 720.0 / bins.len().max(1) as f64;
     let mut svg = String::from("<svg viewBox=\"0 0 720 200\" role=\"img\">\n");

@@ -44,20 +44,20 @@ pub(super) struct Told {
 
 impl Report {
     pub(super) fn new(format: Format, path: &Path, checked: &Checked, stats: CorpusStats) -> Self {
-        let told = checked.flaws.iter().map(|flaw| Told {
-            kind: flaw.fault.kind(),
+        let told = checked.issues.iter().map(|flaw| Told {
+            kind: flaw.kind.name(),
             id: flaw.id.clone(),
             told: flaw.to_string(),
         });
         Self {
             path: path.into(),
-            format: format.word(),
+            format: format.name(),
             listed: checked.listed(),
             usable: checked.utterances.len(),
             total_seconds: stats.total.0,
             unusable: checked.counts(),
             flaws: told.collect(),
-            sounds: checked.sounds.clone(),
+            sounds: checked.audio_formats.clone(),
             stats,
             broken: checked.broken(),
         }
@@ -115,7 +115,7 @@ impl Report {
 }
 
 fn spread(name: &str, spread: &Spread, is_drawn: bool) -> String {
-    let Spread { least, tenth, median, ninetieth, most, mean, bins } = spread;
+    let Spread { min: least, p10: tenth, median, p90: ninetieth, max: most, mean, bins } = spread;
     let mut text = format!(
         "{name}: {least:.1} to {most:.1}, mean {mean:.1}, median {median:.1}, eight in ten from {tenth:.1} to {ninetieth:.1}\n"
     );
@@ -135,7 +135,8 @@ pub(super) fn number(value: f64) -> String {
 }
 
 fn letters(stats: &CorpusStats) -> String {
-    let mut letters: Vec<(char, usize)> = stats.letters.iter().map(|(letter, count)| (*letter, *count)).collect();
+    let mut letters: Vec<(char, usize)> =
+        stats.character_counts.iter().map(|(letter, count)| (*letter, *count)).collect();
     letters.sort_by_key(|(letter, count)| (std::cmp::Reverse(*count), *letter));
     let shown: Vec<String> = letters
         .iter()

@@ -19,7 +19,7 @@ use plimsoll_speech::asr::{RecognizerMetadata, Transcription};
 
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
-use plimsoll_recipes::error_chain;
+use plimsoll_core::error_chain;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::{Failure, FailureExt};
 use report::{Judged, Report};

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use burn::module::Module;
 use plimsoll_audio::{LogMel, resample, write_wav};
-use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped};
+use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped, error_chain};
 use plimsoll_data::Dataset;
 use plimsoll_speech::asr::{Search, Transcriber, Transcription};
 use plimsoll_speech::score::ErrorCounts;
@@ -22,8 +22,8 @@ use super::EvalArgs;
 use super::report::{Judged, worst};
 use super::{table, utterances};
 use crate::terminal::reading_bar;
+use plimsoll_recipes::reader;
 use plimsoll_recipes::{Failure, FailureExt};
-use plimsoll_recipes::{error_chain, reader};
 
 /// Texts that are said at the same time.
 const TOGETHER: usize = 32;
@@ -77,7 +77,7 @@ fn dataset(args: &EvalArgs, narrator: &SpeechPipeline) -> Result<Dataset, Failur
     }
     let log_mel: LogMel = narrator.log_mel().clone();
     let reference = Frames(bundle.model.voice.reference_frames as u32);
-    Ok(Dataset::new(utterances, log_mel, bundle.tokenizer, None, Bytes::gib(1)).invalid()?.for_synthesis(reference))
+    Ok(Dataset::new(utterances, log_mel, bundle.tokenizer).with_memory_cache(Bytes::gib(1)).for_synthesis(reference))
 }
 
 fn speak(

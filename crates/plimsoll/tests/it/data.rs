@@ -79,7 +79,7 @@ fn what_is_no_corpus_is_told() {
     for (args, told) in [
         (&["data", "check"][..], "no corpus was named"),
         (&["data", "check", "nowhere"], "corpus nowhere does not exist"),
-        (&["data", "import", "empty"], "is no corpus that is known"),
+        (&["data", "import", "empty"], "is not a corpus in a known layout"),
         (&["data", "import", "empty", "--format", "kaldy"], "there is no format `kaldy`"),
         (&["data", "import", "empty", "--format", "kaldi"], "is not of the format `kaldi`"),
     ] {

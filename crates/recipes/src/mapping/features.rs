@@ -39,7 +39,11 @@ pub fn augment(config: &RunConfig) -> Option<Augment> {
             frequency_mask_bins: augment.frequency_mask_bins,
         },
         speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
-        noise: Noise { share: augment.noise_share, least: augment.noise_least_db, most: augment.noise_most_db },
-        gain: augment.gain_db,
+        noise: Noise {
+            share: augment.noise_share,
+            snr_min_db: augment.noise_least_db,
+            snr_max_db: augment.noise_most_db,
+        },
+        gain_db: augment.gain_db,
     })
 }

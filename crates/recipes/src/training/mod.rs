@@ -25,11 +25,12 @@ use plimsoll_train::{
 use crate::config::Loaded;
 use crate::data::{self, Prepared};
 use crate::device::TrainingDevice;
-use crate::error::{Failure, FailureExt, error_chain};
+use crate::error::{Failure, FailureExt};
 use crate::mapping::ModelPlan;
 use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
 use crate::{memory, resolve};
+use plimsoll_core::error_chain;
 use recognition::Recognition;
 use record::RunRecorder;
 use summary::summary;

@@ -1,16 +1,16 @@
-//! The right side of a `wav.scp`: a path, or a command whose only purpose is to unpack a file.
+//! The right side of a line of `wav.scp`: a path, or a command that only unpacks a file.
 
 use std::path::Path;
 
-use super::super::gathering::clipped;
-use super::super::trouble::Trouble;
+use super::super::builder::shortened;
 use super::super::walk::{is_audio, name};
+use crate::issue::IssueKind;
 
-/// Programs that unpack.
+/// Programs that unpack audio.
 const PROGRAMS: [&str; 5] = ["sph2pipe", "sox", "ffmpeg", "flac", "cat"];
 
-/// What they can be told to do to the sound: the file's own sound would then be another one.
-const CHANGES: [&str; 17] = [
+/// Arguments that change the sound. The file alone would then hold other audio than the command gives.
+const CHANGING_ARGUMENTS: [&str; 17] = [
     "speed",
     "tempo",
     "pitch",
@@ -30,28 +30,28 @@ const CHANGES: [&str; 17] = [
     "-filter:a",
 ];
 
-/// The audio file that a line of `wav.scp` means. No command is ever run.
-pub(super) fn audio_of(value: &str) -> Result<String, Trouble> {
+/// The audio file that a value of `wav.scp` refers to. Commands are never run.
+pub(super) fn audio_of(value: &str) -> Result<String, IssueKind> {
     if let Some(command) = value.strip_suffix('|') {
-        return unpacked(command).ok_or_else(|| Trouble::Command(clipped(value)));
+        return unpacked(command).ok_or_else(|| IssueKind::AudioFromCommand(shortened(value)));
     }
     match value {
-        "" => Err(Trouble::NoAudio("its path is empty".into())),
-        "-" => Err(Trouble::Command("`-`, the standard input".into())),
-        archive if in_archive(archive) => Err(Trouble::Archive(clipped(archive))),
+        "" => Err(IssueKind::NoAudio("its path is empty".into())),
+        "-" => Err(IssueKind::AudioFromCommand("`-`, the standard input".into())),
+        archive if in_archive(archive) => Err(IssueKind::AudioInArchive(shortened(archive))),
         path => Ok(path.into()),
     }
 }
 
-/// Whether it is `FILE.ark:1234`, with or without a range behind it.
+/// Whether it is a place in an archive, `FILE.ark:1234`, with or without a range.
 fn in_archive(value: &str) -> bool {
-    value.split_once(".ark:").is_some_and(|(_, place)| place.starts_with(|c: char| c.is_ascii_digit()))
+    value.split_once(".ark:").is_some_and(|(_, offset)| offset.starts_with(|c: char| c.is_ascii_digit()))
         || value.ends_with(".ark")
 }
 
-/// The one audio file of a command that only unpacks it.
+/// The audio file of a command that only unpacks one; `None` for any other command.
 fn unpacked(command: &str) -> Option<String> {
-    // What a shell would do with these cannot be guessed, and a quoted name may hold blanks.
+    // Their effect depends on the shell, and a quoted name may contain blanks.
     if command.contains([';', '&', '$', '`', '<', '>', '"', '\'', '\\', '*', '?']) {
         return None;
     }
@@ -65,7 +65,7 @@ fn unpacked(command: &str) -> Option<String> {
             "flac" => words.iter().any(|word| word.starts_with("--skip") || word.starts_with("--until")),
             _ => false,
         };
-        if cuts || !PROGRAMS.contains(&program.as_str()) || words.iter().any(|word| CHANGES.contains(word)) {
+        if cuts || !PROGRAMS.contains(&program.as_str()) || words.iter().any(|word| CHANGING_ARGUMENTS.contains(word)) {
             return None;
         }
         files.extend(words.into_iter().skip(1).filter(|word| !word.starts_with('-') && is_audio(Path::new(word))));
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_only_unpacks_is_looked_through() {
+    fn the_file_of_an_unpacking_command_is_found() {
         for (value, expected) in [
             ("sph2pipe -f wav -p -c 1 /a/b.wav |", None),
             ("/usr/bin/flac -c -d -s a/b.flac |", Some("a/b.flac")),

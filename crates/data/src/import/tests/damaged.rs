@@ -1,4 +1,4 @@
-//! What a person sees of a corpus with damage in it: every line that can be read, and why the others cannot.
+//! Tests of damaged corpora: readable lines are read, and every other line has an issue.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn damaged(files: Files<'_>) -> String {
 }
 
 #[test]
-fn a_damaged_manifest() {
+fn a_damaged_manifest_keeps_its_readable_lines() {
     insta::assert_snapshot!(damaged(&[("manifest.jsonl", &[
         br#"{"audio_filepath": "a.wav", "text": "x"}"#,
         &br#"audio.wav hello"#[..],
@@ -39,30 +39,30 @@ fn a_damaged_manifest() {
     ! manifest.jsonl:10: `offset` is `1s`, and a number of seconds was expected
     ! manifest.jsonl:11: a JSON object was expected: expected value at column 54
     ! manifest.jsonl:12: not UTF-8, from byte 38 on
-    ! manifest.jsonl:13: `a.wav`: its id is already that of manifest.jsonl:1
+    ! manifest.jsonl:13: `a.wav`: its id is already used at manifest.jsonl:1
     ! manifest.jsonl:14: a JSON object was expected: EOF while parsing a string at column 42
     "#);
 }
 
 #[test]
-fn a_damaged_ljspeech() {
+fn a_damaged_ljspeech_keeps_its_readable_lines() {
     insta::assert_snapshot!(damaged(&[("metadata.csv",
         b"a|one|one\nb\nc|one|two|three\n|text|text\nd||\na|again\ne|\xc3\x28\nf|six|\xe2\x80\nz|the last")]), @r#"
     ljspeech
     a: wavs/a.wav 0s..end [- -] one (metadata.csv:1)
     z: wavs/z.wav 0s..end [- -] the last (metadata.csv:9)
-    ! metadata.csv:2: expected `id|text` or `id|text|normalised`; columns found: 1
-    ! metadata.csv:3: expected `id|text` or `id|text|normalised`; columns found: 4
+    ! metadata.csv:2: expected `id|text` or `id|text|normalized`; columns found: 1
+    ! metadata.csv:3: expected `id|text` or `id|text|normalized`; columns found: 4
     ! metadata.csv:4: it has no id
     ! metadata.csv:5: `d`: it has no text
-    ! metadata.csv:6: `a`: its id is already that of metadata.csv:1
+    ! metadata.csv:6: `a`: its id is already used at metadata.csv:1
     ! metadata.csv:7: not UTF-8, from byte 3 on
     ! metadata.csv:8: not UTF-8, from byte 7 on
     "#);
 }
 
 #[test]
-fn a_damaged_librispeech() {
+fn a_damaged_librispeech_keeps_its_readable_lines() {
     insta::assert_snapshot!(damaged(&[
         ("84/1/84-1.trans.txt", b"84-1-0000 YES\n84-1-0001\n84-1-0000 AGAIN\n84-1-0002 \xff\n84-1-0003 GONE\n"),
         ("84/1/84-1-0000.flac", b""),
@@ -75,7 +75,7 @@ fn a_damaged_librispeech() {
     84-1-0000: 84/1/84-1-0000.flac 0s..end [84 -] YES (84/1/84-1.trans.txt:1)
     84-1-0003: 84/1/84-1-0003.flac 0s..end [84 -] GONE (84/1/84-1.trans.txt:5)
     ! 84/1/84-1.trans.txt:2: `84-1-0001`: it has no text
-    ! 84/1/84-1.trans.txt:3: `84-1-0000`: its id is already that of 84/1/84-1.trans.txt:1
+    ! 84/1/84-1.trans.txt:3: `84-1-0000`: its id is already used at 84/1/84-1.trans.txt:1
     ! 84/1/84-1.trans.txt:4: not UTF-8, from byte 11 on
     ! 84/1/84-1-0002.flac: `84-1-0002`: it has no text
     ! 84/1/84-1-0009.flac: `84-1-0009`: it has no text
@@ -84,7 +84,7 @@ fn a_damaged_librispeech() {
 }
 
 #[test]
-fn a_damaged_libritts() {
+fn a_damaged_libritts_keeps_its_readable_lines() {
     insta::assert_snapshot!(damaged(&[
         ("84/1/84_1_0_0.wav", b""),
         ("84/1/84_1_0_0.normalized.txt", b"fine"),
@@ -100,13 +100,13 @@ fn a_damaged_libritts() {
     84_1_0_0: 84/1/84_1_0_0.wav 0s..end [84 -] fine (84/1/84_1_0_0.normalized.txt)
     ! 84/1/84_1_0_1.normalized.txt: `84_1_0_1`: it has no text
     ! 84/1/84_1_0_2.normalized.txt: `84_1_0_2`: not UTF-8, from byte 4 on
-    ! 84/2/84_1_0_0.normalized.txt: `84_1_0_0`: its id is already that of 84/1/84_1_0_0.normalized.txt
+    ! 84/2/84_1_0_0.normalized.txt: `84_1_0_0`: its id is already used at 84/1/84_1_0_0.normalized.txt
     ! 84/1/84_1_0_3.wav: `84_1_0_3`: it has no text
     "#);
 }
 
 #[test]
-fn a_damaged_common_voice() {
+fn a_damaged_common_voice_keeps_its_readable_lines() {
     insta::assert_snapshot!(damaged(&[
         ("train.tsv", b"path\tclient_id\tsentence\n1.mp3\ts\tone\n2.mp3\ts\n\ts\tthree\n4.mp3\ts\t\n1.mp3\ts\tagain\n\
             5.mp3\ts\tfive\ttoo many\n6.mp3\t\xff\tsix\n9.mp3\ts\tthe last\n"),
@@ -121,7 +121,7 @@ fn a_damaged_common_voice() {
     ! train.tsv:3: expected 3 columns as in the header; columns found: 2
     ! train.tsv:4: it has no audio: its path is empty
     ! train.tsv:5: `4`: it has no text
-    ! train.tsv:6: `1`: its id is already that of train.tsv:2
+    ! train.tsv:6: `1`: its id is already used at train.tsv:2
     ! train.tsv:7: expected 3 columns as in the header; columns found: 4
     ! train.tsv:8: not UTF-8, from byte 7 on
     ! dev.tsv:1: the header names no column `path`, so nothing of this file can be read
@@ -129,7 +129,7 @@ fn a_damaged_common_voice() {
 }
 
 #[test]
-fn a_damaged_kaldi() {
+fn a_damaged_kaldi_keeps_its_readable_lines() {
     insta::assert_snapshot!(damaged(&[
         ("wav.scp", b"r1 r1.wav\nr2 sox r2.wav -t wav - speed 1.1 |\nr3 raw.ark:1234\nr4\nr1 other.wav\n"),
         ("segments", b"a r1 0 1\nb r2 0 1\nc r3 0 1\nd r4 0 1\ne r5 0 1\nf r1 2 1\ng r1 x 1\nh r1 0\ni r1 5 6\nj r1 -1 2\n"),
@@ -139,10 +139,10 @@ fn a_damaged_kaldi() {
     ]), @r#"
     kaldi
     a: r1.wav 0s..1s [ann -] one (text:1)
-    ! wav.scp:5: `r1`: its id is already that of wav.scp:1
+    ! wav.scp:5: `r1`: its id is already used at wav.scp:1
     ! utt2spk:2: not UTF-8, from byte 3 on
     ! utt2dur:1: `a`: `duration` is `soon`, and a number of seconds was expected
-    ! text:11: `a`: its id is already that of text:1
+    ! text:11: `a`: its id is already used at text:1
     ! text:12: not UTF-8, from byte 3 on
     ! wav.scp:2: `b`: its audio is made by a command, which is not run: sox r2.wav -t wav - speed 1.1 |
     ! wav.scp:3: `c`: its audio is in an archive, which cannot be read: raw.ark:1234
@@ -159,7 +159,7 @@ fn a_damaged_kaldi() {
 }
 
 #[test]
-fn damaged_cuts() {
+fn damaged_cuts_keep_their_readable_lines() {
     let recording = r#""recording": {"sources": [{"type": "file", "channels": [0], "source": "r.wav"}]}"#;
     let said = r#""supervisions": [{"text": "x"}]"#;
     let with = |id: &str, rest: &str| format!(r#"{{"id": "{id}", "start": 0, "duration": 1, "channel": 0, {rest}}}"#);
@@ -187,7 +187,7 @@ fn damaged_cuts() {
     twice-2: r.wav 0s..1s [- -] y (cuts.jsonl:13)
     last: r.wav 0s..1s [- -] x (cuts.jsonl:15)
     ! cuts.jsonl:2: the key `id` is missing
-    ! cuts.jsonl:3: `mixed`: a `MixedCut` is not one stretch of one channel, as a `MonoCut` is
+    ! cuts.jsonl:3: `mixed`: it is a `MixedCut`, and only a `MonoCut` can be read
     ! cuts.jsonl:4: `silent`: it has no text
     ! cuts.jsonl:5: `wordless`: it has no text
     ! cuts.jsonl:6: `features`: it has no audio: it names no recording
@@ -197,13 +197,13 @@ fn damaged_cuts() {
     ! cuts.jsonl:10: `stereo`: it is one of 2 channels of its file, and files are read with their channels mixed
     ! cuts.jsonl:11: `fast`: its recording is changed by `Speed`, and files are only read as they are
     ! cuts.jsonl:12: `early`: `offset` is -3, and a number of seconds was expected
-    ! cuts.jsonl:13: `good`: its id is already that of cuts.jsonl:1
+    ! cuts.jsonl:13: `good`: its id is already used at cuts.jsonl:1
     ! cuts.jsonl:14: a JSON object was expected: EOF while parsing a string at column 13
     "#);
 }
 
 #[test]
-fn damaged_supervisions() {
+fn damaged_supervisions_keep_their_readable_lines() {
     insta::assert_snapshot!(damaged(&[
         ("recordings.jsonl", br#"{"id": "r", "sources": [{"type": "file", "channels": [0], "source": "r.wav"}]}
 {"id": "u", "sources": [{"type": "url", "channels": [0], "source": "https://x"}]}
@@ -227,7 +227,7 @@ nothing"#),
 }
 
 #[test]
-fn a_compressed_list_that_ends_too_soon_keeps_what_came_before() {
+fn a_truncated_compressed_list_keeps_its_beginning() {
     let line = |n: usize| format!("{{\"id\": \"{n}\", \"audio_filepath\": \"a.wav\", \"text\": \"{n}\"}}\n");
     let whole = compressed((0..5_000).map(line).collect::<String>().as_bytes());
     let folder = write(&[]);
@@ -235,13 +235,13 @@ fn a_compressed_list_that_ends_too_soon_keeps_what_came_before() {
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     let listing = import(&file, &ImportOptions::default()).unwrap();
     assert!(listing.entries.len() > 1_000, "{}", listing.entries.len());
-    let [problem] = &*listing.problems else { panic!("{:?}", listing.problems) };
-    assert_eq!(problem.place.line, Some(listing.entries.len() + 1));
-    assert_eq!(problem.trouble.kind(), "unreadable");
+    let [issue] = &*listing.issues else { panic!("{:?}", listing.issues) };
+    assert_eq!(issue.location.as_ref().unwrap().line, Some(listing.entries.len() + 1));
+    assert_eq!(issue.kind.name(), "unreadable");
 }
 
 #[test]
-fn a_damaged_hugging_face() {
+fn a_damaged_hugging_face_keeps_its_readable_lines() {
     insta::assert_snapshot!(damaged(&[
         ("metadata.csv", b"file_name,text\na.wav,one\nb.wav\nc.wav,\"never closed\nd.wav,four\ne.wav,\"five\"\n\
             f.wav,\"a\nb\"\ng.wav,\n,x\na.wav,again\nh.wav,\xff\ni.wav,\"open to the end\n"),
@@ -258,7 +258,7 @@ fn a_damaged_hugging_face() {
     ! metadata.csv:4: a quotation mark opens a field, and none closes it
     ! metadata.csv:9: `g`: it has no text
     ! metadata.csv:10: it has no audio: its path is empty
-    ! metadata.csv:11: `a`: its id is already that of metadata.csv:2
+    ! metadata.csv:11: `a`: its id is already used at metadata.csv:2
     ! metadata.csv:12: not UTF-8, from byte 7 on
     ! metadata.csv:13: a quotation mark opens a field, and none closes it
     ! test/metadata.csv:1: the header names no column `transcription`, so nothing of this file can be read
@@ -269,7 +269,7 @@ fn a_damaged_hugging_face() {
 }
 
 #[test]
-fn a_damaged_folder() {
+fn a_damaged_folder_keeps_its_readable_lines() {
     insta::assert_snapshot!(damaged(&[
         ("a.wav", b""), ("a.txt", b"fine"),
         ("a.flac", b""),
@@ -282,7 +282,7 @@ fn a_damaged_folder() {
     folder
     a: a.wav 0s..end [- -] fine (a.wav)
     f/g: f/g.opus 0s..end [- -] below (f/g.opus)
-    ! a.flac: `a`: its id is already that of a.wav
+    ! a.flac: `a`: its id is already used at a.wav
     ! b.wav: `b`: it has no text
     ! d.wav: `d`: it has no text
     ! e.wav: `e`: not UTF-8, from byte 1 on

@@ -1,22 +1,22 @@
-//! Which layout a path is taken for, and what is said when it is none.
+//! Tests of layout detection, and of the messages for unknown layouts.
 
 use super::good::corpora;
 use super::*;
 
 #[test]
-fn every_format_is_known_by_its_files() {
+fn every_format_is_detected_by_its_files() {
     for (format, files) in corpora() {
         let folder = write(&files);
         assert_eq!(Format::detect(folder.path()), Some(format));
-        assert_eq!(Format::from_word(format.word()), Some(format));
+        assert_eq!(Format::from_name(format.name()), Some(format));
     }
     let formats: Vec<Format> = corpora().into_iter().map(|(format, _)| format).collect();
     assert_eq!(formats, Format::ALL);
-    assert_eq!(Format::from_word("nemo"), None);
+    assert_eq!(Format::from_name("nemo"), None);
 }
 
 #[test]
-fn a_file_is_known_by_its_first_lines() {
+fn a_file_is_detected_by_its_first_lines() {
     for (name, content, expected) in [
         ("train.json", r#"{"audio_filepath": "a.wav", "text": "x"}"#, Some(Format::Manifest)),
         ("train.json", "[\n{\n", None),
@@ -39,18 +39,18 @@ fn a_file_is_known_by_its_first_lines() {
 }
 
 #[test]
-fn what_cannot_be_read_at_all_says_what_was_looked_for() {
+fn an_unreadable_corpus_says_what_was_looked_for() {
     let default = ImportOptions::default();
     let mut all = vec![
         seen(&[("a.wav", b"")], &default),
         seen(&[("data/train-00000.parquet", b"PAR1")], &default),
-        seen(&[("data/train-00000.parquet", b"PAR1")], &as_told(Format::HuggingFace)),
+        seen(&[("data/train-00000.parquet", b"PAR1")], &as_format(Format::HuggingFace)),
         seen(&[("manifest.jsonl", b" \n\n")], &default),
         seen_at(Path::new("no/such"), Path::new("?"), &default),
     ];
-    all.extend(Format::ALL.map(|format| seen(&[("x.md", b"")], &as_told(format))));
+    all.extend(Format::ALL.map(|format| seen(&[("x.md", b"")], &as_format(format))));
     insta::assert_snapshot!(all.concat(), @r#"
-    CORPUS is no corpus that is known; looked for manifest.jsonl, or JSON lines with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); audio files with .txt or .lab files of the same name (`folder`)
+    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); audio files with .txt or .lab files of the same name (`folder`)
     CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
     CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
     CORPUS lists no utterance
@@ -68,7 +68,7 @@ fn what_cannot_be_read_at_all_says_what_was_looked_for() {
 }
 
 #[test]
-fn a_list_that_a_spreadsheet_saved_is_read() {
+fn utf16_and_marked_utf8_lists_are_read() {
     let text = "id1|“Déjà vu” सगळें\r\nid2|good\r\n";
     let little: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     let big: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect();
@@ -77,25 +77,25 @@ fn a_list_that_a_spreadsheet_saved_is_read() {
         [("metadata.csv", &little), ("a.csv.gz", &little), ("metadata.csv", &big), ("metadata.csv", &marked)]
     {
         let folder = write(&[(name, content)]);
-        let listing = import(folder.path().join(name), &as_told(Format::LjSpeech)).unwrap();
+        let listing = import(folder.path().join(name), &as_format(Format::LjSpeech)).unwrap();
         let read: Vec<(&str, &str)> = listing.entries.iter().map(|e| (e.id.as_str(), e.text.as_str())).collect();
         assert_eq!(read, [("id1", "“Déjà vu” सगळें"), ("id2", "good")]);
     }
 }
 
 #[test]
-fn half_letters_of_a_spreadsheet_are_told() {
+fn damaged_utf16_lines_are_issues() {
     let saved = |letters: &[u16]| -> Vec<u8> { letters.iter().flat_map(|letter| letter.to_le_bytes()).collect() };
     let line = |text: &str| -> Vec<u16> { text.encode_utf16().collect() };
     let half = [&[0xfeff], &line("a|fine\nb|brok")[..], &[0xd800], &line("en\nc|fine\nd|cut")[..]].concat();
-    // The last letter has lost a byte.
+    // The last character lacks a byte.
     let mut content = saved(&half);
     content.pop();
     insta::assert_snapshot!(seen(&[("metadata.csv", &content)], &ImportOptions::default()), @r"
     ljspeech
     a: wavs/a.wav 0s..end [- -] fine (metadata.csv:1)
     c: wavs/c.wav 0s..end [- -] fine (metadata.csv:3)
-    ! metadata.csv:2: not UTF-16, from letter 7 on
-    ! metadata.csv:4: not UTF-16, from letter 5 on
+    ! metadata.csv:2: not UTF-16, from character 7 on
+    ! metadata.csv:4: not UTF-16, from character 5 on
     ");
 }

@@ -1,11 +1,11 @@
-//! Corpora as their makers publish them.
+//! Tests of corpora as they are published.
 
 use super::*;
 
-/// A corpus and what it is.
+/// A layout and the files of a corpus in it.
 type Corpus = (Format, Vec<(&'static str, &'static [u8])>);
 
-/// One corpus of each format, which `detect` must know for what it is.
+/// One corpus of each layout.
 pub(super) fn corpora() -> Vec<Corpus> {
     vec![
         (Format::Manifest, vec![("manifest.jsonl", MANIFEST)]),
@@ -169,7 +169,7 @@ fn recordings_and_supervisions_are_one_corpus() {
 }
 
 #[test]
-fn audio_may_lie_elsewhere() {
+fn audio_root_moves_relative_paths() {
     let options =
         ImportOptions { audio_root: Some("/elsewhere".into()), speaker: Some("me".into()), ..ImportOptions::default() };
     let all: Vec<String> = corpora().iter().map(|(_, files)| seen(files, &options)).collect();
@@ -188,18 +188,18 @@ fn audio_may_lie_elsewhere() {
 }
 
 #[test]
-fn any_folder_of_the_tree_will_do() {
+fn any_folder_of_the_tree_can_be_read() {
     let folder = write(&[("root/84/1/84-1.trans.txt", b"84-1-0000 YES\n"), ("root/84/1/84-1-0000.flac", b"")]);
     for below in ["root", "root/84", "root/84/1"] {
         let listing = import(folder.path().join(below), &ImportOptions::default()).unwrap();
         assert_eq!((listing.format, listing.entries[0].id.as_str()), (Format::LibriSpeech, "84-1-0000"));
         assert_eq!(listing.entries[0].speaker.as_deref(), Some("84"));
-        assert!(listing.problems.is_empty());
+        assert!(listing.issues.is_empty());
     }
 }
 
 #[test]
-fn validated_stands_for_all_lists() {
+fn validated_replaces_all_other_lists() {
     let row = |n: u8| format!("path\tsentence\n{n}.mp3\tx\n").into_bytes();
     let folder = write(&[("train.tsv", &row(1)), ("dev.tsv", &row(2)), ("other.tsv", &row(3))]);
     let ids = || -> Vec<String> {
@@ -212,7 +212,7 @@ fn validated_stands_for_all_lists() {
 }
 
 #[test]
-fn folders_are_speakers_only_where_nothing_else_fits() {
+fn folders_are_speakers_only_directly_below_the_root() {
     let speakers = |files: &[&str]| -> Vec<Option<String>> {
         let files: Vec<(String, String)> = files.iter().map(|f| (format!("{f}.wav"), format!("{f}.txt"))).collect();
         let both: Vec<(&str, &[u8])> =
@@ -221,7 +221,7 @@ fn folders_are_speakers_only_where_nothing_else_fits() {
         listing.entries.into_iter().map(|entry| entry.speaker).collect()
     };
     assert_eq!(speakers(&["ann/1", "bob/2"]), [Some("ann".into()), Some("bob".into())]);
-    for nobody in [&["all/1", "all/2"][..], &["1", "ann/2"], &["ann/x/1", "bob/2"]] {
-        assert_eq!(speakers(nobody), [None, None]);
+    for no_speakers in [&["all/1", "all/2"][..], &["1", "ann/2"], &["ann/x/1", "bob/2"]] {
+        assert_eq!(speakers(no_speakers), [None, None]);
     }
 }

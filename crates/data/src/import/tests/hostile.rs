@@ -1,11 +1,11 @@
-//! Files that are not what they say: nothing panics, nothing grows without bound, nothing comes out half made.
+//! Tests of hostile input: no panic, bounded memory, and only valid entries.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::import::lines::LINE_MOST;
+use crate::import::lines::MAX_LINE_BYTES;
 
-/// Every file that some format reads as a list.
+/// Names of all files that some layout reads.
 const LISTS: [&str; 22] = [
     "manifest.jsonl",
     "manifest.json",
@@ -31,7 +31,7 @@ const LISTS: [&str; 22] = [
     "a.txt",
 ];
 
-/// Pieces that lead deeper into the readers than bytes of chance do.
+/// Pieces of valid lists, which reach deeper into the readers than random bytes.
 const PIECES: [&str; 40] = [
     "{",
     "}",
@@ -81,14 +81,14 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(any::<u8>(), 0..200),
         pieces.prop_map(|pieces| pieces.concat().into_bytes()),
         prop::collection::vec(any::<u8>(), 0..100).prop_map(|bytes| compressed(&bytes)),
-        // A compressed file with rubbish behind its first bytes.
+        // The first bytes of a compressed file, then garbage.
         prop::collection::vec(any::<u8>(), 0..100).prop_map(|bytes| [&[0x1f, 0x8b, 8][..], &bytes].concat()),
     ]
 }
 
-/// Reads what is there in every way, and holds the result to what is promised of it.
+/// Reads the folder in every layout, and checks what a listing guarantees.
 fn check(folder: &Path) {
-    let options = Format::ALL.map(as_told).into_iter().chain([ImportOptions::default()]);
+    let options = Format::ALL.map(as_format).into_iter().chain([ImportOptions::default()]);
     for options in options {
         let Ok(listing) = import(folder, &options) else { continue };
         let mut ids: Vec<&str> = listing.entries.iter().map(|entry| entry.id.as_str()).collect();
@@ -107,7 +107,7 @@ fn check(folder: &Path) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
     #[test]
-    fn rubbish_in_every_list_makes_problems_at_most(contents in prop::collection::vec(content(), LISTS.len())) {
+    fn garbage_in_every_list_is_only_issues(contents in prop::collection::vec(content(), LISTS.len())) {
         let mut files: Vec<(&str, &[u8])> = LISTS.into_iter().zip(contents.iter().map(Vec::as_slice)).collect();
         files.push(("a.wav", b""));
         files.push(("wavs/a.mp3", b""));
@@ -115,20 +115,20 @@ proptest! {
     }
 
     #[test]
-    fn rubbish_in_one_list_alone_makes_problems_at_most(list in prop::sample::select(&LISTS[..]), content in content()) {
+    fn garbage_in_one_list_is_only_issues(list in prop::sample::select(&LISTS[..]), content in content()) {
         let folder = write(&[(list, &content)]);
         check(folder.path());
         for format in Format::ALL {
-            let _ = import(folder.path().join(list), &as_told(format));
+            let _ = import(folder.path().join(list), &as_format(format));
         }
     }
 }
 
 #[test]
-fn a_line_without_end_is_one_problem() {
+fn an_endless_line_is_one_issue() {
     let good =
         |id: &str| format!("{{\"id\": \"{id}\", \"audio_filepath\": \"a.wav\", \"text\": \"x\"}}\n").into_bytes();
-    let long = [vec![b'x'; 3 * LINE_MOST], b"\n".to_vec()].concat();
+    let long = [vec![b'x'; 3 * MAX_LINE_BYTES], b"\n".to_vec()].concat();
     let listing = seen(&[("manifest.jsonl", &[good("a"), long, good("b")].concat())], &ImportOptions::default());
     insta::assert_snapshot!(listing, @r#"
     manifest
@@ -139,7 +139,7 @@ fn a_line_without_end_is_one_problem() {
 }
 
 #[test]
-fn what_is_too_long_is_named_and_clipped() {
+fn long_fields_are_issues_with_short_quotes() {
     let long = "y".repeat(2 << 20);
     let lines = [format!("{long}|x"), format!("a|{long}"), format!("b{long}"), "z|last".into()].join("\n");
     let listing = seen(&[("metadata.csv", lines.as_bytes())], &ImportOptions::default());
@@ -149,14 +149,14 @@ fn what_is_too_long_is_named_and_clipped() {
     z: wavs/z.wav 0s..end [- -] last (metadata.csv:4)
     ! metadata.csv:1: `yyy…`: the name is longer than 4096 bytes
     ! metadata.csv:2: `a`: the text is longer than 1048576 bytes
-    ! metadata.csv:3: expected `id|text` or `id|text|normalised`; columns found: 1
+    ! metadata.csv:3: expected `id|text` or `id|text|normalized`; columns found: 1
     "#);
     let wrong = format!("{{\"audio\": \"a.wav\", \"text\": \"x\", \"duration\": \"{long}\"}}");
     assert!(seen(&[("manifest.jsonl", wrong.as_bytes())], &ImportOptions::default()).len() < 500);
 }
 
 #[test]
-fn a_bomb_is_put_down() {
+fn a_decompression_bomb_is_stopped() {
     let line = [b"{\"audio\": \"a.wav\", \"text\": \"".to_vec(), vec![b' '; 1 << 20], b"\"}\n".to_vec()].concat();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     (0..300).for_each(|_| encoder.write_all(&line).unwrap());
@@ -164,18 +164,18 @@ fn a_bomb_is_put_down() {
     let file = folder.path().join("manifest.jsonl.gz");
     fs::write(&file, encoder.finish().unwrap()).unwrap();
     let listing = import(&file, &ImportOptions::default()).unwrap();
-    let last = listing.problems.last().unwrap().to_string();
-    assert!(last.ends_with("unfolds to more than 200 times its size"), "{last}");
-    assert!(listing.problems.len() <= 257 && listing.entries.is_empty(), "{}", listing.problems.len());
+    let last = listing.issues.last().unwrap().to_string();
+    assert!(last.ends_with("unpacks to more than 200 times its size"), "{last}");
+    assert!(listing.issues.len() <= 257 && listing.entries.is_empty(), "{}", listing.issues.len());
 }
 
 #[cfg(unix)]
 #[test]
-fn a_link_to_the_folder_above_ends_there() {
+fn a_link_to_a_parent_folder_does_not_loop() {
     let folder = write(&[("a/x.wav", b""), ("a/x.txt", b"one"), ("b/y.wav", b""), ("b/y.txt", b"two")]);
     for link in ["a/up", "b/up"] {
         std::os::unix::fs::symlink(folder.path(), folder.path().join(link)).unwrap();
     }
     let listing = import(folder.path(), &ImportOptions::default()).unwrap();
-    assert_eq!((listing.entries.len(), listing.problems.len()), (2, 0));
+    assert_eq!((listing.entries.len(), listing.issues.len()), (2, 0));
 }

@@ -1,4 +1,4 @@
-//! Tests of segments that something happened to.
+//! Tests of damaged and hostile segments.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::super::record::{HEADER, Header};
 use super::*;
 
-/// Every record is there whole or not at all; what is missing can be put again, and is there for the next run.
+/// Every record is intact or missing. Missing records can be stored again, and the next store finds them.
 fn check(folder: &TempDir, records: u64) -> Vec<u64> {
     let store = open_with(folder, u64::MAX);
     let mut found = Vec::new();
@@ -36,7 +36,7 @@ fn with_bytes(segment: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn a_flipped_byte_costs_one_record_which_is_written_anew() {
+fn a_flipped_byte_costs_one_record_that_is_written_again() {
     let (folder, segment) = filled(4);
     let whole = fs::read(&segment).unwrap();
     // Records of 1, 2, 3 and 4 values.
@@ -81,12 +81,12 @@ fn a_file_that_shrinks_while_it_is_open_is_a_miss() {
 }
 
 #[test]
-fn what_somebody_is_writing_is_no_damage() {
+fn a_record_in_writing_is_no_damage() {
     let folder = TempDir::new().unwrap();
     let writing = open(&folder);
     writing.put(key(0), &values(0));
     let [segment] = segments(&folder).try_into().unwrap();
-    let half = &record::of_values(key(1), &values(1), StoreNumbers::F32)[..50];
+    let half = &record::values_record(key(1), &values(1), StorePrecision::F32)[..50];
     File::options().append(true).open(&segment).unwrap().write_all(half).unwrap();
     let damaged = || (open(&folder).counts().damaged, survey(folder.path(), &|_| {}).unwrap().damaged.len());
     assert_eq!(damaged(), (0, 0));
@@ -96,11 +96,11 @@ fn what_somebody_is_writing_is_no_damage() {
 }
 
 #[test]
-fn lengths_are_not_believed() {
+fn impossible_lengths_are_rejected() {
     for count in [6, 1 << 20, 1 << 40, 1 << 61, (1 << 62) - 8, 1 << 62, u64::MAX] {
         let (folder, segment) = filled(3);
         with_bytes(&segment, |bytes| {
-            // With a right sum, as only malice makes it.
+            // With a correct checksum, as only malice makes it.
             bytes[24..32].copy_from_slice(&count.to_le_bytes());
             let sum = xxh3_64(&bytes[..40]);
             bytes[40..48].copy_from_slice(&sum.to_le_bytes());
@@ -113,7 +113,7 @@ fn lengths_are_not_believed() {
 fn foreign_files_cost_little() {
     let (folder, _) = filled(2);
     let foreign = |name: &str| File::create(folder.path().join(name)).unwrap();
-    // A tebibyte of zeros, which takes no space on most disks, and marks without records.
+    // A tebibyte of zeros, which takes no space on most disks, and magic numbers without records.
     foreign("00000000-1-0123456789abcdef.plimsoll").set_len(1 << 40).unwrap();
     foreign("18446744073709551615-1-0123456789abcdef.plimsoll").write_all(&b"PLMS\x01\0\0\0".repeat(100_000)).unwrap();
     fs::create_dir(folder.path().join("00000003-1-0123456789abcdef.plimsoll")).unwrap();
@@ -131,7 +131,7 @@ enum Edit {
     Insert(usize, Vec<u8>),
     Replace(usize, Vec<u8>),
     Remove(usize, usize),
-    /// Copies a stretch of the segment to another place in it.
+    /// Copies a range of the segment to another offset in it.
     Repeat(usize, usize, usize),
 }
 
@@ -140,7 +140,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     let place = 0usize..2_000;
     let edit = prop_oneof![
         (place.clone(), bytes()).prop_map(|(at, bytes)| Edit::Insert(at, bytes)),
-        // Whole steps of the alignment, behind which the search finds records again.
+        // Multiples of the alignment, behind which the search finds records again.
         (place.clone(), 1usize..20, any::<u8>()).prop_map(|(at, n, byte)| Edit::Insert(at, vec![byte; 8 * n])),
         (place.clone(), bytes()).prop_map(|(at, bytes)| Edit::Replace(at, bytes)),
         (place.clone(), 1usize..200).prop_map(|(at, length)| Edit::Remove(at, length)),
@@ -156,15 +156,15 @@ fn apply(edit: Edit, bytes: &mut Vec<u8>) {
         Edit::Replace(at, new) => drop(bytes.splice(within(at)..within(at + new.len()), new)),
         Edit::Remove(at, length) => drop(bytes.drain(within(at)..within(at + length))),
         Edit::Repeat(from, length, at) => {
-            let stretch = bytes[within(from)..within(from + length)].to_vec();
-            drop(bytes.splice(within(at)..within(at), stretch));
+            let copied = bytes[within(from)..within(from + length)].to_vec();
+            drop(bytes.splice(within(at)..within(at), copied));
         }
     }
 }
 
 proptest! {
     #[test]
-    fn whatever_happens_to_a_segment_a_record_is_right_or_missing(edits in edits()) {
+    fn records_of_edited_segments_are_right_or_missing(edits in edits()) {
         let (folder, segment) = filled(15);
         with_bytes(&segment, |bytes| edits.into_iter().for_each(|edit| apply(edit, bytes)));
         let report = survey(folder.path(), &|_| {}).unwrap();
@@ -176,13 +176,13 @@ proptest! {
     fn no_record_is_larger_than_its_file(
         count in any::<u64>(), form in 0u16..5, shift in 0u32..64, room in 0u64..1_000, payload in 0usize..100,
     ) {
-        let mut bytes = record::of_values(key(1), &vec![0.5; payload], StoreNumbers::F32);
+        let mut bytes = record::values_record(key(1), &vec![0.5; payload], StorePrecision::F32);
         bytes[6..8].copy_from_slice(&form.to_le_bytes());
         bytes[24..32].copy_from_slice(&(count >> shift).to_le_bytes());
         let sum = xxh3_64(&bytes[..40]);
         bytes[40..48].copy_from_slice(&sum.to_le_bytes());
         prop_assert!(Header::read(&bytes, room).is_none_or(|header| header.size <= room));
-        if let Some(Kept::Values(values)) = record::open(&bytes, key(1)) {
+        if let Some(Payload::Values(values)) = record::open(&bytes, key(1)) {
             prop_assert!(2 * values.len() <= bytes.len());
         }
     }

@@ -1,0 +1,203 @@
+//! Builds a listing: every layout hands its utterances here, and here they are validated and their ids kept unique.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll_core::Seconds;
+
+use super::error::ImportError;
+use super::format::Format;
+use super::lines::Lines;
+use super::listing::{Entry, ImportOptions, Listing};
+use super::walk::{Unreadable, folder_of};
+use crate::issue::{Issue, IssueKind, SourceLocation};
+
+/// Longest text of an utterance. An hour of speech has a few hundred thousand bytes of text, also in scripts with three
+/// bytes a character.
+pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// Longest id and longest path. Linux accepts no longer path.
+const MAX_NAME_BYTES: usize = 4096;
+
+/// Issues that are kept; further ones are only counted. A million issues take a few hundred megabytes.
+const MAX_ISSUES: usize = 1_000_000;
+
+/// Longest quotation of a list in a message.
+const MAX_QUOTE_CHARS: usize = 200;
+
+/// An utterance as a layout read it, not yet validated.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) id: String,
+    pub(super) audio: PathBuf,
+    pub(super) offset: Seconds,
+    pub(super) duration: Option<Seconds>,
+    pub(super) text: String,
+    pub(super) speaker: Option<String>,
+    pub(super) language: Option<String>,
+}
+
+/// A listing in the making.
+pub(super) struct ListingBuilder<'a> {
+    /// The folder of the corpus.
+    pub(super) root: PathBuf,
+    format: Format,
+    options: &'a ImportOptions,
+    entries: Vec<Entry>,
+    issues: Vec<Issue>,
+    more_issues: usize,
+    /// Index of the entry with each id.
+    ids: HashMap<String, usize>,
+}
+
+impl<'a> ListingBuilder<'a> {
+    pub(super) fn new(format: Format, path: &Path, options: &'a ImportOptions) -> Self {
+        let root = if path.is_dir() { path } else { folder_of(path) }.to_path_buf();
+        Self { root, format, options, entries: vec![], issues: vec![], more_issues: 0, ids: HashMap::new() }
+    }
+
+    /// The folder that relative audio paths of a list in `folder` start from.
+    pub(super) fn audio_folder(&self, folder: &Path) -> PathBuf {
+        match &self.options.audio_root {
+            Some(audio) => audio.join(folder.strip_prefix(&self.root).unwrap_or(Path::new(""))),
+            None => folder.into(),
+        }
+    }
+
+    /// The audio folder of a layout that keeps its audio in a subfolder `name`. `audio_root` may name the subfolder itself.
+    pub(super) fn named_audio_folder(&self, name: &str, folder: &Path) -> PathBuf {
+        let around = self.audio_folder(folder);
+        let within = around.join(name);
+        if self.options.audio_root.is_some() && !within.is_dir() { around } else { within }
+    }
+
+    /// Calls `read` for every line of a required list.
+    pub(super) fn read_list(
+        &mut self,
+        file: &Path,
+        read: impl FnMut(&mut Self, SourceLocation, &str),
+    ) -> Result<(), ImportError> {
+        self.read_lines(file, read).map_err(|source| ImportError::Unreadable { file: file.into(), source })
+    }
+
+    /// Calls `read` for every line of an optional list, or of one of several. A list that cannot be opened is an issue.
+    pub(super) fn read_optional_list(&mut self, file: &Path, read: impl FnMut(&mut Self, SourceLocation, &str)) {
+        if let Err(error) = self.read_lines(file, read) {
+            self.add_unreadable((file.into(), error));
+        }
+    }
+
+    fn read_lines(&mut self, file: &Path, mut read: impl FnMut(&mut Self, SourceLocation, &str)) -> io::Result<()> {
+        for (line, text) in Lines::open(file)? {
+            let location = SourceLocation { file: file.into(), line: Some(line) };
+            match text {
+                Ok(text) => read(self, location, &text),
+                Err(kind) => self.add_issue(location, None, kind),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an utterance, or the issue that took its place. An issue without a location gets this one.
+    pub(super) fn add(&mut self, location: SourceLocation, draft: Result<Draft, Issue>) {
+        match draft.and_then(validated) {
+            Ok(draft) => self.add_entry(location, draft),
+            Err(issue) => self.add_issue(issue.location.unwrap_or(location), issue.id, issue.kind),
+        }
+    }
+
+    fn add_entry(&mut self, location: SourceLocation, draft: Draft) {
+        if let Some(&first) = self.ids.get(&draft.id) {
+            let first = self.entries[first].location.clone();
+            return self.add_issue(location, Some(draft.id), IssueKind::DuplicateId(first));
+        }
+        self.ids.insert(draft.id.clone(), self.entries.len());
+        let Draft { id, audio, offset, duration, text, speaker, language } = draft;
+        let speaker = non_blank(speaker).or_else(|| self.options.speaker.clone());
+        let language = non_blank(language).or_else(|| self.options.language.clone());
+        // `a.wav` beside a list in the working folder, not `./a.wav`.
+        let audio = audio.strip_prefix(".").map_or(audio.clone(), Path::to_path_buf);
+        self.entries.push(Entry { id, audio, offset, duration, text, speaker, language, location });
+    }
+
+    /// Adds an issue.
+    pub(super) fn add_issue(&mut self, location: SourceLocation, id: Option<String>, kind: IssueKind) {
+        if self.issues.len() == MAX_ISSUES {
+            self.more_issues += 1;
+            return;
+        }
+        let id = non_blank(id).map(|id| shortened(&id));
+        self.issues.push(Issue { location: Some(location), id, kind });
+    }
+
+    /// Adds an issue with a whole file.
+    pub(super) fn add_file_issue(&mut self, file: &Path, id: Option<String>, kind: IssueKind) {
+        self.add_issue(SourceLocation { file: file.into(), line: None }, id, kind);
+    }
+
+    /// Adds an issue for a file or folder that cannot be opened.
+    pub(super) fn add_unreadable(&mut self, (path, error): Unreadable) {
+        self.add_file_issue(&path, None, IssueKind::Unreadable(error.to_string()));
+    }
+
+    /// The listing. Fails where there is neither an entry nor an issue; `path` is for the message.
+    pub(super) fn finish(self, path: &Path) -> Result<Listing, ImportError> {
+        let Self { root, format, entries, issues, more_issues, .. } = self;
+        if entries.is_empty() && issues.is_empty() {
+            return Err(ImportError::Empty(path.into()));
+        }
+        Ok(Listing { format, root, entries, issues, more_issues })
+    }
+}
+
+/// The draft with a trimmed id and a text of one line, or the first thing wrong with it.
+fn validated(draft: Draft) -> Result<Draft, Issue> {
+    let id = draft.id.trim().to_owned();
+    let text = one_line(&draft.text);
+    let longest = id.len().max(draft.audio.as_os_str().len());
+    let kind = if id.is_empty() {
+        Some(IssueKind::NoId)
+    } else if longest > MAX_NAME_BYTES {
+        Some(IssueKind::FieldTooLong { field: "name", max_bytes: MAX_NAME_BYTES })
+    } else if draft.audio.as_os_str().is_empty() {
+        Some(IssueKind::NoAudio("its path is empty".into()))
+    } else if text.is_empty() {
+        Some(IssueKind::NoText)
+    } else if text.len() > MAX_TEXT_BYTES {
+        Some(IssueKind::FieldTooLong { field: "text", max_bytes: MAX_TEXT_BYTES })
+    } else {
+        invalid_time("offset", Some(draft.offset)).or_else(|| invalid_time("duration", draft.duration))
+    };
+    match kind {
+        Some(kind) => Err(Issue::for_utterance(id, kind)),
+        None => Ok(Draft { id, text, ..draft }),
+    }
+}
+
+fn invalid_time(key: &'static str, time: Option<Seconds>) -> Option<IssueKind> {
+    let Seconds(value) = time?;
+    let is_valid = value.is_finite() && value >= 0.0;
+    (!is_valid).then(|| IssueKind::InvalidTime { key, value: value.to_string() })
+}
+
+/// The trimmed lines of the text, joined by spaces.
+fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ")
+}
+
+/// The trimmed name; `None` for a blank one.
+fn non_blank(name: Option<String>) -> Option<String> {
+    let name = name?;
+    let bare = name.trim();
+    (!bare.is_empty()).then(|| bare.to_owned())
+}
+
+/// The beginning of a text of any length, to be quoted in a message.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
+}

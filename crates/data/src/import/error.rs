@@ -1,0 +1,50 @@
+//! Why a whole corpus cannot be read.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::format::Format;
+
+/// Why a whole corpus cannot be read. A bad line is not an error but an [`Issue`](crate::Issue).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The path is neither a file nor a folder.
+    #[error("corpus {} does not exist", .0.display())]
+    NotFound(PathBuf),
+    /// The files have none of the known layouts.
+    #[error("{} is not a corpus in a known layout; looked for {}", .0.display(), looked_for())]
+    UnknownFormat(PathBuf),
+    /// The files do not have the layout that was given.
+    #[error("{} is not of the format `{format}`, which has {}", path.display(), format.marker_files())]
+    WrongFormat {
+        /// The file or folder.
+        path: PathBuf,
+        /// The given layout.
+        format: Format,
+    },
+    /// There are only Parquet or Arrow tables, which cannot be read.
+    #[error(
+        "{} holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of \
+         `file_name` and `transcription`",
+        .0.display()
+    )]
+    OnlyTables(PathBuf),
+    /// A required list exists but cannot be read.
+    #[error("cannot read {}", file.display())]
+    Unreadable {
+        /// The list.
+        file: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The lists have neither an utterance nor an issue.
+    #[error("{} lists no utterance", .0.display())]
+    Empty(PathBuf),
+}
+
+/// Every layout with the files that mark it.
+fn looked_for() -> String {
+    let each = Format::ALL.map(|format| format!("{} (`{format}`)", format.marker_files()));
+    each.join("; ")
+}

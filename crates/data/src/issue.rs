@@ -1,0 +1,267 @@
+//! One finding about one utterance: why it cannot be used, and where it is listed.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use plimsoll_core::Seconds;
+
+/// A line of a file, or a whole file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLocation {
+    /// The file, or a folder that cannot be read.
+    pub file: PathBuf,
+    /// The line, counted from 1; `None` for the whole file.
+    pub line: Option<usize>,
+}
+
+impl fmt::Display for SourceLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.file.display()),
+            None => write!(f, "{}", self.file.display()),
+        }
+    }
+}
+
+/// Why one utterance cannot be used.
+///
+/// Import, check and selection all report their findings as issues. `Display` gives one line for logs and lists:
+/// ``manifest.jsonl:4: `a17`: it has no text``.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Issue {
+    /// Where the utterance is listed; `None` where the utterance came without a list.
+    pub location: Option<SourceLocation>,
+    /// The id of the utterance; `None` where it could not be read.
+    pub id: Option<String>,
+    /// What is wrong.
+    pub kind: IssueKind,
+}
+
+impl Issue {
+    /// An issue of the utterance `id`, without a location.
+    pub(crate) fn for_utterance(id: impl Into<String>, kind: IssueKind) -> Self {
+        Self { location: None, id: Some(id.into()), kind }
+    }
+}
+
+impl From<IssueKind> for Issue {
+    fn from(kind: IssueKind) -> Self {
+        Self { location: None, id: None, kind }
+    }
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { location, id, kind } = self;
+        if let Some(location) = location {
+            write!(f, "{location}: ")?;
+        }
+        if let Some(id) = id {
+            write!(f, "`{id}`: ")?;
+        }
+        write!(f, "{kind}")
+    }
+}
+
+/// What is wrong with an utterance, with the facts.
+///
+/// The first group comes from reading lists, the second from looking at audio files, the third from the limits and the
+/// vocabulary of one run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IssueKind {
+    /// The line is not a JSON object. Holds the message of the parser.
+    #[error("a JSON object was expected: {0}")]
+    NotJson(String),
+    /// A required key is missing.
+    #[error("the key `{0}` is missing")]
+    MissingKey(&'static str),
+    /// The header lacks a required column.
+    #[error("the header names no column `{0}`, so nothing of this file can be read")]
+    MissingColumn(&'static str),
+    /// A list or an object stands where a text is expected.
+    #[error("`{key}` is {found}, and a text was expected")]
+    WrongType {
+        /// The key.
+        key: &'static str,
+        /// What stands there: `a list`, `an object`.
+        found: &'static str,
+    },
+    /// The line has too few or too many columns.
+    #[error("expected {expected}; columns found: {found}")]
+    WrongColumnCount {
+        /// The expected columns, in words.
+        expected: String,
+        /// The number of columns in the line.
+        found: usize,
+    },
+    /// A quoted field is not closed.
+    #[error("a quotation mark opens a field, and none closes it")]
+    UnclosedQuote,
+    /// The id is empty.
+    #[error("it has no id")]
+    NoId,
+    /// The list has no text for it, or an empty one.
+    #[error("it has no text")]
+    NoText,
+    /// The list does not say which audio file it is in. Holds the reason.
+    #[error("it has no audio: {0}")]
+    NoAudio(String),
+    /// The line is not valid UTF-8 from this byte on, counted from 1.
+    #[error("not UTF-8, from byte {0} on")]
+    NotUtf8(usize),
+    /// The line is not valid UTF-16 from this character on, counted from 1.
+    #[error("not UTF-16, from character {0} on")]
+    NotUtf16(usize),
+    /// An earlier utterance, listed here, has the same id.
+    #[error("its id is already used at {0}")]
+    DuplicateId(SourceLocation),
+    /// A time is not a finite number of seconds, or it is negative.
+    #[error("`{key}` is {value}, and a number of seconds was expected")]
+    InvalidTime {
+        /// The key or column of the time.
+        key: &'static str,
+        /// What stands there.
+        value: String,
+    },
+    /// The utterance ends before it begins.
+    #[error("it begins at {start} and ends at {end}")]
+    EndsBeforeStart {
+        /// Its start, in seconds.
+        start: f64,
+        /// Its end, in seconds.
+        end: f64,
+    },
+    /// A line, a text or a name is longer than any honest one, so the rest was not read.
+    #[error("the {field} is longer than {max_bytes} bytes")]
+    FieldTooLong {
+        /// What is too long: `line`, `text`, `name`.
+        field: &'static str,
+        /// The limit in bytes.
+        max_bytes: usize,
+    },
+    /// The system cannot read a file or a folder, or stops before its end. Holds the message of the system.
+    #[error("it cannot be read from here on: {0}")]
+    Unreadable(String),
+    /// Kaldi: the audio is the output of a command. Commands are never run.
+    #[error("its audio is made by a command, which is not run: {0}")]
+    AudioFromCommand(String),
+    /// Kaldi: the audio is part of an archive.
+    #[error("its audio is in an archive, which cannot be read: {0}")]
+    AudioInArchive(String),
+    /// Lhotse: the audio is in memory, on the network or in a tar file. Holds Lhotse's name for the type.
+    #[error("its audio is of type `{0}`, and only files can be read")]
+    AudioNotInFile(String),
+    /// Lhotse: the cut has another type than `MonoCut`.
+    #[error("it is a `{0}`, and only a `MonoCut` can be read")]
+    NotMonoCut(String),
+    /// Lhotse: the utterance is one channel of a file with this many channels.
+    #[error("it is one of {0} channels of its file, and files are read with their channels mixed")]
+    OneOfSeveralChannels(usize),
+    /// Lhotse: the recording has a transform, such as a change of speed. Holds its name.
+    #[error("its recording is changed by `{0}`, and files are only read as they are")]
+    ChangedRecording(String),
+
+    /// The audio file does not exist.
+    #[error("audio file {} does not exist", .0.display())]
+    MissingAudio(PathBuf),
+    /// The audio file cannot be read. Holds the error with its causes, in one line.
+    #[error("{0}")]
+    UnreadableAudio(String),
+    /// The list says that the utterance is longer than its audio.
+    #[error("it should last {listed}, but its audio lasts only {found}")]
+    WrongDuration {
+        /// The duration in the list.
+        listed: Seconds,
+        /// The audio from the start of the utterance to the end of the file.
+        found: Seconds,
+    },
+    /// The utterance starts after the end of its file.
+    #[error("it starts at {offset}, but its audio lasts only {length}")]
+    StartsAfterEnd {
+        /// The start of the utterance.
+        offset: Seconds,
+        /// The length of the file.
+        length: Seconds,
+    },
+    /// Every sample is below -80 dB of full scale.
+    #[error("its audio is silent")]
+    Silent,
+
+    /// The text has characters outside the vocabulary. Holds the message of the tokenizer, which names the first.
+    #[error("{0}")]
+    UnknownCharacters(String),
+    /// The audio is shorter than the limit.
+    #[error("too short: it lasts {0}")]
+    TooShort(Seconds),
+    /// The audio is longer than the limit.
+    #[error("too long: it lasts {0}")]
+    TooLong(Seconds),
+    /// The text has no character left after normalization.
+    #[error("empty text")]
+    EmptyText,
+    /// The text is longer than the limit. Holds its number of characters.
+    #[error("too long a text: it has {0} characters")]
+    TextTooLong(usize),
+    /// The text needs more frames than a CTC loss gets from the audio.
+    #[error("too little audio for the text: {needed} frames needed, {frames} there")]
+    TooLittleAudio {
+        /// Frames that the loss would get.
+        frames: u64,
+        /// Frames that the text needs.
+        needed: u64,
+    },
+}
+
+impl IssueKind {
+    /// A fixed name without the facts, for counting. Reports for scripts use it, so the names do not change.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NotJson(_) => "not JSON",
+            Self::MissingKey(_) => "missing key",
+            Self::MissingColumn(_) => "missing column",
+            Self::WrongType { .. } => "wrong type",
+            Self::WrongColumnCount { .. } => "wrong number of columns",
+            Self::UnclosedQuote => "unclosed quotation mark",
+            Self::NoId => "no id",
+            Self::NoText => "no text",
+            Self::NoAudio(_) => "no audio",
+            Self::NotUtf8(_) => "not UTF-8",
+            Self::NotUtf16(_) => "not UTF-16",
+            Self::DuplicateId(_) => "duplicate id",
+            Self::InvalidTime { .. } | Self::EndsBeforeStart { .. } => "wrong time",
+            // The same name as `TooLong`: reports have always counted both together.
+            Self::FieldTooLong { .. } | Self::TooLong(_) => "too long",
+            Self::Unreadable(_) => "unreadable",
+            Self::AudioFromCommand(_) => "audio made by a command",
+            Self::AudioInArchive(_) => "audio in an archive",
+            Self::AudioNotInFile(_) => "audio not in a file",
+            Self::NotMonoCut(_) => "cut of several recordings",
+            Self::OneOfSeveralChannels(_) => "one channel of several",
+            Self::ChangedRecording(_) => "changed recording",
+            Self::MissingAudio(_) => "missing file",
+            Self::UnreadableAudio(_) => "unreadable audio",
+            Self::WrongDuration { .. } => "wrong duration",
+            Self::StartsAfterEnd { .. } => "outside of its file",
+            Self::Silent => "silence",
+            Self::UnknownCharacters(_) => "letters outside the vocabulary",
+            Self::TooShort(_) => "too short",
+            Self::EmptyText => "empty text",
+            Self::TextTooLong(_) => "too long a text",
+            Self::TooLittleAudio { .. } => "too little audio for the text",
+        }
+    }
+
+    /// Whether the utterance itself is sound, and only the limits or the vocabulary of one run exclude it.
+    pub fn depends_on_run(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownCharacters(_)
+                | Self::TooShort(_)
+                | Self::TooLong(_)
+                | Self::EmptyText
+                | Self::TextTooLong(_)
+                | Self::TooLittleAudio { .. }
+        )
+    }
+}

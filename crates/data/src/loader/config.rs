@@ -1,0 +1,70 @@
+//! The configuration of a loader.
+
+use std::num::NonZeroUsize;
+
+use plimsoll_core::Grid;
+
+use crate::batching::BatchingConfig;
+
+/// What the batches are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Training: shuffled anew in each epoch, and augmented.
+    Train {
+        /// Number of epochs; `None` for no end.
+        epochs: Option<u64>,
+    },
+    /// Evaluation: one pass in the order of the data set, without augmentation.
+    Evaluate,
+}
+
+/// How batches are made and loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoaderConfig {
+    /// Which utterances make a batch.
+    pub batching: BatchingConfig,
+    /// The lengths that batches are padded to. `None` finds them from the lengths of the data set; give one grid to the
+    /// loaders of training and validation, so that both have the same shapes.
+    pub grid: Option<Grid>,
+    /// Number of threads. Each loads a whole batch, so more threads than `prefetch` are idle. `None` starts with one, and
+    /// adds another whenever the caller had to wait.
+    pub workers: Option<NonZeroUsize>,
+    /// Largest share of the data set that may fail to load in one epoch, from 0 to 1. One more failure ends loading with an
+    /// error. In a small data set one utterance may always fail, unless the share is 0.
+    pub unreadable_share: f64,
+    /// Number of batches that are loaded ahead. With the one that the caller works on, these are all batches in memory.
+    /// `None` means two for each thread; when every core already loads and the caller still waits, up to 16.
+    pub prefetch: Option<NonZeroUsize>,
+    /// What the batches are for.
+    pub mode: Mode,
+    /// The share of every batch that is loaded, for a replica of several.
+    pub shard: Shard,
+}
+
+/// A replica's share of every batch: every `ranks`-th utterance. The default is the whole batch.
+///
+/// All replicas get the same number of batches. A batch with fewer utterances than replicas gives some of them an empty
+/// batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Number of this replica, from 0.
+    pub rank: usize,
+    /// Number of replicas.
+    pub ranks: usize,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { rank: 0, ranks: 1 }
+    }
+}
+
+impl Shard {
+    /// The samples of this replica.
+    pub(super) fn select(self, samples: Vec<usize>) -> Vec<usize> {
+        match self.ranks {
+            0 | 1 => samples,
+            ranks => samples.into_iter().skip(self.rank).step_by(ranks).collect(),
+        }
+    }
+}
