@@ -245,7 +245,7 @@ impl MicroBatch {
     pub const LEFT_OUT: u32 = u32::MAX;
 
     /// Indices of its utterances in the batch.
-    pub fn places(&self) -> Range<usize> {
+    pub fn range(&self) -> Range<usize> {
         self.start as usize..(self.start + self.len) as usize
     }
 }
