@@ -6,8 +6,8 @@
 
 #[path = "../../train/tests/storm/net.rs"]
 mod net;
-#[path = "../../train/tests/storm/voyage.rs"]
-mod voyage;
+#[path = "../../train/tests/storm/training.rs"]
+mod training;
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,10 +16,10 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Stage};
 use plimsoll_tape::{NamedTensor, collect};
-use plimsoll_train::{Event, Governor, Planned};
+use plimsoll_train::{Event, Governor, PlannedLimit};
 
 use net::FEATURES;
-use voyage::{BATCH, Faults, STEPS, Sea, Told, replayed, sailed};
+use training::{BATCH, Faults, STEPS, StormSetup, StormTable, replayed, run_training};
 
 /// Every so many steps there is a batch of long utterances.
 const EVERY: u64 = 10;
@@ -65,7 +65,7 @@ fn too_large(device: &Device) -> Option<Bytes> {
 fn main() -> ExitCode {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !plimsoll_train::is_answer(panic) {
+        if !plimsoll_train::is_reported_failure(panic) {
             print(panic);
         }
     }));
@@ -88,30 +88,31 @@ fn main() -> ExitCode {
     );
     let (long, few) = (Some((EVERY, frames)), 8);
     let (frames, validate_every) = (few, 60);
-    let sea = Sea { device, tells_late: true, lanes: 1, width, frames, long, validate_every, squalls: (3, 2) };
+    let setup =
+        StormSetup { device, async_errors: true, lanes: 1, width, frames, long, validate_every, bursts: (3, 2) };
     // Where nothing is to fail, as little of the long ones is computed at once as fits for sure.
     let short = BatchShape { utterances: BATCH as u32, frames: Frames(few as u32 * 2), tokens: 1 };
     let all = BATCH as usize;
     let longest = BatchShape { frames: Frames(u32::MAX), ..short };
-    let planned = |shape, limit| Planned { shape, limit, choice: Choice::default() };
-    let careful = Governor::planned(vec![planned(short, all), planned(longest, 4)], all);
-    let calm = timed("calm", || sailed(&sea, &NOTHING, Faults::none(), careful, &mut |_| {}));
-    let faults = Faults::random(&sea, &NOTHING, INJECTED);
-    let storm = timed("storm", || sailed(&sea, &NOTHING, faults.clone(), Governor::new(all), &mut shown));
+    let planned = |shape, limit| PlannedLimit { shape, limit, choice: Choice::default() };
+    let cautious = Governor::from_plan(vec![planned(short, all), planned(longest, 4)], all);
+    let calm = timed("calm", || run_training(&setup, &NOTHING, Faults::none(), cautious, &mut |_| {}));
+    let faults = Faults::random(&setup, &NOTHING, INJECTED);
+    let storm = timed("storm", || run_training(&setup, &NOTHING, faults.clone(), Governor::new(all), &mut shown));
     for (name, run) in [("calm", &calm), ("storm", &storm)] {
         assert_eq!(run.steps(), STEPS, "{name}");
-        run.each_sample_was_used_once(&sea, name);
+        run.each_sample_was_used_once(&setup, name);
     }
     for stage in [Stage::Forward, Stage::Backward, Stage::Accumulate, Stage::Norm, Stage::Validation, Stage::Checkpoint]
     {
         println!("{} failures in the {stage}", storm.failures_in(stage));
     }
-    storm.no_failure_cost_more_than_a_piece();
+    storm.no_failure_costs_more_than_a_micro_batch();
     storm.limits_grew_back();
     let injected = INJECTED - faults.left.load(Relaxed);
     println!("{} failures, {injected} of them injected", storm.failures());
-    println!("{}", Told { calm: &calm, storm: &storm, budget: None, injected });
-    let again = collect(&timed("replay", || replayed(&sea, &NOTHING, &storm)));
+    println!("{}", StormTable { calm: &calm, storm: &storm, budget: None, injected });
+    let again = collect(&timed("replay", || replayed(&setup, &NOTHING, &storm)));
     let (is_same, apart) = (again == storm.weights, (storm.validation / calm.validation - 1.0).abs());
     let word = if is_same { "the same" } else { "OTHER" };
     println!(

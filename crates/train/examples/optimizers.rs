@@ -56,10 +56,10 @@ fn measure(config: OptimizerConfig, form: StateForm) -> (u64, u64, f64) {
         // The first step makes the state.
         seconds += if step == 0 { 0.0 } else { start.elapsed().as_secs_f64() };
     }
-    let told = optimizer.bytes().0;
+    let state_bytes = optimizer.bytes().0;
     let with = MEMORY.current().0;
     drop(optimizer);
-    (told, with - MEMORY.current().0, seconds * 1e3 / f64::from(STEPS))
+    (state_bytes, with - MEMORY.current().0, seconds * 1e3 / f64::from(STEPS))
 }
 
 fn main() {
@@ -70,12 +70,12 @@ fn main() {
     println!("| rule | form | bytes | counted | of AdamW in fp32 | ms a step |");
     for config in [AdamWConfig::default().into(), LionConfig::default().into(), sgd.into()] {
         for form in [StateForm::Full, StateForm::Eight, StateForm::Host] {
-            let (told, counted, milliseconds) = measure(config, form);
-            let share = told as f64 / full;
+            let (state_bytes, counted, milliseconds) = measure(config, form);
+            let share = state_bytes as f64 / full;
             let name = format!("{config:?}");
             let name = name.split('(').next().unwrap_or_default();
-            println!("| {name} | {form:?} | {told} | {counted} | {share:.4} | {milliseconds:.1} |");
-            assert!(counted.abs_diff(told) <= HANDLES_MAX, "{counted} bytes are not {told}");
+            println!("| {name} | {form:?} | {state_bytes} | {counted} | {share:.4} | {milliseconds:.1} |");
+            assert!(counted.abs_diff(state_bytes) <= HANDLES_MAX, "{counted} bytes are not {state_bytes}");
             assert!(form != StateForm::Eight || share <= SHARE_MAX, "{name} in 8 bits takes {share}");
         }
     }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
-use crate::step::is_out_of_memory;
+use crate::fault::is_out_of_memory;
 
 thread_local! {
     static ATTEMPTS: Cell<u32> = const { Cell::new(0) };
@@ -15,11 +15,11 @@ pub(crate) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     ATTEMPTS.set(ATTEMPTS.get() + 1);
     let done = catch_unwind(AssertUnwindSafe(work));
     ATTEMPTS.set(ATTEMPTS.get() - 1);
-    done.map_err(|panic| told(&*panic))
+    done.map_err(|panic| panic_message(&*panic))
 }
 
 /// What a panic said.
-pub(crate) fn told(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a thread of the step failed").to_string()
 }
@@ -30,12 +30,12 @@ pub(crate) fn told(panic: &(dyn Any + Send)) -> String {
 /// ```
 /// let print = std::panic::take_hook();
 /// std::panic::set_hook(Box::new(move |panic| {
-///     if !plimsoll_train::is_answer(panic) {
+///     if !plimsoll_train::is_reported_failure(panic) {
 ///         print(panic);
 ///     }
 /// }));
 /// ```
-pub fn is_answer(panic: &PanicHookInfo<'_>) -> bool {
+pub fn is_reported_failure(panic: &PanicHookInfo<'_>) -> bool {
     let text = panic.payload_as_str().unwrap_or_default();
     ATTEMPTS.get() > 0 && is_out_of_memory(text)
 }
@@ -45,21 +45,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_an_answer_where_somebody_asked_and_memory_is_what_it_is_about() {
+    fn only_an_attempted_out_of_memory_panic_is_a_reported_failure() {
         thread_local! {
             static SEEN: Cell<Option<bool>> = const { Cell::new(None) };
         }
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            SEEN.set(Some(is_answer(panic)));
+            SEEN.set(Some(is_reported_failure(panic)));
             print(panic);
         }));
-        let ran_out = || panic!("failed to allocate 3 GiB");
-        assert_eq!(attempt(ran_out), Err::<(), _>("failed to allocate 3 GiB".to_string()));
+        let record_out_of_memory = || panic!("failed to allocate 3 GiB");
+        assert_eq!(attempt(record_out_of_memory), Err::<(), _>("failed to allocate 3 GiB".to_string()));
         assert_eq!(SEEN.take(), Some(true));
         assert!(attempt(|| panic!("a bug, for this test")).is_err_and(|text: String| text.contains("bug")));
         assert_eq!(SEEN.take(), Some(false));
-        assert!(catch_unwind(AssertUnwindSafe(ran_out)).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(record_out_of_memory)).is_err());
         assert_eq!(SEEN.take(), Some(false), "nobody asked");
         assert_eq!(attempt(|| 7), Ok(7));
         let _ = std::panic::take_hook();

@@ -7,12 +7,13 @@
 //! validations and checkpoints.
 
 mod attempt;
-mod careful;
 mod checkpoint;
 mod ema;
+mod fault;
 mod governor;
-mod layout;
+mod inference;
 mod optimizer;
+mod preallocate;
 mod progress;
 mod replicas;
 mod run;
@@ -20,18 +21,20 @@ mod schedule;
 mod step;
 mod weights;
 
-pub use attempt::is_answer;
-pub use careful::{Careful, CarefulError};
-pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore, Disk, Pick, RealDisk, RunState, Snapshot};
+pub use attempt::is_reported_failure;
+pub use checkpoint::{
+    Checkpoint, CheckpointError, CheckpointSelection, CheckpointStore, Disk, RealDisk, RunState, Snapshot,
+};
 pub use ema::Ema;
-pub use governor::{Governor, Knowledge, Planned};
-pub use layout::lay_out;
+pub use governor::{Governor, GovernorState, PlannedLimit};
+pub use inference::{InferenceError, InferenceRunner};
 pub use optimizer::{
     AdamWConfig, LionConfig, Optimizer, OptimizerConfig, SgdConfig, StateData, StateError, StateForm, StateTensor,
 };
+pub use preallocate::preallocate_pages;
 pub use progress::{Event, Observer, StepEvent};
-pub use replicas::{Cards, Replica, Threads};
+pub use replicas::{GpuReplica, Replica, ThreadReplica};
 pub use run::{Ending, Limits, Outcome, Run, RunOptions, Score, TrainError, Validate};
 pub use schedule::{Plateau, PlateauConfig, Schedule, Shape};
-pub use step::{Cut, LossScale, Meanwhile, StepError, StepReport, Trainer, TrainerConfig, Unfit, ways};
+pub use step::{LossScale, MicroBatch, NextBatchHook, StepError, StepReport, Trainer, TrainerConfig, Unfit, fallbacks};
 pub use weights::{WeightsError, read_weights, write_weights};

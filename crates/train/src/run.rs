@@ -1,6 +1,6 @@
 //! The run: batches in, steps, validation, checkpoints, until a limit or somebody says stop.
 
-mod voyage;
+mod training_loop;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,8 +8,10 @@ use std::time::Duration;
 use plimsoll_core::{BatchShape, BatchSource, Bytes, CollectiveError, Measure, SourceError};
 use plimsoll_tape::Task;
 
-use crate::{Careful, CheckpointError, CheckpointStore, Event, Observer, PlateauConfig, RunState, StepError, Trainer};
-use voyage::Voyage;
+use crate::{
+    CheckpointError, CheckpointStore, Event, InferenceRunner, Observer, PlateauConfig, RunState, StepError, Trainer,
+};
+use training_loop::TrainingLoop;
 
 /// When a run ends: at whichever comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -106,7 +108,7 @@ pub enum TrainError {
 }
 
 /// Whoever judges a model in training, after so many steps, computing on the device with care.
-pub type Validate<'a, T> = dyn FnMut(&T, u64, &mut Careful<'_>) -> Result<Score, String> + 'a;
+pub type Validate<'a, T> = dyn FnMut(&T, u64, &mut InferenceRunner<'_>) -> Result<Score, String> + 'a;
 
 /// A run to be: a trainer, its batches, and where checkpoints go. By default it begins at step 0 and reports nothing.
 pub struct Run<'a, T: Task> {
@@ -159,17 +161,17 @@ impl<'a, T: Task> Run<'a, T> {
             Some(observer) => observer,
             None => &mut nobody,
         };
-        let mut voyage = Voyage::new(trainer, store, options, observer, state);
+        let mut training_loop = TrainingLoop::new(trainer, store, options, observer, state);
         let mut last_score = None;
-        let ending = match voyage.sail(source, validate, stop.unwrap_or(&never), &mut last_score) {
+        let ending = match training_loop.run(source, validate, stop.unwrap_or(&never), &mut last_score) {
             Ok(ending) => ending,
             Err(error) => {
                 // What was learned since the last checkpoint is worth keeping, whatever ended the run.
-                voyage.rescue(&error);
+                training_loop.save_after_error(&error);
                 return Err(error);
             }
         };
-        voyage.end()?;
-        Ok(Outcome { ending, state: voyage.state, last_score })
+        training_loop.finish()?;
+        Ok(Outcome { ending, state: training_loop.state, last_score })
     }
 }

@@ -50,7 +50,7 @@ impl Default for Plateau {
 
 impl Plateau {
     /// Learns whether a validation was the best so far; true where the rate falls.
-    pub fn saw(&mut self, is_best: bool, config: &PlateauConfig) -> bool {
+    pub fn update(&mut self, is_best: bool, config: &PlateauConfig) -> bool {
         self.stale = if is_best { 0 } else { self.stale + 1 };
         if self.stale < config.patience.max(1) || self.factor <= config.least {
             return false;
@@ -126,7 +126,7 @@ mod tests {
         let factors: Vec<f64> = [true, false, false, false, true, false, false, false, false, false, false]
             .into_iter()
             .map(|is_best| {
-                plateau.saw(is_best, &config);
+                plateau.update(is_best, &config);
                 plateau.factor
             })
             .collect();

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn weights_survive_a_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.safetensors");
         let tensors = vec![
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_read_in_the_numbers_that_were_written() {
+    fn optimizer_state_keeps_its_number_types() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.safetensors");
         let tensor = |name: &str, data| StateTensor { name: name.into(), shape: vec![1, 2], data };

@@ -25,7 +25,7 @@ impl Disk for RealDisk {
 }
 
 /// Removes from a folder of checkpoints what a kill left half written or half removed, and brings back what was put aside.
-pub(super) fn swept(folder: &Path) -> io::Result<()> {
+pub(super) fn recover_folder(folder: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -47,6 +47,6 @@ pub(super) fn swept(folder: &Path) -> io::Result<()> {
 }
 
 /// The sum of a file.
-pub(super) fn sum_of(bytes: &[u8]) -> String {
+pub(super) fn checksum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

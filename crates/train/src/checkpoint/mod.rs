@@ -15,9 +15,9 @@ use plimsoll_tape::NamedTensor;
 use serde::{Deserialize, Serialize};
 
 use crate::weights::{WeightsError, read_state, read_weights, state_to_file, to_file};
-use crate::{Knowledge, LossScale, Plateau, StateTensor};
+use crate::{GovernorState, LossScale, Plateau, StateTensor};
 pub use disk::{Disk, RealDisk};
-use disk::{sum_of, swept};
+use disk::{checksum, recover_folder};
 pub(crate) use writer::{Writer, Written};
 
 /// What a run must remember besides its tensors.
@@ -33,7 +33,7 @@ pub struct RunState {
     /// The run's seed: all randomness follows from it and from the step.
     pub seed: u64,
     /// What the governor learned.
-    pub governor: Knowledge,
+    pub governor: GovernorState,
     /// The device and the budget that it learned it on: elsewhere it is of no use.
     pub learned_on: String,
     /// The loss scale.
@@ -88,14 +88,14 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// The values to use the model with: their mean, where one was kept.
-    pub fn judged(self) -> Vec<NamedTensor> {
+    pub fn evaluation_weights(self) -> Vec<NamedTensor> {
         self.ema.unwrap_or(self.weights)
     }
 }
 
 /// Which checkpoints are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pick {
+pub enum CheckpointSelection {
     /// The last so many.
     Last(usize),
     /// The so many with the best scores.
@@ -172,13 +172,13 @@ impl CheckpointStore {
 
     /// The same store, keeping the best `count`.
     #[must_use]
-    pub fn keeping_best(self, count: usize) -> Self {
+    pub fn with_keep_best(self, count: usize) -> Self {
         Self { keep_best: count.max(1), ..self }
     }
 
     /// The same store, writing through `disk`.
     #[must_use]
-    pub fn on(self, disk: impl Disk + 'static) -> Self {
+    pub fn with_disk(self, disk: impl Disk + 'static) -> Self {
         Self { disk: Arc::new(disk), ..self }
     }
 
@@ -197,13 +197,13 @@ impl CheckpointStore {
     /// Until its folder is renamed there is none, and what was there before stays: a kill or a full disk at any byte
     /// leaves the checkpoints before it as they were.
     pub fn save(&self, snapshot: &Snapshot) -> Result<PathBuf, CheckpointError> {
-        let path = self.folder.join(name_of(snapshot.state.step));
-        let partial = self.folder.join(format!(".partial-{}", name_of(snapshot.state.step)));
+        let path = self.folder.join(folder_name(snapshot.state.step));
+        let partial = self.folder.join(format!(".partial-{}", folder_name(snapshot.state.step)));
         let io = |path: &Path| {
             let path = path.to_path_buf();
             move |source| CheckpointError::Io { path, source }
         };
-        swept(&self.folder).map_err(io(&self.folder))?;
+        recover_folder(&self.folder).map_err(io(&self.folder))?;
         fs::create_dir_all(&partial).map_err(io(&partial))?;
         if let Err(error) = self.fill(&partial, snapshot) {
             // What was written takes room that whoever reads the message needs.
@@ -213,13 +213,13 @@ impl CheckpointStore {
         fs::File::open(&partial).and_then(|folder| folder.sync_all()).map_err(io(&partial))?;
         if path.exists() {
             // The old one stays whole until the new one has its name; `swept` brings it back if that never happens.
-            let aside = self.folder.join(format!(".aside-{}", name_of(snapshot.state.step)));
+            let aside = self.folder.join(format!(".aside-{}", folder_name(snapshot.state.step)));
             fs::rename(&path, &aside).map_err(io(&aside))?;
         }
         fs::rename(&partial, &path).map_err(io(&path))?;
         // The rename is on the disk only when the folder is.
         fs::File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io(&self.folder))?;
-        swept(&self.folder).map_err(io(&self.folder))?;
+        recover_folder(&self.folder).map_err(io(&self.folder))?;
         // It is written, whether or not older ones can be removed.
         let _ = self.prune(&snapshot.state);
         Ok(path)
@@ -229,7 +229,7 @@ impl CheckpointStore {
         let mut sums = BTreeMap::new();
         let mut write = |name: &'static str, bytes: &[u8]| {
             let path = partial.join(name);
-            sums.insert(name, sum_of(bytes));
+            sums.insert(name, checksum(bytes));
             self.disk.write(&path, bytes).map_err(|source| CheckpointError::Io { path, source })
         };
         let tensors = |name: &str, tensors: &[NamedTensor]| to_file(&partial.join(name), tensors);
@@ -274,11 +274,11 @@ impl CheckpointStore {
     /// The mean of the values of several checkpoints, and the steps they are of.
     ///
     /// Averaging the last or the best few often gives a better model than any of them.
-    pub fn averaged(&self, pick: Pick) -> Result<(Vec<NamedTensor>, Vec<u64>), CheckpointError> {
+    pub fn average(&self, pick: CheckpointSelection) -> Result<(Vec<NamedTensor>, Vec<u64>), CheckpointError> {
         let there = self.steps()?;
         let steps: Vec<u64> = match pick {
-            Pick::Last(count) => there.iter().rev().take(count.max(1)).copied().collect(),
-            Pick::Best(count) => {
+            CheckpointSelection::Last(count) => there.iter().rev().take(count.max(1)).copied().collect(),
+            CheckpointSelection::Best(count) => {
                 let (newest, _) = self.newest()?;
                 let scores = newest.state.best_scores.iter().map(|(step, _)| *step);
                 scores.filter(|step| there.contains(step)).take(count.max(1)).collect()
@@ -287,13 +287,13 @@ impl CheckpointStore {
         let mut steps = steps.into_iter();
         let first = steps.next().ok_or_else(|| CheckpointError::None { path: self.folder.clone() })?;
         let mut sums: Vec<(NamedTensor, Vec<f64>)> = Vec::new();
-        for tensor in self.read(first)?.judged() {
+        for tensor in self.read(first)?.evaluation_weights() {
             let values = tensor.values.iter().copied().map(f64::from).collect();
             sums.push((tensor, values));
         }
         let mut taken = vec![first];
         for step in steps {
-            self.add(&mut sums, self.read(step)?.judged())?;
+            self.add(&mut sums, self.read(step)?.evaluation_weights())?;
             taken.push(step);
         }
         let count = taken.len() as f64;
@@ -336,8 +336,8 @@ impl CheckpointStore {
 
     /// Reads the checkpoint of `step`.
     pub fn read(&self, step: u64) -> Result<Checkpoint, CheckpointError> {
-        let path = self.folder.join(name_of(step));
-        let aside = self.folder.join(format!(".aside-{}", name_of(step)));
+        let path = self.folder.join(folder_name(step));
+        let aside = self.folder.join(format!(".aside-{}", folder_name(step)));
         read_checkpoint(if !path.exists() && aside.exists() { &aside } else { &path })
     }
 
@@ -349,8 +349,8 @@ impl CheckpointStore {
         let steps: Vec<u64> = steps.into_iter().filter(|step| *step <= state.step).collect();
         let old = &steps[..steps.len().saturating_sub(self.keep)];
         for &step in old.iter().filter(|step| !kept.contains(step)) {
-            let path = self.folder.join(name_of(step));
-            let gone = self.folder.join(format!(".gone-{}", name_of(step)));
+            let path = self.folder.join(folder_name(step));
+            let gone = self.folder.join(format!(".gone-{}", folder_name(step)));
             // Renamed first: half a checkpoint would look like a damaged one.
             let removed = fs::rename(&path, &gone).and_then(|()| fs::remove_dir_all(&gone));
             removed.map_err(|source| CheckpointError::Io { path, source })?;
@@ -359,7 +359,7 @@ impl CheckpointStore {
     }
 }
 
-fn name_of(step: u64) -> String {
+fn folder_name(step: u64) -> String {
     format!("step-{step:07}")
 }
 
@@ -370,7 +370,7 @@ fn read_checkpoint(path: &Path) -> Result<Checkpoint, CheckpointError> {
         serde_json::from_slice(&read(SUMS)?).map_err(|error| damaged(SUMS, error.to_string()))?;
     let has_mean = sums.contains_key(EMA);
     for file in [WEIGHTS, OPTIMIZER, STATE].into_iter().chain(has_mean.then_some(EMA)) {
-        if sums.get(file) != Some(&sum_of(&read(file)?)) {
+        if sums.get(file) != Some(&checksum(&read(file)?)) {
             return Err(damaged(file, "its sum is not the one that was written".into()));
         }
     }

@@ -11,12 +11,12 @@ pub(crate) type Written = (u64, Result<PathBuf, CheckpointError>);
 /// Writes one checkpoint at a time.
 pub(crate) struct Writer {
     store: CheckpointStore,
-    at_work: Option<(u64, JoinHandle<Result<PathBuf, CheckpointError>>)>,
+    in_progress: Option<(u64, JoinHandle<Result<PathBuf, CheckpointError>>)>,
 }
 
 impl Writer {
     pub(crate) fn new(store: CheckpointStore) -> Self {
-        Self { store, at_work: None }
+        Self { store, in_progress: None }
     }
 
     /// Begins to write `snapshot`. Gives what came of the one before, which is waited for: two copies of a run would take
@@ -24,7 +24,7 @@ impl Writer {
     pub(crate) fn start(&mut self, snapshot: Snapshot) -> Option<Written> {
         let before = self.wait();
         let (store, step) = (self.store.clone(), snapshot.state.step);
-        self.at_work = Some((step, std::thread::spawn(move || store.save(&snapshot))));
+        self.in_progress = Some((step, std::thread::spawn(move || store.save(&snapshot))));
         before
     }
 
@@ -35,7 +35,7 @@ impl Writer {
 
     /// What came of the one that is being written, where it is done.
     pub(crate) fn done(&mut self) -> Option<Written> {
-        match &self.at_work {
+        match &self.in_progress {
             Some((_, thread)) if thread.is_finished() => self.wait(),
             _ => None,
         }
@@ -43,7 +43,7 @@ impl Writer {
 
     /// Waits for the one that is being written.
     pub(crate) fn wait(&mut self) -> Option<Written> {
-        let (step, thread) = self.at_work.take()?;
+        let (step, thread) = self.in_progress.take()?;
         Some((step, thread.join().expect("the writer does not panic")))
     }
 }

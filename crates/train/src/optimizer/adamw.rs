@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Range;
-use super::config::{Moved, Part, Stride};
+use super::rule::{StatePart, StepSize, Updated};
 
 /// The numbers of AdamW (Loshchilov and Hutter 2019). The defaults are PyTorch's, not Burn's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,10 +27,16 @@ impl Default for AdamWConfig {
 }
 
 impl AdamWConfig {
-    pub(super) const PARTS: [Part; 2] =
-        [Part { name: "mean", range: Range::Signed }, Part { name: "square", range: Range::Positive }];
+    pub(super) const PARTS: [StatePart; 2] =
+        [StatePart { name: "mean", range: Range::Signed }, StatePart { name: "square", range: Range::Positive }];
 
-    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+    pub(super) fn update(
+        &self,
+        step_size: StepSize,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        old: Vec<Tensor<1>>,
+    ) -> Updated {
         let Self { beta_1, beta_2, epsilon, weight_decay } = *self;
         let mut square = gradient.clone().square() * (1.0 - beta_2);
         let mut mean = gradient * (1.0 - beta_1);
@@ -38,11 +44,11 @@ impl AdamWConfig {
             mean = old_mean * beta_1 + mean;
             square = old_square * beta_2 + square;
         }
-        let steps = stride.step as i32;
+        let steps = step_size.step as i32;
         let (first, second) = (1.0 - beta_1.powi(steps), 1.0 - beta_2.powi(steps));
         let root = (square.clone() / second).sqrt() + epsilon;
-        let delta = mean.clone() / root * (stride.rate / first);
-        (value * (1.0 - stride.rate * weight_decay) - delta, vec![mean, square])
+        let delta = mean.clone() / root * (step_size.rate / first);
+        (value * (1.0 - step_size.rate * weight_decay) - delta, vec![mean, square])
     }
 }
 
@@ -65,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_those_of_the_definition() {
+    fn steps_match_the_definition() {
         check_definition(AdamWConfig::default(), by_hand);
     }
 }

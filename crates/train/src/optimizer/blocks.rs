@@ -67,7 +67,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// `values` in 8 bits, rounded at the [`threshold`] of a step.
-    pub(super) fn of(values: Tensor<1>, range: Range, threshold: &Tensor<2>) -> Self {
+    pub(super) fn quantize(values: Tensor<1>, range: Range, threshold: &Tensor<2>) -> Self {
         let (least, most) = range.codes();
         let [count] = values.dims();
         let rows = in_blocks(values);
@@ -83,7 +83,7 @@ impl Blocks {
     }
 
     /// The values, in fp32.
-    pub(super) fn into_values(self) -> Tensor<1> {
+    pub(super) fn dequantize(self) -> Tensor<1> {
         let (_, most) = self.range.codes();
         let code = unpack(self.codes).cast(FloatDType::F32);
         let share = match self.range {
@@ -142,9 +142,9 @@ mod tests {
     fn there_and_back(values: &[f32], range: Range, step: u64) -> Vec<f32> {
         let device = Device::flex();
         let tensor = Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), &device);
-        let blocks = Blocks::of(tensor, range, &threshold(step, &device));
+        let blocks = Blocks::quantize(tensor, range, &threshold(step, &device));
         assert_eq!(blocks.codes.dtype(), DType::I32);
-        blocks.into_values().into_data().try_into_vec().unwrap()
+        blocks.dequantize().into_data().try_into_vec().unwrap()
     }
 
     /// Values over four magnitudes, of both signs or of one.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_within_a_code_and_the_largest_exactly() {
+    fn values_return_within_one_code_and_the_largest_exactly() {
         for (range, levels) in [(Range::Signed, 127.0), (Range::Positive, 255.0)] {
             for count in [SMALL, SMALL + 7] {
                 let values = sample(count, range);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_steps_a_code_is_right_on_average() {
+    fn rounding_is_unbiased_over_the_steps() {
         let values = sample(SMALL, Range::Positive);
         let steps = 400;
         let root = |x: f32| f64::from(x).powf(0.25);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_stay_zeros_and_a_small_square_does_not_become_one() {
+    fn zeros_stay_zeros_and_small_squares_stay_positive() {
         for range in [Range::Signed, Range::Positive] {
             assert_eq!(there_and_back(&[0.0; SMALL], range, 1), [0.0; SMALL]);
         }

@@ -4,8 +4,11 @@ use burn::tensor::Tensor;
 use plimsoll_core::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{self, Range};
-use super::{AdamWConfig, LionConfig, SgdConfig};
+use super::adamw::AdamWConfig;
+use super::blocks;
+use super::lion::LionConfig;
+use super::rule::{StatePart, StepSize, Updated};
+use super::sgd::SgdConfig;
 
 /// Which optimizer, with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,27 +60,6 @@ pub enum StateForm {
     Host,
 }
 
-/// One of the running means that a rule remembers of each parameter.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    /// What it is called in a checkpoint, after the parameter's name.
-    pub(super) name: &'static str,
-    /// Which values it takes.
-    pub(super) range: Range,
-}
-
-/// How far a step goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stride {
-    /// The learning rate.
-    pub(super) rate: f64,
-    /// The step's number, the first being 1.
-    pub(super) step: u64,
-}
-
-/// A moved value, and what is remembered of it in the order of the rule's parts.
-pub(super) type Moved = (Tensor<1>, Vec<Tensor<1>>);
-
 impl OptimizerConfig {
     /// Bytes of state that lie on the device between steps, for a parameter of `values` values.
     pub fn state_bytes(&self, form: StateForm, values: u64) -> Bytes {
@@ -96,7 +78,7 @@ impl OptimizerConfig {
     }
 
     /// What the rule remembers of each parameter.
-    pub(super) fn parts(&self) -> &'static [Part] {
+    pub(super) fn parts(&self) -> &'static [StatePart] {
         match self {
             Self::AdamW(_) => &AdamWConfig::PARTS,
             Self::Lion(_) => &LionConfig::PARTS,
@@ -105,11 +87,17 @@ impl OptimizerConfig {
     }
 
     /// Moves `value` against `gradient`; `old` is what was remembered, nothing at the first gradient.
-    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+    pub(super) fn update(
+        &self,
+        step_size: StepSize,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        old: Vec<Tensor<1>>,
+    ) -> Updated {
         match self {
-            Self::AdamW(adam) => adam.moved(stride, value, gradient, old),
-            Self::Lion(lion) => lion.moved(stride, value, gradient, old),
-            Self::Sgd(sgd) => sgd.moved(stride, value, gradient, old),
+            Self::AdamW(adam) => adam.update(step_size, value, gradient, old),
+            Self::Lion(lion) => lion.update(step_size, value, gradient, old),
+            Self::Sgd(sgd) => sgd.update(step_size, value, gradient, old),
         }
     }
 }

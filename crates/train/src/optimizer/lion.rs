@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Range;
-use super::config::{Moved, Part, Stride};
+use super::rule::{StatePart, StepSize, Updated};
 
 /// The numbers of Lion (Chen et al. 2023, arXiv 2302.06675). The defaults are those of its authors' code.
 ///
@@ -28,9 +28,15 @@ impl Default for LionConfig {
 }
 
 impl LionConfig {
-    pub(super) const PARTS: [Part; 1] = [Part { name: "mean", range: Range::Signed }];
+    pub(super) const PARTS: [StatePart; 1] = [StatePart { name: "mean", range: Range::Signed }];
 
-    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+    pub(super) fn update(
+        &self,
+        step_size: StepSize,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        old: Vec<Tensor<1>>,
+    ) -> Updated {
         let Self { beta_1, beta_2, weight_decay } = *self;
         let (toward, mean) = match old.into_iter().next() {
             Some(old) => {
@@ -39,7 +45,7 @@ impl LionConfig {
             }
             None => (gradient.clone(), gradient * (1.0 - beta_2)),
         };
-        let moved = value * (1.0 - stride.rate * weight_decay) - toward.sign() * stride.rate;
+        let moved = value * (1.0 - step_size.rate * weight_decay) - toward.sign() * step_size.rate;
         (moved, vec![mean])
     }
 }
@@ -61,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_those_of_the_definition() {
+    fn steps_match_the_definition() {
         check_definition(LionConfig { weight_decay: 0.3, ..LionConfig::default() }, by_hand);
     }
 }

@@ -8,10 +8,12 @@
 mod adamw;
 mod blocks;
 mod config;
-mod held;
 mod lion;
+mod rule;
 mod sgd;
 mod state;
+mod stored;
+mod tensor;
 #[cfg(test)]
 mod tests;
 
@@ -26,10 +28,11 @@ pub use adamw::AdamWConfig;
 pub use config::{OptimizerConfig, StateForm};
 pub use lion::LionConfig;
 pub use sgd::SgdConfig;
-pub use state::{StateData, StateError, StateTensor};
+pub use state::StateError;
+pub use tensor::{StateData, StateTensor};
 
-use config::Stride;
-use held::{Held, Keeping};
+use rule::StepSize;
+use stored::{StatePacker, StoredState};
 
 /// An optimizer with its state.
 ///
@@ -40,7 +43,7 @@ pub struct Optimizer {
     form: StateForm,
     steps: u64,
     /// What is remembered of each parameter, in the order of the rule's parts.
-    state: BTreeMap<String, Vec<Held>>,
+    state: BTreeMap<String, Vec<StoredState>>,
 }
 
 impl Optimizer {
@@ -66,7 +69,7 @@ impl Optimizer {
 
     /// Bytes of the state as it lies now, on the device or in host memory.
     pub fn bytes(&self) -> Bytes {
-        Bytes(self.state.values().flatten().map(Held::bytes).sum())
+        Bytes(self.state.values().flatten().map(StoredState::bytes).sum())
     }
 
     /// One step: every parameter that has a gradient moves against it, scaled by `scale`, at `rate`.
@@ -75,27 +78,27 @@ impl Optimizer {
     /// Where the state lies in host memory and the device cannot give it back.
     pub fn step<M: Module>(&mut self, rate: f64, module: M, gradients: GradientsParams, scale: f64) -> M {
         self.steps += 1;
-        let keeping = Keeping::new(self.form, self.steps);
-        let stride = Stride { rate, step: self.steps };
-        module.map(&mut Update { optimizer: self, keeping, gradients, stride, scale, path: Vec::new() })
+        let packer = StatePacker::new(self.form, self.steps);
+        let step_size = StepSize { rate, step: self.steps };
+        module.map(&mut Update { optimizer: self, packer, gradients, step_size, scale, path: Vec::new() })
     }
 
     /// Converts the state into another form; fp32 on the device and in host memory are the same bits.
     pub fn set_form(&mut self, form: StateForm) {
         self.form = form;
-        let keeping = Keeping::new(form, self.steps);
+        let packer = StatePacker::new(form, self.steps);
         let parts = self.config.parts();
-        for held in self.state.values_mut() {
+        for stored in self.state.values_mut() {
             // One at a time, as each takes memory of its own while it is converted.
-            *held = held.drain(..).zip(parts).map(|(one, part)| keeping.convert(one, *part)).collect();
+            *stored = stored.drain(..).zip(parts).map(|(one, part)| packer.convert(one, *part)).collect();
         }
     }
 
     /// The state by name, for a checkpoint.
     pub fn state(&self) -> Vec<StateTensor> {
         let parts = self.config.parts();
-        let one = |(name, held): (&String, &Vec<Held>)| {
-            let each = held.iter().zip(parts).map(|(held, part)| held.save(&format!("{name}.{}", part.name)));
+        let one = |(name, stored): (&String, &Vec<StoredState>)| {
+            let each = stored.iter().zip(parts).map(|(stored, part)| stored.save(&format!("{name}.{}", part.name)));
             each.flatten().collect::<Vec<_>>()
         };
         self.state.iter().flat_map(one).collect()
@@ -105,8 +108,8 @@ impl Optimizer {
     ///
     /// State that was saved in another form is converted. Where anything is wrong, the optimizer stays as it was.
     pub fn restore<M: Module>(&mut self, steps: u64, state: Vec<StateTensor>, module: &M) -> Result<(), StateError> {
-        let keeping = Keeping::new(self.form, steps);
-        self.state = state::matched(state, self.config.parts(), &keeping, module, steps > 0)?;
+        let packer = StatePacker::new(self.form, steps);
+        self.state = state::matched(state, self.config.parts(), &packer, module, steps > 0)?;
         self.steps = steps;
         Ok(())
     }
@@ -114,9 +117,9 @@ impl Optimizer {
 
 struct Update<'a> {
     optimizer: &'a mut Optimizer,
-    keeping: Keeping,
+    packer: StatePacker,
     gradients: GradientsParams,
-    stride: Stride,
+    step_size: StepSize,
     scale: f64,
     path: Vec<String>,
 }
@@ -136,20 +139,20 @@ impl ModuleMapper for Update<'_> {
         let (id, value, mapper) = param.consume();
         let (required, shape) = (value.is_require_grad(), value.dims());
         let flat = value.without_autodiff().reshape([-1]);
-        let moved = self.moved(flat, gradient.reshape([-1]));
+        let moved = self.updated(flat, gradient.reshape([-1]));
         let moved = Tensor::from_inner(moved.reshape(shape)).set_require_grad(required);
         Param::from_mapped_value(id, moved, mapper)
     }
 }
 
 impl Update<'_> {
-    fn moved(&mut self, value: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
+    fn updated(&mut self, value: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
         let name = self.path.join(".");
         let config = self.optimizer.config;
         let old = self.optimizer.state.remove(&name).unwrap_or_default();
-        let old = old.into_iter().map(Held::into_tensor).collect();
-        let (moved, kept) = config.moved(self.stride, value, gradient * self.scale, old);
-        let kept = kept.into_iter().zip(config.parts()).map(|(tensor, part)| self.keeping.hold(tensor, *part));
+        let old = old.into_iter().map(StoredState::into_tensor).collect();
+        let (moved, kept) = config.update(self.step_size, value, gradient * self.scale, old);
+        let kept = kept.into_iter().zip(config.parts()).map(|(tensor, part)| self.packer.pack(tensor, *part));
         self.optimizer.state.insert(name, kept.collect());
         moved
     }
@@ -166,6 +169,6 @@ impl Update<'_> {
         let options = (&value.device().inner(), DType::F32);
         let zeros = || Tensor::zeros([value.shape().num_elements()], options);
         let parts = self.optimizer.config.parts();
-        self.optimizer.state.insert(name, parts.iter().map(|part| self.keeping.hold(zeros(), *part)).collect());
+        self.optimizer.state.insert(name, parts.iter().map(|part| self.packer.pack(zeros(), *part)).collect());
     }
 }

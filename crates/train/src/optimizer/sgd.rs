@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Range;
-use super::config::{Moved, Part, Stride};
+use super::rule::{StatePart, StepSize, Updated};
 
 /// The numbers of `torch.optim.SGD`, whose dampening is left at its zero.
 ///
@@ -21,24 +21,30 @@ pub struct SgdConfig {
 }
 
 impl SgdConfig {
-    const PARTS: [Part; 1] = [Part { name: "momentum", range: Range::Signed }];
+    const PARTS: [StatePart; 1] = [StatePart { name: "momentum", range: Range::Signed }];
 
-    pub(super) fn parts(&self) -> &'static [Part] {
+    pub(super) fn parts(&self) -> &'static [StatePart] {
         if self.momentum == 0.0 { &[] } else { &Self::PARTS }
     }
 
-    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+    pub(super) fn update(
+        &self,
+        step_size: StepSize,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        old: Vec<Tensor<1>>,
+    ) -> Updated {
         let Self { momentum, nesterov, weight_decay } = *self;
         let gradient = if weight_decay == 0.0 { gradient } else { gradient + value.clone() * weight_decay };
         if momentum == 0.0 {
-            return (value - gradient * stride.rate, Vec::new());
+            return (value - gradient * step_size.rate, Vec::new());
         }
         let mean = match old.into_iter().next() {
             Some(old) => old * momentum + gradient.clone(),
             None => gradient.clone(),
         };
         let toward = if nesterov { gradient + mean.clone() * momentum } else { mean.clone() };
-        (value - toward * stride.rate, vec![mean])
+        (value - toward * step_size.rate, vec![mean])
     }
 }
 
@@ -62,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_those_of_the_definition() {
+    fn steps_match_the_definition() {
         for (momentum, nesterov, weight_decay) in
             [(0.0, false, 0.0), (0.0, false, 0.2), (0.9, false, 0.2), (0.9, true, 0.0), (0.5, true, 0.2)]
         {

@@ -7,32 +7,9 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use plimsoll_tape::{NamedVisitor, walk};
 
 use super::blocks::{BLOCK, Blocks, WORDS};
-use super::config::Part;
-use super::held::{Held, Keeping};
-
-/// What follows a part's name where its codes are kept, and where their scales are.
-pub(super) const CODES: &str = ".codes";
-pub(super) const SCALES: &str = ".scales";
-
-/// A part of an optimizer's state: `encoder.weight.mean`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StateTensor {
-    /// The parameter's name, and what this is of it.
-    pub name: String,
-    /// The lengths of its axes; an optimizer's own tensors are flat.
-    pub shape: Vec<usize>,
-    /// Its values, last axis fastest.
-    pub data: StateData,
-}
-
-/// The values of a [`StateTensor`], in the numbers that they have in memory.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StateData {
-    /// In fp32.
-    F32(Vec<f32>),
-    /// Codes of 8 bits, four in each integer.
-    I32(Vec<i32>),
-}
+use super::rule::StatePart;
+use super::stored::{StatePacker, StoredState};
+use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
 /// Why a checkpoint's state does not fit a model and its optimizer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -76,11 +53,11 @@ pub enum StateError {
 /// Where `stepped`, every parameter that is trained must have its state.
 pub(super) fn matched<M: Module>(
     state: Vec<StateTensor>,
-    parts: &[Part],
-    keeping: &Keeping,
+    parts: &[StatePart],
+    packer: &StatePacker,
     module: &M,
     stepped: bool,
-) -> Result<BTreeMap<String, Vec<Held>>, StateError> {
+) -> Result<BTreeMap<String, Vec<StoredState>>, StateError> {
     let mut parameters = Parameters(Vec::new());
     walk(module, &mut parameters);
     let mut saved = Saved(state.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect());
@@ -90,9 +67,9 @@ pub(super) fn matched<M: Module>(
         if !is_needed && !saved.has(&parameter, parts) {
             continue;
         }
-        let each = parts.iter().map(|part| Ok(keeping.convert(saved.take(&parameter, *part)?, *part)));
-        let held = each.collect::<Result<Vec<_>, StateError>>()?;
-        found.insert(parameter.name, held);
+        let each = parts.iter().map(|part| Ok(packer.convert(saved.take(&parameter, *part)?, *part)));
+        let stored = each.collect::<Result<Vec<_>, StateError>>()?;
+        found.insert(parameter.name, stored);
     }
     match saved.0.into_keys().next() {
         Some(name) => Err(StateError::Unknown { name }),
@@ -123,27 +100,27 @@ struct Saved(BTreeMap<String, StateTensor>);
 
 impl Saved {
     /// Whether anything of `parameter` is there.
-    fn has(&self, parameter: &Parameter, parts: &[Part]) -> bool {
+    fn has(&self, parameter: &Parameter, parts: &[StatePart]) -> bool {
         let names = parts.iter().map(|part| format!("{}.{}", parameter.name, part.name));
         let mut all = names.flat_map(|name| [format!("{name}{CODES}"), format!("{name}{SCALES}"), name]);
         all.any(|name| self.0.contains_key(&name))
     }
 
     /// One part of `parameter`, in the form that it was saved in.
-    fn take(&mut self, parameter: &Parameter, part: Part) -> Result<Held, StateError> {
+    fn take(&mut self, parameter: &Parameter, part: StatePart) -> Result<StoredState, StateError> {
         let name = format!("{}.{}", parameter.name, part.name);
         let (count, options) = (parameter.count, (&parameter.device, DType::F32));
         let codes = format!("{name}{CODES}");
         if !self.0.contains_key(&codes) {
             let values = self.floats(name, count)?;
-            return Ok(Held::Full(Tensor::from_data(TensorData::new(values, [count]), options)));
+            return Ok(StoredState::Full(Tensor::from_data(TensorData::new(values, [count]), options)));
         }
         let rows = count.div_ceil(BLOCK);
         let words = self.words(codes, rows * WORDS)?;
         let scales = self.floats(format!("{name}{SCALES}"), rows)?;
         let codes = Tensor::from_data(TensorData::new(words, [rows * WORDS]), (&parameter.device, DType::I32));
         let scales = Tensor::from_data(TensorData::new(scales, [rows, 1]), options);
-        Ok(Held::Eight(Box::new(Blocks { codes, scales, count, range: part.range })))
+        Ok(StoredState::Eight(Box::new(Blocks { codes, scales, count, range: part.range })))
     }
 
     fn floats(&mut self, name: String, count: usize) -> Result<Vec<f32>, StateError> {

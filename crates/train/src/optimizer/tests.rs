@@ -30,7 +30,7 @@ fn point(place: Vec<f32>) -> Point {
     Point { place, idle: Param::from_data([3.0, 4.0], &device) }
 }
 
-fn moved(optimizer: &mut Optimizer, point: Point, rate: f64, gradient: Vec<f32>, scale: f64) -> Point {
+fn step_once(optimizer: &mut Optimizer, point: Point, rate: f64, gradient: Vec<f32>, scale: f64) -> Point {
     let count = gradient.len();
     let slope = Tensor::<1>::from_data(TensorData::new(gradient, [count]), &point.place.val().device());
     let gradients = backward((point.place.val() * slope).sum(), &point);
@@ -46,7 +46,7 @@ pub(super) fn check_definition(config: impl Into<OptimizerConfig>, by_hand: impl
     for step in 0..10 {
         // Twice the gradient at half the scale is the gradient.
         let gradient = starts.map(|start| 2.0 * slope(start, step) as f32).to_vec();
-        point = moved(&mut optimizer, point, 0.1, gradient, 0.5);
+        point = step_once(&mut optimizer, point, 0.1, gradient, 0.5);
     }
     for (start, value) in starts.into_iter().zip(&collect(&point)[0].values) {
         let wanted = by_hand(start, &(0..10).map(|step| slope(start, step)).collect::<Vec<_>>());
@@ -115,7 +115,7 @@ impl Lessons {
 }
 
 #[test]
-fn a_restored_state_goes_on_to_the_last_bit() {
+fn a_restored_state_continues_to_the_last_bit() {
     let lessons = Lessons::new();
     for (config, rate) in rules() {
         for form in FORMS {
@@ -133,7 +133,7 @@ fn a_restored_state_goes_on_to_the_last_bit() {
 }
 
 #[test]
-fn host_memory_gives_the_bits_of_the_device() {
+fn host_state_gives_the_same_bits_as_device_state() {
     let lessons = Lessons::new();
     for (config, rate) in rules() {
         let run = |forms: [StateForm; 3]| {
@@ -152,7 +152,7 @@ fn host_memory_gives_the_bits_of_the_device() {
 }
 
 #[test]
-fn eight_bits_learn_as_well_as_thirty_two() {
+fn eight_bit_state_trains_as_well_as_fp32() {
     let lessons = Lessons::new();
     for (config, rate) in rules() {
         let run = |first, then| {
@@ -175,7 +175,7 @@ fn eight_bits_learn_as_well_as_thirty_two() {
 }
 
 #[test]
-fn a_noisy_bowl_is_as_deep_in_eight_bits() {
+fn eight_bit_state_reaches_the_same_loss_on_a_noisy_quadratic() {
     for (config, rate) in rules() {
         let loss = |form| {
             let mut optimizer = Optimizer::new(config, form);
@@ -188,7 +188,7 @@ fn a_noisy_bowl_is_as_deep_in_eight_bits() {
                 let place = &collect(&point)[0].values;
                 let slope = |i: usize| ((f64::from(place[i]) - floor(i) + noise(i)) * axis(i)) as f32;
                 let gradient = (0..2048).map(slope).collect();
-                point = moved(&mut optimizer, point, rate * (1.0 - step as f64 / 400.0), gradient, 1.0);
+                point = step_once(&mut optimizer, point, rate * (1.0 - step as f64 / 400.0), gradient, 1.0);
             }
             let place = &collect(&point)[0].values;
             // The noise is evenly spread over one, so that nothing is below a twelfth.
@@ -201,7 +201,7 @@ fn a_noisy_bowl_is_as_deep_in_eight_bits() {
 }
 
 #[test]
-fn bytes_are_those_of_the_tensors() {
+fn state_bytes_match_the_tensors() {
     let lessons = Lessons::new();
     for (config, parts) in rules().map(|(config, _)| config).into_iter().zip([2, 1, 1]) {
         // Weights of 2145 and 520 values, biases of 65 and 8.
@@ -209,8 +209,8 @@ fn bytes_are_those_of_the_tensors() {
             let mut optimizer = Optimizer::new(config, form);
             lessons.teach(&mut optimizer, net(4), 1e-3, 1, 1);
             assert_eq!(optimizer.bytes(), Bytes(parts * wanted), "{config:?} {form:?}");
-            let told = [2145, 520, 65, 8].map(|values| config.state_bytes(form, values).0);
-            assert_eq!(told.into_iter().sum::<u64>(), parts * wanted);
+            let bytes = [2145, 520, 65, 8].map(|values| config.state_bytes(form, values).0);
+            assert_eq!(bytes.into_iter().sum::<u64>(), parts * wanted);
             optimizer.set_form(StateForm::Host);
             assert_eq!(optimizer.bytes(), Bytes(parts * 4 * 2738));
         }
@@ -238,9 +238,9 @@ fn a_state_of_another_form_is_converted() {
 }
 
 #[test]
-fn a_parameter_without_gradients_has_state_and_stays() {
+fn a_parameter_without_gradients_has_state_and_does_not_move() {
     let mut optimizer = Optimizer::new(OptimizerConfig::default(), StateForm::Full);
-    let point = moved(&mut optimizer, point(vec![1.0]), 0.1, vec![1.0], 1.0);
+    let point = step_once(&mut optimizer, point(vec![1.0]), 0.1, vec![1.0], 1.0);
     let names: Vec<String> = optimizer.state().into_iter().map(|tensor| tensor.name).collect();
     assert_eq!(names, ["idle.mean", "idle.square", "place.mean", "place.square"]);
     assert_eq!(collect(&point)[1].values, [3.0, 4.0]);
@@ -248,7 +248,7 @@ fn a_parameter_without_gradients_has_state_and_stays() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_is_refused_by_name() {
+fn restore_refuses_foreign_state_by_name() {
     let lessons = Lessons::new();
     let state_of = |config: OptimizerConfig, form| {
         let mut optimizer = Optimizer::new(config, form);
@@ -305,7 +305,7 @@ fn a_state_that_does_not_fit_is_refused_by_name() {
 }
 
 #[test]
-fn a_configuration_is_strict() {
+fn config_refuses_unknown_keys() {
     let text = r#"{"kind":"lion","beta_1":0.9,"beta_2":0.99,"weight_decay":0.0}"#;
     let lion: OptimizerConfig = LionConfig::default().into();
     assert_eq!(serde_json::to_string(&lion).unwrap(), text);

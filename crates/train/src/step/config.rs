@@ -24,7 +24,7 @@ pub struct TrainerConfig {
     /// not depend on the threads' luck, as gradients are added in the order of the pieces.
     pub lanes: usize,
     /// Whether the device tells of a failure only when something that depends on it is read, as GPUs do.
-    pub tells_late: bool,
+    pub async_errors: bool,
     /// What becomes of an utterance that does not fit alone, whatever is tried.
     pub unfit: Unfit,
     /// How slowly the mean of the weights moves that is validated and kept; none is kept where `None`.
@@ -44,7 +44,7 @@ impl TrainerConfig {
             clip_norm: 5.0,
             choice: Choice::default(),
             lanes: 1,
-            tells_late: false,
+            async_errors: false,
             unfit: Unfit::Skip,
             ema_decay: None,
             key,

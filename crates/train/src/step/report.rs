@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::{Bytes, CollectiveError, OutOfMemory, Stage};
-
-use super::cut::Cut;
+use plimsoll_core::{Bytes, CollectiveError, MicroBatch, OutOfMemory, Stage};
 
 /// What a step did.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,11 +19,11 @@ pub struct StepReport {
     /// The learning rate.
     pub rate: f64,
     /// The pieces that the batch was cut into, in the order in which they were added up: the step's line in the ledger.
-    pub cuts: Vec<Cut>,
+    pub micro_batches: Vec<MicroBatch>,
     /// Pieces that were begun, those that did not fit included.
-    pub begun: usize,
+    pub attempts: usize,
     /// Whether the first of them lay on the device before the step began.
-    pub was_ahead: bool,
+    pub was_prefetched: bool,
     /// What did not fit on the way.
     pub failures: Vec<OutOfMemory>,
     /// Utterances that were left out as they do not fit into memory alone.
@@ -33,13 +31,13 @@ pub struct StepReport {
     /// Samples that no loss could be computed for.
     pub left_out: Vec<String>,
     /// Samples that the model's length policy cut short.
-    pub cut: Vec<String>,
+    pub truncated: Vec<String>,
     /// Frames of the batch, padding apart, over all replicas.
     pub frames: u64,
     /// Reads from the device that the step waited for: one, and one more for each that failed.
     pub reads: u32,
     /// How long the last of them took: what a device had left to compute when the host had nothing more to do.
-    pub reading: Duration,
+    pub read_time: Duration,
     /// What the loss was multiplied by.
     pub loss_scale: f64,
     /// The most memory in use, and the stage in which it was.
@@ -63,7 +61,7 @@ pub enum StepError {
         /// The utterances of the pieces whose loss it was, or of the batch.
         names: Vec<String>,
         /// Whether that is no surprise: in fp16 the loss scale is too high now and then, and has fallen now.
-        is_usual: bool,
+        is_expected: bool,
     },
     /// The device could not compute it.
     #[error("the device failed in step {step}, with {}: {reason}", listed(names))]
@@ -77,7 +75,7 @@ pub enum StepError {
     },
     /// No utterance of the batch fits alone, and all were left out.
     #[error("no utterance of step {step} fits into memory, not even alone ({})", listed(names))]
-    Nothing {
+    NothingFits {
         /// The step's number.
         step: u64,
         /// The utterances.
@@ -85,19 +83,19 @@ pub enum StepError {
     },
     /// The weights themselves were lost: memory ran out while they moved, which nobody can take back.
     #[error("memory ran out in the update of step {step}, and the weights are lost: go on from the last checkpoint")]
-    Lost {
+    WeightsLost {
         /// The step's number.
         step: u64,
     },
     /// Another replica could not compute its part, and says why itself.
     #[error("another replica failed in step {step}")]
-    Elsewhere {
+    OtherReplica {
         /// The step's number.
         step: u64,
     },
     /// Another replica is gone.
     #[error("step {step} cannot be taken together")]
-    Gone {
+    ReplicaLost {
         /// The step's number.
         step: u64,
         /// Which one.
@@ -108,7 +106,7 @@ pub enum StepError {
         "step {step} does not fit into memory, with one utterance at a time and every effort ({}): {source}",
         listed(names)
     )]
-    Unfit {
+    OutOfMemory {
         /// The step's number.
         step: u64,
         /// The utterances.

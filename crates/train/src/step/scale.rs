@@ -22,7 +22,7 @@ impl LossScale {
     const MOST: f64 = 1.0e30;
 
     /// The scale that a run in `precision` begins with.
-    pub fn of(precision: Precision) -> Self {
+    pub fn for_precision(precision: Precision) -> Self {
         match precision {
             Precision::Fp16 => Self { factor: Self::FIRST, quiet: 0, is_dynamic: true },
             Precision::Fp32 | Precision::Bf16 => Self { factor: 1.0, quiet: 0, is_dynamic: false },
@@ -41,7 +41,7 @@ impl LossScale {
     }
 
     /// Learns that a gradient was finite.
-    pub fn went_well(&mut self) {
+    pub fn record_success(&mut self) {
         self.quiet += 1;
         if self.is_dynamic && self.quiet >= Self::INTERVAL {
             (self.factor, self.quiet) = ((self.factor * 2.0).min(Self::MOST), 0);
@@ -49,7 +49,7 @@ impl LossScale {
     }
 
     /// Learns that a gradient was not finite; true where the scale fell, so that the next may be.
-    pub fn failed(&mut self) -> bool {
+    pub fn record_overflow(&mut self) -> bool {
         if self.is_dynamic {
             (self.factor, self.quiet) = ((self.factor / 2.0).max(f64::MIN_POSITIVE), 0);
         }
@@ -59,7 +59,7 @@ impl LossScale {
 
 impl Default for LossScale {
     fn default() -> Self {
-        Self::of(Precision::Fp32)
+        Self::for_precision(Precision::Fp32)
     }
 }
 
@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_falls_at_once_and_rises_slowly() {
-        let mut scale = LossScale::of(Precision::Fp16);
-        assert!(scale.failed() && scale.failed());
+    fn the_loss_scale_falls_at_once_and_rises_slowly() {
+        let mut scale = LossScale::for_precision(Precision::Fp16);
+        assert!(scale.record_overflow() && scale.record_overflow());
         assert_eq!(scale.factor(), 16_384.0);
-        (0..LossScale::INTERVAL).for_each(|_| scale.went_well());
+        (0..LossScale::INTERVAL).for_each(|_| scale.record_success());
         assert_eq!(scale.factor(), 32_768.0);
-        let mut full = LossScale::of(Precision::Bf16);
-        assert!(!full.failed());
+        let mut full = LossScale::for_precision(Precision::Bf16);
+        assert!(!full.record_overflow());
         assert_eq!(full.factor(), 1.0);
     }
 }

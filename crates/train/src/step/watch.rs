@@ -5,23 +5,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use plimsoll_core::{Bytes, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, Stage};
 
 /// Gate and meter, and the highest that was seen, with the stage in which it was.
-pub(crate) struct Watch {
+pub(crate) struct MemoryWatch {
     gate: Box<dyn MemoryGate>,
     meter: Option<Box<dyn MemoryMeter>>,
     /// Whether asking the meter is cheap enough for every stage.
-    is_near: bool,
+    is_cheap: bool,
     highest: Mutex<(Bytes, Stage)>,
 }
 
-impl Watch {
+impl MemoryWatch {
     /// Nobody.
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn disabled() -> Self {
         let highest = Mutex::new((Bytes(0), Stage::Forward));
-        Self { gate: Box::new(OpenGate), meter: None, is_near: true, highest }
+        Self { gate: Box::new(OpenGate), meter: None, is_cheap: true, highest }
     }
 
-    pub(crate) fn new(gate: Box<dyn MemoryGate>, meter: Box<dyn MemoryMeter>, is_near: bool) -> Self {
-        Self { gate, meter: Some(meter), is_near, ..Self::nobody() }
+    pub(crate) fn new(gate: Box<dyn MemoryGate>, meter: Box<dyn MemoryMeter>, is_cheap: bool) -> Self {
+        Self { gate, meter: Some(meter), is_cheap, ..Self::disabled() }
     }
 
     /// Begins anew.
@@ -52,9 +52,9 @@ impl Watch {
     }
 }
 
-impl MemoryGate for Watch {
+impl MemoryGate for MemoryWatch {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
-        if self.is_near {
+        if self.is_cheap {
             self.note(stage);
         }
         self.gate.check(stage)

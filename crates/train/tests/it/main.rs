@@ -2,11 +2,11 @@
 
 #![cfg(test)]
 
-mod ahead;
+mod buffers;
 mod exact;
 #[path = "../storm/net.rs"]
 mod net;
 mod precision;
+mod prefetch;
 mod replicas;
 mod run;
-mod statistics;

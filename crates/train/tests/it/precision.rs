@@ -20,7 +20,7 @@ fn learned(precision: Precision) -> f64 {
 }
 
 #[test]
-fn sixteen_bits_learn_what_thirty_two_do() {
+fn sixteen_bit_precision_reaches_the_fp32_loss() {
     let full = learned(Precision::Fp32);
     for precision in [Precision::Bf16, Precision::Fp16] {
         let low = learned(precision);
@@ -29,7 +29,7 @@ fn sixteen_bits_learn_what_thirty_two_do() {
 }
 
 #[test]
-fn a_loss_scale_that_is_too_high_falls_and_nothing_moves() {
+fn an_overflow_lowers_the_loss_scale_and_moves_no_weight() {
     let mut trainer = trainer(Precision::Fp16);
     let before = plimsoll_tape::collect(&trainer.task);
     // As high as it takes for a gradient to overflow in 16 bits.
@@ -39,7 +39,7 @@ fn a_loss_scale_that_is_too_high_falls_and_nothing_moves() {
     let report = loop {
         match trainer.step(&batch) {
             Ok(report) => break report,
-            Err(StepError::NotFinite { is_usual, step: 1, .. }) => assert!(is_usual),
+            Err(StepError::NotFinite { is_expected, step: 1, .. }) => assert!(is_expected),
             Err(other) => panic!("{other}"),
         }
         failures += 1;
@@ -50,7 +50,7 @@ fn a_loss_scale_that_is_too_high_falls_and_nothing_moves() {
 }
 
 #[test]
-fn what_is_no_number_names_the_utterance() {
+fn a_nan_loss_names_its_utterance() {
     let mut trainer = trainer(Precision::Fp32);
     let mut batch = batch(0..8, 20);
     let place = 5 * batch.frames * batch.feature_width;

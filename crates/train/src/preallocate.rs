@@ -12,7 +12,7 @@ use plimsoll_core::Bytes;
 ///
 /// # Errors
 /// With what the device said, where it has no room for it.
-pub fn lay_out(device: &Device, largest: Bytes) -> Result<(), String> {
+pub fn preallocate_pages(device: &Device, largest: Bytes) -> Result<(), String> {
     let values = usize::try_from(largest.0 / size_of::<f32>() as u64).map_err(|error| error.to_string())?;
     let page = Tensor::<1>::zeros([values], &device.clone().inner());
     // The page is in use until the device has come to it: what nobody holds may never be made.

@@ -75,7 +75,7 @@ impl MemoryMeter for NoMeter {
 fn trainer(shut: &'static [usize]) -> Trainer<Normed> {
     let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
     let trainer = Trainer::new(Normed::new(&Device::flex().autodiff()), config, Governor::new(8));
-    trainer.watched(Shut(shut, Arc::default()), NoMeter)
+    trainer.with_memory(Shut(shut, Arc::default()), NoMeter)
 }
 
 /// All values, with what the last pass has found.
@@ -89,18 +89,18 @@ fn mean(values: &[NamedTensor]) -> &NamedTensor {
 }
 
 #[test]
-fn a_piece_that_failed_has_moved_nothing() {
+fn a_failed_micro_batch_leaves_buffers_unchanged() {
     // The first fails after its forward pass, and after its backward pass when it is half as large.
     for shut in [&[0][..], &[1], &[0, 2, 5]] {
         let mut storm = trainer(shut);
         let mut ledger = Vec::new();
         for step in 0..4 {
-            ledger.push(storm.step(&batch(step * 8..step * 8 + 8, 6)).unwrap().cuts);
+            ledger.push(storm.step(&batch(step * 8..step * 8 + 8, 6)).unwrap().micro_batches);
         }
         assert!(ledger[0].len() > 1, "a failure cuts");
         let mut calm = trainer(&[]);
-        for (step, cuts) in (0..).zip(&ledger) {
-            calm.replay(&batch(step * 8..step * 8 + 8, 6), cuts).unwrap();
+        for (step, micro_batches) in (0..).zip(&ledger) {
+            calm.replay(&batch(step * 8..step * 8 + 8, 6), micro_batches).unwrap();
         }
         assert_eq!(settled(&storm.task), settled(&calm.task));
         assert!(mean(&settled(&calm.task)).values.iter().any(|value| *value != 0.0));
@@ -108,7 +108,7 @@ fn a_piece_that_failed_has_moved_nothing() {
 }
 
 #[test]
-fn a_step_that_did_not_happen_has_moved_nothing() {
+fn a_failed_step_leaves_buffers_unchanged() {
     let mut trainer = trainer(&[]);
     trainer.step(&batch(0..8, 6)).unwrap();
     let before = settled(&trainer.task);

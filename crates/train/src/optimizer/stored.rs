@@ -5,13 +5,13 @@ use std::cell::OnceCell;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::blocks::{Blocks, SMALL, threshold};
-use super::config::Part;
-use super::state::{StateData, StateTensor};
-use super::{StateForm, state};
+use super::config::StateForm;
+use super::rule::StatePart;
+use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
 /// A flat tensor in one of the forms; its shape is the parameter's.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
+pub(super) enum StoredState {
     /// In fp32, on the device.
     Full(Tensor<1>),
     /// In 8 bits, on the device.
@@ -20,12 +20,12 @@ pub(super) enum Held {
     Host(Vec<f32>, Device),
 }
 
-impl Held {
+impl StoredState {
     /// In fp32, on the device.
     pub(super) fn into_tensor(self) -> Tensor<1> {
         match self {
             Self::Full(tensor) => tensor,
-            Self::Eight(blocks) => blocks.into_values(),
+            Self::Eight(blocks) => blocks.dequantize(),
             Self::Host(values, device) => {
                 let count = values.len();
                 Tensor::from_data(TensorData::new(values, [count]), (&device, DType::F32))
@@ -55,9 +55,9 @@ impl Held {
                 let Blocks { codes, scales, .. } = &**blocks;
                 let shape = codes.dims().to_vec();
                 let data = codes.clone().into_data().try_into_vec().expect("codes lie in integers of 32 bits");
-                let codes = StateTensor { name: format!("{name}{}", state::CODES), shape, data: StateData::I32(data) };
+                let codes = StateTensor { name: format!("{name}{}", CODES), shape, data: StateData::I32(data) };
                 let data = read(scales.clone().reshape([-1]));
-                let (name, shape) = (format!("{name}{}", state::SCALES), vec![data.len()]);
+                let (name, shape) = (format!("{name}{}", SCALES), vec![data.len()]);
                 vec![codes, StateTensor { name, shape, data: StateData::F32(data) }]
             }
         }
@@ -70,40 +70,40 @@ fn read(tensor: Tensor<1>) -> Vec<f32> {
 
 /// How what is remembered is put away after a step.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub(super) struct StatePacker {
     form: StateForm,
     step: u64,
     threshold: OnceCell<Tensor<2>>,
 }
 
-impl Keeping {
+impl StatePacker {
     /// In `form`, after step `step`.
     pub(super) fn new(form: StateForm, step: u64) -> Self {
         Self { form, step, threshold: OnceCell::new() }
     }
 
     /// Puts away what is in fp32 on the device.
-    pub(super) fn hold(&self, values: Tensor<1>, part: Part) -> Held {
+    pub(super) fn pack(&self, values: Tensor<1>, part: StatePart) -> StoredState {
         match self.form {
             StateForm::Eight if values.shape().num_elements() >= SMALL => {
                 let threshold = self.threshold.get_or_init(|| threshold(self.step, &values.device()));
-                Held::Eight(Box::new(Blocks::of(values, part.range, threshold)))
+                StoredState::Eight(Box::new(Blocks::quantize(values, part.range, threshold)))
             }
-            StateForm::Full | StateForm::Eight => Held::Full(values),
+            StateForm::Full | StateForm::Eight => StoredState::Full(values),
             StateForm::Host => {
                 let device = values.device();
-                Held::Host(read(values), device)
+                StoredState::Host(read(values), device)
             }
         }
     }
 
     /// Brings what was put away into this form; what has it stays as it is.
-    pub(super) fn convert(&self, held: Held, part: Part) -> Held {
-        match (self.form, held) {
-            (StateForm::Eight, held @ Held::Eight(_))
-            | (StateForm::Full, held @ Held::Full(_))
-            | (StateForm::Host, held @ Held::Host(..)) => held,
-            (_, held) => self.hold(held.into_tensor(), part),
+    pub(super) fn convert(&self, stored: StoredState, part: StatePart) -> StoredState {
+        match (self.form, stored) {
+            (StateForm::Eight, stored @ StoredState::Eight(_))
+            | (StateForm::Full, stored @ StoredState::Full(_))
+            | (StateForm::Host, stored @ StoredState::Host(..)) => stored,
+            (_, stored) => self.pack(stored.into_tensor(), part),
         }
     }
 }

@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, BatchShape, CollectiveError, MemoryGate, Stage};
+use plimsoll_core::{Batch, BatchShape, CollectiveError, MemoryGate, MicroBatch, Stage};
 use plimsoll_tape::Task;
 use serde::{Deserialize, Serialize};
 
-use super::cut::Cut;
-use super::piece::{Done, Fault};
+use super::gradients::{AllReduceGradients, square_sum, sum};
+use super::micro_batch::MicroBatchResult;
 use crate::Replica;
+use crate::fault::Fault;
 
 /// The pieces of a step so far.
-pub(super) struct Gathered {
+pub(super) struct StepAccumulator {
     gradients: GradientsParams,
     /// The weight of the whole batch, by which losses were divided.
     weight: f64,
@@ -30,22 +31,22 @@ pub(super) struct Gathered {
     is_shared: bool,
     /// How many of these each piece has.
     counts: Vec<usize>,
-    pub(super) cuts: Vec<Cut>,
-    pub(super) begun: usize,
-    pub(super) was_ahead: bool,
+    pub(super) micro_batches: Vec<MicroBatch>,
+    pub(super) attempts: usize,
+    pub(super) was_prefetched: bool,
     pub(super) unfit: Vec<String>,
     pub(super) left_out: Vec<String>,
-    pub(super) cut: Vec<String>,
+    pub(super) truncated: Vec<String>,
     /// Frames of all replicas, padding apart.
     pub(super) frames: u64,
     pub(super) reads: u32,
-    pub(super) reading: Duration,
+    pub(super) read_time: Duration,
     pub(super) safety: Duration,
     /// The largest that was computed at once.
     pub(super) largest: Option<BatchShape>,
 }
 
-impl Gathered {
+impl StepAccumulator {
     /// Nothing yet, of a batch of `weight`.
     pub(super) fn new(weight: f64) -> Self {
         Self {
@@ -57,15 +58,15 @@ impl Gathered {
             elsewhere: Vec::new(),
             is_shared: false,
             counts: Vec::new(),
-            cuts: Vec::new(),
-            begun: 0,
-            was_ahead: false,
+            micro_batches: Vec::new(),
+            attempts: 0,
+            was_prefetched: false,
             unfit: Vec::new(),
             left_out: Vec::new(),
-            cut: Vec::new(),
+            truncated: Vec::new(),
             frames: 0,
             reads: 0,
-            reading: Duration::ZERO,
+            read_time: Duration::ZERO,
             safety: Duration::ZERO,
             largest: None,
         }
@@ -76,29 +77,29 @@ impl Gathered {
         &mut self,
         task: &T,
         gate: &dyn MemoryGate,
-        (cut, piece): (Cut, &T::Batch),
-        done: Done,
+        (micro_batch, part): (MicroBatch, &T::Batch),
+        done: MicroBatchResult,
     ) -> Result<(), Fault> {
         // Adding takes no memory, as the sum takes the place of what there was: only the gate can have a word here.
         let start = Instant::now();
         gate.check(Stage::Accumulate).map_err(Fault::Memory)?;
         self.safety += start.elapsed();
-        self.left_out.extend(done.left_out.iter().map(|&index| piece.name(index)));
-        self.cut.extend(done.cut.iter().map(|&index| piece.name(index)));
+        self.left_out.extend(done.left_out.iter().map(|&index| part.name(index)));
+        self.truncated.extend(done.truncated.iter().map(|&index| part.name(index)));
         self.counts.push(1 + done.parts.len());
         self.losses.push((None, done.loss));
         self.losses.extend(done.parts.into_iter().map(|(name, part)| (Some(name), part)));
-        let gathered = std::mem::take(&mut self.gradients);
-        self.gradients = sum(task, gathered, done.gradients);
-        self.cuts.push(cut);
+        let accumulated = std::mem::take(&mut self.gradients);
+        self.gradients = sum(task, accumulated, done.gradients);
+        self.micro_batches.push(micro_batch);
         Ok(())
     }
 
     /// Leaves out `cut`, which weighs `weight`.
-    pub(super) fn leave_out(&mut self, cut: Cut, weight: f64, names: Vec<String>) {
+    pub(super) fn leave_out(&mut self, micro_batch: MicroBatch, weight: f64, names: Vec<String>) {
         self.lost += weight;
         self.unfit.extend(names);
-        self.cuts.push(Cut { effort: Cut::LEFT_OUT, ..cut });
+        self.micro_batches.push(MicroBatch { fallback_level: MicroBatch::LEFT_OUT, ..micro_batch });
     }
 
     /// Notes that a wave of `shape` was computed.
@@ -133,7 +134,7 @@ impl Gathered {
         replica.sum(&mut lost)?;
         self.lost = lost[0];
         self.is_shared = !replica.agree(self.is_empty())?;
-        let mut join = Join {
+        let mut join = AllReduceGradients {
             gradients: std::mem::take(&mut self.gradients),
             joined: GradientsParams::new(),
             replica,
@@ -145,7 +146,7 @@ impl Gathered {
     }
 
     /// Tells all replicas the losses, and what is to be told of the samples.
-    pub(super) fn tell(&mut self, replica: &dyn Replica, batch: &impl Batch) -> Result<(), CollectiveError> {
+    pub(super) fn share_report(&mut self, replica: &dyn Replica, batch: &impl Batch) -> Result<(), CollectiveError> {
         self.frames = batch.valid_frames();
         if replica.ranks() == 1 {
             return Ok(());
@@ -154,21 +155,22 @@ impl Gathered {
         let named = |((name, _), value): (&(Option<&'static str>, Tensor<1>), &f64)| {
             (name.unwrap_or_default().to_string(), value.to_bits())
         };
-        let own = Told {
+        let own = ReplicaReport {
             losses: self.losses.iter().zip(&self.values).map(named).collect(),
             unfit: self.unfit.clone(),
             left_out: self.left_out.clone(),
-            cut: self.cut.clone(),
+            truncated: self.truncated.clone(),
             frames: self.frames,
         };
         let all = replica.gather(serde_json::to_vec(&own).expect("names and numbers are plain data"))?;
         for (_, bytes) in all.iter().enumerate().filter(|(rank, _)| *rank != replica.rank()) {
-            let told: Told = serde_json::from_slice(bytes).map_err(|_| CollectiveError { rank: replica.rank() })?;
-            self.elsewhere.extend(told.losses.into_iter().map(|(name, bits)| (name, f64::from_bits(bits))));
-            self.unfit.extend(told.unfit);
-            self.left_out.extend(told.left_out);
-            self.cut.extend(told.cut);
-            self.frames += told.frames;
+            let report: ReplicaReport =
+                serde_json::from_slice(bytes).map_err(|_| CollectiveError { rank: replica.rank() })?;
+            self.elsewhere.extend(report.losses.into_iter().map(|(name, bits)| (name, f64::from_bits(bits))));
+            self.unfit.extend(report.unfit);
+            self.left_out.extend(report.left_out);
+            self.truncated.extend(report.truncated);
+            self.frames += report.frames;
         }
         Ok(())
     }
@@ -185,7 +187,7 @@ impl Gathered {
         self.reads += 1;
         let start = Instant::now();
         let read = values(Tensor::cat(losses.chain([square]).collect(), 0));
-        self.reading = start.elapsed();
+        self.read_time = start.elapsed();
         let mut read = read?;
         let square = read.pop().expect("the norm was read");
         self.values = read;
@@ -229,10 +231,12 @@ impl Gathered {
     /// The utterances of the pieces whose loss is no number, or all where it is none of these.
     pub(super) fn suspects(&self, batch: &impl Batch) -> Vec<String> {
         let mut values = self.values.iter();
-        let computed = self.cuts.iter().filter(|cut| cut.effort != Cut::LEFT_OUT);
+        let computed =
+            self.micro_batches.iter().filter(|micro_batch| micro_batch.fallback_level != MicroBatch::LEFT_OUT);
         let is_bad = |count: &usize| !values.by_ref().take(*count).fold(true, |fine, value| fine & value.is_finite());
         let bad: Vec<bool> = self.counts.iter().map(is_bad).collect();
-        let names = computed.zip(&bad).filter(|(_, bad)| **bad).flat_map(|(cut, _)| batch.names(cut.places()));
+        let names =
+            computed.zip(&bad).filter(|(_, bad)| **bad).flat_map(|(micro_batch, _)| batch.names(micro_batch.places()));
         let names: Vec<String> = names.collect();
         if names.is_empty() { batch.names(0..batch.len()) } else { names }
     }
@@ -245,110 +249,17 @@ impl Gathered {
 
 /// What a replica tells the others of its part.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct ReplicaReport {
     losses: Vec<(String, u64)>,
     unfit: Vec<String>,
     left_out: Vec<String>,
-    cut: Vec<String>,
+    truncated: Vec<String>,
     frames: u64,
-}
-
-struct Join<'a> {
-    gradients: GradientsParams,
-    joined: GradientsParams,
-    replica: &'a dyn Replica,
-    error: Option<CollectiveError>,
-}
-
-impl ModuleVisitor for Join<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let value = param.val();
-        if !value.is_require_grad() || self.error.is_some() {
-            return;
-        }
-        let own = self.gradients.remove::<D>(param.id);
-        let own = own.unwrap_or_else(|| value.clone().without_autodiff().zeros_like());
-        let shape = own.dims();
-        match self.replica.add_up(own.reshape([-1])) {
-            Ok(sum) => self.joined.register(param.id, sum.reshape(shape)),
-            Err(error) => self.error = Some(error),
-        }
-    }
 }
 
 /// Reads all values of `tensor`.
 fn values(tensor: Tensor<1>) -> Result<Vec<f64>, Fault> {
-    let told = |reason: String| Fault::told(Stage::Norm, reason);
-    let data = tensor.try_into_data().map_err(|error| told(error.to_string()))?;
-    data.convert::<f64>().try_to_vec().map_err(|error| told(format!("{error:?}")))
-}
-
-/// The sum of two sets of gradients of `module`.
-fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: GradientsParams) -> GradientsParams {
-    struct Add<'a>(&'a mut GradientsParams, &'a mut GradientsParams);
-    impl ModuleVisitor for Add<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            if let Some(new) = self.1.remove::<D>(param.id) {
-                let sum = match self.0.remove::<D>(param.id) {
-                    Some(old) => old + new,
-                    None => new,
-                };
-                self.0.register(param.id, sum);
-            }
-        }
-    }
-    if into.is_empty() {
-        return from;
-    }
-    module.visit(&mut Add(&mut into, &mut from));
-    into
-}
-
-/// The sum of the squares of all gradients of `module`.
-pub(super) fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, device: &Device) -> Tensor<1> {
-    struct Squares<'a>(&'a GradientsParams, Vec<Tensor<1>>);
-    impl ModuleVisitor for Squares<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            if let Some(gradient) = self.0.get::<D>(param.id) {
-                self.1.push(gradient.square().sum());
-            }
-        }
-    }
-    let mut squares = Squares(gradients, Vec::new());
-    module.visit(&mut squares);
-    match squares.1.is_empty() {
-        true => Tensor::zeros([1], &device.clone().inner()),
-        false => Tensor::cat(squares.1, 0).sum(),
-    }
-}
-
-/// The gradients of `module`, each multiplied by `factor`.
-pub(super) fn scaled<T: Task>(module: &T, gradients: GradientsParams, factor: f64) -> GradientsParams {
-    struct Scale(GradientsParams, GradientsParams, f64);
-    impl ModuleVisitor for Scale {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            if let Some(gradient) = self.0.remove::<D>(param.id) {
-                self.1.register(param.id, gradient * self.2);
-            }
-        }
-    }
-    if factor == 1.0 {
-        return gradients;
-    }
-    let mut scale = Scale(gradients, GradientsParams::new(), factor);
-    module.visit(&mut scale);
-    scale.1
-}
-
-/// Whether every parameter of `module` was written, asked without waiting for the device.
-pub(super) fn is_written<T: Task>(module: &T) -> bool {
-    struct Written(bool);
-    impl ModuleVisitor for Written {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.0 = self.0 && param.val().without_autodiff().try_to_data().is_ok();
-        }
-    }
-    let mut written = Written(true);
-    module.visit(&mut written);
-    written.0
+    let report = |reason: String| Fault::from_message(Stage::Norm, reason);
+    let data = tensor.try_into_data().map_err(|error| report(error.to_string()))?;
+    data.convert::<f64>().try_to_vec().map_err(|error| report(format!("{error:?}")))
 }

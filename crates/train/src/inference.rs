@@ -4,48 +4,49 @@ use burn::tensor::Device;
 use plimsoll_core::{Batch, Collective, MemoryGate, OutOfMemory, SingleReplica, Stage};
 
 use crate::attempt::attempt;
-use crate::step::{Fault, clean_up};
+use crate::fault::Fault;
+use crate::step::clean_up;
 
 /// Computes batches in pieces that fit.
 ///
 /// It begins with whole batches; what does not fit is halved, and so is what comes after it, as the batches of a
 /// validation are about as long as one another.
-pub struct Careful<'a> {
+pub struct InferenceRunner<'a> {
     gate: &'a dyn MemoryGate,
     device: Device,
     limit: usize,
     failures: Vec<OutOfMemory>,
-    others: &'a dyn Collective,
+    collective: &'a dyn Collective,
 }
 
 /// Why a batch could not be computed, however small its pieces.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}, with `{name}` first")]
-pub struct CarefulError {
+pub struct InferenceError {
     /// What was said.
     pub reason: String,
     /// The first utterance of the piece.
     pub name: String,
 }
 
-impl<'a> Careful<'a> {
+impl<'a> InferenceRunner<'a> {
     /// Times that one utterance alone is tried.
     const ATTEMPTS: usize = 8;
 
     /// Work on `device`, with at most `limit` utterances at once; `gate` says whether memory held.
     pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
-        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), others: &SingleReplica }
+        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), collective: &SingleReplica }
     }
 
     /// The same, as one of several replicas that share a validation.
     #[must_use]
-    pub fn among(self, others: &'a dyn Collective) -> Self {
-        Self { others, ..self }
+    pub fn with_collective(self, collective: &'a dyn Collective) -> Self {
+        Self { collective, ..self }
     }
 
     /// The way to the other replicas: a validation that is shared out adds up by it what each has found.
-    pub fn others(&self) -> &'a dyn Collective {
-        self.others
+    pub fn collective(&self) -> &'a dyn Collective {
+        self.collective
     }
 
     /// Does `work` on all of `batch`, in order, each utterance in one piece of it. What `work` gives must have been read from
@@ -53,25 +54,25 @@ impl<'a> Careful<'a> {
     ///
     /// # Errors
     /// Where one utterance alone does not fit, or where `work` panics for another reason, with what was said.
-    pub fn over<B: Batch, R>(&mut self, batch: &B, mut work: impl FnMut(&B) -> R) -> Result<Vec<R>, CarefulError> {
+    pub fn run<B: Batch, R>(&mut self, batch: &B, mut work: impl FnMut(&B) -> R) -> Result<Vec<R>, InferenceError> {
         let (mut done, mut results, mut attempts) = (0, Vec::new(), 0);
         while done < batch.len() {
             let end = (done + self.limit).min(batch.len());
-            let piece = batch.part(done..end);
-            match self.attempt(|| work(&piece)) {
+            let part = batch.part(done..end);
+            match self.attempt(|| work(&part)) {
                 Ok(result) => {
                     results.push(result);
                     (done, attempts) = (end, 0);
                 }
-                Err(Fault::Broken(reason)) => return Err(CarefulError { reason, name: piece.name(0) }),
+                Err(Fault::Other(reason)) => return Err(InferenceError { reason, name: part.name(0) }),
                 Err(Fault::Memory(failure)) => {
-                    attempts += usize::from(piece.len() == 1);
+                    attempts += usize::from(part.len() == 1);
                     if attempts == Self::ATTEMPTS {
-                        return Err(CarefulError { reason: failure.to_string(), name: piece.name(0) });
+                        return Err(InferenceError { reason: failure.to_string(), name: part.name(0) });
                     }
                     // One that fails alone says nothing of others.
-                    if piece.len() > 1 {
-                        self.limit = piece.len() / 2;
+                    if part.len() > 1 {
+                        self.limit = part.len() / 2;
                     }
                     self.failures.push(failure);
                     clean_up(&self.device);
@@ -82,7 +83,7 @@ impl<'a> Careful<'a> {
     }
 
     fn attempt<R>(&self, work: impl FnOnce() -> R) -> Result<R, Fault> {
-        let result = attempt(work).map_err(|text| Fault::told(Stage::Validation, text))?;
+        let result = attempt(work).map_err(|text| Fault::from_message(Stage::Validation, text))?;
         self.gate.check(Stage::Validation).map_err(Fault::Memory)?;
         Ok(result)
     }
@@ -118,25 +119,25 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_halved_and_nothing_is_done_twice() {
-        let mut careful = Careful::new(&Device::flex(), &OpenGate, 100);
-        let work = |piece: &HostBatch| {
-            assert!(piece.len() <= 3, "out of memory: {} utterances", piece.len());
-            piece.names.clone()
+    fn batches_that_do_not_fit_are_halved_and_no_utterance_runs_twice() {
+        let mut runner = InferenceRunner::new(&Device::flex(), &OpenGate, 100);
+        let work = |part: &HostBatch| {
+            assert!(part.len() <= 3, "out of memory: {} utterances", part.len());
+            part.names.clone()
         };
-        let names = careful.over(&batch(11), work).unwrap();
+        let names = runner.run(&batch(11), work).unwrap();
         assert_eq!(names.concat(), batch(11).names);
-        assert_eq!(careful.failures().len(), 2);
-        assert_eq!(careful.over(&batch(3), HostBatch::len).unwrap(), [2, 1]);
+        assert_eq!(runner.failures().len(), 2);
+        assert_eq!(runner.run(&batch(3), HostBatch::len).unwrap(), [2, 1]);
     }
 
     #[test]
-    fn what_never_fits_and_what_is_broken_are_told() {
-        let mut careful = Careful::new(&Device::flex(), &OpenGate, 4);
-        let error = careful.over(&batch(2), |_| panic!("out of memory")).unwrap_err().to_string();
+    fn errors_name_the_first_utterance_and_other_panics_are_not_retried() {
+        let mut runner = InferenceRunner::new(&Device::flex(), &OpenGate, 4);
+        let error = runner.run(&batch(2), |_| panic!("out of memory")).unwrap_err().to_string();
         assert_eq!(error, "out of memory in the validation: out of memory, with `u0` first");
         let tries = Cell::new(0);
-        let error = careful.over(&batch(2), |_| {
+        let error = runner.run(&batch(2), |_| {
             tries.set(tries.get() + 1);
             panic!("a bug")
         });
