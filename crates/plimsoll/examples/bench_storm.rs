@@ -143,7 +143,7 @@ fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
 /// Tells what a device says when it runs out, which nobody else sees.
 fn shown(event: &Event) {
     if let Event::OutOfMemory { step, failure, limit } = event
-        && !failure.reason.contains("so the test wants it")
+        && !failure.reason.contains("injected by the test")
     {
         let reason = failure.reason.split_whitespace().take(24).collect::<Vec<_>>().join(" ");
         println!("step {step}: out of memory in the {}, now {limit} at once: {reason}", failure.stage);

@@ -1,4 +1,4 @@
-//! Work that may run out of memory, and whose panic is an answer: some backends have no other way to say so.
+//! Runs work that may panic because memory ran out: some backends report that only by a panic.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ thread_local! {
     static ATTEMPTS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Does `work`; a panic becomes what it said.
+/// Runs `work` and returns the message of its panic as the error.
 pub(crate) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     ATTEMPTS.set(ATTEMPTS.get() + 1);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -18,14 +18,15 @@ pub(crate) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|panic| panic_message(&*panic))
 }
 
-/// What a panic said.
+/// Message of a panic payload.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a thread of the step failed").to_string()
+    text.unwrap_or("a thread failed without a message").to_string()
 }
 
-/// Whether `panic` only says that memory ran out, to a trainer who asked for it: it becomes an event, and a program need not
-/// print it. For a panic hook.
+/// Whether this panic is an out-of-memory failure that the trainer catches and reports as an [`Event`](crate::Event).
+///
+/// A program need not print such a panic. Call this in a panic hook.
 ///
 /// ```
 /// let print = std::panic::take_hook();

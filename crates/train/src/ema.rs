@@ -1,13 +1,14 @@
-//! The mean of a model's weights over its last steps, which is often a better model than the last one.
+//! Exponential moving average of a model's weights, often a better model than the last step.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use std::any::Any;
 use std::collections::HashMap;
 
-/// A running mean of the weights of a model: `mean = decay · mean + (1 - decay) · weights`, after each step.
+/// Exponential moving average of weights: `mean = decay * mean + (1 - decay) * weights` after each step.
 ///
-/// In the first steps the decay is smaller, `(1 + n) / (10 + n)`, so that the first values are forgotten soon.
+/// During the first steps the decay is smaller, `(1 + n) / (10 + n)`, so that the initial values lose their weight
+/// soon.
 #[derive(Clone, Debug)]
 pub struct Ema<M> {
     model: M,
@@ -16,28 +17,28 @@ pub struct Ema<M> {
 }
 
 impl<M: Module> Ema<M> {
-    /// A mean that begins with `model`.
+    /// An average that starts with the weights of `model`.
     pub fn new(model: &M, decay: f64) -> Self {
         Self { model: model.clone().map(&mut Detached), decay, steps: 0 }
     }
 
-    /// The model of the mean weights.
+    /// Model with the averaged weights.
     pub fn model(&self) -> &M {
         &self.model
     }
 
-    /// Steps that it has followed.
+    /// Number of updates so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Takes over a mean of `steps` steps.
+    /// Restores an average after `steps` updates, for a resumed run.
     pub fn restore(&mut self, model: M, steps: u64) {
         self.model = model.map(&mut Detached);
         self.steps = steps;
     }
 
-    /// Moves towards `model`, the same model one step later.
+    /// Updates the average with the weights of `model`, the same model one step later.
     pub fn update(&mut self, model: &M) {
         self.steps += 1;
         let steps = self.steps as f64;
@@ -49,7 +50,7 @@ impl<M: Module> Ema<M> {
     }
 }
 
-/// The same parameters, off the tape and by themselves.
+/// Maps to the same values without autodiff.
 struct Detached;
 
 impl ModuleMapper for Detached {
@@ -58,7 +59,7 @@ impl ModuleMapper for Detached {
     }
 }
 
-/// The weights of a model by their ids, which a clone shares.
+/// Weights by parameter id; a clone of a model has the same ids.
 struct Weights(HashMap<ParamId, Box<dyn Any>>);
 
 impl ModuleVisitor for Weights {

@@ -2,17 +2,17 @@
 
 use plimsoll_core::{OutOfMemory, Stage};
 
-/// Why a piece gave nothing.
+/// Failure of one micro-batch or one read.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// Memory ran out: with less of it at once, it may work.
+    /// Out of memory: the work may succeed in smaller parts.
     Memory(OutOfMemory),
-    /// Something else, which would happen again.
+    /// Any other failure: a retry would fail again.
     Other(String),
 }
 
 impl Fault {
-    /// What `text`, said by a device or a panic, means.
+    /// Sorts the message of a device or of a panic.
     pub(crate) fn from_message(stage: Stage, text: String) -> Self {
         match is_out_of_memory(&text) {
             true => Self::Memory(OutOfMemory { stage, reason: text }),
@@ -21,9 +21,9 @@ impl Fault {
     }
 }
 
-/// Whether `text`, said by a device or a panic, says that memory ran out.
+/// Whether the message of a device or of a panic means out of memory.
 pub(crate) fn is_out_of_memory(text: &str) -> bool {
-    // CubeCL, wgpu and CUDA have no common type for it, and a panic has none at all.
+    // CubeCL, wgpu and CUDA share no error type for it, and a panic has no type at all, so the text decides.
     const SIGNS: [&str; 11] = [
         "out of memory",
         "out_of_memory",

@@ -1,22 +1,23 @@
-//! Who decides into how many pieces a step is cut, and learns from what did not fit.
+//! Limits on the size of micro-batches, which adapt to out-of-memory failures.
 
 use std::collections::BTreeMap;
 
 use plimsoll_core::{BatchShape, Choice};
 use serde::{Deserialize, Serialize};
 
-/// Steps at a lowered limit before a little more is tried again.
+/// Steps without failure before a lowered limit is raised.
 const QUIET: u32 = 10;
-/// The longest such while: each trial that fails makes the next wait twice as long, so that failures die out.
+/// Upper bound on that wait. Each failed trial doubles the wait, so failures become rare.
 const QUIET_MOST: u32 = 1280;
-/// Lengths are told apart in quarters of an octave: twice as long is four rungs higher.
+/// Lengths are grouped into quarter octaves: twice the length is four buckets higher.
 const RUNGS_OF_AN_OCTAVE: f64 = 4.0;
 
-/// The limit on the utterances computed at once, for each length.
+/// The largest number of utterances computed at once, for each utterance length.
 ///
-/// It starts from a plan or from one number. What did not fit halves the limit for its length, and with it for all that
-/// is longer; after a quiet while more is tried, until it is back where it began. Where one utterance alone did
-/// not fit, it asks for more [fallback_level](Governor::fallback_level) instead: ways of computing that need less memory and more time.
+/// The limits start from a plan or from one number. An out-of-memory failure halves the limit for its length and for
+/// all longer ones. After some steps without failure the limit rises again, up to its start. If a single utterance
+/// does not fit, the [fallback level](Governor::fallback_level) rises instead: such a level needs less memory and more
+/// time.
 #[derive(Clone, Debug)]
 pub struct Governor {
     ceilings: Vec<PlannedLimit>,
@@ -24,18 +25,18 @@ pub struct Governor {
     state: GovernorState,
 }
 
-/// What was planned for a length.
+/// Planned limit for one length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedLimit {
-    /// Batches that are no longer than this, on either side.
+    /// Longest frames and tokens that this limit covers.
     pub shape: BatchShape,
     /// Utterances computed at once.
     pub limit: usize,
-    /// How.
+    /// Execution choice of its micro-batches.
     pub choice: Choice,
 }
 
-/// What a governor has learned on a device, for a checkpoint: what did not fit, by length.
+/// What a governor learned on a device, as a checkpoint stores it: the lowered limits by length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GovernorState {
@@ -46,48 +47,50 @@ pub struct GovernorState {
 #[serde(deny_unknown_fields)]
 struct Bucket {
     limit: usize,
-    /// Where the limit stands when nothing fails.
+    /// Limit without failures.
     origin: usize,
-    /// The most that held for a while.
+    /// Largest number that fitted for a while.
     held: usize,
-    /// The fewest that did not fit, since as many last did.
+    /// Smallest number that failed, since that many last fitted.
     failed: Option<usize>,
     #[serde(rename = "effort")]
     fallback_level: usize,
     quiet: u32,
-    /// Steps to wait before what failed is tried once more.
+    /// Steps to wait before the failed number is tried again.
     patience: u32,
-    /// Whether the limit was raised, or the effort lowered, and has not yet held for a while.
+    /// Whether the limit was raised, or the fallback level lowered, and has not proved itself yet.
     on_trial: bool,
 }
 
 impl Governor {
-    /// A governor that begins with `limit` utterances at once, whatever their length.
+    /// A governor that starts with `limit` utterances for every length.
     pub fn new(limit: usize) -> Self {
         Self::from_plan(Vec::new(), limit)
     }
 
-    /// A governor that begins with what was planned for each length, and never goes beyond `limit`.
+    /// A governor that starts from a planned limit for each length and never exceeds `limit`.
     ///
-    /// A shape counts for all batches that are no longer than it; longer ones than any get less in proportion.
+    /// A planned shape covers all batches that are not longer. For batches longer than all planned shapes, the limit
+    /// falls in proportion to the length.
     pub fn from_plan(mut ceilings: Vec<PlannedLimit>, limit: usize) -> Self {
         ceilings.sort_by_key(|planned| (planned.shape.frames, planned.shape.tokens));
         Self { ceilings, otherwise: limit.max(1), state: GovernorState::default() }
     }
 
-    /// Utterances of the length of `shape` that may be computed at once.
+    /// Number of utterances of this length that may be computed at once.
     pub fn limit(&self, shape: BatchShape) -> usize {
         let learned = self.state.buckets.range(..=bucket_of(shape)).map(|(_, bucket)| bucket.limit).min();
         learned.unwrap_or(usize::MAX).min(self.ceiling(shape)).max(1)
     }
 
-    /// How much effort utterances of this length need even alone: 0 for the way that the plan chose.
+    /// Fallback level for utterances of this length, an index into [`fallbacks`](crate::fallbacks): 0 for the planned
+    /// choice.
     pub fn fallback_level(&self, shape: BatchShape) -> usize {
         self.state.buckets.range(..=bucket_of(shape)).map(|(_, bucket)| bucket.fallback_level).max().unwrap_or(0)
     }
 
-    /// Learns that the utterances of `shape` did not fit together; true where the limit fell, false where it is one
-    /// already.
+    /// Records that the utterances of `shape` did not fit together. Returns whether the limit fell; it does not fall
+    /// below 1.
     pub fn record_out_of_memory(&mut self, shape: BatchShape) -> bool {
         let before = self.limit(shape);
         let count = (shape.utterances as usize).min(before);
@@ -98,7 +101,8 @@ impl Governor {
         lower < before
     }
 
-    /// Learns that an utterance of the length of `shape` did not fit alone, with the effort that there is; gives the next.
+    /// Records that a single utterance of this length did not fit at the current fallback level. Returns the next
+    /// level.
     pub fn raise_fallback_level(&mut self, shape: BatchShape) -> usize {
         let fallback_level = self.fallback_level(shape) + 1;
         let bucket = self.bucket(shape);
@@ -107,8 +111,8 @@ impl Governor {
         fallback_level
     }
 
-    /// Learns that a step on a batch of so many utterances fitted, whose pieces were as large as `shape` together; true where
-    /// a limit was raised. A batch that is smaller than the limit says nothing of it.
+    /// Records a step without failure: a batch of `batch` utterances, whose largest group had `shape`. Returns whether
+    /// a limit was raised. A batch smaller than the limit does not count towards raising it.
     pub fn record_success(&mut self, shape: BatchShape, batch: usize) -> bool {
         let (place, limit) = (bucket_of(shape), self.limit(shape));
         // What fits at this length fits at every shorter one.
@@ -117,7 +121,7 @@ impl Governor {
             bucket.record_fit(shape.utterances as usize);
             (batch >= limit && bucket.count_quiet_step()) || raised
         });
-        // What is back where it began says nothing any more.
+        // A bucket that is back at its start holds no information.
         self.state.buckets.retain(|_, bucket| !bucket.is_back());
         raised
     }
@@ -127,7 +131,7 @@ impl Governor {
         &self.state
     }
 
-    /// Takes over what was learned on the same device, under the same budget.
+    /// Restores what was learned on the same device under the same budget.
     pub fn restore(&mut self, state: GovernorState) {
         self.state = state;
     }
@@ -152,14 +156,15 @@ impl Governor {
         planned.min(self.otherwise)
     }
 
-    /// What was planned for the shortest length that covers `shape`.
+    /// Planned limit of the shortest length that covers `shape`.
     fn plan_of(&self, shape: BatchShape) -> Option<&PlannedLimit> {
         let covers =
             |planned: &&PlannedLimit| planned.shape.frames >= shape.frames && planned.shape.tokens >= shape.tokens;
         self.ceilings.iter().find(covers)
     }
 
-    /// How a batch of `shape` is computed, where that was planned; what is longer than all that was, as the longest.
+    /// Planned choice for a batch of `shape`, or that of the longest planned length if `shape` is longer. `None`
+    /// without a plan.
     pub fn choice(&self, shape: BatchShape) -> Option<Choice> {
         self.plan_of(shape).or(self.ceilings.last()).map(|planned| planned.choice)
     }
@@ -170,24 +175,24 @@ impl Bucket {
         self.limit >= self.origin && self.fallback_level == 0 && !self.on_trial
     }
 
-    /// Begins to wait anew: longer, where it was a trial that failed.
+    /// Restarts the wait, with twice the patience if a trial failed.
     fn restart_waiting(&mut self) {
         self.patience = if self.on_trial { (self.patience * 2).min(QUIET_MOST) } else { self.patience };
         (self.quiet, self.on_trial) = (0, false);
     }
 
-    /// Learns that so many fitted: what failed before was a moment's trouble, where it was no more than these.
+    /// Records that `count` utterances fitted. This clears a failure at that number or below: it was temporary.
     fn record_fit(&mut self, count: usize) {
         if self.fallback_level == 0 && self.failed.is_some_and(|failed| failed <= count) {
             (self.failed, self.patience) = (None, QUIET);
         }
     }
 
-    /// One more step without trouble; true where a little more is tried from now on.
+    /// Counts a step without failure. Returns whether the limit was raised or the fallback level lowered for a trial.
     fn count_quiet_step(&mut self) -> bool {
         self.quiet += 1;
         if self.limit >= self.origin && self.fallback_level == 0 {
-            // Only its trial is not over yet.
+            // Back at the start: only the last trial is still open.
             self.on_trial &= self.quiet < QUIET;
             return false;
         }
@@ -195,7 +200,7 @@ impl Bucket {
             _ if self.fallback_level > 0 => (self.limit, self.patience > QUIET),
             None => (self.limit * 2, false),
             Some(failed) if self.limit * 2 < failed => (self.limit * 2, false),
-            // Half way to what failed; and when there is nothing between, that once more.
+            // Half way to the number that failed; if there is none between, that number again.
             Some(failed) if self.limit + 1 < failed => (self.limit.midpoint(failed), false),
             Some(_) => (self.limit + 1, true),
         };
@@ -212,7 +217,7 @@ impl Bucket {
     }
 }
 
-/// The rung of the lengths of `shape`. Texts are short beside sound, and grow with it.
+/// Bucket of the frames of `shape`. Tokens are not counted: texts are short beside audio and grow with it.
 fn bucket_of(shape: BatchShape) -> u32 {
     (f64::from(shape.frames.0.max(1)).log2() * RUNGS_OF_AN_OCTAVE).ceil() as u32
 }
@@ -261,7 +266,7 @@ mod tests {
         let gaps: Vec<i32> = failures.windows(2).map(|two| two[1] - two[0]).collect();
         assert!(gaps.len() < 8 && gaps.windows(2).all(|two| two[1] > two[0]), "{gaps:?}");
         assert!((4..6).contains(&governor.limit(shape(8, 100))));
-        // And in the end all eight do.
+        // From now on all eight fit.
         for _ in 0..40_000 {
             governor.record_success(shape(governor.limit(shape(8, 100)) as u32, 100), 8);
         }

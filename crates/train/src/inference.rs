@@ -1,4 +1,4 @@
-//! Work without gradients, in as few pieces as memory allows: validation in the midst of a run.
+//! Inference in micro-batches that fit into memory, as in a validation during a run.
 
 use burn::tensor::Device;
 use plimsoll_core::{Batch, Collective, MemoryGate, OutOfMemory, SingleReplica, Stage};
@@ -7,10 +7,10 @@ use crate::attempt::attempt;
 use crate::fault::Fault;
 use crate::step::clean_up;
 
-/// Computes batches in pieces that fit.
+/// Runs inference on batches, split into micro-batches that fit into memory.
 ///
-/// It begins with whole batches; what does not fit is halved, and so is what comes after it, as the batches of a
-/// validation are about as long as one another.
+/// It starts with whole batches. When a micro-batch does not fit, its size is halved and becomes the limit for all
+/// later ones, because the batches of one validation have similar lengths.
 pub struct InferenceRunner<'a> {
     gate: &'a dyn MemoryGate,
     device: Device,
@@ -19,41 +19,42 @@ pub struct InferenceRunner<'a> {
     collective: &'a dyn Collective,
 }
 
-/// Why a batch could not be computed, however small its pieces.
+/// A micro-batch that cannot be computed, with its cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}, with `{name}` first")]
+#[error("{reason} (in the micro-batch that starts with `{name}`)")]
 pub struct InferenceError {
-    /// What was said.
+    /// Message of the device or of the panic.
     pub reason: String,
-    /// The first utterance of the piece.
+    /// Name of the first utterance in the micro-batch.
     pub name: String,
 }
 
 impl<'a> InferenceRunner<'a> {
-    /// Times that one utterance alone is tried.
+    /// Number of attempts for a single utterance.
     const ATTEMPTS: usize = 8;
 
-    /// Work on `device`, with at most `limit` utterances at once; `gate` says whether memory held.
+    /// A runner on `device` with at most `limit` utterances at once. `gate` reports whether memory sufficed.
     pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
         Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), collective: &SingleReplica }
     }
 
-    /// The same, as one of several replicas that share a validation.
+    /// The same runner as one of several replicas that share a validation.
     #[must_use]
     pub fn with_collective(self, collective: &'a dyn Collective) -> Self {
         Self { collective, ..self }
     }
 
-    /// The way to the other replicas: a validation that is shared out adds up by it what each has found.
+    /// The collective of the replicas, through which a shared validation adds up its results.
     pub fn collective(&self) -> &'a dyn Collective {
         self.collective
     }
 
-    /// Does `work` on all of `batch`, in order, each utterance in one piece of it. What `work` gives must have been read from
-    /// the device, which is when a failure shows.
+    /// Runs `work` on all utterances of `batch` in order, and returns one result per micro-batch.
+    ///
+    /// `work` must read its result from the device, because an asynchronous device reports failures only then.
     ///
     /// # Errors
-    /// Where one utterance alone does not fit, or where `work` panics for another reason, with what was said.
+    /// If a single utterance does not fit after 8 attempts, or if `work` panics for another reason.
     pub fn run<B: Batch, R>(&mut self, batch: &B, mut work: impl FnMut(&B) -> R) -> Result<Vec<R>, InferenceError> {
         let (mut done, mut results, mut attempts) = (0, Vec::new(), 0);
         while done < batch.len() {
@@ -70,7 +71,7 @@ impl<'a> InferenceRunner<'a> {
                     if attempts == Self::ATTEMPTS {
                         return Err(InferenceError { reason: failure.to_string(), name: part.name(0) });
                     }
-                    // One that fails alone says nothing of others.
+                    // The failure of a single utterance says nothing about others.
                     if part.len() > 1 {
                         self.limit = part.len() / 2;
                     }
@@ -88,12 +89,12 @@ impl<'a> InferenceRunner<'a> {
         Ok(result)
     }
 
-    /// Utterances that fit at once, as far as it is known.
+    /// Largest number of utterances that fits at once, as far as known.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// What did not fit so far.
+    /// All out-of-memory failures so far.
     pub fn failures(&self) -> &[OutOfMemory] {
         &self.failures
     }
@@ -135,7 +136,7 @@ mod tests {
     fn errors_name_the_first_utterance_and_other_panics_are_not_retried() {
         let mut runner = InferenceRunner::new(&Device::flex(), &OpenGate, 4);
         let error = runner.run(&batch(2), |_| panic!("out of memory")).unwrap_err().to_string();
-        assert_eq!(error, "out of memory in the validation: out of memory, with `u0` first");
+        assert_eq!(error, "out of memory in the validation: out of memory (in the micro-batch that starts with `u0`)");
         let tries = Cell::new(0);
         let error = runner.run(&batch(2), |_| {
             tries.set(tries.get() + 1);

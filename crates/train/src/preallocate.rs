@@ -1,21 +1,20 @@
-//! Memory laid out before a run begins.
+//! Preallocation of device memory before a run.
 
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::Bytes;
 
-/// Makes something of `largest` bytes on `device` and drops it again.
+/// Allocates a tensor of `largest` bytes on `device` and frees it again.
 ///
-/// Burn's GPU backends cut memory from pages that are as large as the largest thing so far, and leave pages behind when
-/// something larger comes: what still lies on them keeps them, and what is free on them is of no use. A run that makes
-/// its largest thing first (`plimsoll_memory::Trace::largest` knows it) has pages of one size. On the CPU it does nothing
-/// that lasts.
+/// Burn's GPU backends cut memory from pages as large as the largest tensor so far. When a larger tensor comes, they
+/// add larger pages, and free space on the old pages is lost to it. A run that allocates its largest tensor first (see
+/// `plimsoll_memory::Trace::largest`) has pages of one size. On the CPU this call has no lasting effect.
 ///
 /// # Errors
-/// With what the device said, where it has no room for it.
+/// The device's message if there is no room.
 pub fn preallocate_pages(device: &Device, largest: Bytes) -> Result<(), String> {
     let values = usize::try_from(largest.0 / size_of::<f32>() as u64).map_err(|error| error.to_string())?;
     let page = Tensor::<1>::zeros([values], &device.clone().inner());
-    // The page is in use until the device has come to it: what nobody holds may never be made.
+    // Synchronize before the drop: the backend may never allocate a tensor that is dropped first.
     let done = device.sync().map_err(|error| error.to_string());
     drop(page);
     done

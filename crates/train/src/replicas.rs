@@ -1,4 +1,4 @@
-//! Several replicas of a model that train as one: threads of this process, or cards of this machine.
+//! Replicas: several copies of a model that train together, on threads or on GPUs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -6,9 +6,12 @@ use burn::tensor::distributed::{ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Collective, CollectiveError, SingleReplica};
 
-/// A replica's way to the others, by which tensors go as well.
+/// A [`Collective`] that also sums tensors over all replicas.
 pub trait Replica: Collective {
-    /// The sum of `tensor` over all replicas, with the same bits on each.
+    /// Sum of `tensor` over all replicas, with the same bits on each.
+    ///
+    /// # Errors
+    /// If another replica is gone.
     fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError>;
 }
 
@@ -24,32 +27,32 @@ impl Replica for SingleReplica {
     }
 }
 
-/// Replicas that are threads of one process.
+/// A replica that is a thread of this process.
 ///
-/// They meet in host memory, and add up in the order of their ranks. On the CPU that is all there is; on cards it is the
-/// slow way that always works.
+/// Replicas exchange tensors through host memory and add them in rank order. This works on every backend, but it is
+/// slow on GPUs.
 pub struct ThreadReplica {
     rank: usize,
     table: Arc<Table>,
 }
 
-/// Where threads meet.
+/// Meeting point of the threads.
 struct Table {
     round: Mutex<Round>,
     changed: Condvar,
 }
 
-/// What has been brought to the meeting that is going on.
+/// State of the current exchange.
 struct Round {
     number: u64,
     brought: Vec<Option<Arc<[u8]>>>,
-    /// What was brought to the meeting before, for those who have not looked yet.
+    /// Contributions to the previous exchange, for threads that have not read them yet.
     last: Vec<Arc<[u8]>>,
     gone: Option<usize>,
 }
 
 impl ThreadReplica {
-    /// The ways of `count` replicas, each for a thread of its own.
+    /// One replica for each of `count` ranks, each for a thread of its own.
     pub fn for_ranks(count: usize) -> Vec<Self> {
         let round = Round { number: 0, brought: vec![None; count], last: Vec::new(), gone: None };
         let table = Arc::new(Table { round: Mutex::new(round), changed: Condvar::new() });
@@ -59,7 +62,7 @@ impl ThreadReplica {
 
 impl Table {
     fn locked(&self) -> MutexGuard<'_, Round> {
-        // Whoever panicked is gone, which the others are told by its drop.
+        // A panicked replica marks itself as gone in its `drop`, so a poisoned lock needs no other handling.
         self.round.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,17 +117,17 @@ impl Replica for ThreadReplica {
     }
 }
 
-/// Replicas that are cards of this machine, each with a thread: gradients go from card to card by what the backend has
-/// for it (NCCL on CUDA), all else by the threads.
+/// A replica on a GPU of this machine, with a thread of its own. Gradients go directly between the GPUs (NCCL on
+/// CUDA), all other data through the threads.
 ///
-/// Only CUDA has such a way in Burn 0.22, and it has not been measured yet.
+/// Only CUDA supports this in Burn 0.22. It has not been measured yet.
 pub struct GpuReplica {
     threads: ThreadReplica,
     devices: Vec<Device>,
 }
 
 impl GpuReplica {
-    /// The ways of the replicas on `devices`, in their order.
+    /// One replica for each of `devices`, in their order.
     pub fn for_devices(devices: &[Device]) -> Vec<Self> {
         let devices: Vec<Device> = devices.iter().map(|device| device.clone().inner()).collect();
         ThreadReplica::for_ranks(devices.len())

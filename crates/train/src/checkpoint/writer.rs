@@ -1,14 +1,14 @@
-//! Checkpoints are written by a thread of their own, from a copy, while training goes on.
+//! Writer of checkpoints on a thread of its own, from a copy, while training goes on.
 
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use super::{CheckpointError, CheckpointStore, Snapshot};
 
-/// The step of a checkpoint, and where it is or why it is not.
+/// Step of a checkpoint, and its folder or the reason why it was not written.
 pub(crate) type Written = (u64, Result<PathBuf, CheckpointError>);
 
-/// Writes one checkpoint at a time.
+/// Writes one checkpoint at a time in the background.
 pub(crate) struct Writer {
     store: CheckpointStore,
     in_progress: Option<(u64, JoinHandle<Result<PathBuf, CheckpointError>>)>,
@@ -19,8 +19,8 @@ impl Writer {
         Self { store, in_progress: None }
     }
 
-    /// Begins to write `snapshot`. Gives what came of the one before, which is waited for: two copies of a run would take
-    /// more memory than was planned.
+    /// Starts to write `snapshot`. Waits for the one before and returns its result: two copies of a run would take
+    /// more memory than planned.
     pub(crate) fn start(&mut self, snapshot: Snapshot) -> Option<Written> {
         let before = self.wait();
         let (store, step) = (self.store.clone(), snapshot.state.step);
@@ -33,7 +33,7 @@ impl Writer {
         (snapshot.state.step, self.store.save(snapshot))
     }
 
-    /// What came of the one that is being written, where it is done.
+    /// Result of the current write if it is done.
     pub(crate) fn done(&mut self) -> Option<Written> {
         match &self.in_progress {
             Some((_, thread)) if thread.is_finished() => self.wait(),
@@ -41,7 +41,7 @@ impl Writer {
         }
     }
 
-    /// Waits for the one that is being written.
+    /// Waits for the current write and returns its result.
     pub(crate) fn wait(&mut self) -> Option<Written> {
         let (step, thread) = self.in_progress.take()?;
         Some((step, thread.join().expect("the writer does not panic")))

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use super::blocks::Range;
 use super::rule::{StatePart, StepSize, Updated};
 
-/// The numbers of AdamW (Loshchilov and Hutter 2019). The defaults are PyTorch's, not Burn's.
+/// Hyperparameters of AdamW (Loshchilov and Hutter 2019), with PyTorch's defaults, which differ from Burn's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdamWConfig {
-    /// How slowly the mean of the gradient moves.
+    /// Decay of the running mean of the gradient. Default: 0.9.
     pub beta_1: f64,
-    /// How slowly the mean of its square moves.
+    /// Decay of the running mean of its square. Default: 0.999.
     pub beta_2: f64,
-    /// What keeps the division finite.
+    /// Added to the denominator. Default: 1e-8.
     pub epsilon: f64,
-    /// How much of every weight is taken away in a step, times the rate.
+    /// Share of every weight subtracted in a step, times the learning rate. Default: 0.01.
     pub weight_decay: f64,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::optimizer::tests::check_definition;
 
-    /// The same in 64 bits, written from PyTorch's documentation.
+    /// The definition in 64 bits, from PyTorch's documentation.
     fn by_hand(mut x: f64, gradients: &[f64]) -> f64 {
         let (mut mean, mut square) = (0.0, 0.0);
         for (step, gradient) in (1..).zip(gradients) {

@@ -1,4 +1,4 @@
-//! Lion: the sign of a momentum, and nothing else.
+//! Lion: steps by the sign of a momentum.
 
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use super::blocks::Range;
 use super::rule::{StatePart, StepSize, Updated};
 
-/// The numbers of Lion (Chen et al. 2023, arXiv 2302.06675). The defaults are those of its authors' code.
+/// Hyperparameters of Lion (Chen et al. 2023, arXiv 2302.06675), with the defaults of its authors' code.
 ///
-/// Every value moves by the whole rate, so its authors take a rate 3 to 10 times smaller than AdamW's, and a decay as
-/// many times larger.
+/// Every value changes by the full learning rate. So the authors use a rate 3 to 10 times smaller than for AdamW, and
+/// a weight decay larger by the same factor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LionConfig {
-    /// How much of the mean is in what a step takes the sign of.
+    /// Share of the running mean in the direction of a step. Default: 0.9.
     pub beta_1: f64,
-    /// How slowly the mean of the gradient moves.
+    /// Decay of the running mean of the gradient. Default: 0.99.
     pub beta_2: f64,
-    /// How much of every weight is taken away in a step, times the rate.
+    /// Share of every weight subtracted in a step, times the learning rate. Default: 0.
     pub weight_decay: f64,
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::optimizer::tests::check_definition;
 
-    /// The same in 64 bits, written from the second algorithm of the paper.
+    /// The definition in 64 bits, from the second algorithm of the paper.
     fn by_hand(mut x: f64, gradients: &[f64]) -> f64 {
         let mut mean = 0.0;
         for gradient in gradients {

@@ -1,9 +1,9 @@
-//! The optimizer: how the parameters move, and where it keeps what it remembers of them.
+//! Optimizer: update rules, and the storage of their state.
 //!
-//! Three ideas, each alone in a file. A rule ([`AdamWConfig`], [`LionConfig`], [`SgdConfig`]) says how a value moves
-//! against its gradient, and which running means it remembers. A [`StateForm`] says where and in what numbers these
-//! lie between two steps. [`StateTensor`]s are what a checkpoint keeps of them, to the last bit in every form. The
-//! [`Optimizer`] walks a module with all three, and has one parameter's state in fp32 at a time.
+//! A rule ([`AdamWConfig`], [`LionConfig`], [`SgdConfig`]) updates a value from its gradient and from running means. A
+//! [`StateForm`] decides where and in what precision the means are stored between two steps. [`StateTensor`]s hold
+//! them in a checkpoint, bit for bit in every form. The [`Optimizer`] visits the parameters of a module and converts
+//! the state of one parameter to fp32 at a time.
 
 mod adamw;
 mod blocks;
@@ -36,46 +36,47 @@ use stored::{StatePacker, StoredState};
 
 /// An optimizer with its state.
 ///
-/// The state is keyed by the names of the parameters and not by Burn's ids, which are new in every process.
+/// The state is keyed by parameter names, because Burn's ids differ in every process.
 #[derive(Debug)]
 pub struct Optimizer {
     config: OptimizerConfig,
     form: StateForm,
     steps: u64,
-    /// What is remembered of each parameter, in the order of the rule's parts.
+    /// Running means of each parameter, in the order of the rule's parts.
     state: BTreeMap<String, Vec<StoredState>>,
 }
 
 impl Optimizer {
-    /// An optimizer that has not stepped yet.
+    /// An optimizer before its first step.
     pub fn new(config: OptimizerConfig, form: StateForm) -> Self {
         Self { config, form, steps: 0, state: BTreeMap::new() }
     }
 
-    /// Steps taken so far.
+    /// Steps taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Its rule, with the numbers.
+    /// Rule with its numbers.
     pub fn config(&self) -> &OptimizerConfig {
         &self.config
     }
 
-    /// Where and in what numbers it keeps its state.
+    /// Where and in what precision the state is stored.
     pub fn form(&self) -> StateForm {
         self.form
     }
 
-    /// Bytes of the state as it lies now, on the device or in host memory.
+    /// Bytes of the current state, on the device or in host memory.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.state.values().flatten().map(StoredState::bytes).sum())
     }
 
-    /// One step: every parameter that has a gradient moves against it, scaled by `scale`, at `rate`.
+    /// One step: updates every parameter that has a gradient, at learning rate `rate`, with gradients multiplied by
+    /// `scale`.
     ///
     /// # Panics
-    /// Where the state lies in host memory and the device cannot give it back.
+    /// If the state is in host memory and the device cannot return it.
     pub fn step<M: Module>(&mut self, rate: f64, module: M, gradients: GradientsParams, scale: f64) -> M {
         self.steps += 1;
         let packer = StatePacker::new(self.form, self.steps);
@@ -83,18 +84,18 @@ impl Optimizer {
         module.map(&mut Update { optimizer: self, packer, gradients, step_size, scale, path: Vec::new() })
     }
 
-    /// Converts the state into another form; fp32 on the device and in host memory are the same bits.
+    /// Converts the state to another form. fp32 on the device and in host memory have the same bits.
     pub fn set_form(&mut self, form: StateForm) {
         self.form = form;
         let packer = StatePacker::new(form, self.steps);
         let parts = self.config.parts();
         for stored in self.state.values_mut() {
-            // One at a time, as each takes memory of its own while it is converted.
+            // One tensor at a time, because a conversion needs memory of its own.
             *stored = stored.drain(..).zip(parts).map(|(one, part)| packer.convert(one, *part)).collect();
         }
     }
 
-    /// The state by name, for a checkpoint.
+    /// State by name, for a checkpoint.
     pub fn state(&self) -> Vec<StateTensor> {
         let parts = self.config.parts();
         let one = |(name, stored): (&String, &Vec<StoredState>)| {
@@ -104,9 +105,11 @@ impl Optimizer {
         self.state.iter().flat_map(one).collect()
     }
 
-    /// Takes over the state of a checkpoint after `steps` steps; its device is that of `module`.
+    /// Restores the state of a checkpoint after `steps` steps onto the device of `module`, and converts it to this
+    /// optimizer's form.
     ///
-    /// State that was saved in another form is converted. Where anything is wrong, the optimizer stays as it was.
+    /// # Errors
+    /// If a tensor is missing, unknown, or of another shape or number type. The optimizer is unchanged then.
     pub fn restore<M: Module>(&mut self, steps: u64, state: Vec<StateTensor>, module: &M) -> Result<(), StateError> {
         let packer = StatePacker::new(self.form, steps);
         self.state = state::matched(state, self.config.parts(), &packer, module, steps > 0)?;
@@ -157,9 +160,9 @@ impl Update<'_> {
         moved
     }
 
-    /// Gives a trained parameter that no gradient has reached yet the zeros that a rule starts from.
+    /// Initializes the state of a trained parameter without gradient to zeros.
     ///
-    /// So every trained parameter has state after the first step, and a checkpoint that lacks some is seen to.
+    /// Every trained parameter has state after the first step, so a checkpoint with missing state can be refused.
     fn wait<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         let name = self.path.join(".");

@@ -4,23 +4,23 @@ use burn::tensor::Tensor;
 
 use super::blocks::Range;
 
-/// One of the running means that a rule remembers of each parameter.
+/// A running mean that a rule keeps for each parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StatePart {
-    /// What it is called in a checkpoint, after the parameter's name.
+    /// Suffix of its name in a checkpoint, after the parameter's name.
     pub(super) name: &'static str,
-    /// Which values it takes.
+    /// Range of its values.
     pub(super) range: Range,
 }
 
-/// How far a step goes.
+/// Learning rate and number of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepSize {
-    /// The learning rate.
+    /// Learning rate.
     pub(super) rate: f64,
-    /// The step's number, the first being 1.
+    /// Number of the step; the first is 1.
     pub(super) step: u64,
 }
 
-/// A moved value, and what is remembered of it in the order of the rule's parts.
+/// Updated value, and its running means in the order of the rule's parts.
 pub(super) type Updated = (Tensor<1>, Vec<Tensor<1>>);

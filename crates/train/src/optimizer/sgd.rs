@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use super::blocks::Range;
 use super::rule::{StatePart, StepSize, Updated};
 
-/// The numbers of `torch.optim.SGD`, whose dampening is left at its zero.
+/// Hyperparameters of `torch.optim.SGD` without dampening. Defaults: all zero or false.
 ///
-/// As there, the decay is no decay of its own but a part of the gradient, and so of the momentum.
+/// As in PyTorch, weight decay is a part of the gradient, and so of the momentum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SgdConfig {
-    /// How much of the last step's direction stays in this one. At zero nothing is remembered.
+    /// Share of the last direction in this one. At 0 no state is kept.
     pub momentum: f64,
-    /// Whether the gradient is looked at from where the momentum leads (Nesterov's); nothing without momentum.
+    /// Whether to use Nesterov momentum. No effect without momentum.
     pub nesterov: bool,
-    /// How much of every weight is added to its gradient.
+    /// Share of every weight that is added to its gradient.
     pub weight_decay: f64,
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::optimizer::tests::check_definition;
 
-    /// The same in 64 bits, written from PyTorch's documentation.
+    /// The definition in 64 bits, from PyTorch's documentation.
     fn by_hand(config: SgdConfig) -> impl Fn(f64, &[f64]) -> f64 {
         move |mut x, gradients| {
             let mut mean = None;

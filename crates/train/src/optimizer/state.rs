@@ -1,4 +1,4 @@
-//! The state of an optimizer as a checkpoint keeps it, and the way back.
+//! Restores the state of an optimizer from a checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -11,46 +11,47 @@ use super::rule::StatePart;
 use super::stored::{StatePacker, StoredState};
 use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
-/// Why a checkpoint's state does not fit a model and its optimizer.
+/// A checkpoint's state does not match the model and its optimizer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StateError {
-    /// The state lacks what the optimizer remembers of a parameter.
+    /// State of a parameter is missing.
     #[error("the optimizer's state has no `{name}`: it belongs to another model or optimizer")]
     Missing {
-        /// The tensor's name.
+        /// Name of the tensor.
         name: String,
     },
-    /// The state has what the optimizer remembers of no parameter.
+    /// State of an unknown parameter.
     #[error("the optimizer's state has `{name}`, which this model and optimizer do not: it belongs to others")]
     Unknown {
-        /// The tensor's name.
+        /// Name of the tensor.
         name: String,
     },
     /// A tensor has another shape.
     #[error("`{name}` has shape {found:?} in the optimizer's state, and this model needs {wanted:?}")]
     Shape {
-        /// The tensor's name.
+        /// Name of the tensor.
         name: String,
-        /// The shape that the model needs.
+        /// Shape that the model needs.
         wanted: Vec<usize>,
-        /// Its shape in the state.
+        /// Shape in the state.
         found: Vec<usize>,
     },
-    /// A tensor holds other numbers.
+    /// A tensor has another number type.
     #[error("`{name}` holds {found} in the optimizer's state, and {wanted} are needed")]
     Numbers {
-        /// The tensor's name.
+        /// Name of the tensor.
         name: String,
-        /// The numbers that are needed.
+        /// Number type that is needed.
         wanted: &'static str,
-        /// The numbers that it holds.
+        /// Number type in the state.
         found: &'static str,
     },
 }
 
-/// The state of every parameter of `module`, taken from `state` and put away as `keeping` says.
+/// State of every parameter of `module`, taken from `state` and stored by `packer`.
 ///
-/// Where `stepped`, every parameter that is trained must have its state.
+/// If `stepped`, every trained parameter must have state.
 pub(super) fn matched<M: Module>(
     state: Vec<StateTensor>,
     parts: &[StatePart],
@@ -77,7 +78,7 @@ pub(super) fn matched<M: Module>(
     }
 }
 
-/// What must be known of a parameter to give it its state.
+/// Properties of a parameter that decide its state.
 struct Parameter {
     name: String,
     count: usize,
@@ -95,18 +96,18 @@ impl NamedVisitor for Parameters {
     }
 }
 
-/// What is left of the state to be given out.
+/// State tensors that are not assigned yet.
 struct Saved(BTreeMap<String, StateTensor>);
 
 impl Saved {
-    /// Whether anything of `parameter` is there.
+    /// Whether there is any state of `parameter`.
     fn has(&self, parameter: &Parameter, parts: &[StatePart]) -> bool {
         let names = parts.iter().map(|part| format!("{}.{}", parameter.name, part.name));
         let mut all = names.flat_map(|name| [format!("{name}{CODES}"), format!("{name}{SCALES}"), name]);
         all.any(|name| self.0.contains_key(&name))
     }
 
-    /// One part of `parameter`, in the form that it was saved in.
+    /// One running mean of `parameter`, in the form in which it was saved.
     fn take(&mut self, parameter: &Parameter, part: StatePart) -> Result<StoredState, StateError> {
         let name = format!("{}.{}", parameter.name, part.name);
         let (count, options) = (parameter.count, (&parameter.device, DType::F32));

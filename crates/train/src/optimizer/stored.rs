@@ -1,4 +1,4 @@
-//! One running mean of one parameter, as it lies between two steps.
+//! One running mean of one parameter, as stored between two steps.
 
 use std::cell::OnceCell;
 
@@ -9,19 +9,19 @@ use super::config::StateForm;
 use super::rule::StatePart;
 use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
-/// A flat tensor in one of the forms; its shape is the parameter's.
+/// A flat tensor in one of the forms.
 #[derive(Clone, Debug)]
 pub(super) enum StoredState {
-    /// In fp32, on the device.
+    /// fp32 on the device.
     Full(Tensor<1>),
-    /// In 8 bits, on the device.
+    /// 8 bits on the device.
     Eight(Box<Blocks>),
-    /// In fp32, in host memory, and where it belongs.
+    /// fp32 in host memory, with the device it belongs to.
     Host(Vec<f32>, Device),
 }
 
 impl StoredState {
-    /// In fp32, on the device.
+    /// Values in fp32 on the device.
     pub(super) fn into_tensor(self) -> Tensor<1> {
         match self {
             Self::Full(tensor) => tensor,
@@ -33,7 +33,7 @@ impl StoredState {
         }
     }
 
-    /// Bytes that it takes, wherever it lies.
+    /// Bytes in use, on the device or on the host.
     pub(super) fn bytes(&self) -> u64 {
         let numbers = match self {
             Self::Full(tensor) => tensor.shape().num_elements(),
@@ -43,7 +43,7 @@ impl StoredState {
         numbers as u64 * 4
     }
 
-    /// What a checkpoint keeps of it under `name`.
+    /// Checkpoint tensors of this mean under `name`.
     pub(super) fn save(&self, name: &str) -> Vec<StateTensor> {
         let full = |values: Vec<f32>| {
             vec![StateTensor { name: name.into(), shape: vec![values.len()], data: StateData::F32(values) }]
@@ -68,7 +68,7 @@ fn read(tensor: Tensor<1>) -> Vec<f32> {
     tensor.into_data().try_into_vec().expect("the state is in fp32")
 }
 
-/// How what is remembered is put away after a step.
+/// Stores running means after a step, in a given form.
 #[derive(Debug)]
 pub(super) struct StatePacker {
     form: StateForm,
@@ -77,12 +77,12 @@ pub(super) struct StatePacker {
 }
 
 impl StatePacker {
-    /// In `form`, after step `step`.
+    /// For `form`, after step `step`.
     pub(super) fn new(form: StateForm, step: u64) -> Self {
         Self { form, step, threshold: OnceCell::new() }
     }
 
-    /// Puts away what is in fp32 on the device.
+    /// Stores values that are in fp32 on the device.
     pub(super) fn pack(&self, values: Tensor<1>, part: StatePart) -> StoredState {
         match self.form {
             StateForm::Eight if values.shape().num_elements() >= SMALL => {
@@ -97,7 +97,7 @@ impl StatePacker {
         }
     }
 
-    /// Brings what was put away into this form; what has it stays as it is.
+    /// Converts a stored mean to this form; one that has it already is unchanged.
     pub(super) fn convert(&self, stored: StoredState, part: StatePart) -> StoredState {
         match (self.form, stored) {
             (StateForm::Eight, stored @ StoredState::Eight(_))

@@ -1,25 +1,25 @@
-//! State of an optimizer as a checkpoint holds it.
+//! Tensors of an optimizer's state in a checkpoint.
 
-/// What follows a part's name where its codes are kept, and where their scales are.
+/// Name suffixes of 8-bit codes and of their scales.
 pub(super) const CODES: &str = ".codes";
 pub(super) const SCALES: &str = ".scales";
 
-/// A part of an optimizer's state: `encoder.weight.mean`.
+/// A tensor of an optimizer's state, such as `encoder.weight.mean`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateTensor {
-    /// The parameter's name, and what this is of it.
+    /// Name of the parameter, followed by the name of the running mean.
     pub name: String,
-    /// The lengths of its axes; an optimizer's own tensors are flat.
+    /// Lengths of the axes; state tensors are flat.
     pub shape: Vec<usize>,
-    /// Its values, last axis fastest.
+    /// Values, last axis fastest.
     pub data: StateData,
 }
 
-/// The values of a [`StateTensor`], in the numbers that they have in memory.
+/// Values of a [`StateTensor`] in their stored number type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StateData {
-    /// In fp32.
+    /// fp32.
     F32(Vec<f32>),
-    /// Codes of 8 bits, four in each integer.
+    /// 8-bit codes, four per integer.
     I32(Vec<i32>),
 }

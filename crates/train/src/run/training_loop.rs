@@ -1,4 +1,4 @@
-//! A run in progress: what it does with a batch, with a validation, with a checkpoint.
+//! The loop of a run: steps, validations, checkpoints and their events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crate::checkpoint::{Snapshot, Writer, Written};
 use crate::step::clean_up;
 use crate::{CheckpointStore, Event, InferenceRunner, Observer, RunState, StepError, StepEvent, StepReport, Trainer};
 
-/// How much more than planned a step may take before it is told.
+/// Ratio of peak to planned memory above which a step is reported as drift.
 const DRIFT: f64 = 1.03;
-/// A reading that takes no longer than this found its device idle.
+/// A shorter read than this means that the device was idle.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// A run in progress.
+/// State of a run in progress.
 pub(super) struct TrainingLoop<'a, T: Task> {
     trainer: &'a mut Trainer<T>,
     writer: Writer,
@@ -26,13 +26,13 @@ pub(super) struct TrainingLoop<'a, T: Task> {
     observer: &'a mut dyn Observer,
     pub(super) state: RunState,
     best_kept: usize,
-    /// Utterances validated at once, as far as it is known what fits.
+    /// Utterances validated at once, as far as known.
     at_once: usize,
-    /// The time that the observer took for the last step.
+    /// Time that the observer took for the last step.
     observer_time: Duration,
-    /// The step of the last checkpoint that was truly written.
+    /// Step of the last checkpoint on disk.
     written: Option<u64>,
-    /// The next batch, where it was asked for while the device computed.
+    /// Next batch, if it was fetched while the device computed.
     next_batch: Option<Result<Delivered<T::Batch>, SourceError>>,
 }
 
@@ -46,13 +46,13 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     ) -> Self {
         let (writer, best_kept) = (Writer::new(store.clone()), store.best_kept());
         trainer.rate_factor = if options.plateau.is_some() { state.plateau.factor } else { 1.0 };
-        // What it goes on from is there.
+        // A resumed run has its checkpoint.
         let written = (state.step > 0).then_some(state.step);
         let (at_once, observer_time) = (usize::MAX, Duration::ZERO);
         Self { trainer, writer, options, observer, state, best_kept, at_once, observer_time, written, next_batch: None }
     }
 
-    /// All that a run is, up to its end.
+    /// Runs until the end; the caller then calls `finish` or `save_after_error`.
     pub(super) fn run(
         &mut self,
         source: &mut dyn BatchSource<Batch = T::Batch>,
@@ -62,7 +62,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     ) -> Result<Ending, TrainError> {
         let mut saved = self.state.step;
         let ending = loop {
-            // Agreed upon by all replicas, as a signal comes to one a moment earlier, and clocks differ.
+            // All replicas agree: a signal may reach one of them earlier, and clocks differ.
             if self.any_replica(stop.load(Ordering::Relaxed))? {
                 return Ok(Ending::Stopped);
             }
@@ -95,7 +95,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(ending)
     }
 
-    /// Writes a checkpoint of a run that ends with `error`, where its weights are still good and nobody waits for others.
+    /// Writes a checkpoint after an error, if the weights are good. Does not wait for other replicas.
     pub(super) fn save_after_error(&mut self, error: &TrainError) {
         let is_lost = matches!(error, TrainError::Step { source: StepError::WeightsLost { .. }, .. });
         if is_lost || matches!(error, TrainError::Checkpoint(_)) || self.state.step == 0 {
@@ -106,12 +106,12 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
     }
 
-    /// Whether it is so for any replica.
+    /// Whether `is_so` holds on any replica.
     pub(super) fn any_replica(&self, is_so: bool) -> Result<bool, TrainError> {
         Ok(!self.trainer.replica().agree(!is_so)?)
     }
 
-    /// The limit that was reached, if one was.
+    /// The limit that was reached, if any.
     pub(super) fn reached(&self) -> Option<Ending> {
         let (limits, state) = (&self.options.limits, &self.state);
         if limits.stale.is_some_and(|stale| state.stale >= stale) {
@@ -123,7 +123,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         is_reached.then_some(Ending::Complete)
     }
 
-    /// Whether a validation is due after so many steps.
+    /// Whether a validation is due after `steps` steps.
     fn is_due(&self, steps: u64, new_epoch: bool) -> bool {
         match self.options.validate_every {
             Some(every) => steps >= self.state.validated + every,
@@ -131,7 +131,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
     }
 
-    /// Whether another step follows at once, as far as it can be known before the one on `delivered`.
+    /// Whether another step follows directly after the one on `delivered`, as far as known in advance.
     fn continues_after(&self, delivered: &Delivered<T::Batch>) -> bool {
         let (limits, step) = (&self.options.limits, self.state.step + 1);
         let epoch = delivered.position.epoch;
@@ -139,7 +139,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         !is_last && !self.is_due(step, epoch > self.state.position.epoch)
     }
 
-    /// One batch: a step, or a reason why there was none.
+    /// One batch: a step, or an event with the reason why there was none.
     pub(super) fn step(
         &mut self,
         delivered: Delivered<T::Batch>,
@@ -167,11 +167,11 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             }
         };
         let result = self.trainer.step_with_prefetch(&delivered.batch, &mut hook);
-        // A device that had still to compute when the next batch was there has not waited for it.
+        // The device still computed when the next batch arrived, so it did not wait for data.
         let is_hidden = result.as_ref().is_ok_and(|report| report.read_time > AT_ONCE);
         match &mut self.next_batch {
             Some(Ok(next)) if is_hidden => next.waited = Duration::ZERO,
-            // Told as the next step's waiting.
+            // Counted as waiting time of the next step.
             _ => start += apart,
         }
         let step_seconds = start.elapsed().as_secs_f64();
@@ -186,7 +186,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(())
     }
 
-    /// What could not be read of a batch, here and by the other replicas.
+    /// Samples of a batch that could not be read, over all replicas.
     fn skipped_by_all(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
         let others = self.trainer.replica();
         if others.ranks() == 1 {
@@ -235,7 +235,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         self.observer_time = start.elapsed();
     }
 
-    /// What was planned for a batch of `shape`.
+    /// Planned peak memory for a batch of `shape`.
     fn planned(&self, shape: BatchShape) -> Option<Bytes> {
         let covers = |other: &BatchShape| other.frames >= shape.frames && other.tokens >= shape.tokens;
         self.options.planned.iter().filter(|(other, _)| covers(other)).map(|(_, bytes)| *bytes).min()
@@ -259,14 +259,14 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     }
 
     fn handle_failure(&mut self, error: StepError) -> Result<(), TrainError> {
-        // A batch of nothing, as none of it could be read, is told already and no failure.
+        // An empty batch, because no sample could be read, is already reported and is no failure.
         if matches!(&error, StepError::NothingFits { names, .. } if names.is_empty()) {
             return Ok(());
         }
         self.state.failures += 1;
         let failures = self.state.failures;
         let is_final = !matches!(error, StepError::NotFinite { .. } | StepError::NothingFits { .. });
-        // A loss scale looks for its size by failing: from the highest down to one takes it some tries.
+        // A dynamic loss scale overflows several times while it falls from its start to 1.
         let most = match error {
             StepError::NotFinite { is_expected: true, .. } => self.options.failures_max.saturating_mul(4),
             _ => self.options.failures_max,
@@ -286,7 +286,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let mut runner = InferenceRunner::new(self.trainer.device(), watch, self.at_once).with_collective(others);
         let mut score =
             validate(self.trainer.evaluation_model(), self.state.step, &mut runner).map_err(TrainError::Validation)?;
-        // Whatever follows from a score must follow for all replicas.
+        // All replicas must draw the same conclusions from a score.
         let first = others.broadcast(0, score.value.to_le_bytes().to_vec())?;
         score.value = first[..].try_into().map_or(f64::NAN, f64::from_le_bytes);
         let (failures, limit) = (runner.failures().to_vec(), runner.limit());
@@ -310,10 +310,10 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(score)
     }
 
-    /// Takes down a score; true where it is the best so far.
+    /// Records a score. Returns whether it is the best so far.
     fn record_score(&mut self, score: &Score) -> bool {
         let state = &mut self.state;
-        // What is no number is better than nothing that is one, and cannot be written down.
+        // NaN and infinity never count as an improvement, and JSON cannot hold them.
         let is_number = score.value.is_finite();
         let best = is_number && state.best.is_none_or(|best| score.value < best);
         if best {
@@ -330,13 +330,13 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         best
     }
 
-    /// Begins to write a checkpoint, where this is the first replica; training goes on meanwhile.
+    /// Starts to write a checkpoint in the background, on rank 0 only.
     pub(super) fn save(&mut self) {
         if self.trainer.replica().rank() != 0 {
             return;
         }
         let snapshot = self.snapshot();
-        // Without a copy's room there is no writing beside training: what is written is not held any longer than it must.
+        // Without memory for a copy, write in the foreground and free the snapshot directly.
         let written = match self.trainer.watch().check(Stage::Checkpoint) {
             Ok(()) => self.writer.start(snapshot),
             Err(failure) => {
@@ -385,7 +385,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
     }
 
-    /// Waits for the last checkpoint, and writes that of the last step where there is none. This one must succeed.
+    /// Waits for the last checkpoint and writes the final one if it is missing. Fails if that fails.
     pub(super) fn finish(&mut self) -> Result<(), TrainError> {
         if let Some(written) = self.writer.wait() {
             self.report_written(written);

@@ -1,4 +1,4 @@
-//! What the pieces of a step add up to, and the one read that says whether it is true.
+//! Sum of the micro-batches of a step, and the single read that confirms it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use super::micro_batch::MicroBatchResult;
 use crate::Replica;
 use crate::fault::Fault;
 
-/// The pieces of a step so far.
+/// Gradients, losses and names of the micro-batches of a step so far.
 pub(super) struct StepAccumulator {
     gradients: GradientsParams,
-    /// The weight of the whole batch, by which losses were divided.
+    /// Weight of the whole batch; losses are divided by it.
     weight: f64,
-    /// The weight of what was left out of it.
+    /// Weight of the utterances that were left out.
     lost: f64,
-    /// Losses of each piece, the whole first and then its parts; their values once they are read.
+    /// Losses of each micro-batch: first the total, then its named terms. `values` holds them once they are read.
     losses: Vec<(Option<&'static str>, Tensor<1>)>,
     values: Vec<f64>,
-    /// Losses of the other replicas.
+    /// Losses of the other replicas, by name.
     elsewhere: Vec<(String, f64)>,
     /// Whether other replicas computed something.
     is_shared: bool,
-    /// How many of these each piece has.
+    /// Number of losses of each micro-batch.
     counts: Vec<usize>,
     pub(super) micro_batches: Vec<MicroBatch>,
     pub(super) attempts: usize,
@@ -37,17 +37,17 @@ pub(super) struct StepAccumulator {
     pub(super) unfit: Vec<String>,
     pub(super) left_out: Vec<String>,
     pub(super) truncated: Vec<String>,
-    /// Frames of all replicas, padding apart.
+    /// Frames over all replicas, without padding.
     pub(super) frames: u64,
     pub(super) reads: u32,
     pub(super) read_time: Duration,
     pub(super) safety: Duration,
-    /// The largest that was computed at once.
+    /// Shape of the largest group computed at once.
     pub(super) largest: Option<BatchShape>,
 }
 
 impl StepAccumulator {
-    /// Nothing yet, of a batch of `weight`.
+    /// An empty sum for a batch of `weight`.
     pub(super) fn new(weight: f64) -> Self {
         Self {
             gradients: GradientsParams::new(),
@@ -72,7 +72,7 @@ impl StepAccumulator {
         }
     }
 
-    /// Adds a piece. What has been added up so far stays as it is where this piece does not fit.
+    /// Adds a micro-batch. If the gate reports a failure, the sum stays as it is.
     pub(super) fn add<T: Task>(
         &mut self,
         task: &T,
@@ -80,7 +80,7 @@ impl StepAccumulator {
         (micro_batch, part): (MicroBatch, &T::Batch),
         done: MicroBatchResult,
     ) -> Result<(), Fault> {
-        // Adding takes no memory, as the sum takes the place of what there was: only the gate can have a word here.
+        // The sum reuses the memory of its operand, so only the gate can fail here.
         let start = Instant::now();
         gate.check(Stage::Accumulate).map_err(Fault::Memory)?;
         self.safety += start.elapsed();
@@ -95,14 +95,14 @@ impl StepAccumulator {
         Ok(())
     }
 
-    /// Leaves out `cut`, which weighs `weight`.
+    /// Leaves out a micro-batch of `weight`.
     pub(super) fn leave_out(&mut self, micro_batch: MicroBatch, weight: f64, names: Vec<String>) {
         self.lost += weight;
         self.unfit.extend(names);
         self.micro_batches.push(MicroBatch { fallback_level: MicroBatch::LEFT_OUT, ..micro_batch });
     }
 
-    /// Notes that a wave of `shape` was computed.
+    /// Records that a group of `shape` was computed.
     pub(super) fn fitted(&mut self, shape: BatchShape) {
         let size = |shape: &BatchShape| (shape.utterances, shape.frames);
         if self.largest.as_ref().is_none_or(|largest| size(&shape) > size(largest)) {
@@ -110,22 +110,22 @@ impl StepAccumulator {
         }
     }
 
-    /// The weight of the whole batch.
+    /// Weight of the whole batch.
     pub(super) fn weight(&self) -> f64 {
         self.weight
     }
 
-    /// Whether nothing of the batch was computed here.
+    /// Whether this replica computed no micro-batch.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Whether nothing of the batch was computed anywhere.
+    /// Whether no replica computed a micro-batch.
     pub(super) fn is_nothing(&self) -> bool {
         self.is_empty() && !self.is_shared
     }
 
-    /// Adds up the gradients of all replicas; what one has not computed counts as nothing.
+    /// Sums the gradients over all replicas. A replica without a gradient contributes zeros.
     pub(super) fn join<T: Task>(&mut self, task: &T, replica: &dyn Replica) -> Result<(), CollectiveError> {
         if replica.ranks() == 1 {
             return Ok(());
@@ -145,13 +145,13 @@ impl StepAccumulator {
         join.error.map_or(Ok(()), Err)
     }
 
-    /// Tells all replicas the losses, and what is to be told of the samples.
+    /// Exchanges losses and names of samples with all replicas.
     pub(super) fn share_report(&mut self, replica: &dyn Replica, batch: &impl Batch) -> Result<(), CollectiveError> {
         self.frames = batch.valid_frames();
         if replica.ranks() == 1 {
             return Ok(());
         }
-        // By their bits, as JSON has no number for what is none.
+        // As bits, because JSON has no NaN.
         let named = |((name, _), value): (&(Option<&'static str>, Tensor<1>), &f64)| {
             (name.unwrap_or_default().to_string(), value.to_bits())
         };
@@ -175,12 +175,12 @@ impl StepAccumulator {
         Ok(())
     }
 
-    /// What gradients and losses must be multiplied by because some of the batch was left out.
+    /// Factor on gradients and losses that corrects for the utterances left out.
     pub(super) fn correction(&self) -> f64 {
         self.weight / (self.weight - self.lost).max(f64::MIN_POSITIVE)
     }
 
-    /// Reads all losses and the norm of the gradient at once: reading is where a device admits that something failed.
+    /// Reads all losses and the norm of the gradient in one read. An asynchronous device reports its failures here.
     pub(super) fn read<T: Task>(&mut self, task: &T, device: &Device) -> Result<f64, Fault> {
         let square = square_sum(task, &self.gradients, device);
         let losses = self.losses.iter().map(|(_, loss)| loss.clone());
@@ -194,7 +194,7 @@ impl StepAccumulator {
         Ok(square.sqrt())
     }
 
-    /// Whether all that was added up was written, asked without waiting for the device.
+    /// Whether gradients and losses were computed, without waiting for the device.
     pub(super) fn is_written<T: Task>(&self, task: &T) -> bool {
         struct Written<'a>(&'a GradientsParams, bool);
         impl ModuleVisitor for Written<'_> {
@@ -209,7 +209,7 @@ impl StepAccumulator {
         written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
     }
 
-    /// The loss and what it is made of, per unit of weight, as they were read.
+    /// Loss and its terms per unit of weight, from the values of the last read.
     pub(super) fn losses(&self) -> (f64, BTreeMap<&'static str, f64>) {
         let (mut whole, mut parts) = (0.0, BTreeMap::new());
         for ((name, _), value) in self.losses.iter().zip(&self.values) {
@@ -228,7 +228,7 @@ impl StepAccumulator {
         (whole, parts)
     }
 
-    /// The utterances of the pieces whose loss is no number, or all where it is none of these.
+    /// Names of the micro-batches with a loss that is not finite, or all names if every loss is finite.
     pub(super) fn suspects(&self, batch: &impl Batch) -> Vec<String> {
         let mut values = self.values.iter();
         let computed =
@@ -241,13 +241,13 @@ impl StepAccumulator {
         if names.is_empty() { batch.names(0..batch.len()) } else { names }
     }
 
-    /// The gradient of the whole batch.
+    /// Takes the gradient of the whole batch.
     pub(super) fn take_gradients(&mut self) -> GradientsParams {
         std::mem::take(&mut self.gradients)
     }
 }
 
-/// What a replica tells the others of its part.
+/// Results of a replica for the others.
 #[derive(Serialize, Deserialize)]
 struct ReplicaReport {
     losses: Vec<(String, u64)>,
@@ -257,7 +257,7 @@ struct ReplicaReport {
     frames: u64,
 }
 
-/// Reads all values of `tensor`.
+/// Values of `tensor`.
 fn values(tensor: Tensor<1>) -> Result<Vec<f64>, Fault> {
     let report = |reason: String| Fault::from_message(Stage::Norm, reason);
     let data = tensor.try_into_data().map_err(|error| report(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! The gradient of a step: piece by piece, over all replicas, and read before anything moves.
+//! Gradient of a step: computed in micro-batches, summed over all replicas, and read before any update.
 
 use std::borrow::Cow;
 
@@ -14,16 +14,16 @@ use crate::StateForm;
 use crate::attempt::attempt;
 use crate::fault::Fault;
 
-/// Times that the norm of a step is read before its device is given up.
+/// Attempts to read the norm of a step.
 const NORM_READS: usize = 8;
-/// Times that a step is begun anew, where a device said only at its end that something had failed.
+/// Attempts to compute a step whose failure shows only when the norm is read.
 const RESTARTS: usize = 8;
 
-/// What a step is computed from.
+/// Input of a step.
 pub(super) struct StepRequest<'a, B> {
     pub(super) batch: &'a B,
     pub(super) step: u64,
-    /// The pieces, where a ledger says which.
+    /// Micro-batches from a ledger, for a replay.
     pub(super) micro_batches: Option<&'a [MicroBatch]>,
 }
 
@@ -43,7 +43,7 @@ impl<B: Batch> StepRequest<'_, B> {
 }
 
 impl<T: Task> Trainer<T> {
-    /// The gradient of the whole batch and its norm, read.
+    /// Gradient of the whole batch and its norm.
     pub(super) fn compute_gradient(
         &mut self,
         request: StepRequest<'_, T::Batch>,
@@ -52,14 +52,14 @@ impl<T: Task> Trainer<T> {
     ) -> Result<(StepAccumulator, f64), StepError> {
         let step = request.step;
         let lost_replica = |source| StepError::ReplicaLost { step, source };
-        // With others, nothing that failed may go into the sum: it would be lost for all.
+        // With several replicas a failed micro-batch must not enter the sum, which would be lost for all.
         let mut check_each = self.replica.ranks() > 1;
         let before = Statistics::of(&self.task);
         let mut attempts = 0;
         for restart in 0..RESTARTS {
             if restart > 0 {
                 self.task = before.put_back(&self.task);
-                // What was sent ahead is for the next step.
+                // The prefetched micro-batch belongs to the next step.
                 self.prefetched = None;
             }
             let sums = self.accumulate(request, check_each, failures);
@@ -69,15 +69,15 @@ impl<T: Task> Trainer<T> {
             let mut sums = sums?;
             sums.join(&self.task, &*self.replica).map_err(lost_replica)?;
             if self.config.async_errors && restart == 0 && failures.is_empty() {
-                // All is in the device's queue, and the host would only wait.
+                // All work is in the device's queue, and the host would only wait.
                 let (mut prefetched, governor, device) = (None, &self.governor, &self.device);
-                // A piece that cannot be sent ahead is sent when its time comes.
+                // If the prefetch fails, the next step sends the micro-batch itself.
                 hook(&mut |next| {
                     prefetched = attempt(|| PrefetchedMicroBatch::send(next, governor, device)).ok().flatten()
                 });
                 self.prefetched = prefetched;
             }
-            // What was begun in an attempt that came to nothing was begun all the same.
+            // Includes the micro-batches of abandoned attempts.
             attempts += sums.attempts;
             sums.attempts = attempts;
             if let Some(norm) = self.read(&mut sums, request, check_each, failures)? {
@@ -87,15 +87,15 @@ impl<T: Task> Trainer<T> {
             if !self.config.async_errors {
                 break;
             }
-            // A sum is lost, and with it all that was added up: once more, and every piece is request.
+            // A failed sum does not say which micro-batch failed: start again and check each of them.
             check_each = true;
         }
-        let reason = "no reading of the gradient's norm succeeded".into();
+        let reason = "the norm of the gradient could not be read".into();
         let source = failures.last().cloned().unwrap_or(OutOfMemory { stage: Stage::Norm, reason });
         Err(StepError::OutOfMemory { step, names: request.names(), source })
     }
 
-    /// The norm of the gradient, as soon as all replicas could read it; nothing where that is not to be.
+    /// Norm of the gradient once every replica could read it, or `None` if the sum itself is lost.
     fn read(
         &self,
         sums: &mut StepAccumulator,
@@ -111,13 +111,13 @@ impl<T: Task> Trainer<T> {
             let all = self.replica.agree(read.is_ok()).map_err(lost_replica)?;
             match read {
                 Ok(norm) if all => {
-                    // One card's sums need not be another's to the last bit, and all must move alike.
+                    // The sum may differ between GPUs in the last bit, but all replicas must update alike.
                     let first = self.replica.broadcast(0, norm.to_le_bytes().to_vec()).map_err(lost_replica)?;
                     return Ok(Some(first[..].try_into().map_or(f64::NAN, f64::from_le_bytes)));
                 }
                 Ok(_) => {}
                 Err(Fault::Memory(failure)) => failures.push(failure),
-                // Nobody knows what a sum that was not written has met, until every piece was request.
+                // A failed sum does not say which micro-batch failed; a second attempt with checks will.
                 Err(Fault::Other(reason)) if self.config.async_errors && !check_each => {
                     failures.push(OutOfMemory { stage: Stage::Norm, reason });
                 }
@@ -126,8 +126,8 @@ impl<T: Task> Trainer<T> {
                 }
             }
             clean_up(&self.device);
-            // Where a sum itself was lost, reading it again does not help; where only its reading failed, nothing is lost.
-            // All must do the same next, whoever of them lost something.
+            // If the sum itself is lost, reading it again does not help; if only the read failed, nothing is lost. All
+            // replicas must decide alike, so one lost sum counts for all.
             if self.config.async_errors && !self.replica.agree(sums.is_written(&self.task)).map_err(lost_replica)? {
                 break;
             }
@@ -135,7 +135,7 @@ impl<T: Task> Trainer<T> {
         Ok(None)
     }
 
-    /// The gradients of all pieces, added up.
+    /// Sum of the gradients of all micro-batches.
     fn accumulate(
         &mut self,
         request: StepRequest<'_, T::Batch>,
@@ -167,15 +167,16 @@ impl<T: Task> Trainer<T> {
                 sums.fitted(group.shape);
                 continue;
             }
-            // Of lanes that moved them together nobody can say whose part is whose; models that have some use one lane.
+            // If several lanes moved buffers and only some failed, the buffers cannot be separated; models with such
+            // buffers use one lane.
             if failed.len() == group.micro_batches.len() {
                 self.task = before.put_back(&self.task);
             }
             clean_up(&self.device);
             let (failed, new): (Vec<MicroBatch>, Vec<OutOfMemory>) = failed.into_iter().unzip();
             for micro_batch in queue.requeue_failed(&failed, &group, &mut self.governor) {
-                // The last thing before an utterance is left out: the optimizer's state makes room. It is the same to the last
-                // bit on the host, which what is in 8 bits would not be.
+                // Before an utterance is left out, the optimizer's state moves to the host and makes room. In fp32 the
+                // host keeps the same bits; 8-bit state would change.
                 if self.config.async_errors && self.optimizer.form() == StateForm::Full {
                     self.optimizer.set_form(StateForm::Host);
                     queue.retry_with_all_fallbacks(micro_batch);
@@ -194,7 +195,7 @@ impl<T: Task> Trainer<T> {
         Ok(sums)
     }
 
-    /// Computes a wave and adds it up; gives what of it did not fit.
+    /// Computes a group and adds it to the sum. Returns the micro-batches that did not fit.
     fn compute_group(
         &self,
         request: StepRequest<'_, T::Batch>,

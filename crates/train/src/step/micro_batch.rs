@@ -1,4 +1,4 @@
-//! One piece: its loss and its gradients, on a thread of its own where several are computed at once.
+//! Loss and gradients of one micro-batch, on a thread of its own where several are computed at once.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -14,9 +14,9 @@ use super::queue::fallbacks;
 use crate::attempt::{attempt, panic_message};
 use crate::fault::Fault;
 
-/// What the pieces of a step share.
+/// Settings that all micro-batches of a step share.
 pub(super) struct MicroBatchJob<'a> {
-    /// What losses are multiplied by.
+    /// Factor on losses.
     pub(super) scale: f64,
     pub(super) key: Key,
     pub(super) choice: Choice,
@@ -24,7 +24,7 @@ pub(super) struct MicroBatchJob<'a> {
     pub(super) gate: &'a dyn MemoryGate,
 }
 
-/// What a piece gives.
+/// Loss and gradients of a micro-batch.
 pub(super) struct MicroBatchResult {
     pub(super) loss: Tensor<1>,
     pub(super) parts: Vec<(&'static str, Tensor<1>)>,
@@ -34,11 +34,10 @@ pub(super) struct MicroBatchResult {
 }
 
 impl MicroBatchResult {
-    /// Asks whether all of it was written, which takes no waiting for the device.
+    /// Checks that all results were computed, without waiting for the device.
     ///
-    /// What a kernel needed and could not have is known when the kernel is put into the device's queue, and rides on all
-    /// that depends on it. The square of the gradients depends on everything, and asking for a value that is not looked at
-    /// only waits until its kernels are in the queue.
+    /// A kernel without memory fails when it enters the device's queue, and so does everything that depends on it. The
+    /// sum of squares depends on every gradient. Asking for its value only waits until its kernels are in the queue.
     pub(super) fn written<T: Task>(self, task: &T, device: &Device) -> Result<Self, Fault> {
         let witness = Tensor::cat(vec![self.loss.clone(), square_sum(task, &self.gradients, device)], 0);
         match witness.try_to_data() {
@@ -49,7 +48,8 @@ impl MicroBatchResult {
 }
 
 impl MicroBatchJob<'_> {
-    /// Computes the pieces of a wave at the same time; one that comes alone may have been sent already.
+    /// Computes the micro-batches of a group at the same time. A single one may come with tensors that were sent
+    /// before.
     pub(super) fn compute_group<T: Task>(
         &self,
         task: &T,
@@ -60,7 +60,7 @@ impl MicroBatchJob<'_> {
         if let ([micro_batch], [part]) = (micro_batches, parts) {
             return vec![self.guarded(task, *micro_batch, part, sent)];
         }
-        // Leaves of their own keep the tapes of the threads apart: a shared one has a lock that they would wait for.
+        // Each thread has leaves of its own: a shared graph has a lock on which the threads would wait.
         let lanes: Vec<T> = parts.iter().map(|_| task.clone().map(&mut FreshLeaves)).collect();
         std::thread::scope(|scope| {
             let start = |((lane, micro_batch), part): ((T, &MicroBatch), _)| {
@@ -74,7 +74,7 @@ impl MicroBatchJob<'_> {
         })
     }
 
-    /// A piece whose panic is an answer: some backends have no other way to say that memory ran out.
+    /// Computes a micro-batch and catches panics: some backends have no other way to report that memory ran out.
     fn guarded<T: Task>(
         &self,
         task: &T,
@@ -114,7 +114,7 @@ impl MicroBatchJob<'_> {
     }
 }
 
-/// The same parameters, as leaves of another tape.
+/// Maps to the same parameters as leaves of another graph.
 struct FreshLeaves;
 
 impl ModuleMapper for FreshLeaves {

@@ -1,4 +1,4 @@
-//! The first piece of the next step, sent to the device while this one is computed.
+//! First micro-batch of the next step, sent to the device while this step is computed.
 
 use burn::tensor::Device;
 use plimsoll_core::{Batch, BatchShape, MicroBatch, SampleId};
@@ -7,17 +7,17 @@ use plimsoll_tape::Task;
 use super::queue::Queue;
 use crate::Governor;
 
-/// Whoever knows the batch of the next step, and shows it to the one who sends it, if there is one.
+/// Supplies the batch of the next step: calls the given function with it, if there is one.
 pub type NextBatchHook<'a, B> = dyn FnMut(&mut dyn FnMut(&B)) + 'a;
 
-/// A piece that is on the device before its step begins.
+/// A micro-batch that is on the device before its step begins.
 pub(super) struct PrefetchedMicroBatch<T: Task> {
     micro_batch: MicroBatch,
     sent: BatchIdentity,
     tensors: T::Tensors,
 }
 
-/// What tells one piece from another without reading its values.
+/// Identifies a micro-batch without comparing its values.
 #[derive(PartialEq)]
 struct BatchIdentity {
     ids: Vec<SampleId>,
@@ -32,7 +32,7 @@ impl BatchIdentity {
 }
 
 impl<T: Task> PrefetchedMicroBatch<T> {
-    /// Sends what a step on `next` will begin with, as far as `governor` knows by now.
+    /// Sends the first micro-batch of a step on `next`, as the governor would choose it now.
     pub(super) fn send(next: &T::Batch, governor: &Governor, device: &Device) -> Option<Self> {
         let group = Queue::new(next, None).next_group(next, governor, 1)?;
         let &[micro_batch] = &group.micro_batches[..] else { return None };
@@ -41,7 +41,7 @@ impl<T: Task> PrefetchedMicroBatch<T> {
         Some(Self { micro_batch, sent: BatchIdentity::of(part), tensors: T::send(part, device) })
     }
 
-    /// The tensors, where they are those of `piece`, which is cut so.
+    /// Tensors, if they belong to this micro-batch.
     pub(super) fn of(self, micro_batch: MicroBatch, part: &T::Batch) -> Option<T::Tensors> {
         let places = |micro_batch: MicroBatch| (micro_batch.start, micro_batch.len);
         (places(self.micro_batch) == places(micro_batch) && self.sent == BatchIdentity::of(part))

@@ -1,4 +1,4 @@
-//! How a batch is cut: pieces that wait, pieces that are computed together, and pieces that did not fit.
+//! Queue of a step's micro-batches: splits the batch, groups lanes, and retries failures.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -13,13 +13,13 @@ fn split(micro_batch: MicroBatch, at: u32) -> (MicroBatch, MicroBatch) {
     (MicroBatch { len: at, ..micro_batch }, MicroBatch { start: start + at, len: len - at, ..micro_batch })
 }
 
-/// Times that an utterance is tried alone, at the least, before it is left out.
+/// Smallest number of attempts for a single utterance before it is left out.
 const TRIES: u32 = 8;
-/// Queries of a chunk of attention where memory is scarce, and where it is very scarce.
+/// Queries per attention chunk at the two highest fallback levels.
 const CHUNKS: [u32; 2] = [64, 16];
 
-/// The ways to compute what does not fit alone by `choice`: each needs less memory than the one before and more time, and
-/// all give the same result, up to rounding.
+/// Execution choices for an utterance that does not fit alone, starting with `choice` itself. Each needs less memory
+/// and more time than the one before. All give the same result up to rounding.
 pub fn fallbacks(choice: Choice) -> Vec<Choice> {
     let mut fallbacks = vec![choice, Choice { remat: Remat::All, ..choice }];
     for queries in CHUNKS {
@@ -30,24 +30,24 @@ pub fn fallbacks(choice: Choice) -> Vec<Choice> {
     fallbacks
 }
 
-/// Pieces that are computed at the same time.
+/// Micro-batches that are computed at the same time.
 pub(super) struct MicroBatchGroup {
     pub(super) micro_batches: Vec<MicroBatch>,
-    /// All their utterances, as long as the longest.
+    /// Shape of all their utterances, padded to the longest.
     pub(super) shape: BatchShape,
 }
 
-/// The pieces of a step that are not computed yet.
+/// Micro-batches of a step that are still to be computed.
 pub(super) struct Queue {
     waiting: VecDeque<MicroBatch>,
-    /// Whether the pieces are those of a ledger.
+    /// Whether the micro-batches come from a ledger and must stay as they are.
     is_given: bool,
-    /// The utterance that did not fit alone a moment ago, and how often.
+    /// Start of the single utterance that failed last, and its number of attempts.
     alone: (u32, u32),
 }
 
 impl Queue {
-    /// The whole of `batch`, or the pieces that a ledger has.
+    /// A queue of the whole batch, or of the micro-batches of a ledger.
     pub(super) fn new(batch: &impl Batch, micro_batches: Option<&[MicroBatch]>) -> Self {
         let whole = [MicroBatch { start: 0, len: batch.len() as u32, fallback_level: 0 }];
         let is_given = micro_batches.is_some();
@@ -56,12 +56,12 @@ impl Queue {
         Self { waiting, is_given, alone: (u32::MAX, 0) }
     }
 
-    /// Whether nothing waits.
+    /// Whether no micro-batch is left.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What is computed next, as much as `governor` allows at once, in at most `lanes` pieces.
+    /// Next group: as many utterances as the governor allows at once, in at most `lanes` micro-batches.
     pub(super) fn next_group(
         &mut self,
         batch: &impl Batch,
@@ -71,7 +71,7 @@ impl Queue {
         if self.waiting.is_empty() {
             return None;
         }
-        // By the longest of the whole batch: what it learned of one piece then holds for the next.
+        // With the longest utterance of the batch, so that a failure of one micro-batch lowers the limit for the next.
         let limit = governor.limit(batch.shape()).min(batch.len());
         let lanes = lanes.clamp(1, limit);
         let waiting: u32 = self.waiting.iter().map(|micro_batch| micro_batch.len).sum();
@@ -81,7 +81,7 @@ impl Queue {
         while micro_batches.len() < lanes
             && let Some(mut micro_batch) = self.waiting.pop_front()
         {
-            // What a ledger left out goes by itself.
+            // A left-out entry of a ledger forms its own group.
             if micro_batch.fallback_level == MicroBatch::LEFT_OUT {
                 match micro_batches.is_empty() {
                     true => micro_batches.push(micro_batch),
@@ -104,8 +104,8 @@ impl Queue {
         Some(MicroBatchGroup { shape: shape_of_all(batch, &micro_batches), micro_batches })
     }
 
-    /// Puts back what did not fit, in smaller pieces or to be computed with more effort, and lets the governor learn. Gives
-    /// what does not fit whatever is done.
+    /// Queues failed micro-batches again, split or at a higher fallback level, and informs the governor. Returns those
+    /// that cannot be retried.
     pub(super) fn requeue_failed(
         &mut self,
         failed: &[MicroBatch],
@@ -133,11 +133,9 @@ impl Queue {
         }
         given_up
     }
-}
 
-impl Queue {
-    /// How an utterance is tried next that did not fit alone: as it is, since another may have held the memory for a moment,
-    /// then with more and more effort, and with all of it some times more.
+    /// Next attempt for a single utterance: first unchanged, because another process may have held the memory; then at
+    /// rising fallback levels; then several times at the highest. `None` after the last attempt.
     fn next_try(
         &mut self,
         micro_batch: MicroBatch,
@@ -158,10 +156,8 @@ impl Queue {
             _ => None,
         }
     }
-}
 
-impl Queue {
-    /// Puts back what was given up, to be tried with all effort.
+    /// Queues a micro-batch again at the highest fallback level.
     pub(super) fn retry_with_all_fallbacks(&mut self, micro_batch: MicroBatch) {
         self.alone = (u32::MAX, 0);
         self.waiting
@@ -169,7 +165,7 @@ impl Queue {
     }
 }
 
-/// The shape of all `cuts` together.
+/// Shape of all micro-batches together.
 fn shape_of_all(batch: &impl Batch, micro_batches: &[MicroBatch]) -> BatchShape {
     let shapes: Vec<BatchShape> =
         micro_batches.iter().map(|micro_batch| batch.shape_of(micro_batch.places())).collect();

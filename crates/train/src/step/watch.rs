@@ -1,20 +1,20 @@
-//! Who looks after memory in a run: the gate that says whether it held, and the meter that says how much there was.
+//! Memory gate and meter of a run.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plimsoll_core::{Bytes, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, Stage};
 
-/// Gate and meter, and the highest that was seen, with the stage in which it was.
+/// Gate and meter, with the highest reading of the meter and its stage.
 pub(crate) struct MemoryWatch {
     gate: Box<dyn MemoryGate>,
     meter: Option<Box<dyn MemoryMeter>>,
-    /// Whether asking the meter is cheap enough for every stage.
+    /// Whether the meter is cheap enough to read in every stage.
     is_cheap: bool,
     highest: Mutex<(Bytes, Stage)>,
 }
 
 impl MemoryWatch {
-    /// Nobody.
+    /// Without gate and meter.
     pub(crate) fn disabled() -> Self {
         let highest = Mutex::new((Bytes(0), Stage::Forward));
         Self { gate: Box::new(OpenGate), meter: None, is_cheap: true, highest }
@@ -24,7 +24,7 @@ impl MemoryWatch {
         Self { gate, meter: Some(meter), is_cheap, ..Self::disabled() }
     }
 
-    /// Begins anew.
+    /// Starts a new measurement.
     pub(crate) fn start(&self) {
         if let Some(meter) = &self.meter {
             meter.reset_peak();
@@ -32,7 +32,7 @@ impl MemoryWatch {
         *self.locked() = (Bytes(0), Stage::Forward);
     }
 
-    /// The highest since the start, and when it was: at the latest in `last`.
+    /// Peak since the start and its stage, after a last reading in stage `last`.
     pub(crate) fn end(&self, last: Stage) -> (Bytes, Stage) {
         self.note(last);
         *self.locked()
@@ -47,7 +47,7 @@ impl MemoryWatch {
     }
 
     fn locked(&self) -> MutexGuard<'_, (Bytes, Stage)> {
-        // Two plain values: a panic in between leaves nothing half done.
+        // Two plain values: a panic leaves nothing half done.
         self.highest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -54,7 +54,7 @@ struct Shut(&'static [usize], Arc<AtomicUsize>);
 impl MemoryGate for Shut {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         match self.0.contains(&self.1.fetch_add(1, Relaxed)) {
-            true => Err(OutOfMemory { stage, reason: "so the test wants it".into() }),
+            true => Err(OutOfMemory { stage, reason: "injected by the test".into() }),
             false => Ok(()),
         }
     }

@@ -57,6 +57,6 @@ fn a_nan_loss_names_its_utterance() {
     batch.features[place] = f32::NAN;
     trainer.governor = Governor::new(1);
     let error = trainer.step(&batch).unwrap_err().to_string();
-    assert_eq!(error, format!("the loss of step 1 is NaN, in a piece with `{}`", batch.names[5]));
+    assert_eq!(error, format!("the loss of step 1 is NaN, in a micro-batch with `{}`", batch.names[5]));
     assert_eq!(trainer.optimizer.steps(), 0);
 }

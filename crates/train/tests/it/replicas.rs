@@ -61,7 +61,7 @@ struct Every(usize, AtomicUsize);
 impl MemoryGate for Every {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         match (self.1.fetch_add(1, Relaxed) + 1).is_multiple_of(self.0) {
-            true => Err(OutOfMemory { stage, reason: "so the test wants it".into() }),
+            true => Err(OutOfMemory { stage, reason: "injected by the test".into() }),
             false => Ok(()),
         }
     }
@@ -125,7 +125,7 @@ fn a_lost_replica_stops_the_others_with_an_error() {
             _ => Ok(()),
         }
     });
-    assert_eq!(errors[0], Err("step 1 cannot be taken together".into()));
+    assert_eq!(errors[0], Err("another replica is gone in step 1".into()));
     // And what one cannot compute is no step for anybody.
     let errors = replicas(2, |way| {
         let rank = plimsoll_core::Collective::rank(&way);

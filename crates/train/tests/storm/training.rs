@@ -129,7 +129,7 @@ impl MemoryGate for Faults {
         let hits = key.at(asked).below(often) == 0;
         let take = |left: usize| left.checked_sub(1);
         if hits && self.left.fetch_update(Relaxed, Relaxed, take).is_ok() {
-            return Err(OutOfMemory { stage, reason: "so the test wants it".into() });
+            return Err(OutOfMemory { stage, reason: "injected by the test".into() });
         }
         Ok(())
     }
