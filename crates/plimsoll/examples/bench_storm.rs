@@ -1,8 +1,8 @@
-//! A run on a device whose memory truly runs out: `cargo run -p plimsoll --features wgpu --example bench_storm`.
+//! A run on a device that runs out of memory: `cargo run -p plimsoll --features wgpu --example bench_storm`.
 //!
-//! The storm of `plimsoll-train`'s tests, 300 steps with checkpoints, validations and failures injected everywhere, where
-//! besides every tenth batch has a tensor that the device cannot hold, as a whole: that allocation fails, and the device
-//! tells so by a buffer that was never written. On the CPU nothing fails by itself, and nothing is tried.
+//! It repeats the storm test of `plimsoll-train`: 300 steps with checkpoints, validations and injected failures. In
+//! addition every tenth batch has a tensor that does not fit into device memory as a whole. The device reports that
+//! allocation as a buffer that was never written. On the CPU there is no such failure, and the example does nothing.
 
 #[path = "../../train/tests/storm/net.rs"]
 mod net;
@@ -21,12 +21,12 @@ use plimsoll_train::{Event, Governor, PlannedLimit};
 use net::FEATURES;
 use training::{BATCH, Faults, STEPS, StormSetup, StormTable, replayed, run_training};
 
-/// Every so many steps there is a batch of long utterances.
+/// Every n-th batch has long utterances.
 const EVERY: u64 = 10;
-/// Failures besides those of the device.
+/// Injected failures, besides those of the device.
 const INJECTED: usize = 100;
 
-/// Counts nothing: what is asked for here is the device's.
+/// Unused: only the device's memory counts here.
 static NOTHING: CountingAllocator = CountingAllocator::new();
 
 #[cfg(feature = "cuda")]
@@ -44,7 +44,7 @@ fn device() -> Device {
     Device::flex()
 }
 
-/// The smallest tensor that the device cannot hold, in steps of a quarter, where it is below 64 GiB.
+/// Smallest tensor that does not fit into device memory, in steps of 25 %, if it is below 64 GiB.
 fn too_large(device: &Device) -> Option<Bytes> {
     let holds = |bytes: u64| {
         let sum = Tensor::<1>::ones([(bytes / 4) as usize], device).narrow(0, 0, 1).try_into_scalar::<f32>();
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         }
     }));
     if !cfg!(any(feature = "cuda", feature = "wgpu")) {
-        // A CPU gives memory that it does not have, and the system ends whoever takes it.
+        // The system overcommits CPU memory and kills the process instead of failing an allocation.
         println!("there is no device whose memory runs out: build with --features plimsoll/wgpu or plimsoll/cuda");
         return ExitCode::SUCCESS;
     }
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let width = 512;
-    // The hidden values of a whole batch of the shortest of these are a fifth more than what does not fit.
+    // The hidden values of a whole batch of the shortest long utterances exceed the limit by a fifth.
     let frames = limit.0 * 6 / 5 / (BATCH * 2 * width as u64 * 4);
     println!(
         "a tensor of {limit} does not fit; long utterances have {frames} to {} frames of {FEATURES}",
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     let (frames, validate_every) = (few, 60);
     let setup =
         StormSetup { device, async_errors: true, lanes: 1, width, frames, long, validate_every, bursts: (3, 2) };
-    // Where nothing is to fail, as little of the long ones is computed at once as fits for sure.
+    // The run without failures computes few long utterances at once.
     let short = BatchShape { utterances: BATCH as u32, frames: Frames(few as u32 * 2), tokens: 1 };
     let all = BATCH as usize;
     let longest = BatchShape { frames: Frames(u32::MAX), ..short };
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     if is_same && apart < 0.01 && storm.failures() > injected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The norm of the difference of two sets of weights, beside the norm of one.
+/// Relative norm of the difference of two sets of weights.
 fn distance(one: &[NamedTensor], other: &[NamedTensor]) -> f64 {
     let values = |all: &[NamedTensor]| -> Vec<f64> {
         all.iter().flat_map(|tensor| tensor.values.iter().map(|value| f64::from(*value))).collect()
@@ -140,7 +140,7 @@ fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Tells what a device says when it runs out, which nobody else sees.
+/// Prints the device's out-of-memory messages.
 fn shown(event: &Event) {
     if let Event::OutOfMemory { step, failure, limit } = event
         && !failure.reason.contains("injected by the test")

@@ -1,4 +1,4 @@
-//! A model of one's own through the whole loop: batches, steps, validation, checkpoints. It learns a straight line.
+//! A custom model in a complete run with batches, steps, validations and checkpoints. It learns a straight line.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         clip_norm: 10.0,
         ..TrainerConfig::new(schedule, Key::new(3))
     };
-    // The allocator plays the card: what would not fit into 64 MiB is cut into smaller pieces.
+    // The allocator stands in for a GPU: a batch that exceeds 64 MiB is split into smaller micro-batches.
     MEMORY.set_budget(Some(Bytes::mib(64)));
     let mut trainer = Trainer::new(task, config, Governor::new(8)).with_memory(&MEMORY, &MEMORY);
     let mut validate = |model: &Line, _: u64, _: &mut InferenceRunner<'_>| {

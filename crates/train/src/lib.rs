@@ -1,10 +1,5 @@
-//! The training loop: every step a transaction, every run resumable.
-//!
-//! A [`Trainer`] owns a model (a [`Task`](plimsoll_tape::Task)) and its optimizer, and turns effective batches into
-//! steps; a [`Run`] drives it through a source of batches, validates, writes checkpoints and tells an [`Observer`] what
-//! happens. Nothing here knows speech, files of audio, or a terminal: a model brings its own type of batch.
-//! `examples/classifier.rs` trains a classifier made of Burn's own modules, and `examples/line.rs` shows a whole run with
-//! validations and checkpoints.
+//! Training loop for Burn models: steps that survive running out of memory, optimizers, checkpoints, replicas.
+#![doc = include_str!("../README.md")]
 
 mod attempt;
 mod checkpoint;

@@ -1,6 +1,7 @@
 //! Checkpoints that survive a kill at any byte: written to a partial folder, synced, checksummed and renamed.
 
 mod disk;
+mod error;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -14,10 +15,11 @@ use plimsoll_core::Position;
 use plimsoll_tape::NamedTensor;
 use serde::{Deserialize, Serialize};
 
-use crate::weights::{WeightsError, read_state, read_weights, state_to_file, to_file};
+use crate::weights::{read_state, read_weights, state_to_file, to_file};
 use crate::{GovernorState, LossScale, Plateau, StateTensor};
 pub use disk::{Disk, RealDisk};
 use disk::{checksum, recover_folder};
+pub use error::CheckpointError;
 pub(crate) use writer::{Writer, Written};
 
 /// State of a run besides its tensors.
@@ -100,53 +102,6 @@ pub enum CheckpointSelection {
     Last(usize),
     /// The checkpoints with the best scores, as many as given.
     Best(usize),
-}
-
-/// Failure to write or read a checkpoint.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckpointError {
-    /// File system error.
-    #[error("cannot access {}", path.display())]
-    Io {
-        /// File or folder.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: std::io::Error,
-    },
-    /// No checkpoint found.
-    #[error("no checkpoint in {}", path.display())]
-    None {
-        /// Folder that was searched.
-        path: PathBuf,
-    },
-    /// A file is missing, or its content differs from what was written.
-    #[error("{} is damaged: {reason}", path.display())]
-    Damaged {
-        /// File.
-        path: PathBuf,
-        /// Kind of damage.
-        reason: String,
-    },
-    /// The checkpoint has another format version.
-    #[error("{} has format {found}, and this version reads {FORMAT}", path.display())]
-    Version {
-        /// File.
-        path: PathBuf,
-        /// Its format version.
-        found: u32,
-    },
-    /// The checkpoints of a folder have different tensors.
-    #[error("`{name}` is not in all of the checkpoints in {}, or its shape differs", path.display())]
-    Unlike {
-        /// Folder.
-        path: PathBuf,
-        /// Name of the tensor.
-        name: String,
-    },
-    /// A tensor file cannot be made or read.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
 }
 
 /// Folder of a run's checkpoints.

@@ -64,18 +64,18 @@ fn an_interrupted_write_leaves_no_checkpoint() {
 #[test]
 fn a_checkpoint_moved_aside_is_recovered() {
     let (_folder, store) = store_of(&[1], 1, None);
-    // As a kill between the two renames leaves it.
+    // The state after a kill between the two renames.
     fs::rename(store.folder().join("step-0000001"), store.folder().join(".aside-step-0000001")).unwrap();
     assert_eq!(store.newest().unwrap().0.weights, tensors(1.0));
     store.save(&snapshot(2, Some(1))).unwrap();
     assert_eq!(store.steps().unwrap(), [1, 2]);
     assert_eq!(store.best().unwrap().weights, tensors(1.0));
-    // And the same step again takes its place.
+    // A second save of the same step replaces the first.
     store.save(&Snapshot { weights: tensors(9.0), ..snapshot(2, Some(1)) }).unwrap();
     assert_eq!(store.newest().unwrap().0.weights, tensors(9.0));
 }
 
-/// A disk that is full after so many bytes.
+/// A disk that is full after a number of bytes per file.
 #[derive(Debug)]
 struct Full(usize);
 

@@ -253,9 +253,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         if names.is_empty() {
             return;
         }
-        let reason = "fewer frames than its text needs";
-        let samples = names.into_iter().map(|name| Skipped { name, reason: reason.into() });
-        self.observer.observe(&Event::LeftOut { samples: samples.collect() });
+        let skipped = |name| Skipped { name, reason: "fewer frames than its text needs".into() };
+        self.observer.observe(&Event::LeftOut { samples: names.into_iter().map(skipped).collect() });
     }
 
     fn handle_failure(&mut self, error: StepError) -> Result<(), TrainError> {

@@ -1,4 +1,4 @@
-//! Any cut of a batch gives the same gradient.
+//! Every split of a batch into micro-batches gives the same gradient.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -19,7 +19,7 @@ pub(crate) fn wide(net: Net) -> Net {
     net.map(&mut Wide)
 }
 
-/// All gradients, one after the other.
+/// All gradients in one vector.
 pub(crate) fn flat(net: &Net, gradients: &GradientsParams) -> Vec<f64> {
     struct All<'a>(&'a GradientsParams, Vec<f64>);
     impl ModuleVisitor for All<'_> {

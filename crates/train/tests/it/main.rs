@@ -1,4 +1,4 @@
-//! The trainer from outside: exact whatever the cut, whole whatever fails.
+//! Tests of the trainer through its public interface.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! Lower precision trains as well, under a loss scale where its range is small.
+//! Training in 16 bits, with a loss scale for fp16.
 
 use burn::tensor::Device;
 use plimsoll_core::{Choice, Key, Precision};
@@ -12,7 +12,7 @@ fn trainer(precision: Precision) -> Trainer<Net> {
     Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(8))
 }
 
-/// The mean loss of the last ten of a hundred steps.
+/// Mean loss of the last ten of a hundred steps.
 fn learned(precision: Precision) -> f64 {
     let mut trainer = trainer(precision);
     let losses = (0..100).map(|step| trainer.step(&batch(step * 8..step * 8 + 8, 20)).unwrap().loss);
@@ -32,7 +32,7 @@ fn sixteen_bit_precision_reaches_the_fp32_loss() {
 fn an_overflow_lowers_the_loss_scale_and_moves_no_weight() {
     let mut trainer = trainer(Precision::Fp16);
     let before = plimsoll_tape::collect(&trainer.task);
-    // As high as it takes for a gradient to overflow in 16 bits.
+    // High enough for a gradient to overflow in 16 bits.
     trainer.scale = serde_json::from_str(r#"{"factor": 1e12, "quiet": 0, "is_dynamic": true}"#).unwrap();
     let batch = batch(0..8, 20);
     let mut failures = 0;

@@ -1,4 +1,4 @@
-//! What is sent ahead changes when a piece is on its way, and nothing else.
+//! Prefetching changes when a micro-batch is sent, and no result.
 
 use burn::tensor::Device;
 use plimsoll_core::{HostBatch, Key};
@@ -45,5 +45,5 @@ fn a_prefetched_batch_that_is_not_next_is_not_used() {
 #[test]
 fn synchronous_devices_do_not_prefetch() {
     let mut trainer = trainer(false, 8);
-    trainer.step_with_prefetch(&batch_of(0), &mut |_| panic!("nobody asks for it")).unwrap();
+    trainer.step_with_prefetch(&batch_of(0), &mut |_| panic!("the hook is not called")).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Several replicas train as one would.
+//! Several replicas train like a single one.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -15,7 +15,7 @@ fn trainer(build: fn(&Device) -> Net) -> Trainer<Net> {
     Trainer::new(build(&Device::flex().autodiff()), config, Governor::new(16))
 }
 
-/// What `work` gives for each of so many replicas.
+/// Results of `work` on each of `ranks` replicas.
 fn replicas<R: Send>(ranks: usize, work: impl Fn(ThreadReplica) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -25,7 +25,7 @@ fn replicas<R: Send>(ranks: usize, work: impl Fn(ThreadReplica) -> R + Sync) -> 
 }
 
 fn check(build: fn(&Device) -> Net, most: f64) {
-    // Not even: a replica of four has fewer than the others, and of the second batch one has none.
+    // Uneven shares: of the first batch four replicas get different counts, of the second batch one replica gets none.
     for count in [30, 3] {
         let batch = batch(0..count, 20);
         let mut alone = trainer(build);
@@ -55,7 +55,7 @@ fn replicas_compute_the_gradient_of_a_single_replica_in_64_bits() {
     check(|device| wide(Net::new(24, device)), 1e-10);
 }
 
-/// A gate that is shut at every so many-th question.
+/// A gate that fails at every n-th check.
 struct Every(usize, AtomicUsize);
 
 impl MemoryGate for Every {
@@ -79,7 +79,8 @@ impl plimsoll_core::MemoryMeter for NoMeter {
     fn reset_peak(&self) {}
 }
 
-/// The weights after 40 steps on so many replicas, of which the second runs out of memory now and then; and how often.
+/// Weights and number of failures of each replica after 40 steps; the second one runs out of memory at times if
+/// `fails`.
 fn trained(ranks: usize, fails: bool, async_errors: bool) -> Vec<(Vec<NamedTensor>, usize)> {
     replicas(ranks, |way| {
         let rank = plimsoll_core::Collective::rank(&way);
@@ -126,7 +127,7 @@ fn a_lost_replica_stops_the_others_with_an_error() {
         }
     });
     assert_eq!(errors[0], Err("another replica is gone in step 1".into()));
-    // And what one cannot compute is no step for anybody.
+    // A step that fails on one replica fails on all.
     let errors = replicas(2, |way| {
         let rank = plimsoll_core::Collective::rank(&way);
         let mut trainer = trainer(|device| Net::new(24, device)).with_replica(way);

@@ -1,4 +1,4 @@
-//! The loop: what it does between steps, alone and with others.
+//! The training loop between steps, with one replica and with several.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use plimsoll_train::{
 
 use crate::net::{Net, batch};
 
-/// Ten batches of eight in an epoch, of which a replica has its part.
+/// A source of ten batches of eight per epoch, or of a replica's share of them.
 struct Batches {
     position: Position,
     rank: usize,
@@ -54,7 +54,7 @@ fn trainer(config: TrainerConfig) -> Trainer<Net> {
     Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(8))
 }
 
-/// How far `net` is off, over utterances that each replica has a part of.
+/// Validation: the error of `net` on utterances that the replicas share.
 fn evaluate(net: &Net, _: u64, runner: &mut InferenceRunner<'_>) -> Result<Score, String> {
     let others = runner.collective();
     let batch = batch(900_000..900_016, 20).shard(others.rank(), others.ranks());
@@ -75,13 +75,13 @@ fn steps(count: u64) -> RunOptions {
     RunOptions { save_every: 7, ..RunOptions::new(limits) }
 }
 
-/// The same, validated where a stop does not fall, with a rate that depends on what validations found.
+/// Like `steps`, with validations in the middle of a run and a rate that depends on them.
 fn often(count: u64) -> RunOptions {
     let plateau = Some(PlateauConfig { patience: 1, factor: 0.7, least: 0.01 });
     RunOptions { validate_every: Some(5), plateau, ..steps(count) }
 }
 
-/// What a run tells, by the name of the event.
+/// Trains and collects the events by their name.
 fn run_training(
     trainer: &mut Trainer<Net>,
     state: RunState,
@@ -112,7 +112,7 @@ fn asynchronous_errors_and_prefetching_give_the_same_weights() {
     };
     let (soon, late) = (run("soon", false), run("late", true));
     assert!(soon.0 == late.0);
-    // What was asked for ahead and never stepped on is not behind it.
+    // A batch that was prefetched but not stepped on does not count in the position.
     assert_eq!((soon.1, soon.2), (late.1, late.2));
 }
 
@@ -153,7 +153,7 @@ fn a_plateau_lowers_the_rate_and_then_stops_the_run() {
         plateau: Some(PlateauConfig { patience: 2, factor: 0.5, least: 0.2 }),
         ..steps(0)
     };
-    // Better three times, and then never again.
+    // Improves three times and never again.
     let mut validate = |_: &Net, step: u64, _: &mut InferenceRunner<'_>| {
         Ok(Score { value: if step <= 3 { 1.0 / step as f64 } else { 1.0 }, all: Vec::new() })
     };
@@ -169,7 +169,7 @@ fn a_plateau_lowers_the_rate_and_then_stops_the_run() {
     assert_eq!(store.best().unwrap().state.step, 3);
 }
 
-/// A disk that has no room for the checkpoints of some steps.
+/// A disk without space for some paths.
 #[derive(Debug)]
 struct Full(fn(&str) -> bool);
 
@@ -186,7 +186,7 @@ impl Disk for Full {
 fn only_a_failed_final_checkpoint_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let store = |full| CheckpointStore::new(folder.path(), 5).with_disk(Full(full));
-    // Saved after 7 steps, 10 for the score, 17 and 21; the one of 17 does not fit.
+    // Checkpoints are due after steps 7, 10 (for its score), 17 and 21; that of step 17 does not fit.
     let mut validate = |_: &Net, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, all: Vec::new() });
     let for_a_while = store(|path| path.contains("step-0000017"));
     let mut first = trainer(config());

@@ -1,6 +1,6 @@
-//! A run in a storm: memory runs out because the budget is too small, and a hundred times more wherever it likes.
+//! A run with failures: the memory budget is too small, and a hundred more failures are injected at random.
 //!
-//! It is a program of its own because its allocator has a budget, which tests beside it would use up.
+//! It is a test binary of its own because its allocator has a budget, which other tests in the process would use up.
 
 #![cfg(test)]
 
@@ -19,7 +19,7 @@ use training::{BATCH, Faults, STEPS, StormSetup, StormTable, replayed, run_train
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// More failures than the budget makes by itself.
+/// Injected failures, besides those of the budget.
 const INJECTED: usize = 100;
 
 #[test]
@@ -46,12 +46,12 @@ fn a_run_with_injected_failures_uses_every_sample_once_and_replays_from_its_ledg
     let storm = run(faults.clone());
     MEMORY.set_budget(None);
 
-    assert_eq!(faults.left.load(Relaxed), 0, "all were met");
+    assert_eq!(faults.left.load(Relaxed), 0, "all failures were injected");
     let by_budget = storm.failures() - INJECTED;
-    assert!(by_budget > 0, "the budget was never passed");
+    assert!(by_budget > 0, "the budget was never exceeded");
     for stage in [Stage::Forward, Stage::Backward, Stage::Accumulate, Stage::Norm, Stage::Validation, Stage::Checkpoint]
     {
-        assert!(storm.failures_in(stage) > 0, "none in the {stage}");
+        assert!(storm.failures_in(stage) > 0, "no failure in the {stage}");
     }
     for (name, run) in [("calm", &calm), ("storm", &storm)] {
         assert_eq!(run.steps(), STEPS, "{name}");
@@ -60,7 +60,7 @@ fn a_run_with_injected_failures_uses_every_sample_once_and_replays_from_its_ledg
     storm.no_failure_costs_more_than_a_micro_batch();
     storm.limits_grew_back();
     let again = replayed(&setup, &MEMORY, &storm);
-    assert!(collect(&again) == storm.weights, "the ledger leads elsewhere");
+    assert!(collect(&again) == storm.weights, "the ledger leads to other weights");
     let apart = (storm.validation / calm.validation - 1.0).abs();
     assert!(apart < 0.01, "{} beside {}", storm.validation, calm.validation);
     println!("{}", StormTable { calm: &calm, storm: &storm, budget: Some((budget, before)), injected: INJECTED });
