@@ -28,7 +28,7 @@ const BESIDE: u64 = 3 << 20;
 impl Trace {
     /// The largest thing that is made. Pages are as large as the largest thing so far, and those of before are of no use
     /// for new things: a run that makes something as large first, and drops it, has pages of one size only. Without that,
-    /// a Conformer's pools took up to 1.7 times as much (docs/LOG.md). `plimsoll_train::lay_out` does it.
+    /// a Conformer's pools took up to 1.7 times as much (docs/LOG.md). `plimsoll_train::preallocate_pages` does it.
     pub fn largest(&self) -> Bytes {
         self.timeline.allocations.iter().map(|one| one.size).max().unwrap_or_default()
     }

@@ -93,7 +93,7 @@ pub struct Plan {
     /// The most that is.
     pub peak: Bytes,
     /// The largest thing that is made. On a card, a run is to lay its pages out for it, which
-    /// `plimsoll_train::lay_out` does: the peak counts on that.
+    /// `plimsoll_train::preallocate_pages` does: the peak counts on that.
     pub largest: Bytes,
     /// Numbers to compute in.
     pub precision: Precision,

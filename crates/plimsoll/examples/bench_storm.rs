@@ -1,13 +1,13 @@
-//! A run on a device whose memory truly runs out: `cargo run -p plimsoll --features wgpu --example bench_storm`.
+//! A run on a device that runs out of memory: `cargo run -p plimsoll --features wgpu --example bench_storm`.
 //!
-//! The storm of `plimsoll-train`'s tests, 300 steps with checkpoints, validations and failures injected everywhere, where
-//! besides every tenth batch has a tensor that the device cannot hold, as a whole: that allocation fails, and the device
-//! tells so by a buffer that was never written. On the CPU nothing fails by itself, and nothing is tried.
+//! It repeats the storm test of `plimsoll-train`: 300 steps with checkpoints, validations and injected failures. In
+//! addition every tenth batch has a tensor that does not fit into device memory as a whole. The device reports that
+//! allocation as a buffer that was never written. On the CPU there is no such failure, and the example does nothing.
 
 #[path = "../../train/tests/storm/net.rs"]
 mod net;
-#[path = "../../train/tests/storm/voyage.rs"]
-mod voyage;
+#[path = "../../train/tests/storm/training.rs"]
+mod training;
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,17 +16,17 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Stage};
 use plimsoll_tape::{NamedTensor, collect};
-use plimsoll_train::{Event, Governor, Planned};
+use plimsoll_train::{Event, Governor, PlannedLimit};
 
 use net::FEATURES;
-use voyage::{BATCH, Faults, STEPS, Sea, Told, replayed, sailed};
+use training::{BATCH, Faults, STEPS, StormSetup, StormTable, replayed, run_training};
 
-/// Every so many steps there is a batch of long utterances.
+/// Every n-th batch has long utterances.
 const EVERY: u64 = 10;
-/// Failures besides those of the device.
+/// Injected failures, besides those of the device.
 const INJECTED: usize = 100;
 
-/// Counts nothing: what is asked for here is the device's.
+/// Unused: only the device's memory counts here.
 static NOTHING: CountingAllocator = CountingAllocator::new();
 
 #[cfg(feature = "cuda")]
@@ -44,7 +44,7 @@ fn device() -> Device {
     Device::flex()
 }
 
-/// The smallest tensor that the device cannot hold, in steps of a quarter, where it is below 64 GiB.
+/// Smallest tensor that does not fit into device memory, in steps of 25 %, if it is below 64 GiB.
 fn too_large(device: &Device) -> Option<Bytes> {
     let holds = |bytes: u64| {
         let sum = Tensor::<1>::ones([(bytes / 4) as usize], device).narrow(0, 0, 1).try_into_scalar::<f32>();
@@ -65,12 +65,12 @@ fn too_large(device: &Device) -> Option<Bytes> {
 fn main() -> ExitCode {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !plimsoll_train::is_answer(panic) {
+        if !plimsoll_train::is_reported_failure(panic) {
             print(panic);
         }
     }));
     if !cfg!(any(feature = "cuda", feature = "wgpu")) {
-        // A CPU gives memory that it does not have, and the system ends whoever takes it.
+        // The system overcommits CPU memory and kills the process instead of failing an allocation.
         println!("there is no device whose memory runs out: build with --features plimsoll/wgpu or plimsoll/cuda");
         return ExitCode::SUCCESS;
     }
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let width = 512;
-    // The hidden values of a whole batch of the shortest of these are a fifth more than what does not fit.
+    // The hidden values of a whole batch of the shortest long utterances exceed the limit by a fifth.
     let frames = limit.0 * 6 / 5 / (BATCH * 2 * width as u64 * 4);
     println!(
         "a tensor of {limit} does not fit; long utterances have {frames} to {} frames of {FEATURES}",
@@ -88,30 +88,31 @@ fn main() -> ExitCode {
     );
     let (long, few) = (Some((EVERY, frames)), 8);
     let (frames, validate_every) = (few, 60);
-    let sea = Sea { device, tells_late: true, lanes: 1, width, frames, long, validate_every, squalls: (3, 2) };
-    // Where nothing is to fail, as little of the long ones is computed at once as fits for sure.
+    let setup =
+        StormSetup { device, async_errors: true, lanes: 1, width, frames, long, validate_every, bursts: (3, 2) };
+    // The run without failures computes few long utterances at once.
     let short = BatchShape { utterances: BATCH as u32, frames: Frames(few as u32 * 2), tokens: 1 };
     let all = BATCH as usize;
     let longest = BatchShape { frames: Frames(u32::MAX), ..short };
-    let planned = |shape, limit| Planned { shape, limit, choice: Choice::default() };
-    let careful = Governor::planned(vec![planned(short, all), planned(longest, 4)], all);
-    let calm = timed("calm", || sailed(&sea, &NOTHING, Faults::none(), careful, &mut |_| {}));
-    let faults = Faults::random(&sea, &NOTHING, INJECTED);
-    let storm = timed("storm", || sailed(&sea, &NOTHING, faults.clone(), Governor::new(all), &mut shown));
+    let planned = |shape, limit| PlannedLimit { shape, limit, choice: Choice::default() };
+    let cautious = Governor::from_plan(vec![planned(short, all), planned(longest, 4)], all);
+    let calm = timed("calm", || run_training(&setup, &NOTHING, Faults::none(), cautious, &mut |_| {}));
+    let faults = Faults::random(&setup, &NOTHING, INJECTED);
+    let storm = timed("storm", || run_training(&setup, &NOTHING, faults.clone(), Governor::new(all), &mut shown));
     for (name, run) in [("calm", &calm), ("storm", &storm)] {
         assert_eq!(run.steps(), STEPS, "{name}");
-        run.each_sample_was_used_once(&sea, name);
+        run.each_sample_was_used_once(&setup, name);
     }
     for stage in [Stage::Forward, Stage::Backward, Stage::Accumulate, Stage::Norm, Stage::Validation, Stage::Checkpoint]
     {
         println!("{} failures in the {stage}", storm.failures_in(stage));
     }
-    storm.no_failure_cost_more_than_a_piece();
+    storm.no_failure_costs_more_than_a_micro_batch();
     storm.limits_grew_back();
     let injected = INJECTED - faults.left.load(Relaxed);
     println!("{} failures, {injected} of them injected", storm.failures());
-    println!("{}", Told { calm: &calm, storm: &storm, budget: None, injected });
-    let again = collect(&timed("replay", || replayed(&sea, &NOTHING, &storm)));
+    println!("{}", StormTable { calm: &calm, storm: &storm, budget: None, injected });
+    let again = collect(&timed("replay", || replayed(&setup, &NOTHING, &storm)));
     let (is_same, apart) = (again == storm.weights, (storm.validation / calm.validation - 1.0).abs());
     let word = if is_same { "the same" } else { "OTHER" };
     println!(
@@ -122,7 +123,7 @@ fn main() -> ExitCode {
     if is_same && apart < 0.01 && storm.failures() > injected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The norm of the difference of two sets of weights, beside the norm of one.
+/// Relative norm of the difference of two sets of weights.
 fn distance(one: &[NamedTensor], other: &[NamedTensor]) -> f64 {
     let values = |all: &[NamedTensor]| -> Vec<f64> {
         all.iter().flat_map(|tensor| tensor.values.iter().map(|value| f64::from(*value))).collect()
@@ -139,10 +140,10 @@ fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Tells what a device says when it runs out, which nobody else sees.
+/// Prints the device's out-of-memory messages.
 fn shown(event: &Event) {
     if let Event::OutOfMemory { step, failure, limit } = event
-        && !failure.reason.contains("so the test wants it")
+        && !failure.reason.contains("injected by the test")
     {
         let reason = failure.reason.split_whitespace().take(24).collect::<Vec<_>>().join(" ");
         println!("step {step}: out of memory in the {}, now {limit} at once: {reason}", failure.stage);

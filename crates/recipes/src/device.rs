@@ -5,7 +5,7 @@ use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate,
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::error::Failure;
-use plimsoll_train::{Cards, Replica, Threads};
+use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
 /// A device and what it is called.
 #[derive(Clone, Debug)]
@@ -73,11 +73,11 @@ impl TrainingDevice {
             return vec![(self.device.clone().autodiff(), Box::new(SingleReplica) as Box<dyn Replica>)];
         }
         if self.is_host {
-            let threads = Threads::of(replicas).into_iter();
+            let threads = ThreadReplica::for_ranks(replicas).into_iter();
             return threads.map(|way| (self.device.clone().autodiff(), Box::new(way) as Box<dyn Replica>)).collect();
         }
         let devices: Vec<Device> = (0..replicas).map(|rank| self.sibling(rank)).collect();
-        let cards = Cards::of(&devices).into_iter().map(|way| Box::new(way) as Box<dyn Replica>);
+        let cards = GpuReplica::for_devices(&devices).into_iter().map(|way| Box::new(way) as Box<dyn Replica>);
         devices.iter().map(|device| device.clone().autodiff()).zip(cards).collect()
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use plimsoll_core::{BatchShape, Bytes};
 use plimsoll_memory::{BucketPlan, Plan};
-use plimsoll_train::Planned;
+use plimsoll_train::PlannedLimit;
 use serde::Serialize;
 
 /// What a run will need.
@@ -27,8 +27,8 @@ impl MemoryPlan {
     }
 
     /// How batches of each length are begun with, on so many lanes.
-    pub fn governed(&self, lanes: usize) -> Vec<Planned> {
-        let planned = |bucket: &BucketPlan| Planned {
+    pub fn governed(&self, lanes: usize) -> Vec<PlannedLimit> {
+        let planned = |bucket: &BucketPlan| PlannedLimit {
             shape: bucket.bucket,
             limit: (bucket.micro_batch as usize * lanes.max(1)).min(bucket.bucket.utterances.max(1) as usize),
             choice: bucket.choice,

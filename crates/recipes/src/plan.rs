@@ -96,7 +96,8 @@ pub struct TrainingPlan {
     /// What becomes of an utterance that does not fit alone.
     pub does_not_fit: Unfit,
     /// Whether the device tells of failures only when something is read.
-    pub tells_late: bool,
+    #[serde(rename = "tells_late")]
+    pub async_errors: bool,
     /// Norm that the gradient is clipped to.
     pub clip_norm: f64,
     /// How pieces are computed.
@@ -154,7 +155,7 @@ impl RunPlan {
             clip_norm: self.training.clip_norm,
             choice: self.training.choice,
             lanes: self.training.lanes,
-            tells_late: self.training.tells_late,
+            async_errors: self.training.async_errors,
             unfit: self.training.does_not_fit,
             ema_decay: self.training.ema_decay,
             key: Key::new(self.seed).with("train"),

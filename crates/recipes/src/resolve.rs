@@ -144,7 +144,7 @@ fn training(
             UnfitChoice::Skip => Unfit::Skip,
             UnfitChoice::Stop => Unfit::Stop,
         },
-        tells_late: !device.is_host,
+        async_errors: !device.is_host,
         clip_norm: training.clip_norm,
         choice: mapping::choice(config, model, device.precision),
         // A batch norm's statistics would depend on which thread comes first.

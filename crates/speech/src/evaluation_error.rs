@@ -1,7 +1,7 @@
 //! The error of an evaluation.
 
 use plimsoll_core::{CollectiveError, SourceError};
-use plimsoll_train::CarefulError;
+use plimsoll_train::InferenceError;
 
 /// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,5 +15,5 @@ pub enum EvaluationError {
     Replica(#[from] CollectiveError),
     /// The device failed, for example because one utterance alone needs more memory than it has.
     #[error(transparent)]
-    Device(#[from] CarefulError),
+    Device(#[from] InferenceError),
 }

@@ -140,7 +140,7 @@ impl ModelFolder<'_> {
         if !checkpoints.exists() && exported_weights.is_file() {
             return Ok(read_weights(&exported_weights)?);
         }
-        Ok(CheckpointStore::new(checkpoints, 1).best()?.judged())
+        Ok(CheckpointStore::new(checkpoints, 1).best()?.evaluation_weights())
     }
 
     fn value(self) -> Result<Value, ModelError> {

@@ -1,4 +1,4 @@
-//! A model of one's own through the whole loop: batches, steps, validation, checkpoints. It learns a straight line.
+//! A custom model in a complete run with batches, steps, validations and checkpoints. It learns a straight line.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -8,8 +8,8 @@ use plimsoll_core::{
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
 use plimsoll_train::{
-    AdamWConfig, Careful, CheckpointStore, Event, Governor, Limits, Run, RunOptions, Schedule, Score, Shape, Trainer,
-    TrainerConfig,
+    AdamWConfig, CheckpointStore, Event, Governor, InferenceRunner, Limits, Run, RunOptions, Schedule, Score, Shape,
+    Trainer, TrainerConfig,
 };
 
 #[global_allocator]
@@ -61,10 +61,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         clip_norm: 10.0,
         ..TrainerConfig::new(schedule, Key::new(3))
     };
-    // The allocator plays the card: what would not fit into 64 MiB is cut into smaller pieces.
+    // The allocator stands in for a GPU: a batch that exceeds 64 MiB is split into smaller micro-batches.
     MEMORY.set_budget(Some(Bytes::mib(64)));
-    let mut trainer = Trainer::new(task, config, Governor::new(8)).watched(&MEMORY, &MEMORY);
-    let mut validate = |model: &Line, _: u64, _: &mut Careful<'_>| {
+    let mut trainer = Trainer::new(task, config, Governor::new(8)).with_memory(&MEMORY, &MEMORY);
+    let mut validate = |model: &Line, _: u64, _: &mut InferenceRunner<'_>| {
         let slope = model.line.weight.val().into_scalar::<f32>();
         let all = vec![Measure::number("slope", "slope of the line", slope.into())];
         Ok(Score { value: f64::from((slope - 3.0).abs()), all })

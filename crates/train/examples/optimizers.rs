@@ -1,6 +1,6 @@
-//! What an optimizer's state costs in each form: bytes, counted by the allocator, and milliseconds of a step.
+//! Cost of an optimizer's state in each form: bytes as counted by the allocator, and milliseconds per step.
 //!
-//! The model is 38 blocks of a linear layer and a norm, 144 wide, on the CPU.
+//! The model has 38 blocks of a linear layer and a norm, 144 wide, and runs on the CPU.
 
 use std::time::Instant;
 
@@ -18,10 +18,10 @@ const WIDTH: usize = 144;
 const BLOCKS: usize = 38;
 const STEPS: u32 = 10;
 
-/// The most that 8 bits may take of what AdamW takes in fp32.
+/// Largest share of AdamW's fp32 state that 8-bit state may take.
 const SHARE_MAX: f64 = 0.28;
 
-/// What the allocator may see beside the values: names and Burn's handles of 304 tensors.
+/// Bytes besides the values: names and Burn's handles of 304 tensors.
 const HANDLES_MAX: u64 = 304 * 640;
 
 #[derive(Module, Debug)]
@@ -43,7 +43,7 @@ impl Stack {
     }
 }
 
-/// Bytes that the state takes by the optimizer's count and by the allocator's, and milliseconds of a step.
+/// Bytes of the state as reported by the optimizer and by the allocator, and milliseconds per step.
 fn measure(config: OptimizerConfig, form: StateForm) -> (u64, u64, f64) {
     let device = Device::flex().autodiff();
     let mut stack = Stack::new(&device);
@@ -53,13 +53,13 @@ fn measure(config: OptimizerConfig, form: StateForm) -> (u64, u64, f64) {
         let gradients = backward(stack.loss(Tensor::ones([8, WIDTH], &device)), &stack);
         let start = Instant::now();
         stack = optimizer.step(1e-4, stack, gradients, 1.0);
-        // The first step makes the state.
+        // The first step allocates the state.
         seconds += if step == 0 { 0.0 } else { start.elapsed().as_secs_f64() };
     }
-    let told = optimizer.bytes().0;
+    let state_bytes = optimizer.bytes().0;
     let with = MEMORY.current().0;
     drop(optimizer);
-    (told, with - MEMORY.current().0, seconds * 1e3 / f64::from(STEPS))
+    (state_bytes, with - MEMORY.current().0, seconds * 1e3 / f64::from(STEPS))
 }
 
 fn main() {
@@ -70,12 +70,12 @@ fn main() {
     println!("| rule | form | bytes | counted | of AdamW in fp32 | ms a step |");
     for config in [AdamWConfig::default().into(), LionConfig::default().into(), sgd.into()] {
         for form in [StateForm::Full, StateForm::Eight, StateForm::Host] {
-            let (told, counted, milliseconds) = measure(config, form);
-            let share = told as f64 / full;
+            let (state_bytes, counted, milliseconds) = measure(config, form);
+            let share = state_bytes as f64 / full;
             let name = format!("{config:?}");
             let name = name.split('(').next().unwrap_or_default();
-            println!("| {name} | {form:?} | {told} | {counted} | {share:.4} | {milliseconds:.1} |");
-            assert!(counted.abs_diff(told) <= HANDLES_MAX, "{counted} bytes are not {told}");
+            println!("| {name} | {form:?} | {state_bytes} | {counted} | {share:.4} | {milliseconds:.1} |");
+            assert!(counted.abs_diff(state_bytes) <= HANDLES_MAX, "{counted} bytes are not {state_bytes}");
             assert!(form != StateForm::Eight || share <= SHARE_MAX, "{name} in 8 bits takes {share}");
         }
     }

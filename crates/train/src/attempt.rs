@@ -1,41 +1,42 @@
-//! Work that may run out of memory, and whose panic is an answer: some backends have no other way to say so.
+//! Runs work that may panic because memory ran out: some backends report that only by a panic.
 
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
-use crate::step::is_out_of_memory;
+use crate::fault::is_out_of_memory;
 
 thread_local! {
     static ATTEMPTS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Does `work`; a panic becomes what it said.
+/// Runs `work` and returns the message of its panic as the error.
 pub(crate) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     ATTEMPTS.set(ATTEMPTS.get() + 1);
     let done = catch_unwind(AssertUnwindSafe(work));
     ATTEMPTS.set(ATTEMPTS.get() - 1);
-    done.map_err(|panic| told(&*panic))
+    done.map_err(|panic| panic_message(&*panic))
 }
 
-/// What a panic said.
-pub(crate) fn told(panic: &(dyn Any + Send)) -> String {
+/// Message of a panic payload.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a thread of the step failed").to_string()
+    text.unwrap_or("a thread failed without a message").to_string()
 }
 
-/// Whether `panic` only says that memory ran out, to a trainer who asked for it: it becomes an event, and a program need not
-/// print it. For a panic hook.
+/// Whether this panic is an out-of-memory failure that the trainer catches and reports as an [`Event`](crate::Event).
+///
+/// A program need not print such a panic. Call this in a panic hook.
 ///
 /// ```
 /// let print = std::panic::take_hook();
 /// std::panic::set_hook(Box::new(move |panic| {
-///     if !plimsoll_train::is_answer(panic) {
+///     if !plimsoll_train::is_reported_failure(panic) {
 ///         print(panic);
 ///     }
 /// }));
 /// ```
-pub fn is_answer(panic: &PanicHookInfo<'_>) -> bool {
+pub fn is_reported_failure(panic: &PanicHookInfo<'_>) -> bool {
     let text = panic.payload_as_str().unwrap_or_default();
     ATTEMPTS.get() > 0 && is_out_of_memory(text)
 }
@@ -45,21 +46,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_an_answer_where_somebody_asked_and_memory_is_what_it_is_about() {
+    fn only_an_attempted_out_of_memory_panic_is_a_reported_failure() {
         thread_local! {
             static SEEN: Cell<Option<bool>> = const { Cell::new(None) };
         }
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            SEEN.set(Some(is_answer(panic)));
+            SEEN.set(Some(is_reported_failure(panic)));
             print(panic);
         }));
-        let ran_out = || panic!("failed to allocate 3 GiB");
-        assert_eq!(attempt(ran_out), Err::<(), _>("failed to allocate 3 GiB".to_string()));
+        let record_out_of_memory = || panic!("failed to allocate 3 GiB");
+        assert_eq!(attempt(record_out_of_memory), Err::<(), _>("failed to allocate 3 GiB".to_string()));
         assert_eq!(SEEN.take(), Some(true));
         assert!(attempt(|| panic!("a bug, for this test")).is_err_and(|text: String| text.contains("bug")));
         assert_eq!(SEEN.take(), Some(false));
-        assert!(catch_unwind(AssertUnwindSafe(ran_out)).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(record_out_of_memory)).is_err());
         assert_eq!(SEEN.take(), Some(false), "nobody asked");
         assert_eq!(attempt(|| 7), Ok(7));
         let _ = std::panic::take_hook();

@@ -1,13 +1,14 @@
-//! The mean of a model's weights over its last steps, which is often a better model than the last one.
+//! Exponential moving average of a model's weights, often a better model than the last step.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use std::any::Any;
 use std::collections::HashMap;
 
-/// A running mean of the weights of a model: `mean = decay · mean + (1 - decay) · weights`, after each step.
+/// Exponential moving average of weights: `mean = decay * mean + (1 - decay) * weights` after each step.
 ///
-/// In the first steps the decay is smaller, `(1 + n) / (10 + n)`, so that the first values are forgotten soon.
+/// During the first steps the decay is smaller, `(1 + n) / (10 + n)`, so that the initial values lose their weight
+/// soon.
 #[derive(Clone, Debug)]
 pub struct Ema<M> {
     model: M,
@@ -16,49 +17,49 @@ pub struct Ema<M> {
 }
 
 impl<M: Module> Ema<M> {
-    /// A mean that begins with `model`.
-    pub fn of(model: &M, decay: f64) -> Self {
-        Self { model: model.clone().map(&mut Copied), decay, steps: 0 }
+    /// An average that starts with the weights of `model`.
+    pub fn new(model: &M, decay: f64) -> Self {
+        Self { model: model.clone().map(&mut Detached), decay, steps: 0 }
     }
 
-    /// The model of the mean weights.
+    /// Model with the averaged weights.
     pub fn model(&self) -> &M {
         &self.model
     }
 
-    /// Steps that it has followed.
+    /// Number of updates so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Takes over a mean of `steps` steps.
+    /// Restores an average after `steps` updates, for a resumed run.
     pub fn restore(&mut self, model: M, steps: u64) {
-        self.model = model.map(&mut Copied);
+        self.model = model.map(&mut Detached);
         self.steps = steps;
     }
 
-    /// Moves towards `model`, the same model one step later.
-    pub fn follow(&mut self, model: &M) {
+    /// Updates the average with the weights of `model`, the same model one step later.
+    pub fn update(&mut self, model: &M) {
         self.steps += 1;
         let steps = self.steps as f64;
         let decay = self.decay.min((1.0 + steps) / (10.0 + steps));
         let mut weights = Weights(HashMap::new());
         model.visit(&mut weights);
-        let mut towards = Towards { weights: weights.0, decay };
+        let mut towards = MoveTowards { weights: weights.0, decay };
         self.model = self.model.clone().map(&mut towards);
     }
 }
 
-/// The same parameters, off the tape and by themselves.
-struct Copied;
+/// Maps to the same values without autodiff.
+struct Detached;
 
-impl ModuleMapper for Copied {
+impl ModuleMapper for Detached {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         param.map(|value| value.detach().set_require_grad(false))
     }
 }
 
-/// The weights of a model by their ids, which a clone shares.
+/// Weights by parameter id; a clone of a model has the same ids.
 struct Weights(HashMap<ParamId, Box<dyn Any>>);
 
 impl ModuleVisitor for Weights {
@@ -67,12 +68,12 @@ impl ModuleVisitor for Weights {
     }
 }
 
-struct Towards {
+struct MoveTowards {
     weights: HashMap<ParamId, Box<dyn Any>>,
     decay: f64,
 }
 
-impl ModuleMapper for Towards {
+impl ModuleMapper for MoveTowards {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let Some(new) = self.weights.remove(&param.id) else { return param };
         let new = *new.downcast::<Tensor<D>>().expect("a parameter keeps its rank");
@@ -97,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_the_weights_and_leaves_them_alone() {
+    fn ema_follows_the_weights_and_does_not_change_them() {
         let point = Point { place: Param::from_data([1.0, -2.0], &Device::flex().autodiff()) };
         let moved = point.clone().map(&mut Moved);
-        let mut ema = Ema::of(&point, 0.5);
+        let mut ema = Ema::new(&point, 0.5);
         let mut mean = 1.0;
         for step in 1..=20 {
-            ema.follow(&moved);
+            ema.update(&moved);
             let decay = f64::min(0.5, (1.0 + f64::from(step)) / (10.0 + f64::from(step)));
             mean = decay * mean + (1.0 - decay) * 3.0;
         }

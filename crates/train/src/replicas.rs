@@ -1,4 +1,4 @@
-//! Several replicas of a model that train as one: threads of this process, or cards of this machine.
+//! Replicas: several copies of a model that train together, on threads or on GPUs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -6,51 +6,54 @@ use burn::tensor::distributed::{ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Collective, CollectiveError, SingleReplica};
 
-/// A replica's way to the others, by which tensors go as well.
+/// A [`Collective`] that also sums tensors over all replicas.
 pub trait Replica: Collective {
-    /// The sum of `tensor` over all replicas, with the same bits on each.
-    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError>;
+    /// Sum of `tensor` over all replicas, with the same bits on each.
+    ///
+    /// # Errors
+    /// If another replica is gone.
+    fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError>;
 }
 
 impl<R: Replica + ?Sized> Replica for Box<R> {
-    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
-        (**self).add_up(tensor)
+    fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+        (**self).all_reduce(tensor)
     }
 }
 
 impl Replica for SingleReplica {
-    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+    fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
         Ok(tensor)
     }
 }
 
-/// Replicas that are threads of one process.
+/// A replica that is a thread of this process.
 ///
-/// They meet in host memory, and add up in the order of their ranks. On the CPU that is all there is; on cards it is the
-/// slow way that always works.
-pub struct Threads {
+/// Replicas exchange tensors through host memory and add them in rank order. This works on every backend, but it is
+/// slow on GPUs.
+pub struct ThreadReplica {
     rank: usize,
     table: Arc<Table>,
 }
 
-/// Where threads meet.
+/// Meeting point of the threads.
 struct Table {
     round: Mutex<Round>,
     changed: Condvar,
 }
 
-/// What has been brought to the meeting that is going on.
+/// State of the current exchange.
 struct Round {
     number: u64,
     brought: Vec<Option<Arc<[u8]>>>,
-    /// What was brought to the meeting before, for those who have not looked yet.
+    /// Contributions to the previous exchange, for threads that have not read them yet.
     last: Vec<Arc<[u8]>>,
     gone: Option<usize>,
 }
 
-impl Threads {
-    /// The ways of `count` replicas, each for a thread of its own.
-    pub fn of(count: usize) -> Vec<Self> {
+impl ThreadReplica {
+    /// One replica for each of `count` ranks, each for a thread of its own.
+    pub fn for_ranks(count: usize) -> Vec<Self> {
         let round = Round { number: 0, brought: vec![None; count], last: Vec::new(), gone: None };
         let table = Arc::new(Table { round: Mutex::new(round), changed: Condvar::new() });
         (0..count).map(|rank| Self { rank, table: table.clone() }).collect()
@@ -59,19 +62,19 @@ impl Threads {
 
 impl Table {
     fn locked(&self) -> MutexGuard<'_, Round> {
-        // Whoever panicked is gone, which the others are told by its drop.
+        // A panicked replica marks itself as gone in its `drop`, so a poisoned lock needs no other handling.
         self.round.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Threads {
+impl Drop for ThreadReplica {
     fn drop(&mut self) {
         self.table.locked().gone.get_or_insert(self.rank);
         self.table.changed.notify_all();
     }
 }
 
-impl Collective for Threads {
+impl Collective for ThreadReplica {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -99,8 +102,8 @@ impl Collective for Threads {
     }
 }
 
-impl Replica for Threads {
-    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+impl Replica for ThreadReplica {
+    fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
         let (device, data) = (tensor.device(), tensor.into_data());
         let (dtype, shape) = (data.dtype(), data.shape().clone());
         let all = self.gather(data.as_bytes().to_vec())?;
@@ -114,24 +117,27 @@ impl Replica for Threads {
     }
 }
 
-/// Replicas that are cards of this machine, each with a thread: gradients go from card to card by what the backend has
-/// for it (NCCL on CUDA), all else by the threads.
+/// A replica on a GPU of this machine, with a thread of its own. Gradients go directly between the GPUs (NCCL on
+/// CUDA), all other data through the threads.
 ///
-/// Only CUDA has such a way in Burn 0.22, and it has not been measured yet.
-pub struct Cards {
-    threads: Threads,
+/// Only CUDA supports this in Burn 0.22. It has not been measured yet.
+pub struct GpuReplica {
+    threads: ThreadReplica,
     devices: Vec<Device>,
 }
 
-impl Cards {
-    /// The ways of the replicas on `devices`, in their order.
-    pub fn of(devices: &[Device]) -> Vec<Self> {
+impl GpuReplica {
+    /// One replica for each of `devices`, in their order.
+    pub fn for_devices(devices: &[Device]) -> Vec<Self> {
         let devices: Vec<Device> = devices.iter().map(|device| device.clone().inner()).collect();
-        Threads::of(devices.len()).into_iter().map(|threads| Self { threads, devices: devices.clone() }).collect()
+        ThreadReplica::for_ranks(devices.len())
+            .into_iter()
+            .map(|threads| Self { threads, devices: devices.clone() })
+            .collect()
     }
 }
 
-impl Collective for Cards {
+impl Collective for GpuReplica {
     fn rank(&self) -> usize {
         self.threads.rank()
     }
@@ -145,8 +151,8 @@ impl Collective for Cards {
     }
 }
 
-impl Replica for Cards {
-    fn add_up(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+impl Replica for GpuReplica {
+    fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
         Ok(all_reduce(tensor, ReduceOperation::Sum, self.devices.clone()).resolve())
     }
 }
@@ -156,14 +162,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_have_the_same_sum_to_the_last_bit() {
+    fn all_reduce_gives_the_same_bits_on_every_rank() {
         let sums: Vec<Vec<f32>> = std::thread::scope(|scope| {
-            let work = |way: Threads| {
+            let work = |way: ThreadReplica| {
                 scope.spawn(move || {
                     let rank = way.rank() as f32;
                     let mut sum = Tensor::<1>::from_floats([0.1 + rank, 1e-7 * rank], &Device::flex());
                     for _ in 0..50 {
-                        sum = way.add_up(sum).unwrap() * 0.3;
+                        sum = way.all_reduce(sum).unwrap() * 0.3;
                     }
                     assert_eq!(way.agree(way.rank() != 2), Ok(false));
                     assert_eq!(&way.broadcast(1, vec![way.rank() as u8]).unwrap()[..], [1]);
@@ -173,16 +179,16 @@ mod tests {
                     sum.into_data().try_into_vec::<f32>().unwrap()
                 })
             };
-            let threads: Vec<_> = Threads::of(3).into_iter().map(work).collect();
+            let threads: Vec<_> = ThreadReplica::for_ranks(3).into_iter().map(work).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(sums[0] == sums[1] && sums[1] == sums[2], "{sums:?}");
     }
 
     #[test]
-    fn who_waits_for_one_that_is_gone_is_told() {
-        let mut ways = Threads::of(2);
-        let (other, own) = (ways.pop().unwrap(), ways.pop().unwrap());
+    fn a_lost_replica_ends_the_wait_with_an_error() {
+        let mut fallbacks = ThreadReplica::for_ranks(2);
+        let (other, own) = (fallbacks.pop().unwrap(), fallbacks.pop().unwrap());
         let waiting = std::thread::spawn(move || own.gather(vec![1]));
         drop(other);
         assert_eq!(waiting.join().unwrap(), Err(CollectiveError { rank: 1 }));

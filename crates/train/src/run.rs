@@ -1,6 +1,6 @@
-//! The run: batches in, steps, validation, checkpoints, until a limit or somebody says stop.
+//! A run: batches, steps, validations and checkpoints, until a limit or a stop signal.
 
-mod voyage;
+mod training_loop;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,107 +8,114 @@ use std::time::Duration;
 use plimsoll_core::{BatchShape, BatchSource, Bytes, CollectiveError, Measure, SourceError};
 use plimsoll_tape::Task;
 
-use crate::{Careful, CheckpointError, CheckpointStore, Event, Observer, PlateauConfig, RunState, StepError, Trainer};
-use voyage::Voyage;
+use crate::{
+    CheckpointError, CheckpointStore, Event, InferenceRunner, Observer, PlateauConfig, RunState, StepError, Trainer,
+};
+use training_loop::TrainingLoop;
 
-/// When a run ends: at whichever comes first.
+/// Limits of a run; the first one reached ends it. Default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// After so many steps.
+    /// Number of steps.
     pub steps: Option<u64>,
-    /// After so many epochs.
+    /// Number of epochs.
     pub epochs: Option<u64>,
-    /// After so long in steps.
+    /// Time spent in steps.
     pub time: Option<Duration>,
-    /// After so many validations in a row that found nothing better.
+    /// Validations in a row without improvement.
     pub stale: Option<u32>,
 }
 
-/// How a run is driven.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// When it ends.
+    /// When the run ends.
     pub limits: Limits,
-    /// Steps between validations; after each epoch where `None`.
+    /// Steps between validations. `None`: after each epoch.
     pub validate_every: Option<u64>,
     /// Steps between checkpoints.
     pub save_every: u64,
-    /// Steps in a row that may fail to be finite before the run stops.
+    /// Steps in a row without a finite loss and gradient before the run fails. In fp16, four times as many, because
+    /// the loss scale adapts by overflows.
     pub failures_max: u32,
-    /// How the rate is lowered when validations no longer get better, where it is.
+    /// Reduction of the learning rate when validations no longer improve. `None`: no reduction.
     pub plateau: Option<PlateauConfig>,
-    /// What was planned: the most that a step of batches of at most this shape takes. A step that takes more is told.
+    /// Planned peak memory of a step by largest batch shape. A step that exceeds it by 3 % is reported as
+    /// [`Event::Drift`].
     pub planned: Vec<(BatchShape, Bytes)>,
 }
 
 impl RunOptions {
-    /// A run within `limits`, validated after each epoch and saved every 200 steps.
+    /// Options of a run within `limits`: validation after each epoch, a checkpoint every 200 steps, 10 failures in a
+    /// row, no plateau, no plan.
     pub fn new(limits: Limits) -> Self {
         let planned = Vec::new();
         Self { limits, validate_every: None, save_every: 200, failures_max: 10, plateau: None, planned }
     }
 }
 
-/// What a validation found.
+/// Result of a validation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// What the best model is chosen by: lower is better.
+    /// Value by which the best model is chosen; lower is better.
     pub value: f64,
-    /// All that was measured.
+    /// All measures.
     pub all: Vec<Measure>,
 }
 
-/// Why a run ended.
+/// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It reached a limit.
+    /// A limit was reached or the data ended.
     Complete,
-    /// Validations no longer found anything better.
+    /// Validations no longer improved.
     Stale,
-    /// Somebody asked it to stop.
+    /// The stop flag was set.
     Stopped,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Why.
+    /// Reason for its end.
     pub ending: Ending,
-    /// What it remembers.
+    /// State at the end.
     pub state: RunState,
-    /// The last validation.
+    /// Result of the last validation of this call.
     pub last_score: Option<Score>,
 }
 
-/// Why a run failed.
+/// Failure of a run.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TrainError {
-    /// The data cannot go on.
+    /// The data source failed.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A step failed for good.
+    /// A step failed, or too many in a row did.
     #[error("the run stopped after {failures} failed {} in a row", if *failures == 1 { "step" } else { "steps" })]
     Step {
-        /// How many failed.
+        /// Number of failures in a row.
         failures: u32,
         /// The last failure.
         source: StepError,
     },
-    /// A checkpoint cannot be written.
+    /// The final checkpoint cannot be written.
     #[error("cannot write a checkpoint")]
     Checkpoint(#[from] CheckpointError),
     /// Another replica is gone.
-    #[error("this replica cannot go on alone")]
+    #[error("cannot continue without the other replicas")]
     Replica(#[from] CollectiveError),
-    /// The model cannot be validated.
+    /// The validation failed, with its message.
     #[error("cannot validate: {0}")]
     Validation(String),
 }
 
-/// Whoever judges a model in training, after so many steps, computing on the device with care.
-pub type Validate<'a, T> = dyn FnMut(&T, u64, &mut Careful<'_>) -> Result<Score, String> + 'a;
+/// A validation: computes the score of a model after a number of steps, on the device of the given runner.
+pub type Validate<'a, T> = dyn FnMut(&T, u64, &mut InferenceRunner<'_>) -> Result<Score, String> + 'a;
 
-/// A run to be: a trainer, its batches, and where checkpoints go. By default it begins at step 0 and reports nothing.
+/// Builder of a run: a trainer, its batches, and the store of its checkpoints. By default it starts at step 0 and
+/// reports no events.
 pub struct Run<'a, T: Task> {
     trainer: &'a mut Trainer<T>,
     source: &'a mut dyn BatchSource<Batch = T::Batch>,
@@ -130,46 +137,47 @@ impl<'a, T: Task> Run<'a, T> {
         Self { trainer, source, store, options, state: RunState::default(), stop: None, observer: None }
     }
 
-    /// The same run, continued from `state`. The trainer and the source must stand there already.
+    /// Continues from `state`. The caller must have restored the trainer and the source to that state.
     #[must_use]
     pub fn with_state(self, state: RunState) -> Self {
         Self { state, ..self }
     }
 
-    /// The same run, which ends after the step in progress once `stop` is set.
+    /// Ends the run after the current step when `stop` becomes true.
     #[must_use]
     pub fn with_stop(self, stop: &'a AtomicBool) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
-    /// The same run, which reports its events to `observer`.
+    /// Reports events to `observer`.
     #[must_use]
     pub fn with_observer(self, observer: &'a mut dyn Observer) -> Self {
         Self { observer: Some(observer), ..self }
     }
 
-    /// Trains until a limit is reached, the source ends or the run is stopped, and writes a checkpoint at the end.
+    /// Trains until a limit is reached, the source ends or the stop flag is set, and writes a checkpoint at the end.
     ///
     /// # Errors
-    /// Where the source fails, a step cannot be computed, or a checkpoint cannot be written.
+    /// If the source fails, a step cannot be computed, the validation fails, another replica is gone, or the last
+    /// checkpoint cannot be written. Before it returns, it tries to save the steps since the last checkpoint.
     pub fn train(self, validate: &mut Validate<'_, T>) -> Result<Outcome, TrainError> {
         let Self { trainer, source, store, options, state, stop, observer } = self;
-        let (never, mut nobody) = (AtomicBool::new(false), |_: &Event| {});
+        let (never, mut silent) = (AtomicBool::new(false), |_: &Event| {});
         let observer: &mut dyn Observer = match observer {
             Some(observer) => observer,
-            None => &mut nobody,
+            None => &mut silent,
         };
-        let mut voyage = Voyage::new(trainer, store, options, observer, state);
+        let mut training_loop = TrainingLoop::new(trainer, store, options, observer, state);
         let mut last_score = None;
-        let ending = match voyage.sail(source, validate, stop.unwrap_or(&never), &mut last_score) {
+        let ending = match training_loop.run(source, validate, stop.unwrap_or(&never), &mut last_score) {
             Ok(ending) => ending,
             Err(error) => {
-                // What was learned since the last checkpoint is worth keeping, whatever ended the run.
-                voyage.rescue(&error);
+                // The steps since the last checkpoint are worth keeping.
+                training_loop.save_after_error(&error);
                 return Err(error);
             }
         };
-        voyage.end()?;
-        Ok(Outcome { ending, state: voyage.state, last_score })
+        training_loop.finish()?;
+        Ok(Outcome { ending, state: training_loop.state, last_score })
     }
 }

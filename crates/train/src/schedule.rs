@@ -1,44 +1,44 @@
-//! The learning rate as a function of the step.
+//! Learning rate as a function of the step.
 
 use serde::{Deserialize, Serialize};
 
-/// What the rate does after the warm-up.
+/// Course of the learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// It stays.
+    /// Constant.
     Constant,
-    /// It falls along half a cosine to the final rate at the last step.
+    /// Half a cosine, down to the final rate at the last step.
     #[default]
     Cosine,
-    /// It falls with the root of the step.
+    /// Falls with the inverse square root of the step.
     InverseSqrt,
-    /// Noam's (Vaswani et al. 2017): the same curve, scaled so that its highest rate is the peak. It needs a warm-up, and
-    /// has one of a step where none is given.
+    /// Schedule of Noam (Vaswani et al. 2017): the curve of `InverseSqrt`, scaled so that its highest rate is the
+    /// peak. The warm-up has at least one step.
     Noam,
-    /// It stays, and is lowered by a [`Plateau`] whenever validations no longer get better.
+    /// Constant, until a [`Plateau`] lowers it because validations no longer improve.
     Plateau,
 }
 
-/// When and how a learning rate is lowered because validations no longer get better.
+/// When and how a plateau of the validation score lowers the learning rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlateauConfig {
-    /// Validations without a better score before the rate falls.
+    /// Validations without improvement before the rate is lowered.
     pub patience: u32,
-    /// What it is multiplied by.
+    /// Factor on the rate each time.
     pub factor: f64,
-    /// Below this share of the highest rate it does not fall.
+    /// Lower bound on the product of the factors, as a share of the highest rate.
     pub least: f64,
 }
 
-/// How far a learning rate was lowered.
+/// Current reduction of the learning rate by plateaus.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plateau {
-    /// What the rate is multiplied by now.
+    /// Current factor on the rate.
     pub factor: f64,
-    /// Validations in a row without a better score, since it last fell.
+    /// Validations in a row without improvement since the last reduction.
     pub stale: u32,
 }
 
@@ -49,8 +49,8 @@ impl Default for Plateau {
 }
 
 impl Plateau {
-    /// Learns whether a validation was the best so far; true where the rate falls.
-    pub fn saw(&mut self, is_best: bool, config: &PlateauConfig) -> bool {
+    /// Records a validation. Returns whether the rate is lowered.
+    pub fn update(&mut self, is_best: bool, config: &PlateauConfig) -> bool {
         self.stale = if is_best { 0 } else { self.stale + 1 };
         if self.stale < config.patience.max(1) || self.factor <= config.least {
             return false;
@@ -60,15 +60,15 @@ impl Plateau {
     }
 }
 
-/// A linear warm-up from zero to the peak, then a [`Shape`].
+/// Linear warm-up from zero to the peak, then a [`Shape`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// What happens after the warm-up.
+    /// Course after the warm-up.
     pub shape: Shape,
-    /// The highest rate.
+    /// Highest rate.
     pub peak: f64,
-    /// The rate at the last step, for a cosine.
+    /// Rate at the last step of a cosine.
     pub last: f64,
     /// Steps of the warm-up.
     pub warmup: u64,
@@ -82,7 +82,7 @@ impl Schedule {
         Self { shape: Shape::Constant, peak: rate, last: rate, warmup: 0, total: u64::MAX }
     }
 
-    /// The rate of step `step`, the first being 1.
+    /// Learning rate of `step`, where the first step is 1.
     pub fn rate(&self, step: u64) -> f64 {
         if step < self.warmup {
             return self.peak * step as f64 / self.warmup as f64;
@@ -126,7 +126,7 @@ mod tests {
         let factors: Vec<f64> = [true, false, false, false, true, false, false, false, false, false, false]
             .into_iter()
             .map(|is_best| {
-                plateau.saw(is_best, &config);
+                plateau.update(is_best, &config);
                 plateau.factor
             })
             .collect();

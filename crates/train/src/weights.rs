@@ -1,4 +1,4 @@
-//! A model's values, or its optimizer's state, in a safetensors file.
+//! Safetensors files of a model's weights and of an optimizer's state.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -9,51 +9,58 @@ use safetensors::{Dtype, SafeTensors, View};
 
 use crate::optimizer::{StateData, StateTensor};
 
-/// Why weights cannot be read or written.
+/// Failure to read or write weights.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WeightsError {
-    /// The file system refused.
+    /// File system error.
     #[error("cannot access {}", path.display())]
     Io {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The file is not what it should be.
-    #[error("{} is not a whole safetensors file", path.display())]
+    /// Not a complete safetensors file.
+    #[error("{} is not a complete safetensors file", path.display())]
     Format {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: safetensors::SafeTensorError,
     },
-    /// A tensor has a type that this version does not read.
+    /// Tensor of a type that this version does not read.
     #[error("{}: `{name}` holds {dtype:?}, and only {readable} can be read", path.display())]
     Dtype {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
         /// Its type.
         dtype: Dtype,
-        /// The types that could be read.
+        /// Supported types.
         readable: &'static str,
     },
 }
 
-/// Writes `tensors` to a safetensors file, synced to the disk.
+/// Writes `tensors` to a safetensors file and syncs it to disk.
+///
+/// # Errors
+/// If a tensor cannot be serialized or the file cannot be written.
 pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), WeightsError> {
     let file = to_file(path, tensors)?;
     write_synced(path, &file).map_err(|source| WeightsError::Io { path: path.into(), source })
 }
 
-/// The bytes of a safetensors file of `tensors`, to be written to `path`.
+/// Bytes of a safetensors file. `path` is only for messages.
 pub(crate) fn to_file(path: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, WeightsError> {
     file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::floats(&tensor.shape, &tensor.values))))
 }
 
-/// Reads the tensors of a safetensors file.
+/// Reads the tensors of a safetensors file, sorted by name.
+///
+/// # Errors
+/// If the file cannot be read, is damaged, or has a tensor that is not `F32`.
 pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
     read(path, "F32", |name, view| {
         let values = (view.dtype() == Dtype::F32).then(|| numbers(view, f32::from_le_bytes))?;
@@ -61,12 +68,12 @@ pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
     })
 }
 
-/// The same of an optimizer's state, each tensor in the numbers that it holds.
+/// Bytes of a safetensors file with an optimizer's state; each tensor keeps its number type.
 pub(crate) fn state_to_file(path: &Path, tensors: &[StateTensor]) -> Result<Vec<u8>, WeightsError> {
     file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::of(tensor))))
 }
 
-/// Reads the file that [`state_to_file`] made.
+/// Reads a file made by [`state_to_file`].
 pub(crate) fn read_state(path: &Path) -> Result<Vec<StateTensor>, WeightsError> {
     read(path, "F32 and I32", |name, view| {
         let data = match view.dtype() {
@@ -82,7 +89,7 @@ fn numbers<N>(view: &TensorView<'_>, number: fn([u8; 4]) -> N) -> Vec<N> {
     view.data().chunks_exact(4).map(|bytes| number(bytes.try_into().expect("chunks of four"))).collect()
 }
 
-/// A tensor as it is written: its bytes are made when their turn comes, so that one tensor is there twice and not all.
+/// A tensor to be serialized. Its bytes are made only when it is written, so only one tensor exists twice at a time.
 struct Written<'a> {
     dtype: Dtype,
     shape: &'a [usize],
@@ -137,7 +144,7 @@ fn file_of<'a>(path: &Path, tensors: impl Iterator<Item = (&'a str, Written<'a>)
     safetensors::serialize(tensors, None).map_err(|source| WeightsError::Format { path: path.into(), source })
 }
 
-/// Every tensor of a file as `make` understands it, by name.
+/// Reads every tensor of a file, in the order of their names, with `make`.
 fn read<T>(
     path: &Path,
     readable: &'static str,
@@ -154,7 +161,7 @@ fn read<T>(
     views.into_iter().map(one).collect()
 }
 
-/// Writes a whole file and waits until the disk has it.
+/// Writes a whole file and waits until it is on the disk.
 pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::io::Write;
     let mut file = std::fs::File::create(path)?;
@@ -167,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn weights_survive_a_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.safetensors");
         let tensors = vec![
@@ -178,11 +185,11 @@ mod tests {
         assert_eq!(read_weights(&path).unwrap(), tensors);
         std::fs::write(&path, &std::fs::read(&path).unwrap()[..20]).unwrap();
         let error = read_weights(&path).unwrap_err().to_string();
-        assert!(error.ends_with("w.safetensors is not a whole safetensors file"), "{error}");
+        assert!(error.ends_with("w.safetensors is not a complete safetensors file"), "{error}");
     }
 
     #[test]
-    fn a_state_is_read_in_the_numbers_that_were_written() {
+    fn optimizer_state_keeps_its_number_types() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.safetensors");
         let tensor = |name: &str, data| StateTensor { name: name.into(), shape: vec![1, 2], data };

@@ -15,7 +15,7 @@ use plimsoll_speech::score::ErrorCounts;
 use plimsoll_speech::tts::{
     Ending, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance, SynthesizerMetadata, evaluate_synthesis,
 };
-use plimsoll_train::Careful;
+use plimsoll_train::InferenceRunner;
 use serde_json::{Value, json};
 
 use super::EvalArgs;
@@ -102,7 +102,7 @@ fn speak(
         return Err(Failure::invalid(message, "a list of utterances says which stretch of which file is read"));
     }
     let device = narrator.model().devices().into_iter().next().expect("a model has parameters");
-    let mut careful = Careful::new(&device, &OpenGate, TOGETHER);
+    let mut careful = InferenceRunner::new(&device, &OpenGate, TOGETHER);
     let bar = reading_bar(all.len());
     for together in all.chunks(TOGETHER) {
         let samples: Vec<HostSample> = together.iter().map(|(_, sample)| sample.clone()).collect();

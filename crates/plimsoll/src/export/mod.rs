@@ -14,7 +14,7 @@ use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::SynthesizerConfig;
 use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
-use plimsoll_train::{Checkpoint, CheckpointStore, Pick, write_weights};
+use plimsoll_train::{Checkpoint, CheckpointSelection, CheckpointStore, write_weights};
 
 use plimsoll_recipes::{Failure, FailureExt};
 
@@ -55,7 +55,7 @@ pub(crate) struct ExportArgs {
 
 /// Checkpoints to average, as they are written: `last:5`, `best:3`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PickArg(pub(crate) Pick);
+pub(crate) struct PickArg(pub(crate) CheckpointSelection);
 
 impl std::str::FromStr for PickArg {
     type Err = String;
@@ -63,8 +63,8 @@ impl std::str::FromStr for PickArg {
     fn from_str(text: &str) -> Result<Self, String> {
         let read = |count: &str| count.parse().ok().filter(|count| *count > 0);
         let pick = match text.split_once(':') {
-            Some(("last", count)) => read(count).map(Pick::Last),
-            Some(("best", count)) => read(count).map(Pick::Best),
+            Some(("last", count)) => read(count).map(CheckpointSelection::Last),
+            Some(("best", count)) => read(count).map(CheckpointSelection::Best),
             _ => None,
         };
         pick.map(Self).ok_or_else(|| "expected last:N or best:N, such as last:5".into())
@@ -115,7 +115,7 @@ fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
     if let Some(pick) = args.average {
         let (mut newest, _) = store.newest().invalid()?;
-        let (weights, steps) = store.averaged(pick.0).invalid()?;
+        let (weights, steps) = store.average(pick.0).invalid()?;
         eprintln!("the mean of the checkpoints of steps {}", listed(&steps));
         (newest.weights, newest.ema) = (weights, None);
         return Ok(newest);

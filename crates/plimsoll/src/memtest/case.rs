@@ -6,7 +6,7 @@ use plimsoll_memory::{BackendRules, Life, Phase, StepMemory, Subject, TraceError
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_speech::tts::{Synthesizer, SynthesizerConfig};
 use plimsoll_tape::{Noise, Pass, Task};
-use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, lay_out};
+use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, preallocate_pages};
 use serde::{Deserialize, Serialize};
 
 use plimsoll_recipes::device::TrainingDevice;
@@ -79,7 +79,8 @@ pub(crate) fn found<S: Case>(
     }
     let piece = trace(subject, shape, choice, rules).failed()?;
     let forward = piece.timeline.when(Phase::Backward);
-    lay_out(&chosen.device, piece.largest()).map_err(|reason| Failure::invalid(reason, "take a smaller case"))?;
+    preallocate_pages(&chosen.device, piece.largest())
+        .map_err(|reason| Failure::invalid(reason, "take a smaller case"))?;
     let predicted_bytes = piece.reserved(StepMemory { pieces, ..StepMemory::default() }).0;
     measured(subject, shape, choice, (pieces, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
@@ -156,7 +157,7 @@ fn measured<S: Case>(
     let whole = audible(subject.batch(shape.with_utterances(shape.utterances * pieces)));
     let before = meter.current();
     meter.reset_peak();
-    let config = TrainerConfig { choice, tells_late: !chosen.is_host, ..TrainerConfig::new(SLOW, Key::new(1)) };
+    let config = TrainerConfig { choice, async_errors: !chosen.is_host, ..TrainerConfig::new(SLOW, Key::new(1)) };
     let mut trainer = Trainer::new(subject.trained(&device), config, Governor::new(shape.utterances as usize));
     for _ in 0..STEPS {
         trainer.step(&whole).expect("a step of random weights has a finite loss");

@@ -18,8 +18,8 @@ use plimsoll_monitor::Summary;
 use plimsoll_speech::ModelFolder;
 use plimsoll_tape::{Task, apply, freeze};
 use plimsoll_train::{
-    Careful, Checkpoint, CheckpointError, CheckpointStore, Ending, Event, Governor, Observer, Outcome, Replica, Run,
-    RunOptions, RunState, StepError, TrainError, Trainer, lay_out,
+    Checkpoint, CheckpointError, CheckpointStore, Ending, Event, Governor, InferenceRunner, Observer, Outcome, Replica,
+    Run, RunOptions, RunState, StepError, TrainError, Trainer, preallocate_pages,
 };
 
 use crate::config::Loaded;
@@ -189,7 +189,7 @@ impl RunContext<'_> {
         if outcome.ending == Ending::Stopped {
             return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
         }
-        let best = apply(trainer.task, store.best().failed()?.judged()).failed()?;
+        let best = apply(trainer.task, store.best().failed()?.evaluation_weights()).failed()?;
         let verdict = task.finish(best, &mut self.careful(device, self.memory), self)?;
         let totals = &recorder.totals;
         let summary = summary(&self.plan, &self.folder, &outcome.state, totals, verdict, &self.prepared);
@@ -218,7 +218,9 @@ impl RunContext<'_> {
         match outcome {
             // Whoever is gone has said why.
             Ok(_) | Err(TrainError::Replica(_) | TrainError::Validation(_)) => Ok(()),
-            Err(TrainError::Step { source: StepError::Gone { .. } | StepError::Elsewhere { .. }, .. }) => Ok(()),
+            Err(TrainError::Step {
+                source: StepError::ReplicaLost { .. } | StepError::OtherReplica { .. }, ..
+            }) => Ok(()),
             Err(error) => Err(error).failed(),
         }
     }
@@ -232,7 +234,7 @@ impl RunContext<'_> {
     fn store(&self) -> CheckpointStore {
         let training = &self.plan.training;
         let checkpoints = ModelFolder(self.folder.path()).checkpoints();
-        CheckpointStore::new(checkpoints, training.keep_checkpoints).keeping_best(training.keep_best)
+        CheckpointStore::new(checkpoints, training.keep_checkpoints).with_keep_best(training.keep_best)
     }
 
     /// A trainer of a new model on `device`.
@@ -244,13 +246,13 @@ impl RunContext<'_> {
     ) -> Result<Trainer<T::Model>, Failure> {
         let training = &self.plan.training;
         if let (false, Some(memory)) = (self.device.is_host, &self.plan.memory) {
-            lay_out(device, memory.plan.largest).map_err(|reason| {
+            preallocate_pages(device, memory.plan.largest).map_err(|reason| {
                 Failure::invalid(reason, "another program may hold the card's memory: `plimsoll gpu-info` says which")
             })?;
         }
         let model = freeze(task.model(device, Key::new(self.plan.seed)), &training.freeze).invalid()?;
         let (gate, meter) = (self.device.gate(self.memory, training.budget), self.device.meter(self.memory));
-        Ok(Trainer::new(model, self.plan.trainer(), self.governor()).watched(gate, meter).together(way))
+        Ok(Trainer::new(model, self.plan.trainer(), self.governor()).with_memory(gate, meter).with_replica(way))
     }
 
     /// The loop, from `state` on.
@@ -267,7 +269,7 @@ impl RunContext<'_> {
         let shard = Shard { rank: trainer.replica().rank(), ranks: trainer.replica().ranks() };
         let mut source = self.prepared.training_source(&self.plan, state.position, shard);
         let mut validate =
-            |model: &T::Model, step, careful: &mut Careful<'_>| task.validate(model, step, careful, self);
+            |model: &T::Model, step, careful: &mut InferenceRunner<'_>| task.validate(model, step, careful, self);
         let options = RunOptions {
             validate_every: training.validate_every(),
             save_every: training.checkpoint_interval,
@@ -286,15 +288,15 @@ impl RunContext<'_> {
         match &self.plan.memory {
             // Without a budget the process has the memory of the machine, and does what is written.
             Some(memory) if memory.budget.is_some() || !self.device.is_host => {
-                Governor::planned(memory.governed(training.lanes), training.micro_batch)
+                Governor::from_plan(memory.governed(training.lanes), training.micro_batch)
             }
             _ => Governor::new(training.micro_batch),
         }
     }
 
     /// Work outside of steps, as much at once as fits.
-    fn careful<'a>(&self, device: &Device, gate: &'a dyn MemoryGate) -> Careful<'a> {
-        Careful::new(device, gate, usize::MAX)
+    fn careful<'a>(&self, device: &Device, gate: &'a dyn MemoryGate) -> InferenceRunner<'a> {
+        InferenceRunner::new(device, gate, usize::MAX)
     }
 
     /// Takes up the newest whole checkpoint; nothing where the run was ended before there was one.

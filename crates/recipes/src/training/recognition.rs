@@ -12,7 +12,7 @@ use plimsoll_speech::asr::{
     evaluate_recognition,
 };
 use plimsoll_speech::score::ErrorCounts;
-use plimsoll_train::{Careful, Score};
+use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
 use super::task::{TrainingTask, Verdict};
@@ -36,11 +36,11 @@ impl Recognition {
     fn evaluate(
         &self,
         model: &Recognizer,
-        careful: &mut Careful<'_>,
+        careful: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<RecognitionEvaluation, EvaluationError> {
         let prepared = &run.prepared;
-        let others = careful.others();
+        let others = careful.collective();
         let mut source =
             prepared.validation_source(&run.plan, Shard { rank: others.rank(), ranks: others.ranks() }, run.reporter);
         let options = EvaluationOptions {
@@ -71,14 +71,19 @@ impl TrainingTask for Recognition {
         &self,
         model: &Recognizer,
         _: u64,
-        careful: &mut Careful<'_>,
+        careful: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Score, String> {
         let evaluation = self.evaluate(model, careful, run).map_err(|error| error.to_string())?;
         Ok(Score { value: evaluation.characters.rate(), all: evaluation.measures() })
     }
 
-    fn finish(&self, model: Recognizer, careful: &mut Careful<'_>, run: &RunContext<'_>) -> Result<Verdict, Failure> {
+    fn finish(
+        &self,
+        model: Recognizer,
+        careful: &mut InferenceRunner<'_>,
+        run: &RunContext<'_>,
+    ) -> Result<Verdict, Failure> {
         let evaluation = self.evaluate(&model, careful, run).failed()?;
         let held_out = evaluation.utterances.len();
         Ok(Verdict { scores: evaluation.measures(), held_out, examples: examples(&evaluation) })

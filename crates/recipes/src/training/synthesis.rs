@@ -13,7 +13,7 @@ use plimsoll_speech::tts::{
     SynthesizerMetadata,
 };
 use plimsoll_speech::{EvaluationError, ModelFolder};
-use plimsoll_train::{Careful, Score};
+use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
 use super::pictures::{self, Mels};
@@ -46,7 +46,7 @@ impl Synthesis {
         &self,
         model: &Synthesizer,
         count: usize,
-        careful: &mut Careful<'_>,
+        careful: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<SynthesisEvaluation, EvaluationError> {
         tts::evaluate_synthesis(model, &held_out(run, count), TOGETHER, careful)
@@ -57,7 +57,7 @@ impl Synthesis {
         &self,
         model: &Synthesizer,
         delivery: &SynthesisEvaluation,
-        careful: &mut Careful<'_>,
+        careful: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Vec<Measure>, EvaluationError> {
         let mut source = run.prepared.validation_source(&run.plan, Shard::default(), run.reporter);
@@ -171,10 +171,10 @@ impl TrainingTask for Synthesis {
         &self,
         model: &Synthesizer,
         step: u64,
-        careful: &mut Careful<'_>,
+        careful: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Score, String> {
-        if careful.others().rank() > 0 {
+        if careful.collective().rank() > 0 {
             // The first replica judges alone: what it hears is a few utterances, and goes into files.
             return Ok(Score { value: f64::NAN, all: Vec::new() });
         }
@@ -187,7 +187,12 @@ impl TrainingTask for Synthesis {
         Ok(Score { value, all })
     }
 
-    fn finish(&self, model: Synthesizer, careful: &mut Careful<'_>, run: &RunContext<'_>) -> Result<Verdict, Failure> {
+    fn finish(
+        &self,
+        model: Synthesizer,
+        careful: &mut InferenceRunner<'_>,
+        run: &RunContext<'_>,
+    ) -> Result<Verdict, Failure> {
         let delivery = self.deliver(&model, SAID_AT_THE_END, careful, run).failed()?;
         let scores = self.scores(&model, &delivery, careful, run).failed()?;
         Ok(Verdict { scores, held_out: delivery.utterances.len(), examples: Vec::new() })

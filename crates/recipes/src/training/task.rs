@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use plimsoll_core::{HostBatch, Key, Measure};
 use plimsoll_monitor::Example;
 use plimsoll_tape::Task;
-use plimsoll_train::{Careful, Score};
+use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
 use crate::error::Failure;
@@ -30,12 +30,17 @@ pub(super) trait TrainingTask {
         &self,
         model: &Self::Model,
         step: u64,
-        careful: &mut Careful<'_>,
+        careful: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Score, String>;
 
     /// Judges the best model at the end.
-    fn finish(&self, model: Self::Model, careful: &mut Careful<'_>, run: &RunContext<'_>) -> Result<Verdict, Failure>;
+    fn finish(
+        &self,
+        model: Self::Model,
+        careful: &mut InferenceRunner<'_>,
+        run: &RunContext<'_>,
+    ) -> Result<Verdict, Failure>;
 
     /// What to do next with the run in `folder`, in whole lines.
     fn next_steps(&self, folder: &Path) -> String;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use plimsoll_core::{BatchSource, Collective, HostBatch, Measure, Skipped};
 use plimsoll_tape::{Task, TensorBatch};
 use plimsoll_text::Tokenizer;
-use plimsoll_train::Careful;
+use plimsoll_train::InferenceRunner;
 use serde::{Deserialize, Serialize};
 
 use super::{Recognizer, Search};
@@ -108,7 +108,7 @@ pub fn evaluate_recognition(
     model: &Recognizer,
     source: &mut dyn BatchSource<Batch = HostBatch>,
     options: &EvaluationOptions<'_>,
-    runner: &mut Careful<'_>,
+    runner: &mut InferenceRunner<'_>,
 ) -> Result<RecognitionEvaluation, EvaluationError> {
     // Without autodiff: nothing is kept for a backward pass.
     let model = model.valid();
@@ -117,7 +117,7 @@ pub fn evaluate_recognition(
     while let Some(delivered) = source.next_batch() {
         let delivered = delivered?;
         let batch = delivered.batch;
-        let results = runner.over(&batch, |micro_batch| {
+        let results = runner.run(&batch, |micro_batch| {
             let (tokens, loss) = model.recognize_with_loss(&TensorBatch::send(micro_batch, &device), options.search);
             (tokens, f64::from(loss.sum.into_scalar::<f32>()))
         })?;
@@ -176,7 +176,7 @@ mod tests {
                 let own = RecognitionEvaluation { loss: (loss, 2.0), ..RecognitionEvaluation::default() };
                 scope.spawn(move || own.gather(&way).unwrap())
             };
-            let ways = plimsoll_train::Threads::of(2).into_iter().zip([f64::NAN, 1.0]);
+            let ways = plimsoll_train::ThreadReplica::for_ranks(2).into_iter().zip([f64::NAN, 1.0]);
             let threads: Vec<_> = ways.map(join).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{BatchSource, Grid, HostBatch, HostSample, Key};
 use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
-use plimsoll_train::Careful;
+use plimsoll_train::InferenceRunner;
 
 use super::{Alignment, Ending, GeneratedMels, Synthesizer, dtw_distance};
 use crate::EvaluationError;
@@ -23,14 +23,14 @@ const PRENET_SEED: u64 = 1;
 pub fn teacher_forced_losses(
     model: &Synthesizer,
     source: &mut dyn BatchSource<Batch = HostBatch>,
-    runner: &mut Careful<'_>,
+    runner: &mut InferenceRunner<'_>,
 ) -> Result<BTreeMap<&'static str, f64>, EvaluationError> {
     let model = model.valid();
     let device = device_of(&model);
     let (mut sums, mut frames) = (BTreeMap::new(), 0.0);
     while let Some(delivered) = source.next_batch() {
         let batch = delivered?.batch;
-        let losses = runner.over(&batch, |micro_batch| {
+        let losses = runner.run(&batch, |micro_batch| {
             let tensors = TensorBatch::send(micro_batch, &device);
             let prenet_noise = Noise::new(Key::new(PRENET_SEED), &tensors.ids);
             let guided = model.config().loss.guide_weight > 0.0;
@@ -102,7 +102,7 @@ pub fn evaluate_synthesis(
     model: &Synthesizer,
     samples: &[HostSample],
     batch_size: usize,
-    runner: &mut Careful<'_>,
+    runner: &mut InferenceRunner<'_>,
 ) -> Result<SynthesisEvaluation, EvaluationError> {
     let model = model.valid();
     let device = device_of(&model);
@@ -110,7 +110,7 @@ pub fn evaluate_synthesis(
     let mut evaluation = SynthesisEvaluation::default();
     for samples in samples.chunks(batch_size.max(1)) {
         let batch = HostBatch::collate(samples, width, &Grid::default()).expect("samples are whole frames");
-        let generated = runner.over(&batch, |micro_batch| {
+        let generated = runner.run(&batch, |micro_batch| {
             let tensors = TensorBatch::send(micro_batch, &device);
             let voices = model.batch_voices(&tensors, &Pass::plain());
             model.generate(&tensors.tokens, &tensors.ids, voices, Key::new(PRENET_SEED))

@@ -1,4 +1,4 @@
-//! What a store needs of a disk, and what it finds on one after a kill.
+//! Disk access of a checkpoint store, and recovery of its folder after a kill.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,16 @@ use sha2::{Digest, Sha256};
 
 use crate::weights::write_synced;
 
-/// Whoever writes the files of a checkpoint. There are two: the disk, and one that fails in a test.
+/// Writes the files of a checkpoint. Implemented by [`RealDisk`], and by disks that fail in tests.
 pub trait Disk: Send + Sync + std::fmt::Debug {
-    /// Writes a whole file, and returns when it would survive a loss of power.
+    /// Writes a whole file and returns when it is durable, even after a loss of power.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// The disk.
+/// The file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -24,8 +27,8 @@ impl Disk for RealDisk {
     }
 }
 
-/// Removes from a folder of checkpoints what a kill left half written or half removed, and brings back what was put aside.
-pub(super) fn swept(folder: &Path) -> io::Result<()> {
+/// Cleans a folder of checkpoints after a kill: removes partial ones, and restores those that were moved aside.
+pub(super) fn recover_folder(folder: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -46,7 +49,7 @@ pub(super) fn swept(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The sum of a file.
-pub(super) fn sum_of(bytes: &[u8]) -> String {
+/// SHA-256 of a file in hexadecimal.
+pub(super) fn checksum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

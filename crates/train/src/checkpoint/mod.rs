@@ -1,6 +1,7 @@
-//! Checkpoints that survive a kill at any byte: written aside, synced, renamed, and summed.
+//! Checkpoints that survive a kill at any byte: written to a partial folder, synced, checksummed and renamed.
 
 mod disk;
+mod error;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -14,141 +15,96 @@ use plimsoll_core::Position;
 use plimsoll_tape::NamedTensor;
 use serde::{Deserialize, Serialize};
 
-use crate::weights::{WeightsError, read_state, read_weights, state_to_file, to_file};
-use crate::{Knowledge, LossScale, Plateau, StateTensor};
+use crate::weights::{read_state, read_weights, state_to_file, to_file};
+use crate::{GovernorState, LossScale, Plateau, StateTensor};
 pub use disk::{Disk, RealDisk};
-use disk::{sum_of, swept};
+use disk::{checksum, recover_folder};
+pub use error::CheckpointError;
 pub(crate) use writer::{Writer, Written};
 
-/// What a run must remember besides its tensors.
+/// State of a run besides its tensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunState {
-    /// The version of this file's layout.
+    /// Format version of this file.
     pub format: u32,
     /// Steps taken.
     pub step: u64,
-    /// Where the data stands.
+    /// Position in the data.
     pub position: Position,
-    /// The run's seed: all randomness follows from it and from the step.
+    /// Seed of the run; all random numbers follow from it and the step.
     pub seed: u64,
-    /// What the governor learned.
-    pub governor: Knowledge,
-    /// The device and the budget that it learned it on: elsewhere it is of no use.
+    /// Limits that the governor learned.
+    pub governor: GovernorState,
+    /// Device and budget for which the governor learned them; elsewhere they do not apply.
     pub learned_on: String,
-    /// The loss scale.
+    /// Loss scale.
     pub scale: LossScale,
-    /// Steps that the mean of the weights has followed, where one is kept.
+    /// Updates of the averaged weights, if an average is kept.
     pub ema_steps: u64,
-    /// What the learning rate is multiplied by, and why.
+    /// Reduction of the learning rate by plateaus.
     pub plateau: Plateau,
-    /// The step of the last validation.
+    /// Step of the last validation.
     pub validated: u64,
-    /// Validations in a row that found nothing better.
+    /// Validations in a row without improvement.
     pub stale: u32,
-    /// Steps in a row that were not finite.
+    /// Failed steps in a row.
     pub failures: u32,
-    /// Seconds spent in steps.
+    /// Seconds spent in steps and in waiting for batches.
     pub train_seconds: f64,
-    /// The best score so far, lower being better.
+    /// Best score so far; lower is better.
     pub best: Option<f64>,
-    /// The step of the best score.
+    /// Step of the best score.
     pub best_step: Option<u64>,
-    /// The best scores, with their steps, best first: as many as checkpoints are kept for them.
+    /// Best scores with their steps, best first; as many as checkpoints are kept for them.
     pub best_scores: Vec<(u64, f64)>,
 }
 
-/// All of a run at one moment.
+/// Complete state of a run after a step, ready to be saved.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// What the run remembers.
+    /// State of the run.
     pub state: RunState,
-    /// The model's values.
+    /// Weights of the model.
     pub weights: Vec<NamedTensor>,
-    /// The optimizer's state.
+    /// State of the optimizer.
     pub optimizer: Vec<StateTensor>,
-    /// The mean of the model's values, where one is kept.
+    /// Averaged weights, if an average is kept.
     pub ema: Option<Vec<NamedTensor>>,
 }
 
-/// A checkpoint, read and found whole.
+/// A checkpoint read from disk and verified by its checksums.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// What the run remembered.
+    /// State of the run.
     pub state: RunState,
-    /// The model's values.
+    /// Weights of the model.
     pub weights: Vec<NamedTensor>,
-    /// The optimizer's state.
+    /// State of the optimizer.
     pub optimizer: Vec<StateTensor>,
-    /// The mean of the model's values, where one was kept.
+    /// Averaged weights, if an average was kept.
     pub ema: Option<Vec<NamedTensor>>,
-    /// Where it was read from.
+    /// Folder of the checkpoint.
     pub path: PathBuf,
 }
 
 impl Checkpoint {
-    /// The values to use the model with: their mean, where one was kept.
-    pub fn judged(self) -> Vec<NamedTensor> {
+    /// Weights to use the model with: the averaged ones if there are any.
+    pub fn evaluation_weights(self) -> Vec<NamedTensor> {
         self.ema.unwrap_or(self.weights)
     }
 }
 
-/// Which checkpoints are put together.
+/// Selection of the checkpoints to average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pick {
-    /// The last so many.
+pub enum CheckpointSelection {
+    /// The last checkpoints, as many as given.
     Last(usize),
-    /// The so many with the best scores.
+    /// The checkpoints with the best scores, as many as given.
     Best(usize),
 }
 
-/// Why a checkpoint cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    /// The file system refused.
-    #[error("cannot access {}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// There is none.
-    #[error("no checkpoint in {}", path.display())]
-    None {
-        /// The folder that was searched.
-        path: PathBuf,
-    },
-    /// A file is not what was written.
-    #[error("{} is damaged: {reason}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// It was written by another version.
-    #[error("{} has format {found}, and this version reads {FORMAT}", path.display())]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
-    /// Two checkpoints of one run are not of the same model.
-    #[error("`{name}` is not in all of the checkpoints in {}, or not in one shape", path.display())]
-    Unlike {
-        /// The folder.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-    },
-    /// A tensor file cannot be written.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
-}
-
-/// The folder of a run's checkpoints.
+/// Folder of a run's checkpoints.
 #[derive(Clone, Debug)]
 pub struct CheckpointStore {
     folder: PathBuf,
@@ -165,62 +121,66 @@ const SUMS: &str = "sums.json";
 const FORMAT: u32 = 2;
 
 impl CheckpointStore {
-    /// The store in `folder`, which keeps the last `keep` checkpoints and the best.
+    /// A store in `folder` that keeps the last `keep` checkpoints (at least 1) and the best one.
     pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Self {
         Self { folder: folder.into(), keep: keep.max(1), keep_best: 1, disk: Arc::new(RealDisk) }
     }
 
-    /// The same store, keeping the best `count`.
+    /// Keeps the best `count` checkpoints (at least 1).
     #[must_use]
-    pub fn keeping_best(self, count: usize) -> Self {
+    pub fn with_keep_best(self, count: usize) -> Self {
         Self { keep_best: count.max(1), ..self }
     }
 
-    /// The same store, writing through `disk`.
+    /// Writes through `disk` instead of the file system.
     #[must_use]
-    pub fn on(self, disk: impl Disk + 'static) -> Self {
+    pub fn with_disk(self, disk: impl Disk + 'static) -> Self {
         Self { disk: Arc::new(disk), ..self }
     }
 
-    /// The folder of the store.
+    /// Folder of the store.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// How many checkpoints are kept for their scores.
+    /// Number of checkpoints kept for their scores.
     pub fn best_kept(&self) -> usize {
         self.keep_best
     }
 
-    /// Writes a checkpoint, then removes the ones that are neither the last few nor the best.
+    /// Writes a checkpoint, then removes old ones, except the last and the best.
     ///
-    /// Until its folder is renamed there is none, and what was there before stays: a kill or a full disk at any byte
-    /// leaves the checkpoints before it as they were.
+    /// The checkpoint exists only after its folder is renamed. A kill or a full disk at any byte leaves the earlier
+    /// checkpoints as they were.
+    ///
+    /// # Errors
+    /// If a file cannot be written or renamed. The partial folder is removed then.
     pub fn save(&self, snapshot: &Snapshot) -> Result<PathBuf, CheckpointError> {
-        let path = self.folder.join(name_of(snapshot.state.step));
-        let partial = self.folder.join(format!(".partial-{}", name_of(snapshot.state.step)));
+        let path = self.folder.join(folder_name(snapshot.state.step));
+        let partial = self.folder.join(format!(".partial-{}", folder_name(snapshot.state.step)));
         let io = |path: &Path| {
             let path = path.to_path_buf();
             move |source| CheckpointError::Io { path, source }
         };
-        swept(&self.folder).map_err(io(&self.folder))?;
+        recover_folder(&self.folder).map_err(io(&self.folder))?;
         fs::create_dir_all(&partial).map_err(io(&partial))?;
         if let Err(error) = self.fill(&partial, snapshot) {
-            // What was written takes room that whoever reads the message needs.
+            // The partial files take space that the user may need.
             let _ = fs::remove_dir_all(&partial);
             return Err(error);
         }
         fs::File::open(&partial).and_then(|folder| folder.sync_all()).map_err(io(&partial))?;
         if path.exists() {
-            // The old one stays whole until the new one has its name; `swept` brings it back if that never happens.
-            let aside = self.folder.join(format!(".aside-{}", name_of(snapshot.state.step)));
+            // The old one stays complete until the new one has its name; `recover_folder` restores it if that never
+            // happens.
+            let aside = self.folder.join(format!(".aside-{}", folder_name(snapshot.state.step)));
             fs::rename(&path, &aside).map_err(io(&aside))?;
         }
         fs::rename(&partial, &path).map_err(io(&path))?;
-        // The rename is on the disk only when the folder is.
+        // A rename is durable only after a sync of the folder.
         fs::File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io(&self.folder))?;
-        swept(&self.folder).map_err(io(&self.folder))?;
-        // It is written, whether or not older ones can be removed.
+        recover_folder(&self.folder).map_err(io(&self.folder))?;
+        // The checkpoint is written, whether or not older ones can be removed.
         let _ = self.prune(&snapshot.state);
         Ok(path)
     }
@@ -229,7 +189,7 @@ impl CheckpointStore {
         let mut sums = BTreeMap::new();
         let mut write = |name: &'static str, bytes: &[u8]| {
             let path = partial.join(name);
-            sums.insert(name, sum_of(bytes));
+            sums.insert(name, checksum(bytes));
             self.disk.write(&path, bytes).map_err(|source| CheckpointError::Io { path, source })
         };
         let tensors = |name: &str, tensors: &[NamedTensor]| to_file(&partial.join(name), tensors);
@@ -245,13 +205,16 @@ impl CheckpointStore {
         self.disk.write(&path, &text).map_err(|source| CheckpointError::Io { path, source })
     }
 
-    /// The newest whole checkpoint, and the damaged ones that were passed over on the way to it.
+    /// The newest valid checkpoint, and the errors of damaged newer ones.
+    ///
+    /// # Errors
+    /// If there is no valid checkpoint, or the newest has another format version.
     pub fn newest(&self) -> Result<(Checkpoint, Vec<CheckpointError>), CheckpointError> {
         let mut damaged = Vec::new();
         for step in self.steps()?.into_iter().rev() {
             match self.read(step) {
                 Ok(checkpoint) => return Ok((checkpoint, damaged)),
-                // What another version wrote is whole, and older ones are no better.
+                // A checkpoint of another version is intact, and older ones have the same version.
                 Err(error @ CheckpointError::Version { .. }) => return Err(error),
                 Err(error) => damaged.push(error),
             }
@@ -262,7 +225,10 @@ impl CheckpointStore {
         }
     }
 
-    /// The checkpoint of the best score, or the newest one where no score was taken or the best is damaged.
+    /// The checkpoint with the best score, or the newest if there is no score or the best is damaged.
+    ///
+    /// # Errors
+    /// As for [`newest`](Self::newest).
     pub fn best(&self) -> Result<Checkpoint, CheckpointError> {
         let (newest, _) = self.newest()?;
         match newest.state.best_step {
@@ -271,14 +237,17 @@ impl CheckpointStore {
         }
     }
 
-    /// The mean of the values of several checkpoints, and the steps they are of.
+    /// Mean weights of several checkpoints, and their steps.
     ///
-    /// Averaging the last or the best few often gives a better model than any of them.
-    pub fn averaged(&self, pick: Pick) -> Result<(Vec<NamedTensor>, Vec<u64>), CheckpointError> {
+    /// The mean of the last or the best few is often a better model than each of them.
+    ///
+    /// # Errors
+    /// If no checkpoint matches `pick`, one cannot be read, or they have different tensors.
+    pub fn average(&self, pick: CheckpointSelection) -> Result<(Vec<NamedTensor>, Vec<u64>), CheckpointError> {
         let there = self.steps()?;
         let steps: Vec<u64> = match pick {
-            Pick::Last(count) => there.iter().rev().take(count.max(1)).copied().collect(),
-            Pick::Best(count) => {
+            CheckpointSelection::Last(count) => there.iter().rev().take(count.max(1)).copied().collect(),
+            CheckpointSelection::Best(count) => {
                 let (newest, _) = self.newest()?;
                 let scores = newest.state.best_scores.iter().map(|(step, _)| *step);
                 scores.filter(|step| there.contains(step)).take(count.max(1)).collect()
@@ -287,13 +256,13 @@ impl CheckpointStore {
         let mut steps = steps.into_iter();
         let first = steps.next().ok_or_else(|| CheckpointError::None { path: self.folder.clone() })?;
         let mut sums: Vec<(NamedTensor, Vec<f64>)> = Vec::new();
-        for tensor in self.read(first)?.judged() {
+        for tensor in self.read(first)?.evaluation_weights() {
             let values = tensor.values.iter().copied().map(f64::from).collect();
             sums.push((tensor, values));
         }
         let mut taken = vec![first];
         for step in steps {
-            self.add(&mut sums, self.read(step)?.judged())?;
+            self.add(&mut sums, self.read(step)?.evaluation_weights())?;
             taken.push(step);
         }
         let count = taken.len() as f64;
@@ -318,7 +287,10 @@ impl CheckpointStore {
         }
     }
 
-    /// The steps that have a checkpoint, in order.
+    /// Steps that have a checkpoint, in ascending order.
+    ///
+    /// # Errors
+    /// If the folder cannot be read. A missing folder has no steps and is no error.
     pub fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
         let io = |source| CheckpointError::Io { path: self.folder.clone(), source };
         let entries = match fs::read_dir(&self.folder) {
@@ -335,9 +307,12 @@ impl CheckpointStore {
     }
 
     /// Reads the checkpoint of `step`.
+    ///
+    /// # Errors
+    /// If it is missing, damaged or of another format version.
     pub fn read(&self, step: u64) -> Result<Checkpoint, CheckpointError> {
-        let path = self.folder.join(name_of(step));
-        let aside = self.folder.join(format!(".aside-{}", name_of(step)));
+        let path = self.folder.join(folder_name(step));
+        let aside = self.folder.join(format!(".aside-{}", folder_name(step)));
         read_checkpoint(if !path.exists() && aside.exists() { &aside } else { &path })
     }
 
@@ -345,13 +320,13 @@ impl CheckpointStore {
         let steps = self.steps()?;
         let kept = state.best_scores.iter().take(self.keep_best).map(|(step, _)| *step).chain(state.best_step);
         let kept: Vec<u64> = kept.collect();
-        // Later ones are of a time that did not happen: damaged, or the run went on from before them.
+        // Checkpoints of later steps are damaged, or the run continued from before them; they do not count.
         let steps: Vec<u64> = steps.into_iter().filter(|step| *step <= state.step).collect();
         let old = &steps[..steps.len().saturating_sub(self.keep)];
         for &step in old.iter().filter(|step| !kept.contains(step)) {
-            let path = self.folder.join(name_of(step));
-            let gone = self.folder.join(format!(".gone-{}", name_of(step)));
-            // Renamed first: half a checkpoint would look like a damaged one.
+            let path = self.folder.join(folder_name(step));
+            let gone = self.folder.join(format!(".gone-{}", folder_name(step)));
+            // Renamed first: a half removed folder would look like a damaged checkpoint.
             let removed = fs::rename(&path, &gone).and_then(|()| fs::remove_dir_all(&gone));
             removed.map_err(|source| CheckpointError::Io { path, source })?;
         }
@@ -359,7 +334,7 @@ impl CheckpointStore {
     }
 }
 
-fn name_of(step: u64) -> String {
+fn folder_name(step: u64) -> String {
     format!("step-{step:07}")
 }
 
@@ -370,8 +345,8 @@ fn read_checkpoint(path: &Path) -> Result<Checkpoint, CheckpointError> {
         serde_json::from_slice(&read(SUMS)?).map_err(|error| damaged(SUMS, error.to_string()))?;
     let has_mean = sums.contains_key(EMA);
     for file in [WEIGHTS, OPTIMIZER, STATE].into_iter().chain(has_mean.then_some(EMA)) {
-        if sums.get(file) != Some(&sum_of(&read(file)?)) {
-            return Err(damaged(file, "its sum is not the one that was written".into()));
+        if sums.get(file) != Some(&checksum(&read(file)?)) {
+            return Err(damaged(file, "its checksum does not match".into()));
         }
     }
     let text = read(STATE)?;

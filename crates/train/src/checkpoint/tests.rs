@@ -26,7 +26,7 @@ fn store_of(steps: &[u64], keep: usize, best: Option<u64>) -> (tempfile::TempDir
 }
 
 #[test]
-fn the_newest_comes_back_and_the_best_is_kept() {
+fn the_newest_is_read_and_the_best_is_kept() {
     let (_folder, store) = store_of(&[1, 2, 3, 4], 2, Some(1));
     assert_eq!(store.steps().unwrap(), [1, 3, 4]);
     let (newest, damaged) = store.newest().unwrap();
@@ -35,7 +35,7 @@ fn the_newest_comes_back_and_the_best_is_kept() {
 }
 
 #[test]
-fn damage_anywhere_is_found_and_the_one_before_is_used() {
+fn a_damaged_checkpoint_is_skipped_for_the_one_before() {
     for file in [WEIGHTS, OPTIMIZER, STATE, SUMS] {
         let (_folder, store) = store_of(&[1, 2], 2, None);
         let path = store.folder().join("step-0000002").join(file);
@@ -50,7 +50,7 @@ fn damage_anywhere_is_found_and_the_one_before_is_used() {
 }
 
 #[test]
-fn a_write_that_was_cut_off_is_not_there() {
+fn an_interrupted_write_leaves_no_checkpoint() {
     let (_folder, store) = store_of(&[1], 2, None);
     let left = [".partial-step-0000002", ".gone-step-0000000"].map(|name| store.folder().join(name));
     left.iter().for_each(|path| fs::create_dir(path).unwrap());
@@ -62,20 +62,20 @@ fn a_write_that_was_cut_off_is_not_there() {
 }
 
 #[test]
-fn a_checkpoint_that_was_put_aside_for_a_new_one_is_not_lost() {
+fn a_checkpoint_moved_aside_is_recovered() {
     let (_folder, store) = store_of(&[1], 1, None);
-    // As a kill between the two renames leaves it.
+    // The state after a kill between the two renames.
     fs::rename(store.folder().join("step-0000001"), store.folder().join(".aside-step-0000001")).unwrap();
     assert_eq!(store.newest().unwrap().0.weights, tensors(1.0));
     store.save(&snapshot(2, Some(1))).unwrap();
     assert_eq!(store.steps().unwrap(), [1, 2]);
     assert_eq!(store.best().unwrap().weights, tensors(1.0));
-    // And the same step again takes its place.
+    // A second save of the same step replaces the first.
     store.save(&Snapshot { weights: tensors(9.0), ..snapshot(2, Some(1)) }).unwrap();
     assert_eq!(store.newest().unwrap().0.weights, tensors(9.0));
 }
 
-/// A disk that is full after so many bytes.
+/// A disk that is full after a number of bytes per file.
 #[derive(Debug)]
 struct Full(usize);
 
@@ -88,10 +88,10 @@ impl Disk for Full {
 }
 
 #[test]
-fn a_full_disk_leaves_what_was_there_and_takes_no_room() {
+fn a_full_disk_keeps_old_checkpoints_and_leaves_no_partial_files() {
     let (_folder, store) = store_of(&[1], 1, None);
     for room in [0, 50, 200] {
-        let error = store.clone().on(Full(room)).save(&snapshot(2, None)).unwrap_err();
+        let error = store.clone().with_disk(Full(room)).save(&snapshot(2, None)).unwrap_err();
         assert!(error.to_string().starts_with("cannot access"), "{error}");
         assert_eq!(store.newest().unwrap().0.state.step, 1);
         assert_eq!(fs::read_dir(store.folder()).unwrap().count(), 1, "room for {room} bytes");
@@ -99,35 +99,37 @@ fn a_full_disk_leaves_what_was_there_and_takes_no_room() {
 }
 
 #[test]
-fn the_mean_of_several_is_that_of_their_values() {
+fn average_is_the_mean_of_the_values() {
     let folder = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::new(folder.path(), 3).keeping_best(2);
+    let store = CheckpointStore::new(folder.path(), 3).with_keep_best(2);
     for step in 1..=5 {
         let mut snapshot = snapshot(step, Some(1));
         snapshot.state.best_scores = vec![(1, 0.1), (2, 0.2)];
         store.save(&snapshot).unwrap();
     }
     assert_eq!(store.steps().unwrap(), [1, 2, 3, 4, 5]);
-    for (pick, mean, steps) in
-        [(Pick::Last(2), 4.5, vec![5, 4]), (Pick::Best(2), 1.5, vec![1, 2]), (Pick::Last(1), 5.0, vec![5])]
-    {
-        assert_eq!(store.averaged(pick).unwrap(), (tensors(mean), steps), "{pick:?}");
+    for (pick, mean, steps) in [
+        (CheckpointSelection::Last(2), 4.5, vec![5, 4]),
+        (CheckpointSelection::Best(2), 1.5, vec![1, 2]),
+        (CheckpointSelection::Last(1), 5.0, vec![5]),
+    ] {
+        assert_eq!(store.average(pick).unwrap(), (tensors(mean), steps), "{pick:?}");
     }
     let mut other = snapshot(6, None);
     other.weights[0].name = "v".into();
     store.save(&other).unwrap();
-    let error = store.averaged(Pick::Last(2)).unwrap_err().to_string();
+    let error = store.average(CheckpointSelection::Last(2)).unwrap_err().to_string();
     assert!(error.starts_with("`v` is not in all of the checkpoints"), "{error}");
 }
 
 #[test]
-fn another_versions_checkpoint_is_called_so() {
+fn a_checkpoint_of_another_version_is_refused() {
     let (_folder, store) = store_of(&[1], 1, None);
     let folder = store.folder().join("step-0000001");
     let old = fs::read_to_string(folder.join(STATE)).unwrap().replace("\"format\": 2", "\"format\": 1");
     fs::write(folder.join(STATE), &old).unwrap();
     let mut sums: BTreeMap<String, String> = serde_json::from_slice(&fs::read(folder.join(SUMS)).unwrap()).unwrap();
-    sums.insert(STATE.into(), sum_of(old.as_bytes()));
+    sums.insert(STATE.into(), checksum(old.as_bytes()));
     fs::write(folder.join(SUMS), serde_json::to_vec(&sums).unwrap()).unwrap();
     let error = store.newest().unwrap_err().to_string();
     assert!(error.ends_with("has format 1, and this version reads 2"), "{error}");

@@ -1,30 +1,30 @@
-//! Checkpoints are written by a thread of their own, from a copy, while training goes on.
+//! Writer of checkpoints on a thread of its own, from a copy, while training goes on.
 
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use super::{CheckpointError, CheckpointStore, Snapshot};
 
-/// The step of a checkpoint, and where it is or why it is not.
+/// Step of a checkpoint, and its folder or the reason why it was not written.
 pub(crate) type Written = (u64, Result<PathBuf, CheckpointError>);
 
-/// Writes one checkpoint at a time.
+/// Writes one checkpoint at a time in the background.
 pub(crate) struct Writer {
     store: CheckpointStore,
-    at_work: Option<(u64, JoinHandle<Result<PathBuf, CheckpointError>>)>,
+    in_progress: Option<(u64, JoinHandle<Result<PathBuf, CheckpointError>>)>,
 }
 
 impl Writer {
     pub(crate) fn new(store: CheckpointStore) -> Self {
-        Self { store, at_work: None }
+        Self { store, in_progress: None }
     }
 
-    /// Begins to write `snapshot`. Gives what came of the one before, which is waited for: two copies of a run would take
-    /// more memory than was planned.
+    /// Starts to write `snapshot`. Waits for the one before and returns its result: two copies of a run would take
+    /// more memory than planned.
     pub(crate) fn start(&mut self, snapshot: Snapshot) -> Option<Written> {
         let before = self.wait();
         let (store, step) = (self.store.clone(), snapshot.state.step);
-        self.at_work = Some((step, std::thread::spawn(move || store.save(&snapshot))));
+        self.in_progress = Some((step, std::thread::spawn(move || store.save(&snapshot))));
         before
     }
 
@@ -33,17 +33,17 @@ impl Writer {
         (snapshot.state.step, self.store.save(snapshot))
     }
 
-    /// What came of the one that is being written, where it is done.
+    /// Result of the current write if it is done.
     pub(crate) fn done(&mut self) -> Option<Written> {
-        match &self.at_work {
+        match &self.in_progress {
             Some((_, thread)) if thread.is_finished() => self.wait(),
             _ => None,
         }
     }
 
-    /// Waits for the one that is being written.
+    /// Waits for the current write and returns its result.
     pub(crate) fn wait(&mut self) -> Option<Written> {
-        let (step, thread) = self.at_work.take()?;
+        let (step, thread) = self.in_progress.take()?;
         Some((step, thread.join().expect("the writer does not panic")))
     }
 }

@@ -4,19 +4,19 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Range;
-use super::config::{Moved, Part, Stride};
+use super::rule::{StatePart, StepSize, Updated};
 
-/// The numbers of AdamW (Loshchilov and Hutter 2019). The defaults are PyTorch's, not Burn's.
+/// Hyperparameters of AdamW (Loshchilov and Hutter 2019), with PyTorch's defaults, which differ from Burn's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdamWConfig {
-    /// How slowly the mean of the gradient moves.
+    /// Decay of the running mean of the gradient. Default: 0.9.
     pub beta_1: f64,
-    /// How slowly the mean of its square moves.
+    /// Decay of the running mean of its square. Default: 0.999.
     pub beta_2: f64,
-    /// What keeps the division finite.
+    /// Added to the denominator. Default: 1e-8.
     pub epsilon: f64,
-    /// How much of every weight is taken away in a step, times the rate.
+    /// Share of every weight subtracted in a step, times the learning rate. Default: 0.01.
     pub weight_decay: f64,
 }
 
@@ -27,10 +27,16 @@ impl Default for AdamWConfig {
 }
 
 impl AdamWConfig {
-    pub(super) const PARTS: [Part; 2] =
-        [Part { name: "mean", range: Range::Signed }, Part { name: "square", range: Range::Positive }];
+    pub(super) const PARTS: [StatePart; 2] =
+        [StatePart { name: "mean", range: Range::Signed }, StatePart { name: "square", range: Range::Positive }];
 
-    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+    pub(super) fn update(
+        &self,
+        step_size: StepSize,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        old: Vec<Tensor<1>>,
+    ) -> Updated {
         let Self { beta_1, beta_2, epsilon, weight_decay } = *self;
         let mut square = gradient.clone().square() * (1.0 - beta_2);
         let mut mean = gradient * (1.0 - beta_1);
@@ -38,11 +44,11 @@ impl AdamWConfig {
             mean = old_mean * beta_1 + mean;
             square = old_square * beta_2 + square;
         }
-        let steps = stride.step as i32;
+        let steps = step_size.step as i32;
         let (first, second) = (1.0 - beta_1.powi(steps), 1.0 - beta_2.powi(steps));
         let root = (square.clone() / second).sqrt() + epsilon;
-        let delta = mean.clone() / root * (stride.rate / first);
-        (value * (1.0 - stride.rate * weight_decay) - delta, vec![mean, square])
+        let delta = mean.clone() / root * (step_size.rate / first);
+        (value * (1.0 - step_size.rate * weight_decay) - delta, vec![mean, square])
     }
 }
 
@@ -51,7 +57,7 @@ mod tests {
     use super::*;
     use crate::optimizer::tests::check_definition;
 
-    /// The same in 64 bits, written from PyTorch's documentation.
+    /// The definition in 64 bits, from PyTorch's documentation.
     fn by_hand(mut x: f64, gradients: &[f64]) -> f64 {
         let (mut mean, mut square) = (0.0, 0.0);
         for (step, gradient) in (1..).zip(gradients) {
@@ -65,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_those_of_the_definition() {
+    fn steps_match_the_definition() {
         check_definition(AdamWConfig::default(), by_hand);
     }
 }

@@ -1,49 +1,49 @@
-//! Values in 8 bits, in blocks that have a scale each.
+//! 8-bit state in blocks with one scale each.
 //!
-//! The idea is that of Dettmers et al. (2021, arXiv 2110.02861): what an optimizer remembers bears a relative error of
-//! some percent, where each block of values is measured by its own largest. Two things are done otherwise.
+//! The idea is that of Dettmers et al. (2021, arXiv 2110.02861): optimizer state tolerates a relative error of some
+//! percent if each block of values is scaled by its largest. Two things differ here.
 //!
-//! - Their codes are a table of 256 numbers. Here a code is the fourth root of a value's share of its block's largest,
-//!   and the value its fourth power: two roots and two squares, which every backend computes and fuses. The finest code
-//!   stands for 4e-9 of the largest in a signed block, and for 2e-10 in a positive one, where zero is none: a second
-//!   moment never vanishes beside a mean that does not.
-//! - A second moment loses a thousandth in a step, and the next code is percents away: rounded to the nearest it would
-//!   stay where it is, rounded up it would only climb (to 3.5 and 19 times its root, simulated with gradients of four
-//!   magnitudes in a block; rounded as here it is within 2 % in the upper two of them and 18 % in the lowest). So a
-//!   threshold that moves with the steps decides, and a code goes up as often as it should. The threshold is a function
-//!   of the step and of the place in a block, hence a run is repeated and resumed to the last bit.
+//! - Their codes are a table of 256 numbers. Here a code is the fourth root of a value's share of the largest in its
+//!   block, and decoding takes the fourth power: two roots and two squares, which every backend can compute and fuse.
+//!   The finest code is 4e-9 of the largest in a signed block and 2e-10 in a positive one. Positive blocks have no
+//!   zero code: a second moment never vanishes while its mean does not.
+//! - A second moment loses a thousandth in a step, and the next code is some percent away. Rounded to the nearest code
+//!   it would never change; rounded up it would only grow (to 3.5 and 19 times its root, simulated with gradients of
+//!   four magnitudes in a block; with the rounding here it is within 2 % for the upper two and 18 % for the lowest).
+//!   So the rounding threshold varies with the step, and a code moves as often as it should. The threshold is a
+//!   function of the step and of the place in a block, so a run can be repeated and resumed to the last bit.
 //!
-//! No backend needs to know bytes: four codes lie in one integer of 32 bits.
+//! Four codes are packed into one 32-bit integer, so backends need no byte type.
 
 // Shapes: b blocks of 256 values, w words of four codes in all of them.
 
 use burn::tensor::{DType, Device, FloatDType, Int, IntDType, Tensor, TensorData};
 
-/// Values that share a scale.
+/// Values per scale.
 pub(super) const BLOCK: usize = 256;
 
-/// Integers that hold the codes of a block.
+/// 32-bit words per block.
 pub(super) const WORDS: usize = BLOCK / 4;
 
-/// Parameters of fewer values stay in fp32: biases and norms, which are few and dear.
+/// Parameters with fewer values stay in fp32: biases and norms, which are small and sensitive.
 pub(super) const SMALL: usize = 1024;
 
-/// Bytes of `values` values of a parameter, which stay in fp32 where they are few.
+/// Bytes of the 8-bit state of a parameter with `values` values; small parameters stay in fp32.
 pub(super) fn bytes(values: u64) -> u64 {
     if values < SMALL as u64 { values * 4 } else { values.div_ceil(BLOCK as u64) * (BLOCK as u64 + 4) }
 }
 
-/// Which values a running mean takes.
+/// Range of a running mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
-    /// Both signs and zero: codes from -127 to 127, kept as 1 to 255.
+    /// Both signs and zero: codes from -127 to 127, stored as 1 to 255.
     Signed,
     /// Zero and above: codes from 1 to 255.
     Positive,
 }
 
 impl Range {
-    /// The code of the smallest size of a value, and that of the largest.
+    /// Codes of the smallest and of the largest magnitude.
     fn codes(self) -> (f64, f64) {
         match self {
             Self::Signed => (0.0, 127.0),
@@ -52,22 +52,22 @@ impl Range {
     }
 }
 
-/// The values of one parameter, in blocks.
+/// Quantized values of one parameter.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
-    /// `[w]`: byte k of word i is the code of value `k w + i`, blocks after each other.
+    /// `[w]`: byte k of word i is the code of value `k w + i`, block after block.
     pub(super) codes: Tensor<1, Int>,
-    /// `[b, 1]`: the largest size of a value in each block.
+    /// `[b, 1]`: largest magnitude in each block.
     pub(super) scales: Tensor<2>,
-    /// Values, without what fills the last block.
+    /// Number of values, without the padding of the last block.
     pub(super) count: usize,
-    /// Which values they are.
+    /// Range of the values.
     pub(super) range: Range,
 }
 
 impl Blocks {
-    /// `values` in 8 bits, rounded at the [`threshold`] of a step.
-    pub(super) fn of(values: Tensor<1>, range: Range, threshold: &Tensor<2>) -> Self {
+    /// Quantizes `values` to 8 bits with the rounding [`threshold`] of a step.
+    pub(super) fn quantize(values: Tensor<1>, range: Range, threshold: &Tensor<2>) -> Self {
         let (least, most) = range.codes();
         let [count] = values.dims();
         let rows = in_blocks(values);
@@ -82,8 +82,8 @@ impl Blocks {
         Self { codes: pack(code.reshape([-1]).cast(IntDType::I32)), scales, count, range }
     }
 
-    /// The values, in fp32.
-    pub(super) fn into_values(self) -> Tensor<1> {
+    /// Values in fp32.
+    pub(super) fn dequantize(self) -> Tensor<1> {
         let (_, most) = self.range.codes();
         let code = unpack(self.codes).cast(FloatDType::F32);
         let share = match self.range {
@@ -97,10 +97,10 @@ impl Blocks {
     }
 }
 
-/// The thresholds of a step, `[1, 256]`: each place in a block sees all of 0 to 1 over the steps, evenly.
+/// Rounding thresholds of a step, `[1, 256]`: over the steps, each place in a block sees 0 to 1 evenly.
 ///
-/// Multiples of the golden ratio fall evenly for every number of steps; those of the plastic number's inverse set the
-/// places of a block apart from each other (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences").
+/// Multiples of the golden ratio are even for every number of steps; multiples of the inverse plastic number separate
+/// the places of a block (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences").
 pub(super) fn threshold(step: u64, device: &Device) -> Tensor<2> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     const PLASTIC: f64 = 0.754_877_666_246_692_7;
@@ -109,7 +109,7 @@ pub(super) fn threshold(step: u64, device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values, [1, BLOCK]), (device, DType::F32))
 }
 
-/// `[b, 256]`, the last block filled up with zeros.
+/// `[b, 256]`, with the last block padded by zeros.
 fn in_blocks(values: Tensor<1>) -> Tensor<2> {
     let [count] = values.dims();
     let missing = count.next_multiple_of(BLOCK) - count;
@@ -142,12 +142,12 @@ mod tests {
     fn there_and_back(values: &[f32], range: Range, step: u64) -> Vec<f32> {
         let device = Device::flex();
         let tensor = Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), &device);
-        let blocks = Blocks::of(tensor, range, &threshold(step, &device));
+        let blocks = Blocks::quantize(tensor, range, &threshold(step, &device));
         assert_eq!(blocks.codes.dtype(), DType::I32);
-        blocks.into_values().into_data().try_into_vec().unwrap()
+        blocks.dequantize().into_data().try_into_vec().unwrap()
     }
 
-    /// Values over four magnitudes, of both signs or of one.
+    /// Values over four magnitudes, of both signs or positive.
     fn sample(count: usize, range: Range) -> Vec<f32> {
         let one = |i: usize| {
             let key = Key::new(5).at(i as u64);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_within_a_code_and_the_largest_exactly() {
+    fn values_return_within_one_code_and_the_largest_exactly() {
         for (range, levels) in [(Range::Signed, 127.0), (Range::Positive, 255.0)] {
             for count in [SMALL, SMALL + 7] {
                 let values = sample(count, range);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_steps_a_code_is_right_on_average() {
+    fn rounding_is_unbiased_over_the_steps() {
         let values = sample(SMALL, Range::Positive);
         let steps = 400;
         let root = |x: f32| f64::from(x).powf(0.25);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_stay_zeros_and_a_small_square_does_not_become_one() {
+    fn zeros_stay_zeros_and_small_squares_stay_positive() {
         for range in [Range::Signed, Range::Positive] {
             assert_eq!(there_and_back(&[0.0; SMALL], range, 1), [0.0; SMALL]);
         }

@@ -1,22 +1,25 @@
-//! Which optimizer, with its numbers, and what its state costs.
+//! Choice of an optimizer rule, and the cost of its state.
 
 use burn::tensor::Tensor;
 use plimsoll_core::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{self, Range};
-use super::{AdamWConfig, LionConfig, SgdConfig};
+use super::adamw::AdamWConfig;
+use super::blocks;
+use super::lion::LionConfig;
+use super::rule::{StatePart, StepSize, Updated};
+use super::sgd::SgdConfig;
 
-/// Which optimizer, with its numbers.
+/// Optimizer rule with its hyperparameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum OptimizerConfig {
-    /// AdamW: each value at a speed of its own.
+    /// AdamW: an adaptive step for each value; two running means.
     #[serde(rename = "adamw")]
     AdamW(AdamWConfig),
-    /// Lion: every value at the same speed, with half the state.
+    /// Lion: a step of the same size for every value; one running mean.
     Lion(LionConfig),
-    /// Stochastic gradient descent, with momentum or without.
+    /// Stochastic gradient descent, with or without momentum.
     Sgd(SgdConfig),
 }
 
@@ -44,42 +47,21 @@ impl From<SgdConfig> for OptimizerConfig {
     }
 }
 
-/// Where and in what numbers an optimizer keeps its state.
+/// Where and in what precision an optimizer keeps its state between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateForm {
-    /// In fp32, on the device.
+    /// fp32 on the device.
     #[default]
     Full,
-    /// In 8 bits, in blocks that have a scale each, on the device; small parameters stay in fp32.
+    /// 8 bits on the device, in blocks with one scale each; parameters below 1024 values stay in fp32.
     Eight,
-    /// In fp32 in host memory, fetched for each parameter when it is moved. On the CPU it is as much memory as `Full`.
+    /// fp32 in host memory, copied to the device for each update. On the CPU it takes as much memory as `Full`.
     Host,
 }
 
-/// One of the running means that a rule remembers of each parameter.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    /// What it is called in a checkpoint, after the parameter's name.
-    pub(super) name: &'static str,
-    /// Which values it takes.
-    pub(super) range: Range,
-}
-
-/// How far a step goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stride {
-    /// The learning rate.
-    pub(super) rate: f64,
-    /// The step's number, the first being 1.
-    pub(super) step: u64,
-}
-
-/// A moved value, and what is remembered of it in the order of the rule's parts.
-pub(super) type Moved = (Tensor<1>, Vec<Tensor<1>>);
-
 impl OptimizerConfig {
-    /// Bytes of state that lie on the device between steps, for a parameter of `values` values.
+    /// Bytes of state on the device between steps, for a parameter with `values` values.
     pub fn state_bytes(&self, form: StateForm, values: u64) -> Bytes {
         let each = match form {
             StateForm::Full => values * 4,
@@ -89,14 +71,14 @@ impl OptimizerConfig {
         Bytes(each * self.parts().len() as u64)
     }
 
-    /// Bits of state on the device for each value of a large parameter, rounded up.
+    /// Bits of state on the device per value of a large parameter, rounded up.
     pub fn state_bits(&self, form: StateForm) -> u64 {
         let many = 1 << 20;
         (self.state_bytes(form, many).0 * 8).div_ceil(many)
     }
 
-    /// What the rule remembers of each parameter.
-    pub(super) fn parts(&self) -> &'static [Part] {
+    /// Running means of the rule.
+    pub(super) fn parts(&self) -> &'static [StatePart] {
         match self {
             Self::AdamW(_) => &AdamWConfig::PARTS,
             Self::Lion(_) => &LionConfig::PARTS,
@@ -104,12 +86,18 @@ impl OptimizerConfig {
         }
     }
 
-    /// Moves `value` against `gradient`; `old` is what was remembered, nothing at the first gradient.
-    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+    /// Updates `value` by `gradient`. `old` holds the running means, or nothing at the first gradient.
+    pub(super) fn update(
+        &self,
+        step_size: StepSize,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        old: Vec<Tensor<1>>,
+    ) -> Updated {
         match self {
-            Self::AdamW(adam) => adam.moved(stride, value, gradient, old),
-            Self::Lion(lion) => lion.moved(stride, value, gradient, old),
-            Self::Sgd(sgd) => sgd.moved(stride, value, gradient, old),
+            Self::AdamW(adam) => adam.update(step_size, value, gradient, old),
+            Self::Lion(lion) => lion.update(step_size, value, gradient, old),
+            Self::Sgd(sgd) => sgd.update(step_size, value, gradient, old),
         }
     }
 }

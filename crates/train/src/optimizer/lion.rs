@@ -1,23 +1,23 @@
-//! Lion: the sign of a momentum, and nothing else.
+//! Lion: steps by the sign of a momentum.
 
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Range;
-use super::config::{Moved, Part, Stride};
+use super::rule::{StatePart, StepSize, Updated};
 
-/// The numbers of Lion (Chen et al. 2023, arXiv 2302.06675). The defaults are those of its authors' code.
+/// Hyperparameters of Lion (Chen et al. 2023, arXiv 2302.06675), with the defaults of its authors' code.
 ///
-/// Every value moves by the whole rate, so its authors take a rate 3 to 10 times smaller than AdamW's, and a decay as
-/// many times larger.
+/// Every value changes by the full learning rate. So the authors use a rate 3 to 10 times smaller than for AdamW, and
+/// a weight decay larger by the same factor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LionConfig {
-    /// How much of the mean is in what a step takes the sign of.
+    /// Share of the running mean in the direction of a step. Default: 0.9.
     pub beta_1: f64,
-    /// How slowly the mean of the gradient moves.
+    /// Decay of the running mean of the gradient. Default: 0.99.
     pub beta_2: f64,
-    /// How much of every weight is taken away in a step, times the rate.
+    /// Share of every weight subtracted in a step, times the learning rate. Default: 0.
     pub weight_decay: f64,
 }
 
@@ -28,9 +28,15 @@ impl Default for LionConfig {
 }
 
 impl LionConfig {
-    pub(super) const PARTS: [Part; 1] = [Part { name: "mean", range: Range::Signed }];
+    pub(super) const PARTS: [StatePart; 1] = [StatePart { name: "mean", range: Range::Signed }];
 
-    pub(super) fn moved(&self, stride: Stride, value: Tensor<1>, gradient: Tensor<1>, old: Vec<Tensor<1>>) -> Moved {
+    pub(super) fn update(
+        &self,
+        step_size: StepSize,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        old: Vec<Tensor<1>>,
+    ) -> Updated {
         let Self { beta_1, beta_2, weight_decay } = *self;
         let (toward, mean) = match old.into_iter().next() {
             Some(old) => {
@@ -39,7 +45,7 @@ impl LionConfig {
             }
             None => (gradient.clone(), gradient * (1.0 - beta_2)),
         };
-        let moved = value * (1.0 - stride.rate * weight_decay) - toward.sign() * stride.rate;
+        let moved = value * (1.0 - step_size.rate * weight_decay) - toward.sign() * step_size.rate;
         (moved, vec![mean])
     }
 }
@@ -49,7 +55,7 @@ mod tests {
     use super::*;
     use crate::optimizer::tests::check_definition;
 
-    /// The same in 64 bits, written from the second algorithm of the paper.
+    /// The definition in 64 bits, from the second algorithm of the paper.
     fn by_hand(mut x: f64, gradients: &[f64]) -> f64 {
         let mut mean = 0.0;
         for gradient in gradients {
@@ -61,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_those_of_the_definition() {
+    fn steps_match_the_definition() {
         check_definition(LionConfig { weight_decay: 0.3, ..LionConfig::default() }, by_hand);
     }
 }

@@ -1,17 +1,19 @@
-//! The optimizer: how the parameters move, and where it keeps what it remembers of them.
+//! Optimizer: update rules, and the storage of their state.
 //!
-//! Three ideas, each alone in a file. A rule ([`AdamWConfig`], [`LionConfig`], [`SgdConfig`]) says how a value moves
-//! against its gradient, and which running means it remembers. A [`StateForm`] says where and in what numbers these
-//! lie between two steps. [`StateTensor`]s are what a checkpoint keeps of them, to the last bit in every form. The
-//! [`Optimizer`] walks a module with all three, and has one parameter's state in fp32 at a time.
+//! A rule ([`AdamWConfig`], [`LionConfig`], [`SgdConfig`]) updates a value from its gradient and from running means. A
+//! [`StateForm`] decides where and in what precision the means are stored between two steps. [`StateTensor`]s hold
+//! them in a checkpoint, bit for bit in every form. The [`Optimizer`] visits the parameters of a module and converts
+//! the state of one parameter to fp32 at a time.
 
 mod adamw;
 mod blocks;
 mod config;
-mod held;
 mod lion;
+mod rule;
 mod sgd;
 mod state;
+mod stored;
+mod tensor;
 #[cfg(test)]
 mod tests;
 
@@ -26,87 +28,91 @@ pub use adamw::AdamWConfig;
 pub use config::{OptimizerConfig, StateForm};
 pub use lion::LionConfig;
 pub use sgd::SgdConfig;
-pub use state::{StateData, StateError, StateTensor};
+pub use state::StateError;
+pub use tensor::{StateData, StateTensor};
 
-use config::Stride;
-use held::{Held, Keeping};
+use rule::StepSize;
+use stored::{StatePacker, StoredState};
 
 /// An optimizer with its state.
 ///
-/// The state is keyed by the names of the parameters and not by Burn's ids, which are new in every process.
+/// The state is keyed by parameter names, because Burn's ids differ in every process.
 #[derive(Debug)]
 pub struct Optimizer {
     config: OptimizerConfig,
     form: StateForm,
     steps: u64,
-    /// What is remembered of each parameter, in the order of the rule's parts.
-    state: BTreeMap<String, Vec<Held>>,
+    /// Running means of each parameter, in the order of the rule's parts.
+    state: BTreeMap<String, Vec<StoredState>>,
 }
 
 impl Optimizer {
-    /// An optimizer that has not stepped yet.
+    /// An optimizer before its first step.
     pub fn new(config: OptimizerConfig, form: StateForm) -> Self {
         Self { config, form, steps: 0, state: BTreeMap::new() }
     }
 
-    /// Steps taken so far.
+    /// Steps taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Its rule, with the numbers.
+    /// Rule with its numbers.
     pub fn config(&self) -> &OptimizerConfig {
         &self.config
     }
 
-    /// Where and in what numbers it keeps its state.
+    /// Where and in what precision the state is stored.
     pub fn form(&self) -> StateForm {
         self.form
     }
 
-    /// Bytes of the state as it lies now, on the device or in host memory.
+    /// Bytes of the current state, on the device or in host memory.
     pub fn bytes(&self) -> Bytes {
-        Bytes(self.state.values().flatten().map(Held::bytes).sum())
+        Bytes(self.state.values().flatten().map(StoredState::bytes).sum())
     }
 
-    /// One step: every parameter that has a gradient moves against it, scaled by `scale`, at `rate`.
+    /// One step: updates every parameter that has a gradient, at learning rate `rate`, with gradients multiplied by
+    /// `scale`.
     ///
     /// # Panics
-    /// Where the state lies in host memory and the device cannot give it back.
+    /// If the state is in host memory and the device cannot return it.
     pub fn step<M: Module>(&mut self, rate: f64, module: M, gradients: GradientsParams, scale: f64) -> M {
         self.steps += 1;
-        let keeping = Keeping::new(self.form, self.steps);
-        let stride = Stride { rate, step: self.steps };
-        module.map(&mut Update { optimizer: self, keeping, gradients, stride, scale, path: Vec::new() })
+        let packer = StatePacker::new(self.form, self.steps);
+        let step_size = StepSize { rate, step: self.steps };
+        module.map(&mut Update { optimizer: self, packer, gradients, step_size, scale, path: Vec::new() })
     }
 
-    /// Converts the state into another form; fp32 on the device and in host memory are the same bits.
+    /// Converts the state to another form. fp32 on the device and in host memory have the same bits.
     pub fn set_form(&mut self, form: StateForm) {
         self.form = form;
-        let keeping = Keeping::new(form, self.steps);
+        let packer = StatePacker::new(form, self.steps);
         let parts = self.config.parts();
-        for held in self.state.values_mut() {
-            // One at a time, as each takes memory of its own while it is converted.
-            *held = held.drain(..).zip(parts).map(|(one, part)| keeping.convert(one, *part)).collect();
+        for stored in self.state.values_mut() {
+            // One tensor at a time, because a conversion needs memory of its own.
+            *stored = stored.drain(..).zip(parts).map(|(one, part)| packer.convert(one, *part)).collect();
         }
     }
 
-    /// The state by name, for a checkpoint.
+    /// State by name, for a checkpoint.
     pub fn state(&self) -> Vec<StateTensor> {
         let parts = self.config.parts();
-        let one = |(name, held): (&String, &Vec<Held>)| {
-            let each = held.iter().zip(parts).map(|(held, part)| held.save(&format!("{name}.{}", part.name)));
+        let one = |(name, stored): (&String, &Vec<StoredState>)| {
+            let each = stored.iter().zip(parts).map(|(stored, part)| stored.save(&format!("{name}.{}", part.name)));
             each.flatten().collect::<Vec<_>>()
         };
         self.state.iter().flat_map(one).collect()
     }
 
-    /// Takes over the state of a checkpoint after `steps` steps; its device is that of `module`.
+    /// Restores the state of a checkpoint after `steps` steps onto the device of `module`, and converts it to this
+    /// optimizer's form.
     ///
-    /// State that was saved in another form is converted. Where anything is wrong, the optimizer stays as it was.
+    /// # Errors
+    /// If a tensor is missing, unknown, or of another shape or number type. The optimizer is unchanged then.
     pub fn restore<M: Module>(&mut self, steps: u64, state: Vec<StateTensor>, module: &M) -> Result<(), StateError> {
-        let keeping = Keeping::new(self.form, steps);
-        self.state = state::matched(state, self.config.parts(), &keeping, module, steps > 0)?;
+        let packer = StatePacker::new(self.form, steps);
+        self.state = state::matched(state, self.config.parts(), &packer, module, steps > 0)?;
         self.steps = steps;
         Ok(())
     }
@@ -114,9 +120,9 @@ impl Optimizer {
 
 struct Update<'a> {
     optimizer: &'a mut Optimizer,
-    keeping: Keeping,
+    packer: StatePacker,
     gradients: GradientsParams,
-    stride: Stride,
+    step_size: StepSize,
     scale: f64,
     path: Vec<String>,
 }
@@ -136,27 +142,27 @@ impl ModuleMapper for Update<'_> {
         let (id, value, mapper) = param.consume();
         let (required, shape) = (value.is_require_grad(), value.dims());
         let flat = value.without_autodiff().reshape([-1]);
-        let moved = self.moved(flat, gradient.reshape([-1]));
+        let moved = self.updated(flat, gradient.reshape([-1]));
         let moved = Tensor::from_inner(moved.reshape(shape)).set_require_grad(required);
         Param::from_mapped_value(id, moved, mapper)
     }
 }
 
 impl Update<'_> {
-    fn moved(&mut self, value: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
+    fn updated(&mut self, value: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
         let name = self.path.join(".");
         let config = self.optimizer.config;
         let old = self.optimizer.state.remove(&name).unwrap_or_default();
-        let old = old.into_iter().map(Held::into_tensor).collect();
-        let (moved, kept) = config.moved(self.stride, value, gradient * self.scale, old);
-        let kept = kept.into_iter().zip(config.parts()).map(|(tensor, part)| self.keeping.hold(tensor, *part));
+        let old = old.into_iter().map(StoredState::into_tensor).collect();
+        let (moved, kept) = config.update(self.step_size, value, gradient * self.scale, old);
+        let kept = kept.into_iter().zip(config.parts()).map(|(tensor, part)| self.packer.pack(tensor, *part));
         self.optimizer.state.insert(name, kept.collect());
         moved
     }
 
-    /// Gives a trained parameter that no gradient has reached yet the zeros that a rule starts from.
+    /// Initializes the state of a trained parameter without gradient to zeros.
     ///
-    /// So every trained parameter has state after the first step, and a checkpoint that lacks some is seen to.
+    /// Every trained parameter has state after the first step, so a checkpoint with missing state can be refused.
     fn wait<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         let name = self.path.join(".");
@@ -166,6 +172,6 @@ impl Update<'_> {
         let options = (&value.device().inner(), DType::F32);
         let zeros = || Tensor::zeros([value.shape().num_elements()], options);
         let parts = self.optimizer.config.parts();
-        self.optimizer.state.insert(name, parts.iter().map(|part| self.keeping.hold(zeros(), *part)).collect());
+        self.optimizer.state.insert(name, parts.iter().map(|part| self.packer.pack(zeros(), *part)).collect());
     }
 }

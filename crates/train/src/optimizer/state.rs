@@ -1,4 +1,4 @@
-//! The state of an optimizer as a checkpoint keeps it, and the way back.
+//! Restores the state of an optimizer from a checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -7,80 +7,58 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use plimsoll_tape::{NamedVisitor, walk};
 
 use super::blocks::{BLOCK, Blocks, WORDS};
-use super::config::Part;
-use super::held::{Held, Keeping};
+use super::rule::StatePart;
+use super::stored::{StatePacker, StoredState};
+use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
-/// What follows a part's name where its codes are kept, and where their scales are.
-pub(super) const CODES: &str = ".codes";
-pub(super) const SCALES: &str = ".scales";
-
-/// A part of an optimizer's state: `encoder.weight.mean`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StateTensor {
-    /// The parameter's name, and what this is of it.
-    pub name: String,
-    /// The lengths of its axes; an optimizer's own tensors are flat.
-    pub shape: Vec<usize>,
-    /// Its values, last axis fastest.
-    pub data: StateData,
-}
-
-/// The values of a [`StateTensor`], in the numbers that they have in memory.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StateData {
-    /// In fp32.
-    F32(Vec<f32>),
-    /// Codes of 8 bits, four in each integer.
-    I32(Vec<i32>),
-}
-
-/// Why a checkpoint's state does not fit a model and its optimizer.
+/// A checkpoint's state does not match the model and its optimizer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StateError {
-    /// The state lacks what the optimizer remembers of a parameter.
+    /// State of a parameter is missing.
     #[error("the optimizer's state has no `{name}`: it belongs to another model or optimizer")]
     Missing {
-        /// The tensor's name.
+        /// Name of the tensor.
         name: String,
     },
-    /// The state has what the optimizer remembers of no parameter.
+    /// State of an unknown parameter.
     #[error("the optimizer's state has `{name}`, which this model and optimizer do not: it belongs to others")]
     Unknown {
-        /// The tensor's name.
+        /// Name of the tensor.
         name: String,
     },
     /// A tensor has another shape.
     #[error("`{name}` has shape {found:?} in the optimizer's state, and this model needs {wanted:?}")]
     Shape {
-        /// The tensor's name.
+        /// Name of the tensor.
         name: String,
-        /// The shape that the model needs.
+        /// Shape that the model needs.
         wanted: Vec<usize>,
-        /// Its shape in the state.
+        /// Shape in the state.
         found: Vec<usize>,
     },
-    /// A tensor holds other numbers.
+    /// A tensor has another number type.
     #[error("`{name}` holds {found} in the optimizer's state, and {wanted} are needed")]
     Numbers {
-        /// The tensor's name.
+        /// Name of the tensor.
         name: String,
-        /// The numbers that are needed.
+        /// Number type that is needed.
         wanted: &'static str,
-        /// The numbers that it holds.
+        /// Number type in the state.
         found: &'static str,
     },
 }
 
-/// The state of every parameter of `module`, taken from `state` and put away as `keeping` says.
+/// State of every parameter of `module`, taken from `state` and stored by `packer`.
 ///
-/// Where `stepped`, every parameter that is trained must have its state.
+/// If `stepped`, every trained parameter must have state.
 pub(super) fn matched<M: Module>(
     state: Vec<StateTensor>,
-    parts: &[Part],
-    keeping: &Keeping,
+    parts: &[StatePart],
+    packer: &StatePacker,
     module: &M,
     stepped: bool,
-) -> Result<BTreeMap<String, Vec<Held>>, StateError> {
+) -> Result<BTreeMap<String, Vec<StoredState>>, StateError> {
     let mut parameters = Parameters(Vec::new());
     walk(module, &mut parameters);
     let mut saved = Saved(state.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect());
@@ -90,9 +68,9 @@ pub(super) fn matched<M: Module>(
         if !is_needed && !saved.has(&parameter, parts) {
             continue;
         }
-        let each = parts.iter().map(|part| Ok(keeping.convert(saved.take(&parameter, *part)?, *part)));
-        let held = each.collect::<Result<Vec<_>, StateError>>()?;
-        found.insert(parameter.name, held);
+        let each = parts.iter().map(|part| Ok(packer.convert(saved.take(&parameter, *part)?, *part)));
+        let stored = each.collect::<Result<Vec<_>, StateError>>()?;
+        found.insert(parameter.name, stored);
     }
     match saved.0.into_keys().next() {
         Some(name) => Err(StateError::Unknown { name }),
@@ -100,7 +78,7 @@ pub(super) fn matched<M: Module>(
     }
 }
 
-/// What must be known of a parameter to give it its state.
+/// Properties of a parameter that decide its state.
 struct Parameter {
     name: String,
     count: usize,
@@ -118,32 +96,32 @@ impl NamedVisitor for Parameters {
     }
 }
 
-/// What is left of the state to be given out.
+/// State tensors that are not assigned yet.
 struct Saved(BTreeMap<String, StateTensor>);
 
 impl Saved {
-    /// Whether anything of `parameter` is there.
-    fn has(&self, parameter: &Parameter, parts: &[Part]) -> bool {
+    /// Whether there is any state of `parameter`.
+    fn has(&self, parameter: &Parameter, parts: &[StatePart]) -> bool {
         let names = parts.iter().map(|part| format!("{}.{}", parameter.name, part.name));
         let mut all = names.flat_map(|name| [format!("{name}{CODES}"), format!("{name}{SCALES}"), name]);
         all.any(|name| self.0.contains_key(&name))
     }
 
-    /// One part of `parameter`, in the form that it was saved in.
-    fn take(&mut self, parameter: &Parameter, part: Part) -> Result<Held, StateError> {
+    /// One running mean of `parameter`, in the form in which it was saved.
+    fn take(&mut self, parameter: &Parameter, part: StatePart) -> Result<StoredState, StateError> {
         let name = format!("{}.{}", parameter.name, part.name);
         let (count, options) = (parameter.count, (&parameter.device, DType::F32));
         let codes = format!("{name}{CODES}");
         if !self.0.contains_key(&codes) {
             let values = self.floats(name, count)?;
-            return Ok(Held::Full(Tensor::from_data(TensorData::new(values, [count]), options)));
+            return Ok(StoredState::Full(Tensor::from_data(TensorData::new(values, [count]), options)));
         }
         let rows = count.div_ceil(BLOCK);
         let words = self.words(codes, rows * WORDS)?;
         let scales = self.floats(format!("{name}{SCALES}"), rows)?;
         let codes = Tensor::from_data(TensorData::new(words, [rows * WORDS]), (&parameter.device, DType::I32));
         let scales = Tensor::from_data(TensorData::new(scales, [rows, 1]), options);
-        Ok(Held::Eight(Box::new(Blocks { codes, scales, count, range: part.range })))
+        Ok(StoredState::Eight(Box::new(Blocks { codes, scales, count, range: part.range })))
     }
 
     fn floats(&mut self, name: String, count: usize) -> Result<Vec<f32>, StateError> {

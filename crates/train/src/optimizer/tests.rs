@@ -1,4 +1,4 @@
-//! Every rule in every form: definitions, resuming, conversions, training, refusals.
+//! Tests of every rule in every form: definition, resuming, conversion, training, refusals.
 
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
@@ -10,7 +10,7 @@ use super::*;
 
 const FORMS: [StateForm; 3] = [StateForm::Full, StateForm::Eight, StateForm::Host];
 
-/// Every rule with a rate that suits it.
+/// Every rule with a suitable learning rate.
 fn rules() -> [(OptimizerConfig, f64); 3] {
     let sgd = SgdConfig { momentum: 0.9, nesterov: true, weight_decay: 1e-4 };
     [(AdamWConfig::default().into(), 1e-2), (LionConfig::default().into(), 2e-3), (sgd.into(), 5e-2)]
@@ -19,7 +19,7 @@ fn rules() -> [(OptimizerConfig, f64); 3] {
 #[derive(Module, Debug)]
 struct Point {
     place: Param<Tensor<1>>,
-    /// No loss depends on it.
+    /// Not used by the loss.
     idle: Param<Tensor<1>>,
 }
 
@@ -30,23 +30,23 @@ fn point(place: Vec<f32>) -> Point {
     Point { place, idle: Param::from_data([3.0, 4.0], &device) }
 }
 
-fn moved(optimizer: &mut Optimizer, point: Point, rate: f64, gradient: Vec<f32>, scale: f64) -> Point {
+fn step_once(optimizer: &mut Optimizer, point: Point, rate: f64, gradient: Vec<f32>, scale: f64) -> Point {
     let count = gradient.len();
     let slope = Tensor::<1>::from_data(TensorData::new(gradient, [count]), &point.place.val().device());
     let gradients = backward((point.place.val() * slope).sum(), &point);
     optimizer.step(rate, point, gradients, scale)
 }
 
-/// Ten steps of `config` at a rate of 0.1 go where `by_hand` goes, given the start and the gradients.
+/// Checks that ten steps at a rate of 0.1 end where `by_hand` ends, given the start and the gradients.
 pub(super) fn check_definition(config: impl Into<OptimizerConfig>, by_hand: impl Fn(f64, &[f64]) -> f64) {
     let starts = [1.0, -2.0];
     let slope = |start: f64, step: i32| start * (1.3 - 0.37 * f64::from(step)).sin() + 0.2;
     let mut optimizer = Optimizer::new(config.into(), StateForm::Full);
     let mut point = point(starts.map(|x| x as f32).to_vec());
     for step in 0..10 {
-        // Twice the gradient at half the scale is the gradient.
+        // Twice the gradient, at half the scale.
         let gradient = starts.map(|start| 2.0 * slope(start, step) as f32).to_vec();
-        point = moved(&mut optimizer, point, 0.1, gradient, 0.5);
+        point = step_once(&mut optimizer, point, 0.1, gradient, 0.5);
     }
     for (start, value) in starts.into_iter().zip(&collect(&point)[0].values) {
         let wanted = by_hand(start, &(0..10).map(|step| slope(start, step)).collect::<Vec<_>>());
@@ -56,7 +56,7 @@ pub(super) fn check_definition(config: impl Into<OptimizerConfig>, by_hand: impl
     assert_eq!(collect(&point)[1].values, [3.0, 4.0]);
 }
 
-/// A regression that is not linear. The first weight is large enough for 8 bits, and no whole number of blocks.
+/// Nonlinear regression. The first weight is large enough for 8 bits and not a whole number of blocks.
 #[derive(Module, Debug)]
 struct Net {
     wide: Linear,
@@ -75,8 +75,8 @@ impl Net {
     }
 }
 
-/// What another net says of random inputs, with noise on top that nobody can learn.
-struct Lessons {
+/// Regression data: outputs of another net for random inputs, with noise.
+struct RegressionData {
     x: Tensor<2>,
     y: Tensor<2>,
 }
@@ -84,7 +84,7 @@ struct Lessons {
 const SAMPLES: usize = 512;
 const BATCH: usize = 32;
 
-impl Lessons {
+impl RegressionData {
     fn new() -> Self {
         let device = Device::flex().autodiff();
         let random = |key: Key, width: usize| {
@@ -96,8 +96,8 @@ impl Lessons {
         Self { x, y }
     }
 
-    /// Goes on with `net` to step `last` of `total`, at a rate that falls from `rate` to zero.
-    fn teach(&self, optimizer: &mut Optimizer, mut net: Net, rate: f64, last: u64, total: u64) -> Net {
+    /// Trains `net` up to step `last` of `total`, with a rate that falls from `rate` to zero.
+    fn train(&self, optimizer: &mut Optimizer, mut net: Net, rate: f64, last: u64, total: u64) -> Net {
         while optimizer.steps() < last {
             let start = optimizer.steps() as usize * BATCH % SAMPLES;
             let of_batch = |all: &Tensor<2>| all.clone().narrow(0, start, BATCH);
@@ -115,17 +115,17 @@ impl Lessons {
 }
 
 #[test]
-fn a_restored_state_goes_on_to_the_last_bit() {
-    let lessons = Lessons::new();
+fn a_restored_state_continues_to_the_last_bit() {
+    let data = RegressionData::new();
     for (config, rate) in rules() {
         for form in FORMS {
             let mut first = Optimizer::new(config, form);
-            let half = lessons.teach(&mut first, net(4), rate, 5, 10);
+            let half = data.train(&mut first, net(4), rate, 5, 10);
             let mut second = Optimizer::new(config, form);
             second.restore(first.steps(), first.state(), &half).unwrap();
             assert_eq!(second.state(), first.state(), "{config:?} {form:?}");
-            let on = lessons.teach(&mut first, half.clone(), rate, 10, 10);
-            let resumed = lessons.teach(&mut second, half, rate, 10, 10);
+            let on = data.train(&mut first, half.clone(), rate, 10, 10);
+            let resumed = data.train(&mut second, half, rate, 10, 10);
             assert_eq!(collect(&on), collect(&resumed), "{config:?} {form:?}");
             assert_eq!(second.state(), first.state(), "{config:?} {form:?}");
         }
@@ -133,15 +133,15 @@ fn a_restored_state_goes_on_to_the_last_bit() {
 }
 
 #[test]
-fn host_memory_gives_the_bits_of_the_device() {
-    let lessons = Lessons::new();
+fn host_state_gives_the_same_bits_as_device_state() {
+    let data = RegressionData::new();
     for (config, rate) in rules() {
         let run = |forms: [StateForm; 3]| {
             let mut optimizer = Optimizer::new(config, forms[0]);
             let mut net = net(4);
             for (last, form) in [4, 8, 12].into_iter().zip(forms) {
                 optimizer.set_form(form);
-                net = lessons.teach(&mut optimizer, net, rate, last, 12);
+                net = data.train(&mut optimizer, net, rate, last, 12);
             }
             (collect(&net), optimizer.state())
         };
@@ -152,16 +152,16 @@ fn host_memory_gives_the_bits_of_the_device() {
 }
 
 #[test]
-fn eight_bits_learn_as_well_as_thirty_two() {
-    let lessons = Lessons::new();
+fn eight_bit_state_trains_as_well_as_fp32() {
+    let data = RegressionData::new();
     for (config, rate) in rules() {
         let run = |first, then| {
             let mut optimizer = Optimizer::new(config, first);
-            let half = lessons.teach(&mut optimizer, net(4), rate, 300, 600);
+            let half = data.train(&mut optimizer, net(4), rate, 300, 600);
             optimizer.set_form(then);
-            lessons.loss(&lessons.teach(&mut optimizer, half, rate, 600, 600))
+            data.loss(&data.train(&mut optimizer, half, rate, 600, 600))
         };
-        let (start, full) = (lessons.loss(&net(4)), run(StateForm::Full, StateForm::Full));
+        let (start, full) = (data.loss(&net(4)), run(StateForm::Full, StateForm::Full));
         let eight = run(StateForm::Eight, StateForm::Eight);
         let changed = run(StateForm::Full, StateForm::Eight);
         println!(
@@ -175,12 +175,12 @@ fn eight_bits_learn_as_well_as_thirty_two() {
 }
 
 #[test]
-fn a_noisy_bowl_is_as_deep_in_eight_bits() {
+fn eight_bit_state_reaches_the_same_loss_on_a_noisy_quadratic() {
     for (config, rate) in rules() {
         let loss = |form| {
             let mut optimizer = Optimizer::new(config, form);
             let mut point = point(vec![0.0; 2048]);
-            // The axes differ by four magnitudes, and no two steps see the same bowl.
+            // The axes differ by four magnitudes, and each step has other noise.
             let axis = |i: usize| 10f64.powf(-4.0 * Key::new(6).at(i as u64).unit());
             let floor = |i: usize| Key::new(7).at(i as u64).unit() * 2.0 - 1.0;
             for step in 0..400 {
@@ -188,10 +188,10 @@ fn a_noisy_bowl_is_as_deep_in_eight_bits() {
                 let place = &collect(&point)[0].values;
                 let slope = |i: usize| ((f64::from(place[i]) - floor(i) + noise(i)) * axis(i)) as f32;
                 let gradient = (0..2048).map(slope).collect();
-                point = moved(&mut optimizer, point, rate * (1.0 - step as f64 / 400.0), gradient, 1.0);
+                point = step_once(&mut optimizer, point, rate * (1.0 - step as f64 / 400.0), gradient, 1.0);
             }
             let place = &collect(&point)[0].values;
-            // The noise is evenly spread over one, so that nothing is below a twelfth.
+            // The variance of uniform noise over an interval of 1 is 1/12, a lower bound of the loss.
             (0..2048).map(|i| ((f64::from(place[i]) - floor(i)).powi(2) + 1.0 / 12.0) * axis(i)).sum::<f64>()
         };
         let (full, eight) = (loss(StateForm::Full), loss(StateForm::Eight));
@@ -201,16 +201,16 @@ fn a_noisy_bowl_is_as_deep_in_eight_bits() {
 }
 
 #[test]
-fn bytes_are_those_of_the_tensors() {
-    let lessons = Lessons::new();
+fn state_bytes_match_the_tensors() {
+    let data = RegressionData::new();
     for (config, parts) in rules().map(|(config, _)| config).into_iter().zip([2, 1, 1]) {
         // Weights of 2145 and 520 values, biases of 65 and 8.
         for (form, wanted) in [(StateForm::Full, 4 * 2738), (StateForm::Eight, 9 * 260 + 4 * 593)] {
             let mut optimizer = Optimizer::new(config, form);
-            lessons.teach(&mut optimizer, net(4), 1e-3, 1, 1);
+            data.train(&mut optimizer, net(4), 1e-3, 1, 1);
             assert_eq!(optimizer.bytes(), Bytes(parts * wanted), "{config:?} {form:?}");
-            let told = [2145, 520, 65, 8].map(|values| config.state_bytes(form, values).0);
-            assert_eq!(told.into_iter().sum::<u64>(), parts * wanted);
+            let bytes = [2145, 520, 65, 8].map(|values| config.state_bytes(form, values).0);
+            assert_eq!(bytes.into_iter().sum::<u64>(), parts * wanted);
             optimizer.set_form(StateForm::Host);
             assert_eq!(optimizer.bytes(), Bytes(parts * 4 * 2738));
         }
@@ -223,10 +223,10 @@ fn bytes_are_those_of_the_tensors() {
 
 #[test]
 fn a_state_of_another_form_is_converted() {
-    let lessons = Lessons::new();
+    let data = RegressionData::new();
     let config = AdamWConfig::default().into();
     let mut full = Optimizer::new(config, StateForm::Full);
-    let net = lessons.teach(&mut full, net(4), 1e-2, 5, 10);
+    let net = data.train(&mut full, net(4), 1e-2, 5, 10);
     let mut eight = Optimizer::new(config, StateForm::Eight);
     eight.restore(5, full.state(), &net).unwrap();
     full.set_form(StateForm::Eight);
@@ -238,9 +238,9 @@ fn a_state_of_another_form_is_converted() {
 }
 
 #[test]
-fn a_parameter_without_gradients_has_state_and_stays() {
+fn a_parameter_without_gradients_has_state_and_does_not_move() {
     let mut optimizer = Optimizer::new(OptimizerConfig::default(), StateForm::Full);
-    let point = moved(&mut optimizer, point(vec![1.0]), 0.1, vec![1.0], 1.0);
+    let point = step_once(&mut optimizer, point(vec![1.0]), 0.1, vec![1.0], 1.0);
     let names: Vec<String> = optimizer.state().into_iter().map(|tensor| tensor.name).collect();
     assert_eq!(names, ["idle.mean", "idle.square", "place.mean", "place.square"]);
     assert_eq!(collect(&point)[1].values, [3.0, 4.0]);
@@ -248,11 +248,11 @@ fn a_parameter_without_gradients_has_state_and_stays() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_is_refused_by_name() {
-    let lessons = Lessons::new();
+fn restore_refuses_foreign_state_by_name() {
+    let data = RegressionData::new();
     let state_of = |config: OptimizerConfig, form| {
         let mut optimizer = Optimizer::new(config, form);
-        lessons.teach(&mut optimizer, net(4), 1e-3, 1, 1);
+        data.train(&mut optimizer, net(4), 1e-3, 1, 1);
         optimizer.state()
     };
     let [(adam, _), (lion, _), (sgd, _)] = rules();
@@ -305,7 +305,7 @@ fn a_state_that_does_not_fit_is_refused_by_name() {
 }
 
 #[test]
-fn a_configuration_is_strict() {
+fn config_refuses_unknown_keys() {
     let text = r#"{"kind":"lion","beta_1":0.9,"beta_2":0.99,"weight_decay":0.0}"#;
     let lion: OptimizerConfig = LionConfig::default().into();
     assert_eq!(serde_json::to_string(&lion).unwrap(), text);

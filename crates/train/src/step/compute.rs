@@ -1,40 +1,41 @@
-//! The gradient of a step: piece by piece, over all replicas, and read before anything moves.
+//! Gradient of a step: computed in micro-batches, summed over all replicas, and read before any update.
 
 use std::borrow::Cow;
 
-use plimsoll_core::{Batch, MemoryGate, OutOfMemory, Stage};
+use plimsoll_core::{Batch, MemoryGate, MicroBatch, OutOfMemory, Stage};
 use plimsoll_tape::{Statistics, Task};
 
-use super::ahead::{Ahead, Meanwhile};
-use super::cut::{Cut, Queue, Wave};
-use super::gather::Gathered;
-use super::piece::{Fault, Job};
+use super::accumulate::StepAccumulator;
+use super::micro_batch::MicroBatchJob;
+use super::prefetch::{NextBatchHook, PrefetchedMicroBatch};
+use super::queue::{MicroBatchGroup, Queue};
 use super::{StepError, Trainer, Unfit, clean_up};
 use crate::StateForm;
 use crate::attempt::attempt;
+use crate::fault::Fault;
 
-/// Times that the norm of a step is read before its device is given up.
+/// Attempts to read the norm of a step.
 const NORM_READS: usize = 8;
-/// Times that a step is begun anew, where a device said only at its end that something had failed.
-const BEGINNINGS: usize = 8;
+/// Attempts to compute a step whose failure shows only when the norm is read.
+const RESTARTS: usize = 8;
 
-/// What a step is computed from.
-pub(super) struct Asked<'a, B> {
+/// Input of a step.
+pub(super) struct StepRequest<'a, B> {
     pub(super) batch: &'a B,
     pub(super) step: u64,
-    /// The pieces, where a ledger says which.
-    pub(super) cuts: Option<&'a [Cut]>,
+    /// Micro-batches from a ledger, for a replay.
+    pub(super) micro_batches: Option<&'a [MicroBatch]>,
 }
 
-impl<B> Clone for Asked<'_, B> {
+impl<B> Clone for StepRequest<'_, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<B> Copy for Asked<'_, B> {}
+impl<B> Copy for StepRequest<'_, B> {}
 
-impl<B: Batch> Asked<'_, B> {
+impl<B: Batch> StepRequest<'_, B> {
     /// Names of all samples, for messages.
     fn names(&self) -> Vec<String> {
         self.batch.names(0..self.batch.len())
@@ -42,188 +43,195 @@ impl<B: Batch> Asked<'_, B> {
 }
 
 impl<T: Task> Trainer<T> {
-    /// The gradient of the whole batch and its norm, read.
-    pub(super) fn computed(
+    /// Gradient of the whole batch and its norm.
+    pub(super) fn compute_gradient(
         &mut self,
-        asked: Asked<'_, T::Batch>,
+        request: StepRequest<'_, T::Batch>,
         failures: &mut Vec<OutOfMemory>,
-        meanwhile: &mut Meanwhile<'_, T::Batch>,
-    ) -> Result<(Gathered, f64), StepError> {
-        let step = asked.step;
-        let gone = |source| StepError::Gone { step, source };
-        // With others, nothing that failed may go into the sum: it would be lost for all.
-        let mut wary = self.replica.ranks() > 1;
+        hook: &mut NextBatchHook<'_, T::Batch>,
+    ) -> Result<(StepAccumulator, f64), StepError> {
+        let step = request.step;
+        let lost_replica = |source| StepError::ReplicaLost { step, source };
+        // With several replicas a failed micro-batch must not enter the sum, which would be lost for all.
+        let mut check_each = self.replica.ranks() > 1;
         let before = Statistics::of(&self.task);
-        let mut begun = 0;
-        for beginning in 0..BEGINNINGS {
-            if beginning > 0 {
+        let mut attempts = 0;
+        for restart in 0..RESTARTS {
+            if restart > 0 {
                 self.task = before.put_back(&self.task);
-                // What was sent ahead is for the next step.
-                self.ahead = None;
+                // The prefetched micro-batch belongs to the next step.
+                self.prefetched = None;
             }
-            let gathered = self.gathered(asked, wary, failures);
-            if !self.replica.agree(gathered.is_ok()).map_err(gone)? {
-                return Err(gathered.err().unwrap_or(StepError::Elsewhere { step }));
+            let sums = self.accumulate(request, check_each, failures);
+            if !self.replica.agree(sums.is_ok()).map_err(lost_replica)? {
+                return Err(sums.err().unwrap_or(StepError::OtherReplica { step }));
             }
-            let mut gathered = gathered?;
-            gathered.join(&self.task, &*self.replica).map_err(gone)?;
-            if self.config.tells_late && beginning == 0 && failures.is_empty() {
-                // All is in the device's queue, and the host would only wait.
-                let (mut ahead, governor, device) = (None, &self.governor, &self.device);
-                // A piece that cannot be sent ahead is sent when its time comes.
-                meanwhile(&mut |next| ahead = attempt(|| Ahead::send(next, governor, device)).ok().flatten());
-                self.ahead = ahead;
+            let mut sums = sums?;
+            sums.join(&self.task, &*self.replica).map_err(lost_replica)?;
+            if self.config.async_errors && restart == 0 && failures.is_empty() {
+                // All work is in the device's queue, and the host would only wait.
+                let (mut prefetched, governor, device) = (None, &self.governor, &self.device);
+                // If the prefetch fails, the next step sends the micro-batch itself.
+                hook(&mut |next| {
+                    prefetched = attempt(|| PrefetchedMicroBatch::send(next, governor, device)).ok().flatten()
+                });
+                self.prefetched = prefetched;
             }
-            // What was begun in an attempt that came to nothing was begun all the same.
-            begun += gathered.begun;
-            gathered.begun = begun;
-            if let Some(norm) = self.read(&mut gathered, asked, wary, failures)? {
-                gathered.tell(&*self.replica, asked.batch).map_err(gone)?;
-                return Ok((gathered, norm));
+            // Includes the micro-batches of abandoned attempts.
+            attempts += sums.attempts;
+            sums.attempts = attempts;
+            if let Some(norm) = self.read(&mut sums, request, check_each, failures)? {
+                sums.share_report(&*self.replica, request.batch).map_err(lost_replica)?;
+                return Ok((sums, norm));
             }
-            if !self.config.tells_late {
+            if !self.config.async_errors {
                 break;
             }
-            // A sum is lost, and with it all that was added up: once more, and every piece is asked.
-            wary = true;
+            // A failed sum does not say which micro-batch failed: start again and check each of them.
+            check_each = true;
         }
-        let reason = "no reading of the gradient's norm succeeded".into();
+        let reason = "the norm of the gradient could not be read".into();
         let source = failures.last().cloned().unwrap_or(OutOfMemory { stage: Stage::Norm, reason });
-        Err(StepError::Unfit { step, names: asked.names(), source })
+        Err(StepError::OutOfMemory { step, names: request.names(), source })
     }
 
-    /// The norm of the gradient, as soon as all replicas could read it; nothing where that is not to be.
+    /// Norm of the gradient once every replica could read it, or `None` if the sum itself is lost.
     fn read(
         &self,
-        gathered: &mut Gathered,
-        asked: Asked<'_, T::Batch>,
-        wary: bool,
+        sums: &mut StepAccumulator,
+        request: StepRequest<'_, T::Batch>,
+        check_each: bool,
         failures: &mut Vec<OutOfMemory>,
     ) -> Result<Option<f64>, StepError> {
-        let step = asked.step;
-        let gone = |source| StepError::Gone { step, source };
+        let step = request.step;
+        let lost_replica = |source| StepError::ReplicaLost { step, source };
         for _ in 0..NORM_READS {
-            let read = gathered.read(&self.task, &self.device);
+            let read = sums.read(&self.task, &self.device);
             let read = read.and_then(|norm| self.watch.check(Stage::Norm).map(|()| norm).map_err(Fault::Memory));
-            let all = self.replica.agree(read.is_ok()).map_err(gone)?;
+            let all = self.replica.agree(read.is_ok()).map_err(lost_replica)?;
             match read {
                 Ok(norm) if all => {
-                    // One card's sums need not be another's to the last bit, and all must move alike.
-                    let first = self.replica.broadcast(0, norm.to_le_bytes().to_vec()).map_err(gone)?;
+                    // The sum may differ between GPUs in the last bit, but all replicas must update alike.
+                    let first = self.replica.broadcast(0, norm.to_le_bytes().to_vec()).map_err(lost_replica)?;
                     return Ok(Some(first[..].try_into().map_or(f64::NAN, f64::from_le_bytes)));
                 }
                 Ok(_) => {}
                 Err(Fault::Memory(failure)) => failures.push(failure),
-                // Nobody knows what a sum that was not written has met, until every piece was asked.
-                Err(Fault::Broken(reason)) if self.config.tells_late && !wary => {
+                // A failed sum does not say which micro-batch failed; a second attempt with checks will.
+                Err(Fault::Other(reason)) if self.config.async_errors && !check_each => {
                     failures.push(OutOfMemory { stage: Stage::Norm, reason });
                 }
-                Err(Fault::Broken(reason)) => {
-                    return Err(StepError::Device { step, names: asked.names(), reason });
+                Err(Fault::Other(reason)) => {
+                    return Err(StepError::Device { step, names: request.names(), reason });
                 }
             }
             clean_up(&self.device);
-            // Where a sum itself was lost, reading it again does not help; where only its reading failed, nothing is lost.
-            // All must do the same next, whoever of them lost something.
-            if self.config.tells_late && !self.replica.agree(gathered.is_written(&self.task)).map_err(gone)? {
+            // If the sum itself is lost, reading it again does not help; if only the read failed, nothing is lost. All
+            // replicas must decide alike, so one lost sum counts for all.
+            if self.config.async_errors && !self.replica.agree(sums.is_written(&self.task)).map_err(lost_replica)? {
                 break;
             }
         }
         Ok(None)
     }
 
-    /// The gradients of all pieces, added up.
-    fn gathered(
+    /// Sum of the gradients of all micro-batches.
+    fn accumulate(
         &mut self,
-        asked: Asked<'_, T::Batch>,
-        wary: bool,
+        request: StepRequest<'_, T::Batch>,
+        check_each: bool,
         failures: &mut Vec<OutOfMemory>,
-    ) -> Result<Gathered, StepError> {
-        let Asked { batch, step, cuts } = asked;
+    ) -> Result<StepAccumulator, StepError> {
+        let StepRequest { batch, step, micro_batches } = request;
         let mut weight = [self.task.weight(batch)];
-        self.replica.sum(&mut weight).map_err(|source| StepError::Gone { step, source })?;
-        let mut gathered = Gathered::new(weight[0].max(f64::MIN_POSITIVE));
-        let mut queue = Queue::of(batch, cuts);
-        let mut ahead = self.ahead.take();
-        while let Some(wave) = queue.next_wave(batch, &self.governor, self.config.lanes) {
-            if let [cut] = wave.cuts[..]
-                && cut.effort == Cut::LEFT_OUT
+        self.replica.sum(&mut weight).map_err(|source| StepError::ReplicaLost { step, source })?;
+        let mut sums = StepAccumulator::new(weight[0].max(f64::MIN_POSITIVE));
+        let mut queue = Queue::new(batch, micro_batches);
+        let mut prefetched = self.prefetched.take();
+        while let Some(group) = queue.next_group(batch, &self.governor, self.config.lanes) {
+            if let [micro_batch] = group.micro_batches[..]
+                && micro_batch.fallback_level == MicroBatch::LEFT_OUT
             {
-                gathered.leave_out(cut, self.task.weight(&batch.part(cut.places())), batch.names(cut.places()));
+                sums.leave_out(
+                    micro_batch,
+                    self.task.weight(&batch.part(micro_batch.places())),
+                    batch.names(micro_batch.places()),
+                );
                 continue;
             }
-            let is_only = gathered.is_empty() && queue.is_empty() && wave.cuts.len() == 1;
-            let asks = self.config.tells_late && (wary || !is_only);
+            let is_only = sums.is_empty() && queue.is_empty() && group.micro_batches.len() == 1;
+            let asks = self.config.async_errors && (check_each || !is_only);
             let before = Statistics::of(&self.task);
-            let failed = self.wave(asked, &wave, asks, (&mut gathered, ahead.take()))?;
+            let failed = self.compute_group(request, &group, asks, (&mut sums, prefetched.take()))?;
             if failed.is_empty() {
-                gathered.fitted(wave.shape);
+                sums.fitted(group.shape);
                 continue;
             }
-            // Of lanes that moved them together nobody can say whose part is whose; models that have some use one lane.
-            if failed.len() == wave.cuts.len() {
+            // If several lanes moved buffers and only some failed, the buffers cannot be separated; models with such
+            // buffers use one lane.
+            if failed.len() == group.micro_batches.len() {
                 self.task = before.put_back(&self.task);
             }
             clean_up(&self.device);
-            let (failed, new): (Vec<Cut>, Vec<OutOfMemory>) = failed.into_iter().unzip();
-            for cut in queue.failed(&failed, &wave, &mut self.governor) {
-                // The last thing before an utterance is left out: the optimizer's state makes room. It is the same to the last
-                // bit on the host, which what is in 8 bits would not be.
-                if self.config.tells_late && self.optimizer.form() == StateForm::Full {
+            let (failed, new): (Vec<MicroBatch>, Vec<OutOfMemory>) = failed.into_iter().unzip();
+            for micro_batch in queue.requeue_failed(&failed, &group, &mut self.governor) {
+                // Before an utterance is left out, the optimizer's state moves to the host and makes room. In fp32 the
+                // host keeps the same bits; 8-bit state would change.
+                if self.config.async_errors && self.optimizer.form() == StateForm::Full {
                     self.optimizer.set_form(StateForm::Host);
-                    queue.once_more(cut);
+                    queue.retry_with_all_fallbacks(micro_batch);
                     continue;
                 }
-                let names = batch.names(cut.places());
+                let names = batch.names(micro_batch.places());
                 match (self.config.unfit, new.first()) {
                     (Unfit::Stop, Some(source)) => {
-                        return Err(StepError::Unfit { step, names, source: source.clone() });
+                        return Err(StepError::OutOfMemory { step, names, source: source.clone() });
                     }
-                    _ => gathered.leave_out(cut, self.task.weight(&batch.part(cut.places())), names),
+                    _ => sums.leave_out(micro_batch, self.task.weight(&batch.part(micro_batch.places())), names),
                 }
             }
             failures.extend(new);
         }
-        Ok(gathered)
+        Ok(sums)
     }
 
-    /// Computes a wave and adds it up; gives what of it did not fit.
-    fn wave(
+    /// Computes a group and adds it to the sum. Returns the micro-batches that did not fit.
+    fn compute_group(
         &self,
-        asked: Asked<'_, T::Batch>,
-        wave: &Wave,
+        request: StepRequest<'_, T::Batch>,
+        group: &MicroBatchGroup,
         asks: bool,
-        (gathered, ahead): (&mut Gathered, Option<Ahead<T>>),
-    ) -> Result<Vec<(Cut, OutOfMemory)>, StepError> {
-        let Asked { batch, step, .. } = asked;
-        let job = Job {
-            scale: self.scale.factor() / gathered.weight(),
+        (sums, prefetched): (&mut StepAccumulator, Option<PrefetchedMicroBatch<T>>),
+    ) -> Result<Vec<(MicroBatch, OutOfMemory)>, StepError> {
+        let StepRequest { batch, step, .. } = request;
+        let job = MicroBatchJob {
+            scale: self.scale.factor() / sums.weight(),
             key: self.config.key.with("step").at(step),
             choice: self.governor.choice(batch.shape()).unwrap_or(self.config.choice),
             device: &self.device,
             gate: &self.watch,
         };
-        let piece = |cut: &Cut| match cut.len as usize == batch.len() {
+        let part = |micro_batch: &MicroBatch| match micro_batch.len as usize == batch.len() {
             true => Cow::Borrowed(batch),
-            false => Cow::Owned(batch.part(cut.places())),
+            false => Cow::Owned(batch.part(micro_batch.places())),
         };
-        let pieces: Vec<Cow<'_, T::Batch>> = wave.cuts.iter().map(piece).collect();
-        gathered.begun += pieces.len();
-        let sent = match (ahead, &wave.cuts[..], &pieces[..]) {
-            (Some(ahead), [cut], [piece]) => ahead.of(*cut, piece),
+        let parts: Vec<Cow<'_, T::Batch>> = group.micro_batches.iter().map(part).collect();
+        sums.attempts += parts.len();
+        let sent = match (prefetched, &group.micro_batches[..], &parts[..]) {
+            (Some(prefetched), [micro_batch], [part]) => prefetched.of(*micro_batch, part),
             _ => None,
         };
-        gathered.was_ahead |= sent.is_some();
+        sums.was_prefetched |= sent.is_some();
         let mut failed = Vec::new();
-        let done = job.wave(&self.task, &wave.cuts, &pieces, sent);
-        self.put_in_queue();
-        for ((&cut, piece), done) in wave.cuts.iter().zip(&pieces).zip(done) {
+        let done = job.compute_group(&self.task, &group.micro_batches, &parts, sent);
+        self.flush();
+        for ((&micro_batch, part), done) in group.micro_batches.iter().zip(&parts).zip(done) {
             let done = if asks { done.and_then(|done| done.written(&self.task, &self.device)) } else { done };
-            match done.and_then(|done| gathered.add(&self.task, &self.watch, (cut, piece), done)) {
+            match done.and_then(|done| sums.add(&self.task, &self.watch, (micro_batch, part), done)) {
                 Ok(()) => {}
-                Err(Fault::Memory(failure)) => failed.push((cut, failure)),
-                Err(Fault::Broken(reason)) => {
-                    return Err(StepError::Device { step, names: piece.names(0..piece.len()), reason });
+                Err(Fault::Memory(failure)) => failed.push((micro_batch, failure)),
+                Err(Fault::Other(reason)) => {
+                    return Err(StepError::Device { step, names: part.names(0..part.len()), reason });
                 }
             }
         }

@@ -1,41 +1,42 @@
-//! What a trainer is told at its beginning.
+//! Configuration of a trainer.
 
 use plimsoll_core::{Choice, Key};
 use serde::{Deserialize, Serialize};
 
 use crate::{OptimizerConfig, Schedule, StateForm};
 
-/// What a [`Trainer`](crate::Trainer) is built from.
+/// Configuration of a [`Trainer`](crate::Trainer).
 #[derive(Clone, Copy, Debug)]
 pub struct TrainerConfig {
-    /// The optimizer's numbers.
+    /// Optimizer rule with its numbers. Default: AdamW with PyTorch's defaults.
     pub optimizer: OptimizerConfig,
-    /// Where and in what numbers it keeps its state.
+    /// Where and in what precision the optimizer keeps its state. Default: fp32 on the device.
     pub state: StateForm,
-    /// The learning rate over the run.
+    /// Schedule of the learning rate.
     pub schedule: Schedule,
-    /// The norm that the whole gradient is clipped to.
+    /// Largest norm of the gradient; larger ones are scaled down to it. Default: 5.
     pub clip_norm: f64,
-    /// How pieces are computed. In fp16 the loss is [scaled](crate::LossScale).
+    /// How micro-batches are computed, where the governor has no plan. In fp16 the loss is [scaled](crate::LossScale).
+    /// Default: fp32.
     pub choice: Choice,
-    /// Pieces computed at the same time, each on a thread of its own: the cores of a CPU, one for a GPU.
+    /// Number of micro-batches computed at the same time, each on its own thread. Default: 1. Use the number of cores
+    /// on a CPU and 1 on a GPU.
     ///
-    /// Most of Burn's operations on the CPU use one core; pieces are what can be given to the others. The result does
-    /// not depend on the threads' luck, as gradients are added in the order of the pieces.
+    /// Most of Burn's CPU operations use one core; several micro-batches use the others. The result does not depend on
+    /// timing, because gradients are added in the order of the micro-batches.
     pub lanes: usize,
-    /// Whether the device tells of a failure only when something that depends on it is read, as GPUs do.
-    pub tells_late: bool,
-    /// What becomes of an utterance that does not fit alone, whatever is tried.
+    /// Whether the device reports a failure only when a dependent value is read, as GPUs do. Default: false.
+    pub async_errors: bool,
+    /// What happens to an utterance that does not fit alone at any fallback level. Default: skip it.
     pub unfit: Unfit,
-    /// How slowly the mean of the weights moves that is validated and kept; none is kept where `None`.
+    /// Decay of the averaged weights, such as 0.999, which are then validated and kept. Default: `None`, no average.
     pub ema_decay: Option<f64>,
-    /// The root of the run's randomness.
+    /// Root of the run's random numbers.
     pub key: Key,
 }
 
 impl TrainerConfig {
-    /// A configuration with the defaults of everything but the learning rate and the key: AdamW as PyTorch has it, one
-    /// lane of a CPU, fp32.
+    /// Defaults for everything except the learning rate and the key.
     pub fn new(schedule: Schedule, key: Key) -> Self {
         Self {
             optimizer: OptimizerConfig::default(),
@@ -44,7 +45,7 @@ impl TrainerConfig {
             clip_norm: 5.0,
             choice: Choice::default(),
             lanes: 1,
-            tells_late: false,
+            async_errors: false,
             unfit: Unfit::Skip,
             ema_decay: None,
             key,
@@ -52,13 +53,13 @@ impl TrainerConfig {
     }
 }
 
-/// What becomes of an utterance that does not fit into memory alone, with every effort.
+/// What happens to an utterance that does not fit into memory alone at any fallback level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unfit {
-    /// It is left out, and told.
+    /// It is left out and reported.
     #[default]
     Skip,
-    /// The run stops.
+    /// The run stops with an error.
     Stop,
 }

@@ -1,11 +1,12 @@
-//! One step, as a transaction: it either happened or it did not.
+//! One training step as a transaction: it happens completely or changes nothing.
 
-mod ahead;
+mod accumulate;
 mod compute;
 mod config;
-mod cut;
-mod gather;
-mod piece;
+mod gradients;
+mod micro_batch;
+mod prefetch;
+mod queue;
 mod report;
 mod scale;
 mod watch;
@@ -19,56 +20,56 @@ use plimsoll_core::{Batch, MemoryGate, MemoryMeter, SingleReplica, Stage};
 use plimsoll_tape::{Statistics, Task, sweep};
 
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
-use ahead::Ahead;
-pub use ahead::Meanwhile;
-use compute::Asked;
+use accumulate::StepAccumulator;
+use compute::StepRequest;
 pub use config::{TrainerConfig, Unfit};
-pub use cut::{Cut, ways};
-use gather::Gathered;
-pub(crate) use piece::{Fault, is_out_of_memory};
+pub use plimsoll_core::MicroBatch;
+pub use prefetch::NextBatchHook;
+use prefetch::PrefetchedMicroBatch;
+pub use queue::fallbacks;
 pub use report::{StepError, StepReport};
 pub use scale::LossScale;
-pub(crate) use watch::Watch;
+pub(crate) use watch::MemoryWatch;
 
-/// A model in training.
+/// A model in training: computes gradients in micro-batches that fit into memory, and updates the weights.
 pub struct Trainer<T: Task> {
-    /// The model.
+    /// Model.
     pub task: T,
-    /// Its optimizer.
+    /// Optimizer with its state.
     pub optimizer: Optimizer,
-    /// Who cuts the steps.
+    /// Limits on the size of micro-batches.
     pub governor: Governor,
-    /// What the loss is multiplied by, so that small gradients are not lost in fp16.
+    /// Loss scale; it keeps small gradients from underflow in fp16.
     pub scale: LossScale,
-    /// The mean of the weights, where one is kept.
+    /// Average of the weights, if one is kept.
     pub ema: Option<Ema<T>>,
-    /// What the learning rate is multiplied by, for whoever lowers it when a run no longer gets better.
+    /// Factor on the scheduled learning rate. A run lowers it when validations no longer improve. Default: 1.
     pub rate_factor: f64,
     config: TrainerConfig,
     device: Device,
-    watch: Watch,
+    watch: MemoryWatch,
     replica: Box<dyn Replica>,
-    ahead: Option<Ahead<T>>,
+    prefetched: Option<PrefetchedMicroBatch<T>>,
 }
 
 impl<T: Task> Trainer<T> {
-    /// A trainer of `task`, which is on an autodiff device.
+    /// A trainer of `task`, which must be on an autodiff device.
     ///
     /// # Panics
-    /// Where the model has no parameters.
+    /// If the model has no parameters.
     pub fn new(task: T, config: TrainerConfig, governor: Governor) -> Self {
         let device = task.devices().into_iter().next().expect("a model has parameters");
-        // Burn makes a parameter when it is first read, which is amid what the first pieces need. Made at once they lie
-        // together, and the pages around them are free again when a piece is done.
-        task.visit(&mut Made);
+        // Burn allocates a parameter at its first use, which would be between the tensors of the first micro-batches.
+        // Allocated here they lie together, and the pages of a micro-batch become free again when it is done.
+        task.visit(&mut InitializeParameters);
         Self {
-            ema: config.ema_decay.map(|decay| Ema::of(&task, decay)),
-            scale: LossScale::of(config.choice.precision),
+            ema: config.ema_decay.map(|decay| Ema::new(&task, decay)),
+            scale: LossScale::for_precision(config.choice.precision),
             optimizer: Optimizer::new(config.optimizer, config.state),
             rate_factor: 1.0,
-            watch: Watch::nobody(),
+            watch: MemoryWatch::disabled(),
             replica: Box::new(SingleReplica),
-            ahead: None,
+            prefetched: None,
             task,
             governor,
             config,
@@ -76,89 +77,108 @@ impl<T: Task> Trainer<T> {
         }
     }
 
-    /// The same trainer, asking `gate` whether memory has held, and `meter` how much was in use.
+    /// Uses `gate` to check that memory suffices, and `meter` to measure how much is in use.
     #[must_use]
-    pub fn watched(self, gate: impl MemoryGate + 'static, meter: impl MemoryMeter + 'static) -> Self {
-        Self { watch: Watch::new(Box::new(gate), Box::new(meter), !self.config.tells_late), ..self }
+    pub fn with_memory(self, gate: impl MemoryGate + 'static, meter: impl MemoryMeter + 'static) -> Self {
+        Self { watch: MemoryWatch::new(Box::new(gate), Box::new(meter), !self.config.async_errors), ..self }
     }
 
-    /// The same trainer as one of several that train one model: each has its part of every batch, and all move alike.
+    /// Makes this trainer one of several replicas of a model. Each receives its share of every batch; all update
+    /// alike.
     #[must_use]
-    pub fn together(self, replica: impl Replica + 'static) -> Self {
+    pub fn with_replica(self, replica: impl Replica + 'static) -> Self {
         Self { replica: Box::new(replica), ..self }
     }
 
-    /// Its way to the other replicas.
+    /// Connection to the other replicas.
     pub fn replica(&self) -> &dyn Replica {
         &*self.replica
     }
 
-    /// The device that the model is on.
+    /// Device of the model.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Who looks after memory.
-    pub(crate) fn watch(&self) -> &Watch {
+    /// Memory gate and meter.
+    pub(crate) fn watch(&self) -> &MemoryWatch {
         &self.watch
     }
 
-    /// The learning rate over the run.
+    /// Schedule of the learning rate.
     pub fn schedule(&self) -> &Schedule {
         &self.config.schedule
     }
 
-    /// The model to judge and to keep: the mean of the weights where there is one.
-    pub fn judged(&self) -> &T {
+    /// Model to validate and to keep: the averaged one if an average is kept, otherwise `task`.
+    pub fn evaluation_model(&self) -> &T {
         self.ema.as_ref().map_or(&self.task, Ema::model)
     }
 
-    /// One step on one effective batch: compute, read, and only then move.
+    /// One step on one effective batch: compute the gradient, read its norm, then update the weights.
     ///
-    /// The batch is cut as the governor says; what does not fit is cut further while the rest is kept. Then the gradient's
-    /// norm is read, which is where a device admits what went wrong, and until which nothing has moved.
+    /// The governor decides the size of the micro-batches. A micro-batch that does not fit is split further, and the
+    /// sum of the others is kept. An asynchronous device reports failures when the norm is read; until then no weight
+    /// changes.
+    ///
+    /// # Errors
+    /// See [`StepError`]. Unless it is [`StepError::WeightsLost`], weights and optimizer are unchanged, and the next
+    /// step may be tried.
     pub fn step(&mut self, batch: &T::Batch) -> Result<StepReport, StepError> {
         self.step_by(batch, None, &mut |_| {})
     }
 
-    /// The same, and while the device computes, `meanwhile` shows the batch of the next step, whose first piece is sent ahead.
+    /// Like [`step`](Self::step), and sends the first micro-batch of the next step while the device computes this one.
     ///
-    /// It is asked once at most, and not at all where a device computes on the caller's time, as a CPU does, or when memory
-    /// has run out a moment ago. A batch that is not the next one after all, as the ids and the size of its
-    /// samples tell, is sent in vain.
-    pub fn step_meanwhile(
+    /// `hook` receives a function and calls it with the next batch, if there is one. It is called at most once, and
+    /// not at all if the device is synchronous like a CPU, or if this step ran out of memory. If another batch comes
+    /// next, by the ids and sizes of its samples, the prefetched tensors are dropped.
+    ///
+    /// # Errors
+    /// As for [`step`](Self::step).
+    pub fn step_with_prefetch(
         &mut self,
         batch: &T::Batch,
-        meanwhile: &mut Meanwhile<'_, T::Batch>,
+        hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
-        self.step_by(batch, None, meanwhile)
+        self.step_by(batch, None, hook)
     }
 
-    /// The step that a ledger tells of: the same pieces in the same order, which gives the same weights to the last bit.
-    pub fn replay(&mut self, batch: &T::Batch, cuts: &[Cut]) -> Result<StepReport, StepError> {
-        self.step_by(batch, Some(cuts), &mut |_| {})
+    /// Repeats a recorded step: the same micro-batches in the same order give the same weights to the last bit.
+    ///
+    /// # Errors
+    /// As for [`step`](Self::step).
+    pub fn replay(&mut self, batch: &T::Batch, micro_batches: &[MicroBatch]) -> Result<StepReport, StepError> {
+        self.step_by(batch, Some(micro_batches), &mut |_| {})
     }
 
-    /// The gradient that a step on `batch` would move by, before it is clipped; nothing moves. With `cuts`, by these pieces.
-    pub fn gradient(&mut self, batch: &T::Batch, cuts: Option<&[Cut]>) -> Result<GradientsParams, StepError> {
+    /// Gradient of `batch` before clipping, optionally with the given micro-batches. The weights do not change.
+    ///
+    /// # Errors
+    /// As for [`step`](Self::step).
+    pub fn gradient(
+        &mut self,
+        batch: &T::Batch,
+        micro_batches: Option<&[MicroBatch]>,
+    ) -> Result<GradientsParams, StepError> {
         let step = self.optimizer.steps() + 1;
         let before = Statistics::of(&self.task);
-        self.ahead = None;
-        let computed = self.computed(Asked { batch, step, cuts }, &mut Vec::new(), &mut |_| {});
+        self.prefetched = None;
+        let computed = self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut Vec::new(), &mut |_| {});
         self.task = before.put_back(&self.task);
-        let (mut gathered, _) = computed?;
-        let factor = gathered.correction() / self.scale.factor();
-        Ok(gather::scaled(&self.task, gathered.take_gradients(), factor))
+        let (mut sums, _) = computed?;
+        let factor = sums.correction() / self.scale.factor();
+        Ok(gradients::scaled(&self.task, sums.take_gradients(), factor))
     }
 
     fn step_by(
         &mut self,
         batch: &T::Batch,
-        cuts: Option<&[Cut]>,
-        meanwhile: &mut Meanwhile<'_, T::Batch>,
+        micro_batches: Option<&[MicroBatch]>,
+        hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
         let before = Statistics::of(&self.task);
-        let report = self.attempt(batch, cuts, meanwhile);
+        let report = self.attempt(batch, micro_batches, hook);
         if report.is_err() {
             self.task = before.put_back(&self.task);
         }
@@ -168,46 +188,59 @@ impl<T: Task> Trainer<T> {
     fn attempt(
         &mut self,
         batch: &T::Batch,
-        cuts: Option<&[Cut]>,
-        meanwhile: &mut Meanwhile<'_, T::Batch>,
+        micro_batches: Option<&[MicroBatch]>,
+        hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
         let step = self.optimizer.steps() + 1;
         let mut failures = Vec::new();
         self.watch.start();
-        let (mut gathered, norm) = self.computed(Asked { batch, step, cuts }, &mut failures, meanwhile)?;
-        if gathered.is_nothing() {
-            return Err(StepError::Nothing { step, names: batch.names(0..batch.len()) });
+        let (mut sums, norm) =
+            self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut failures, hook)?;
+        if sums.is_nothing() {
+            return Err(StepError::NothingFits { step, names: batch.names(0..batch.len()) });
         }
         let scale = self.scale.factor();
-        let norm = norm / scale * gathered.correction();
-        let (loss, parts) = gathered.losses();
+        let norm = norm / scale * sums.correction();
+        let (loss, parts) = sums.losses();
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() {
-                let is_usual = self.scale.failed();
-                return Err(StepError::NotFinite { step, what, value, names: gathered.suspects(batch), is_usual });
+                let is_expected = self.scale.record_overflow();
+                return Err(StepError::NotFinite { step, what, value, names: sums.suspects(batch), is_expected });
             }
         }
-        self.scale.went_well();
+        self.scale.record_success();
         let rate = self.config.schedule.rate(step) * self.rate_factor;
-        // PyTorch's clip_grad_norm_, its small number included.
+        // As in PyTorch's `clip_grad_norm_`, including its 1e-6.
         let clip = (self.config.clip_norm / (norm + 1e-6)).min(1.0);
-        let (task, gradients) = (self.task.clone(), gathered.take_gradients());
-        self.task = self.optimizer.step(rate, task, gradients, clip * gathered.correction() / scale);
-        self.put_in_queue();
+        let (task, gradients) = (self.task.clone(), sums.take_gradients());
+        self.task = self.optimizer.step(rate, task, gradients, clip * sums.correction() / scale);
+        self.flush();
         if let Some(ema) = &mut self.ema {
-            ema.follow(&self.task);
+            ema.update(&self.task);
         }
-        if self.config.tells_late && (step <= 2 || !failures.is_empty()) && !gather::is_written(&self.task) {
-            return Err(StepError::Lost { step });
+        if self.config.async_errors && (step <= 2 || !failures.is_empty()) && !gradients::is_written(&self.task) {
+            return Err(StepError::WeightsLost { step });
         }
-        // Nothing can be taken back any more, and nothing need be: it is told, and the next step is not blamed for it.
+        // The update cannot be undone. The failure is reported with this step, so that the next one does not inherit
+        // it.
         failures.extend(self.watch.check(Stage::Update).err());
-        if self.config.tells_late && step == 1 {
-            // What loading and the trials of kernels left behind goes back before the run settles.
+        if self.config.async_errors && step == 1 {
+            // Returns the memory of loading and of kernel tuning.
             self.device.memory_cleanup();
         }
-        let safety = gathered.safety + self.learn(batch, &gathered);
-        let Gathered { cuts, begun, was_ahead, unfit, left_out, cut, frames, reads, reading, .. } = gathered;
+        let safety = sums.safety + self.learn(batch, &sums);
+        let StepAccumulator {
+            micro_batches,
+            attempts,
+            was_prefetched,
+            unfit,
+            left_out,
+            truncated,
+            frames,
+            reads,
+            read_time,
+            ..
+        } = sums;
         let (loss_scale, peak) = (scale, self.watch.end(Stage::Update));
         Ok(StepReport {
             step,
@@ -215,37 +248,37 @@ impl<T: Task> Trainer<T> {
             parts,
             norm,
             rate,
-            cuts,
-            begun,
-            was_ahead,
+            micro_batches,
+            attempts,
+            was_prefetched,
             failures,
             unfit,
             left_out,
-            cut,
+            truncated,
             frames,
             reads,
-            reading,
+            read_time,
             loss_scale,
             peak,
             safety,
         })
     }
 
-    /// Has a device begin with all that was asked of it. A backend that joins operations into kernels joins none across this, so
-    /// that what is rounded where does not depend on what comes between pieces and steps: a failure, a checkpoint.
-    fn put_in_queue(&self) {
-        if self.config.tells_late {
-            // What fails here is told by what depends on it.
+    /// Flushes the queue of an asynchronous device. Kernel fusion cannot cross a flush, so that retries and
+    /// checkpoints between micro-batches do not change the rounding.
+    fn flush(&self) {
+        if self.config.async_errors {
+            // An error here shows again at the read of a dependent value.
             let _ = self.device.flush();
         }
     }
 
-    /// Tells the governor that the pieces of a step fitted.
-    fn learn(&mut self, batch: &T::Batch, gathered: &Gathered) -> Duration {
+    /// Reports the successful micro-batches to the governor. Returns the time it took.
+    fn learn(&mut self, batch: &T::Batch, sums: &StepAccumulator) -> Duration {
         let start = Instant::now();
-        if let Some(largest) = gathered.largest {
-            // By the longest of the batch, as the limit was.
-            self.governor.went_well(batch.shape().with_utterances(largest.utterances), batch.len());
+        if let Some(largest) = sums.largest {
+            // With the longest utterance of the batch, as for the limit.
+            self.governor.record_success(batch.shape().with_utterances(largest.utterances), batch.len());
         }
         start.elapsed()
     }
@@ -257,17 +290,17 @@ impl<T: Task> std::fmt::Debug for Trainer<T> {
     }
 }
 
-/// Gives back what nobody holds: what a pass kept that was given up, and what was dropped and is on its way in a queue.
+/// Frees memory without owner: graph nodes of abandoned passes, and tensors that are dropped but still in the queue.
 pub(crate) fn clean_up(device: &Device) {
     sweep();
     let _ = device.flush();
     device.memory_cleanup();
 }
 
-/// Reads every parameter once, so that it is there.
-struct Made;
+/// Reads every parameter once, which allocates it.
+struct InitializeParameters;
 
-impl ModuleVisitor for Made {
+impl ModuleVisitor for InitializeParameters {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let _ = param.val();
     }

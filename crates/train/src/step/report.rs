@@ -1,124 +1,124 @@
-//! What a step tells: what it did, or why it did not happen.
+//! Result of a step: a report or an error.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::{Bytes, CollectiveError, OutOfMemory, Stage};
+use plimsoll_core::{Bytes, CollectiveError, MicroBatch, OutOfMemory, Stage};
 
-use super::cut::Cut;
-
-/// What a step did.
+/// Report of a completed step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
-    /// The step's number, the first being 1.
+    /// Number of the step; the first is 1.
     pub step: u64,
-    /// The loss, per unit of weight.
+    /// Loss per unit of weight, such as per token.
     pub loss: f64,
-    /// What the loss is made of, by name, per unit of weight.
+    /// Terms of the loss by name, per unit of weight.
     pub parts: BTreeMap<&'static str, f64>,
-    /// The norm of the gradient before it was clipped.
+    /// Norm of the gradient before clipping.
     pub norm: f64,
-    /// The learning rate.
+    /// Learning rate.
     pub rate: f64,
-    /// The pieces that the batch was cut into, in the order in which they were added up: the step's line in the ledger.
-    pub cuts: Vec<Cut>,
-    /// Pieces that were begun, those that did not fit included.
-    pub begun: usize,
-    /// Whether the first of them lay on the device before the step began.
-    pub was_ahead: bool,
-    /// What did not fit on the way.
+    /// Micro-batches in the order in which they were added. This is the step's entry in the ledger.
+    pub micro_batches: Vec<MicroBatch>,
+    /// Number of micro-batches started, including those that did not fit.
+    pub attempts: usize,
+    /// Whether the first micro-batch was prefetched.
+    pub was_prefetched: bool,
+    /// Out-of-memory failures of this step.
     pub failures: Vec<OutOfMemory>,
-    /// Utterances that were left out as they do not fit into memory alone.
+    /// Names of utterances that were left out because they do not fit into memory alone.
     pub unfit: Vec<String>,
-    /// Samples that no loss could be computed for.
+    /// Names of samples without a defined loss.
     pub left_out: Vec<String>,
-    /// Samples that the model's length policy cut short.
-    pub cut: Vec<String>,
-    /// Frames of the batch, padding apart, over all replicas.
+    /// Names of samples that the model's length policy truncated.
+    pub truncated: Vec<String>,
+    /// Frames of the batch over all replicas, without padding.
     pub frames: u64,
-    /// Reads from the device that the step waited for: one, and one more for each that failed.
+    /// Reads from the device that the step waited for: 1, plus 1 for each failed read.
     pub reads: u32,
-    /// How long the last of them took: what a device had left to compute when the host had nothing more to do.
-    pub reading: Duration,
-    /// What the loss was multiplied by.
+    /// Duration of the last read: the time that the device computed while the host waited.
+    pub read_time: Duration,
+    /// Factor on the loss.
     pub loss_scale: f64,
-    /// The most memory in use, and the stage in which it was.
+    /// Peak memory, and the stage in which it occurred.
     pub peak: (Bytes, Stage),
     /// Time spent on gate, governor and ledger.
     pub safety: Duration,
 }
 
-/// Why a step did not happen. Parameters and optimizer are as they were.
+/// Failure of a step. Except for [`StepError::WeightsLost`], weights and optimizer are unchanged.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StepError {
-    /// The loss or the gradient is not a number.
-    #[error("the {what} of step {step} is {value}, in a piece with {}", listed(names))]
+    /// Loss or gradient norm is infinite or NaN.
+    #[error("the {what} of step {step} is {value}, in a micro-batch with {}", listed(names))]
     NotFinite {
-        /// The step's number.
+        /// Number of the step.
         step: u64,
-        /// Loss or gradient norm.
+        /// `loss` or `gradient norm`.
         what: &'static str,
-        /// What it was.
+        /// Its value.
         value: f64,
-        /// The utterances of the pieces whose loss it was, or of the batch.
+        /// Utterances of the micro-batches with that loss, or of the whole batch.
         names: Vec<String>,
-        /// Whether that is no surprise: in fp16 the loss scale is too high now and then, and has fallen now.
-        is_usual: bool,
+        /// Whether this is expected: in fp16 the loss scale is sometimes too high; it has been lowered.
+        is_expected: bool,
     },
-    /// The device could not compute it.
+    /// The device failed for a reason other than memory.
     #[error("the device failed in step {step}, with {}: {reason}", listed(names))]
     Device {
-        /// The step's number.
+        /// Number of the step.
         step: u64,
-        /// The utterances that were computed.
+        /// Utterances in the computation.
         names: Vec<String>,
-        /// What the device said.
+        /// Message of the device.
         reason: String,
     },
-    /// No utterance of the batch fits alone, and all were left out.
+    /// No utterance of the batch fits into memory alone, so all were left out.
     #[error("no utterance of step {step} fits into memory, not even alone ({})", listed(names))]
-    Nothing {
-        /// The step's number.
+    NothingFits {
+        /// Number of the step.
         step: u64,
-        /// The utterances.
+        /// Utterances of the batch.
         names: Vec<String>,
     },
-    /// The weights themselves were lost: memory ran out while they moved, which nobody can take back.
-    #[error("memory ran out in the update of step {step}, and the weights are lost: go on from the last checkpoint")]
-    Lost {
-        /// The step's number.
+    /// Memory ran out during the update. The weights are lost, and the run must continue from a checkpoint.
+    #[error("memory ran out in the update of step {step}, and the weights are lost: continue from the last checkpoint")]
+    WeightsLost {
+        /// Number of the step.
         step: u64,
     },
-    /// Another replica could not compute its part, and says why itself.
+    /// Another replica failed to compute its share and reports the cause itself.
     #[error("another replica failed in step {step}")]
-    Elsewhere {
-        /// The step's number.
+    OtherReplica {
+        /// Number of the step.
         step: u64,
     },
     /// Another replica is gone.
-    #[error("step {step} cannot be taken together")]
-    Gone {
-        /// The step's number.
+    #[error("another replica is gone in step {step}")]
+    ReplicaLost {
+        /// Number of the step.
         step: u64,
-        /// Which one.
+        /// Rank of the replica.
         source: CollectiveError,
     },
-    /// An utterance does not fit, and the run is to stop then.
+    /// An utterance does not fit into memory and the policy is [`Unfit::Stop`](crate::Unfit::Stop), or the norm could
+    /// not be read.
     #[error(
-        "step {step} does not fit into memory, with one utterance at a time and every effort ({}): {source}",
+        "step {step} does not fit into memory, even with one utterance at a time at the highest fallback level ({}): {source}",
         listed(names)
     )]
-    Unfit {
-        /// The step's number.
+    OutOfMemory {
+        /// Number of the step.
         step: u64,
-        /// The utterances.
+        /// Utterances of the micro-batch.
         names: Vec<String>,
-        /// What was said at the last attempt.
+        /// Failure of the last attempt.
         source: OutOfMemory,
     },
 }
 
-/// The first of `names`, and how many there are.
+/// The first names, and the number of the others.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 4;
     let mut text: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();

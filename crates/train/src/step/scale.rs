@@ -1,16 +1,16 @@
-//! What a loss is multiplied by, so that small gradients are not lost in 16 bits with a small range.
+//! Loss scale: a factor on the loss that keeps small fp16 gradients from underflow.
 
 use plimsoll_core::Precision;
 use serde::{Deserialize, Serialize};
 
-/// A loss scale that finds its own size: it falls when a gradient overflows and rises when none has for a while.
+/// A loss scale that adapts: it halves when a gradient overflows and doubles after 2000 steps without overflow.
 ///
-/// The numbers are those of PyTorch's `GradScaler`. In fp32 and bf16 the scale is 1 and stays there.
+/// The numbers are those of PyTorch's `GradScaler`. In fp32 and bf16 the scale stays 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
     factor: f64,
-    /// Steps without overflow since the scale last changed.
+    /// Steps without overflow since the last change.
     quiet: u32,
     is_dynamic: bool,
 }
@@ -18,38 +18,38 @@ pub struct LossScale {
 impl LossScale {
     const FIRST: f64 = 65_536.0;
     const INTERVAL: u32 = 2000;
-    /// As far as it goes: beyond it a gradient of one is no longer finite in fp32.
+    /// Upper bound: beyond it a gradient of 1 is no longer finite in fp32.
     const MOST: f64 = 1.0e30;
 
-    /// The scale that a run in `precision` begins with.
-    pub fn of(precision: Precision) -> Self {
+    /// Initial scale of a run in `precision`.
+    pub fn for_precision(precision: Precision) -> Self {
         match precision {
             Precision::Fp16 => Self { factor: Self::FIRST, quiet: 0, is_dynamic: true },
             Precision::Fp32 | Precision::Bf16 => Self { factor: 1.0, quiet: 0, is_dynamic: false },
         }
     }
 
-    /// The same scale where a run goes on in the same kind of numbers, or `fresh` where it does not.
+    /// This scale if it suits the precision of `fresh`, otherwise `fresh`. For a resumed run.
     #[must_use]
     pub fn or_fresh(self, fresh: Self) -> Self {
         if self.is_dynamic == fresh.is_dynamic { self } else { fresh }
     }
 
-    /// What the loss is multiplied by.
+    /// Factor on the loss.
     pub fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// Learns that a gradient was finite.
-    pub fn went_well(&mut self) {
+    /// Records a finite gradient.
+    pub fn record_success(&mut self) {
         self.quiet += 1;
         if self.is_dynamic && self.quiet >= Self::INTERVAL {
             (self.factor, self.quiet) = ((self.factor * 2.0).min(Self::MOST), 0);
         }
     }
 
-    /// Learns that a gradient was not finite; true where the scale fell, so that the next may be.
-    pub fn failed(&mut self) -> bool {
+    /// Records a gradient that is not finite. Returns whether the scale was lowered, so that a retry makes sense.
+    pub fn record_overflow(&mut self) -> bool {
         if self.is_dynamic {
             (self.factor, self.quiet) = ((self.factor / 2.0).max(f64::MIN_POSITIVE), 0);
         }
@@ -59,7 +59,7 @@ impl LossScale {
 
 impl Default for LossScale {
     fn default() -> Self {
-        Self::of(Precision::Fp32)
+        Self::for_precision(Precision::Fp32)
     }
 }
 
@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_falls_at_once_and_rises_slowly() {
-        let mut scale = LossScale::of(Precision::Fp16);
-        assert!(scale.failed() && scale.failed());
+    fn the_loss_scale_falls_at_once_and_rises_slowly() {
+        let mut scale = LossScale::for_precision(Precision::Fp16);
+        assert!(scale.record_overflow() && scale.record_overflow());
         assert_eq!(scale.factor(), 16_384.0);
-        (0..LossScale::INTERVAL).for_each(|_| scale.went_well());
+        (0..LossScale::INTERVAL).for_each(|_| scale.record_success());
         assert_eq!(scale.factor(), 32_768.0);
-        let mut full = LossScale::of(Precision::Bf16);
-        assert!(!full.failed());
+        let mut full = LossScale::for_precision(Precision::Bf16);
+        assert!(!full.record_overflow());
         assert_eq!(full.factor(), 1.0);
     }
 }

@@ -1,10 +1,10 @@
-//! Any cut of a batch gives the same gradient.
+//! Every split of a batch into micro-batches gives the same gradient.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor};
 use plimsoll_core::Key;
-use plimsoll_train::{Cut, Governor, Schedule, Trainer, TrainerConfig};
+use plimsoll_train::{Governor, MicroBatch, Schedule, Trainer, TrainerConfig};
 
 use crate::net::{Net, batch};
 
@@ -19,7 +19,7 @@ pub(crate) fn wide(net: Net) -> Net {
     net.map(&mut Wide)
 }
 
-/// All gradients, one after the other.
+/// All gradients in one vector.
 pub(crate) fn flat(net: &Net, gradients: &GradientsParams) -> Vec<f64> {
     struct All<'a>(&'a GradientsParams, Vec<f64>);
     impl ModuleVisitor for All<'_> {
@@ -38,11 +38,11 @@ pub(crate) fn apart(found: &[f64], expected: &[f64]) -> f64 {
     norm(&mut found.iter().zip(expected).map(|(a, b)| a - b)) / norm(&mut expected.iter().copied())
 }
 
-fn cuts(sizes: &[u32]) -> Vec<Cut> {
+fn micro_batches(sizes: &[u32]) -> Vec<MicroBatch> {
     let place = |start: &mut u32, &len: &u32| {
-        let cut = Cut { start: *start, len, effort: 0 };
+        let micro_batch = MicroBatch { start: *start, len, fallback_level: 0 };
         *start += len;
-        Some(cut)
+        Some(micro_batch)
     };
     sizes.iter().scan(0, place).collect()
 }
@@ -53,7 +53,7 @@ fn check(build: fn(&Device) -> Net, most: f64) {
         let net = build(&Device::flex().autodiff());
         let config = TrainerConfig { lanes, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
         let mut trainer = Trainer::new(net, config, Governor::new(32));
-        let gradients = trainer.gradient(&batch, Some(&cuts(sizes))).unwrap();
+        let gradients = trainer.gradient(&batch, Some(&micro_batches(sizes))).unwrap();
         flat(&trainer.task, &gradients)
     };
     let whole = gradient(&[32], 1);
@@ -67,23 +67,23 @@ fn check(build: fn(&Device) -> Net, most: f64) {
 }
 
 #[test]
-fn any_cut_gives_the_same_gradient() {
+fn every_split_gives_the_same_gradient() {
     check(|device| Net::new(24, device), 1e-5);
 }
 
 #[test]
-fn any_cut_gives_the_same_gradient_in_64_bits() {
+fn every_split_gives_the_same_gradient_in_64_bits() {
     check(|device| wide(Net::new(24, device)), 1e-10);
 }
 
 #[test]
-fn the_lanes_of_a_cut_change_no_bit() {
+fn the_number_of_lanes_changes_no_bit() {
     let run = |lanes: usize| {
         let net = Net::new(24, &Device::flex().autodiff());
         let config = TrainerConfig { lanes, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
         let mut trainer = Trainer::new(net, config, Governor::new(32));
         for step in 0..3 {
-            trainer.replay(&batch(step * 32..step * 32 + 32, 20), &cuts(&[8, 8, 9, 7])).unwrap();
+            trainer.replay(&batch(step * 32..step * 32 + 32, 20), &micro_batches(&[8, 8, 9, 7])).unwrap();
         }
         plimsoll_tape::collect(&trainer.task)
     };

@@ -1,12 +1,12 @@
-//! The trainer from outside: exact whatever the cut, whole whatever fails.
+//! Tests of the trainer through its public interface.
 
 #![cfg(test)]
 
-mod ahead;
+mod buffers;
 mod exact;
 #[path = "../storm/net.rs"]
 mod net;
 mod precision;
+mod prefetch;
 mod replicas;
 mod run;
-mod statistics;

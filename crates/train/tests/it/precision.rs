@@ -1,4 +1,4 @@
-//! Lower precision trains as well, under a loss scale where its range is small.
+//! Training in 16 bits, with a loss scale for fp16.
 
 use burn::tensor::Device;
 use plimsoll_core::{Choice, Key, Precision};
@@ -12,7 +12,7 @@ fn trainer(precision: Precision) -> Trainer<Net> {
     Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(8))
 }
 
-/// The mean loss of the last ten of a hundred steps.
+/// Mean loss of the last ten of a hundred steps.
 fn learned(precision: Precision) -> f64 {
     let mut trainer = trainer(precision);
     let losses = (0..100).map(|step| trainer.step(&batch(step * 8..step * 8 + 8, 20)).unwrap().loss);
@@ -20,7 +20,7 @@ fn learned(precision: Precision) -> f64 {
 }
 
 #[test]
-fn sixteen_bits_learn_what_thirty_two_do() {
+fn sixteen_bit_precision_reaches_the_fp32_loss() {
     let full = learned(Precision::Fp32);
     for precision in [Precision::Bf16, Precision::Fp16] {
         let low = learned(precision);
@@ -29,17 +29,17 @@ fn sixteen_bits_learn_what_thirty_two_do() {
 }
 
 #[test]
-fn a_loss_scale_that_is_too_high_falls_and_nothing_moves() {
+fn an_overflow_lowers_the_loss_scale_and_moves_no_weight() {
     let mut trainer = trainer(Precision::Fp16);
     let before = plimsoll_tape::collect(&trainer.task);
-    // As high as it takes for a gradient to overflow in 16 bits.
+    // High enough for a gradient to overflow in 16 bits.
     trainer.scale = serde_json::from_str(r#"{"factor": 1e12, "quiet": 0, "is_dynamic": true}"#).unwrap();
     let batch = batch(0..8, 20);
     let mut failures = 0;
     let report = loop {
         match trainer.step(&batch) {
             Ok(report) => break report,
-            Err(StepError::NotFinite { is_usual, step: 1, .. }) => assert!(is_usual),
+            Err(StepError::NotFinite { is_expected, step: 1, .. }) => assert!(is_expected),
             Err(other) => panic!("{other}"),
         }
         failures += 1;
@@ -50,13 +50,13 @@ fn a_loss_scale_that_is_too_high_falls_and_nothing_moves() {
 }
 
 #[test]
-fn what_is_no_number_names_the_utterance() {
+fn a_nan_loss_names_its_utterance() {
     let mut trainer = trainer(Precision::Fp32);
     let mut batch = batch(0..8, 20);
     let place = 5 * batch.frames * batch.feature_width;
     batch.features[place] = f32::NAN;
     trainer.governor = Governor::new(1);
     let error = trainer.step(&batch).unwrap_err().to_string();
-    assert_eq!(error, format!("the loss of step 1 is NaN, in a piece with `{}`", batch.names[5]));
+    assert_eq!(error, format!("the loss of step 1 is NaN, in a micro-batch with `{}`", batch.names[5]));
     assert_eq!(trainer.optimizer.steps(), 0);
 }

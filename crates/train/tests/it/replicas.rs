@@ -1,11 +1,11 @@
-//! Several replicas train as one would.
+//! Several replicas train like a single one.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use burn::tensor::Device;
 use plimsoll_core::{Batch, Key, MemoryGate, OutOfMemory, Stage};
 use plimsoll_tape::{NamedTensor, collect};
-use plimsoll_train::{Governor, Schedule, StepError, Threads, Trainer, TrainerConfig};
+use plimsoll_train::{Governor, Schedule, StepError, ThreadReplica, Trainer, TrainerConfig};
 
 use crate::exact::{apart, flat, wide};
 use crate::net::{Net, batch};
@@ -15,16 +15,17 @@ fn trainer(build: fn(&Device) -> Net) -> Trainer<Net> {
     Trainer::new(build(&Device::flex().autodiff()), config, Governor::new(16))
 }
 
-/// What `work` gives for each of so many replicas.
-fn replicas<R: Send>(ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
+/// Results of `work` on each of `ranks` replicas.
+fn replicas<R: Send>(ranks: usize, work: impl Fn(ThreadReplica) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = Threads::of(ranks).into_iter().map(|way| scope.spawn(|| work(way))).collect();
+        let threads: Vec<_> =
+            ThreadReplica::for_ranks(ranks).into_iter().map(|way| scope.spawn(|| work(way))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
 
 fn check(build: fn(&Device) -> Net, most: f64) {
-    // Not even: a replica of four has fewer than the others, and of the second batch one has none.
+    // Uneven shares: of the first batch four replicas get different counts, of the second batch one replica gets none.
     for count in [30, 3] {
         let batch = batch(0..count, 20);
         let mut alone = trainer(build);
@@ -33,7 +34,7 @@ fn check(build: fn(&Device) -> Net, most: f64) {
         for ranks in [1, 2, 4] {
             let found = replicas(ranks, |way| {
                 let part = batch.shard(plimsoll_core::Collective::rank(&way), ranks);
-                let mut trainer = trainer(build).together(way);
+                let mut trainer = trainer(build).with_replica(way);
                 let gradients = trainer.gradient(&part, None).unwrap();
                 flat(&trainer.task, &gradients)
             });
@@ -45,22 +46,22 @@ fn check(build: fn(&Device) -> Net, most: f64) {
 }
 
 #[test]
-fn replicas_have_the_gradient_that_one_has() {
+fn replicas_compute_the_gradient_of_a_single_replica() {
     check(|device| Net::new(24, device), 1e-5);
 }
 
 #[test]
-fn replicas_have_the_gradient_that_one_has_in_64_bits() {
+fn replicas_compute_the_gradient_of_a_single_replica_in_64_bits() {
     check(|device| wide(Net::new(24, device)), 1e-10);
 }
 
-/// A gate that is shut at every so many-th question.
+/// A gate that fails at every n-th check.
 struct Every(usize, AtomicUsize);
 
 impl MemoryGate for Every {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         match (self.1.fetch_add(1, Relaxed) + 1).is_multiple_of(self.0) {
-            true => Err(OutOfMemory { stage, reason: "so the test wants it".into() }),
+            true => Err(OutOfMemory { stage, reason: "injected by the test".into() }),
             false => Ok(()),
         }
     }
@@ -78,14 +79,15 @@ impl plimsoll_core::MemoryMeter for NoMeter {
     fn reset_peak(&self) {}
 }
 
-/// The weights after 40 steps on so many replicas, of which the second runs out of memory now and then; and how often.
-fn trained(ranks: usize, fails: bool, tells_late: bool) -> Vec<(Vec<NamedTensor>, usize)> {
+/// Weights and number of failures of each replica after 40 steps; the second one runs out of memory at times if
+/// `fails`.
+fn trained(ranks: usize, fails: bool, async_errors: bool) -> Vec<(Vec<NamedTensor>, usize)> {
     replicas(ranks, |way| {
         let rank = plimsoll_core::Collective::rank(&way);
         let every = if fails && rank == 1 { 7 } else { usize::MAX };
-        let config = TrainerConfig { tells_late, ..TrainerConfig::new(Schedule::constant(3e-3), Key::new(1)) };
+        let config = TrainerConfig { async_errors, ..TrainerConfig::new(Schedule::constant(3e-3), Key::new(1)) };
         let trainer = Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(16));
-        let mut trainer = trainer.together(way).watched(Every(every, AtomicUsize::new(0)), NoMeter);
+        let mut trainer = trainer.with_replica(way).with_memory(Every(every, AtomicUsize::new(0)), NoMeter);
         let (mut failures, mut losses) = (0, Vec::new());
         for step in 0..40 {
             let report = trainer.step(&batch(step * 16..step * 16 + 16, 20).shard(rank, ranks)).unwrap();
@@ -98,14 +100,14 @@ fn trained(ranks: usize, fails: bool, tells_late: bool) -> Vec<(Vec<NamedTensor>
 }
 
 #[test]
-fn what_fails_on_one_replica_keeps_all_together() {
+fn a_failure_on_one_replica_keeps_all_weights_equal() {
     let values = |weights: &[NamedTensor]| -> Vec<f64> {
         weights.iter().flat_map(|one| one.values.iter().map(|&value| f64::from(value))).collect()
     };
     let calm = trained(2, false, false);
     assert!(calm[0].0 == calm[1].0, "the replicas differ");
-    for tells_late in [false, true] {
-        let storm = trained(2, true, tells_late);
+    for async_errors in [false, true] {
+        let storm = trained(2, true, async_errors);
         assert!(storm[0].0 == storm[1].0, "the replicas differ");
         assert!(storm[1].1 > 10 && storm[0].1 == 0, "{} and {} failures", storm[0].1, storm[1].1);
         let apart = apart(&values(&storm[0].0), &values(&calm[0].0));
@@ -114,21 +116,21 @@ fn what_fails_on_one_replica_keeps_all_together() {
 }
 
 #[test]
-fn when_one_is_gone_the_others_stop_with_a_reason() {
+fn a_lost_replica_stops_the_others_with_an_error() {
     let errors = replicas(2, |way| {
         let rank = plimsoll_core::Collective::rank(&way);
-        let mut trainer = trainer(|device| Net::new(24, device)).together(way);
+        let mut trainer = trainer(|device| Net::new(24, device)).with_replica(way);
         let batch = batch(0..8, 20).shard(rank, 2);
         match rank {
             0 => trainer.step(&batch).map(|_| ()).map_err(|error| error.to_string()),
             _ => Ok(()),
         }
     });
-    assert_eq!(errors[0], Err("step 1 cannot be taken together".into()));
-    // And what one cannot compute is no step for anybody.
+    assert_eq!(errors[0], Err("another replica is gone in step 1".into()));
+    // A step that fails on one replica fails on all.
     let errors = replicas(2, |way| {
         let rank = plimsoll_core::Collective::rank(&way);
-        let mut trainer = trainer(|device| Net::new(24, device)).together(way);
+        let mut trainer = trainer(|device| Net::new(24, device)).with_replica(way);
         let mut batch = batch(0..8, 20).shard(rank, 2);
         if rank == 1 {
             batch.features[0] = f32::NAN;

@@ -1,4 +1,4 @@
-//! The loop: what it does between steps, alone and with others.
+//! The training loop between steps, with one replica and with several.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,26 +9,27 @@ use burn::tensor::Device;
 use plimsoll_core::{Batch, BatchSource, Collective, Delivered, HostBatch, Key, Measure, Position, SourceError};
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
-    Careful, CheckpointStore, Disk, Ending, Event, Governor, Limits, LionConfig, OptimizerConfig, Outcome,
-    PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, Threads, TrainError, Trainer, TrainerConfig,
+    CheckpointStore, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig, OptimizerConfig, Outcome,
+    PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, ThreadReplica, TrainError, Trainer,
+    TrainerConfig,
 };
 
 use crate::net::{Net, batch};
 
-/// Ten batches of eight in an epoch, of which a replica has its part.
-struct Waves {
+/// A source of ten batches of eight per epoch, or of a replica's share of them.
+struct Batches {
     position: Position,
     rank: usize,
     ranks: usize,
 }
 
-impl Waves {
+impl Batches {
     fn from(position: Position) -> Self {
         Self { position, rank: 0, ranks: 1 }
     }
 }
 
-impl BatchSource for Waves {
+impl BatchSource for Batches {
     type Batch = HostBatch;
 
     fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
@@ -53,16 +54,16 @@ fn trainer(config: TrainerConfig) -> Trainer<Net> {
     Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(8))
 }
 
-/// How far `net` is off, over utterances that each replica has a part of.
-fn judged(net: &Net, _: u64, careful: &mut Careful<'_>) -> Result<Score, String> {
-    let others = careful.others();
+/// Validation: the error of `net` on utterances that the replicas share.
+fn evaluate(net: &Net, _: u64, runner: &mut InferenceRunner<'_>) -> Result<Score, String> {
+    let others = runner.collective();
     let batch = batch(900_000..900_016, 20).shard(others.rank(), others.ranks());
     let net = net.valid();
-    let off = |piece: &HostBatch| {
-        let off = net.off(&TensorBatch::send(piece, &Device::flex()), &Pass::plain());
+    let off = |part: &HostBatch| {
+        let off = net.off(&TensorBatch::send(part, &Device::flex()), &Pass::plain());
         f64::from(off.into_scalar::<f32>())
     };
-    let own: f64 = careful.over(&batch, off).map_err(|error| error.to_string())?.iter().sum();
+    let own: f64 = runner.run(&batch, off).map_err(|error| error.to_string())?.iter().sum();
     let mut found = [own, batch.frame_lengths.iter().map(|&n| f64::from(n)).sum()];
     others.sum(&mut found).map_err(|error| error.to_string())?;
     let value = found[0] / found[1];
@@ -74,73 +75,77 @@ fn steps(count: u64) -> RunOptions {
     RunOptions { save_every: 7, ..RunOptions::new(limits) }
 }
 
-/// The same, validated where a stop does not fall, with a rate that depends on what validations found.
+/// Like `steps`, with validations in the middle of a run and a rate that depends on them.
 fn often(count: u64) -> RunOptions {
     let plateau = Some(PlateauConfig { patience: 1, factor: 0.7, least: 0.01 });
     RunOptions { validate_every: Some(5), plateau, ..steps(count) }
 }
 
-/// What a run tells, by the name of the event.
-fn sailed(
+/// Trains and collects the events by their name.
+fn run_training(
     trainer: &mut Trainer<Net>,
     state: RunState,
     store: &CheckpointStore,
     options: &RunOptions,
-    validate: &mut dyn FnMut(&Net, u64, &mut Careful<'_>) -> Result<Score, String>,
+    validate: &mut dyn FnMut(&Net, u64, &mut InferenceRunner<'_>) -> Result<Score, String>,
 ) -> (Result<Outcome, TrainError>, BTreeMap<String, Vec<serde_json::Value>>) {
-    let mut told: BTreeMap<String, Vec<serde_json::Value>> = BTreeMap::new();
+    let mut events: BTreeMap<String, Vec<serde_json::Value>> = BTreeMap::new();
     let mut watch = |event: &Event| {
         let event = serde_json::to_value(event).unwrap();
-        told.entry(event["event"].as_str().unwrap().into()).or_default().push(event);
+        events.entry(event["event"].as_str().unwrap().into()).or_default().push(event);
     };
     let mut source =
-        Waves { rank: trainer.replica().rank(), ranks: trainer.replica().ranks(), ..Waves::from(state.position) };
+        Batches { rank: trainer.replica().rank(), ranks: trainer.replica().ranks(), ..Batches::from(state.position) };
     let run = Run::new(trainer, &mut source, store, options).with_state(state).with_observer(&mut watch);
     let outcome = run.train(validate);
-    (outcome, told)
+    (outcome, events)
 }
 
 #[test]
-fn a_device_that_tells_late_and_gets_batches_ahead_trains_to_the_same_weights() {
+fn asynchronous_errors_and_prefetching_give_the_same_weights() {
     let folder = tempfile::tempdir().unwrap();
-    let sail = |name: &str, tells_late: bool| {
+    let run = |name: &str, async_errors: bool| {
         let store = CheckpointStore::new(folder.path().join(name), 2);
-        let mut trainer = trainer(TrainerConfig { tells_late, ..config() });
-        let (outcome, told) = sailed(&mut trainer, RunState::default(), &store, &often(25), &mut judged);
-        (collect(&trainer.task), outcome.unwrap().state.position, told["step"].len())
+        let mut trainer = trainer(TrainerConfig { async_errors, ..config() });
+        let (outcome, events) = run_training(&mut trainer, RunState::default(), &store, &often(25), &mut evaluate);
+        (collect(&trainer.task), outcome.unwrap().state.position, events["step"].len())
     };
-    let (soon, late) = (sail("soon", false), sail("late", true));
+    let (soon, late) = (run("soon", false), run("late", true));
     assert!(soon.0 == late.0);
-    // What was asked for ahead and never stepped on is not behind it.
+    // A batch that was prefetched but not stepped on does not count in the position.
     assert_eq!((soon.1, soon.2), (late.1, late.2));
 }
 
 #[test]
-fn going_on_equals_never_having_stopped_in_every_form() {
+fn resuming_equals_an_uninterrupted_run_in_every_state_form() {
     let lion = OptimizerConfig::from(LionConfig::default());
     let forms = [StateForm::Full, StateForm::Eight, StateForm::Host].map(|state| TrainerConfig { state, ..config() });
     for config in forms.into_iter().chain([TrainerConfig { optimizer: lion, ..config() }]) {
         let folder = tempfile::tempdir().unwrap();
         let store = |name: &str| CheckpointStore::new(folder.path().join(name), 2);
         let mut whole = trainer(config);
-        sailed(&mut whole, RunState::default(), &store("whole"), &often(25), &mut judged).0.unwrap();
+        run_training(&mut whole, RunState::default(), &store("whole"), &often(25), &mut evaluate).0.unwrap();
         let mut first = trainer(config);
-        sailed(&mut first, RunState::default(), &store("cut"), &often(13), &mut judged).0.unwrap();
+        run_training(&mut first, RunState::default(), &store("cut"), &often(13), &mut evaluate).0.unwrap();
         let found = store("cut").newest().unwrap().0;
         let mut second = trainer(config);
         second.task = plimsoll_tape::apply(second.task.clone(), found.weights).unwrap();
         second.optimizer.restore(found.state.step, found.optimizer, &second.task).unwrap();
         let mean = plimsoll_tape::apply(second.task.clone(), found.ema.unwrap()).unwrap();
         second.ema.as_mut().unwrap().restore(mean, found.state.ema_steps);
-        sailed(&mut second, found.state, &store("cut"), &often(25), &mut judged).0.unwrap();
+        run_training(&mut second, found.state, &store("cut"), &often(25), &mut evaluate).0.unwrap();
         assert!(collect(&whole.task) == collect(&second.task), "{:?}", config.state);
-        assert!(collect(whole.judged()) == collect(second.judged()), "{:?}: the mean", config.state);
-        assert!(collect(whole.judged()) != collect(&whole.task));
+        assert!(
+            collect(whole.evaluation_model()) == collect(second.evaluation_model()),
+            "{:?}: the mean",
+            config.state
+        );
+        assert!(collect(whole.evaluation_model()) != collect(&whole.task));
     }
 }
 
 #[test]
-fn a_run_that_gets_no_better_lowers_its_rate_and_then_stops() {
+fn a_plateau_lowers_the_rate_and_then_stops_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let options = RunOptions {
         limits: Limits { stale: Some(6), ..Limits::default() },
@@ -148,23 +153,23 @@ fn a_run_that_gets_no_better_lowers_its_rate_and_then_stops() {
         plateau: Some(PlateauConfig { patience: 2, factor: 0.5, least: 0.2 }),
         ..steps(0)
     };
-    // Better three times, and then never again.
-    let mut validate = |_: &Net, step: u64, _: &mut Careful<'_>| {
+    // Improves three times and never again.
+    let mut validate = |_: &Net, step: u64, _: &mut InferenceRunner<'_>| {
         Ok(Score { value: if step <= 3 { 1.0 / step as f64 } else { 1.0 }, all: Vec::new() })
     };
     let mut trainer = trainer(config());
     let store = CheckpointStore::new(folder.path(), 1);
-    let (outcome, told) = sailed(&mut trainer, RunState::default(), &store, &options, &mut validate);
+    let (outcome, events) = run_training(&mut trainer, RunState::default(), &store, &options, &mut validate);
     let outcome = outcome.unwrap();
     assert_eq!((outcome.ending, outcome.state.step, outcome.state.best_step), (Ending::Stale, 9, Some(3)));
-    let factors: Vec<f64> = told["rate_lowered"].iter().map(|event| event["factor"].as_f64().unwrap()).collect();
+    let factors: Vec<f64> = events["rate_lowered"].iter().map(|event| event["factor"].as_f64().unwrap()).collect();
     assert_eq!(factors, [0.5, 0.25, 0.2]);
-    let rates: Vec<f64> = told["step"].iter().map(|event| event["rate"].as_f64().unwrap()).collect();
+    let rates: Vec<f64> = events["step"].iter().map(|event| event["rate"].as_f64().unwrap()).collect();
     assert_eq!((rates[4], rates[5], rates[8]), (3e-3, 1.5e-3, 0.75e-3));
     assert_eq!(store.best().unwrap().state.step, 3);
 }
 
-/// A disk that has no room for the checkpoints of some steps.
+/// A disk without space for some paths.
 #[derive(Debug)]
 struct Full(fn(&str) -> bool);
 
@@ -178,38 +183,40 @@ impl Disk for Full {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_written_ends_no_run_but_its_last_does() {
+fn only_a_failed_final_checkpoint_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let store = |full| CheckpointStore::new(folder.path(), 5).on(Full(full));
-    // Saved after 7 steps, 10 for the score, 17 and 21; the one of 17 does not fit.
-    let mut validate = |_: &Net, _: u64, _: &mut Careful<'_>| Ok(Score { value: 1.0, all: Vec::new() });
+    let store = |full| CheckpointStore::new(folder.path(), 5).with_disk(Full(full));
+    // Checkpoints are due after steps 7, 10 (for its score), 17 and 21; that of step 17 does not fit.
+    let mut validate = |_: &Net, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, all: Vec::new() });
     let for_a_while = store(|path| path.contains("step-0000017"));
     let mut first = trainer(config());
-    let (outcome, told) = sailed(&mut first, RunState::default(), &for_a_while, &steps(21), &mut validate);
+    let (outcome, events) = run_training(&mut first, RunState::default(), &for_a_while, &steps(21), &mut validate);
     assert_eq!(outcome.unwrap().state.step, 21);
-    assert_eq!((told["not_saved"].len(), told["not_saved"][0]["step"].as_u64()), (1, Some(17)));
-    assert!(told["not_saved"][0]["reason"].as_str().unwrap().starts_with("cannot access"), "{told:?}");
+    assert_eq!((events["not_saved"].len(), events["not_saved"][0]["step"].as_u64()), (1, Some(17)));
+    assert!(events["not_saved"][0]["reason"].as_str().unwrap().starts_with("cannot access"), "{events:?}");
     assert_eq!(store(|_| false).newest().unwrap().0.state.step, 21);
-    let (outcome, _) = sailed(&mut trainer(config()), RunState::default(), &store(|_| true), &steps(3), &mut validate);
+    let (outcome, _) =
+        run_training(&mut trainer(config()), RunState::default(), &store(|_| true), &steps(3), &mut validate);
     assert_eq!(outcome.unwrap_err().to_string(), "cannot write a checkpoint");
     assert_eq!(store(|_| false).newest().unwrap().0.state.step, 21);
 }
 
 #[test]
-fn replicas_share_a_validation_and_the_first_writes() {
+fn replicas_share_a_validation_and_rank_0_writes() {
     let folder = tempfile::tempdir().unwrap();
     type Seen = (usize, Vec<NamedTensor>, RunState, f64, usize);
     let seen: Mutex<Vec<Seen>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for way in Threads::of(3) {
+        for way in ThreadReplica::for_ranks(3) {
             let (seen, folder) = (&seen, folder.path());
             scope.spawn(move || {
                 let rank = way.rank();
                 let store = CheckpointStore::new(folder.join(rank.to_string()), 2);
-                let mut trainer = trainer(config()).together(way);
-                let (outcome, told) = sailed(&mut trainer, RunState::default(), &store, &steps(20), &mut judged);
+                let mut trainer = trainer(config()).with_replica(way);
+                let (outcome, events) =
+                    run_training(&mut trainer, RunState::default(), &store, &steps(20), &mut evaluate);
                 let outcome = outcome.unwrap();
-                let (score, saved) = (outcome.last_score.unwrap().value, told.get("saved").map_or(0, Vec::len));
+                let (score, saved) = (outcome.last_score.unwrap().value, events.get("saved").map_or(0, Vec::len));
                 seen.lock().unwrap().push((rank, collect(&trainer.task), outcome.state, score, saved));
             });
         }
@@ -218,7 +225,7 @@ fn replicas_share_a_validation_and_the_first_writes() {
     seen.sort_by_key(|one| one.0);
     let mut alone = trainer(config());
     let store = CheckpointStore::new(folder.path().join("alone"), 2);
-    let (outcome, _) = sailed(&mut alone, RunState::default(), &store, &steps(20), &mut judged);
+    let (outcome, _) = run_training(&mut alone, RunState::default(), &store, &steps(20), &mut evaluate);
     let expected = outcome.unwrap().last_score.unwrap().value;
     for (rank, weights, state, score, saved) in &seen {
         assert!(*weights == seen[0].1, "replica {rank} has other weights");

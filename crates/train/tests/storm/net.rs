@@ -1,4 +1,4 @@
-//! A small model with all that could make a step depend on its cut: lengths that differ, a norm, dropout.
+//! A small model with everything that could make a step depend on its split: different lengths, a norm, dropout.
 
 // Shapes: b utterances, t frames, f features, h hidden width.
 
@@ -8,10 +8,10 @@ use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise, layer_norm, silu};
 
-/// Features of a frame.
+/// Features per frame.
 pub(crate) const FEATURES: usize = 8;
 
-/// Says the mean of the features of each frame, by way of two layers with a norm and dropout between.
+/// Predicts the mean feature of each frame through two layers with a norm and dropout between them.
 #[derive(Module, Debug)]
 pub(crate) struct Net {
     widen: Linear,
@@ -21,7 +21,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// A model of `width`, with first values.
+    /// A model of `width` with initial weights.
     pub(crate) fn new(width: usize, device: &Device) -> Self {
         let net = Self {
             widen: LinearConfig::new(FEATURES, width).init(device),
@@ -32,7 +32,7 @@ impl Net {
         initialise(net, Key::new(3))
     }
 
-    /// The sum of the squares of what it is off, over all frames.
+    /// Sum of the squared errors over all frames.
     pub(crate) fn off(&self, batch: &TensorBatch, pass: &Pass) -> Tensor<1> {
         let [b, t, _] = batch.features.dims();
         let x = match self.scale.val().dtype() {
@@ -68,7 +68,7 @@ impl Task for Net {
     }
 }
 
-/// Sample `index` of a set: between `frames` and twice as many.
+/// Sample `index`, with `frames` to twice as many frames.
 pub(crate) fn sample(index: u64, frames: u64) -> HostSample {
     let key = Key::new(5).at(index);
     let frames = frames + key.with("length").below(frames);
@@ -77,7 +77,7 @@ pub(crate) fn sample(index: u64, frames: u64) -> HostSample {
     HostSample { id: SampleId(index), name: format!("u{index}"), features, tokens: vec![], reference: vec![] }
 }
 
-/// The samples of `indices` as a batch, shortest first.
+/// A batch of the samples of `indices`, shortest first.
 pub(crate) fn batch(indices: impl IntoIterator<Item = u64>, frames: u64) -> HostBatch {
     let mut samples: Vec<HostSample> = indices.into_iter().map(|index| sample(index, frames)).collect();
     samples.sort_by_key(|sample| sample.features.len());

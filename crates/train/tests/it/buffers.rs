@@ -1,4 +1,4 @@
-//! What a pass moves by itself moves with the step, and only with it.
+//! Buffers that a forward pass updates, such as running means, change with a step and only with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use plimsoll_train::{Governor, Schedule, StepError, Trainer, TrainerConfig};
 
 use crate::net::{FEATURES, batch};
 
-/// Scales what is off from the mean of all that it ever saw.
+/// Scales the difference of its input from a running mean.
 #[derive(Module, Debug)]
 struct Normed {
     scale: Param<Tensor<1>>,
@@ -40,21 +40,21 @@ impl Task for Normed {
     fn loss(&self, batch: &TensorBatch, _: &Pass) -> StepLoss {
         let now = batch.features.clone().mean_dim(0).mean_dim(1).reshape([FEATURES]);
         let mean = self.mean.value_sync();
-        // As Burn's batch norm does it: nobody asks for the new value until the next pass.
+        // As in Burn's batch norm: the new value is read in the next pass.
         self.mean.update((mean.clone() * 0.9 + now * 0.1).detach());
         let off = batch.features.clone() - mean.reshape([1, 1, FEATURES]);
         StepLoss::of((off * self.scale.val().reshape([1, 1, FEATURES])).square().sum())
     }
 }
 
-/// A gate that is shut for the questions that are asked in these places.
+/// A gate that fails at the given checks, counted from 0.
 #[derive(Clone, Debug)]
 struct Shut(&'static [usize], Arc<AtomicUsize>);
 
 impl MemoryGate for Shut {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         match self.0.contains(&self.1.fetch_add(1, Relaxed)) {
-            true => Err(OutOfMemory { stage, reason: "so the test wants it".into() }),
+            true => Err(OutOfMemory { stage, reason: "injected by the test".into() }),
             false => Ok(()),
         }
     }
@@ -75,32 +75,32 @@ impl MemoryMeter for NoMeter {
 fn trainer(shut: &'static [usize]) -> Trainer<Normed> {
     let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
     let trainer = Trainer::new(Normed::new(&Device::flex().autodiff()), config, Governor::new(8));
-    trainer.watched(Shut(shut, Arc::default()), NoMeter)
+    trainer.with_memory(Shut(shut, Arc::default()), NoMeter)
 }
 
-/// All values, with what the last pass has found.
+/// All values, including the buffers of the last pass.
 fn settled(task: &Normed) -> Vec<NamedTensor> {
     let _ = task.valid();
     collect(task)
 }
 
 fn mean(values: &[NamedTensor]) -> &NamedTensor {
-    values.iter().find(|value| value.name == "mean").expect("it is visited as a parameter is")
+    values.iter().find(|value| value.name == "mean").expect("buffers are visited like parameters")
 }
 
 #[test]
-fn a_piece_that_failed_has_moved_nothing() {
-    // The first fails after its forward pass, and after its backward pass when it is half as large.
+fn a_failed_micro_batch_leaves_buffers_unchanged() {
+    // The first fails after its forward pass, and at half the size after its backward pass.
     for shut in [&[0][..], &[1], &[0, 2, 5]] {
         let mut storm = trainer(shut);
         let mut ledger = Vec::new();
         for step in 0..4 {
-            ledger.push(storm.step(&batch(step * 8..step * 8 + 8, 6)).unwrap().cuts);
+            ledger.push(storm.step(&batch(step * 8..step * 8 + 8, 6)).unwrap().micro_batches);
         }
-        assert!(ledger[0].len() > 1, "a failure cuts");
+        assert!(ledger[0].len() > 1, "a failure splits the batch");
         let mut calm = trainer(&[]);
-        for (step, cuts) in (0..).zip(&ledger) {
-            calm.replay(&batch(step * 8..step * 8 + 8, 6), cuts).unwrap();
+        for (step, micro_batches) in (0..).zip(&ledger) {
+            calm.replay(&batch(step * 8..step * 8 + 8, 6), micro_batches).unwrap();
         }
         assert_eq!(settled(&storm.task), settled(&calm.task));
         assert!(mean(&settled(&calm.task)).values.iter().any(|value| *value != 0.0));
@@ -108,7 +108,7 @@ fn a_piece_that_failed_has_moved_nothing() {
 }
 
 #[test]
-fn a_step_that_did_not_happen_has_moved_nothing() {
+fn a_failed_step_leaves_buffers_unchanged() {
     let mut trainer = trainer(&[]);
     trainer.step(&batch(0..8, 6)).unwrap();
     let before = settled(&trainer.task);
@@ -118,5 +118,5 @@ fn a_step_that_did_not_happen_has_moved_nothing() {
     assert!(matches!(error, StepError::NotFinite { .. }), "{error}");
     assert_eq!(settled(&trainer.task), before);
     trainer.gradient(&batch(16..24, 6), None).unwrap();
-    assert_eq!(settled(&trainer.task), before, "whoever only asks for a gradient moves nothing");
+    assert_eq!(settled(&trainer.task), before, "a gradient alone changes no buffer");
 }

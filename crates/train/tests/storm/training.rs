@@ -1,4 +1,4 @@
-//! A run of 300 steps with all that belongs to one, and what is asked of it afterwards.
+//! A run of 300 steps with injected failures, its log, and the checks on it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,65 +14,66 @@ use plimsoll_core::{
 };
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
-    Careful, CheckpointStore, Cut, Event, Governor, Limits, Run, RunOptions, Schedule, Score, Trainer, TrainerConfig,
+    CheckpointStore, Event, Governor, InferenceRunner, Limits, MicroBatch, Run, RunOptions, Schedule, Score, Trainer,
+    TrainerConfig,
 };
 
 use crate::net::{Net, batch};
 
 /// Steps of the run.
 pub(crate) const STEPS: u64 = 300;
-/// Utterances of a step.
+/// Utterances per step.
 pub(crate) const BATCH: u64 = 16;
-/// Batches of an epoch.
+/// Batches per epoch.
 const EPOCH: u64 = 30;
 
-/// Where a run takes place.
+/// Settings of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Sea {
+pub(crate) struct StormSetup {
     pub(crate) device: Device,
-    /// Whether the device tells of failures when it is read.
-    pub(crate) tells_late: bool,
-    /// Pieces computed at the same time.
+    /// Whether the device reports failures only at a read.
+    pub(crate) async_errors: bool,
+    /// Micro-batches computed at the same time.
     pub(crate) lanes: usize,
-    /// Hidden values of a frame.
+    /// Width of the model.
     pub(crate) width: usize,
-    /// Frames of the shortest utterance of a batch; the longest has twice as many.
+    /// Frames of the shortest utterance of a batch; the longest has up to twice as many.
     pub(crate) frames: u64,
-    /// Every so many-th batch is of long utterances, and how many frames the shortest of them has.
+    /// Every n-th batch has long utterances: n, and the frames of its shortest utterance.
     pub(crate) long: Option<(u64, u64)>,
     /// Steps between validations.
     pub(crate) validate_every: u64,
-    /// In how many squalls of questions there is one in which pieces fail often, and which of them that is.
-    pub(crate) squalls: (u64, u64),
+    /// `(n, i)`: of every n bursts of 150 memory checks, burst i has frequent failures.
+    pub(crate) bursts: (u64, u64),
 }
 
-impl Sea {
-    /// The batch after `position`.
-    fn wave(&self, position: Position) -> HostBatch {
+impl StormSetup {
+    /// Batch after `position`.
+    fn batch_at(&self, position: Position) -> HostBatch {
         let number = position.epoch * EPOCH + position.batch;
         let frames = match self.long {
-            // Of three lengths, so that what is learned of one is not all there is to learn.
+            // Three lengths, so that limits for several lengths are learned.
             Some((every, frames)) if number % every == every - 1 => frames + frames * (number / every % 3) / 3,
             _ => self.frames,
         };
         batch(number * BATCH..(number + 1) * BATCH, frames)
     }
 
-    /// What a model is judged by: utterances that it never sees, as long as any.
+    /// Validation data: unseen utterances of the greatest length.
     fn unseen(&self) -> HostBatch {
         batch(1_000_000..1_000_032, self.long.map_or(self.frames, |(_, frames)| frames))
     }
 }
 
-/// Batches of new samples, for ever.
-struct Waves<'a>(&'a Sea, Position);
+/// Endless source of batches with new samples.
+struct Batches<'a>(&'a StormSetup, Position);
 
-impl BatchSource for Waves<'_> {
+impl BatchSource for Batches<'_> {
     type Batch = HostBatch;
 
     fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
-        let Self(sea, at) = self;
-        let batch = sea.wave(*at);
+        let Self(setup, at) = self;
+        let batch = setup.batch_at(*at);
         let done = at.batch + 1;
         let position = Position { epoch: at.epoch + done / EPOCH, batch: done % EPOCH, ..Position::default() };
         self.1 = position;
@@ -84,25 +85,25 @@ impl BatchSource for Waves<'_> {
     }
 }
 
-/// A gate that says so when the budget was passed, and so many times more as if it had been.
+/// A gate that reports failures of the budget and injects more.
 #[derive(Clone)]
 pub(crate) struct Faults {
     inner: Option<&'static CountingAllocator>,
-    squalls: (u64, u64),
-    /// Failures that have not been met yet.
+    bursts: (u64, u64),
+    /// Failures still to be injected.
     pub(crate) left: Arc<AtomicUsize>,
     asked: Arc<AtomicUsize>,
 }
 
 impl Faults {
-    /// None.
+    /// No failures.
     pub(crate) fn none() -> Self {
-        Self { inner: None, squalls: (1, 0), left: Arc::default(), asked: Arc::default() }
+        Self { inner: None, bursts: (1, 0), left: Arc::default(), asked: Arc::default() }
     }
 
-    /// `count` of them in `sea`, and those of `inner`.
-    pub(crate) fn random(sea: &Sea, inner: &'static CountingAllocator, count: usize) -> Self {
-        Self { inner: Some(inner), squalls: sea.squalls, left: Arc::new(count.into()), asked: Arc::default() }
+    /// `count` injected failures, and those of `inner`.
+    pub(crate) fn random(setup: &StormSetup, inner: &'static CountingAllocator, count: usize) -> Self {
+        Self { inner: Some(inner), bursts: setup.bursts, left: Arc::new(count.into()), asked: Arc::default() }
     }
 }
 
@@ -113,44 +114,44 @@ impl MemoryGate for Faults {
         }
         let asked = self.asked.fetch_add(1, Relaxed) as u64;
         let key = Key::new(21);
-        // Pieces fail in squalls, with calm between them; what is asked seldom fails at any time.
-        let (of, which) = self.squalls;
-        let is_squall = asked / 150 % of == which;
+        // Micro-batches fail in bursts; rare checks fail at any time.
+        let (of, which) = self.bursts;
+        let is_burst = asked / 150 % of == which;
         let often = match stage {
-            Stage::Forward | Stage::Backward | Stage::Accumulate if is_squall => 8,
+            Stage::Forward | Stage::Backward | Stage::Accumulate if is_burst => 8,
             Stage::Forward | Stage::Backward | Stage::Accumulate => 1000,
             Stage::Norm => 20,
             Stage::Validation => 3,
             Stage::Checkpoint => 1,
-            // Nothing can be taken back there.
+            // A failure in the update cannot be undone.
             Stage::Update => u64::MAX,
         };
         let hits = key.at(asked).below(often) == 0;
         let take = |left: usize| left.checked_sub(1);
         if hits && self.left.fetch_update(Relaxed, Relaxed, take).is_ok() {
-            return Err(OutOfMemory { stage, reason: "so the test wants it".into() });
+            return Err(OutOfMemory { stage, reason: "injected by the test".into() });
         }
         Ok(())
     }
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Default)]
 pub(crate) struct Log {
-    /// The weights at the end.
+    /// Final weights.
     pub(crate) weights: Vec<NamedTensor>,
-    /// The last validation.
+    /// Value of the last validation.
     pub(crate) validation: f64,
-    /// The most memory in use.
+    /// Peak memory.
     pub(crate) peak: Bytes,
-    /// Where each step's batch was, and its pieces.
-    ledger: Vec<(Position, Vec<Cut>)>,
+    /// Position before each step, and its micro-batches.
+    ledger: Vec<(Position, Vec<MicroBatch>)>,
     failures: BTreeMap<Stage, usize>,
-    /// The largest piece of each step.
+    /// Largest micro-batch of each step.
     limits: Vec<usize>,
-    /// Pieces of each step that were begun in vain.
+    /// Failed micro-batches of each step.
     lost: Vec<usize>,
-    /// Failures of each step's pieces.
+    /// Reported failures of each step's micro-batches.
     failed: BTreeMap<u64, usize>,
     safety: f64,
     seconds: f64,
@@ -158,38 +159,38 @@ pub(crate) struct Log {
     unfit: usize,
 }
 
-fn trainer(sea: &Sea, memory: &'static CountingAllocator, faults: Faults, governor: Governor) -> Trainer<Net> {
-    let (lanes, tells_late) = (sea.lanes, sea.tells_late);
-    let config = TrainerConfig { lanes, tells_late, ..TrainerConfig::new(Schedule::constant(2e-3), Key::new(1)) };
-    Trainer::new(Net::new(sea.width, &sea.device.clone().autodiff()), config, governor).watched(faults, memory)
+fn trainer(setup: &StormSetup, memory: &'static CountingAllocator, faults: Faults, governor: Governor) -> Trainer<Net> {
+    let (lanes, async_errors) = (setup.lanes, setup.async_errors);
+    let config = TrainerConfig { lanes, async_errors, ..TrainerConfig::new(Schedule::constant(2e-3), Key::new(1)) };
+    Trainer::new(Net::new(setup.width, &setup.device.clone().autodiff()), config, governor).with_memory(faults, memory)
 }
 
-/// The loss of `net` over what it never sees.
-fn judged(sea: &Sea, net: &Net, careful: &mut Careful<'_>) -> Result<Score, String> {
+/// Validation loss of `net`.
+fn evaluate(setup: &StormSetup, net: &Net, runner: &mut InferenceRunner<'_>) -> Result<Score, String> {
     let net = net.valid();
-    let batch = sea.unseen();
-    let work = |piece: &HostBatch| {
-        let off = net.off(&TensorBatch::send(piece, &sea.device), &Pass::plain());
+    let batch = setup.unseen();
+    let work = |part: &HostBatch| {
+        let off = net.off(&TensorBatch::send(part, &setup.device), &Pass::plain());
         f64::from(off.into_scalar::<f32>())
     };
-    let sum: f64 = careful.over(&batch, work).map_err(|error| error.to_string())?.iter().sum();
+    let sum: f64 = runner.run(&batch, work).map_err(|error| error.to_string())?.iter().sum();
     let frames: f64 = batch.frame_lengths.iter().map(|&n| f64::from(n)).sum();
     Ok(Score { value: sum / frames, all: vec![Measure::number("off", "how far it is off", sum / frames)] })
 }
 
-/// A whole run, begun with what `governor` knows.
-pub(crate) fn sailed(
-    sea: &Sea,
+/// A whole run that starts with `governor`.
+pub(crate) fn run_training(
+    setup: &StormSetup,
     memory: &'static CountingAllocator,
     faults: Faults,
     governor: Governor,
-    told: &mut dyn FnMut(&Event),
+    observe: &mut dyn FnMut(&Event),
 ) -> Log {
     let folder = tempfile::tempdir().expect("there is room for a checkpoint");
     let mut log = Log::default();
-    let mut trainer = trainer(sea, memory, faults, governor);
+    let mut trainer = trainer(setup, memory, faults, governor);
     let limits = Limits { steps: Some(STEPS), ..Limits::default() };
-    let options = RunOptions { validate_every: Some(sea.validate_every), save_every: 15, ..RunOptions::new(limits) };
+    let options = RunOptions { validate_every: Some(setup.validate_every), save_every: 15, ..RunOptions::new(limits) };
     let mut position = Position::default();
     let mut note = |event: &Event| match event {
         Event::Step(step) => {
@@ -204,9 +205,9 @@ pub(crate) fn sailed(
         }
         Event::OutOfMemory { failure, step, .. } => {
             *log.failures.entry(failure.stage).or_default() += 1;
-            // Where a device tells late, the norm is where a piece alone in its step shows that it failed.
+            // On an asynchronous device the failure of a step's only micro-batch shows at the norm.
             let is_piece = matches!(failure.stage, Stage::Forward | Stage::Backward | Stage::Accumulate);
-            if is_piece || (sea.tells_late && failure.stage == Stage::Norm) {
+            if is_piece || (setup.async_errors && failure.stage == Stage::Norm) {
                 *log.failed.entry(*step).or_default() += 1;
             }
         }
@@ -217,23 +218,23 @@ pub(crate) fn sailed(
     };
     let mut watch = |event: &Event| {
         note(event);
-        told(event);
+        observe(event);
     };
-    let (mut waves, store) = (Waves(sea, Position::default()), CheckpointStore::new(folder.path(), 2));
-    let outcome = Run::new(&mut trainer, &mut waves, &store, &options)
+    let (mut batches, store) = (Batches(setup, Position::default()), CheckpointStore::new(folder.path(), 2));
+    let outcome = Run::new(&mut trainer, &mut batches, &store, &options)
         .with_observer(&mut watch)
-        .train(&mut |net: &Net, _, careful: &mut Careful<'_>| judged(sea, net, careful))
-        .expect("no run fails for good");
+        .train(&mut |net: &Net, _, runner: &mut InferenceRunner<'_>| evaluate(setup, net, runner))
+        .expect("the run recovers from every failure");
     log.validation = outcome.last_score.expect("it ends with a validation").value;
     log.weights = collect(&trainer.task);
     log
 }
 
-/// The model that the ledger of `log` leads to, without any failure.
-pub(crate) fn replayed(sea: &Sea, memory: &'static CountingAllocator, log: &Log) -> Net {
-    let mut trainer = trainer(sea, memory, Faults::none(), Governor::new(BATCH as usize));
-    for (position, cuts) in &log.ledger {
-        trainer.replay(&sea.wave(*position), cuts).expect("what fitted once fits again");
+/// Model that the ledger of `log` leads to, without failures.
+pub(crate) fn replayed(setup: &StormSetup, memory: &'static CountingAllocator, log: &Log) -> Net {
+    let mut trainer = trainer(setup, memory, Faults::none(), Governor::new(BATCH as usize));
+    for (position, micro_batches) in &log.ledger {
+        trainer.replay(&setup.batch_at(*position), micro_batches).expect("these micro-batches fitted in the run");
     }
     trainer.task
 }
@@ -251,13 +252,13 @@ impl Log {
         self.failures.get(&stage).copied().unwrap_or(0)
     }
 
-    /// Proves by the ledger that every sample of every batch was in one piece, and in one only.
-    pub(crate) fn each_sample_was_used_once(&self, sea: &Sea, name: &str) {
+    /// Checks by the ledger that every sample was in exactly one micro-batch.
+    pub(crate) fn each_sample_was_used_once(&self, setup: &StormSetup, name: &str) {
         assert_eq!(self.unfit, 0, "{name}");
         let mut used = BTreeMap::new();
-        for (position, cuts) in &self.ledger {
-            let batch = sea.wave(*position);
-            for id in cuts.iter().flat_map(|cut| &batch.ids[cut.places()]) {
+        for (position, micro_batches) in &self.ledger {
+            let batch = setup.batch_at(*position);
+            for id in micro_batches.iter().flat_map(|micro_batch| &batch.ids[micro_batch.places()]) {
                 *used.entry(id.0).or_insert(0) += 1;
             }
         }
@@ -265,31 +266,31 @@ impl Log {
         assert!(used == expected, "{name}: a sample was lost or used twice");
     }
 
-    /// A step computes its pieces, and what failed again: no failure takes more than the piece in which it was.
-    pub(crate) fn no_failure_cost_more_than_a_piece(&self) {
+    /// Checks that a failure repeats only the micro-batch in which it occurred.
+    pub(crate) fn no_failure_costs_more_than_a_micro_batch(&self) {
         for (step, lost) in (1..).zip(&self.lost) {
             let failed = self.failed.get(&step).copied().unwrap_or(0);
-            assert!(*lost <= failed, "step {step} lost {lost} pieces by {failed} failures");
+            assert!(*lost <= failed, "step {step} lost {lost} micro-batches to {failed} failures");
         }
     }
 
-    /// Where nothing failed for a while, pieces are as large again as the budget allows.
+    /// Checks that micro-batches grow again after failures.
     pub(crate) fn limits_grew_back(&self) {
         let rises = self.limits.windows(2).filter(|two| two[1] > two[0]).count();
-        assert!(rises >= 3, "pieces grew {rises} times: {:?}", self.limits);
+        assert!(rises >= 3, "micro-batches grew {rises} times: {:?}", self.limits);
     }
 }
 
-/// The table of a storm, for a log.
-pub(crate) struct Told<'a> {
+/// Summary of a run with failures beside one without.
+pub(crate) struct StormTable<'a> {
     pub(crate) calm: &'a Log,
     pub(crate) storm: &'a Log,
-    /// What was held to, and what was in use before, where that is counted.
+    /// Budget, and memory in use before the run, if they are measured.
     pub(crate) budget: Option<(Bytes, Bytes)>,
     pub(crate) injected: usize,
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for StormTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { calm, storm, budget, injected } = self;
         writeln!(f, "{STEPS} steps of {BATCH} utterances, {injected} failures injected")?;
@@ -304,11 +305,11 @@ impl fmt::Display for Told<'_> {
             writeln!(f, "| failures in the {stage} | 0 | {count} |")?;
         }
         let share = |log: &Log| log.safety / log.seconds * 100.0;
-        let pieces = |log: &Log| log.ledger.iter().map(|(_, cuts)| cuts.len()).sum::<usize>();
+        let parts = |log: &Log| log.ledger.iter().map(|(_, micro_batches)| micro_batches.len()).sum::<usize>();
         let single = |log: &Log| log.reads.iter().filter(|reads| **reads == 1).count();
-        writeln!(f, "| pieces | {} | {} |", pieces(calm), pieces(storm))?;
+        writeln!(f, "| micro-batches | {} | {} |", parts(calm), parts(storm))?;
         let lost = |log: &Log| log.lost.iter().sum::<usize>();
-        writeln!(f, "| pieces computed in vain | {} | {} |", lost(calm), lost(storm))?;
+        writeln!(f, "| failed micro-batches | {} | {} |", lost(calm), lost(storm))?;
         writeln!(f, "| steps with exactly one read | {} | {} |", single(calm), single(storm))?;
         writeln!(
             f,

@@ -1,4 +1,4 @@
-//! A run in progress: what it does with a batch, with a validation, with a checkpoint.
+//! The loop of a run: steps, validations, checkpoints and their events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,32 +11,32 @@ use plimsoll_tape::{Task, collect};
 use super::{Ending, RunOptions, Score, TrainError, Validate};
 use crate::checkpoint::{Snapshot, Writer, Written};
 use crate::step::clean_up;
-use crate::{Careful, CheckpointStore, Event, Observer, RunState, StepError, StepEvent, StepReport, Trainer};
+use crate::{CheckpointStore, Event, InferenceRunner, Observer, RunState, StepError, StepEvent, StepReport, Trainer};
 
-/// How much more than planned a step may take before it is told.
+/// Ratio of peak to planned memory above which a step is reported as drift.
 const DRIFT: f64 = 1.03;
-/// A reading that takes no longer than this found its device idle.
+/// A shorter read than this means that the device was idle.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// A run in progress.
-pub(super) struct Voyage<'a, T: Task> {
+/// State of a run in progress.
+pub(super) struct TrainingLoop<'a, T: Task> {
     trainer: &'a mut Trainer<T>,
     writer: Writer,
     options: &'a RunOptions,
     observer: &'a mut dyn Observer,
     pub(super) state: RunState,
     best_kept: usize,
-    /// Utterances validated at once, as far as it is known what fits.
+    /// Utterances validated at once, as far as known.
     at_once: usize,
-    /// The time that the observer took for the last step.
-    telling: Duration,
-    /// The step of the last checkpoint that was truly written.
+    /// Time that the observer took for the last step.
+    observer_time: Duration,
+    /// Step of the last checkpoint on disk.
     written: Option<u64>,
-    /// The next batch, where it was asked for while the device computed.
-    upcoming: Option<Result<Delivered<T::Batch>, SourceError>>,
+    /// Next batch, if it was fetched while the device computed.
+    next_batch: Option<Result<Delivered<T::Batch>, SourceError>>,
 }
 
-impl<'a, T: Task> Voyage<'a, T> {
+impl<'a, T: Task> TrainingLoop<'a, T> {
     pub(super) fn new(
         trainer: &'a mut Trainer<T>,
         store: &CheckpointStore,
@@ -46,14 +46,14 @@ impl<'a, T: Task> Voyage<'a, T> {
     ) -> Self {
         let (writer, best_kept) = (Writer::new(store.clone()), store.best_kept());
         trainer.rate_factor = if options.plateau.is_some() { state.plateau.factor } else { 1.0 };
-        // What it goes on from is there.
+        // A resumed run has its checkpoint.
         let written = (state.step > 0).then_some(state.step);
-        let (at_once, telling) = (usize::MAX, Duration::ZERO);
-        Self { trainer, writer, options, observer, state, best_kept, at_once, telling, written, upcoming: None }
+        let (at_once, observer_time) = (usize::MAX, Duration::ZERO);
+        Self { trainer, writer, options, observer, state, best_kept, at_once, observer_time, written, next_batch: None }
     }
 
-    /// All that a run is, up to its end.
-    pub(super) fn sail(
+    /// Runs until the end; the caller then calls `finish` or `save_after_error`.
+    pub(super) fn run(
         &mut self,
         source: &mut dyn BatchSource<Batch = T::Batch>,
         validate: &mut Validate<'_, T>,
@@ -62,14 +62,16 @@ impl<'a, T: Task> Voyage<'a, T> {
     ) -> Result<Ending, TrainError> {
         let mut saved = self.state.step;
         let ending = loop {
-            // Agreed upon by all replicas, as a signal comes to one a moment earlier, and clocks differ.
-            if self.any(stop.load(Ordering::Relaxed))? {
+            // All replicas agree: a signal may reach one of them earlier, and clocks differ.
+            if self.any_replica(stop.load(Ordering::Relaxed))? {
                 return Ok(Ending::Stopped);
             }
-            if self.any(self.reached().is_some())? {
+            if self.any_replica(self.reached().is_some())? {
                 break self.reached().unwrap_or(Ending::Complete);
             }
-            let Some(delivered) = self.upcoming.take().or_else(|| source.next_batch()) else { break Ending::Complete };
+            let Some(delivered) = self.next_batch.take().or_else(|| source.next_batch()) else {
+                break Ending::Complete;
+            };
             let before = self.state.position;
             self.step(delivered?, source)?;
             let new_epoch = self.state.position.epoch > before.epoch;
@@ -85,7 +87,7 @@ impl<'a, T: Task> Voyage<'a, T> {
         };
         if self.state.validated < self.state.step || self.state.step == 0 {
             if let Some(written) = self.writer.wait() {
-                self.tell_written(written);
+                self.report_written(written);
             }
             *last_score = Some(self.validate(validate)?);
             self.written = None;
@@ -93,23 +95,23 @@ impl<'a, T: Task> Voyage<'a, T> {
         Ok(ending)
     }
 
-    /// Writes a checkpoint of a run that ends with `error`, where its weights are still good and nobody waits for others.
-    pub(super) fn rescue(&mut self, error: &TrainError) {
-        let is_lost = matches!(error, TrainError::Step { source: StepError::Lost { .. }, .. });
+    /// Writes a checkpoint after an error, if the weights are good. Does not wait for other replicas.
+    pub(super) fn save_after_error(&mut self, error: &TrainError) {
+        let is_lost = matches!(error, TrainError::Step { source: StepError::WeightsLost { .. }, .. });
         if is_lost || matches!(error, TrainError::Checkpoint(_)) || self.state.step == 0 {
             return;
         }
-        if let Err(error) = self.end() {
+        if let Err(error) = self.finish() {
             self.observer.observe(&Event::NotSaved { step: self.state.step, reason: error.to_string() });
         }
     }
 
-    /// Whether it is so for any replica.
-    pub(super) fn any(&self, is_so: bool) -> Result<bool, TrainError> {
+    /// Whether `is_so` holds on any replica.
+    pub(super) fn any_replica(&self, is_so: bool) -> Result<bool, TrainError> {
         Ok(!self.trainer.replica().agree(!is_so)?)
     }
 
-    /// The limit that was reached, if one was.
+    /// The limit that was reached, if any.
     pub(super) fn reached(&self) -> Option<Ending> {
         let (limits, state) = (&self.options.limits, &self.state);
         if limits.stale.is_some_and(|stale| state.stale >= stale) {
@@ -121,7 +123,7 @@ impl<'a, T: Task> Voyage<'a, T> {
         is_reached.then_some(Ending::Complete)
     }
 
-    /// Whether a validation is due after so many steps.
+    /// Whether a validation is due after `steps` steps.
     fn is_due(&self, steps: u64, new_epoch: bool) -> bool {
         match self.options.validate_every {
             Some(every) => steps >= self.state.validated + every,
@@ -129,47 +131,47 @@ impl<'a, T: Task> Voyage<'a, T> {
         }
     }
 
-    /// Whether another step follows at once, as far as it can be known before the one on `delivered`.
-    fn goes_on_after(&self, delivered: &Delivered<T::Batch>) -> bool {
+    /// Whether another step follows directly after the one on `delivered`, as far as known in advance.
+    fn continues_after(&self, delivered: &Delivered<T::Batch>) -> bool {
         let (limits, step) = (&self.options.limits, self.state.step + 1);
         let epoch = delivered.position.epoch;
         let is_last = limits.steps.is_some_and(|steps| step >= steps) || limits.epochs.is_some_and(|all| epoch >= all);
         !is_last && !self.is_due(step, epoch > self.state.position.epoch)
     }
 
-    /// One batch: a step, or a reason why there was none.
+    /// One batch: a step, or an event with the reason why there was none.
     pub(super) fn step(
         &mut self,
         delivered: Delivered<T::Batch>,
         source: &mut dyn BatchSource<Batch = T::Batch>,
     ) -> Result<(), TrainError> {
         if let Some(written) = self.writer.done() {
-            self.tell_written(written);
+            self.report_written(written);
         }
         let skipped = self.skipped_by_all(&delivered.skipped)?;
         if !skipped.is_empty() {
             self.observer.observe(&Event::LeftOut { samples: skipped });
         }
         let mut start = Instant::now();
-        let goes_on = self.goes_on_after(&delivered);
-        let (upcoming, mut apart) = (&mut self.upcoming, Duration::ZERO);
-        let mut meanwhile = |send: &mut dyn FnMut(&T::Batch)| {
+        let goes_on = self.continues_after(&delivered);
+        let (next_batch, mut apart) = (&mut self.next_batch, Duration::ZERO);
+        let mut hook = |send: &mut dyn FnMut(&T::Batch)| {
             if !goes_on {
                 return;
             }
             let start = Instant::now();
-            *upcoming = source.next_batch();
+            *next_batch = source.next_batch();
             apart += start.elapsed();
-            if let Some(Ok(next)) = upcoming {
+            if let Some(Ok(next)) = next_batch {
                 send(&next.batch);
             }
         };
-        let result = self.trainer.step_meanwhile(&delivered.batch, &mut meanwhile);
-        // A device that had still to compute when the next batch was there has not waited for it.
-        let is_hidden = result.as_ref().is_ok_and(|report| report.reading > AT_ONCE);
-        match &mut self.upcoming {
+        let result = self.trainer.step_with_prefetch(&delivered.batch, &mut hook);
+        // The device still computed when the next batch arrived, so it did not wait for data.
+        let is_hidden = result.as_ref().is_ok_and(|report| report.read_time > AT_ONCE);
+        match &mut self.next_batch {
             Some(Ok(next)) if is_hidden => next.waited = Duration::ZERO,
-            // Told as the next step's waiting.
+            // Counted as waiting time of the next step.
             _ => start += apart,
         }
         let step_seconds = start.elapsed().as_secs_f64();
@@ -177,14 +179,14 @@ impl<'a, T: Task> Voyage<'a, T> {
         self.state.train_seconds += step_seconds + delivered.waited.as_secs_f64();
         self.state.scale = self.trainer.scale;
         match result {
-            Ok(report) => self.tell(report, &delivered, step_seconds),
-            Err(error) => return self.failed(error),
+            Ok(report) => self.report_step(report, &delivered, step_seconds),
+            Err(error) => return self.handle_failure(error),
         }
         source.give_back(delivered.batch);
         Ok(())
     }
 
-    /// What could not be read of a batch, here and by the other replicas.
+    /// Samples of a batch that could not be read, over all replicas.
     fn skipped_by_all(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
         let others = self.trainer.replica();
         if others.ranks() == 1 {
@@ -194,17 +196,17 @@ impl<'a, T: Task> Voyage<'a, T> {
         Ok(all.iter().flat_map(|part| serde_json::from_slice::<Vec<Skipped>>(part).unwrap_or_default()).collect())
     }
 
-    fn tell(&mut self, report: StepReport, delivered: &Delivered<T::Batch>, step_seconds: f64) {
+    fn report_step(&mut self, report: StepReport, delivered: &Delivered<T::Batch>, step_seconds: f64) {
         let (start, batch) = (Instant::now(), &delivered.batch);
         self.state.failures = 0;
         self.state.step = report.step;
         let (peak_bytes, phase) = report.peak;
         let (step, shape) = (report.step, batch.shape());
-        self.tell_failures(&report.failures, shape);
+        self.report_failures(&report.failures, shape);
         if !report.unfit.is_empty() {
             self.observer.observe(&Event::Unfit { step, names: report.unfit });
         }
-        self.tell_left_out(report.left_out);
+        self.report_left_out(report.left_out);
         self.observer.observe(&Event::Step(StepEvent {
             step,
             position: delivered.position,
@@ -212,13 +214,13 @@ impl<'a, T: Task> Voyage<'a, T> {
             parts: report.parts.into_iter().map(|(name, part)| (name.into(), part)).collect(),
             norm: report.norm,
             rate: report.rate,
-            micro_batches: report.cuts.len(),
-            ledger: report.cuts.into_iter().map(Into::into).collect(),
-            attempts: report.begun,
+            micro_batches: report.micro_batches.len(),
+            ledger: report.micro_batches,
+            attempts: report.attempts,
             loss_scale: report.loss_scale,
             reads: report.reads,
-            safety_seconds: (report.safety + self.telling).as_secs_f64(),
-            truncated: report.cut.len(),
+            safety_seconds: (report.safety + self.observer_time).as_secs_f64(),
+            truncated: report.truncated.len(),
             frames: report.frames,
             padding: batch.padding(),
             step_seconds,
@@ -230,16 +232,16 @@ impl<'a, T: Task> Voyage<'a, T> {
         {
             self.observer.observe(&Event::Drift { step, phase, planned_bytes, peak_bytes });
         }
-        self.telling = start.elapsed();
+        self.observer_time = start.elapsed();
     }
 
-    /// What was planned for a batch of `shape`.
+    /// Planned peak memory for a batch of `shape`.
     fn planned(&self, shape: BatchShape) -> Option<Bytes> {
         let covers = |other: &BatchShape| other.frames >= shape.frames && other.tokens >= shape.tokens;
         self.options.planned.iter().filter(|(other, _)| covers(other)).map(|(_, bytes)| *bytes).min()
     }
 
-    fn tell_failures(&mut self, failures: &[OutOfMemory], shape: BatchShape) {
+    fn report_failures(&mut self, failures: &[OutOfMemory], shape: BatchShape) {
         let limit = self.trainer.governor.limit(shape);
         for failure in failures {
             let failure = failure.clone();
@@ -247,26 +249,25 @@ impl<'a, T: Task> Voyage<'a, T> {
         }
     }
 
-    fn tell_left_out(&mut self, names: Vec<String>) {
+    fn report_left_out(&mut self, names: Vec<String>) {
         if names.is_empty() {
             return;
         }
-        let reason = "fewer frames than its text needs";
-        let samples = names.into_iter().map(|name| Skipped { name, reason: reason.into() });
-        self.observer.observe(&Event::LeftOut { samples: samples.collect() });
+        let skipped = |name| Skipped { name, reason: "fewer frames than its text needs".into() };
+        self.observer.observe(&Event::LeftOut { samples: names.into_iter().map(skipped).collect() });
     }
 
-    fn failed(&mut self, error: StepError) -> Result<(), TrainError> {
-        // A batch of nothing, as none of it could be read, is told already and no failure.
-        if matches!(&error, StepError::Nothing { names, .. } if names.is_empty()) {
+    fn handle_failure(&mut self, error: StepError) -> Result<(), TrainError> {
+        // An empty batch, because no sample could be read, is already reported and is no failure.
+        if matches!(&error, StepError::NothingFits { names, .. } if names.is_empty()) {
             return Ok(());
         }
         self.state.failures += 1;
         let failures = self.state.failures;
-        let is_final = !matches!(error, StepError::NotFinite { .. } | StepError::Nothing { .. });
-        // A loss scale looks for its size by failing: from the highest down to one takes it some tries.
+        let is_final = !matches!(error, StepError::NotFinite { .. } | StepError::NothingFits { .. });
+        // A dynamic loss scale overflows several times while it falls from its start to 1.
         let most = match error {
-            StepError::NotFinite { is_usual: true, .. } => self.options.failures_max.saturating_mul(4),
+            StepError::NotFinite { is_expected: true, .. } => self.options.failures_max.saturating_mul(4),
             _ => self.options.failures_max,
         };
         if is_final || failures >= most {
@@ -281,25 +282,25 @@ impl<'a, T: Task> Voyage<'a, T> {
         watch.start();
         let start = Instant::now();
         let others = self.trainer.replica();
-        let mut careful = Careful::new(self.trainer.device(), watch, self.at_once).among(others);
+        let mut runner = InferenceRunner::new(self.trainer.device(), watch, self.at_once).with_collective(others);
         let mut score =
-            validate(self.trainer.judged(), self.state.step, &mut careful).map_err(TrainError::Validation)?;
-        // Whatever follows from a score must follow for all replicas.
+            validate(self.trainer.evaluation_model(), self.state.step, &mut runner).map_err(TrainError::Validation)?;
+        // All replicas must draw the same conclusions from a score.
         let first = others.broadcast(0, score.value.to_le_bytes().to_vec())?;
         score.value = first[..].try_into().map_or(f64::NAN, f64::from_le_bytes);
-        let (failures, limit) = (careful.failures().to_vec(), careful.limit());
+        let (failures, limit) = (runner.failures().to_vec(), runner.limit());
         let (peak_bytes, _) = watch.end(Stage::Validation);
         self.at_once = if failures.is_empty() { limit.saturating_mul(2) } else { limit };
         self.state.validated = self.state.step;
         for failure in failures {
             self.observer.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
         }
-        let best = self.judge(&score);
+        let best = self.record_score(&score);
         let Position { epoch, .. } = self.state.position;
         let (step, seconds, scores) = (self.state.step, start.elapsed().as_secs_f64(), score.all.clone());
         self.observer.observe(&Event::Validated { step, epoch, scores, seconds, best, peak_bytes });
         if let Some(config) = &self.options.plateau
-            && self.state.plateau.saw(best, config)
+            && self.state.plateau.update(best, config)
         {
             let factor = self.state.plateau.factor;
             self.trainer.rate_factor = factor;
@@ -308,10 +309,10 @@ impl<'a, T: Task> Voyage<'a, T> {
         Ok(score)
     }
 
-    /// Takes down a score; true where it is the best so far.
-    fn judge(&mut self, score: &Score) -> bool {
+    /// Records a score. Returns whether it is the best so far.
+    fn record_score(&mut self, score: &Score) -> bool {
         let state = &mut self.state;
-        // What is no number is better than nothing that is one, and cannot be written down.
+        // NaN and infinity never count as an improvement, and JSON cannot hold them.
         let is_number = score.value.is_finite();
         let best = is_number && state.best.is_none_or(|best| score.value < best);
         if best {
@@ -328,13 +329,13 @@ impl<'a, T: Task> Voyage<'a, T> {
         best
     }
 
-    /// Begins to write a checkpoint, where this is the first replica; training goes on meanwhile.
+    /// Starts to write a checkpoint in the background, on rank 0 only.
     pub(super) fn save(&mut self) {
         if self.trainer.replica().rank() != 0 {
             return;
         }
         let snapshot = self.snapshot();
-        // Without a copy's room there is no writing beside training: what is written is not held any longer than it must.
+        // Without memory for a copy, write in the foreground and free the snapshot directly.
         let written = match self.trainer.watch().check(Stage::Checkpoint) {
             Ok(()) => self.writer.start(snapshot),
             Err(failure) => {
@@ -344,17 +345,17 @@ impl<'a, T: Task> Voyage<'a, T> {
                 clean_up(self.trainer.device());
                 let (step, limit) = (self.state.step, 0);
                 self.observer.observe(&Event::OutOfMemory { step, failure, limit });
-                before.into_iter().for_each(|before| self.tell_written(before));
+                before.into_iter().for_each(|before| self.report_written(before));
                 Some(written)
             }
         };
         if let Some(written) = written {
-            self.tell_written(written);
+            self.report_written(written);
         }
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        self.state.governor = self.trainer.governor.knowledge().clone();
+        self.state.governor = self.trainer.governor.state().clone();
         self.state.scale = self.trainer.scale;
         self.state.ema_steps = self.trainer.ema.as_ref().map_or(0, crate::Ema::steps);
         Snapshot {
@@ -365,7 +366,7 @@ impl<'a, T: Task> Voyage<'a, T> {
         }
     }
 
-    fn tell_written(&mut self, (step, written): Written) {
+    fn report_written(&mut self, (step, written): Written) {
         match written {
             Ok(path) => {
                 self.written = Some(step);
@@ -383,10 +384,10 @@ impl<'a, T: Task> Voyage<'a, T> {
         }
     }
 
-    /// Waits for the last checkpoint, and writes that of the last step where there is none. This one must succeed.
-    pub(super) fn end(&mut self) -> Result<(), TrainError> {
+    /// Waits for the last checkpoint and writes the final one if it is missing. Fails if that fails.
+    pub(super) fn finish(&mut self) -> Result<(), TrainError> {
         if let Some(written) = self.writer.wait() {
-            self.tell_written(written);
+            self.report_written(written);
         }
         if self.written == Some(self.state.step) || self.trainer.replica().rank() != 0 {
             return Ok(());

@@ -1,31 +1,31 @@
-//! One running mean of one parameter, as it lies between two steps.
+//! One running mean of one parameter, as stored between two steps.
 
 use std::cell::OnceCell;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::blocks::{Blocks, SMALL, threshold};
-use super::config::Part;
-use super::state::{StateData, StateTensor};
-use super::{StateForm, state};
+use super::config::StateForm;
+use super::rule::StatePart;
+use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
-/// A flat tensor in one of the forms; its shape is the parameter's.
+/// A flat tensor in one of the forms.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
-    /// In fp32, on the device.
+pub(super) enum StoredState {
+    /// fp32 on the device.
     Full(Tensor<1>),
-    /// In 8 bits, on the device.
+    /// 8 bits on the device.
     Eight(Box<Blocks>),
-    /// In fp32, in host memory, and where it belongs.
+    /// fp32 in host memory, with the device it belongs to.
     Host(Vec<f32>, Device),
 }
 
-impl Held {
-    /// In fp32, on the device.
+impl StoredState {
+    /// Values in fp32 on the device.
     pub(super) fn into_tensor(self) -> Tensor<1> {
         match self {
             Self::Full(tensor) => tensor,
-            Self::Eight(blocks) => blocks.into_values(),
+            Self::Eight(blocks) => blocks.dequantize(),
             Self::Host(values, device) => {
                 let count = values.len();
                 Tensor::from_data(TensorData::new(values, [count]), (&device, DType::F32))
@@ -33,7 +33,7 @@ impl Held {
         }
     }
 
-    /// Bytes that it takes, wherever it lies.
+    /// Bytes in use, on the device or on the host.
     pub(super) fn bytes(&self) -> u64 {
         let numbers = match self {
             Self::Full(tensor) => tensor.shape().num_elements(),
@@ -43,7 +43,7 @@ impl Held {
         numbers as u64 * 4
     }
 
-    /// What a checkpoint keeps of it under `name`.
+    /// Checkpoint tensors of this mean under `name`.
     pub(super) fn save(&self, name: &str) -> Vec<StateTensor> {
         let full = |values: Vec<f32>| {
             vec![StateTensor { name: name.into(), shape: vec![values.len()], data: StateData::F32(values) }]
@@ -55,9 +55,9 @@ impl Held {
                 let Blocks { codes, scales, .. } = &**blocks;
                 let shape = codes.dims().to_vec();
                 let data = codes.clone().into_data().try_into_vec().expect("codes lie in integers of 32 bits");
-                let codes = StateTensor { name: format!("{name}{}", state::CODES), shape, data: StateData::I32(data) };
+                let codes = StateTensor { name: format!("{name}{}", CODES), shape, data: StateData::I32(data) };
                 let data = read(scales.clone().reshape([-1]));
-                let (name, shape) = (format!("{name}{}", state::SCALES), vec![data.len()]);
+                let (name, shape) = (format!("{name}{}", SCALES), vec![data.len()]);
                 vec![codes, StateTensor { name, shape, data: StateData::F32(data) }]
             }
         }
@@ -68,42 +68,42 @@ fn read(tensor: Tensor<1>) -> Vec<f32> {
     tensor.into_data().try_into_vec().expect("the state is in fp32")
 }
 
-/// How what is remembered is put away after a step.
+/// Stores running means after a step, in a given form.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub(super) struct StatePacker {
     form: StateForm,
     step: u64,
     threshold: OnceCell<Tensor<2>>,
 }
 
-impl Keeping {
-    /// In `form`, after step `step`.
+impl StatePacker {
+    /// For `form`, after step `step`.
     pub(super) fn new(form: StateForm, step: u64) -> Self {
         Self { form, step, threshold: OnceCell::new() }
     }
 
-    /// Puts away what is in fp32 on the device.
-    pub(super) fn hold(&self, values: Tensor<1>, part: Part) -> Held {
+    /// Stores values that are in fp32 on the device.
+    pub(super) fn pack(&self, values: Tensor<1>, part: StatePart) -> StoredState {
         match self.form {
             StateForm::Eight if values.shape().num_elements() >= SMALL => {
                 let threshold = self.threshold.get_or_init(|| threshold(self.step, &values.device()));
-                Held::Eight(Box::new(Blocks::of(values, part.range, threshold)))
+                StoredState::Eight(Box::new(Blocks::quantize(values, part.range, threshold)))
             }
-            StateForm::Full | StateForm::Eight => Held::Full(values),
+            StateForm::Full | StateForm::Eight => StoredState::Full(values),
             StateForm::Host => {
                 let device = values.device();
-                Held::Host(read(values), device)
+                StoredState::Host(read(values), device)
             }
         }
     }
 
-    /// Brings what was put away into this form; what has it stays as it is.
-    pub(super) fn convert(&self, held: Held, part: Part) -> Held {
-        match (self.form, held) {
-            (StateForm::Eight, held @ Held::Eight(_))
-            | (StateForm::Full, held @ Held::Full(_))
-            | (StateForm::Host, held @ Held::Host(..)) => held,
-            (_, held) => self.hold(held.into_tensor(), part),
+    /// Converts a stored mean to this form; one that has it already is unchanged.
+    pub(super) fn convert(&self, stored: StoredState, part: StatePart) -> StoredState {
+        match (self.form, stored) {
+            (StateForm::Eight, stored @ StoredState::Eight(_))
+            | (StateForm::Full, stored @ StoredState::Full(_))
+            | (StateForm::Host, stored @ StoredState::Host(..)) => stored,
+            (_, stored) => self.pack(stored.into_tensor(), part),
         }
     }
 }

@@ -1,0 +1,147 @@
+//! Inference in micro-batches that fit into memory, as in a validation during a run.
+
+use burn::tensor::Device;
+use plimsoll_core::{Batch, Collective, MemoryGate, OutOfMemory, SingleReplica, Stage};
+
+use crate::attempt::attempt;
+use crate::fault::Fault;
+use crate::step::clean_up;
+
+/// Runs inference on batches, split into micro-batches that fit into memory.
+///
+/// It starts with whole batches. When a micro-batch does not fit, its size is halved and becomes the limit for all
+/// later ones, because the batches of one validation have similar lengths.
+pub struct InferenceRunner<'a> {
+    gate: &'a dyn MemoryGate,
+    device: Device,
+    limit: usize,
+    failures: Vec<OutOfMemory>,
+    collective: &'a dyn Collective,
+}
+
+/// A micro-batch that cannot be computed, with its cause.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} (in the micro-batch that starts with `{name}`)")]
+pub struct InferenceError {
+    /// Message of the device or of the panic.
+    pub reason: String,
+    /// Name of the first utterance in the micro-batch.
+    pub name: String,
+}
+
+impl<'a> InferenceRunner<'a> {
+    /// Number of attempts for a single utterance.
+    const ATTEMPTS: usize = 8;
+
+    /// A runner on `device` with at most `limit` utterances at once. `gate` reports whether memory sufficed.
+    pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
+        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), collective: &SingleReplica }
+    }
+
+    /// The same runner as one of several replicas that share a validation.
+    #[must_use]
+    pub fn with_collective(self, collective: &'a dyn Collective) -> Self {
+        Self { collective, ..self }
+    }
+
+    /// The collective of the replicas, through which a shared validation adds up its results.
+    pub fn collective(&self) -> &'a dyn Collective {
+        self.collective
+    }
+
+    /// Runs `work` on all utterances of `batch` in order, and returns one result per micro-batch.
+    ///
+    /// `work` must read its result from the device, because an asynchronous device reports failures only then.
+    ///
+    /// # Errors
+    /// If a single utterance does not fit after 8 attempts, or if `work` panics for another reason.
+    pub fn run<B: Batch, R>(&mut self, batch: &B, mut work: impl FnMut(&B) -> R) -> Result<Vec<R>, InferenceError> {
+        let (mut done, mut results, mut attempts) = (0, Vec::new(), 0);
+        while done < batch.len() {
+            let end = (done + self.limit).min(batch.len());
+            let part = batch.part(done..end);
+            match self.attempt(|| work(&part)) {
+                Ok(result) => {
+                    results.push(result);
+                    (done, attempts) = (end, 0);
+                }
+                Err(Fault::Other(reason)) => return Err(InferenceError { reason, name: part.name(0) }),
+                Err(Fault::Memory(failure)) => {
+                    attempts += usize::from(part.len() == 1);
+                    if attempts == Self::ATTEMPTS {
+                        return Err(InferenceError { reason: failure.to_string(), name: part.name(0) });
+                    }
+                    // The failure of a single utterance says nothing about others.
+                    if part.len() > 1 {
+                        self.limit = part.len() / 2;
+                    }
+                    self.failures.push(failure);
+                    clean_up(&self.device);
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    fn attempt<R>(&self, work: impl FnOnce() -> R) -> Result<R, Fault> {
+        let result = attempt(work).map_err(|text| Fault::from_message(Stage::Validation, text))?;
+        self.gate.check(Stage::Validation).map_err(Fault::Memory)?;
+        Ok(result)
+    }
+
+    /// Largest number of utterances that fits at once, as far as known.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// All out-of-memory failures so far.
+    pub fn failures(&self) -> &[OutOfMemory] {
+        &self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use plimsoll_core::{Grid, HostBatch, HostSample, OpenGate, SampleId};
+
+    use super::*;
+
+    fn batch(utterances: u64) -> HostBatch {
+        let sample = |i: u64| HostSample {
+            id: SampleId(i),
+            name: format!("u{i}"),
+            features: vec![0.0; 4],
+            tokens: vec![],
+            reference: vec![],
+        };
+        HostBatch::collate(&(0..utterances).map(sample).collect::<Vec<_>>(), 2, &Grid::default()).unwrap()
+    }
+
+    #[test]
+    fn batches_that_do_not_fit_are_halved_and_no_utterance_runs_twice() {
+        let mut runner = InferenceRunner::new(&Device::flex(), &OpenGate, 100);
+        let work = |part: &HostBatch| {
+            assert!(part.len() <= 3, "out of memory: {} utterances", part.len());
+            part.names.clone()
+        };
+        let names = runner.run(&batch(11), work).unwrap();
+        assert_eq!(names.concat(), batch(11).names);
+        assert_eq!(runner.failures().len(), 2);
+        assert_eq!(runner.run(&batch(3), HostBatch::len).unwrap(), [2, 1]);
+    }
+
+    #[test]
+    fn errors_name_the_first_utterance_and_other_panics_are_not_retried() {
+        let mut runner = InferenceRunner::new(&Device::flex(), &OpenGate, 4);
+        let error = runner.run(&batch(2), |_| panic!("out of memory")).unwrap_err().to_string();
+        assert_eq!(error, "out of memory in the validation: out of memory (in the micro-batch that starts with `u0`)");
+        let tries = Cell::new(0);
+        let error = runner.run(&batch(2), |_| {
+            tries.set(tries.get() + 1);
+            panic!("a bug")
+        });
+        assert_eq!((error.unwrap_err().reason.as_str(), tries.get()), ("a bug", 1));
+    }
+}

@@ -1,0 +1,265 @@
+//! Sum of the micro-batches of a step, and the single read that confirms it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use burn::module::{ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{Batch, BatchShape, CollectiveError, MemoryGate, MicroBatch, Stage};
+use plimsoll_tape::Task;
+use serde::{Deserialize, Serialize};
+
+use super::gradients::{AllReduceGradients, square_sum, sum};
+use super::micro_batch::MicroBatchResult;
+use crate::Replica;
+use crate::fault::Fault;
+
+/// Gradients, losses and names of the micro-batches of a step so far.
+pub(super) struct StepAccumulator {
+    gradients: GradientsParams,
+    /// Weight of the whole batch; losses are divided by it.
+    weight: f64,
+    /// Weight of the utterances that were left out.
+    lost: f64,
+    /// Losses of each micro-batch: first the total, then its named terms. `values` holds them once they are read.
+    losses: Vec<(Option<&'static str>, Tensor<1>)>,
+    values: Vec<f64>,
+    /// Losses of the other replicas, by name.
+    elsewhere: Vec<(String, f64)>,
+    /// Whether other replicas computed something.
+    is_shared: bool,
+    /// Number of losses of each micro-batch.
+    counts: Vec<usize>,
+    pub(super) micro_batches: Vec<MicroBatch>,
+    pub(super) attempts: usize,
+    pub(super) was_prefetched: bool,
+    pub(super) unfit: Vec<String>,
+    pub(super) left_out: Vec<String>,
+    pub(super) truncated: Vec<String>,
+    /// Frames over all replicas, without padding.
+    pub(super) frames: u64,
+    pub(super) reads: u32,
+    pub(super) read_time: Duration,
+    pub(super) safety: Duration,
+    /// Shape of the largest group computed at once.
+    pub(super) largest: Option<BatchShape>,
+}
+
+impl StepAccumulator {
+    /// An empty sum for a batch of `weight`.
+    pub(super) fn new(weight: f64) -> Self {
+        Self {
+            gradients: GradientsParams::new(),
+            weight,
+            lost: 0.0,
+            losses: Vec::new(),
+            values: Vec::new(),
+            elsewhere: Vec::new(),
+            is_shared: false,
+            counts: Vec::new(),
+            micro_batches: Vec::new(),
+            attempts: 0,
+            was_prefetched: false,
+            unfit: Vec::new(),
+            left_out: Vec::new(),
+            truncated: Vec::new(),
+            frames: 0,
+            reads: 0,
+            read_time: Duration::ZERO,
+            safety: Duration::ZERO,
+            largest: None,
+        }
+    }
+
+    /// Adds a micro-batch. If the gate reports a failure, the sum stays as it is.
+    pub(super) fn add<T: Task>(
+        &mut self,
+        task: &T,
+        gate: &dyn MemoryGate,
+        (micro_batch, part): (MicroBatch, &T::Batch),
+        done: MicroBatchResult,
+    ) -> Result<(), Fault> {
+        // The sum reuses the memory of its operand, so only the gate can fail here.
+        let start = Instant::now();
+        gate.check(Stage::Accumulate).map_err(Fault::Memory)?;
+        self.safety += start.elapsed();
+        self.left_out.extend(done.left_out.iter().map(|&index| part.name(index)));
+        self.truncated.extend(done.truncated.iter().map(|&index| part.name(index)));
+        self.counts.push(1 + done.parts.len());
+        self.losses.push((None, done.loss));
+        self.losses.extend(done.parts.into_iter().map(|(name, part)| (Some(name), part)));
+        let accumulated = std::mem::take(&mut self.gradients);
+        self.gradients = sum(task, accumulated, done.gradients);
+        self.micro_batches.push(micro_batch);
+        Ok(())
+    }
+
+    /// Leaves out a micro-batch of `weight`.
+    pub(super) fn leave_out(&mut self, micro_batch: MicroBatch, weight: f64, names: Vec<String>) {
+        self.lost += weight;
+        self.unfit.extend(names);
+        self.micro_batches.push(MicroBatch { fallback_level: MicroBatch::LEFT_OUT, ..micro_batch });
+    }
+
+    /// Records that a group of `shape` was computed.
+    pub(super) fn fitted(&mut self, shape: BatchShape) {
+        let size = |shape: &BatchShape| (shape.utterances, shape.frames);
+        if self.largest.as_ref().is_none_or(|largest| size(&shape) > size(largest)) {
+            self.largest = Some(shape);
+        }
+    }
+
+    /// Weight of the whole batch.
+    pub(super) fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Whether this replica computed no micro-batch.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Whether no replica computed a micro-batch.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.is_empty() && !self.is_shared
+    }
+
+    /// Sums the gradients over all replicas. A replica without a gradient contributes zeros.
+    pub(super) fn join<T: Task>(&mut self, task: &T, replica: &dyn Replica) -> Result<(), CollectiveError> {
+        if replica.ranks() == 1 {
+            return Ok(());
+        }
+        let mut lost = [self.lost];
+        replica.sum(&mut lost)?;
+        self.lost = lost[0];
+        self.is_shared = !replica.agree(self.is_empty())?;
+        let mut join = AllReduceGradients {
+            gradients: std::mem::take(&mut self.gradients),
+            joined: GradientsParams::new(),
+            replica,
+            error: None,
+        };
+        task.visit(&mut join);
+        self.gradients = join.joined;
+        join.error.map_or(Ok(()), Err)
+    }
+
+    /// Exchanges losses and names of samples with all replicas.
+    pub(super) fn share_report(&mut self, replica: &dyn Replica, batch: &impl Batch) -> Result<(), CollectiveError> {
+        self.frames = batch.valid_frames();
+        if replica.ranks() == 1 {
+            return Ok(());
+        }
+        // As bits, because JSON has no NaN.
+        let named = |((name, _), value): (&(Option<&'static str>, Tensor<1>), &f64)| {
+            (name.unwrap_or_default().to_string(), value.to_bits())
+        };
+        let own = ReplicaReport {
+            losses: self.losses.iter().zip(&self.values).map(named).collect(),
+            unfit: self.unfit.clone(),
+            left_out: self.left_out.clone(),
+            truncated: self.truncated.clone(),
+            frames: self.frames,
+        };
+        let all = replica.gather(serde_json::to_vec(&own).expect("names and numbers are plain data"))?;
+        for (_, bytes) in all.iter().enumerate().filter(|(rank, _)| *rank != replica.rank()) {
+            let report: ReplicaReport =
+                serde_json::from_slice(bytes).map_err(|_| CollectiveError { rank: replica.rank() })?;
+            self.elsewhere.extend(report.losses.into_iter().map(|(name, bits)| (name, f64::from_bits(bits))));
+            self.unfit.extend(report.unfit);
+            self.left_out.extend(report.left_out);
+            self.truncated.extend(report.truncated);
+            self.frames += report.frames;
+        }
+        Ok(())
+    }
+
+    /// Factor on gradients and losses that corrects for the utterances left out.
+    pub(super) fn correction(&self) -> f64 {
+        self.weight / (self.weight - self.lost).max(f64::MIN_POSITIVE)
+    }
+
+    /// Reads all losses and the norm of the gradient in one read. An asynchronous device reports its failures here.
+    pub(super) fn read<T: Task>(&mut self, task: &T, device: &Device) -> Result<f64, Fault> {
+        let square = square_sum(task, &self.gradients, device);
+        let losses = self.losses.iter().map(|(_, loss)| loss.clone());
+        self.reads += 1;
+        let start = Instant::now();
+        let read = values(Tensor::cat(losses.chain([square]).collect(), 0));
+        self.read_time = start.elapsed();
+        let mut read = read?;
+        let square = read.pop().expect("the norm was read");
+        self.values = read;
+        Ok(square.sqrt())
+    }
+
+    /// Whether gradients and losses were computed, without waiting for the device.
+    pub(super) fn is_written<T: Task>(&self, task: &T) -> bool {
+        struct Written<'a>(&'a GradientsParams, bool);
+        impl ModuleVisitor for Written<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                if let Some(gradient) = self.0.get::<D>(param.id) {
+                    self.1 = self.1 && gradient.try_to_data().is_ok();
+                }
+            }
+        }
+        let mut written = Written(&self.gradients, true);
+        task.visit(&mut written);
+        written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
+    }
+
+    /// Loss and its terms per unit of weight, from the values of the last read.
+    pub(super) fn losses(&self) -> (f64, BTreeMap<&'static str, f64>) {
+        let (mut whole, mut parts) = (0.0, BTreeMap::new());
+        for ((name, _), value) in self.losses.iter().zip(&self.values) {
+            let total = name.map_or(&mut whole, |name| parts.entry(name).or_default());
+            *total += value / self.weight * self.correction();
+        }
+        for (name, value) in &self.elsewhere {
+            let known = self.losses.iter().find_map(|(own, _)| own.filter(|own| own == name));
+            let total = match (name.is_empty(), known) {
+                (true, _) => &mut whole,
+                (false, Some(name)) => parts.entry(name).or_default(),
+                (false, None) => continue,
+            };
+            *total += value / self.weight * self.correction();
+        }
+        (whole, parts)
+    }
+
+    /// Names of the micro-batches with a loss that is not finite, or all names if every loss is finite.
+    pub(super) fn suspects(&self, batch: &impl Batch) -> Vec<String> {
+        let mut values = self.values.iter();
+        let computed =
+            self.micro_batches.iter().filter(|micro_batch| micro_batch.fallback_level != MicroBatch::LEFT_OUT);
+        let is_bad = |count: &usize| !values.by_ref().take(*count).fold(true, |fine, value| fine & value.is_finite());
+        let bad: Vec<bool> = self.counts.iter().map(is_bad).collect();
+        let names =
+            computed.zip(&bad).filter(|(_, bad)| **bad).flat_map(|(micro_batch, _)| batch.names(micro_batch.places()));
+        let names: Vec<String> = names.collect();
+        if names.is_empty() { batch.names(0..batch.len()) } else { names }
+    }
+
+    /// Takes the gradient of the whole batch.
+    pub(super) fn take_gradients(&mut self) -> GradientsParams {
+        std::mem::take(&mut self.gradients)
+    }
+}
+
+/// Results of a replica for the others.
+#[derive(Serialize, Deserialize)]
+struct ReplicaReport {
+    losses: Vec<(String, u64)>,
+    unfit: Vec<String>,
+    left_out: Vec<String>,
+    truncated: Vec<String>,
+    frames: u64,
+}
+
+/// Values of `tensor`.
+fn values(tensor: Tensor<1>) -> Result<Vec<f64>, Fault> {
+    let report = |reason: String| Fault::from_message(Stage::Norm, reason);
+    let data = tensor.try_into_data().map_err(|error| report(error.to_string()))?;
+    data.convert::<f64>().try_to_vec().map_err(|error| report(format!("{error:?}")))
+}

@@ -1,0 +1,127 @@
+//! Loss and gradients of one micro-batch, on a thread of its own where several are computed at once.
+
+use std::any::Any;
+use std::borrow::Cow;
+
+use burn::module::{ModuleMapper, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{Batch, Choice, Key, MemoryGate, MicroBatch, OutOfMemory, SampleId, Stage};
+use plimsoll_tape::{Noise, Pass, StepLoss, Task, backward};
+
+use super::gradients::square_sum;
+use super::queue::fallbacks;
+use crate::attempt::{attempt, panic_message};
+use crate::fault::Fault;
+
+/// Settings that all micro-batches of a step share.
+pub(super) struct MicroBatchJob<'a> {
+    /// Factor on losses.
+    pub(super) scale: f64,
+    pub(super) key: Key,
+    pub(super) choice: Choice,
+    pub(super) device: &'a Device,
+    pub(super) gate: &'a dyn MemoryGate,
+}
+
+/// Loss and gradients of a micro-batch.
+pub(super) struct MicroBatchResult {
+    pub(super) loss: Tensor<1>,
+    pub(super) parts: Vec<(&'static str, Tensor<1>)>,
+    pub(super) left_out: Vec<usize>,
+    pub(super) truncated: Vec<usize>,
+    pub(super) gradients: GradientsParams,
+}
+
+impl MicroBatchResult {
+    /// Checks that all results were computed, without waiting for the device.
+    ///
+    /// A kernel without memory fails when it enters the device's queue, and so does everything that depends on it. The
+    /// sum of squares depends on every gradient. Asking for its value only waits until its kernels are in the queue.
+    pub(super) fn written<T: Task>(self, task: &T, device: &Device) -> Result<Self, Fault> {
+        let witness = Tensor::cat(vec![self.loss.clone(), square_sum(task, &self.gradients, device)], 0);
+        match witness.try_to_data() {
+            Ok(_) => Ok(self),
+            Err(error) => Err(Fault::from_message(Stage::Backward, error.to_string())),
+        }
+    }
+}
+
+impl MicroBatchJob<'_> {
+    /// Computes the micro-batches of a group at the same time. A single one may come with tensors that were sent
+    /// before.
+    pub(super) fn compute_group<T: Task>(
+        &self,
+        task: &T,
+        micro_batches: &[MicroBatch],
+        parts: &[Cow<'_, T::Batch>],
+        sent: Option<T::Tensors>,
+    ) -> Vec<Result<MicroBatchResult, Fault>> {
+        if let ([micro_batch], [part]) = (micro_batches, parts) {
+            return vec![self.guarded(task, *micro_batch, part, sent)];
+        }
+        // Each thread has leaves of its own: a shared graph has a lock on which the threads would wait.
+        let lanes: Vec<T> = parts.iter().map(|_| task.clone().map(&mut FreshLeaves)).collect();
+        std::thread::scope(|scope| {
+            let start = |((lane, micro_batch), part): ((T, &MicroBatch), _)| {
+                let micro_batch = *micro_batch;
+                scope.spawn(move || self.guarded(&lane, micro_batch, part, None))
+            };
+            let threads: Vec<_> =
+                lanes.into_iter().zip(micro_batches).zip(parts.iter().map(|part| &**part)).map(start).collect();
+            let broken = |panic: Box<dyn Any + Send>| Err(Fault::Other(panic_message(&*panic)));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(broken)).collect()
+        })
+    }
+
+    /// Computes a micro-batch and catches panics: some backends have no other way to report that memory ran out.
+    fn guarded<T: Task>(
+        &self,
+        task: &T,
+        micro_batch: MicroBatch,
+        part: &T::Batch,
+        sent: Option<T::Tensors>,
+    ) -> Result<MicroBatchResult, Fault> {
+        let mut stage = Stage::Forward;
+        let done = attempt(|| {
+            let tensors = sent.unwrap_or_else(|| T::send(part, self.device));
+            self.compute(task, micro_batch, (part.ids(), &tensors), &mut stage)
+        });
+        match done {
+            Ok(done) => done.map_err(Fault::Memory),
+            Err(text) => Err(Fault::from_message(stage, text)),
+        }
+    }
+
+    fn compute<T: Task>(
+        &self,
+        task: &T,
+        micro_batch: MicroBatch,
+        (ids, tensors): (&[SampleId], &T::Tensors),
+        stage: &mut Stage,
+    ) -> Result<MicroBatchResult, OutOfMemory> {
+        let fallbacks = fallbacks(self.choice);
+        let choice = fallbacks[(micro_batch.fallback_level as usize).min(fallbacks.len() - 1)];
+        let pass = Pass::new(choice, Noise::new(self.key, ids));
+        let StepLoss { sum, parts, left_out, cut: truncated } = task.loss(tensors, &pass);
+        self.gate.check(Stage::Forward)?;
+        *stage = Stage::Backward;
+        let loss = sum.clone().without_autodiff();
+        let parts = parts.into_iter().map(|(name, part)| (name, part.without_autodiff())).collect();
+        let gradients = backward(sum * self.scale, task);
+        self.gate.check(Stage::Backward)?;
+        Ok(MicroBatchResult { loss, parts, left_out, truncated, gradients })
+    }
+}
+
+/// Maps to the same parameters as leaves of another graph.
+struct FreshLeaves;
+
+impl ModuleMapper for FreshLeaves {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|value| {
+            let required = value.is_require_grad();
+            value.detach().set_require_grad(required)
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! Queue of a step's micro-batches: splits the batch, groups lanes, and retries failures.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+
+use plimsoll_core::{Batch, BatchShape, Choice, MicroBatch, Remat};
+
+use crate::Governor;
+
+/// Splits `micro_batch` after its first `at` utterances.
+fn split(micro_batch: MicroBatch, at: u32) -> (MicroBatch, MicroBatch) {
+    let MicroBatch { start, len, .. } = micro_batch;
+    (MicroBatch { len: at, ..micro_batch }, MicroBatch { start: start + at, len: len - at, ..micro_batch })
+}
+
+/// Smallest number of attempts for a single utterance before it is left out.
+const TRIES: u32 = 8;
+/// Queries per attention chunk at the two highest fallback levels.
+const CHUNKS: [u32; 2] = [64, 16];
+
+/// Execution choices for an utterance that does not fit alone, starting with `choice` itself. Each needs less memory
+/// and more time than the one before. All give the same result up to rounding.
+pub fn fallbacks(choice: Choice) -> Vec<Choice> {
+    let mut fallbacks = vec![choice, Choice { remat: Remat::All, ..choice }];
+    for queries in CHUNKS {
+        let chunk = choice.attention_chunk.map_or(queries, |chunk| chunk.get().min(queries));
+        fallbacks.push(Choice { remat: Remat::All, attention_chunk: NonZeroU32::new(chunk), ..choice });
+    }
+    fallbacks.dedup();
+    fallbacks
+}
+
+/// Micro-batches that are computed at the same time.
+pub(super) struct MicroBatchGroup {
+    pub(super) micro_batches: Vec<MicroBatch>,
+    /// Shape of all their utterances, padded to the longest.
+    pub(super) shape: BatchShape,
+}
+
+/// Micro-batches of a step that are still to be computed.
+pub(super) struct Queue {
+    waiting: VecDeque<MicroBatch>,
+    /// Whether the micro-batches come from a ledger and must stay as they are.
+    is_given: bool,
+    /// Start of the single utterance that failed last, and its number of attempts.
+    alone: (u32, u32),
+}
+
+impl Queue {
+    /// A queue of the whole batch, or of the micro-batches of a ledger.
+    pub(super) fn new(batch: &impl Batch, micro_batches: Option<&[MicroBatch]>) -> Self {
+        let whole = [MicroBatch { start: 0, len: batch.len() as u32, fallback_level: 0 }];
+        let is_given = micro_batches.is_some();
+        let waiting =
+            micro_batches.unwrap_or(&whole).iter().copied().filter(|micro_batch| micro_batch.len > 0).collect();
+        Self { waiting, is_given, alone: (u32::MAX, 0) }
+    }
+
+    /// Whether no micro-batch is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Next group: as many utterances as the governor allows at once, in at most `lanes` micro-batches.
+    pub(super) fn next_group(
+        &mut self,
+        batch: &impl Batch,
+        governor: &Governor,
+        lanes: usize,
+    ) -> Option<MicroBatchGroup> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        // With the longest utterance of the batch, so that a failure of one micro-batch lowers the limit for the next.
+        let limit = governor.limit(batch.shape()).min(batch.len());
+        let lanes = lanes.clamp(1, limit);
+        let waiting: u32 = self.waiting.iter().map(|micro_batch| micro_batch.len).sum();
+        let together = limit.min(waiting as usize);
+        let each = (together.div_ceil(lanes)).min((limit / lanes).max(1)) as u32;
+        let mut micro_batches = Vec::new();
+        while micro_batches.len() < lanes
+            && let Some(mut micro_batch) = self.waiting.pop_front()
+        {
+            // A left-out entry of a ledger forms its own group.
+            if micro_batch.fallback_level == MicroBatch::LEFT_OUT {
+                match micro_batches.is_empty() {
+                    true => micro_batches.push(micro_batch),
+                    false => self.waiting.push_front(micro_batch),
+                }
+                break;
+            }
+            if !self.is_given && micro_batch.len > each {
+                let (head, rest) = split(micro_batch, each);
+                self.waiting.push_front(rest);
+                micro_batch = head;
+            }
+            if !self.is_given {
+                micro_batch.fallback_level = micro_batch
+                    .fallback_level
+                    .max(governor.fallback_level(batch.shape_of(micro_batch.places())) as u32);
+            }
+            micro_batches.push(micro_batch);
+        }
+        Some(MicroBatchGroup { shape: shape_of_all(batch, &micro_batches), micro_batches })
+    }
+
+    /// Queues failed micro-batches again, split or at a higher fallback level, and informs the governor. Returns those
+    /// that cannot be retried.
+    pub(super) fn requeue_failed(
+        &mut self,
+        failed: &[MicroBatch],
+        group: &MicroBatchGroup,
+        governor: &mut Governor,
+    ) -> Vec<MicroBatch> {
+        let mut given_up = Vec::new();
+        let was_alone = group.micro_batches.len() == 1 && group.shape.utterances == 1;
+        if !was_alone {
+            governor.record_out_of_memory(group.shape);
+        }
+        for &micro_batch in failed.iter().rev() {
+            if micro_batch.len > 1 {
+                let (head, rest) = split(micro_batch, micro_batch.len.div_ceil(2));
+                self.waiting.push_front(rest);
+                self.waiting.push_front(head);
+            } else if was_alone {
+                match self.next_try(micro_batch, group, governor) {
+                    Some(micro_batch) => self.waiting.push_front(micro_batch),
+                    None => given_up.push(MicroBatch { fallback_level: MicroBatch::LEFT_OUT, ..micro_batch }),
+                }
+            } else {
+                self.waiting.push_front(micro_batch);
+            }
+        }
+        given_up
+    }
+
+    /// Next attempt for a single utterance: first unchanged, because another process may have held the memory; then at
+    /// rising fallback levels; then several times at the highest. `None` after the last attempt.
+    fn next_try(
+        &mut self,
+        micro_batch: MicroBatch,
+        group: &MicroBatchGroup,
+        governor: &mut Governor,
+    ) -> Option<MicroBatch> {
+        let tries = if self.alone.0 == micro_batch.start { self.alone.1 + 1 } else { 1 };
+        self.alone = (micro_batch.start, tries);
+        let last = fallbacks(Choice::default()).len() as u32 - 1;
+        match tries {
+            1 => Some(micro_batch),
+            _ if micro_batch.fallback_level < last => Some(MicroBatch {
+                fallback_level: (governor.raise_fallback_level(group.shape) as u32)
+                    .clamp(micro_batch.fallback_level + 1, last),
+                ..micro_batch
+            }),
+            ..=TRIES => Some(micro_batch),
+            _ => None,
+        }
+    }
+
+    /// Queues a micro-batch again at the highest fallback level.
+    pub(super) fn retry_with_all_fallbacks(&mut self, micro_batch: MicroBatch) {
+        self.alone = (u32::MAX, 0);
+        self.waiting
+            .push_front(MicroBatch { fallback_level: fallbacks(Choice::default()).len() as u32 - 1, ..micro_batch });
+    }
+}
+
+/// Shape of all micro-batches together.
+fn shape_of_all(batch: &impl Batch, micro_batches: &[MicroBatch]) -> BatchShape {
+    let shapes: Vec<BatchShape> =
+        micro_batches.iter().map(|micro_batch| batch.shape_of(micro_batch.places())).collect();
+    BatchShape {
+        utterances: shapes.iter().map(|shape| shape.utterances).sum(),
+        frames: shapes.iter().map(|shape| shape.frames).max().unwrap_or_default(),
+        tokens: shapes.iter().map(|shape| shape.tokens).max().unwrap_or(0),
+    }
+}
