@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_audio::{LogMel, LogMelConfig};
-use plimsoll_core::{Bytes, Key, Position, Seconds};
+use plimsoll_core::{Batch, Bytes, Key, Position, Seconds};
 use plimsoll_data::{Augment, BatchSize, BatchingConfig, Dataset, Limits, Loader, LoaderConfig, Manifest, Mode, Shard};
 use plimsoll_text::Tokenizer;
 
