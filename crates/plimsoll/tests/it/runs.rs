@@ -242,7 +242,7 @@ fn letters_that_were_never_trained_on_are_counted() {
     place.write("c/other.jsonl", format!("{line}\n"));
     let other = ["--manifest", "c/manifest.jsonl", "--set", "data.validation_manifest=c/other.jsonl", "--steps", "1"];
     let said = place.train(&other).fine();
-    assert!(said.err.contains("warning: 4 letters of the held-out texts"), "{}", said.err);
+    assert!(said.err.contains("warning: 4 characters of the validation texts"), "{}", said.err);
 }
 
 #[test]
