@@ -22,7 +22,6 @@ use crate::texts::tokenizer;
 use selection::select;
 
 pub use selection::{CtcFrames, limits, report_flaws};
-pub use source::Source;
 
 /// Maximum number of training utterances that [`PreparedData::mel_normalization`] reads.
 const SCALE_UTTERANCES: usize = 200;
@@ -82,11 +81,11 @@ pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<PreparedDa
         }
     };
     let tokenizer = tokenizer(config, &training)?;
-    let texts = validation.iter().map(|u| (u.id.clone(), u.text.clone())).collect();
+    let texts = validation.iter().map(|utterance| (utterance.id.clone(), utterance.text.clone())).collect();
     let store = store(data)?;
-    let [kept, kept_held_out] = cache_shares(config);
-    let dataset = |utterances, augment, kept| {
-        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, kept).invalid()?;
+    let [training_cache, validation_cache] = cache_shares(config);
+    let dataset = |utterances, augment, cache| {
+        let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone(), augment, cache).invalid()?;
         let dataset = match &store {
             Some(store) => dataset.with_store(store.clone()),
             None => dataset,
@@ -97,8 +96,8 @@ pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<PreparedDa
         };
         Ok::<_, Failure>(dataset)
     };
-    let training = dataset(training, mapping::augment(config), kept)?;
-    let validation = dataset(by_length(validation), None, kept_held_out)?;
+    let training = dataset(training, mapping::augment(config), training_cache)?;
+    let validation = dataset(by_length(validation), None, validation_cache)?;
     if validation.unknown_letters() > 0 {
         let count = validation.unknown_letters();
         reporter.line(
@@ -125,7 +124,7 @@ const CACHE_SHARE: f64 = 0.25;
 const VALIDATION_SHARE: f64 = 0.2;
 
 /// Memory for cached features: of training utterances, and of validation utterances.
-pub fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
+pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
     let is_host = match config.device.backend {
         BackendChoice::Cpu => true,
         BackendChoice::Auto => !cfg!(feature = "cuda"),

@@ -58,8 +58,8 @@ impl MemoryPlan {
 impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fewest = self.plan.buckets.iter().min_by_key(|bucket| bucket.micro_batch);
-        let pieces = fewest.map_or(1, |bucket| bucket.accumulation);
-        let cut = if pieces > 1 { format!(", the longest batches in {pieces} pieces") } else { String::new() };
+        let count = fewest.map_or(1, |bucket| bucket.accumulation);
+        let cut = if count > 1 { format!(", the longest batches in {count} micro-batches") } else { String::new() };
         match self.budget {
             Some(budget) => write!(f, "about {} of at most {budget}{cut}", self.peak()),
             None => write!(f, "about {}{cut}", self.peak()),

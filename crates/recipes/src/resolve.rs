@@ -33,7 +33,7 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
     }
     let training = &config.training;
     if training.epochs.is_none() && training.steps.is_none() && training.max_time.is_none() {
-        let message = "nothing says when the run ends";
+        let message = "the run has no end";
         return Err(Failure::invalid(message, "give training.epochs, training.steps or training.max_time"));
     }
     if config.data.batch_seconds.is_some() && training.gradient_accumulation_steps.is_some() {

@@ -66,7 +66,7 @@ impl Target {
         mapping::budget(&config.training, all).map_or(all, |budget| budget.min(all))
     }
 
-    /// The fastest safe precision: see [`fastest_precision`] for GPUs, fp32 for the CPU.
+    /// The fastest safe precision: bf16 or fp16 on GPUs that compute it fast, fp32 on the CPU.
     pub fn precision(&self) -> Precision {
         match self {
             Self::Gpu { gpu, .. } => fastest_precision(Some(gpu.capability.0)),
@@ -92,8 +92,8 @@ impl Target {
 }
 
 /// The fastest precision of a CUDA GPU whose compute capability has this major number: bf16 from Ampere (8) on, fp16 on Volta
-/// and Turing (7), fp32 on older GPUs and where the number is not known.
-pub fn fastest_precision(major: Option<u8>) -> Precision {
+/// and Turing (7), fp32 on older GPUs and if the number is not known.
+pub(crate) fn fastest_precision(major: Option<u8>) -> Precision {
     match major {
         Some(8..) => Precision::Bf16,
         Some(7) => Precision::Fp16,

@@ -21,7 +21,7 @@ pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
         let (path, all) = (manifest.path.display(), manifest.utterances.len() + flawed);
         reporter.line(
             Level::Warning,
-            &format!("{flawed} of {all} utterances of {path} cannot be used (plimsoll data check {path} says which)\n  the first: {first}"),
+            &format!("{flawed} of {all} utterances of {path} cannot be used (`plimsoll data check {path}` names them)\n  the first: {first}"),
         );
     }
 }

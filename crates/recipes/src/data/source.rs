@@ -12,7 +12,7 @@ use crate::reporter::{Level, Reporter};
 
 impl PreparedData {
     /// Starts loading training batches, from `position` on; `shard` is the part of each batch for one replica.
-    pub fn training_source(&self, plan: &RunPlan, position: Position, shard: Shard) -> Source<'static> {
+    pub(crate) fn training_source(&self, plan: &RunPlan, position: Position, shard: Shard) -> Source<'static> {
         let config = loader_config(plan, &self.grid, Mode::Train { epochs: None }, shard);
         let key = Key::new(plan.seed).with("data");
         Source { loader: Loader::start(self.training.clone(), &config, key, position), reporter: None }
@@ -20,7 +20,7 @@ impl PreparedData {
 
     /// Starts loading all validation batches once; `shard` is the part for one replica. Utterances that cannot be read are
     /// reported as warnings.
-    pub fn validation_source<'a>(&self, plan: &RunPlan, shard: Shard, reporter: &'a dyn Reporter) -> Source<'a> {
+    pub(crate) fn validation_source<'a>(&self, plan: &RunPlan, shard: Shard, reporter: &'a dyn Reporter) -> Source<'a> {
         let config = loader_config(plan, &self.grid, Mode::Evaluate, shard);
         let key = Key::new(plan.seed);
         Source {
@@ -31,7 +31,7 @@ impl PreparedData {
 }
 
 /// A loader of batches. Its error about too many unreadable files names the key that allows more of them.
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     loader: Loader,
     /// Receives a warning for each skipped utterance of a validation. In training the trainer records them.
     reporter: Option<&'a dyn Reporter>,

@@ -35,7 +35,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// If there is a run with this name, or the folder cannot be created.
-    pub fn create(plan: &RunPlan) -> Result<Self, Failure> {
+    pub(super) fn create(plan: &RunPlan) -> Result<Self, Failure> {
         let runs = &plan.config.runs_dir;
         let mut path = match &plan.name {
             Some(name) => runs.join(name),
@@ -63,7 +63,7 @@ impl RunFolder {
     }
 
     /// The folder of a run that is resumed. Nothing is read here.
-    pub fn open(path: &Path) -> Self {
+    pub(super) fn open(path: &Path) -> Self {
         Self { path: path.into() }
     }
 
@@ -84,7 +84,7 @@ impl RunFolder {
     }
 
     /// Whether the files that do not change during a run exist: configuration, plan, and model metadata.
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         ["config.toml", "plan.toml", "model.json"].iter().all(|name| self.path.join(name).is_file())
     }
 
@@ -92,7 +92,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// If the files cannot be written.
-    pub fn write(&self, plan: &RunPlan, loaded: &Loaded) -> Result<(), Failure> {
+    pub(super) fn write(&self, plan: &RunPlan, loaded: &Loaded) -> Result<(), Failure> {
         let text = toml::to_string_pretty(&PlanFile { header: plan.header(), plan }).failed()?;
         // The configuration first, and with an atomic rename: from then on the run can be resumed.
         let (new, config) = (self.path.join(".config.toml"), self.path.join("config.toml"));

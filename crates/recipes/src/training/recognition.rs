@@ -92,7 +92,7 @@ impl TrainingTask for Recognition {
     }
 
     fn next_steps(&self, folder: &Path) -> String {
-        format!("To read a recording with it: cargo xtask transcribe FILE.wav --run {}\n", folder.display())
+        format!("To transcribe a recording: cargo xtask transcribe FILE.wav --run {}\n", folder.display())
     }
 }
 

@@ -207,8 +207,8 @@ impl TrainingTask for Synthesis {
     fn next_steps(&self, folder: &Path) -> String {
         let folder = folder.display();
         format!(
-            "To listen to it and to see where it looked: {folder}/samples/\n\
-             To say something with it: cargo xtask say \"TEXT\" --run {folder} --out said.wav\n"
+            "Sound and attention pictures of held-out texts: {folder}/samples/\n\
+             To synthesize a text: cargo xtask say \"TEXT\" --run {folder} --out said.wav\n"
         )
     }
 }
