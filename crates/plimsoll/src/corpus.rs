@@ -63,7 +63,7 @@ pub(crate) fn make(args: &CorpusArgs) -> Result<ExitCode, Failure> {
         studio: args.studio,
         engine,
     };
-    let report = corpus::make_reported(&options, &Terminal)?;
+    let report = corpus::make_with_progress(&options, &Terminal)?;
     if args.json {
         println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
     } else {

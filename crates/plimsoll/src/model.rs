@@ -53,8 +53,8 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
     let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
     let vocabulary = vocabulary(config)?;
     let model = match config.task {
-        Task::Asr => ModelPlan::Recogniser(mapping::recogniser(config, log_mel.n_mels(), vocabulary)),
-        Task::Tts => ModelPlan::Synthesiser(mapping::synthesiser(config, log_mel.n_mels(), vocabulary)),
+        Task::Asr => ModelPlan::Recognizer(mapping::recognizer(config, log_mel.n_mels(), vocabulary)),
+        Task::Tts => ModelPlan::Synthesizer(mapping::synthesizer(config, log_mel.n_mels(), vocabulary)),
     };
     let sizes = Sizes::of(model, log_mel);
     match args.json {
@@ -69,7 +69,7 @@ fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
     if let Some(vocabulary) = config.model.vocabulary {
         return Ok(vocabulary as usize);
     }
-    if config.data.manifest.is_none() && !corpus::is_made(&config.data) {
+    if config.data.manifest.is_none() && !corpus::exists(&config.data) {
         let message = "nothing says how many tokens the model knows";
         return Err(Failure::invalid(message, "give --set model.vocabulary=N, or a --manifest to count its letters"));
     }
@@ -111,8 +111,8 @@ impl Part {
 impl Sizes {
     fn of(model: ModelPlan, log_mel: LogMel) -> Self {
         let (parameters, counted) = on_paper(|paper| match &model {
-            ModelPlan::Recogniser(model) => of_module(model.init_unseeded(paper)),
-            ModelPlan::Synthesiser(model) => of_module(model.init_unseeded(paper)),
+            ModelPlan::Recognizer(model) => of_module(model.init_unseeded(paper)),
+            ModelPlan::Synthesizer(model) => of_module(model.init_unseeded(paper)),
         });
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
@@ -121,8 +121,8 @@ impl Sizes {
     fn frames(&self, seconds: f64) -> (u32, u32) {
         let frames = self.log_mel.frames_in(Seconds(seconds)).0;
         let seen = match &self.model {
-            ModelPlan::Recogniser(model) => model.frames_after(frames),
-            ModelPlan::Synthesiser(model) => model.steps(frames),
+            ModelPlan::Recognizer(model) => model.frames_after(frames),
+            ModelPlan::Synthesizer(model) => model.steps(frames),
         };
         (frames, seen)
     }
@@ -130,8 +130,8 @@ impl Sizes {
     /// Features, tokens, and what attention sees of frames in words.
     fn facts(&self) -> (usize, usize, &'static str) {
         match &self.model {
-            ModelPlan::Recogniser(model) => (model.features, model.vocabulary, "after subsampling"),
-            ModelPlan::Synthesiser(model) => (model.features, model.vocabulary, "steps of the decoder"),
+            ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),
+            ModelPlan::Synthesizer(model) => (model.features, model.vocabulary, "steps of the decoder"),
         }
     }
 
@@ -150,13 +150,13 @@ impl Sizes {
             "frames_after_30s": self.frames(30.0).1,
         });
         let sizes = match &self.model {
-            ModelPlan::Recogniser(model) => json!({
+            ModelPlan::Recognizer(model) => json!({
                 "d_model": model.d_model,
                 "layers": model.layers,
                 "decoder_layers": model.decoder.map_or(0, |decoder| decoder.layers),
                 "subsampling": model.subsampling,
             }),
-            ModelPlan::Synthesiser(model) => json!({
+            ModelPlan::Synthesizer(model) => json!({
                 "text_encoder_dim": model.text_dim,
                 "text_encoder_layers": model.text_layers,
                 "decoder_dim": model.decoder_dim,
@@ -301,7 +301,7 @@ mod tests {
     fn the_parts_are_the_whole() {
         let model = plimsoll_speech::asr::RecognizerConfig::konkani(128, 6, 3, 200);
         let sizes =
-            Sizes::of(ModelPlan::Recogniser(model), LogMel::new(&plimsoll_audio::LogMelConfig::default()).unwrap());
+            Sizes::of(ModelPlan::Recognizer(model), LogMel::new(&plimsoll_audio::LogMelConfig::default()).unwrap());
         assert_eq!(sizes.parameters, 3_189_136);
         assert_eq!(sizes.parts.iter().map(Part::parameters).sum::<u64>(), sizes.parameters);
         let blocks = &sizes.parts.iter().find(|part| part.name == "blocks").unwrap().blocks;

@@ -54,8 +54,8 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     let target = targets.iter().min_by_key(|target| target.budget(&asked.config)).expect("there is a target");
     let bar = waiting("looking for the fastest way that fits");
     let found = match &asked.model {
-        ModelPlan::Recogniser(model) => changes(model, &asked, target),
-        ModelPlan::Synthesiser(model) => changes(model, &asked, target),
+        ModelPlan::Recognizer(model) => changes(model, &asked, target),
+        ModelPlan::Synthesizer(model) => changes(model, &asked, target),
     };
     bar.finish_and_clear();
     let (plan, changes) = match found? {

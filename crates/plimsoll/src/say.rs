@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::terminal::ExitCodeExt;
 use plimsoll_recipes::config::ConfigError;
 use plimsoll_recipes::reader;
-use plimsoll_recipes::training as pictures;
+use plimsoll_recipes::training::pictures;
 use plimsoll_recipes::{Failure, FailureExt};
 
 /// The most characters of a text that a message repeats.
@@ -200,8 +200,9 @@ fn draw(
     let alignment = narrator.alignment(passage, 0, voice, seed);
     let mels = [pictures::Mels::new("said", &passage.generated.mels, features.n_mels)];
     let names = narrator.token_names();
-    let looked = pictures::alignment(&passage.text, &alignment, &passage.tokens, &names, features);
-    let maps = [looked].into_iter().chain(pictures::mels(&mels, features)).collect();
+    let (text, tokens) = (&passage.text, &passage.tokens);
+    let attention = pictures::AttentionPicture { text, alignment: &alignment, tokens, names: &names, features };
+    let maps = [attention.heatmap()].into_iter().chain(pictures::mels(&mels, features)).collect();
     Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! The synthetic corpus that a run makes for itself where no data are given.
+//! Makes the built-in synthetic corpus, which a run uses if the configuration names no manifest.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use crate::config::DataConfig;
 use crate::error::{Failure, FailureExt};
 use crate::reporter::{Level, Reporter};
 
-/// The list of utterances in a corpus's folder; it is written last.
+/// File name of the manifest in the folder of a corpus. It is written last, so a corpus that has it is complete.
 const MANIFEST: &str = "manifest.jsonl";
 
-/// The folder of the built-in corpus that `config` describes, whether it exists or not.
+/// Folder of the built-in corpus that `config` describes, whether it exists or not.
 ///
-/// Each description has a folder of its own, so that another number of voices is never mistaken for this one.
+/// The name holds all options, so that a corpus with other options is never taken for this one.
 fn folder(config: &DataConfig) -> PathBuf {
     let DataConfig { corpus_utterances, corpus_speakers, corpus_seed, corpus_words, corpus_studio, .. } = config;
     let words = corpus_words.map(|words| format!("-words{words}")).unwrap_or_default();
@@ -21,16 +21,16 @@ fn folder(config: &DataConfig) -> PathBuf {
     config.corpus_dir.join(format!("formant-{corpus_utterances}x{corpus_speakers}{words}{studio}-seed{corpus_seed}"))
 }
 
-/// Whether the built-in corpus that `config` describes exists.
-pub fn is_made(config: &DataConfig) -> bool {
+/// Whether the built-in corpus that `config` describes exists and is complete.
+pub fn exists(config: &DataConfig) -> bool {
     folder(config).join(MANIFEST).exists()
 }
 
-/// The manifest of the built-in corpus that `config` describes, made first where it is missing.
+/// Makes the built-in corpus that `config` describes, unless it exists; returns the path of its manifest.
 ///
 /// # Errors
-/// Where the corpus cannot be written.
-pub fn built_in(config: &DataConfig, reporter: &dyn Reporter) -> Result<PathBuf, Failure> {
+/// If the options are impossible, or the corpus cannot be written.
+pub fn make_built_in(config: &DataConfig, reporter: &dyn Reporter) -> Result<PathBuf, Failure> {
     let &DataConfig { corpus_utterances, corpus_speakers, corpus_seed, corpus_words, corpus_studio, .. } = config;
     let out = folder(config);
     let manifest = out.join(MANIFEST);
@@ -46,22 +46,22 @@ pub fn built_in(config: &DataConfig, reporter: &dyn Reporter) -> Result<PathBuf,
             studio: corpus_studio,
             engine: Engine::Formant,
         };
-        let report = make_reported(&options, reporter)?;
+        let report = make_with_progress(&options, reporter)?;
         reporter.line(Level::Info, &summary(&report, &options));
     }
     Ok(manifest)
 }
 
-/// Makes the corpus of `options`, and reports how far it is.
+/// Makes a corpus with `options`, and shows progress in utterances.
 ///
 /// # Errors
-/// Where the options are impossible, or the corpus cannot be written.
-pub fn make_reported(options: &CorpusOptions, reporter: &dyn Reporter) -> Result<CorpusReport, Failure> {
+/// If the options are impossible, or the corpus cannot be written.
+pub fn make_with_progress(options: &CorpusOptions, reporter: &dyn Reporter) -> Result<CorpusReport, Failure> {
     let progress = reporter.progress("speaking utterances", Some(options.utterances as u64));
     make_corpus(options, &|done, _| progress.set(done as u64)).invalid()
 }
 
-/// What was made, in a line.
+/// One line about a corpus that was made: utterances, voices, length and folder.
 pub fn summary(report: &CorpusReport, options: &CorpusOptions) -> String {
     let &CorpusReport { utterances, speakers, total } = report;
     let out = options.out.display();

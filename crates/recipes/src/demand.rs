@@ -1,4 +1,4 @@
-//! What the planner is asked: the model, the batch shapes, and what may change.
+//! Builds the request to the memory planner: the batch shapes, and the settings that the planner may change.
 
 use std::num::NonZeroU32;
 
@@ -12,29 +12,42 @@ use crate::error::{Failure, FailureExt};
 use crate::mapping::{self, ModelPlan};
 use crate::target::Target;
 
-/// Vocabulary size that is assumed where neither the configuration nor a corpus says.
+/// Vocabulary size of a character model, if neither the configuration nor a corpus gives it.
 const CHARACTERS: usize = 64;
-/// What the driver and the kernels take of a GPU before anything is trained. Not measured on a GPU yet.
+/// GPU memory that the driver and the kernels take before training starts. Not measured on a GPU yet.
 const CONTEXT: Bytes = Bytes::mib(512);
-/// Batches that wait on a GPU at most.
+/// Maximum number of batches that wait in GPU memory.
 const PREFETCH: u32 = 1;
 
-/// A configuration with its model and batch shapes, from which the planner's [`Demand`] on any target follows.
+/// A configuration with its model and batch shapes. It builds the planner's [`Demand`] for any target.
+///
+/// ```
+/// use plimsoll_recipes::config::{ConfigArgs, load};
+/// use plimsoll_recipes::demand::DemandBuilder;
+/// use plimsoll_recipes::target::targets;
+///
+/// let args = ConfigArgs { d_model: Some("144".into()), ..ConfigArgs::default() };
+/// let config = load(&args, std::iter::empty())?.config;
+/// let builder = DemandBuilder::from_config(config)?;
+/// let gpu = &targets(&["T4".to_string()])?[0];
+/// assert_eq!(builder.as_written(gpu).buckets.len(), 5);
+/// # Ok::<(), plimsoll_recipes::Failure>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DemandBuilder {
     /// The configuration.
     pub config: RunConfig,
-    /// Its model.
+    /// The model of the configuration.
     pub model: ModelPlan,
-    /// The batches of a step, one for each length that is planned.
+    /// Shapes of whole batches, one for each utterance length that is planned.
     pub shapes: Vec<BatchShape>,
 }
 
 impl DemandBuilder {
-    /// The demand of `config` alone, where no corpus is at hand: lengths and vocabulary are what the configuration allows.
+    /// For a configuration without a corpus: the longest utterances and the vocabulary are what `config` allows.
     ///
     /// # Errors
-    /// Where the features of the configuration are not possible.
+    /// If the feature settings of the configuration are impossible.
     pub fn from_config(config: RunConfig) -> Result<Self, Failure> {
         let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
         let vocabulary = config.model.vocabulary.map_or_else(|| assumed_vocabulary(&config), |size| size as usize);
@@ -48,7 +61,7 @@ impl DemandBuilder {
         mapping::choice(&self.config, &self.model, target.precision())
     }
 
-    /// What the configuration asks of `target` as it is written.
+    /// The demand on `target` with the configuration as it is written.
     pub fn as_written(&self, target: &Target) -> Demand {
         let (config, choice, blocks) = (&self.config, self.choice(target), self.model.blocks());
         let passes = match choice.remat {
@@ -56,8 +69,8 @@ impl DemandBuilder {
             Remat::Half => blocks.div_ceil(2),
             _ => blocks,
         };
-        let (lanes, context) = match target {
-            Target::Card { .. } => (1, CONTEXT),
+        let (lanes, workspace) = match target {
+            Target::Gpu { .. } => (1, CONTEXT),
             Target::Host { threads, .. } => (*threads as u32, Bytes(0)),
         };
         Demand {
@@ -70,18 +83,18 @@ impl DemandBuilder {
             rules: target.rules(),
             step: StepMemory {
                 lanes,
-                workspace: context,
+                workspace,
                 state_bits: mapping::state_bits(config, state_form(config, target)),
                 snapshot: matches!(target, Target::Host { .. }),
                 ..StepMemory::default()
             },
-            prefetch: if matches!(target, Target::Card { .. }) { PREFETCH } else { 0 },
+            prefetch: if matches!(target, Target::Gpu { .. }) { PREFETCH } else { 0 },
             lean_bits: mapping::state_bits(config, StateForm::Eight),
         }
     }
 
-    /// What the configuration asks of `target` where everything may change that leaves the result as it is: micro-batch,
-    /// rematerialization, attention in chunks.
+    /// The demand on `target` if the planner may change every setting that does not change the result: micro-batch,
+    /// rematerialization, chunked attention.
     pub fn at_best(&self, target: &Target) -> Demand {
         let (written, blocks) = (self.as_written(target), self.model.blocks());
         let mut second_passes = vec![0, blocks.div_ceil(2), blocks];
@@ -96,16 +109,16 @@ impl DemandBuilder {
     }
 }
 
-/// How the optimizer's state is kept on `target`.
+/// How the optimizer keeps its state on `target`.
 fn state_form(config: &RunConfig, target: &Target) -> StateForm {
     match (mapping::optimizer_state(config), target) {
-        // The memory of the host is the device's.
+        // On the CPU, host memory is device memory: moving the state there would save nothing.
         (StateForm::Host, Target::Host { .. }) => StateForm::Full,
         (form, _) => form,
     }
 }
 
-/// Vocabulary size of a model whose texts are not known yet.
+/// Vocabulary size of a model whose training texts are not known.
 fn assumed_vocabulary(config: &RunConfig) -> usize {
     match config.data.tokenizer {
         TokenizerChoice::Bpe => config.data.bpe_size as usize,

@@ -1,34 +1,42 @@
-//! Which device trains.
+//! The device that trains: chosen from the configuration, with its memory meter and its replicas.
 
 use burn::tensor::Device;
 use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision, SingleReplica};
+use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::error::Failure;
-use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
-/// A device and what it is called.
+/// A device for training, with what the plan needs to know of it.
 #[derive(Clone, Debug)]
 pub struct TrainingDevice {
-    /// The device, without a tape.
+    /// The Burn device, without autodiff.
     pub device: Device,
-    /// Its name for people.
+    /// Name for people.
     pub name: String,
-    /// Whether its memory is the process's own.
+    /// Whether the device is the CPU: then its memory is the memory of the process.
     pub is_host: bool,
-    /// Pieces of a step that it computes at the same time.
+    /// Number of micro-batches that it computes at the same time: threads on the CPU, 1 on a GPU.
     pub lanes: usize,
-    /// The fastest numbers that it computes safely.
+    /// The fastest precision that is safe on it.
     pub precision: Precision,
-    /// Which of several it is.
+    /// Index of the device among those of its backend, from 0.
     pub index: usize,
 }
 
-/// The pools of a device that has memory of its own.
+/// One replica of a run: its device with autodiff, and its connection to the other replicas.
+pub(crate) struct ReplicaDevice {
+    /// The device, with autodiff.
+    pub(crate) device: Device,
+    /// The connection to the other replicas.
+    pub(crate) replica: Box<dyn Replica>,
+}
+
+/// Memory of a GPU, read from the pools of Burn's backend.
 ///
-/// What they reserve grows and stays, so that it is the peak even though it is read after the step.
+/// Pools never shrink, so what they have reserved is the peak, even if it is read after the step.
 #[derive(Debug)]
-pub struct PoolMeter {
+struct PoolMeter {
     device: Device,
 }
 
@@ -45,10 +53,10 @@ impl MemoryMeter for PoolMeter {
 }
 
 impl TrainingDevice {
-    /// The device that `config` asks for; `auto` is the fastest one that this program was built for.
+    /// The device that `config` selects. `auto` selects CUDA if the program was built with it, else the CPU.
     ///
     /// # Errors
-    /// Where the program was built without the backend that `config` names.
+    /// If the program was built without the selected backend.
     pub fn choose(config: &DeviceConfig) -> Result<Self, Failure> {
         let index = config.index as usize;
         match config.backend {
@@ -59,7 +67,7 @@ impl TrainingDevice {
         }
     }
 
-    /// Whoever counts the memory of this device: `process` where it is the process's own.
+    /// Measures the memory of this device: `process` on the CPU, the backend's pools on a GPU.
     pub fn meter(&self, process: &'static CountingAllocator) -> Box<dyn MemoryMeter> {
         match self.is_host {
             true => Box::new(process),
@@ -67,39 +75,45 @@ impl TrainingDevice {
         }
     }
 
-    /// So many replicas: the cards from this one on, or threads that share the CPU; each with its way to the others.
-    pub fn ways(&self, replicas: usize) -> Vec<(Device, Box<dyn Replica>)> {
-        if replicas <= 1 {
-            return vec![(self.device.clone().autodiff(), Box::new(SingleReplica) as Box<dyn Replica>)];
-        }
-        if self.is_host {
-            let threads = ThreadReplica::for_ranks(replicas).into_iter();
-            return threads.map(|way| (self.device.clone().autodiff(), Box::new(way) as Box<dyn Replica>)).collect();
-        }
-        let devices: Vec<Device> = (0..replicas).map(|rank| self.sibling(rank)).collect();
-        let cards = GpuReplica::for_devices(&devices).into_iter().map(|way| Box::new(way) as Box<dyn Replica>);
-        devices.iter().map(|device| device.clone().autodiff()).zip(cards).collect()
-    }
-
-    /// The device that is so many after this one.
-    #[cfg(feature = "cuda")]
-    fn sibling(&self, rank: usize) -> Device {
-        Device::cuda(self.index + rank)
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn sibling(&self, _: usize) -> Device {
-        self.device.clone()
-    }
-
-    /// Whoever says whether memory held under `budget`: `process` where memory is the process's own, and nobody but the
-    /// device where it has its own.
+    /// Reports when a phase of a step has exceeded the memory budget.
+    ///
+    /// On the CPU, `process` compares what the process holds with `budget`. On a GPU nothing is reported here: its
+    /// operations fail when memory runs out.
     pub fn gate(&self, process: &'static CountingAllocator, budget: Option<Bytes>) -> Box<dyn MemoryGate> {
         if !self.is_host {
             return Box::new(OpenGate);
         }
         process.set_budget(budget);
         Box::new(process)
+    }
+
+    /// Connects `count` replicas, in the order of their ranks: GPUs from this one on, or threads that share the CPU.
+    pub(crate) fn replicas(&self, count: usize) -> Vec<ReplicaDevice> {
+        let on =
+            |device: &Device, replica: Box<dyn Replica>| ReplicaDevice { device: device.clone().autodiff(), replica };
+        if count <= 1 {
+            return vec![on(&self.device, Box::new(SingleReplica))];
+        }
+        if self.is_host {
+            return ThreadReplica::for_ranks(count)
+                .into_iter()
+                .map(|thread| on(&self.device, Box::new(thread)))
+                .collect();
+        }
+        let devices: Vec<Device> = (0..count).map(|rank| self.of_rank(rank)).collect();
+        let gpus = GpuReplica::for_devices(&devices);
+        devices.iter().zip(gpus).map(|(device, gpu)| on(device, Box::new(gpu))).collect()
+    }
+
+    /// The device of the replica with this rank.
+    #[cfg(feature = "cuda")]
+    fn of_rank(&self, rank: usize) -> Device {
+        Device::cuda(self.index + rank)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn of_rank(&self, _: usize) -> Device {
+        self.device.clone()
     }
 }
 
@@ -134,7 +148,7 @@ fn precision_of_gpu(index: usize) -> Precision {
     let machine = plimsoll_monitor::Machine::probe();
     let uuid = machine.visible.uuids.get(index);
     let found = machine.gpus.iter().map(|report| &report.gpu).find(|gpu| Some(&gpu.uuid) == uuid);
-    crate::target::fastest_precision(found.and_then(|card| card.compute_capability).map(|version| version.major as u8))
+    crate::target::fastest_precision(found.and_then(|gpu| gpu.compute_capability).map(|version| version.major as u8))
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -145,7 +159,7 @@ fn cuda(_: usize) -> Result<TrainingDevice, Failure> {
 #[cfg(feature = "wgpu")]
 fn wgpu(index: usize) -> Result<TrainingDevice, Failure> {
     use burn::tensor::DeviceKind;
-    // The first is whatever there is, which may be a driver that computes on the CPU.
+    // The default device may be a software driver, which computes on the CPU.
     let kind = if index == 0 { DeviceKind::DefaultDevice } else { DeviceKind::DiscreteGpu(index) };
     let device = Device::wgpu(kind);
     let name = format!("graphics device {index}");

@@ -1,4 +1,4 @@
-//! Why a recipe cannot go on: one message for a person, and who has to act.
+//! The error of this crate: a message for a person, and its kind for a script.
 
 use std::error::Error;
 use std::fmt;
@@ -7,19 +7,19 @@ use miette::{Diagnostic, IntoDiagnostic, Report};
 
 use crate::config::ConfigError;
 
-/// A message for a person, with what would help, and the kind of failure for a script.
+/// An error with a message and a hint for a person, and its kind for a script, such as an exit code.
 #[derive(Debug)]
 pub struct Failure {
     report: Report,
     kind: FailureKind,
 }
 
-/// Who has to act on a [`Failure`].
+/// Kind of a [`Failure`]: whether the caller has to change the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The request cannot be carried out as written: wrong usage, configuration or input.
+    /// The request is wrong: the arguments, the configuration or the input must change.
     Invalid,
-    /// Something failed on the way: a full disk, a device error.
+    /// The request is right, but something failed: a full disk, a device error.
     Failed,
 }
 
@@ -32,18 +32,18 @@ struct Message {
 }
 
 impl Failure {
-    /// The request is wrong, as `message` says; `help` says what would be right.
+    /// A failure of the kind [`FailureKind::Invalid`]. `message` says what is wrong, `help` says what would be right.
     pub fn invalid(message: impl Into<String>, help: impl Into<String>) -> Self {
         let message = Message { message: message.into(), help: Some(help.into()) };
         Self { report: Report::new(message), kind: FailureKind::Invalid }
     }
 
-    /// Who has to act.
+    /// The kind of the failure.
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// The message with its causes and its help, to be printed by `miette`.
+    /// The message with its causes and its hint, as `miette` prints it.
     pub fn report(&self) -> &Report {
         &self.report
     }
@@ -61,17 +61,17 @@ impl Error for Failure {
     }
 }
 
-/// Results whose errors become a [`Failure`].
+/// Turns the error of a result into a [`Failure`].
 pub trait FailureExt<T> {
-    /// The error means that the request is wrong.
+    /// For errors that mean a wrong request.
     ///
     /// # Errors
-    /// The error as a [`Failure`] of the kind [`FailureKind::Invalid`].
+    /// The error of `self`, as a [`Failure`] of the kind [`FailureKind::Invalid`].
     fn invalid(self) -> Result<T, Failure>;
-    /// The error means that something failed on the way.
+    /// For errors that can happen to a right request.
     ///
     /// # Errors
-    /// The error as a [`Failure`] of the kind [`FailureKind::Failed`].
+    /// The error of `self`, as a [`Failure`] of the kind [`FailureKind::Failed`].
     fn failed(self) -> Result<T, Failure>;
 }
 

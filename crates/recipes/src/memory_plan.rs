@@ -1,4 +1,4 @@
-//! The memory that a run will need, as its plan records it.
+//! The memory that a run is expected to need, as its plan holds it.
 
 use std::fmt;
 
@@ -7,27 +7,31 @@ use plimsoll_memory::{BucketPlan, Plan};
 use plimsoll_train::PlannedLimit;
 use serde::Serialize;
 
-/// What a run will need.
+/// PlannedLimit memory of a run. Serialized under the field names that `plan.toml` has always had.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoryPlan {
-    /// What may be used, where that is limited.
+    /// Memory that the run may use, if limited.
     pub budget: Option<Bytes>,
-    /// What the process holds beside the model, where that is the same memory: lists, features, batches.
-    pub around: Bytes,
-    /// Replicas that are in the same memory.
-    pub sharing: u64,
-    /// Model and steps of one of them.
+    /// Memory that the process needs beside model and steps (manifests, cached features, waiting batches), if the device
+    /// is the CPU; else 0.
+    #[serde(rename = "around")]
+    pub outside_model: Bytes,
+    /// Number of replicas that share this memory: all on the CPU, 1 on GPUs.
+    #[serde(rename = "sharing")]
+    pub sharing_replicas: u64,
+    /// Plan of one replica: model, optimizer and steps.
     pub plan: Plan,
 }
 
 impl MemoryPlan {
-    /// The most that is in use at once.
+    /// PlannedLimit peak of all replicas that share the memory, with the rest of the process.
     pub fn peak(&self) -> Bytes {
-        Bytes(self.plan.peak.0 * self.sharing + self.around.0)
+        Bytes(self.plan.peak.0 * self.sharing_replicas + self.outside_model.0)
     }
 
-    /// How batches of each length are begun with, on so many lanes.
-    pub fn governed(&self, lanes: usize) -> Vec<PlannedLimit> {
+    /// For each planned batch shape: how many utterances to compute at once on `lanes` lanes, and how. The governor starts
+    /// with these.
+    pub fn governor_plan(&self, lanes: usize) -> Vec<PlannedLimit> {
         let planned = |bucket: &BucketPlan| PlannedLimit {
             shape: bucket.bucket,
             limit: (bucket.micro_batch as usize * lanes.max(1)).min(bucket.bucket.utterances.max(1) as usize),
@@ -36,15 +40,17 @@ impl MemoryPlan {
         self.plan.buckets.iter().map(planned).collect()
     }
 
-    /// What a batch of each length takes. What the pools of a card once reserved stays, whatever comes after.
-    pub fn expected(&self, is_host: bool) -> Vec<(BatchShape, Bytes)> {
+    /// For each planned batch shape: the memory that is expected at the peak of a step.
+    ///
+    /// On a GPU this is the peak of the whole run for every shape, because its pools never shrink.
+    pub fn expected_peaks(&self, is_host: bool) -> Vec<(BatchShape, Bytes)> {
         if !is_host {
             return self.plan.buckets.iter().map(|bucket| (bucket.bucket, self.peak())).collect();
         }
         self.plan
             .buckets
             .iter()
-            .map(|bucket| (bucket.bucket, Bytes(bucket.peak.0 * self.sharing + self.around.0)))
+            .map(|bucket| (bucket.bucket, Bytes(bucket.peak.0 * self.sharing_replicas + self.outside_model.0)))
             .collect()
     }
 }
@@ -52,8 +58,8 @@ impl MemoryPlan {
 impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fewest = self.plan.buckets.iter().min_by_key(|bucket| bucket.micro_batch);
-        let pieces = fewest.map_or(1, |bucket| bucket.accumulation);
-        let cut = if pieces > 1 { format!(", the longest batches in {pieces} pieces") } else { String::new() };
+        let count = fewest.map_or(1, |bucket| bucket.accumulation);
+        let cut = if count > 1 { format!(", the longest batches in {count} micro-batches") } else { String::new() };
         match self.budget {
             Some(budget) => write!(f, "about {} of at most {budget}{cut}", self.peak()),
             None => write!(f, "about {}{cut}", self.peak()),

@@ -1,4 +1,4 @@
-//! The plan of a run: what will happen, whole, as it is written into the run's folder.
+//! The plan of a run: all settings after defaults and data are known, as `plan.toml` in the run folder holds them.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,112 +12,113 @@ use crate::config::RunConfig;
 use crate::mapping::ModelPlan;
 use crate::memory_plan::MemoryPlan;
 
-/// What will happen. Everything in it is settled; the same plan gives the same run.
+/// The complete plan of a run. Nothing in it is left open: the same plan on the same machine gives the same run.
 ///
-/// In `plan.toml` the fields that are skipped here stand in the [header](Self::header).
+/// In `plan.toml` the fields that serde skips stand in the [header](Self::header).
 #[derive(Clone, Debug, Serialize)]
 pub struct RunPlan {
-    /// The run's name, where a person gave one.
+    /// Name of the run, if the configuration gives one.
     #[serde(skip)]
     pub name: Option<String>,
-    /// The program's version.
+    /// Version of Plimsoll.
     #[serde(skip)]
     pub version: &'static str,
-    /// The commit that the program was built from.
+    /// Git commit that the program was built from, 12 digits.
     #[serde(skip)]
     pub commit: &'static str,
-    /// Where all randomness starts.
+    /// Seed of all randomness.
     #[serde(skip)]
     pub seed: u64,
-    /// The device that trains.
+    /// Name of the device that trains.
     #[serde(skip)]
     pub device: String,
-    /// Parameters of the model.
+    /// Number of parameters that are trained; frozen ones do not count.
     #[serde(skip)]
     pub parameters: u64,
-    /// The data.
+    /// The data: utterances and batches.
     pub data: DataPlan,
-    /// The training.
+    /// The training: how long, and how a step is computed.
     pub training: TrainingPlan,
-    /// The model.
+    /// The model, with the vocabulary and the statistics that come from the data.
     pub model: ModelPlan,
-    /// The memory that it will take, where that can be known.
+    /// PlannedLimit memory; `None` if the memory of the device is not known.
     pub memory: Option<MemoryPlan>,
-    /// The features.
+    /// Settings of the log-mel features.
     pub features: LogMelConfig,
-    /// The configuration that all this follows from.
+    /// The configuration that the plan was made from.
     pub config: RunConfig,
 }
 
-/// What is trained and validated on.
+/// Data of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct DataPlan {
-    /// Utterances to train on.
+    /// Number of training utterances.
     pub training_utterances: usize,
-    /// How long they are together.
+    /// Total duration of the training utterances.
     pub training_seconds: Seconds,
-    /// Utterances held out.
+    /// Number of validation utterances.
     pub validation_utterances: usize,
-    /// What was held out: whole voices, single utterances, another manifest.
+    /// How validation utterances were chosen: `voices` (all utterances of some speakers), `utterances`, or
+    /// `another manifest`.
     pub held_out: &'static str,
-    /// Utterances left out, by reason.
+    /// Number of utterances that are not used, by reason.
     pub left_out: std::collections::BTreeMap<&'static str, usize>,
-    /// Batches of an epoch.
+    /// Number of batches in an epoch.
     pub batches_in_epoch: u64,
 }
 
-/// How it is trained.
+/// Settings of the training.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainingPlan {
-    /// Steps until the end, where they can be known.
+    /// Steps until the end, if epochs or steps are limited.
     pub total_steps: Option<u64>,
-    /// Epochs until the end, where they are limited.
+    /// Epochs until the end, if limited.
     pub epochs: Option<u64>,
-    /// Seconds of training, where they are limited.
+    /// Seconds of training, if limited.
     pub max_seconds: Option<f64>,
-    /// Utterances computed at once at the start.
+    /// Size of the first micro-batch, in utterances. The governor may lower it.
     pub micro_batch: usize,
-    /// The memory that may be used.
+    /// Memory that the run may use, if limited.
     pub budget: Option<Bytes>,
-    /// Steps between validations; 0 for each epoch.
+    /// Steps between validations; 0 for one at the end of each epoch.
     pub validation_interval: u64,
     /// Steps between checkpoints.
     pub checkpoint_interval: u64,
-    /// Checkpoints kept.
+    /// Number of newest checkpoints that are kept.
     pub keep_checkpoints: usize,
-    /// Checkpoints kept for their scores.
+    /// Number of checkpoints with the best scores that are kept as well.
     pub keep_best: usize,
-    /// Validations without a better score after which the run ends.
+    /// The run ends after this number of validations without a better score.
     pub early_stopping: Option<u32>,
-    /// How slowly the mean of the weights moves, where one is kept.
+    /// Decay of the exponential moving average of the weights; `None` for no average.
     pub ema_decay: Option<f64>,
-    /// Parts of the model that keep their values.
+    /// Name prefixes of the parameters that are not trained.
     pub freeze: Vec<String>,
-    /// What becomes of an utterance that does not fit alone.
+    /// What to do with an utterance that does not fit into memory even alone.
     pub does_not_fit: Unfit,
-    /// Whether the device tells of failures only when something is read.
+    /// Whether the device reports failures only when a result is read, as GPUs do.
     #[serde(rename = "tells_late")]
     pub async_errors: bool,
-    /// Norm that the gradient is clipped to.
+    /// The gradient is clipped to this L2 norm.
     pub clip_norm: f64,
-    /// How pieces are computed.
+    /// How a micro-batch is computed: rematerialization, chunked attention, precision.
     pub choice: Choice,
-    /// Devices that train together.
+    /// Number of replicas; each has a part of every batch.
     pub replicas: usize,
-    /// Pieces computed at the same time, on each.
+    /// Number of micro-batches that each replica computes at the same time.
     pub lanes: usize,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
-    /// Where it keeps its state.
+    /// How the optimizer keeps its state: fp32, 8 bits, or in host memory.
     pub optimizer_state: StateForm,
-    /// The learning rate.
+    /// Schedule of the learning rate.
     pub schedule: Schedule,
-    /// How it is lowered when validations no longer get better.
+    /// How the learning rate falls when the validation score no longer improves; `None` for other schedules.
     pub plateau: Option<PlateauConfig>,
 }
 
 impl TrainingPlan {
-    /// When the run ends.
+    /// Conditions that end the run. The first one that is met counts.
     pub fn limits(&self) -> Limits {
         let time = self.max_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Limits { steps: self.total_steps, epochs: self.epochs, time, stale: self.early_stopping }
@@ -130,7 +131,7 @@ impl TrainingPlan {
 }
 
 impl RunPlan {
-    /// The head of `plan.toml`, which readers of runs rely on.
+    /// Header of `plan.toml`. Programs that list runs read only this part, so its fields are stable.
     pub fn header(&self) -> PlanHeader {
         PlanHeader {
             schema_version: SCHEMA_VERSION,
@@ -146,8 +147,8 @@ impl RunPlan {
         }
     }
 
-    /// What the trainer is built from.
-    pub fn trainer(&self) -> TrainerConfig {
+    /// Settings of the [`Trainer`](plimsoll_train::Trainer).
+    pub fn trainer_config(&self) -> TrainerConfig {
         TrainerConfig {
             optimizer: self.training.optimizer,
             state: self.training.optimizer_state,
@@ -162,12 +163,15 @@ impl RunPlan {
         }
     }
 
-    /// Where the run takes place, as far as memory is concerned.
-    pub fn place(&self) -> String {
+    /// Device, memory budget and number of replicas, as text.
+    ///
+    /// A checkpoint holds it: what the governor learned about memory is used again only if this text is equal.
+    pub fn memory_scope(&self) -> String {
         let budget = self.training.budget.map_or_else(|| "all its memory".into(), |budget| budget.to_string());
         format!("{}, {budget}, {} replicas", self.device, self.training.replicas)
     }
 
+    /// The conditions that end the run, for people.
     fn end(&self) -> String {
         let training = &self.training;
         let mut ends = Vec::new();

@@ -1,4 +1,4 @@
-//! A trained recognizer on a device, with the search that it reads by.
+//! A trained recognizer on a device, which turns samples into text.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
 use crate::reporter::{Level, Reporter};
 
-/// A trained recognizer with its search.
+/// A trained recognizer on a device, with its decoding search.
 pub struct Reader {
     transcriber: Transcriber,
-    /// The search.
+    /// Decoding search: greedy, prefix beam, or attention beam.
     pub search: Search,
 }
 
 impl Reader {
-    /// Loads the model in `folder`, a run's or an exported one, onto `device`.
+    /// Loads the model in `folder`, which is the folder of a run or of an exported model, onto `device`.
     ///
     /// # Errors
-    /// Where the folder holds no recognizer, or one that cannot search so.
+    /// If the folder holds no recognizer, or if the model does not support `search`.
     pub fn load(folder: &Path, search: Search, device: &Device) -> Result<Self, Failure> {
         let transcriber = Transcriber::load(folder, device).invalid()?;
         if !transcriber.supports(&search) {
@@ -32,26 +32,26 @@ impl Reader {
         Ok(Self { transcriber, search })
     }
 
-    /// Samples a second that [`text`](Self::text) expects.
+    /// Sample rate in Hz that [`text`](Self::text) expects.
     pub fn sample_rate(&self) -> u32 {
         self.transcriber.sample_rate()
     }
 
-    /// The text of `samples`.
+    /// Transcribes mono `samples`. Reports a warning if the model truncates a recording of this length.
     pub fn text(&self, samples: &[f32], reporter: &dyn Reporter) -> String {
         let length = Samples(samples.len() as u64).at(self.sample_rate());
         if self.transcriber.truncates(length) {
-            let text = format!("of a recording of {length} the end is cut, as the model's length policy has it");
+            let text = format!("the model's length policy truncates a recording of {length}: the end is cut");
             reporter.line(Level::Warning, &text);
         }
         self.transcriber.transcribe(samples, &self.search)
     }
 }
 
-/// The device that `backend` names: auto, cpu, cuda or wgpu.
+/// The device for `backend`: auto, cpu, cuda or wgpu.
 ///
 /// # Errors
-/// Where the program was built without that backend, or it has no such name.
+/// If `backend` is none of these, or the program was built without it.
 pub fn device(backend: &str) -> Result<Device, Failure> {
     let backend = match backend {
         "auto" => BackendChoice::Auto,

@@ -1,39 +1,39 @@
-//! What a person should see while a recipe works.
+//! Messages and progress for a person while a recipe works. This crate itself prints nothing.
 
-/// How much a line matters.
+/// Importance of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// What happens.
+    /// What happens now.
     Info,
-    /// What may surprise.
+    /// A decision that may surprise.
     Note,
-    /// What is wrong, though the work goes on.
+    /// Something is wrong, but the work continues.
     Warning,
 }
 
-/// Receives what a recipe has to say: a program prints it, a service logs it. By default nothing is shown.
+/// Receives messages and progress: a program prints them, a service logs them. The default methods show nothing.
 pub trait Reporter: Sync {
-    /// One line, without a full stop and without its level.
+    /// Shows a message, which has no full stop at its end and does not name its level.
     fn line(&self, level: Level, text: &str) {
         let _ = (level, text);
     }
 
-    /// Begins work that a person waits for: `label` in the form "planning memory", and its length where it is known.
+    /// Starts the display of long work: `label` names it ("planning memory"), `length` is the number of its parts if known.
     fn progress(&self, label: &str, length: Option<u64>) -> Box<dyn Progress> {
         let _ = (label, length);
         Box::new(Silent)
     }
 }
 
-/// Work that a person waits for. It ends when this is dropped.
+/// Display of long work. The work has ended when this is dropped.
 pub trait Progress: Send + Sync {
-    /// Sets how much of the length is done.
+    /// Sets the number of parts that are done.
     fn set(&self, done: u64) {
         let _ = done;
     }
 }
 
-/// A [`Reporter`] that shows nothing.
+/// A [`Reporter`] and a [`Progress`] that show nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,4 +1,4 @@
-//! The only road from a configuration to a plan.
+//! Turns a configuration into a plan: checks it, and fills in what depends on data and device.
 
 use burn::module::Module;
 use plimsoll_audio::Vocoder;
@@ -9,27 +9,31 @@ use plimsoll_tape::{count, freeze, on_paper};
 use plimsoll_train::{PlateauConfig, Schedule, Shape, Unfit};
 
 use crate::config::{self, NormChoice, RunConfig, Task, TrainingConfig, UnfitChoice};
-use crate::data::Prepared;
+use crate::data::PreparedData;
 use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
+use crate::machine;
 use crate::mapping::{self, ModelPlan};
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
 
-/// Refuses, before any work, what this version cannot do.
-pub fn check(config: &RunConfig) -> Result<(), Failure> {
+/// Checks `config` for requests that are impossible on every machine, before any work starts.
+///
+/// # Errors
+/// If the features of a synthesizer cannot become sound, if nothing ends the run, or if settings of the batch conflict.
+pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
     if config.task == Task::Tts {
-        // What it says must become sound again.
+        // The output of a synthesizer must become sound again.
         let features = mapping::features(&config.features);
         Vocoder::new(&features).map_err(|error| {
             Failure::invalid(
                 error.to_string(),
-                "`--set features.preset=myxtts` has features that a synthesiser can say",
+                "`--set features.preset=myxtts` has features that a synthesizer can say",
             )
         })?;
     }
     let training = &config.training;
     if training.epochs.is_none() && training.steps.is_none() && training.max_time.is_none() {
-        let message = "nothing says when the run ends";
+        let message = "the run has no end";
         return Err(Failure::invalid(message, "give training.epochs, training.steps or training.max_time"));
     }
     if config.data.batch_seconds.is_some() && training.gradient_accumulation_steps.is_some() {
@@ -39,21 +43,29 @@ pub fn check(config: &RunConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Settles everything that `config` leaves open.
-pub fn resolve(config: &RunConfig, prepared: &Prepared, device: &TrainingDevice) -> Result<RunPlan, Failure> {
+/// Makes the plan of a run, except for its memory.
+///
+/// # Errors
+/// If the vocabulary is too small for the texts, if a prefix of `training.freeze` names no parameter, if no utterance can
+/// be read, or if the device cannot train several replicas.
+pub(crate) fn resolve(
+    config: &RunConfig,
+    prepared: &PreparedData,
+    device: &TrainingDevice,
+) -> Result<RunPlan, Failure> {
     let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
     let features = prepared.training.log_mel().n_mels();
     let model = match mapping::model(config, features, vocabulary) {
-        ModelPlan::Synthesiser(model) => ModelPlan::Synthesiser(SynthesizerConfig {
-            normalization: prepared.scale()?,
-            length_bounds: prepared.pace(),
+        ModelPlan::Synthesizer(model) => ModelPlan::Synthesizer(SynthesizerConfig {
+            normalization: prepared.mel_normalization()?,
+            length_bounds: prepared.length_bounds(),
             ..model
         }),
         model => model,
     };
     let parameters = on_paper(|paper| match &model {
-        ModelPlan::Recogniser(model) => trained(model.init_unseeded(paper), config),
-        ModelPlan::Synthesiser(model) => trained(model.init_unseeded(paper), config),
+        ModelPlan::Recognizer(model) => trained(model.init_unseeded(paper), config),
+        ModelPlan::Synthesizer(model) => trained(model.init_unseeded(paper), config),
     });
     let parameters = parameters?;
     let data = data(config, prepared);
@@ -74,24 +86,31 @@ pub fn resolve(config: &RunConfig, prepared: &Prepared, device: &TrainingDevice)
     })
 }
 
-/// The parameters of `model` that are trained.
+/// Number of parameters of `model` that are trained.
+///
+/// # Errors
+/// If a prefix of `training.freeze` names no parameter.
 fn trained<M: Module>(model: M, config: &RunConfig) -> Result<u64, Failure> {
     Ok(count(&freeze(model, &config.training.freeze).invalid()?))
 }
 
-/// The width of the outputs: the letters of the texts, or more where the configuration says so.
-fn vocabulary(config: &RunConfig, letters: usize) -> Result<usize, Failure> {
+/// Vocabulary size: the tokens of the texts, or more if the configuration asks for more.
+///
+/// # Errors
+/// If the configuration asks for less than the texts need.
+fn vocabulary(config: &RunConfig, needed: usize) -> Result<usize, Failure> {
     match config.model.vocabulary {
-        None => Ok(letters),
-        Some(wanted) if wanted as usize >= letters => Ok(wanted as usize),
+        None => Ok(needed),
+        Some(wanted) if wanted as usize >= needed => Ok(wanted as usize),
         Some(wanted) => {
-            let message = format!("`model.vocabulary` is {wanted}, and the training texts need {letters}");
-            Err(Failure::invalid(message, format!("write `--set model.vocabulary={letters}`, or leave it out")))
+            let message = format!("`model.vocabulary` is {wanted}, and the training texts need {needed}");
+            Err(Failure::invalid(message, format!("write `--set model.vocabulary={needed}`, or leave it out")))
         }
     }
 }
 
-fn data(config: &RunConfig, prepared: &Prepared) -> DataPlan {
+/// The data part of the plan.
+fn data(config: &RunConfig, prepared: &PreparedData) -> DataPlan {
     let metas = prepared.training.metas();
     let batches =
         plimsoll_data::epoch_batches(&metas, &mapping::batching(&config.data), Key::new(config.seed).with("data"), 0);
@@ -105,6 +124,7 @@ fn data(config: &RunConfig, prepared: &Prepared) -> DataPlan {
     }
 }
 
+/// The training part of the plan.
 fn training(
     config: &RunConfig,
     model: &ModelPlan,
@@ -114,7 +134,7 @@ fn training(
     let training = &config.training;
     let replicas = config.device.replicas as usize;
     if replicas > 1 && !device.is_host && !cfg!(feature = "cuda") {
-        let message = "only CUDA's cards and the CPU train together";
+        let message = "only CUDA GPUs and the CPU can train several replicas";
         return Err(Failure::invalid(message, "leave device.replicas out"));
     }
     let by_epochs = training.epochs.map(|epochs| u64::from(epochs) * data.batches_in_epoch);
@@ -124,7 +144,7 @@ fn training(
         (config::ScheduleChoice::Noam, _) => Shape::Noam,
         (config::ScheduleChoice::Plateau, _) => Shape::Plateau,
         (config::ScheduleChoice::Cosine, Some(_)) => Shape::Cosine,
-        // A cosine needs an end that does not depend on how fast the machine is today.
+        // A cosine needs a known end; a limit in hours gives none, because steps take different times on each machine.
         (config::ScheduleChoice::Cosine, None) | (config::ScheduleChoice::Constant, _) => Shape::Constant,
     };
     Ok(TrainingPlan {
@@ -147,7 +167,7 @@ fn training(
         async_errors: !device.is_host,
         clip_norm: training.clip_norm,
         choice: mapping::choice(config, model, device.precision),
-        // A batch norm's statistics would depend on which thread comes first.
+        // With several lanes, the statistics of a batch norm would depend on which thread comes first.
         lanes: match config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch {
             true => 1,
             false => (device.lanes / replicas).max(1),
@@ -170,12 +190,12 @@ fn training(
     })
 }
 
-/// The memory that the configuration allows on `device`, where it sets a limit.
+/// Memory that the configuration allows on `device`; `None` if it sets no limit.
 fn budget(training: &TrainingConfig, device: &TrainingDevice) -> Option<Bytes> {
-    // Only a share needs to know what is there.
+    // Only a limit that is a fraction needs the memory of the device.
     let all = match training.max_memory_fraction {
         Some(_) if device.is_host => host_memory(),
-        Some(_) => crate::target::memory_here(),
+        Some(_) => machine::memory(),
         None => Bytes(0),
     };
     mapping::budget(training, all)

@@ -1,78 +1,99 @@
-//! Where a run would take place, as far as a memory plan must know it.
+//! The device that memory is planned for: a GPU, here or not, or the CPU of this machine.
 
 use plimsoll_core::{Bytes, Precision};
 use plimsoll_memory::{BackendRules, Card, Speed, find};
-use plimsoll_monitor::{Host, Machine, NvmlGpus};
+use plimsoll_monitor::Host;
 
 use crate::config::RunConfig;
 use crate::error::{Failure, FailureExt};
+use crate::machine::{self, LocalGpu};
 use crate::mapping;
 
-/// Where a run would take place.
+/// A device that memory is planned for.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A card, by the catalogue or because it is here, with what may be used of it.
-    Card {
-        /// What is known of it.
-        card: Card,
-        /// What a process may use of its memory.
+    /// A GPU from the catalogue, or the GPU of this machine.
+    Gpu {
+        /// Its memory and its speed.
+        gpu: Card,
+        /// Memory that a process may use: from the catalogue, or what is free now on a local GPU.
         usable: Bytes,
     },
-    /// This machine's CPU and memory.
+    /// The CPU of this machine.
     Host {
-        /// What a process may use of its memory.
+        /// Memory that a process may use.
         memory: Bytes,
-        /// Threads that compute.
+        /// Number of threads that compute.
         threads: usize,
     },
 }
 
 impl Target {
-    /// Its name for people.
+    /// The first CUDA GPU that this process may use, or the CPU if there is none.
+    pub fn local() -> Self {
+        match machine::gpu() {
+            Some(LocalGpu { gpu, free }) => Self::Gpu { gpu, usable: free },
+            None => Self::host(),
+        }
+    }
+
+    /// The CPU of this machine, with all its logical processors.
+    pub fn host() -> Self {
+        let host = Host::read();
+        Self::Host { memory: host.usable(), threads: host.logical_cpus }
+    }
+
+    /// A GPU with `memory`, whose speed is that of GPUs of about this size; `None` if the catalogue has none such.
+    pub fn gpu_with_memory(memory: Bytes) -> Option<Self> {
+        let gpu = find(&format!("{} B", memory.0)).ok()?;
+        Some(Self::Gpu { usable: memory, gpu })
+    }
+
+    /// Name for people: the name of the GPU, or the CPU with its number of threads.
     pub fn name(&self) -> String {
         match self {
-            Self::Card { card, .. } => card.name.to_string(),
+            Self::Gpu { gpu, .. } => gpu.name.to_string(),
             Self::Host { threads, .. } => format!("the CPU, {threads} threads"),
         }
     }
 
-    /// What may be used of it under `config`: no more than is there.
+    /// Memory that a run of `config` may use here: the limit of the configuration, and never more than is usable.
     pub fn budget(&self, config: &RunConfig) -> Bytes {
         let all = match self {
-            Self::Card { usable, .. } => *usable,
+            Self::Gpu { usable, .. } => *usable,
             Self::Host { memory, .. } => *memory,
         };
         mapping::budget(&config.training, all).map_or(all, |budget| budget.min(all))
     }
 
-    /// The fastest numbers that it computes safely.
+    /// The fastest safe precision: bf16 or fp16 on GPUs that compute it fast, fp32 on the CPU.
     pub fn precision(&self) -> Precision {
         match self {
-            Self::Card { card, .. } => fastest_precision(Some(card.capability.0)),
+            Self::Gpu { gpu, .. } => fastest_precision(Some(gpu.capability.0)),
             Self::Host { .. } => Precision::Fp32,
         }
     }
 
-    /// The rules by which its backend uses memory.
+    /// How Burn's backend for this device allocates memory.
     pub fn rules(&self) -> BackendRules {
         match self {
-            Self::Card { .. } => BackendRules::card(),
+            Self::Gpu { .. } => BackendRules::card(),
             Self::Host { .. } => BackendRules::host(),
         }
     }
 
-    /// How fast it computes in `precision`.
+    /// Speed of computing in `precision`, by which the planner compares plans.
     pub fn speed(&self, precision: Precision) -> Speed {
         match self {
-            Self::Card { card, .. } => Speed::of(card, precision),
+            Self::Gpu { gpu, .. } => Speed::of(gpu, precision),
             Self::Host { threads, .. } => Speed::host(*threads),
         }
     }
 }
 
 /// The fastest precision of a CUDA GPU whose compute capability has this major number: bf16 from Ampere (8) on, fp16 on Volta
-/// and Turing (7), fp32 on older GPUs and where the number is not known.
-pub fn fastest_precision(major: Option<u8>) -> Precision {
+/// and Turing (7), fp32 on older GPUs and if the number is not known.
+pub(crate) fn fastest_precision(major: Option<u8>) -> Precision {
     match major {
         Some(8..) => Precision::Bf16,
         Some(7) => Precision::Fp16,
@@ -80,57 +101,22 @@ pub fn fastest_precision(major: Option<u8>) -> Precision {
     }
 }
 
-/// The cards of `names`; without any, what is here.
+/// Targets for `names`, each the name of a GPU (`T4`), a memory size (`8GiB`) or `cpu`. Without names: the local device.
+///
+/// # Errors
+/// If a name is neither a known GPU, nor a size, nor `cpu`.
 pub fn targets(names: &[String]) -> Result<Vec<Target>, Failure> {
     if names.is_empty() {
-        return Ok(vec![here()]);
+        return Ok(vec![Target::local()]);
     }
     let named = |name: &String| {
         if name == "cpu" {
-            return Ok(host());
+            return Ok(Target::host());
         }
-        let card = find(name).invalid()?;
-        Ok(Target::Card { usable: card.usable, card })
+        let gpu = find(name).invalid()?;
+        Ok(Target::Gpu { usable: gpu.usable, gpu })
     };
     names.iter().map(named).collect()
-}
-
-/// The first card that this process may use, or the CPU.
-pub fn here() -> Target {
-    let cards = NvmlGpus::load();
-    let machine = Machine::from_source(cards.as_ref().map(|cards| cards as _).map_err(Clone::clone));
-    let card = machine.gpus.iter().filter(|card| card.cuda_index.is_some()).min_by_key(|card| card.cuda_index);
-    let Some((report, memory)) = card.and_then(|card| Some((card, card.memory.as_ref().ok()?))) else { return host() };
-    // A card that the catalogue does not know is as fast as others of its size.
-    let known = find(&report.gpu.name).or_else(|_| find(&format!("{} B", memory.total.0)));
-    match known {
-        Ok(mut card) => {
-            card.name = report.gpu.name.clone().into();
-            // What others hold now is not ours.
-            Target::Card { card, usable: memory.free }
-        }
-        Err(_) => host(),
-    }
-}
-
-/// The memory of the device that a run would take here.
-pub fn memory_here() -> Bytes {
-    match here() {
-        Target::Card { card, .. } => card.memory,
-        Target::Host { memory, .. } => memory,
-    }
-}
-
-/// A card of which only the memory is known.
-pub fn card_of(memory: Bytes) -> Option<Target> {
-    let card = find(&format!("{} B", memory.0)).ok()?;
-    Some(Target::Card { usable: memory, card })
-}
-
-/// This machine's processors and memory.
-pub fn host() -> Target {
-    let host = Host::read();
-    Target::Host { memory: host.usable(), threads: host.logical_cpus }
 }
 
 #[cfg(test)]

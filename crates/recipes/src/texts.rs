@@ -1,4 +1,4 @@
-//! Texts as a model of a configuration learns them: their case, their numbers, their tokens.
+//! Prepares texts as a configuration asks: their case, their numbers, their tokens.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,25 +9,32 @@ use plimsoll_text::{Case, Numbers, Tokenizer, normalize};
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
 use crate::error::{Failure, FailureExt};
 
-/// The corpus at `path`, its texts as a model of `data` learns them.
+/// Reads the corpus at `path`, and normalizes its texts with [`text_normalizer`].
+///
+/// # Errors
+/// If the manifest or the file `data.tokenizer_file` cannot be read.
 pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
     let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
     let mut manifest = Manifest::read_with(path, &options).invalid()?;
-    let learned = learned(data)?;
+    let normalize = text_normalizer(data)?;
     for utterance in &mut manifest.utterances {
-        utterance.text = learned(&utterance.text);
+        utterance.text = normalize(&utterance.text);
     }
     Ok(manifest)
 }
 
-/// What a text is for a model of `data`.
-pub fn learned(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
+/// A function that normalizes a text for models of `data`: numbers as words if asked for, then spaces and case.
+///
+/// # Errors
+/// If the file `data.tokenizer_file` cannot be read.
+pub fn text_normalizer(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
     let case = if data.lowercase { Case::Lower } else { Case::Keep };
     let numbers = numbers(data)?;
     Ok(move |text: &str| normalize(&numbers.apply(text), case))
 }
 
-/// How `data` has numbers read: what the file of its tokens says of them holds where the configuration has nothing else.
+/// How numbers are written for models of `data`. The setting in the tokenizer file holds unless the configuration says
+/// otherwise.
 fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
     match (data.numbers, &data.tokenizer_file) {
         (NumbersChoice::English, _) => Ok(Numbers::English),
@@ -36,7 +43,12 @@ fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
     }
 }
 
-/// The tokens of the training texts, as `config` asks for them; a synthesiser of several languages is told which.
+/// Reads or trains the tokenizer of `config`. `training` gives its characters, or the texts from which BPE learns pieces.
+///
+/// A synthesizer whose utterances have more than one language gets a token for each language.
+///
+/// # Errors
+/// If the file `data.tokenizer_file` cannot be read, or `data.bpe_size` is too small for the texts.
 pub fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Failure> {
     let data = &config.data;
     let texts = || training.iter().map(|utterance| &utterance.text);
@@ -56,12 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_as_the_tokens_of_another_model_are() {
+    fn normalizer_takes_its_numbers_from_the_tokenizer_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("model.json");
         let tokenizer = Tokenizer::characters(["thirty"]).with_numbers(Numbers::English);
         std::fs::write(&file, serde_json::to_string(&tokenizer).unwrap()).unwrap();
-        let read = |data: &DataConfig| learned(data).unwrap()("30  Days");
+        let read = |data: &DataConfig| text_normalizer(data).unwrap()("30  Days");
         let (file, numbers) = (Some(file), NumbersChoice::English);
         assert_eq!(read(&DataConfig::default()), "30 Days");
         assert_eq!(read(&DataConfig { tokenizer_file: file, ..DataConfig::default() }), "thirty Days");

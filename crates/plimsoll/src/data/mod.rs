@@ -21,7 +21,7 @@ use crate::environment;
 use plimsoll_recipes::config::{RunConfig, load};
 use plimsoll_recipes::data::{CtcFrames, limits};
 use plimsoll_recipes::mapping::features;
-use plimsoll_recipes::texts::learned;
+use plimsoll_recipes::texts::text_normalizer;
 use plimsoll_recipes::{Failure, FailureExt};
 
 impl DataCommand {
@@ -60,15 +60,15 @@ fn look(
     spinner.finish_and_clear();
     let mut listing = listing?;
     if is_limited {
-        let learned = learned(&config.data)?;
+        let normalize = text_normalizer(&config.data)?;
         for entry in &mut listing.entries {
-            entry.text = learned(&entry.text);
+            entry.text = normalize(&entry.text);
         }
     }
     let (format, root) = (listing.format, listing.root.clone());
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
-    let frames = CtcFrames::of(config, &log_mel);
-    let output_frames = |length| frames.after(length);
+    let frames = CtcFrames::new(config, &log_mel);
+    let output_frames = |length| frames.count(length);
     let limits = if is_limited { limits(config, &output_frames) } else { Limits::default() };
     let style = ProgressStyle::with_template("looking at {bar:40} {pos}/{len}, {eta} left");
     let bar = ProgressBar::new(listing.entries.len() as u64).with_style(style.expect("the template is valid"));

@@ -238,8 +238,8 @@ fn named(args: &MemtestArgs, batch: u32, config: RunConfig, fastest: Precision) 
         None => choice.remat,
     };
     let model = match asked.model {
-        ModelPlan::Recogniser(model) => Model::Recogniser(model),
-        ModelPlan::Synthesiser(model) => Model::Synthesiser(model),
+        ModelPlan::Recognizer(model) => Model::Recogniser(model),
+        ModelPlan::Synthesizer(model) => Model::Synthesiser(model),
     };
     let (frames, tokens) = (args.frames.unwrap_or(longest.frames.0), args.tokens.unwrap_or(longest.tokens));
     if batch == 0 || frames == 0 || tokens == 0 {

@@ -82,8 +82,8 @@ pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingA
     let targets = targets(&args.gpu)?;
     let told = waiting("looking at what a step would need");
     let verdicts = match &asked.model {
-        ModelPlan::Recogniser(model) => verdicts(model, &asked, &targets),
-        ModelPlan::Synthesiser(model) => verdicts(model, &asked, &targets),
+        ModelPlan::Recognizer(model) => verdicts(model, &asked, &targets),
+        ModelPlan::Synthesizer(model) => verdicts(model, &asked, &targets),
     };
     told.finish_and_clear();
     let verdicts = verdicts?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_core::CountingAllocator;
 use plimsoll_recipes::config::{ConfigArgs, load};
-use plimsoll_recipes::training::{PlannedRun, TrainingOutcome, configuration_of};
+use plimsoll_recipes::training::{PlannedRun, TrainingOutcome, config_path};
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
@@ -35,7 +35,7 @@ pub(crate) struct TrainArgs {
 /// Trains a model, or shows the plan of its training.
 pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.resume {
-        args.config.config = Some(configuration_of(folder)?);
+        args.config.config = Some(config_path(folder)?);
     }
     let loaded = load(&args.config, environment())?;
     let planned = PlannedRun::new(loaded, memory, &Terminal)?;

@@ -81,7 +81,7 @@ fn a_dry_run_shows_the_plan_and_leaves_no_folder() {
 fn a_memory_budget_cuts_the_batch_and_is_told() {
     let place = Place::new();
     let said = place.train(&["--steps", "4", "--max-memory", "17MiB"]).fine();
-    assert!(said.err.contains("of at most 17 MiB, the longest batches in 6 pieces"), "{}", said.err);
+    assert!(said.err.contains("of at most 17 MiB, the longest batches in 6 micro-batches"), "{}", said.err);
     let peak = place.json("runs/asr-1/summary.json")["peak_bytes"].as_u64().unwrap();
     assert!(peak <= 17 << 20, "{peak} bytes");
     let said = place.train(&["--steps", "4", "--max-memory", "6MiB"]);
@@ -242,7 +242,7 @@ fn letters_that_were_never_trained_on_are_counted() {
     place.write("c/other.jsonl", format!("{line}\n"));
     let other = ["--manifest", "c/manifest.jsonl", "--set", "data.validation_manifest=c/other.jsonl", "--steps", "1"];
     let said = place.train(&other).fine();
-    assert!(said.err.contains("warning: 4 letters of the held-out texts"), "{}", said.err);
+    assert!(said.err.contains("warning: 4 characters of the validation texts"), "{}", said.err);
 }
 
 #[test]

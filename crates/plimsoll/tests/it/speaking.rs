@@ -71,7 +71,7 @@ fn length(path: &Path) -> (u32, f64) {
 fn a_run_leaves_what_can_be_listened_to_and_looked_at() {
     let place = Place::new();
     let said = train(&place, &["--name", "v", "--steps", "4", "--set", "training.validation_interval=2"]).fine();
-    for told in ["synthesiser: 1 + 1 blocks", "validated after step 2", "stopped", "distance"] {
+    for told in ["synthesizer: 1 + 1 blocks", "validated after step 2", "stopped", "distance"] {
         assert!(said.err.contains(told), "{told}: {}", said.err);
     }
     assert!(said.out.contains("cargo xtask say"), "{}", said.out);

@@ -46,7 +46,7 @@ pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String
     let environment: Vec<(String, String)> = environment.collect();
     let mut overrides = environment::read(environment.iter().cloned());
     overrides.extend(args.read(&mut Vec::new()));
-    let tier = Tier::for_memory(task_of(&overrides), crate::target::memory_here());
+    let tier = Tier::for_memory(task_of(&overrides), crate::machine::memory());
     let args = ConfigArgs { config: Some(tier.path()), ..args.clone() };
     let read_shipped =
         |path: &Path| Tier::text_at(path).map_or_else(|| std::fs::read_to_string(path), |text| Ok(text.into()));

@@ -1,4 +1,4 @@
-//! From a configuration to batches: how they are made, and the shapes that memory is planned for.
+//! Maps a configuration to batching settings, and to the batch shapes that memory is planned for.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use super::features::features;
 use super::model::ModelPlan;
 use crate::config::{DataConfig, RunConfig, Task};
 
-/// How batches are made.
+/// Batching settings of `data`.
 pub fn batching(data: &DataConfig) -> BatchingConfig {
     let one = NonZeroU32::MIN;
     let size = match data.effective_utterances() {
@@ -23,24 +23,24 @@ pub fn batching(data: &DataConfig) -> BatchingConfig {
     batching
 }
 
-/// Number of lengths that are planned where no corpus is known, evenly spaced up to the longest.
+/// Number of utterance lengths to plan for if no corpus is known, evenly spaced up to the longest.
 const LENGTHS: u32 = 5;
 
-/// Tokens in a second of fast speech, where nothing limits the texts: half as many again as most people say.
+/// Tokens per second of fast speech, if the configuration does not limit texts: 1.5 times the usual rate.
 const TOKENS_PER_SECOND: f64 = 20.0;
 
-/// Quantiles of the utterance lengths that a run is planned for.
+/// Quantiles of the utterance lengths of a corpus that memory is planned for.
 const QUANTILES: [f64; 4] = [0.5, 0.8, 0.95, 1.0];
 
-/// The slowest speed that augmentation may give an utterance: slower speech has more frames.
+/// The slowest speed that augmentation may give an utterance, at most 1. Slower speech has more frames.
 fn slowest_speed(config: &RunConfig) -> f64 {
     let is_augmented = config.augment.enabled && config.task == Task::Asr;
     let speeds = if is_augmented { &config.augment.speeds[..] } else { &[] };
     speeds.iter().copied().fold(1.0, f64::min)
 }
 
-/// The batch shapes to plan for when only the configuration is known: the longest utterance that it allows and even
-/// parts of it, with texts as long as fast speech has them.
+/// Batch shapes to plan for if no corpus is known: at even parts of the longest utterance that `config` allows, with the
+/// texts of fast speech.
 pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape> {
     let features = features(&config.features);
     let slowest = slowest_speed(config);
@@ -63,8 +63,8 @@ pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape>
     (1..=LENGTHS).map(shape).collect()
 }
 
-/// The batch shapes to plan for when the corpus is known: at some quantiles of its lengths, a whole batch of utterances
-/// that are no longer.
+/// Batch shapes to plan for with a corpus: at some quantiles of its lengths, a whole batch of utterances up to that
+/// length. Frames and tokens are padded to `grid`. `metas` must not be empty.
 pub fn corpus_shapes(config: &RunConfig, grid: &Grid, metas: &[SampleMeta]) -> Vec<BatchShape> {
     let mut lengths: Vec<u32> = metas.iter().map(|meta| meta.frames.0).collect();
     lengths.sort_unstable();
@@ -82,7 +82,7 @@ pub fn corpus_shapes(config: &RunConfig, grid: &Grid, metas: &[SampleMeta]) -> V
     shapes
 }
 
-/// Utterances in a batch whose longest utterance has `frames`.
+/// Number of utterances in a batch whose longest utterance has `frames`; at most the size of the corpus.
 pub fn utterances_at_length(data: &DataConfig, metas: &[SampleMeta], frames: u32) -> u32 {
     let most = metas.len().max(1) as u32;
     match batching(data).size {

@@ -1,4 +1,4 @@
-//! From a configuration to features, their augmentation and the references of voices.
+//! Maps a configuration to features, augmentation, and the length of reference recordings.
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_core::Frames;
@@ -6,9 +6,9 @@ use plimsoll_data::{Augment, Noise, SpecAugment};
 
 use crate::config::{FeaturesConfig, RunConfig, Task};
 
-/// The features that `config` asks for: a preset with some of its numbers replaced.
+/// Feature settings of `config`: a preset, with the numbers that `config` overrides.
 pub fn features(config: &FeaturesConfig) -> LogMelConfig {
-    let mut features = LogMelConfig::preset(config.preset.as_str()).expect("every word names a preset");
+    let mut features = LogMelConfig::preset(config.preset.as_str()).expect("every value of the key names a preset");
     let &FeaturesConfig { sample_rate, n_fft, win_length, hop_length, n_mels, .. } = config;
     let whole = |number: Option<u32>, old: usize| number.map_or(old, |n| n as usize);
     features.sample_rate = sample_rate.unwrap_or(features.sample_rate);
@@ -19,17 +19,17 @@ pub fn features(config: &FeaturesConfig) -> LogMelConfig {
     features
 }
 
-/// The frames of a reference of a voice, at most.
+/// Maximum number of frames of a reference recording, from which a synthesizer learns a voice; at least 1.
 pub fn reference_frames(config: &RunConfig) -> Frames {
     let features = features(&config.features);
     let frames = config.data.reference_seconds.0 * f64::from(features.sample_rate) / features.hop_length as f64;
     Frames((frames.ceil() as u32).max(1))
 }
 
-/// How training utterances are augmented; a synthesizer would learn what is blanked as silence, so only a recognizer is.
+/// Augmentation of training utterances; `None` if it is off, or for synthesizers, which would learn masked parts as
+/// silence.
 pub fn augment(config: &RunConfig) -> Option<Augment> {
     let augment = &config.augment;
-    // What is blanked, a synthesiser would learn as silence.
     (augment.enabled && config.task == Task::Asr).then(|| Augment {
         spec: SpecAugment {
             time_masks: augment.time_masks,

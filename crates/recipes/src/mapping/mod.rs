@@ -1,7 +1,7 @@
-//! The one mapping from a configuration to what is built, planned and trained.
+//! Maps a configuration to models, batches, features and steps.
 //!
 //! Training, planning, `memtest`, `optimize` and `model info` all read the configuration through these functions, so that
-//! they cannot disagree.
+//! they always agree.
 
 mod batches;
 mod features;
@@ -10,5 +10,5 @@ mod step;
 
 pub use batches::{batching, corpus_shapes, expected_shapes, utterances_at_length};
 pub use features::{augment, features, reference_frames};
-pub use model::{ModelPlan, model, recogniser, synthesiser};
+pub use model::{ModelPlan, model, recognizer, synthesizer};
 pub use step::{budget, choice, first_micro_batch, fixed_micro_batch, optimizer, optimizer_state, state_bits};

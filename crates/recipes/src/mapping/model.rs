@@ -1,4 +1,4 @@
-//! From a configuration to the model it describes.
+//! Maps a configuration to a model.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -13,30 +13,30 @@ use crate::config::{
     AttentionChoice, DecoderNormChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice, RunConfig, Task,
 };
 
-/// The model of either task.
+/// Configuration of a model of either task.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 pub enum ModelPlan {
-    /// A recogniser.
-    Recogniser(RecognizerConfig),
-    /// A synthesiser.
-    Synthesiser(SynthesizerConfig),
+    /// A speech recognizer.
+    Recognizer(RecognizerConfig),
+    /// A speech synthesizer.
+    Synthesizer(SynthesizerConfig),
 }
 
-/// The model that `config` describes, over `features` mel bands and `vocabulary` tokens.
+/// The model of `config` with `features` mel bands and `vocabulary` tokens.
 ///
-/// A synthesizer's scale and its limits on length come from data; here they have their defaults.
+/// A synthesizer gets its normalization and length bounds from data; here they have their defaults.
 pub fn model(config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
     match config.task {
-        Task::Asr => ModelPlan::Recogniser(recogniser(config, features, vocabulary)),
-        Task::Tts => ModelPlan::Synthesiser(synthesiser(config, features, vocabulary)),
+        Task::Asr => ModelPlan::Recognizer(recognizer(config, features, vocabulary)),
+        Task::Tts => ModelPlan::Synthesizer(synthesizer(config, features, vocabulary)),
     }
 }
 
 impl fmt::Display for ModelPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Recogniser(model) => {
+            Self::Recognizer(model) => {
                 let decoder = match &model.decoder {
                     Some(decoder) => format!("CTC and a decoder of {} blocks", decoder.layers),
                     None => "CTC".into(),
@@ -44,11 +44,11 @@ impl fmt::Display for ModelPlan {
                 let RecognizerConfig { layers, d_model, vocabulary, .. } = model;
                 write!(f, "Conformer with {decoder}: {layers} blocks of width {d_model}, {vocabulary} tokens")
             }
-            Self::Synthesiser(model) => {
+            Self::Synthesizer(model) => {
                 let SynthesizerConfig { text_layers, text_dim, decoder_layers, decoder_dim, .. } = model;
                 write!(
                     f,
-                    "synthesiser: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, \
+                    "synthesizer: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, \
                      {} frames a step, {} tokens",
                     model.reduction, model.vocabulary
                 )
@@ -58,31 +58,31 @@ impl fmt::Display for ModelPlan {
 }
 
 impl ModelPlan {
-    /// Blocks of the longest stack: what rematerialization counts in.
+    /// Number of blocks of the longest stack, which is the unit of rematerialization.
     pub fn blocks(&self) -> u32 {
         match self {
-            Self::Recogniser(RecognizerConfig { layers, decoder, .. }) => {
+            Self::Recognizer(RecognizerConfig { layers, decoder, .. }) => {
                 (*layers).max(decoder.map_or(0, |decoder| decoder.layers)) as u32
             }
-            Self::Synthesiser(SynthesizerConfig { text_layers, decoder_layers, .. }) => {
+            Self::Synthesizer(SynthesizerConfig { text_layers, decoder_layers, .. }) => {
                 (*text_layers).max(*decoder_layers) as u32
             }
         }
     }
 
-    /// The most tokens that `frames` feature frames can carry.
+    /// Maximum number of tokens of an utterance with `frames` feature frames.
     pub(super) fn tokens_max(&self, frames: u32) -> u32 {
         match self {
-            Self::Recogniser(model) => (frames / model.subsampling.max(1) as u32).saturating_sub(2).max(1),
-            Self::Synthesiser(_) => frames.max(1),
+            Self::Recognizer(model) => (frames / model.subsampling.max(1) as u32).saturating_sub(2).max(1),
+            Self::Synthesizer(_) => frames.max(1),
         }
     }
 
-    /// Queries of a chunk, where the model computes attention in chunks.
+    /// Number of queries per chunk; `None` if the model computes attention at once.
     pub(super) fn attention_chunk(&self) -> Option<NonZeroU32> {
         let length = match self {
-            Self::Recogniser(model) => model.length,
-            Self::Synthesiser(model) => model.length,
+            Self::Recognizer(model) => model.length,
+            Self::Synthesizer(model) => model.length,
         };
         match length {
             LengthPolicy::Chunked(chunk) => Some(chunk),
@@ -91,8 +91,8 @@ impl ModelPlan {
     }
 }
 
-/// The recogniser that `config` describes, over so many features and tokens.
-pub fn recogniser(config: &RunConfig, features: usize, vocabulary: usize) -> RecognizerConfig {
+/// The recognizer of `config` with `features` mel bands and `vocabulary` tokens.
+pub fn recognizer(config: &RunConfig, features: usize, vocabulary: usize) -> RecognizerConfig {
     let model = &config.model;
     let decoder_layers = model.decoder_layers.unwrap_or(0);
     RecognizerConfig {
@@ -128,6 +128,7 @@ pub fn recogniser(config: &RunConfig, features: usize, vocabulary: usize) -> Rec
     }
 }
 
+/// How attention treats long utterances.
 fn length(model: &ModelConfig) -> LengthPolicy {
     let number = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
     match (model.attention, model.max_attention_sequence_length) {
@@ -137,11 +138,12 @@ fn length(model: &ModelConfig) -> LengthPolicy {
     }
 }
 
-/// Blocks of a synthesiser's decoder where nothing is said of them.
+/// Default number of decoder blocks of a synthesizer.
 const DECODER_LAYERS: u32 = 3;
 
-/// The synthesiser that `config` describes, over so many features and tokens; its scale and its pace come from data.
-pub fn synthesiser(config: &RunConfig, features: usize, vocabulary: usize) -> SynthesizerConfig {
+/// The synthesizer of `config` with `features` mel bands and `vocabulary` tokens. Its normalization and length bounds come
+/// from data; here they have their defaults.
+pub fn synthesizer(config: &RunConfig, features: usize, vocabulary: usize) -> SynthesizerConfig {
     let model = &config.model;
     let or = |given: Option<u32>, otherwise: u32| given.unwrap_or(otherwise) as usize;
     let decoder_dim = model.decoder_dim.unwrap_or(model.d_model);

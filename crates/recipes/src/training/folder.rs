@@ -1,4 +1,4 @@
-//! The folder of a run.
+//! The folder of a run: finds a free name, creates it, writes its configuration and plan.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,14 +11,17 @@ use crate::config::{Loaded, to_toml};
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
 
-/// A run's folder, and the run's name.
+/// Folder of a run. Its last part is the name of the run.
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
 }
 
-/// The configuration that a run was started with, for going on with it.
-pub fn configuration_of(folder: &Path) -> Result<PathBuf, Failure> {
+/// Path of the configuration in the folder of a run, for resuming it.
+///
+/// # Errors
+/// If `folder` holds no configuration, and so no run.
+pub fn config_path(folder: &Path) -> Result<PathBuf, Failure> {
     let path = folder.join("config.toml");
     if path.is_file() {
         return Ok(path);
@@ -28,26 +31,29 @@ pub fn configuration_of(folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run: under its name, or under the first free number.
-    pub fn make(plan: &RunPlan) -> Result<Self, Failure> {
+    /// Creates the folder of a new run: with the name of the run, or else with the task and the first free number.
+    ///
+    /// # Errors
+    /// If there is a run with this name, or the folder cannot be created.
+    pub(super) fn create(plan: &RunPlan) -> Result<Self, Failure> {
         let runs = &plan.config.runs_dir;
         let mut path = match &plan.name {
             Some(name) => runs.join(name),
             None => first_free(runs, plan.config.task.as_str()),
         };
-        if path.exists() && !is_bare(&path) {
+        if path.exists() && !is_unused(&path) {
             let message = format!("there is a run in {} already", path.display());
             let help = format!("choose another --name, or go on with it: --resume {}", path.display());
             return Err(Failure::invalid(message, help));
         }
         let help = "`--set runs_dir=FOLDER` puts runs elsewhere";
         let made = fs::create_dir_all(runs).and_then(|()| match fs::create_dir(&path) {
-            // Another run took the number a moment ago.
+            // Another process took the number since it was found free.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && plan.name.is_none() => {
                 path = first_free(runs, plan.config.task.as_str());
                 fs::create_dir(&path)
             }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && is_bare(&path) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && is_unused(&path) => Ok(()),
             made => made,
         });
         made.map_err(|error| {
@@ -56,43 +62,46 @@ impl RunFolder {
         Ok(Self { path })
     }
 
-    /// The folder of a run that goes on.
-    pub fn reopen(path: &Path) -> Self {
+    /// The folder of a run that is resumed. Nothing is read here.
+    pub(super) fn open(path: &Path) -> Self {
         Self { path: path.into() }
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The run's name.
+    /// Name of the run.
     pub fn name(&self) -> String {
         let absolute = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         absolute.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// The command that goes on with the run.
+    /// Command line that resumes the run.
     pub fn resume_command(&self) -> String {
         format!("cargo xtask train --resume {}", self.path.display())
     }
 
-    /// Whether all is there that does not change, and the model that belongs to it.
-    pub fn is_whole(&self) -> bool {
+    /// Whether the files that do not change during a run exist: configuration, plan, and model metadata.
+    pub(super) fn is_complete(&self) -> bool {
         ["config.toml", "plan.toml", "model.json"].iter().all(|name| self.path.join(name).is_file())
     }
 
-    /// Writes what does not change: the plan and the configuration.
-    pub fn write(&self, plan: &RunPlan, loaded: &Loaded) -> Result<(), Failure> {
+    /// Writes the configuration and the plan.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    pub(super) fn write(&self, plan: &RunPlan, loaded: &Loaded) -> Result<(), Failure> {
         let text = toml::to_string_pretty(&PlanFile { header: plan.header(), plan }).failed()?;
-        // The configuration first, and at once: from then on the folder is a run that can be resumed.
+        // The configuration first, and with an atomic rename: from then on the run can be resumed.
         let (new, config) = (self.path.join(".config.toml"), self.path.join("config.toml"));
         fs::write(&new, to_toml(loaded)).and_then(|()| fs::rename(&new, &config)).failed()?;
         fs::write(self.path.join("plan.toml"), text).failed()
     }
 }
 
-/// `plan.toml`: the header that `plimsoll runs` reads, and the plan below it.
+/// Content of `plan.toml`: the header, which `plimsoll runs` reads, and then the plan.
 #[derive(Serialize)]
 struct PlanFile<'a> {
     #[serde(flatten)]
@@ -101,12 +110,13 @@ struct PlanFile<'a> {
     plan: &'a RunPlan,
 }
 
-/// Whether nothing is in a folder but what a run leaves that was killed before it began.
-fn is_bare(path: &Path) -> bool {
+/// Whether a folder is empty, except for what a run leaves behind that was killed before its configuration was complete.
+fn is_unused(path: &Path) -> bool {
     let Ok(mut entries) = fs::read_dir(path) else { return false };
     entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".config.toml"))
 }
 
-fn first_free(runs: &Path, word: &str) -> PathBuf {
-    (1..).map(|n| runs.join(format!("{word}-{n}"))).find(|path| !path.exists()).expect("numbers do not end")
+/// The first path `runs/TASK-NUMBER` that does not exist.
+fn first_free(runs: &Path, task: &str) -> PathBuf {
+    (1..).map(|n| runs.join(format!("{task}-{n}"))).find(|path| !path.exists()).expect("numbers do not end")
 }

@@ -1,24 +1,24 @@
-//! Pictures of a synthesiser at work: where it looked, and what it said beside what was true.
+//! Pictures of synthesized speech: its log-mels, and its attention over the text.
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_monitor::{Axis, Heatmap, Ticks};
 use plimsoll_speech::tts::Alignment;
 
-/// Log-mels to draw, band after band.
+/// Log-mels with a title, stored one band after another as heat maps need them.
 pub struct Mels {
     title: String,
     values: Vec<f32>,
 }
 
 impl Mels {
-    /// Features `[t, m]` under a title.
+    /// From features `[t, m]`, t frames and m mel bands, one frame after another.
     pub fn new(title: &str, features: &[f32], n_mels: usize) -> Self {
         let band = |band| features.iter().skip(band).step_by(n_mels).copied();
         Self { title: title.into(), values: (0..n_mels).flat_map(band).collect() }
     }
 }
 
-/// Maps of log-mels, over seconds and bands.
+/// Heat maps of log-mels, over seconds and mel bands.
 pub fn mels<'a>(all: &'a [Mels], features: &LogMelConfig) -> Vec<Heatmap<'a>> {
     let map = |mels: &'a Mels| {
         let columns = mels.values.len() / features.n_mels;
@@ -33,25 +33,38 @@ pub fn mels<'a>(all: &'a [Mels], features: &LogMelConfig) -> Vec<Heatmap<'a>> {
     all.iter().map(map).collect()
 }
 
-/// The map of where a synthesiser looked in `text` while it spoke; `names` say what its tokens are.
-pub fn alignment<'a>(
-    text: &str,
-    alignment: &'a Alignment,
-    tokens: &[u32],
-    names: &[String],
-    features: &LogMelConfig,
-) -> Heatmap<'a> {
-    let name = |token: &u32| names.get(*token as usize).cloned().unwrap_or_default();
-    let frames = alignment.frames;
-    Heatmap {
-        title: text.into(),
-        values: &alignment.weights,
-        columns: alignment.steps,
-        x: Axis { label: "seconds".into(), ticks: Ticks::Scale { from: 0.0, to: seconds(frames, features) } },
-        y: Axis { label: "text".into(), ticks: Ticks::Labels(tokens.iter().map(name).collect()) },
+/// Attention of a synthesizer over the text that it says.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionPicture<'a> {
+    /// The text, which is the title.
+    pub text: &'a str,
+    /// Attention weights, for each decoder step and token.
+    pub alignment: &'a Alignment,
+    /// Tokens of the text.
+    pub tokens: &'a [u32],
+    /// Name of each token of the vocabulary.
+    pub names: &'a [String],
+    /// Feature settings, which give the time axis.
+    pub features: &'a LogMelConfig,
+}
+
+impl<'a> AttentionPicture<'a> {
+    /// Heat map of the attention, over seconds and tokens.
+    pub fn heatmap(&self) -> Heatmap<'a> {
+        let &Self { text, alignment, tokens, names, features } = self;
+        let name = |token: &u32| names.get(*token as usize).cloned().unwrap_or_default();
+        let duration = seconds(alignment.frames, features);
+        Heatmap {
+            title: text.into(),
+            values: &alignment.weights,
+            columns: alignment.steps,
+            x: Axis { label: "seconds".into(), ticks: Ticks::Scale { from: 0.0, to: duration } },
+            y: Axis { label: "text".into(), ticks: Ticks::Labels(tokens.iter().map(name).collect()) },
+        }
     }
 }
 
+/// Duration of `frames` feature frames.
 fn seconds(frames: usize, features: &LogMelConfig) -> f64 {
     frames as f64 * features.hop_length as f64 / f64::from(features.sample_rate)
 }

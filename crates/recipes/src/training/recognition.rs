@@ -1,4 +1,4 @@
-//! Training a recogniser: judged by the errors it makes on what was held out.
+//! Trains a recognizer. Its validation score is the character error rate on held-out utterances.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use plimsoll_speech::score::ErrorCounts;
 use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
-use super::task::{TrainingTask, Verdict};
+use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
 
-/// A recogniser in training.
+/// A recognizer in training.
 pub(super) struct Recognition {
     config: RecognizerConfig,
 }
@@ -28,11 +28,13 @@ impl Recognition {
         Self { config }
     }
 
-    fn bundle(&self, run: &RunContext<'_>) -> RecognizerMetadata {
+    /// Metadata of the model, for its folder.
+    fn metadata(&self, run: &RunContext<'_>) -> RecognizerMetadata {
         let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
         RecognizerMetadata::new(self.config, features, tokenizer)
     }
 
+    /// Recognizes all held-out utterances, with greedy search; replicas share the work.
     fn evaluate(
         &self,
         model: &Recognizer,
@@ -59,12 +61,12 @@ impl TrainingTask for Recognition {
         self.config.init(device, key)
     }
 
-    fn describe(&self, run: &RunContext<'_>) -> Result<(), Failure> {
-        self.bundle(run).write(run.folder.path()).failed()
+    fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure> {
+        self.metadata(run).write(run.folder.path()).failed()
     }
 
-    fn is_same(&self, run: &RunContext<'_>) -> Result<bool, Failure> {
-        Ok(RecognizerMetadata::read(run.folder.path()).invalid()?.has_same_inputs(&self.bundle(run)))
+    fn has_same_inputs(&self, run: &RunContext<'_>) -> Result<bool, Failure> {
+        Ok(RecognizerMetadata::read(run.folder.path()).invalid()?.has_same_inputs(&self.metadata(run)))
     }
 
     fn validate(
@@ -83,29 +85,29 @@ impl TrainingTask for Recognition {
         model: Recognizer,
         careful: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<FinalScores, Failure> {
         let evaluation = self.evaluate(&model, careful, run).failed()?;
         let held_out = evaluation.utterances.len();
-        Ok(Verdict { scores: evaluation.measures(), held_out, examples: examples(&evaluation) })
+        Ok(FinalScores { scores: evaluation.measures(), held_out, examples: examples(&evaluation) })
     }
 
     fn next_steps(&self, folder: &Path) -> String {
-        format!("To read a recording with it: cargo xtask transcribe FILE.wav --run {}\n", folder.display())
+        format!("To transcribe a recording: cargo xtask transcribe FILE.wav --run {}\n", folder.display())
     }
 }
 
-/// Three utterances: a good one, a middling one and the worst, by their error rates.
+/// Up to three utterances: those with the lowest, the median and the highest character error rate.
 fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
-    let rate = |heard: &&Transcription| ErrorCounts::characters(&heard.reference, &heard.hypothesis).rate();
+    let rate = |result: &&Transcription| ErrorCounts::characters(&result.reference, &result.hypothesis).rate();
     let mut sorted: Vec<&Transcription> = evaluation.utterances.iter().collect();
     sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)).then_with(|| a.name.cmp(&b.name)));
     let last = sorted.len().saturating_sub(1);
-    let mut places = vec![0, last / 2, last];
-    places.dedup();
-    let example = |heard: &&Transcription| Example {
-        name: heard.name.clone(),
-        truth: heard.reference.clone(),
-        output: heard.hypothesis.clone(),
+    let mut ranks = vec![0, last / 2, last];
+    ranks.dedup();
+    let example = |result: &&Transcription| Example {
+        name: result.name.clone(),
+        truth: result.reference.clone(),
+        output: result.hypothesis.clone(),
     };
-    places.into_iter().filter_map(|place| sorted.get(place)).map(example).collect()
+    ranks.into_iter().filter_map(|rank| sorted.get(rank)).map(example).collect()
 }

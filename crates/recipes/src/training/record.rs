@@ -1,4 +1,4 @@
-//! The record of a run: its events on disk, curves for TensorBoard, and the totals that the summary needs.
+//! Records a run: its events on disk, curves for TensorBoard, and totals for the summary.
 
 use plimsoll_core::Bytes;
 use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile};
@@ -8,14 +8,14 @@ use super::folder::RunFolder;
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
 
-/// Shows a run to a person while it goes on.
+/// Shows a run to a person while it trains. The default methods show nothing.
 pub trait RunDisplay {
-    /// Shows `event`, which `totals` already count.
+    /// Shows `event`. `totals` include it.
     fn show(&mut self, event: &Event, totals: &Totals) {
         let _ = (event, totals);
     }
 
-    /// Shows that the record could not be written; it is called once.
+    /// Shows that the record could not be written. Called once per run.
     fn record_failed(&mut self, error: &RecordError) {
         let _ = error;
     }
@@ -27,53 +27,53 @@ pub struct NoDisplay;
 
 impl RunDisplay for NoDisplay {}
 
-/// Watches a run: writes its record, keeps its totals, and passes each event on to a display.
+/// Observer of a run: writes its record, adds up totals, and passes each event to a display.
 pub(super) struct RunRecorder<'a> {
     display: &'a mut dyn RunDisplay,
     recorder: Recorder,
     /// Curves for TensorBoard.
     curves: TensorBoardFile,
     hop_seconds: f64,
-    /// Whether the record could not be written, which is shown once.
+    /// Whether writing the record has failed and was shown.
     has_failed: bool,
-    /// The totals.
+    /// Totals since the run was started or resumed.
     pub(super) totals: Totals,
 }
 
-/// What the summary needs of all steps.
+/// Totals of all steps and validations since the run was started or resumed.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// The most memory in use at once.
+    /// Peak memory.
     pub peak: Bytes,
-    /// Seconds of audio trained on.
+    /// Seconds of audio in training batches.
     pub audio_seconds: f64,
-    /// Seconds in steps.
+    /// Seconds that steps took, without waiting.
     pub step_seconds: f64,
-    /// Seconds waited for data.
+    /// Seconds that steps waited for data.
     pub wait_seconds: f64,
-    /// Share of each step that was waited for its batch.
+    /// For each step, the share of its time that it waited for its batch.
     waits: Vec<f32>,
-    /// Samples left out while training.
+    /// Number of utterances left out because they cannot be read or are too short for their text.
     pub left_out: usize,
-    /// Utterances left out as they do not fit alone.
+    /// Number of utterances left out because they do not fit into memory even alone.
     pub unfit: usize,
-    /// Times that the length policy truncated an utterance.
+    /// Number of times that the length policy truncated an utterance.
     pub truncated: usize,
 }
 
 impl Totals {
-    /// Seconds of audio trained on for each second of the run.
+    /// Seconds of audio per second of training.
     pub fn audio_seconds_per_second(&self) -> f64 {
         self.audio_seconds / (self.step_seconds + self.wait_seconds)
     }
 
-    /// Seconds that a step takes on average, waiting included.
+    /// Mean seconds per step, with waiting.
     pub fn seconds_per_step(&self) -> f64 {
         (self.step_seconds + self.wait_seconds) / self.waits.len().max(1) as f64
     }
 
-    /// The share that was waited in a step which waited longer than `rank` of all steps; the first is the start of the
-    /// loader, which waits whatever one does.
+    /// Quantile `rank` (0 to 1) of the waiting shares of steps. The first step does not count: it always waits for the
+    /// loader to start.
     pub fn wait_share_at(&self, rank: f64) -> f64 {
         let mut waits = self.waits.get(1..).unwrap_or_default().to_vec();
         waits.sort_by(f32::total_cmp);
@@ -83,7 +83,10 @@ impl Totals {
 }
 
 impl<'a> RunRecorder<'a> {
-    /// Opens the record of a run that stands at `state`.
+    /// Opens the record of a run at `state`, to append to it.
+    ///
+    /// # Errors
+    /// If the files cannot be opened.
     pub(super) fn open(
         plan: &RunPlan,
         folder: &RunFolder,
@@ -96,6 +99,7 @@ impl<'a> RunRecorder<'a> {
         Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, totals: Totals::default() })
     }
 
+    /// Adds `event` to the totals.
     fn add(&mut self, event: &Event) {
         let totals = &mut self.totals;
         match event {
@@ -114,8 +118,11 @@ impl<'a> RunRecorder<'a> {
         }
     }
 
-    /// Adds to the curves.
-    fn draw(&mut self, event: &Event) -> Result<(), RecordError> {
+    /// Adds `event` to the TensorBoard curves.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    fn write_curves(&mut self, event: &Event) -> Result<(), RecordError> {
         let curves = &mut self.curves;
         match event {
             Event::Step(event) => {
@@ -143,7 +150,7 @@ impl Observer for RunRecorder<'_> {
     fn observe(&mut self, event: &Event) {
         self.add(event);
         self.display.show(event, &self.totals);
-        if let Err(error) = self.recorder.record(event).and_then(|()| self.draw(event))
+        if let Err(error) = self.recorder.record(event).and_then(|()| self.write_curves(event))
             && !self.has_failed
         {
             self.has_failed = true;

@@ -1,26 +1,17 @@
-//! The summary of a run that came to its end.
+//! Makes the summary of a complete run.
 
 use plimsoll_monitor::Summary;
 use plimsoll_train::RunState;
 
-use super::folder::RunFolder;
+use super::RunContext;
 use super::record::Totals;
-use super::task::Verdict;
-use crate::data::Prepared;
-use crate::plan::RunPlan;
+use super::task::FinalScores;
 
-/// The summary of a run that came to its end.
-pub(super) fn summary(
-    plan: &RunPlan,
-    folder: &RunFolder,
-    state: &RunState,
-    totals: &Totals,
-    verdict: Verdict,
-    prepared: &Prepared,
-) -> Summary {
+/// The summary of `run`, which has ended with `state`.
+pub(super) fn summary(run: &RunContext<'_>, state: &RunState, totals: &Totals, scores: FinalScores) -> Summary {
     let seconds = (totals.step_seconds + totals.wait_seconds).max(f64::MIN_POSITIVE);
     let mut left_out: Vec<(String, usize)> =
-        prepared.left_out.iter().map(|(reason, count)| ((*reason).to_string(), *count)).collect();
+        run.prepared.left_out.iter().map(|(reason, count)| ((*reason).to_string(), *count)).collect();
     if totals.left_out > 0 {
         left_out.push(("unreadable, or too short for their text, while training".into(), totals.left_out));
     }
@@ -31,20 +22,20 @@ pub(super) fn summary(
         left_out.push(("cut to `model.max_attention_sequence_length`, counted each time".into(), totals.truncated));
     }
     Summary {
-        name: folder.name(),
+        name: run.folder.name(),
         complete: true,
-        scores: verdict.scores,
-        held_out: verdict.held_out,
+        scores: scores.scores,
+        held_out: scores.held_out,
         train_seconds: state.train_seconds,
         peak_bytes: totals.peak,
         steps: state.step,
         epochs: state.position.epoch,
-        parameters: plan.parameters,
+        parameters: run.plan.parameters,
         audio_seconds_per_second: totals.audio_seconds / seconds,
         wait_share: totals.wait_seconds / seconds,
         wait_share_median: totals.wait_share_at(0.5),
         wait_share_p99: totals.wait_share_at(0.99),
         left_out,
-        examples: verdict.examples,
+        examples: scores.examples,
     }
 }

@@ -1,4 +1,4 @@
-//! What differs between the tasks of a run: the model, how it is judged, and what is said of it.
+//! The parts of a run that depend on the task: its model, metadata, validation and report.
 
 use std::path::Path;
 
@@ -11,21 +11,30 @@ use plimsoll_train::{InferenceRunner, Score};
 use super::RunContext;
 use crate::error::Failure;
 
-/// A kind of model in training. There are two: recognition and synthesis.
+/// Training of one kind of model: recognition or synthesis.
 pub(super) trait TrainingTask {
-    /// The model.
+    /// Type of the model.
     type Model: Task<Batch = HostBatch>;
 
-    /// A new one, its first values drawn from `key`.
+    /// A new model on `device`, initialized from `key`.
     fn model(&self, device: &Device, key: Key) -> Self::Model;
 
-    /// Writes into the run's folder what belongs to the model besides its weights.
-    fn describe(&self, run: &RunContext<'_>) -> Result<(), Failure>;
+    /// Writes the model metadata into the folder of the run: sizes, features, tokenizer.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure>;
 
-    /// Whether what was written there is what would be written now: the same sizes, features and tokens.
-    fn is_same(&self, run: &RunContext<'_>) -> Result<bool, Failure>;
+    /// Whether the metadata in the folder of the run has the same sizes, features and tokens as those of this run.
+    ///
+    /// # Errors
+    /// If the metadata cannot be read.
+    fn has_same_inputs(&self, run: &RunContext<'_>) -> Result<bool, Failure>;
 
-    /// Judges a model in training, after `step`.
+    /// Validates a model in training, after `step`. The score decides which checkpoint is best; lower is better.
+    ///
+    /// # Errors
+    /// A message, if the model or the device fails, or samples cannot be written.
     fn validate(
         &self,
         model: &Self::Model,
@@ -34,25 +43,28 @@ pub(super) trait TrainingTask {
         run: &RunContext<'_>,
     ) -> Result<Score, String>;
 
-    /// Judges the best model at the end.
+    /// Evaluates the best model at the end of the run.
+    ///
+    /// # Errors
+    /// If the model or the device fails.
     fn finish(
         &self,
         model: Self::Model,
         careful: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
-    ) -> Result<Verdict, Failure>;
+    ) -> Result<FinalScores, Failure>;
 
-    /// What to do next with the run in `folder`, in whole lines.
+    /// Commands to try next with the run in `folder`, in whole lines.
     fn next_steps(&self, folder: &Path) -> String;
 }
 
-/// What was found at the end of a run.
+/// Evaluation of the best model at the end of a run.
 #[derive(Debug)]
-pub(super) struct Verdict {
-    /// What was measured.
+pub(super) struct FinalScores {
+    /// The measures.
     pub(super) scores: Vec<Measure>,
-    /// On how many held-out utterances.
+    /// Number of held-out utterances that were evaluated.
     pub(super) held_out: usize,
-    /// A few of them.
+    /// A few utterances, with the text that was recognized.
     pub(super) examples: Vec<Example>,
 }

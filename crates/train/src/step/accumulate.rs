@@ -236,7 +236,7 @@ impl StepAccumulator {
         let is_bad = |count: &usize| !values.by_ref().take(*count).fold(true, |fine, value| fine & value.is_finite());
         let bad: Vec<bool> = self.counts.iter().map(is_bad).collect();
         let names =
-            computed.zip(&bad).filter(|(_, bad)| **bad).flat_map(|(micro_batch, _)| batch.names(micro_batch.places()));
+            computed.zip(&bad).filter(|(_, bad)| **bad).flat_map(|(micro_batch, _)| batch.names(micro_batch.range()));
         let names: Vec<String> = names.collect();
         if names.is_empty() { batch.names(0..batch.len()) } else { names }
     }

@@ -154,8 +154,8 @@ impl<T: Task> Trainer<T> {
             {
                 sums.leave_out(
                     micro_batch,
-                    self.task.weight(&batch.part(micro_batch.places())),
-                    batch.names(micro_batch.places()),
+                    self.task.weight(&batch.part(micro_batch.range())),
+                    batch.names(micro_batch.range()),
                 );
                 continue;
             }
@@ -182,12 +182,12 @@ impl<T: Task> Trainer<T> {
                     queue.retry_with_all_fallbacks(micro_batch);
                     continue;
                 }
-                let names = batch.names(micro_batch.places());
+                let names = batch.names(micro_batch.range());
                 match (self.config.unfit, new.first()) {
                     (Unfit::Stop, Some(source)) => {
                         return Err(StepError::OutOfMemory { step, names, source: source.clone() });
                     }
-                    _ => sums.leave_out(micro_batch, self.task.weight(&batch.part(micro_batch.places())), names),
+                    _ => sums.leave_out(micro_batch, self.task.weight(&batch.part(micro_batch.range())), names),
                 }
             }
             failures.extend(new);
@@ -213,7 +213,7 @@ impl<T: Task> Trainer<T> {
         };
         let part = |micro_batch: &MicroBatch| match micro_batch.len as usize == batch.len() {
             true => Cow::Borrowed(batch),
-            false => Cow::Owned(batch.part(micro_batch.places())),
+            false => Cow::Owned(batch.part(micro_batch.range())),
         };
         let parts: Vec<Cow<'_, T::Batch>> = group.micro_batches.iter().map(part).collect();
         sums.attempts += parts.len();

@@ -36,7 +36,7 @@ impl<T: Task> PrefetchedMicroBatch<T> {
     pub(super) fn send(next: &T::Batch, governor: &Governor, device: &Device) -> Option<Self> {
         let group = Queue::new(next, None).next_group(next, governor, 1)?;
         let &[micro_batch] = &group.micro_batches[..] else { return None };
-        let part = (micro_batch.len as usize != next.len()).then(|| next.part(micro_batch.places()));
+        let part = (micro_batch.len as usize != next.len()).then(|| next.part(micro_batch.range()));
         let part = part.as_ref().unwrap_or(next);
         Some(Self { micro_batch, sent: BatchIdentity::of(part), tensors: T::send(part, device) })
     }

@@ -95,9 +95,8 @@ impl Queue {
                 micro_batch = head;
             }
             if !self.is_given {
-                micro_batch.fallback_level = micro_batch
-                    .fallback_level
-                    .max(governor.fallback_level(batch.shape_of(micro_batch.places())) as u32);
+                micro_batch.fallback_level =
+                    micro_batch.fallback_level.max(governor.fallback_level(batch.shape_of(micro_batch.range())) as u32);
             }
             micro_batches.push(micro_batch);
         }
@@ -167,8 +166,7 @@ impl Queue {
 
 /// Shape of all micro-batches together.
 fn shape_of_all(batch: &impl Batch, micro_batches: &[MicroBatch]) -> BatchShape {
-    let shapes: Vec<BatchShape> =
-        micro_batches.iter().map(|micro_batch| batch.shape_of(micro_batch.places())).collect();
+    let shapes: Vec<BatchShape> = micro_batches.iter().map(|micro_batch| batch.shape_of(micro_batch.range())).collect();
     BatchShape {
         utterances: shapes.iter().map(|shape| shape.utterances).sum(),
         frames: shapes.iter().map(|shape| shape.frames).max().unwrap_or_default(),

@@ -258,7 +258,7 @@ impl Log {
         let mut used = BTreeMap::new();
         for (position, micro_batches) in &self.ledger {
             let batch = setup.batch_at(*position);
-            for id in micro_batches.iter().flat_map(|micro_batch| &batch.ids[micro_batch.places()]) {
+            for id in micro_batches.iter().flat_map(|micro_batch| &batch.ids[micro_batch.range()]) {
                 *used.entry(id.0).or_insert(0) += 1;
             }
         }
