@@ -49,9 +49,7 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
     };
     let signals = Signals::listen().failed()?;
     let mut view = View::new(&run.plan);
-    let outcome = run.train(&signals.stop, &mut view);
-    view.finish();
-    match outcome? {
+    match run.train(&signals.stop, &mut view)? {
         TrainingOutcome::Stopped { step } => {
             eprintln!("Stopped after step {step}. To go on: {}", run.folder.resume_command());
             Ok(ExitCode::from(signals.exit_code()))

@@ -25,18 +25,11 @@ impl View {
     /// The view of a run of `plan`.
     pub(crate) fn new(plan: &RunPlan) -> Self {
         Self {
-            bar: std::io::stderr().is_terminal().then(|| bar(plan)),
+            bar: None,
             log_interval: plan.config.training.log_interval,
             planned: plan.memory.as_ref().map(MemoryPlan::peak),
             total_steps: plan.training.total_steps,
             drifted: false,
-        }
-    }
-
-    /// Removes the progress bar.
-    pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
         }
     }
 
@@ -54,6 +47,16 @@ impl View {
 }
 
 impl RunDisplay for View {
+    fn start(&mut self, done: u64) {
+        self.bar = std::io::stderr().is_terminal().then(|| bar(self.total_steps, done));
+    }
+
+    fn finish(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
     fn show(&mut self, event: &Event, totals: &Totals) {
         match event {
             Event::Step(StepEvent { step, loss, rate, position, .. }) => {
@@ -117,13 +120,14 @@ impl RunDisplay for View {
     }
 }
 
-fn bar(plan: &RunPlan) -> ProgressBar {
-    let (bar, template) = match plan.training.total_steps {
+/// A bar that starts at step `done`, so that the time of earlier steps does not count in its estimate.
+fn bar(total_steps: Option<u64>, done: u64) -> ProgressBar {
+    let (bar, template) = match total_steps {
         Some(steps) => (ProgressBar::new(steps), "{bar:30} step {pos}/{len}, {eta} left: {msg}"),
         None => (ProgressBar::no_length(), "{spinner} step {pos}, {elapsed}: {msg}"),
     };
     let style = ProgressStyle::with_template(template).expect("the template is valid");
-    let bar = bar.with_style(style);
+    let bar = bar.with_style(style).with_position(done);
     bar.reset_eta();
     bar
 }

@@ -191,7 +191,9 @@ impl RunContext<'_> {
         let step = serde_json::to_vec(&state.step).expect("a number is plain data");
         trainer.replica().broadcast(0, step).failed()?;
         let mut recorder = RunRecorder::open(&self.plan, &self.folder, &state, display)?;
-        let outcome = self.run_loop(task, &mut trainer, state, &store, stop, &mut recorder).failed()?;
+        let outcome = self.run_loop(task, &mut trainer, state, &store, stop, &mut recorder);
+        recorder.finish();
+        let outcome = outcome.failed()?;
         if outcome.ending == Ending::Stopped {
             return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
         }

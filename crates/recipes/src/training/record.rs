@@ -10,10 +10,18 @@ use crate::plan::RunPlan;
 
 /// Shows a run to a person while it trains. The default methods show nothing.
 pub trait RunDisplay {
+    /// Called once before the first step; `done` is the number of steps that were done before, in a resumed run.
+    fn start(&mut self, done: u64) {
+        let _ = done;
+    }
+
     /// Shows `event`. `totals` include it.
     fn show(&mut self, event: &Event, totals: &Totals) {
         let _ = (event, totals);
     }
+
+    /// Called once after the last step, before the final evaluation.
+    fn finish(&mut self) {}
 
     /// Shows that the record could not be written. Called once per run.
     fn record_failed(&mut self, error: &RecordError) {
@@ -83,7 +91,7 @@ impl Totals {
 }
 
 impl<'a> RunRecorder<'a> {
-    /// Opens the record of a run at `state`, to append to it.
+    /// Opens the record of a run at `state` to append to it, and starts the display.
     ///
     /// # Errors
     /// If the files cannot be opened.
@@ -96,7 +104,13 @@ impl<'a> RunRecorder<'a> {
         let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
         let curves = TensorBoardFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
+        display.start(state.step);
         Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, totals: Totals::default() })
+    }
+
+    /// Ends the display of steps.
+    pub(super) fn finish(&mut self) {
+        self.display.finish();
     }
 
     /// Adds `event` to the totals.
