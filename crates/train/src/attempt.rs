@@ -61,7 +61,7 @@ mod tests {
         assert!(attempt(|| panic!("a bug, for this test")).is_err_and(|text: String| text.contains("bug")));
         assert_eq!(SEEN.take(), Some(false));
         assert!(catch_unwind(AssertUnwindSafe(record_out_of_memory)).is_err());
-        assert_eq!(SEEN.take(), Some(false), "nobody asked");
+        assert_eq!(SEEN.take(), Some(false), "not in an attempt");
         assert_eq!(attempt(|| 7), Ok(7));
         let _ = std::panic::take_hook();
     }

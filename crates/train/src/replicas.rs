@@ -164,17 +164,17 @@ mod tests {
     #[test]
     fn all_reduce_gives_the_same_bits_on_every_rank() {
         let sums: Vec<Vec<f32>> = std::thread::scope(|scope| {
-            let work = |way: ThreadReplica| {
+            let work = |replica: ThreadReplica| {
                 scope.spawn(move || {
-                    let rank = way.rank() as f32;
+                    let rank = replica.rank() as f32;
                     let mut sum = Tensor::<1>::from_floats([0.1 + rank, 1e-7 * rank], &Device::flex());
                     for _ in 0..50 {
-                        sum = way.all_reduce(sum).unwrap() * 0.3;
+                        sum = replica.all_reduce(sum).unwrap() * 0.3;
                     }
-                    assert_eq!(way.agree(way.rank() != 2), Ok(false));
-                    assert_eq!(&way.broadcast(1, vec![way.rank() as u8]).unwrap()[..], [1]);
-                    let mut counts = [way.rank() as f64];
-                    way.sum(&mut counts).unwrap();
+                    assert_eq!(replica.agree(replica.rank() != 2), Ok(false));
+                    assert_eq!(&replica.broadcast(1, vec![replica.rank() as u8]).unwrap()[..], [1]);
+                    let mut counts = [replica.rank() as f64];
+                    replica.sum(&mut counts).unwrap();
                     assert_eq!(counts, [3.0]);
                     sum.into_data().try_into_vec::<f32>().unwrap()
                 })
@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn a_lost_replica_ends_the_wait_with_an_error() {
-        let mut fallbacks = ThreadReplica::for_ranks(2);
-        let (other, own) = (fallbacks.pop().unwrap(), fallbacks.pop().unwrap());
+        let mut replicas = ThreadReplica::for_ranks(2);
+        let (other, own) = (replicas.pop().unwrap(), replicas.pop().unwrap());
         let waiting = std::thread::spawn(move || own.gather(vec![1]));
         drop(other);
         assert_eq!(waiting.join().unwrap(), Err(CollectiveError { rank: 1 }));

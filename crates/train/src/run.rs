@@ -20,7 +20,7 @@ pub struct Limits {
     pub steps: Option<u64>,
     /// Number of epochs.
     pub epochs: Option<u64>,
-    /// Time spent in steps.
+    /// Time spent in steps and in waiting for batches.
     pub time: Option<Duration>,
     /// Validations in a row without improvement.
     pub stale: Option<u32>,

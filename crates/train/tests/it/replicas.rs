@@ -19,7 +19,7 @@ fn trainer(build: fn(&Device) -> Net) -> Trainer<Net> {
 fn replicas<R: Send>(ranks: usize, work: impl Fn(ThreadReplica) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
-            ThreadReplica::for_ranks(ranks).into_iter().map(|way| scope.spawn(|| work(way))).collect();
+            ThreadReplica::for_ranks(ranks).into_iter().map(|replica| scope.spawn(|| work(replica))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -32,9 +32,9 @@ fn check(build: fn(&Device) -> Net, most: f64) {
         let gradients = alone.gradient(&batch, None).unwrap();
         let expected = flat(&alone.task, &gradients);
         for ranks in [1, 2, 4] {
-            let found = replicas(ranks, |way| {
-                let part = batch.shard(plimsoll_core::Collective::rank(&way), ranks);
-                let mut trainer = trainer(build).with_replica(way);
+            let found = replicas(ranks, |replica| {
+                let part = batch.shard(plimsoll_core::Collective::rank(&replica), ranks);
+                let mut trainer = trainer(build).with_replica(replica);
                 let gradients = trainer.gradient(&part, None).unwrap();
                 flat(&trainer.task, &gradients)
             });
@@ -82,12 +82,12 @@ impl plimsoll_core::MemoryMeter for NoMeter {
 /// Weights and number of failures of each replica after 40 steps; the second one runs out of memory at times if
 /// `fails`.
 fn trained(ranks: usize, fails: bool, async_errors: bool) -> Vec<(Vec<NamedTensor>, usize)> {
-    replicas(ranks, |way| {
-        let rank = plimsoll_core::Collective::rank(&way);
+    replicas(ranks, |replica| {
+        let rank = plimsoll_core::Collective::rank(&replica);
         let every = if fails && rank == 1 { 7 } else { usize::MAX };
         let config = TrainerConfig { async_errors, ..TrainerConfig::new(Schedule::constant(3e-3), Key::new(1)) };
         let trainer = Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(16));
-        let mut trainer = trainer.with_replica(way).with_memory(Every(every, AtomicUsize::new(0)), NoMeter);
+        let mut trainer = trainer.with_replica(replica).with_memory(Every(every, AtomicUsize::new(0)), NoMeter);
         let (mut failures, mut losses) = (0, Vec::new());
         for step in 0..40 {
             let report = trainer.step(&batch(step * 16..step * 16 + 16, 20).shard(rank, ranks)).unwrap();
@@ -117,9 +117,9 @@ fn a_failure_on_one_replica_keeps_all_weights_equal() {
 
 #[test]
 fn a_lost_replica_stops_the_others_with_an_error() {
-    let errors = replicas(2, |way| {
-        let rank = plimsoll_core::Collective::rank(&way);
-        let mut trainer = trainer(|device| Net::new(24, device)).with_replica(way);
+    let errors = replicas(2, |replica| {
+        let rank = plimsoll_core::Collective::rank(&replica);
+        let mut trainer = trainer(|device| Net::new(24, device)).with_replica(replica);
         let batch = batch(0..8, 20).shard(rank, 2);
         match rank {
             0 => trainer.step(&batch).map(|_| ()).map_err(|error| error.to_string()),
@@ -128,9 +128,9 @@ fn a_lost_replica_stops_the_others_with_an_error() {
     });
     assert_eq!(errors[0], Err("another replica is gone in step 1".into()));
     // A step that fails on one replica fails on all.
-    let errors = replicas(2, |way| {
-        let rank = plimsoll_core::Collective::rank(&way);
-        let mut trainer = trainer(|device| Net::new(24, device)).with_replica(way);
+    let errors = replicas(2, |replica| {
+        let rank = plimsoll_core::Collective::rank(&replica);
+        let mut trainer = trainer(|device| Net::new(24, device)).with_replica(replica);
         let mut batch = batch(0..8, 20).shard(rank, 2);
         if rank == 1 {
             batch.features[0] = f32::NAN;

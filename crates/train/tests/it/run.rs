@@ -207,12 +207,12 @@ fn replicas_share_a_validation_and_rank_0_writes() {
     type Seen = (usize, Vec<NamedTensor>, RunState, f64, usize);
     let seen: Mutex<Vec<Seen>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for way in ThreadReplica::for_ranks(3) {
+        for replica in ThreadReplica::for_ranks(3) {
             let (seen, folder) = (&seen, folder.path());
             scope.spawn(move || {
-                let rank = way.rank();
+                let rank = replica.rank();
                 let store = CheckpointStore::new(folder.join(rank.to_string()), 2);
-                let mut trainer = trainer(config()).with_replica(way);
+                let mut trainer = trainer(config()).with_replica(replica);
                 let (outcome, events) =
                     run_training(&mut trainer, RunState::default(), &store, &steps(20), &mut evaluate);
                 let outcome = outcome.unwrap();
