@@ -1,8 +1,8 @@
-//! A run on a device whose memory truly runs out: `cargo run -p plimsoll --features wgpu --example bench_storm`.
+//! Trains on a device whose memory really runs out: `cargo run -p plimsoll --features wgpu --example bench_storm`.
 //!
-//! The storm of `plimsoll-train`'s tests, 300 steps with checkpoints, validations and failures injected everywhere, where
-//! besides every tenth batch has a tensor that the device cannot hold, as a whole: that allocation fails, and the device
-//! tells so by a buffer that was never written. On the CPU nothing fails by itself, and nothing is tried.
+//! It is the stress test of `plimsoll-train`: 300 steps with checkpoints, validations and injected failures. In addition,
+//! every tenth batch needs a tensor that the device cannot hold: the allocation fails, and the device reports it through a
+//! buffer that was never written. Without a GPU backend the example does nothing.
 
 #[path = "../../train/tests/storm/net.rs"]
 mod net;
@@ -21,12 +21,12 @@ use plimsoll_train::{Event, Governor, Planned};
 use net::FEATURES;
 use voyage::{BATCH, Faults, STEPS, Sea, Told, replayed, sailed};
 
-/// Every so many steps there is a batch of long utterances.
+/// Steps from one batch of long utterances to the next.
 const EVERY: u64 = 10;
-/// Failures besides those of the device.
+/// Injected failures, in addition to those of the device.
 const INJECTED: usize = 100;
 
-/// Counts nothing: what is asked for here is the device's.
+/// Counts nothing: the memory in question is that of the device.
 static NOTHING: CountingAllocator = CountingAllocator::new();
 
 #[cfg(feature = "cuda")]
@@ -44,7 +44,7 @@ fn device() -> Device {
     Device::flex()
 }
 
-/// The smallest tensor that the device cannot hold, in steps of a quarter, where it is below 64 GiB.
+/// The smallest tensor that the device cannot hold, searched in steps of a quarter; `None` from 64 GiB on.
 fn too_large(device: &Device) -> Option<Bytes> {
     let holds = |bytes: u64| {
         let sum = Tensor::<1>::ones([(bytes / 4) as usize], device).narrow(0, 0, 1).try_into_scalar::<f32>();
@@ -70,17 +70,17 @@ fn main() -> ExitCode {
         }
     }));
     if !cfg!(any(feature = "cuda", feature = "wgpu")) {
-        // A CPU gives memory that it does not have, and the system ends whoever takes it.
-        println!("there is no device whose memory runs out: build with --features plimsoll/wgpu or plimsoll/cuda");
+        // A CPU promises memory that it does not have, and the system kills the process that uses it.
+        println!("no GPU backend: build with --features plimsoll/wgpu or plimsoll/cuda");
         return ExitCode::SUCCESS;
     }
     let device = device();
     let Some(limit) = too_large(&device) else {
-        println!("this device holds whatever was tried");
+        println!("the device could hold every tensor that was tried");
         return ExitCode::SUCCESS;
     };
     let width = 512;
-    // The hidden values of a whole batch of the shortest of these are a fifth more than what does not fit.
+    // Even for the shortest long utterances, the hidden values of a whole batch are a fifth larger than that tensor.
     let frames = limit.0 * 6 / 5 / (BATCH * 2 * width as u64 * 4);
     println!(
         "a tensor of {limit} does not fit; long utterances have {frames} to {} frames of {FEATURES}",
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     let (long, few) = (Some((EVERY, frames)), 8);
     let (frames, validate_every) = (few, 60);
     let sea = Sea { device, tells_late: true, lanes: 1, width, frames, long, validate_every, squalls: (3, 2) };
-    // Where nothing is to fail, as little of the long ones is computed at once as fits for sure.
+    // In the calm run nothing may fail, so only as many long utterances are computed at once as surely fit.
     let short = BatchShape { utterances: BATCH as u32, frames: Frames(few as u32 * 2), tokens: 1 };
     let all = BATCH as usize;
     let longest = BatchShape { frames: Frames(u32::MAX), ..short };
@@ -118,11 +118,11 @@ fn main() -> ExitCode {
         "the ledger, replayed without a failure, gives {word} weights ({:e} apart)",
         distance(&again, &storm.weights)
     );
-    println!("validation {:.3} % apart from the calm run", apart * 100.0);
+    println!("validation differs by {:.3} % from the calm run", apart * 100.0);
     if is_same && apart < 0.01 && storm.failures() > injected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The norm of the difference of two sets of weights, beside the norm of one.
+/// The norm of the difference of two sets of weights, relative to the norm of the second.
 fn distance(one: &[NamedTensor], other: &[NamedTensor]) -> f64 {
     let values = |all: &[NamedTensor]| -> Vec<f64> {
         all.iter().flat_map(|tensor| tensor.values.iter().map(|value| f64::from(*value))).collect()
@@ -139,7 +139,7 @@ fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Tells what a device says when it runs out, which nobody else sees.
+/// Prints the errors of the device when it runs out of memory.
 fn shown(event: &Event) {
     if let Event::OutOfMemory { step, failure, limit } = event
         && !failure.reason.contains("so the test wants it")

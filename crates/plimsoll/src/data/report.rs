@@ -142,14 +142,19 @@ pub(super) fn number(value: f64) -> String {
 
 /// The characters of the texts, the most frequent first.
 fn characters(stats: &CorpusStats) -> String {
-    let mut letters: Vec<(char, usize)> = stats.letters.iter().map(|(letter, count)| (*letter, *count)).collect();
-    letters.sort_by_key(|(letter, count)| (std::cmp::Reverse(*count), *letter));
-    let shown: Vec<String> = letters
+    let mut characters: Vec<(char, usize)> =
+        stats.letters.iter().map(|(character, count)| (*character, *count)).collect();
+    characters.sort_by_key(|(character, count)| (std::cmp::Reverse(*count), *character));
+    let shown: Vec<String> = characters
         .iter()
         .take(MAX_CHARACTERS)
-        .map(|(letter, count)| if *letter == ' ' { format!("space {count}") } else { format!("{letter} {count}") })
+        .map(
+            |(character, count)| {
+                if *character == ' ' { format!("space {count}") } else { format!("{character} {count}") }
+            },
+        )
         .collect();
-    let more = letters.len().saturating_sub(MAX_CHARACTERS);
+    let more = characters.len().saturating_sub(MAX_CHARACTERS);
     let more = if more > 0 { format!(", and {more} rarer") } else { String::new() };
-    format!("{} different characters: {}{more}\n", letters.len(), shown.join(", "))
+    format!("{} different characters: {}{more}\n", characters.len(), shown.join(", "))
 }

@@ -22,7 +22,7 @@ use crate::terminal::{Terminal, reading_bar};
 use plimsoll_recipes::error_chain;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::{Failure, FailureExt};
-use report::{Judged, Report};
+use report::{Report, ScoredUtterance};
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let table = args.table.as_deref().map(table::create).transpose()?;
     let report = score(args, &reader, &utterances)?;
     if let Some(table) = table {
-        table::write(table, &report.judged)?;
+        table::write(table, &report.scored)?;
     }
     match args.json {
         true => println!("{:#}", report.json(args.worst)),
@@ -110,7 +110,7 @@ fn score(args: &EvalArgs, reader: &Reader, utterances: &[Utterance]) -> Result<R
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if let (true, Some(Skipped { name, reason })) = (report.judged.is_empty(), report.skipped.first()) {
+    if let (true, Some(Skipped { name, reason })) = (report.scored.is_empty(), report.skipped.first()) {
         let message = format!("none of {} utterances can be read; the first, `{name}`: {reason}", utterances.len());
         return Err(Failure::invalid(message, "`plimsoll data check LIST` finds wrong paths, offsets and durations"));
     }
@@ -125,6 +125,6 @@ fn read(utterance: &Utterance, reader: &Reader, report: &mut Report) -> Result<(
     let hypothesis = reader.text(&audio.samples, &Terminal);
     report.decode_seconds += start.elapsed().as_secs_f64();
     let transcription = Transcription { name: id.clone(), reference: text.clone(), hypothesis };
-    report.judged.push(Judged::new(transcription, audio.duration()));
+    report.scored.push(ScoredUtterance::new(transcription, audio.duration()));
     Ok(())
 }

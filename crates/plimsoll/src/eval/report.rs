@@ -9,7 +9,7 @@ use plimsoll_speech::score::ErrorCounts;
 use serde_json::{Value, json};
 
 /// One transcribed utterance with its errors.
-pub(super) struct Judged {
+pub(super) struct ScoredUtterance {
     /// Its true text and the transcription.
     pub(super) transcription: Transcription,
     /// Its length.
@@ -26,14 +26,14 @@ pub(super) struct Report {
     name: String,
     search: Search,
     /// Transcribed utterances, in order.
-    pub(super) judged: Vec<Judged>,
+    pub(super) scored: Vec<ScoredUtterance>,
     /// Utterances whose audio could not be read.
     pub(super) skipped: Vec<Skipped>,
     /// Seconds from samples to text: includes features, excludes reading files.
     pub(super) decode_seconds: f64,
 }
 
-impl Judged {
+impl ScoredUtterance {
     /// Counts the errors of `transcription`, an utterance of `seconds`.
     pub(super) fn new(transcription: Transcription, seconds: Seconds) -> Self {
         let words = ErrorCounts::words(&transcription.reference, &transcription.hypothesis);
@@ -47,10 +47,10 @@ pub(super) fn errors(counts: &ErrorCounts) -> u64 {
     counts.substitutions + counts.deletions + counts.insertions
 }
 
-/// The `count` utterances of `judged` with the highest character error rates, the worst first.
-pub(super) fn worst(judged: &[Judged], count: usize) -> Vec<&Judged> {
-    let mut sorted: Vec<&Judged> = judged.iter().collect();
-    let rate = |judged: &Judged| judged.characters.rate();
+/// The `count` utterances of `scored` with the highest character error rates, the worst first.
+pub(super) fn worst(scored: &[ScoredUtterance], count: usize) -> Vec<&ScoredUtterance> {
+    let mut sorted: Vec<&ScoredUtterance> = scored.iter().collect();
+    let rate = |scored: &ScoredUtterance| scored.characters.rate();
     sorted.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.transcription.name.cmp(&b.transcription.name)));
     sorted.truncate(count);
     sorted
@@ -59,25 +59,25 @@ pub(super) fn worst(judged: &[Judged], count: usize) -> Vec<&Judged> {
 impl Report {
     /// An empty report on the model in `run`, decoded by `search` with the name `name`.
     pub(super) fn new(run: &Path, name: &str, search: Search) -> Self {
-        let (judged, skipped) = (Vec::new(), Vec::new());
-        Self { run: run.into(), name: name.into(), search, judged, skipped, decode_seconds: 0.0 }
+        let (scored, skipped) = (Vec::new(), Vec::new());
+        Self { run: run.into(), name: name.into(), search, scored, skipped, decode_seconds: 0.0 }
     }
 
     fn characters(&self) -> ErrorCounts {
-        self.judged.iter().map(|judged| judged.characters).sum()
+        self.scored.iter().map(|scored| scored.characters).sum()
     }
 
     fn words(&self) -> ErrorCounts {
-        self.judged.iter().map(|judged| judged.words).sum()
+        self.scored.iter().map(|scored| scored.words).sum()
     }
 
     /// Utterances with at least one wrong word.
     fn sentence_errors(&self) -> usize {
-        self.judged.iter().filter(|judged| errors(&judged.words) > 0).count()
+        self.scored.iter().filter(|scored| errors(&scored.words) > 0).count()
     }
 
     fn audio(&self) -> Seconds {
-        self.judged.iter().map(|judged| judged.seconds).sum()
+        self.scored.iter().map(|scored| scored.seconds).sum()
     }
 
     /// Seconds of decoding per second of audio.
@@ -86,21 +86,21 @@ impl Report {
     }
 
     /// The `count` utterances with the highest character error rates, the worst first.
-    fn worst(&self, count: usize) -> Vec<&Judged> {
-        worst(&self.judged, count)
+    fn worst(&self, count: usize) -> Vec<&ScoredUtterance> {
+        worst(&self.scored, count)
     }
 
     /// The report as JSON, with the `worst` worst utterances.
     pub(super) fn json(&self, worst: usize) -> Value {
         let (characters, words) = (self.characters(), self.words());
-        let worst_json = |judged: &&Judged| {
-            let Transcription { name, reference: truth, hypothesis: heard } = &judged.transcription;
-            json!({"name": name, "truth": truth, "heard": heard, "cer": judged.characters.rate()})
+        let worst_json = |scored: &&ScoredUtterance| {
+            let Transcription { name, reference: truth, hypothesis: heard } = &scored.transcription;
+            json!({"name": name, "truth": truth, "heard": heard, "cer": scored.characters.rate()})
         };
         json!({
             "run": self.run.display().to_string(),
             "search": self.search,
-            "utterances": self.judged.len(),
+            "utterances": self.scored.len(),
             "cer": characters.rate(),
             "wer": words.rate(),
             "counts": {"characters": characters, "words": words},
@@ -115,8 +115,8 @@ impl Report {
 
     /// The report as text, with the `worst` worst utterances.
     pub(super) fn summary(&self, worst: usize) -> String {
-        let Self { run, name, judged, skipped, .. } = self;
-        let (count, audio) = (judged.len(), self.audio());
+        let Self { run, name, scored, skipped, .. } = self;
+        let (count, audio) = (scored.len(), self.audio());
         let mut text = format!("{} by {name} search on {count} utterances, {audio} of speech\n", run.display());
         for (name, units, counts) in [("CER", "characters", self.characters()), ("WER", "words", self.words())] {
             let _ = writeln!(
@@ -132,7 +132,7 @@ impl Report {
         let _ = writeln!(text, "  sentences  {share:>6.2} % of {count} have an error: {wrong}");
         let (factor, decoding) = (self.real_time_factor(), Seconds(self.decode_seconds));
         let _ = writeln!(text, "  speed      real-time factor {factor:.4}, features included: {decoding} of decoding");
-        for Judged { transcription, characters, .. } in self.worst(worst) {
+        for ScoredUtterance { transcription, characters, .. } in self.worst(worst) {
             let Transcription { name, reference: truth, hypothesis: heard } = transcription;
             let _ = writeln!(text, "  {name}: CER {:.2} %", characters.rate() * 100.0);
             let _ = writeln!(text, "    truth    {truth}\n    heard    {heard}");
@@ -160,7 +160,7 @@ mod tests {
         let mut report = Report::new(Path::new("runs/a"), "greedy", Search::Greedy);
         for (name, truth, heard) in [("fine", "one two", "one two"), ("bad", "three", ""), ("fair", "abcd", "abce")] {
             let transcription = Transcription { name: name.into(), reference: truth.into(), hypothesis: heard.into() };
-            report.judged.push(Judged::new(transcription, Seconds(2.0)));
+            report.scored.push(ScoredUtterance::new(transcription, Seconds(2.0)));
         }
         report.skipped.push(Skipped { name: "gone".into(), reason: "it is empty".into() });
         report.decode_seconds = 1.5;

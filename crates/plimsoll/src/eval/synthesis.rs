@@ -19,7 +19,7 @@ use plimsoll_train::Careful;
 use serde_json::{Value, json};
 
 use super::EvalArgs;
-use super::report::{Judged, worst};
+use super::report::{ScoredUtterance, worst};
 use super::{table, utterances};
 use crate::terminal::reading_bar;
 use plimsoll_recipes::{Failure, FailureExt};
@@ -34,7 +34,7 @@ struct Report {
     /// Run of the recognizer that transcribed the speech.
     judge: Option<PathBuf>,
     /// Transcriptions of the speech by the judge, with their errors.
-    judged: Vec<Judged>,
+    scored: Vec<ScoredUtterance>,
     /// Number of synthesized utterances.
     utterances: usize,
     /// Share of utterances at which the model stopped by itself.
@@ -66,7 +66,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     let report = synthesize(args, &pipeline, judge.as_ref(), &dataset)?;
     if let Some(table) = table {
-        table::write(table, &report.judged)?;
+        table::write(table, &report.scored)?;
     }
     match args.json {
         true => println!("{:#}", report.json(args.worst)),
@@ -135,7 +135,7 @@ impl Report {
         Self {
             run: args.run.clone(),
             judge: args.judge.clone(),
-            judged: Vec::new(),
+            scored: Vec::new(),
             utterances: 0,
             stopped: 0.0,
             off_length: 0.0,
@@ -174,15 +174,15 @@ impl Report {
         if let Some(judge) = judge {
             let hypothesis =
                 judge.transcribe(&resample(samples, pipeline.sample_rate(), judge.sample_rate()), &Search::Greedy);
-            self.judged.push(Judged::new(Transcription { name, reference: text.into(), hypothesis }, length));
+            self.scored.push(ScoredUtterance::new(Transcription { name, reference: text.into(), hypothesis }, length));
         }
         Ok(())
     }
 
     /// Errors in characters and in words.
     fn errors(&self) -> (ErrorCounts, ErrorCounts) {
-        let characters = self.judged.iter().map(|judged| judged.characters).sum();
-        (characters, self.judged.iter().map(|judged| judged.words).sum())
+        let characters = self.scored.iter().map(|scored| scored.characters).sum();
+        (characters, self.scored.iter().map(|scored| scored.words).sum())
     }
 
     /// Seconds of synthesis per second of audio.
@@ -205,14 +205,14 @@ impl Report {
         });
         if let Some(judge) = &self.judge {
             let (characters, words) = self.errors();
-            let worst_json = |judged: &&Judged| {
-                let Transcription { name, reference: truth, hypothesis: heard } = &judged.transcription;
-                json!({"name": name, "truth": truth, "heard": heard, "cer": judged.characters.rate()})
+            let worst_json = |scored: &&ScoredUtterance| {
+                let Transcription { name, reference: truth, hypothesis: heard } = &scored.transcription;
+                json!({"name": name, "truth": truth, "heard": heard, "cer": scored.characters.rate()})
             };
             json["judge"] = judge.display().to_string().into();
             json["cer"] = characters.rate().into();
             json["wer"] = words.rate().into();
-            json["worst"] = worst(&self.judged, count).iter().map(worst_json).collect();
+            json["worst"] = worst(&self.scored, count).iter().map(worst_json).collect();
         }
         json
     }
@@ -232,7 +232,7 @@ impl Report {
         let _ = writeln!(text, "  length     {:>6.2} % off on average", self.off_length * 100.0);
         let _ = writeln!(text, "  distance   {:.4} from the true log-mels, warped in time", self.distance);
         let _ = writeln!(text, "  speed      real-time factor {:.4}, vocoder included", self.real_time_factor());
-        for Judged { transcription, characters, .. } in worst(&self.judged, count) {
+        for ScoredUtterance { transcription, characters, .. } in worst(&self.scored, count) {
             let Transcription { name, reference: truth, hypothesis: heard } = transcription;
             let _ = writeln!(text, "  {name}: CER {:.2} %", characters.rate() * 100.0);
             let _ = writeln!(text, "    text     {truth}\n    heard    {heard}");

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use super::report::{Judged, errors};
+use super::report::{ScoredUtterance, errors};
 use plimsoll_recipes::{Failure, FailureExt};
 
 /// Names of the columns.
@@ -17,13 +17,13 @@ pub(super) fn create(path: &Path) -> Result<File, Failure> {
 }
 
 /// Writes the header and one line per utterance.
-pub(super) fn write(table: File, judged: &[Judged]) -> Result<(), Failure> {
-    lines(BufWriter::new(table), judged).failed()
+pub(super) fn write(table: File, scored: &[ScoredUtterance]) -> Result<(), Failure> {
+    lines(BufWriter::new(table), scored).failed()
 }
 
-fn lines(mut table: impl Write, judged: &[Judged]) -> io::Result<()> {
+fn lines(mut table: impl Write, scored: &[ScoredUtterance]) -> io::Result<()> {
     writeln!(table, "{HEADER}")?;
-    for Judged { transcription, seconds, words, characters } in judged {
+    for ScoredUtterance { transcription, seconds, words, characters } in scored {
         let numbers = [errors(words), words.reference_length(), errors(characters), characters.reference_length()];
         let numbers = numbers.map(|number| number.to_string()).join("\t");
         let (name, truth, heard) =
@@ -50,7 +50,7 @@ mod tests {
         let transcription =
             Transcription { name: "a\tb".into(), reference: "one two".into(), hypothesis: "one too".into() };
         let mut table = Vec::new();
-        lines(&mut table, &[Judged::new(transcription, Seconds(1.5))]).unwrap();
+        lines(&mut table, &[ScoredUtterance::new(transcription, Seconds(1.5))]).unwrap();
         let text = String::from_utf8(table).unwrap();
         assert_eq!(text, format!("{HEADER}\na b\t1.500\t1\t2\t1\t7\tone two\tone too\n"));
     }

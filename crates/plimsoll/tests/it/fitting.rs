@@ -17,22 +17,22 @@ fn memtest_prints_plan_for_each_gpu() {
     let dir = TestFolder::new();
     let (code, found) = verdict(&dir, &["--gpu", "rtx 3060", "--gpu", "8GiB"]);
     assert_eq!(code, Some(0));
-    let cards = found["cards"].as_array().unwrap();
-    assert_eq!(cards.len(), 2);
-    for card in cards {
-        assert_eq!(card["fits"], true);
-        let (peak, budget) = (card["peak_bytes"].as_u64().unwrap(), card["budget_bytes"].as_u64().unwrap());
+    let gpus = found["cards"].as_array().unwrap();
+    assert_eq!(gpus.len(), 2);
+    for gpu in gpus {
+        assert_eq!(gpu["fits"], true);
+        let (peak, budget) = (gpu["peak_bytes"].as_u64().unwrap(), gpu["budget_bytes"].as_u64().unwrap());
         assert!(peak <= budget);
-        let buckets = card["plan"]["buckets"].as_array().unwrap();
+        let buckets = gpu["plan"]["buckets"].as_array().unwrap();
         assert_eq!(buckets.len(), 5);
         for bucket in buckets {
             let number = |key: &str| bucket[key].as_u64().unwrap();
             let whole = bucket["bucket"]["utterances"].as_u64().unwrap();
             assert!(number("peak") <= peak && number("micro_batch") * number("accumulation") >= whole, "{bucket}");
         }
-        let owners: u64 = card["owners"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
-        assert_eq!(owners + card["slack_bytes"].as_u64().unwrap(), peak);
-        assert!(card["phases"]["backward"].is_u64() && card["phases"]["optimizer"].is_u64());
+        let owners: u64 = gpu["owners"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
+        assert_eq!(owners + gpu["slack_bytes"].as_u64().unwrap(), peak);
+        assert!(gpu["phases"]["backward"].is_u64() && gpu["phases"]["optimizer"].is_u64());
     }
 }
 
@@ -41,9 +41,9 @@ fn memtest_exits_3_and_proposes_change_if_nothing_fits() {
     let dir = TestFolder::new();
     let (code, found) = verdict(&dir, &["--gpu", "560MiB", "--set", "training.micro_batch=8"]);
     assert_eq!(code, Some(3));
-    let card = &found["cards"][0];
-    assert_eq!((&card["fits"], &card["plan"]), (&Value::Bool(false), &Value::Null));
-    assert_eq!(card["change"]["kind"], "micro_batch", "{card}");
+    let gpu = &found["cards"][0];
+    assert_eq!((&gpu["fits"], &gpu["plan"]), (&Value::Bool(false), &Value::Null));
+    assert_eq!(gpu["change"]["kind"], "micro_batch", "{gpu}");
     let output = dir.run(&[&["memtest", "--gpu", "560MiB", "--set", "training.micro_batch=8"], TOY].concat());
     assert!(output.stdout.contains("the cheapest change that would make it fit: compute "), "{output:?}");
 }
@@ -121,14 +121,14 @@ fn shipped_configurations_fit_their_gpus() {
     let dir = TestFolder::new();
     let configs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
     for task in ["asr", "tts"] {
-        for (tier, cards) in [
+        for (tier, gpus) in [
             ("standard", &["rtx 3090", "24GiB"][..]),
             ("memory_optimized", &["t4", "16GiB", "rtx 3060", "12GiB"]),
             ("extreme_memory_optimized", &["rtx 4060", "8GiB"]),
         ] {
             let file = format!("{configs}/{task}/{tier}.toml");
             let mut args = vec!["memtest", "--json", "--config", &file];
-            cards.iter().for_each(|card| args.extend(["--gpu", card]));
+            gpus.iter().for_each(|gpu| args.extend(["--gpu", gpu]));
             let output = dir.run(&args);
             assert_eq!(output.code, Some(0), "{task}/{tier}: {output:?}");
         }

@@ -31,9 +31,9 @@ fn long_main_job_recognizes_new_voices() {
         .collect();
     let mut counts = ErrorCounts::default();
     for line in output.stdout.lines() {
-        let heard: serde_json::Value = serde_json::from_str(line).unwrap();
-        let id = Path::new(heard["file"].as_str().unwrap()).file_stem().unwrap().to_str().unwrap();
-        counts = counts + ErrorCounts::characters(truths[id], heard["text"].as_str().unwrap());
+        let transcript: serde_json::Value = serde_json::from_str(line).unwrap();
+        let id = Path::new(transcript["file"].as_str().unwrap()).file_stem().unwrap().to_str().unwrap();
+        counts = counts + ErrorCounts::characters(truths[id], transcript["text"].as_str().unwrap());
     }
     eprintln!("held-out CER {cer:.4}, new voices {:.4} over {} characters", counts.rate(), counts.reference_length());
     assert!(counts.reference_length() > 500 && counts.rate() <= NEW_VOICES_CER_MAX, "{counts:?}");
