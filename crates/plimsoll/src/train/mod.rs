@@ -27,7 +27,7 @@ pub(crate) struct TrainArgs {
     /// Flags can change it, such as a larger `--epochs`.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "name"])]
     pub(crate) resume: Option<PathBuf>,
-    /// Print the plan and stop before training; no folder is made.
+    /// Print the plan and stop before training; no run folder is made.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
