@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
     let device = device();
     let Some(limit) = too_large(&device) else {
-        println!("this device holds whatever was tried");
+        println!("the device could hold every tensor that was tried");
         return ExitCode::SUCCESS;
     };
     let width = 512;
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
         "the ledger, replayed without a failure, gives {word} weights ({:e} apart)",
         distance(&again, &storm.weights)
     );
-    println!("validation {:.3} % apart from the calm run", apart * 100.0);
+    println!("validation differs by {:.3} % from the calm run", apart * 100.0);
     if is_same && apart < 0.01 && storm.failures() > injected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

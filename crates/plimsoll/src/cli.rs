@@ -23,63 +23,66 @@ use crate::train::{self, TrainArgs};
 use crate::transcribe::{self, TranscribeArgs};
 use crate::{environment, gpu_info};
 
-/// Trains speech models on the machine a person has, every step a transaction and every run resumable.
+/// Train and use speech recognizers and synthesizers on one machine
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Says more on standard error; repeat for still more. PLIMSOLL_LOG takes a filter such as `plimsoll_data=debug`.
+    /// Log to standard error: `-v` info, `-vv` debug, `-vvv` trace. Default: errors only. `memtest -v` also prints the peak
+    /// memory by owner and phase. The variable PLIMSOLL_LOG sets a filter instead, such as `plimsoll_data=debug`.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed while running; 2 wrong usage, configuration or input; \
-3 does not fit (memtest, optimize); 130 or 143 stopped by a signal, with a checkpoint to resume from.";
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running; 2 wrong usage, configuration or input; \
+3 does not fit into memory (memtest, optimize); 130 or 143 stopped by SIGINT or SIGTERM (train writes a checkpoint first, \
+unless a second signal comes).";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a model, or continue a run with --resume.
+    /// Train a model, or continue a run with --resume
     Train(Box<TrainArgs>),
-    /// Turn recordings into text with a trained recognizer.
+    /// Turn recordings into text with a trained recognizer
     Transcribe(TranscribeArgs),
-    /// Turn text into speech with a trained synthesizer.
+    /// Turn text into speech with a trained synthesizer
     Say(SayArgs),
-    /// Measure the error of a trained model on held-out or given utterances.
+    /// Measure the error of a trained model on held-out or given utterances
     Eval(EvalArgs),
-    /// Write a trained model into a folder that needs nothing else of its run.
+    /// Write a trained model into a folder that can be used without its run
     Export(ExportArgs),
-    /// List, show and compare runs.
+    /// List, show and compare runs
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Show the size of a model, part by part, before it is trained.
+    /// Show the size of a model, part by part, before it is trained
     #[command(subcommand)]
     Model(Box<ModelCommand>),
-    /// Check whether a run fits the memory of a GPU, local or named.
+    /// Check whether a run fits the memory of a GPU, local or named
     Memtest(Box<MemtestArgs>),
-    /// Write a configuration of the same run that fits the memory of a GPU.
+    /// Change a configuration so that its run fits into the memory of a GPU
     Optimize(OptimizeArgs),
-    /// List the local GPUs, the processes that hold their memory, and what is free.
+    /// List the local GPUs, their free memory, and the processes that use it
     GpuInfo {
-        /// Prints one JSON object.
+        /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
     },
-    /// Check a corpus in any layout, and import it as a list that a run can read.
+    /// Check, count and import a corpus of recordings and texts
     #[command(subcommand)]
     Data(Box<DataCommand>),
-    /// Make synthetic speech with its texts, without a download.
+    /// Make a corpus of synthetic speech with its texts, without a download
     #[command(subcommand)]
     Corpus(CorpusCommand),
-    /// Print, check and locate the configuration.
+    /// Print, check and locate the configuration
     #[command(subcommand)]
     Config(Box<ConfigCommand>),
 }
 
 impl Command {
-    pub(crate) fn run(self, meter: &'static CountingAllocator, wordy: bool) -> Result<ExitCode, Failure> {
+    /// Runs the command. `meter` counts the memory of this process; `verbose` adds details to the output of `memtest`.
+    pub(crate) fn run(self, meter: &'static CountingAllocator, verbose: bool) -> Result<ExitCode, Failure> {
         match self {
             Self::Train(args) => train::train(*args, meter),
             Self::Transcribe(args) => transcribe::transcribe(&args),
@@ -92,7 +95,7 @@ impl Command {
             }
             Self::Optimize(args) => optimize::optimize(&args),
             Self::GpuInfo { json } => gpu_info::gpu_info(json),
-            Self::Memtest(args) => memtest::memtest(&args, wordy, meter),
+            Self::Memtest(args) => memtest::memtest(&args, verbose, meter),
             Self::Data(command) => command.run(),
             Self::Runs(command) => command.run(),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make(&args),

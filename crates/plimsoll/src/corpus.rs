@@ -9,46 +9,46 @@ use plimsoll_recipes::{Failure, corpus};
 
 use crate::terminal::Terminal;
 
-/// The commands of `corpus`.
+/// Commands of `corpus`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CorpusCommand {
-    /// Writes WAV files, `metadata.csv` and `manifest.jsonl` into a folder.
+    /// Write synthetic speech as WAV files with `metadata.csv` and `manifest.jsonl` into a folder
     Make(CorpusArgs),
 }
 
-/// What `corpus make` takes.
+/// Arguments of `corpus make`.
 #[derive(Debug, Args)]
 pub(crate) struct CorpusArgs {
-    /// The folder to fill; an older corpus in it is replaced.
+    /// Output folder. An older corpus in it is replaced.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// How many utterances.
+    /// Number of utterances.
     #[arg(long, default_value_t = 1600)]
     pub(crate) utterances: usize,
-    /// How many voices they are shared among.
+    /// Number of voices.
     #[arg(long, default_value_t = 40)]
     pub(crate) speakers: usize,
-    /// Decides voices, sentences, rooms and noise; the words stay the same.
+    /// Seed of voices, sentences, rooms and noise. The list of words does not depend on it.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Only the first so many words of the list, where not all are wanted; the first ten in English are the digits.
+    /// Use only the first N words of the list; in English the first ten are the digits. Default: all words.
     #[arg(long, value_name = "N")]
     pub(crate) words: Option<std::num::NonZeroUsize>,
-    /// Recorded without rooms and noise, as voices for synthesis are.
+    /// Leave out room echo and noise, as in studio recordings for synthesis.
     #[arg(long)]
     pub(crate) studio: bool,
-    /// What speaks: our own formant synthesiser, or espeak-ng where it is installed.
+    /// Speech engine: `formant` (built in) or `espeak-ng` (must be installed).
     #[arg(long, value_parser = ["formant", "espeak-ng"], default_value = "formant")]
     pub(crate) engine: String,
-    /// The language that espeak-ng speaks, such as `kok` or `hi`.
+    /// Voice of espeak-ng, such as `kok` or `hi`. `formant` ignores it.
     #[arg(long, default_value = "en-us", value_name = "VOICE")]
     pub(crate) language: String,
-    /// Prints the result as JSON.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Makes the corpus that `args` ask for and prints what was made.
+/// Makes a corpus and prints its size.
 pub(crate) fn make(args: &CorpusArgs) -> Result<ExitCode, Failure> {
     let engine = match args.engine.as_str() {
         "espeak-ng" => Engine::EspeakNg { language: args.language.clone() },

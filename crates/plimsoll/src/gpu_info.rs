@@ -1,4 +1,4 @@
-//! `gpu-info`: GPUs of this machine, their memory, and the processes on them.
+//! `plimsoll gpu-info`: the GPUs of this machine, their memory, and the processes that use it.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use plimsoll_monitor::Machine;
 
 use plimsoll_recipes::Failure;
 
-/// Prints the report about this machine.
+/// Prints the GPUs and the memory of this machine.
 pub(crate) fn gpu_info(json: bool) -> Result<ExitCode, Failure> {
     let machine = Machine::probe();
     match json {

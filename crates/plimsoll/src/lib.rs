@@ -1,6 +1,7 @@
-//! The program `plimsoll`: arguments, printing and exit codes.
+//! The command line program `plimsoll`: arguments, printing and exit codes.
 //!
-//! What the commands do is in `plimsoll-recipes`, which a program of your own can call without this one.
+//! `plimsoll-recipes` does the work; call it from your own program. The commands are described by `plimsoll --help` and in
+//! `docs/commands`.
 
 mod cli;
 mod config;
@@ -27,25 +28,27 @@ use plimsoll_core::CountingAllocator;
 
 use terminal::ExitCodeExt;
 
-/// Runs the command of this process's arguments; `memory` counts what the process holds, and is its global allocator.
+/// Parses the arguments of this process, runs the command, and returns its exit code.
+///
+/// `memory` must be the global allocator of the process: it counts the memory that training on the CPU uses.
 pub fn program(memory: &'static CountingAllocator) -> ExitCode {
     let cli = cli::Cli::parse();
     start_log(cli.verbose);
-    keep_answers_quiet();
+    silence_handled_panics();
     match cli.command.run(memory, cli.verbose > 0) {
         Ok(code) => code,
         Err(failure) => failure.print(),
     }
 }
 
-/// The environment, less the variables whose names or values are not Unicode: none of ours is.
+/// The environment variables with a Unicode name and value. The variables of Plimsoll have both.
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// A model that cannot be recorded, and memory that ran out, say so by a panic, which becomes a message of ours and is not
-/// printed beside it.
-fn keep_answers_quiet() {
+/// Stops printing panics that Plimsoll catches and reports itself: an operation that cannot be recorded, and memory that
+/// ran out on the device.
+fn silence_handled_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !plimsoll_tape::records_now() && !plimsoll_train::is_reported_failure(panic) {
@@ -54,6 +57,7 @@ fn keep_answers_quiet() {
     }));
 }
 
+/// Starts the log on standard error, at the level of `verbose` or with the filter of PLIMSOLL_LOG.
 fn start_log(verbose: u8) {
     let level = ["error", "info", "debug", "trace"][usize::from(verbose.min(3))];
     let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll_core::CountingAllocator;
 
-/// Counts what the process holds: on the CPU this is the memory of the device that trains.
+/// Counts the memory of the process. When the CPU trains, this is the memory of the training device.
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 

@@ -1,4 +1,4 @@
-//! `plimsoll model info`: how large the model of a configuration is, before anything is trained.
+//! `plimsoll model info`: prints the size of the model that a configuration describes.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -20,22 +20,22 @@ use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_recipes::{data, mapping};
 
-/// Bytes of a parameter's value in fp32.
-const WEIGHT: u64 = 4;
-/// Bytes of a parameter in training: its value, its gradient and AdamW's two moments.
-const TRAINED: u64 = 4 * WEIGHT;
+/// Bytes of a parameter in fp32.
+const WEIGHT_BYTES: u64 = 4;
+/// Bytes of a parameter in training: value, gradient and both moments of AdamW.
+const TRAINING_BYTES: u64 = 4 * WEIGHT_BYTES;
 
-/// The commands of `model`.
+/// Commands of `model`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
-    /// Says how large the model of a configuration is, part by part, and what it makes of time.
+    /// Print the size of the model of a configuration, part by part, and the frames and steps of its input and output
     Info(InfoArgs),
 }
 
-/// What `model info` takes.
+/// Arguments of `model info`.
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// Prints one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
     /// The configuration.
@@ -56,27 +56,27 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
         Task::Asr => ModelPlan::Recognizer(mapping::recognizer(config, log_mel.n_mels(), vocabulary)),
         Task::Tts => ModelPlan::Synthesizer(mapping::synthesizer(config, log_mel.n_mels(), vocabulary)),
     };
-    let sizes = Sizes::of(model, log_mel);
+    let sizes = Sizes::new(model, log_mel);
     match args.json {
         true => println!("{:#}", sizes.json()),
-        false => print!("{}", sizes.told()),
+        false => print!("{}", sizes.summary()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tokens of the model: as given, or what training would learn from its texts.
+/// The vocabulary size: as configured, or as training would derive it from its texts.
 fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
     if let Some(vocabulary) = config.model.vocabulary {
         return Ok(vocabulary as usize);
     }
     if config.data.manifest.is_none() && !corpus::exists(&config.data) {
-        let message = "nothing says how many tokens the model knows";
-        return Err(Failure::invalid(message, "give --set model.vocabulary=N, or a --manifest to count its letters"));
+        let message = "the vocabulary size is unknown: there is no corpus to derive it from";
+        return Err(Failure::invalid(message, "give --set model.vocabulary=N, or --manifest with a corpus"));
     }
     Ok(data::prepare(config, &Terminal)?.tokenizer.size())
 }
 
-/// A model's sizes.
+/// The sizes of a model.
 struct Sizes {
     model: ModelPlan,
     log_mel: LogMel,
@@ -84,11 +84,11 @@ struct Sizes {
     parts: Vec<Part>,
 }
 
-/// A part of a model: what the names of its parameters begin with.
+/// A part of a model: the parameters whose names begin with `name`.
 #[derive(Debug, PartialEq)]
 struct Part {
     name: String,
-    /// The parameters of each of its blocks; a part that repeats nothing is one block.
+    /// Number of parameters of each block; a part without blocks counts as one.
     blocks: Vec<u64>,
 }
 
@@ -97,7 +97,7 @@ impl Part {
         self.blocks.iter().sum()
     }
 
-    /// `12 x 1,522,944` where all blocks are alike.
+    /// `12 x 1,522,944` if there are several blocks of equal size, otherwise nothing.
     fn each(&self) -> String {
         match self.blocks.as_slice() {
             [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|block| block == first) => {
@@ -109,25 +109,25 @@ impl Part {
 }
 
 impl Sizes {
-    fn of(model: ModelPlan, log_mel: LogMel) -> Self {
+    fn new(model: ModelPlan, log_mel: LogMel) -> Self {
         let (parameters, counted) = on_paper(|paper| match &model {
-            ModelPlan::Recognizer(model) => of_module(model.init_unseeded(paper)),
-            ModelPlan::Synthesizer(model) => of_module(model.init_unseeded(paper)),
+            ModelPlan::Recognizer(model) => count_module(model.init_unseeded(paper)),
+            ModelPlan::Synthesizer(model) => count_module(model.init_unseeded(paper)),
         });
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
 
-    /// Frames of so much sound, and what attention sees of them.
+    /// The frames of `seconds` of audio, and the positions that attention computes over.
     fn frames(&self, seconds: f64) -> (u32, u32) {
         let frames = self.log_mel.frames_in(Seconds(seconds)).0;
-        let seen = match &self.model {
+        let positions = match &self.model {
             ModelPlan::Recognizer(model) => model.frames_after(frames),
             ModelPlan::Synthesizer(model) => model.steps(frames),
         };
-        (frames, seen)
+        (frames, positions)
     }
 
-    /// Features, tokens, and what attention sees of frames in words.
+    /// Features per frame, tokens, and the name of the positions that attention computes over.
     fn facts(&self) -> (usize, usize, &'static str) {
         match &self.model {
             ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),
@@ -135,6 +135,7 @@ impl Sizes {
         }
     }
 
+    /// The sizes as JSON.
     fn json(&self) -> Value {
         let Self { parameters, .. } = self;
         let (features, vocabulary, _) = self.facts();
@@ -142,8 +143,8 @@ impl Sizes {
         let mut json = json!({
             "parameters": parameters,
             "parts": self.parts.iter().map(part).collect::<Vec<Value>>(),
-            "weights_bytes": parameters * WEIGHT,
-            "training_bytes": parameters * TRAINED,
+            "weights_bytes": parameters * WEIGHT_BYTES,
+            "training_bytes": parameters * TRAINING_BYTES,
             "features": features,
             "vocabulary": vocabulary,
             "frames_after_10s": self.frames(10.0).1,
@@ -170,9 +171,10 @@ impl Sizes {
         json
     }
 
-    fn told(&self) -> String {
+    /// The sizes as text.
+    fn summary(&self) -> String {
         let Self { parameters, parts, .. } = self;
-        let (bands, vocabulary, seen) = self.facts();
+        let (bands, vocabulary, positions) = self.facts();
         let features = self.log_mel.config();
         let hop = Seconds(features.hop_length as f64 / f64::from(features.sample_rate));
         let mut text = format!("  {:<18} {:>18} {:>16}\n", "part", "each", "parameters");
@@ -181,27 +183,29 @@ impl Sizes {
             let _ = writeln!(text, "  {:<18} {each:>18} {all:>16}", part.name);
         }
         let _ = writeln!(text, "  {:<18} {:>18} {:>16}\n", "total", "", thousands(*parameters));
-        let (weights, trained) = (Bytes(parameters * WEIGHT), Bytes(parameters * TRAINED));
+        let (weights, trained) = (Bytes(parameters * WEIGHT_BYTES), Bytes(parameters * TRAINING_BYTES));
         let _ = writeln!(text, "  weights     {weights} in fp32");
-        let _ =
-            writeln!(text, "  training    {trained} with gradients and both moments of AdamW; activations come on top");
+        let _ = writeln!(
+            text,
+            "  training    {trained} with gradients and both moments of AdamW; activations are not included"
+        );
         let _ = writeln!(text, "  features    {bands} mel bands, a frame every {hop}");
         let _ = writeln!(text, "  vocabulary  {} tokens", thousands(vocabulary as u64));
         for seconds in [10.0, 30.0] {
             let (before, after) = self.frames(seconds);
             let (before, after) = (thousands(before.into()), thousands(after.into()));
-            let _ = writeln!(text, "  {:<11} {before} frames, {after} {seen}", Seconds(seconds));
+            let _ = writeln!(text, "  {:<11} {before} frames, {after} {positions}", Seconds(seconds));
         }
         text
     }
 }
 
-/// How many values training moves in a module, and by parameter.
-fn of_module(module: impl Module) -> (u64, Vec<(String, u64)>) {
+/// Trainable values of a module: in total, and by parameter.
+fn count_module(module: impl Module) -> (u64, Vec<(String, u64)>) {
     (count(&module), counted(module))
 }
 
-/// The name of each parameter, and how many values training moves in it: what the module's `count` adds up.
+/// Name and number of trainable values of each parameter; their sum is `count`.
 fn counted(model: impl Module) -> Vec<(String, u64)> {
     struct Counted(Vec<(String, u64)>);
     impl NamedVisitor for Counted {
@@ -221,7 +225,7 @@ fn counted(model: impl Module) -> Vec<(String, u64)> {
 fn parts(counted: &[(String, u64)]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (parameter, count) in counted {
-        let (name, block) = place(parameter);
+        let (name, block) = part_of(parameter);
         if parts.last().is_none_or(|part| part.name != name) {
             parts.push(Part { name, blocks: Vec::new() });
         }
@@ -232,22 +236,22 @@ fn parts(counted: &[(String, u64)]) -> Vec<Part> {
     parts
 }
 
-/// The part that a parameter belongs to, and the number of the block in it.
-fn place(parameter: &str) -> (String, usize) {
+/// The part of a parameter, and the number of its block in the part.
+fn part_of(parameter: &str) -> (String, usize) {
     let fields: Vec<&str> = parameter.split('.').collect();
-    // Decoders and encoders with a name are models in the model.
+    // These have parts of their own.
     let depth = if ["decoder", "text", "voice"].contains(&fields[0]) { 2 } else { 1 };
     let (name, inside) = fields.split_at(depth.min(fields.len()));
     let block = inside.first().and_then(|field| field.parse().ok()).unwrap_or(0);
     (name.join("."), block)
 }
 
-/// A number with a comma after every three digits.
+/// `number` with a comma between groups of three digits.
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -260,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_come_in_threes() {
+    fn thousands_are_separated_by_commas() {
         for (number, expected) in
             [(0, "0"), (999, "999"), (1000, "1,000"), (24_770_704, "24,770,704"), (100_000, "100,000")]
         {
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_come_together_by_part_and_block() {
+    fn parameters_are_summed_by_part_and_block() {
         let named = [
             ("subsampling.layers.0.weight", 9),
             ("subsampling.layers.1.weight", 81),
@@ -283,7 +287,7 @@ mod tests {
             ("decoder.output.weight", 6),
         ];
         let named: Vec<(String, u64)> = named.map(|(name, count)| (name.to_string(), count)).into();
-        let told: Vec<(String, u64, String)> =
+        let found: Vec<(String, u64, String)> =
             parts(&named).into_iter().map(|part| (part.name.clone(), part.parameters(), part.each())).collect();
         let expected = [
             ("subsampling", 90u64, ""),
@@ -293,15 +297,15 @@ mod tests {
             ("decoder.blocks", 2, ""),
             ("decoder.output", 6, ""),
         ];
-        assert_eq!(told, expected.map(|(name, count, each)| (name.to_string(), count, each.to_string())));
+        assert_eq!(found, expected.map(|(name, count, each)| (name.to_string(), count, each.to_string())));
     }
 
-    /// KonkaniVani's small model as it was published; its batch norms have statistics, which nobody trains.
+    /// KonkaniVani's small model as published; the running statistics of its batch norms are not trainable.
     #[test]
-    fn the_parts_are_the_whole() {
+    fn parts_sum_to_all_parameters() {
         let model = plimsoll_speech::asr::RecognizerConfig::konkani(128, 6, 3, 200);
         let sizes =
-            Sizes::of(ModelPlan::Recognizer(model), LogMel::new(&plimsoll_audio::LogMelConfig::default()).unwrap());
+            Sizes::new(ModelPlan::Recognizer(model), LogMel::new(&plimsoll_audio::LogMelConfig::default()).unwrap());
         assert_eq!(sizes.parameters, 3_189_136);
         assert_eq!(sizes.parts.iter().map(Part::parameters).sum::<u64>(), sizes.parameters);
         let blocks = &sizes.parts.iter().find(|part| part.name == "blocks").unwrap().blocks;

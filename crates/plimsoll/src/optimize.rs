@@ -1,4 +1,4 @@
-//! `optimize`: the same run, so that it fits.
+//! `plimsoll optimize`: changes a configuration so that its run fits into memory.
 
 mod edit;
 
@@ -11,7 +11,7 @@ use plimsoll_core::{Choice, Remat};
 use plimsoll_memory::{Plan, PlanError, Subject, Survey, plan};
 
 use crate::environment;
-use crate::terminal::{DOES_NOT_FIT, waiting};
+use crate::terminal::{DOES_NOT_FIT, spinner};
 use edit::{Change, edited};
 use plimsoll_recipes::config::{AttentionChoice, ConfigArgs, RematChoice, RunConfig, load};
 use plimsoll_recipes::demand::DemandBuilder;
@@ -19,28 +19,29 @@ use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// What `optimize` takes.
+/// Arguments of `optimize`.
 #[derive(Debug, Args)]
 pub(crate) struct OptimizeArgs {
-    /// The configuration to start from, a TOML file.
+    /// Configuration to change, a TOML file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: PathBuf,
-    /// Where the changed one is written.
+    /// File for the changed configuration; can be the same file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) output: PathBuf,
-    /// A card by name or size, as for memtest; of several, it fits all. Without one: what is here.
+    /// GPU by name or memory size, as for memtest; can be repeated, then the result fits all. Default: the local GPU, or the
+    /// CPU if there is none.
     #[arg(long, value_name = "NAME|SIZE")]
     pub(crate) gpu: Vec<String>,
 }
 
-/// Writes a configuration that fits.
+/// Writes a configuration that fits, and prints its changes.
 pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     let text = std::fs::read_to_string(&args.config).map_err(|error| {
         let message = format!("cannot read {}: {error}", args.config.display());
-        Failure::invalid(message, "give --config the file of a run")
+        Failure::invalid(message, "--config takes the configuration file of a run")
     })?;
     if args.config.extension().is_none_or(|extension| extension != "toml") {
-        let message = format!("{} is no TOML file, which is what is edited", args.config.display());
+        let message = format!("{} is not a TOML file; optimize changes only those", args.config.display());
         return Err(Failure::invalid(
             message,
             "`plimsoll config print --config FILE` writes any configuration as TOML",
@@ -48,33 +49,33 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     }
     let config_args = ConfigArgs { config: Some(args.config.clone()), ..ConfigArgs::default() };
     let config = load(&config_args, environment())?.config;
-    let asked = DemandBuilder::from_config(config)?;
+    let builder = DemandBuilder::from_config(config)?;
     let targets = targets(&args.gpu)?;
-    // What fits the smallest fits all.
-    let target = targets.iter().min_by_key(|target| target.budget(&asked.config)).expect("there is a target");
-    let bar = waiting("looking for the fastest way that fits");
-    let found = match &asked.model {
-        ModelPlan::Recognizer(model) => changes(model, &asked, target),
-        ModelPlan::Synthesizer(model) => changes(model, &asked, target),
+    // A plan for the smallest budget fits all.
+    let target = targets.iter().min_by_key(|target| target.budget(&builder.config)).expect("there is a target");
+    let bar = spinner("searching the fastest plan that fits");
+    let found = match &builder.model {
+        ModelPlan::Recognizer(model) => changes(model, &builder, target),
+        ModelPlan::Synthesizer(model) => changes(model, &builder, target),
     };
     bar.finish_and_clear();
     let (plan, changes) = match found? {
         Ok(found) => found,
-        Err(error) => return Ok(refused(&error, target)),
+        Err(error) => return Ok(report_no_fit(&error, target)),
     };
     let new = edited(&text, &changes);
     std::fs::write(&args.output, &new).map_err(|error| {
         let message = format!("cannot write {}: {error}", args.output.display());
-        Failure::invalid(message, "give --output a file in a folder that is there")
+        Failure::invalid(message, "--output takes a file in an existing folder")
     })?;
     println!(
-        "{}: {} of {} at most, the effective batch as it was",
+        "{}: {} of {} at most, effective batch unchanged",
         target.name(),
         plan.peak,
-        target.budget(&asked.config)
+        target.budget(&builder.config)
     );
     if changes.is_empty() {
-        println!("nothing had to change");
+        println!("no change is needed");
     }
     for line in difference(&text, &new) {
         println!("{line}");
@@ -82,7 +83,8 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn refused(error: &PlanError, target: &Target) -> ExitCode {
+/// Prints why nothing fits, and returns the exit code.
+fn report_no_fit(error: &PlanError, target: &Target) -> ExitCode {
     eprintln!("{}: does not fit: {error}", target.name());
     if let PlanError::NothingFits { change: Some(change), .. } = error {
         eprintln!("  the cheapest change that would make it fit: {change}");
@@ -90,79 +92,86 @@ fn refused(error: &PlanError, target: &Target) -> ExitCode {
     ExitCode::from(DOES_NOT_FIT)
 }
 
-type Found = Result<(Plan, Vec<Change>), PlanError>;
+/// The plan with the changes that lead to it, or the reason why none fits.
+type PlanWithChanges = Result<(Plan, Vec<Change>), PlanError>;
 
-/// The plan that fits, and what of the configuration changes for it.
-fn changes<S: Subject + Sync>(subject: &S, asked: &DemandBuilder, target: &Target) -> Result<Found, Failure> {
-    let budget = target.budget(&asked.config);
-    let written = Survey::of(subject, asked.as_written(target)).failed()?;
-    let speed = target.speed(asked.choice(target).precision);
+/// Searches the fastest plan that fits, and the changes of the configuration for it.
+fn changes<S: Subject + Sync>(
+    subject: &S,
+    builder: &DemandBuilder,
+    target: &Target,
+) -> Result<PlanWithChanges, Failure> {
+    let budget = target.budget(&builder.config);
+    let written = Survey::of(subject, builder.as_written(target)).failed()?;
+    let speed = target.speed(builder.choice(target).precision);
     let old = plan(&written, budget, &speed);
     if let Ok(plan) = old {
-        let needs_pieces = plan.buckets.iter().any(|bucket| bucket.accumulation > 1);
-        if !needs_pieces || asked.config.training.micro_batch.is_some() {
+        let has_micro_batches = plan.buckets.iter().any(|bucket| bucket.accumulation > 1);
+        if !has_micro_batches || builder.config.training.micro_batch.is_some() {
             return Ok(Ok((plan, Vec::new())));
         }
     }
-    let survey = Survey::of(subject, asked.at_best(target)).failed()?;
+    let survey = Survey::of(subject, builder.at_best(target)).failed()?;
     let plan = match plan(&survey, budget, &speed) {
         Ok(plan) => plan,
         Err(error) => return Ok(Err(error)),
     };
-    // One way for all lengths, as a configuration has one: what the length that needs most needs.
+    // A configuration has one setting for all lengths: that of the length that needs most memory.
     let worst = plan.buckets.iter().max_by_key(|bucket| bucket.peak).expect("there are lengths");
     let smallest = plan.buckets.iter().map(|bucket| bucket.micro_batch).min().unwrap_or(1);
     Ok(Ok((
         plan.clone(),
-        changes_to(asked, (asked.choice(target), worst.choice), smallest, &format!("{} of {budget}", plan.peak)),
+        changes_to(builder, (builder.choice(target), worst.choice), smallest, &format!("{} of {budget}", plan.peak)),
     )))
 }
 
-/// The changes that lead from the choice `old` to `choice`, in micro-batches of `micro_batch`.
-fn changes_to(asked: &DemandBuilder, (old, choice): (Choice, Choice), micro_batch: u32, peak: &str) -> Vec<Change> {
-    let config = &asked.config;
+/// The changes from the choice `old` to `choice` with micro-batches of `micro_batch` utterances.
+fn changes_to(builder: &DemandBuilder, (old, choice): (Choice, Choice), micro_batch: u32, peak: &str) -> Vec<Change> {
+    let config = &builder.config;
     let mut changes = Vec::new();
     let remat = match choice.remat {
         Remat::None => RematChoice::None,
         Remat::Half => RematChoice::Half,
-        Remat::First(blocks) if blocks * 2 <= asked.model.blocks() + 1 => RematChoice::Half,
+        Remat::First(blocks) if blocks * 2 <= builder.model.blocks() + 1 => RematChoice::Half,
         _ => RematChoice::All,
     };
     if remat != config.training.remat {
         let why = match remat {
-            RematChoice::None => "there is room to keep every block, which is faster",
-            _ => "these blocks are computed a second time instead of kept, with the same result",
+            RematChoice::None => "memory suffices to keep every block, which is faster",
+            _ => "these blocks are computed a second time instead of kept; same result",
         };
         changes.push(Change::new("training", "remat", format!("\"{}\"", remat.as_str()), why));
     }
     if choice.attention_chunk != old.attention_chunk {
         match choice.attention_chunk {
             Some(chunk) => {
-                let why = "attention holds the scores of a chunk of queries and not of all, with the same result";
+                let why = "attention holds the scores of one chunk of queries at a time; same result";
                 changes.push(Change::new("model", "attention", "\"chunked\"", why));
-                changes.push(Change::new("model", "attention_chunk", chunk, "as large as keeps a device busy"));
+                changes.push(Change::new("model", "attention_chunk", chunk, "large enough to keep a device busy"));
             }
             None if config.model.attention == AttentionChoice::Chunked => {
-                changes.push(Change::new("model", "attention", "\"exact\"", "there is room for all scores at once"));
+                changes.push(Change::new("model", "attention", "\"exact\"", "memory suffices for all scores at once"));
             }
             None => {}
         }
     }
     if config.training.micro_batch != Some(micro_batch) && is_split(config, micro_batch) {
-        let why = format!("the largest piece that fits at every length, {peak}; the effective batch stays");
+        let why =
+            format!("the largest micro-batch that fits at every length, {peak}; the effective batch is unchanged");
         changes.push(Change::new("training", "micro_batch", micro_batch, &why));
     }
     changes
 }
 
+/// Whether micro-batches of this size split a batch, or the configuration names a size already.
 fn is_split(config: &RunConfig, micro_batch: u32) -> bool {
     config.data.effective_utterances().is_none_or(|whole| micro_batch < whole) || config.training.micro_batch.is_some()
 }
 
-/// The lines that are only in one of two texts, in order.
+/// The lines that only one of two texts has: removed ones first, then added ones.
 fn difference(old: &str, new: &str) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    let gone = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}"));
-    let come = new.iter().filter(|line| !old.contains(line) && !line.is_empty()).map(|line| format!("+ {line}"));
-    gone.chain(come).collect()
+    let removed = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}"));
+    let added = new.iter().filter(|line| !old.contains(line) && !line.is_empty()).map(|line| format!("+ {line}"));
+    removed.chain(added).collect()
 }

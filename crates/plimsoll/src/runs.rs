@@ -1,4 +1,4 @@
-//! `runs`: lists runs, shows how one went, and compares several.
+//! `plimsoll runs`: lists, shows and compares runs.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,27 +10,27 @@ use serde_json::json;
 
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// A run without a record for this long does not count as running. Validations of a large model take minutes.
+/// Time without a record after which a run counts as ended. Validations of a large model take minutes.
 const SILENCE: Duration = Duration::from_secs(600);
 
-/// The commands of `runs`.
+/// Commands of `runs`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// Lists the runs, oldest first, with their state and scores.
+    /// List the runs with their state and scores, oldest first
     List(ListArgs),
-    /// Shows how a run went: plan, losses, validations, memory.
+    /// Show one run: plan, losses, validations, memory
     Show(ShowArgs),
-    /// Compares runs: differences of their configurations, scores, losses at equal steps.
+    /// Compare runs: differences of their configurations, scores, losses at equal steps
     Compare(CompareArgs),
 }
 
 /// Arguments of `runs list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Folder of the runs.
+    /// Folder that holds the runs.
     #[arg(value_name = "DIR", default_value = "runs")]
     folder: PathBuf,
-    /// Prints one JSON object per line.
+    /// Print one JSON object per run and line instead of a table.
     #[arg(long)]
     json: bool,
 }
@@ -38,10 +38,10 @@ pub(crate) struct ListArgs {
 /// Arguments of `runs show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The run: its folder, or its name in `runs`.
+    /// Folder of the run, or its name in `runs`.
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// Prints one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -49,10 +49,10 @@ pub(crate) struct ShowArgs {
 /// Arguments of `runs compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The runs: their folders, or their names in `runs`.
+    /// Folders of the runs, or their names in `runs`; at least two.
     #[arg(value_name = "RUN", num_args = 2.., required = true)]
     runs: Vec<PathBuf>,
-    /// Prints one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -85,6 +85,7 @@ impl RunsCommand {
     }
 }
 
+/// Prints the runs of a folder.
 fn list(args: &ListArgs, quiet_since: SystemTime) -> Result<ExitCode, Failure> {
     if !args.folder.is_dir() {
         let message = format!("there is no folder {}", args.folder.display());
@@ -99,12 +100,12 @@ fn list(args: &ListArgs, quiet_since: SystemTime) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The run at `path`, or of that name in the default folder of runs.
+/// The report on the run in the folder `path`, or with that name in `runs`.
 fn report(path: &Path, quiet_since: SystemTime) -> Result<RunReport, Failure> {
-    let named = Path::new("runs").join(path);
-    let found = [path, &named].into_iter().find_map(|path| RunReport::read(path, quiet_since));
-    found.ok_or_else(|| {
+    let by_name = Path::new("runs").join(path);
+    let report = [path, &by_name].into_iter().find_map(|path| RunReport::read(path, quiet_since));
+    report.ok_or_else(|| {
         let message = format!("there is no run in {}, and none of that name in runs", path.display());
-        Failure::invalid(message, "`plimsoll runs list` says which there are")
+        Failure::invalid(message, "`plimsoll runs list` lists the runs")
     })
 }

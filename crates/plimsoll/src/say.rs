@@ -1,4 +1,4 @@
-//! `plimsoll say`: text in, sound out.
+//! `plimsoll say`: turns text into speech.
 
 use std::fs;
 use std::io::{IsTerminal, Read};
@@ -21,81 +21,81 @@ use plimsoll_recipes::reader;
 use plimsoll_recipes::training::pictures;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// The most characters of a text that a message repeats.
-const SHOWN: usize = 60;
+/// Characters of a text that a message quotes at most.
+const EXCERPT_CHARS: usize = 60;
 
-/// A text and the file that its sound goes into.
-struct Wish {
+/// A text and the file for its speech.
+struct SpeechRequest {
     text: String,
     out: PathBuf,
 }
 
-/// What `say` takes.
+/// Arguments of `say`.
 #[derive(Debug, Args)]
 pub(crate) struct SayArgs {
-    /// The text; `-` reads it from standard input.
+    /// Text to speak; `-` reads it from standard input.
     #[arg(required_unless_present = "file", conflicts_with = "file", value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// Says every line of this file into a WAV file of its own.
+    /// Speak every line of this text file into its own WAV file.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// The run whose best checkpoint speaks, or the folder of an exported model.
+    /// Run whose best checkpoint speaks, or folder of an exported model.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// The WAV file to write; said.wav where it is not named.
+    /// Output file. Default: said.wav.
     #[arg(long, value_name = "FILE.wav", conflicts_with = "file")]
     pub(crate) out: Option<PathBuf>,
-    /// The folder for the lines of --file, called by their numbers: 0001.wav and so on; said where it is not named.
+    /// Output folder for --file; files are named after the line numbers: 0001.wav and so on. Default: said.
     #[arg(long, value_name = "DIR", requires = "file")]
     pub(crate) out_dir: Option<PathBuf>,
-    /// A recording of the voice to speak in; without one, a voice that the model learned from.
+    /// Recording of the voice to speak with, a few seconds long. Default: a voice of the training data.
     #[arg(long, value_name = "FILE.wav")]
     pub(crate) speaker: Option<PathBuf>,
-    /// The language of the text, for a model that was taught several.
+    /// Language of the text, for a model that was trained on several.
     #[arg(long, value_name = "NAME")]
     pub(crate) language: Option<String>,
-    /// Decides what is random in speaking: the same text with the same seed sounds the same.
+    /// Seed of the random numbers; the same text, voice and seed give the same speech.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Draws where the model looked in the text while it spoke, into this SVG file.
+    /// Draw the attention over the text and the log-mels into this SVG file; of a long text, its first part.
     #[arg(long, value_name = "FILE.svg", conflicts_with = "file")]
     pub(crate) picture: Option<PathBuf>,
-    /// Prints one JSON object a line.
+    /// Print one JSON object per file and line instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Kind of device: auto, cpu, cuda or wgpu.
+    /// Backend to compute with: auto, cpu, cuda or wgpu.
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
 }
 
-/// Says what `args` ask for; of several texts one that cannot be said is told and stops no other.
+/// Speaks one text, or every line of a file. A line that fails is reported, and the others go on; the exit code is then 2.
 pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
-    let wishes = wishes(args)?;
+    let requests = requests(args)?;
     let device = reader::device(&args.backend)?;
-    let narrator = SpeechPipeline::load(&args.run, &device).invalid()?;
-    let voice = voice(args, &narrator)?;
-    let alone = args.file.is_none();
-    let bar = bar(&wishes);
-    let mut unsaid = 0;
-    for wish in &wishes {
-        match narrate(args, &narrator, &voice, wish, &bar) {
-            Ok(narration) => bar.suspend(|| tell(args, &narrator, wish, &narration)),
-            Err(failure) if alone => return Err(failure),
+    let pipeline = SpeechPipeline::load(&args.run, &device).invalid()?;
+    let voice = voice(args, &pipeline)?;
+    let is_single = args.file.is_none();
+    let bar = bar(&requests);
+    let mut failed = 0;
+    for request in &requests {
+        match synthesize(args, &pipeline, &voice, request, &bar) {
+            Ok(speech) => bar.suspend(|| print_result(args, &pipeline, request, &speech)),
+            Err(failure) if is_single => return Err(failure),
             Err(failure) => {
-                unsaid += 1;
+                failed += 1;
                 bar.suspend(|| {
-                    eprintln!("error: {}: not said", wish.out.display());
+                    eprintln!("error: {}: not written", request.out.display());
                     failure.print()
                 });
             }
         }
     }
     bar.finish_and_clear();
-    Ok(if unsaid == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
 }
 
-/// The text of the command line, or the lines of a file that say anything.
-fn wishes(args: &SayArgs) -> Result<Vec<Wish>, Failure> {
+/// The text of the command line, or the lines of a file that are not blank.
+fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     let Some(file) = &args.file else {
         let text = match args.text.as_deref() {
             Some("-") => {
@@ -106,153 +106,158 @@ fn wishes(args: &SayArgs) -> Result<Vec<Wish>, Failure> {
             text => text.unwrap_or_default().into(),
         };
         let out = args.out.clone().unwrap_or_else(|| "said.wav".into());
-        return Ok(vec![Wish { text, out }]);
+        return Ok(vec![SpeechRequest { text, out }]);
     };
     let text = fs::read_to_string(file).map_err(|error| {
-        Failure::invalid(format!("cannot read {}: {error}", file.display()), "`--file` takes lines of text")
+        Failure::invalid(
+            format!("cannot read {}: {error}", file.display()),
+            "`--file` takes a text file; each line becomes a WAV file",
+        )
     })?;
     let folder = args.out_dir.clone().unwrap_or_else(|| "said".into());
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let wish = |(number, line): (usize, &str)| {
+    let request = |(number, line): (usize, &str)| {
         let out = folder.join(format!("{:04}.wav", number + 1));
-        Wish { text: line.into(), out }
+        SpeechRequest { text: line.into(), out }
     };
-    let wishes: Vec<Wish> = lines.map(wish).collect();
-    if wishes.is_empty() {
+    let requests: Vec<SpeechRequest> = lines.map(request).collect();
+    if requests.is_empty() {
         return Err(Failure::invalid(
             format!("{} has no line with text", file.display()),
-            "every line is said into a file",
+            "each line with text becomes a WAV file",
         ));
     }
     fs::create_dir_all(&folder).map_err(|error| {
         Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
     })?;
-    Ok(wishes)
+    Ok(requests)
 }
 
-/// The voice of the reference that was named, or that of the run.
-fn voice(args: &SayArgs, narrator: &SpeechPipeline) -> Result<Voice, Failure> {
-    let own = ModelFolder(&args.run).default_voice();
-    let path = args.speaker.as_deref().unwrap_or(&own);
-    if args.speaker.is_none() && !own.is_file() {
-        let message = format!("{} has no voice of its own: there is no voice.wav in it", args.run.display());
-        return Err(Failure::invalid(message, "name a recording of the voice: --speaker FILE.wav"));
+/// The voice of the recording that was named, or the default voice of the run.
+fn voice(args: &SayArgs, pipeline: &SpeechPipeline) -> Result<Voice, Failure> {
+    let default_voice = ModelFolder(&args.run).default_voice();
+    let path = args.speaker.as_deref().unwrap_or(&default_voice);
+    if args.speaker.is_none() && !default_voice.is_file() {
+        let message = format!("{} has no default voice: it has no voice.wav", args.run.display());
+        return Err(Failure::invalid(message, "give a recording of the voice: --speaker FILE.wav"));
     }
-    let audio = read_audio(path, narrator.sample_rate()).invalid()?;
-    narrator.encode_voice(&audio.samples).map_err(|error| {
-        Failure::invalid(format!("{}: {error}", path.display()), "a few seconds of one person speaking are best")
+    let audio = read_audio(path, pipeline.sample_rate()).invalid()?;
+    pipeline.encode_voice(&audio.samples).map_err(|error| {
+        Failure::invalid(format!("{}: {error}", path.display()), "use a recording of one speaker, a few seconds long")
     })
 }
 
-fn narrate(
+/// Speaks one text and writes its files.
+fn synthesize(
     args: &SayArgs,
-    narrator: &SpeechPipeline,
+    pipeline: &SpeechPipeline,
     voice: &Voice,
-    wish: &Wish,
+    request: &SpeechRequest,
     bar: &ProgressBar,
 ) -> Result<SynthesizedSpeech, Failure> {
-    // Of a text alone the bar counts its parts, and of many lines the lines.
-    let alone = args.file.is_none();
+    // For a single text the bar counts its parts, for a file its lines.
+    let is_single = args.file.is_none();
     let mut count = |done: usize, all: usize| {
-        if alone {
+        if is_single {
             bar.set_length(all as u64);
             bar.set_position(done as u64);
         }
     };
     let options = SpeechOptions { language: args.language.as_deref(), seed: args.seed };
-    let narration = narrator.synthesize(&wish.text, voice, &options, &mut count);
-    let narration = narration.map_err(|error| unsayable(&error))?;
-    if !alone {
+    let speech = pipeline.synthesize(&request.text, voice, &options, &mut count);
+    let speech = speech.map_err(|error| synthesis_failure(&error))?;
+    if !is_single {
         bar.inc(1);
     }
-    write_wav(&wish.out, &narration.samples, narrator.sample_rate()).invalid()?;
+    write_wav(&request.out, &speech.samples, pipeline.sample_rate()).invalid()?;
     if let Some(picture) = &args.picture {
-        draw(picture, &narration, narrator, voice, args.seed)
+        draw(picture, &speech, pipeline, voice, args.seed)
             .map_err(|message| Failure::invalid(message, "`--picture` takes the name of an SVG file to write"))?;
     }
-    Ok(narration)
+    Ok(speech)
 }
 
-fn unsayable(error: &SynthesisError) -> Failure {
+/// The failure for `error`, with help.
+fn synthesis_failure(error: &SynthesisError) -> Failure {
     let help = match error {
         SynthesisError::EmptyText => "give a text, or `-` to read it from standard input",
-        SynthesisError::UnknownCharacters { .. } => {
-            "a model says what it was trained on, letters and digits in the same script"
-        }
-        SynthesisError::UnknownLanguage { .. } => "leave --language out where the model knows only one",
+        SynthesisError::UnknownCharacters { .. } => "use letters of the script that the model was trained on",
+        SynthesisError::UnknownLanguage { .. } => "leave out --language if the model knows only one",
         SynthesisError::ShortReference { .. } | SynthesisError::SilentReference => {
-            "a few seconds of one person speaking are best"
+            "use a recording of one speaker, a few seconds long"
         }
     };
     Failure::invalid(error.to_string(), help)
 }
 
-/// Where it looked while it said the first part, and what it said.
+/// Draws the attention over the first part of the text, and its log-mels.
 fn draw(
     path: &Path,
-    narration: &SynthesizedSpeech,
-    narrator: &SpeechPipeline,
+    speech: &SynthesizedSpeech,
+    pipeline: &SpeechPipeline,
     voice: &Voice,
     seed: u64,
 ) -> Result<(), String> {
-    let Some(passage) = narration.segments.first() else { return Ok(()) };
-    let features = narrator.log_mel().config();
-    let alignment = narrator.alignment(passage, 0, voice, seed);
-    let mels = [pictures::Mels::new("said", &passage.generated.mels, features.n_mels)];
-    let names = narrator.token_names();
-    let (text, tokens) = (&passage.text, &passage.tokens);
+    let Some(segment) = speech.segments.first() else { return Ok(()) };
+    let features = pipeline.log_mel().config();
+    let alignment = pipeline.alignment(segment, 0, voice, seed);
+    let mels = [pictures::Mels::new("said", &segment.generated.mels, features.n_mels)];
+    let names = pipeline.token_names();
+    let (text, tokens) = (&segment.text, &segment.tokens);
     let attention = pictures::AttentionPicture { text, alignment: &alignment, tokens, names: &names, features };
     let maps = [attention.heatmap()].into_iter().chain(pictures::mels(&mels, features)).collect();
     Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
 }
 
-fn tell(args: &SayArgs, narrator: &SpeechPipeline, wish: &Wish, narration: &SynthesizedSpeech) {
-    let rate = narrator.sample_rate();
-    let length = Samples(narration.samples.len() as u64).at(rate);
-    let file = wish.out.display();
-    let unknown: String = narration.unknown_characters.iter().filter(|letter| !letter.is_whitespace()).collect();
+/// Prints the file with its length, and warnings.
+fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechRequest, speech: &SynthesizedSpeech) {
+    let rate = pipeline.sample_rate();
+    let length = Samples(speech.samples.len() as u64).at(rate);
+    let file = request.out.display();
+    let unknown: String = speech.unknown_characters.iter().filter(|character| !character.is_whitespace()).collect();
     if !unknown.is_empty() {
-        eprintln!("warning: {file}: letters that the model does not know were left out: {unknown}");
+        eprintln!("warning: {file}: characters that the model does not know were left out: {unknown}");
     }
-    let frames = |mels: usize| mels / narrator.log_mel().n_mels();
-    for part in narration.cut_off_segments() {
-        let samples = frames(part.generated.mels.len()) * narrator.log_mel().config().hop_length;
-        let (after, text) = (Samples(samples as u64).at(rate), shown(&part.text));
-        eprintln!("warning: {file}: did not stop by itself, and was cut off after {after}: {text}");
+    let frames = |mels: usize| mels / pipeline.log_mel().n_mels();
+    for part in speech.cut_off_segments() {
+        let samples = frames(part.generated.mels.len()) * pipeline.log_mel().config().hop_length;
+        let (after, text) = (Samples(samples as u64).at(rate), excerpt(&part.text));
+        eprintln!("warning: {file}: was cut off after {after}, because the model did not stop: {text}");
     }
     match args.json {
-        true => println!("{}", report(wish, narration, length, &unknown)),
+        true => println!("{}", report(request, speech, length, &unknown)),
         false => println!("{file}  {length}"),
     }
 }
 
-fn report(wish: &Wish, narration: &SynthesizedSpeech, length: Seconds, unknown: &str) -> Value {
-    let stopped = narration.cut_off_segments().next().is_none();
+/// The JSON object for one file.
+fn report(request: &SpeechRequest, speech: &SynthesizedSpeech, length: Seconds, unknown: &str) -> Value {
+    let stopped = speech.cut_off_segments().next().is_none();
     json!({
-        "file": wish.out.display().to_string(),
-        "text": wish.text,
+        "file": request.out.display().to_string(),
+        "text": request.text,
         "seconds": length,
-        "parts": narration.segments.len(),
+        "parts": speech.segments.len(),
         "ending": if stopped { Ending::Stopped } else { Ending::CutOff },
         "unknown_letters": unknown,
     })
 }
 
-/// A text as a message repeats it.
-fn shown(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+/// The beginning of `text` in quotes, for a message.
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS) {
         Some((end, _)) => format!("\"{}…\"", &text[..end]),
         None => format!("\"{text}\""),
     }
 }
 
-/// A bar over lines, or over the parts of one long text; away from a terminal it is not seen.
-fn bar(wishes: &[Wish]) -> ProgressBar {
+/// A progress bar over lines, or over the parts of one long text; hidden if standard error is not a terminal.
+fn bar(requests: &[SpeechRequest]) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("speaking {bar:40} {pos}/{len}, {eta} left");
-    ProgressBar::new(wishes.len() as u64).with_style(style.expect("the template is valid"))
+    ProgressBar::new(requests.len() as u64).with_style(style.expect("the template is valid"))
 }
 
 #[cfg(test)]
@@ -260,8 +265,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_shown_by_its_beginning() {
-        assert_eq!(shown("शुभ"), "\"शुभ\"");
-        assert_eq!(shown(&"é".repeat(70)), format!("\"{}…\"", "é".repeat(60)));
+    fn excerpt_is_beginning_of_long_text() {
+        assert_eq!(excerpt("शुभ"), "\"शुभ\"");
+        assert_eq!(excerpt(&"é".repeat(70)), format!("\"{}…\"", "é".repeat(60)));
     }
 }

@@ -1,4 +1,4 @@
-//! How the program speaks to a person: messages, progress bars, and the exit codes of failures.
+//! Messages, progress bars, and the exit codes of failures.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -8,14 +8,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_recipes::reporter::{Level, Progress, Reporter};
 use plimsoll_recipes::{Failure, FailureKind};
 
-/// Exit code of a command that failed on the way.
+/// Exit code of a command that failed while running.
 const FAILED: u8 = 1;
 /// Exit code of wrong usage, configuration or input.
 const INVALID: u8 = 2;
 
-/// Failures that end the program.
+/// Prints a failure and maps it to an exit code.
 pub(crate) trait ExitCodeExt {
-    /// Prints the message on standard error and gives the exit code.
+    /// Prints the message on standard error and returns the exit code.
     fn print(&self) -> ExitCode;
 }
 
@@ -29,10 +29,10 @@ impl ExitCodeExt for Failure {
     }
 }
 
-/// Exit code of a run that does not fit.
+/// Exit code of `memtest` and `optimize` if the run does not fit into memory.
 pub(crate) const DOES_NOT_FIT: u8 = 3;
 
-/// Reports on standard error.
+/// A reporter that prints to standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal;
 
@@ -48,13 +48,13 @@ impl Reporter for Terminal {
     fn progress(&self, label: &str, length: Option<u64>) -> Box<dyn Progress> {
         let bar = match length {
             Some(length) => bar(label, length),
-            None => waiting(label),
+            None => spinner(label),
         };
         Box::new(Bar(bar))
     }
 }
 
-/// A progress bar that goes when the work ends.
+/// A progress bar that is removed when dropped.
 struct Bar(ProgressBar);
 
 impl Progress for Bar {
@@ -69,14 +69,14 @@ impl Drop for Bar {
     }
 }
 
-/// A bar for work on `length` things; away from a terminal it is hidden.
+/// A progress bar with `length` units; hidden if standard error is not a terminal.
 pub(crate) fn bar(label: &str, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}, {eta} left").expect("the template is valid");
     ProgressBar::new(length).with_style(style).with_message(label.to_owned())
 }
 
-/// A spinner for work of unknown length; away from a terminal it is hidden.
-pub(crate) fn waiting(label: &str) -> ProgressBar {
+/// A spinner for work of unknown length; hidden if standard error is not a terminal.
+pub(crate) fn spinner(label: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -85,7 +85,7 @@ pub(crate) fn waiting(label: &str) -> ProgressBar {
     bar
 }
 
-/// A bar for reading `count` recordings; a single one needs none.
+/// A progress bar for reading `count` recordings; hidden for a single one.
 pub(crate) fn reading_bar(count: usize) -> ProgressBar {
     if count < 2 { ProgressBar::hidden() } else { bar("reading recordings", count as u64) }
 }

@@ -1,4 +1,4 @@
-//! The pages of docs/commands and the list of `cargo xtask help`, held to the help texts of the program.
+//! Tests that docs/commands and the list of `cargo xtask help` equal the help texts of the program, or rewrites them.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory};
 
 use super::Cli;
 
-/// Width of the help texts on the pages.
+/// Columns of the help texts on the pages.
 const WIDTH: usize = 100;
 
 /// The root of the repository.
@@ -42,8 +42,8 @@ fn section(text: &mut String, command: &Command, title: &str) {
     }
 }
 
-/// Compares `found` with the file, or writes the file when `PLIMSOLL_UPDATE_DOCS` is set.
-fn hold(path: &Path, found: &str) {
+/// Asserts that the file holds `found`, or writes it when `PLIMSOLL_UPDATE_DOCS` is set.
+fn assert_file(path: &Path, found: &str) {
     if std::env::var_os("PLIMSOLL_UPDATE_DOCS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         return std::fs::write(path, found).unwrap();
@@ -51,15 +51,15 @@ fn hold(path: &Path, found: &str) {
     let written = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         written == found,
-        "{} is not what the program says: set PLIMSOLL_UPDATE_DOCS=$PWD/docs/configuration.md and test again",
+        "{} differs from the help of the program: set PLIMSOLL_UPDATE_DOCS=$PWD/docs/configuration.md and test again",
         path.display()
     );
 }
 
 #[test]
-fn each_command_has_the_page_of_its_help() {
+fn command_pages_equal_the_help() {
     for command in commands() {
-        hold(&root().join(format!("docs/commands/{}.md", command.get_name())), &page(&command));
+        assert_file(&root().join(format!("docs/commands/{}.md", command.get_name())), &page(&command));
     }
 }
 
@@ -69,13 +69,22 @@ fn xtask_help_lists_every_command() {
         format!("{}\t{}\n", command.get_name(), command.get_about().map(ToString::to_string).unwrap_or_default())
     };
     let lines: String = commands().iter().map(line).collect();
-    hold(&root().join("xtask/src/commands.txt"), &lines);
+    assert_file(&root().join("xtask/src/commands.txt"), &lines);
+}
+
+/// Checks the help of `command` and of its own commands.
+fn check_style(command: &Command) {
+    let name = command.get_name();
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    assert!(about.starts_with(char::is_uppercase) && !about.ends_with('.'), "{name}: {about}");
+    for argument in command.get_arguments() {
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        assert!(help.starts_with(char::is_uppercase), "{name} {}: {help}", argument.get_id());
+    }
+    command.get_subcommands().filter(|inner| inner.get_name() != "help").for_each(check_style);
 }
 
 #[test]
-fn every_help_text_begins_with_a_verb_and_has_no_full_stop() {
-    for command in commands() {
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        assert!(about.starts_with(char::is_uppercase) && !about.ends_with('.'), "{}: {about}", command.get_name());
-    }
+fn help_texts_begin_with_a_verb_and_have_no_full_stop() {
+    commands().iter().for_each(check_style);
 }

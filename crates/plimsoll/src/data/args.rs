@@ -1,4 +1,4 @@
-//! What the commands of `plimsoll data` take.
+//! Arguments of the commands of `plimsoll data`.
 
 use std::path::PathBuf;
 
@@ -8,43 +8,44 @@ use plimsoll_data::{CheckDepth, Format, ImportOptions};
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::config::ConfigArgs;
 
-/// The commands of `data`.
+/// Commands of `data`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {
-    /// Reads a corpus in whatever layout it has, checks it, and writes one list of what can be used.
+    /// Read a corpus in any known layout, check it, and write its usable utterances as one list
     Import(ImportArgs),
-    /// Says what of a corpus a run could use, and what not and why.
+    /// Report which utterances of a corpus a run can use, and why it cannot use the others
     Check(CheckArgs),
-    /// Says how long utterances and texts are, who speaks, and in which letters.
+    /// Print the lengths of utterances and texts, speaking rates, voices, languages and characters
     Stats(StatsArgs),
-    /// Loads batches as a run would, and says how fast that is and what takes the time.
+    /// Measure how fast batches load without training, and which part takes the time
     Bench(BenchArgs),
-    /// Says what is kept in a folder of features, and looks whether it is whole.
+    /// Show and check the features that are cached on disk, or delete them
     Cache(CacheArgs),
 }
 
-/// Which corpus.
+/// Arguments that select a corpus and complete its metadata.
 #[derive(Debug, Args)]
 pub(crate) struct CorpusArgs {
-    /// The folder or the list of a corpus; that of the configuration where not given.
+    /// Folder or list of the corpus. Default: `data.manifest` of the configuration.
     #[arg(value_name = "PATH")]
     pub(super) path: Option<PathBuf>,
-    /// How it is laid out: manifest (JSON lines, NeMo's too), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
-    /// huggingface, or folder (audio with texts beside it); found out where not given.
+    /// Layout of the corpus: manifest (JSON lines, also NeMo's), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
+    /// huggingface, or folder (audio files with a text file beside each). Default: detected.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
-    /// Where relative paths to audio start, instead of the list's folder.
+    /// Folder that relative audio paths start from. Default: the folder of the list.
     #[arg(long, value_name = "DIR")]
     audio_root: Option<PathBuf>,
-    /// Who speaks, where the corpus does not say.
+    /// Speaker of utterances for which the corpus names none.
     #[arg(long, value_name = "NAME")]
     speaker: Option<String>,
-    /// Which language is spoken, where the corpus does not say.
+    /// Language of utterances for which the corpus names none.
     #[arg(long, value_name = "NAME")]
     language: Option<String>,
 }
 
 impl CorpusArgs {
+    /// The options of the import.
     pub(super) fn import_options(&self) -> Result<ImportOptions, Failure> {
         let format = self.format.as_deref().map(|word| {
             Format::from_name(word).ok_or_else(|| {
@@ -61,104 +62,105 @@ impl CorpusArgs {
     }
 }
 
-/// Which corpus is looked at, how closely, and how that is told.
+/// Arguments of the commands that check a corpus and report on it.
 #[derive(Debug, Args)]
-pub(crate) struct LookArgs {
-    /// Which corpus.
+pub(crate) struct CorpusCheckArgs {
+    /// The corpus.
     #[command(flatten)]
     pub(super) corpus: CorpusArgs,
-    /// Decodes every sample instead of trusting the headers of files.
+    /// Decode all audio instead of reading only file headers. Slower; finds damaged and silent files.
     #[arg(long)]
     decode: bool,
-    /// Lists everything that cannot be used, and not just the first of each kind.
+    /// List every unusable utterance. Default: the first three of each kind.
     #[arg(long)]
     pub(super) all: bool,
-    /// Prints one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(super) json: bool,
 }
 
-impl LookArgs {
-    pub(super) fn look(&self) -> CheckDepth {
+impl CorpusCheckArgs {
+    /// How closely files are read.
+    pub(super) fn depth(&self) -> CheckDepth {
         if self.decode { CheckDepth::Decode } else { CheckDepth::Header }
     }
 }
 
-/// What `data import` takes.
+/// Arguments of `data import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Which corpus, and how it is looked at.
+    /// The corpus and how to check it.
     #[command(flatten)]
-    pub(super) looking: LookArgs,
-    /// The list to write, JSON lines; audio below its folder is named from there.
+    pub(super) check: CorpusCheckArgs,
+    /// Output list, JSON lines. Audio below its folder gets relative paths.
     #[arg(long, value_name = "FILE.jsonl", default_value = "manifest.jsonl")]
     pub(super) out: PathBuf,
-    /// Writes over a list that is there.
+    /// Overwrite the output list if it exists.
     #[arg(long)]
     pub(super) force: bool,
-    /// The configuration, for the lengths in frames.
+    /// The configuration; its features decide the lengths in frames.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
 }
 
-/// What `data check` takes.
+/// Arguments of `data check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Which corpus, and how it is looked at.
+    /// The corpus and how to check it.
     #[command(flatten)]
-    pub(super) looking: LookArgs,
-    /// Looks for letters that are not in this vocabulary: the model.json of a model, or a tokenizer.json.
+    pub(super) check: CorpusCheckArgs,
+    /// Report utterances with characters outside of this vocabulary: the model.json of a model, or a tokenizer.json.
     #[arg(long, value_name = "FILE.json")]
     pub(super) vocabulary: Option<PathBuf>,
-    /// Draws what was found, with both lengths, into this HTML page.
+    /// Write the findings and the distributions of lengths as an HTML page to this file.
     #[arg(long, value_name = "FILE.html")]
     pub(super) page: Option<PathBuf>,
-    /// The configuration, whose limits count.
+    /// The configuration; its limits of length decide what is usable.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
 }
 
-/// What `data stats` takes.
+/// Arguments of `data stats`.
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
-    /// Which corpus.
+    /// The corpus.
     #[command(flatten)]
     pub(super) corpus: CorpusArgs,
-    /// Draws both lengths into this HTML page.
+    /// Write the distributions of lengths as an HTML page to this file.
     #[arg(long, value_name = "FILE.html")]
     pub(super) page: Option<PathBuf>,
-    /// Prints one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(super) json: bool,
-    /// The configuration, which may name the corpus.
+    /// The configuration; it can name the corpus.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
 }
 
-/// What `data bench` takes.
+/// Arguments of `data bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Prints one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(super) json: bool,
-    /// The configuration, which names the corpus; the built-in one where it names none.
+    /// The configuration; it names the corpus. Default: the built-in corpus.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
 }
 
-/// What `data cache` takes.
+/// Arguments of `data cache`.
 #[derive(Debug, Args)]
 pub(crate) struct CacheArgs {
-    /// The folder; that of the configuration where not given.
+    /// Folder of the cache. Default: `data.cache_dir` of the configuration.
     #[arg(value_name = "DIR")]
     pub(super) folder: Option<PathBuf>,
-    /// Deletes what is in it, except what a run is writing.
+    /// Delete the cached features, except files that a run is writing.
     #[arg(long)]
     pub(super) clear: bool,
-    /// Prints one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(super) json: bool,
-    /// The configuration, which may name the folder.
+    /// The configuration; it can name the folder.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
 }

@@ -19,12 +19,12 @@ use plimsoll_recipes::data::prepare;
 use plimsoll_recipes::mapping::batching;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// No measurement takes longer.
-const LONGEST: Duration = Duration::from_secs(5);
-/// Utterances that are looked at one by one.
-const LOOKED_AT: usize = 200;
+/// Time after which a measurement ends.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// Utterances whose decoding, resampling and features are timed.
+const TIMED_UTTERANCES: usize = 200;
 
-/// How fast batches come.
+/// Loading speed with a number of threads, from files or from the cache.
 #[derive(Debug, Serialize)]
 struct Speed {
     workers: usize,
@@ -32,7 +32,7 @@ struct Speed {
     audio_seconds_per_second: f64,
 }
 
-/// What a second of audio costs one thread, in seconds.
+/// Seconds that one thread needs for one second of audio.
 #[derive(Debug, Default, Serialize)]
 struct Costs {
     decoding: f64,
@@ -40,29 +40,30 @@ struct Costs {
     features: f64,
 }
 
+/// Measures loading and prints the speeds and where the time goes.
 pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut config = load(&args.config, environment())?.config;
     let folder = config.data.cache_dir.take();
     config.data.cache_memory = Bytes(0);
-    let spinner = crate::terminal::waiting("reading lists");
-    let cold = prepare(&config, &Terminal);
+    let spinner = crate::terminal::spinner("reading lists");
+    let uncached = prepare(&config, &Terminal);
     spinner.finish_and_clear();
-    let cold = cold?.training;
-    let spinner = crate::terminal::waiting("loading");
-    let costs = costs(&cold)?;
+    let uncached = uncached?.training;
+    let spinner = crate::terminal::spinner("loading");
+    let costs = costs(&uncached)?;
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     let mut speeds = Vec::new();
     let mut workers = 1;
     while workers <= cores {
-        speeds.push(speed(&cold, workers, &config.data, false)?);
+        speeds.push(speed(&uncached, workers, &config.data, false)?);
         workers *= 2;
     }
     if folder.is_some() {
         config.data.cache_dir = folder;
-        let kept = prepare(&config, &Terminal)?.training;
-        // The first pass fills the cache as far as it gets, the second reads it.
-        speed(&kept, cores, &config.data, true)?;
-        speeds.push(speed(&kept, 1, &config.data, true)?);
+        let cached = prepare(&config, &Terminal)?.training;
+        // The first pass fills the cache until the time limit, the second reads it.
+        speed(&cached, cores, &config.data, true)?;
+        speeds.push(speed(&cached, 1, &config.data, true)?);
     }
     spinner.finish_and_clear();
     if args.json {
@@ -72,25 +73,26 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     for Speed { workers, cached, audio_seconds_per_second } in &speeds {
         let from = if *cached { ", from the cache" } else { "" };
         let threads = if *workers == 1 { "thread" } else { "threads" };
-        println!("{workers} {threads}{from}: {audio_seconds_per_second:.0} s of audio a second");
+        println!("{workers} {threads}{from}: {audio_seconds_per_second:.0} s of audio per second");
     }
     let Costs { decoding, resampling, features } = costs;
     let all = (decoding + resampling + features).max(f64::MIN_POSITIVE) / 100.0;
     println!(
-        "of one thread's time, {:.0} % is reading and decoding, {:.0} % resampling, {:.0} % features",
+        "time of one thread: {:.0} % reading and decoding, {:.0} % resampling, {:.0} % features",
         decoding / all,
         resampling / all,
         features / all
     );
     println!(
-        "A run says how many seconds of audio it takes in a second; with more than that, it never waits for long."
+        "Training prints how many seconds of audio it computes per second. If loading is faster, training does not wait for data."
     );
     if config.data.cache_dir.is_none() {
-        println!("With `--set data.cache_dir=DIR` features are kept, and none of this is done twice.");
+        println!("`--set data.cache_dir=DIR` keeps features on disk, so that later epochs and runs skip this work.");
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Seconds of audio per second that `workers` threads load, in one epoch or until the time limit.
 fn speed(
     dataset: &Arc<Dataset>,
     workers: usize,
@@ -110,7 +112,7 @@ fn speed(
     let (start, mut frames) = (Instant::now(), 0);
     for loaded in Loader::start(dataset.clone(), &config, Key::new(1), Position::default()) {
         frames += loaded.failed()?.batch.frame_lengths.iter().map(|&count| u64::from(count)).sum::<u64>();
-        if start.elapsed() > LONGEST {
+        if start.elapsed() > TIME_LIMIT {
             break;
         }
     }
@@ -118,21 +120,22 @@ fn speed(
     Ok(Speed { workers, cached, audio_seconds_per_second })
 }
 
+/// Time of each part of loading, over utterances at equal distances in `dataset`.
 fn costs(dataset: &Dataset) -> Result<Costs, Failure> {
-    let (mut costs, mut audio_seconds, begun) = (Costs::default(), 0.0, Instant::now());
+    let (mut costs, mut audio_seconds, start_of_all) = (Costs::default(), 0.0, Instant::now());
     let rate = dataset.log_mel().config().sample_rate;
-    let step = dataset.len().div_ceil(LOOKED_AT).max(1);
+    let step = dataset.len().div_ceil(TIMED_UTTERANCES).max(1);
     for utterance in (0..dataset.len()).step_by(step).map(|index| dataset.utterance(index)) {
-        if begun.elapsed() > LONGEST {
+        if start_of_all.elapsed() > TIME_LIMIT {
             break;
         }
-        let own = audio_info(&utterance.audio).failed()?.rate;
-        let stretch = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
+        let file_rate = audio_info(&utterance.audio).failed()?.rate;
+        let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
         let start = Instant::now();
-        let audio = read_audio_segment(&utterance.audio, stretch, own).failed()?;
+        let audio = read_audio_segment(&utterance.audio, segment, file_rate).failed()?;
         costs.decoding += start.elapsed().as_secs_f64();
         let start = Instant::now();
-        let samples = resample(audio.samples, own, rate);
+        let samples = resample(audio.samples, file_rate, rate);
         costs.resampling += start.elapsed().as_secs_f64();
         let start = Instant::now();
         let features = dataset.log_mel().extract(&samples);

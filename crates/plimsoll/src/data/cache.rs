@@ -1,4 +1,4 @@
-//! `plimsoll data cache`: what is kept in a folder of features.
+//! `plimsoll data cache`: checks or deletes the features that are cached on disk.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,19 +13,22 @@ use crate::environment;
 use plimsoll_recipes::config::load;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Looks at every record, or deletes them all.
+/// Checks every record of the cache, or deletes them all.
 pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let folder: PathBuf = args.folder.clone().or(config.data.cache_dir).ok_or_else(|| {
-        Failure::invalid("no folder was named", "name the folder of a cache, or a configuration with data.cache_dir")
+        Failure::invalid(
+            "the folder of the cache is missing",
+            "give it as an argument, or a configuration with data.cache_dir",
+        )
     })?;
     if args.clear {
         let freed = clear_store(&folder).failed()?;
-        let told = format!("{freed} freed in {}", folder.display());
-        println!("{}", if args.json { json!({"freed_bytes": freed}).to_string() } else { told });
+        let message = format!("{freed} freed in {}", folder.display());
+        println!("{}", if args.json { json!({"freed_bytes": freed}).to_string() } else { message });
         return Ok(ExitCode::SUCCESS);
     }
-    let style = ProgressStyle::with_template("looking at {binary_bytes} of records, {elapsed}");
+    let style = ProgressStyle::with_template("checking records: {binary_bytes}, {elapsed}");
     let bar = ProgressBar::no_length().with_style(style.expect("the template is valid"));
     let report = survey_store(&folder, &|bytes| bar.set_position(bytes));
     bar.finish_and_clear();
@@ -39,7 +42,7 @@ pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
     let limit: Bytes = config.data.cache_size;
     println!("{}: {records} records in {segments} files, {bytes} of at most {limit}", folder.display());
     for damage in &damaged {
-        println!("  damaged: {} at byte {} (it will be computed anew)", damage.segment.display(), damage.offset);
+        println!("  damaged: {} at byte {} (a run computes it again)", damage.segment.display(), damage.offset);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `plimsoll data`: what a person has on disk, looked at, counted, and made into one list that a run can read.
+//! `plimsoll data`: checks, counts and imports corpora, and measures how fast they load.
 
 mod args;
 mod bench;
@@ -25,37 +25,39 @@ use plimsoll_recipes::texts::text_normalizer;
 use plimsoll_recipes::{Failure, FailureExt};
 
 impl DataCommand {
+    /// Runs the command.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Import(args) => bring_in(&args),
-            Self::Check(args) => examine(&args),
-            Self::Stats(args) => count(&args),
+            Self::Import(args) => run_import(&args),
+            Self::Check(args) => run_check(&args),
+            Self::Stats(args) => run_stats(&args),
             Self::Bench(args) => bench::bench(&args),
             Self::Cache(args) => cache::cache(&args),
         }
     }
 }
 
-/// A corpus that was looked at.
-struct Examined {
+/// A corpus after its check.
+struct CheckedCorpus {
     report: Report,
     checked: Checked,
 }
 
-/// Looks at the corpus that `corpus` names, as a run of `config` would use it.
-fn look(
+/// Imports and checks the corpus that `corpus` names, with the features of `config`. With `is_limited`, texts are
+/// normalized and lengths limited as a run of `config` would do.
+fn check_corpus(
     corpus: &CorpusArgs,
     config: &RunConfig,
     look: CheckDepth,
     tokenizer: Option<&Tokenizer>,
     is_limited: bool,
-) -> Result<Examined, Failure> {
+) -> Result<CheckedCorpus, Failure> {
     let path = corpus.path.as_ref().or(config.data.manifest.as_ref()).ok_or_else(|| {
-        Failure::invalid("no corpus was named", "name its folder or list, or a configuration with data.manifest")
+        Failure::invalid("no corpus was named", "give its folder or list, or a configuration with data.manifest")
     })?;
     let mut options = corpus.import_options()?;
     options.audio_root = options.audio_root.or_else(|| config.data.audio_root.clone());
-    let spinner = crate::terminal::waiting("reading lists");
+    let spinner = crate::terminal::spinner("reading lists");
     let listing = import(path, &options).invalid();
     spinner.finish_and_clear();
     let mut listing = listing?;
@@ -70,7 +72,7 @@ fn look(
     let frames = CtcFrames::new(config, &log_mel);
     let output_frames = |length| frames.count(length);
     let limits = if is_limited { limits(config, &output_frames) } else { Limits::default() };
-    let style = ProgressStyle::with_template("looking at {bar:40} {pos}/{len}, {eta} left");
+    let style = ProgressStyle::with_template("checking utterances {bar:40} {pos}/{len}, {eta} left");
     let bar = ProgressBar::new(listing.entries.len() as u64).with_style(style.expect("the template is valid"));
     let options = CheckOptions { depth: look, tokenizer, limits };
     let checked = check(listing, &options, &|done, all| {
@@ -79,52 +81,56 @@ fn look(
     });
     bar.finish_and_clear();
     let stats = CorpusStats::new(&checked.utterances);
-    Ok(Examined { report: Report::new(format, &root, &checked, stats), checked })
+    Ok(CheckedCorpus { report: Report::new(format, &root, &checked, stats), checked })
 }
 
-fn bring_in(args: &ImportArgs) -> Result<ExitCode, Failure> {
+/// Writes the usable utterances as a list.
+fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     if args.out.exists() && !args.force {
-        let message = format!("{} is there already", args.out.display());
-        return Err(Failure::invalid(message, "name another file with --out, or write over it with --force"));
+        let message = format!("{} exists already", args.out.display());
+        return Err(Failure::invalid(message, "choose another file with --out, or overwrite it with --force"));
     }
-    let Examined { report, checked } = look(&args.looking.corpus, &config, args.looking.look(), None, false)?;
+    let CheckedCorpus { report, checked } = check_corpus(&args.check.corpus, &config, args.check.depth(), None, false)?;
     if checked.utterances.is_empty() {
-        report.print(args.looking.json, args.looking.all);
+        report.print(args.check.json, args.check.all);
         return Err(Failure::invalid("none of the utterances can be used", "the reasons are listed above"));
     }
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     Manifest::write(&args.out, &checked.utterances, &log_mel).failed()?;
-    report.print(args.looking.json, args.looking.all);
-    if !args.looking.json {
+    report.print(args.check.json, args.check.all);
+    if !args.check.json {
         println!("Written to {}. To train on it: plimsoll train --manifest {0}", args.out.display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn examine(args: &CheckArgs) -> Result<ExitCode, Failure> {
+/// Reports what is usable; fails if more of the corpus is unusable than a run accepts.
+fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().invalid()?;
-    let Examined { report, .. } = look(&args.looking.corpus, &config, args.looking.look(), tokenizer.as_ref(), true)?;
-    report.print(args.looking.json, args.looking.all);
+    let CheckedCorpus { report, .. } =
+        check_corpus(&args.check.corpus, &config, args.check.depth(), tokenizer.as_ref(), true)?;
+    report.print(args.check.json, args.check.all);
     if let Some(file) = &args.page {
         page::write(file, &report)?;
     }
-    let most = config.data.unusable_share;
-    if report.flawed_share() > most {
+    let max_share = config.data.unusable_share;
+    if report.flawed_share() > max_share {
         let message = format!(
-            "{:.1} % of the utterances cannot be read, and a run takes at most {:.1} %",
+            "{:.1} % of the utterances cannot be read, and a run accepts at most {:.1} %",
             report.flawed_share() * 100.0,
-            most * 100.0
+            max_share * 100.0
         );
-        return Err(Failure::invalid(message, "mend the list, or allow more: --set data.unusable_share=SHARE"));
+        return Err(Failure::invalid(message, "correct the list, or accept more: --set data.unusable_share=SHARE"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn count(args: &StatsArgs) -> Result<ExitCode, Failure> {
+/// Prints the distributions of a corpus.
+fn run_stats(args: &StatsArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
-    let Examined { report, .. } = look(&args.corpus, &config, CheckDepth::Exists, None, false)?;
+    let CheckedCorpus { report, .. } = check_corpus(&args.corpus, &config, CheckDepth::Exists, None, false)?;
     if args.json {
         println!("{}", serde_json::to_string(&report.stats).expect("statistics are plain data"));
     } else {

@@ -1,4 +1,4 @@
-//! A corpus as one page of HTML that needs nothing else: counts, both lengths drawn, and every flaw.
+//! The report on a corpus as one self-contained HTML page: counts, distributions, and the unusable utterances.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -14,13 +14,13 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;mar
     tr:nth-child(even){background:color-mix(in srgb,currentColor 7%,transparent)}\
     svg{width:100%;height:auto}rect{fill:#3b7dd8}text{fill:currentColor;font-size:11px}";
 
-/// Flaws that a page lists: a browser still scrolls through so many.
-const FLAWS: usize = 20_000;
+/// Unusable utterances that a page lists at most, so that a browser can still scroll through it.
+const MAX_LISTED: usize = 20_000;
 
 /// Writes the page of `report` to `file`.
 pub(super) fn write(file: &Path, report: &Report) -> Result<(), Failure> {
     std::fs::write(file, page(report)).failed()?;
-    eprintln!("Drawn into {}", file.display());
+    eprintln!("Page written to {}", file.display());
     Ok(())
 }
 
@@ -34,20 +34,20 @@ fn page(report: &Report) -> String {
         stats.speakers
     );
     for (name, spread) in [
-        ("Seconds of an utterance", &stats.seconds),
-        ("Characters of a text", &stats.characters),
-        ("Characters in a second", &stats.pace),
+        ("Seconds per utterance", &stats.seconds),
+        ("Characters per text", &stats.characters),
+        ("Characters per second", &stats.pace),
     ] {
-        let _ = write!(body, "<h2>{name}</h2>\n{}", drawn(spread));
+        let _ = write!(body, "<h2>{name}</h2>\n{}", histogram(spread));
     }
     if !report.unusable.is_empty() {
         body += "<h2>Not usable</h2>\n<table><tr><th>Reason</th><th>Utterances</th></tr>\n";
         for (kind, count) in &report.unusable {
             let _ = writeln!(body, "<tr><td>{}</td><td>{count}</td></tr>", escape(kind));
         }
-        body += "</table>\n<h2>Each of them</h2>\n<table>\n";
-        for flaw in report.flaws.iter().take(FLAWS) {
-            let _ = writeln!(body, "<tr><td>{}</td><td>{}</td></tr>", escape(flaw.kind), escape(&flaw.told));
+        body += "</table>\n<h2>List</h2>\n<table>\n";
+        for flaw in report.flaws.iter().take(MAX_LISTED) {
+            let _ = writeln!(body, "<tr><td>{}</td><td>{}</td></tr>", escape(flaw.kind), escape(&flaw.text));
         }
         body += "</table>\n";
     }
@@ -57,14 +57,14 @@ fn page(report: &Report) -> String {
     )
 }
 
-/// The bins of a spread as a drawing, 720 by 180.
-fn drawn(spread: &Spread) -> String {
+/// The bins of a distribution as an SVG picture of 720 by 200.
+fn histogram(spread: &Spread) -> String {
     let Spread { min: least, median, p90: ninetieth, max: most, mean, bins, .. } = spread;
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1) as f64;
     let width = 720.0 / bins.len().max(1) as f64;
     let mut svg = String::from("<svg viewBox=\"0 0 720 200\" role=\"img\">\n");
-    for (place, bin) in bins.iter().enumerate() {
-        let (x, height) = (place as f64 * width, bin.count as f64 / largest * 160.0);
+    for (index, bin) in bins.iter().enumerate() {
+        let (x, height) = (index as f64 * width, bin.count as f64 / largest * 160.0);
         let (from, to) = (number(bin.from), number(bin.to));
         let _ = writeln!(
             svg,
@@ -74,14 +74,15 @@ fn drawn(spread: &Spread) -> String {
             width - 2.0,
             bin.count
         );
-        // A number below every third bar, so that they do not touch.
-        if place % 3 == 0 {
+        // A number below every third bar only, so that numbers do not overlap.
+        if index % 3 == 0 {
             let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"188\">{from}</text>");
         }
     }
     svg += "</svg>\n";
-    let told = format!("{least:.1} to {most:.1}; mean {mean:.1}, median {median:.1}, nine in ten below {ninetieth:.1}");
-    format!("<figure>{svg}<figcaption>{told}</figcaption></figure>\n")
+    let caption =
+        format!("{least:.1} to {most:.1}; mean {mean:.1}, median {median:.1}, 90th percentile {ninetieth:.1}");
+    format!("<figure>{svg}<figcaption>{caption}</figcaption></figure>\n")
 }
 
 fn escape(text: &str) -> String {

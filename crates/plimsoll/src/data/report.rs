@@ -1,4 +1,4 @@
-//! What was found in a corpus, for a terminal and for scripts.
+//! The report on a corpus, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,14 +8,14 @@ use plimsoll_core::Seconds;
 use plimsoll_data::{Checked, CorpusStats, Format, Spread};
 use serde::Serialize;
 
-/// Flaws of each kind that are shown where not all are asked for.
-const SHOWN: usize = 3;
-/// Characters of the longest bar.
+/// Unusable utterances of each kind that are listed without --all.
+const LISTED: usize = 3;
+/// Characters of the longest bar of a histogram.
 const BAR: f64 = 40.0;
-/// Letters that are listed, the most frequent first.
-const LETTERS: usize = 60;
+/// Characters that are listed, the most frequent first.
+const MAX_CHARACTERS: usize = 60;
 
-/// A corpus, as it was found.
+/// The result of checking a corpus. Field names are those of its JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) path: PathBuf,
@@ -23,31 +23,34 @@ pub(super) struct Report {
     pub(super) listed: usize,
     pub(super) usable: usize,
     pub(super) total_seconds: f64,
-    /// How many cannot be used, by reason.
+    /// Numbers of unusable utterances by reason.
     pub(super) unusable: BTreeMap<&'static str, usize>,
-    pub(super) flaws: Vec<Told>,
-    /// Files by kind, rate and channels.
+    pub(super) flaws: Vec<Finding>,
+    /// Numbers of files by format, sample rate and channels.
     pub(super) sounds: BTreeMap<String, usize>,
     pub(super) stats: CorpusStats,
-    /// Those that are flawed in themselves, and not just beyond the limits or the vocabulary of a run.
+    /// Utterances that no run can use, whatever its limits and its vocabulary.
     #[serde(skip)]
     broken: usize,
 }
 
-/// A flaw, as it is told.
+/// One unusable utterance and the reason.
 #[derive(Debug, Serialize)]
-pub(super) struct Told {
+pub(super) struct Finding {
     pub(super) kind: &'static str,
     pub(super) id: Option<String>,
-    pub(super) told: String,
+    /// The reason in words. Its JSON name is older.
+    #[serde(rename = "told")]
+    pub(super) text: String,
 }
 
 impl Report {
+    /// The report on the corpus at `path`, after its check.
     pub(super) fn new(format: Format, path: &Path, checked: &Checked, stats: CorpusStats) -> Self {
-        let told = checked.issues.iter().map(|flaw| Told {
+        let findings = checked.issues.iter().map(|flaw| Finding {
             kind: flaw.kind.name(),
             id: flaw.id.clone(),
-            told: flaw.to_string(),
+            text: flaw.to_string(),
         });
         Self {
             path: path.into(),
@@ -56,27 +59,28 @@ impl Report {
             usable: checked.utterances.len(),
             total_seconds: stats.total.0,
             unusable: checked.counts(),
-            flaws: told.collect(),
+            flaws: findings.collect(),
             sounds: checked.audio_formats.clone(),
             stats,
             broken: checked.broken(),
         }
     }
 
-    /// The share of utterances that no run can read.
+    /// Share of the utterances that no run can use.
     pub(super) fn flawed_share(&self) -> f64 {
         self.broken as f64 / self.listed.max(1) as f64
     }
 
-    pub(super) fn print(&self, is_json: bool, is_whole: bool) {
+    /// Prints the report; `all` lists every unusable utterance.
+    pub(super) fn print(&self, is_json: bool, all: bool) {
         if is_json {
             println!("{}", serde_json::to_string(self).expect("a report is plain data"));
         } else {
-            print!("{}", self.told(is_whole));
+            print!("{}", self.summary(all));
         }
     }
 
-    fn told(&self, is_whole: bool) -> String {
+    fn summary(&self, all: bool) -> String {
         let Self { path, format, listed, usable, .. } = self;
         let mut text = format!("{} ({format})\n", path.display());
         let total = Seconds(self.total_seconds);
@@ -86,9 +90,9 @@ impl Report {
         }
         for (kind, count) in &self.unusable {
             let _ = writeln!(text, "{count} not usable: {kind}");
-            let shown = if is_whole { *count } else { SHOWN };
+            let shown = if all { *count } else { LISTED };
             for flaw in self.flaws.iter().filter(|flaw| flaw.kind == *kind).take(shown) {
-                let _ = writeln!(text, "    {}", flaw.told);
+                let _ = writeln!(text, "    {}", flaw.text);
             }
             if *count > shown {
                 let _ = writeln!(text, "    and {} more (--all lists them)", count - shown);
@@ -97,7 +101,7 @@ impl Report {
         text + &self.spreads()
     }
 
-    /// Both lengths, the pace, voices, languages and letters.
+    /// Distributions of lengths and speaking rates, voices, languages and characters.
     pub(super) fn spreads(&self) -> String {
         let stats = &self.stats;
         if stats.utterances == 0 {
@@ -107,21 +111,22 @@ impl Report {
         for (language, count) in &stats.languages {
             let _ = writeln!(text, "  {count} in `{language}`");
         }
-        text += &spread("seconds of an utterance", &stats.seconds, true);
-        text += &spread("characters of a text", &stats.characters, true);
-        text += &spread("characters in a second", &stats.pace, false);
-        text + &letters(stats)
+        text += &spread("seconds per utterance", &stats.seconds, true);
+        text += &spread("characters per text", &stats.characters, true);
+        text += &spread("characters per second", &stats.pace, false);
+        text + &characters(stats)
     }
 }
 
-fn spread(name: &str, spread: &Spread, is_drawn: bool) -> String {
+/// One distribution in a line, and its histogram below it `with_bins`.
+fn spread(name: &str, spread: &Spread, with_bins: bool) -> String {
     let Spread { min: least, p10: tenth, median, p90: ninetieth, max: most, mean, bins } = spread;
     let mut text = format!(
-        "{name}: {least:.1} to {most:.1}, mean {mean:.1}, median {median:.1}, eight in ten from {tenth:.1} to {ninetieth:.1}\n"
+        "{name}: {least:.1} to {most:.1}, mean {mean:.1}, median {median:.1}, 10th to 90th percentile {tenth:.1} to {ninetieth:.1}\n"
     );
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1);
-    for (place, bin) in bins.iter().enumerate().filter(|_| is_drawn) {
-        let open = place + 1 == bins.len() && *most >= bin.to;
+    for (index, bin) in bins.iter().enumerate().filter(|_| with_bins) {
+        let open = index + 1 == bins.len() && *most >= bin.to;
         let to = if open { "more".into() } else { number(bin.to) };
         let length = (bin.count as f64 / largest as f64 * BAR).ceil() as usize;
         let _ = writeln!(text, "  {:>6} to {to:<6} {:<40} {}", number(bin.from), "█".repeat(length), bin.count);
@@ -129,21 +134,27 @@ fn spread(name: &str, spread: &Spread, is_drawn: bool) -> String {
     text
 }
 
+/// `value` with at most three digits after the point.
 pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-fn letters(stats: &CorpusStats) -> String {
-    let mut letters: Vec<(char, usize)> =
-        stats.character_counts.iter().map(|(letter, count)| (*letter, *count)).collect();
-    letters.sort_by_key(|(letter, count)| (std::cmp::Reverse(*count), *letter));
-    let shown: Vec<String> = letters
+/// The characters of the texts, the most frequent first.
+fn characters(stats: &CorpusStats) -> String {
+    let mut characters: Vec<(char, usize)> =
+        stats.character_counts.iter().map(|(character, count)| (*character, *count)).collect();
+    characters.sort_by_key(|(character, count)| (std::cmp::Reverse(*count), *character));
+    let shown: Vec<String> = characters
         .iter()
-        .take(LETTERS)
-        .map(|(letter, count)| if *letter == ' ' { format!("space {count}") } else { format!("{letter} {count}") })
+        .take(MAX_CHARACTERS)
+        .map(
+            |(character, count)| {
+                if *character == ' ' { format!("space {count}") } else { format!("{character} {count}") }
+            },
+        )
         .collect();
-    let more = letters.len().saturating_sub(LETTERS);
+    let more = characters.len().saturating_sub(MAX_CHARACTERS);
     let more = if more > 0 { format!(", and {more} rarer") } else { String::new() };
-    format!("{} different characters: {}{more}\n", letters.len(), shown.join(", "))
+    format!("{} different characters: {}{more}\n", characters.len(), shown.join(", "))
 }

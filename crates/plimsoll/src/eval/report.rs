@@ -1,4 +1,4 @@
-//! What came of an evaluation: rates, counts and the worst utterances, for people and as JSON.
+//! The report of an evaluation: rates, counts and the worst utterances, as text and as JSON.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,99 +8,99 @@ use plimsoll_speech::asr::{Search, Transcription};
 use plimsoll_speech::score::ErrorCounts;
 use serde_json::{Value, json};
 
-/// One utterance, read and compared with its text.
-pub(super) struct Judged {
-    /// What was said and what was heard.
-    pub(super) heard: Transcription,
-    /// How long it is.
+/// One transcribed utterance with its errors.
+pub(super) struct ScoredUtterance {
+    /// Its true text and the transcription.
+    pub(super) transcription: Transcription,
+    /// Its length.
     pub(super) seconds: Seconds,
-    /// Its words.
+    /// Errors in words.
     pub(super) words: ErrorCounts,
-    /// Its characters.
+    /// Errors in characters.
     pub(super) characters: ErrorCounts,
 }
 
-/// What came of an evaluation.
+/// The result of evaluating a recognizer.
 pub(super) struct Report {
     run: PathBuf,
     name: String,
     search: Search,
-    /// What was read, in the order it was read in.
-    pub(super) judged: Vec<Judged>,
-    /// What could not be read.
+    /// Transcribed utterances, in order.
+    pub(super) scored: Vec<ScoredUtterance>,
+    /// Utterances whose audio could not be read.
     pub(super) skipped: Vec<Skipped>,
-    /// Seconds from samples to text: features are part of it, reading files is not.
+    /// Seconds from samples to text: includes features, excludes reading files.
     pub(super) decode_seconds: f64,
 }
 
-impl Judged {
-    /// Counts the errors of `heard`, an utterance of `seconds`.
-    pub(super) fn new(heard: Transcription, seconds: Seconds) -> Self {
-        let words = ErrorCounts::words(&heard.reference, &heard.hypothesis);
-        let characters = ErrorCounts::characters(&heard.reference, &heard.hypothesis);
-        Self { heard, seconds, words, characters }
+impl ScoredUtterance {
+    /// Counts the errors of `transcription`, an utterance of `seconds`.
+    pub(super) fn new(transcription: Transcription, seconds: Seconds) -> Self {
+        let words = ErrorCounts::words(&transcription.reference, &transcription.hypothesis);
+        let characters = ErrorCounts::characters(&transcription.reference, &transcription.hypothesis);
+        Self { transcription, seconds, words, characters }
     }
 }
 
-/// Units that are wrong, missing or too many.
+/// Substitutions, deletions and insertions together.
 pub(super) fn errors(counts: &ErrorCounts) -> u64 {
     counts.substitutions + counts.deletions + counts.insertions
 }
 
-/// The `count` of `judged` with the highest character error rates, the worst first.
-pub(super) fn worst(judged: &[Judged], count: usize) -> Vec<&Judged> {
-    let mut sorted: Vec<&Judged> = judged.iter().collect();
-    let rate = |judged: &Judged| judged.characters.rate();
-    sorted.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.heard.name.cmp(&b.heard.name)));
+/// The `count` utterances of `scored` with the highest character error rates, the worst first.
+pub(super) fn worst(scored: &[ScoredUtterance], count: usize) -> Vec<&ScoredUtterance> {
+    let mut sorted: Vec<&ScoredUtterance> = scored.iter().collect();
+    let rate = |scored: &ScoredUtterance| scored.characters.rate();
+    sorted.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.transcription.name.cmp(&b.transcription.name)));
     sorted.truncate(count);
     sorted
 }
 
 impl Report {
-    /// The report of the model in `run`, read by `search`, which is called `name`; nothing is judged yet.
+    /// An empty report on the model in `run`, decoded by `search` with the name `name`.
     pub(super) fn new(run: &Path, name: &str, search: Search) -> Self {
-        let (judged, skipped) = (Vec::new(), Vec::new());
-        Self { run: run.into(), name: name.into(), search, judged, skipped, decode_seconds: 0.0 }
+        let (scored, skipped) = (Vec::new(), Vec::new());
+        Self { run: run.into(), name: name.into(), search, scored, skipped, decode_seconds: 0.0 }
     }
 
     fn characters(&self) -> ErrorCounts {
-        self.judged.iter().map(|judged| judged.characters).sum()
+        self.scored.iter().map(|scored| scored.characters).sum()
     }
 
     fn words(&self) -> ErrorCounts {
-        self.judged.iter().map(|judged| judged.words).sum()
+        self.scored.iter().map(|scored| scored.words).sum()
     }
 
-    /// Utterances with a wrong word.
+    /// Utterances with at least one wrong word.
     fn sentence_errors(&self) -> usize {
-        self.judged.iter().filter(|judged| errors(&judged.words) > 0).count()
+        self.scored.iter().filter(|scored| errors(&scored.words) > 0).count()
     }
 
     fn audio(&self) -> Seconds {
-        self.judged.iter().map(|judged| judged.seconds).sum()
+        self.scored.iter().map(|scored| scored.seconds).sum()
     }
 
-    /// Seconds of reading for each second of sound.
+    /// Seconds of decoding per second of audio.
     fn real_time_factor(&self) -> f64 {
         self.decode_seconds / self.audio().0.max(f64::MIN_POSITIVE)
     }
 
     /// The `count` utterances with the highest character error rates, the worst first.
-    fn worst(&self, count: usize) -> Vec<&Judged> {
-        worst(&self.judged, count)
+    fn worst(&self, count: usize) -> Vec<&ScoredUtterance> {
+        worst(&self.scored, count)
     }
 
-    /// Everything, with the `worst` worst utterances.
+    /// The report as JSON, with the `worst` worst utterances.
     pub(super) fn json(&self, worst: usize) -> Value {
         let (characters, words) = (self.characters(), self.words());
-        let shown = |judged: &&Judged| {
-            let Transcription { name, reference: truth, hypothesis: heard } = &judged.heard;
-            json!({"name": name, "truth": truth, "heard": heard, "cer": judged.characters.rate()})
+        let worst_json = |scored: &&ScoredUtterance| {
+            let Transcription { name, reference: truth, hypothesis: heard } = &scored.transcription;
+            json!({"name": name, "truth": truth, "heard": heard, "cer": scored.characters.rate()})
         };
         json!({
             "run": self.run.display().to_string(),
             "search": self.search,
-            "utterances": self.judged.len(),
+            "utterances": self.scored.len(),
             "cer": characters.rate(),
             "wer": words.rate(),
             "counts": {"characters": characters, "words": words},
@@ -109,14 +109,14 @@ impl Report {
             "decode_seconds": self.decode_seconds,
             "rtf": self.real_time_factor(),
             "skipped": self.skipped,
-            "worst": self.worst(worst).iter().map(shown).collect::<Vec<Value>>(),
+            "worst": self.worst(worst).iter().map(worst_json).collect::<Vec<Value>>(),
         })
     }
 
-    /// Everything in lines, with the `worst` worst utterances.
-    pub(super) fn told(&self, worst: usize) -> String {
-        let Self { run, name, judged, skipped, .. } = self;
-        let (count, audio) = (judged.len(), self.audio());
+    /// The report as text, with the `worst` worst utterances.
+    pub(super) fn summary(&self, worst: usize) -> String {
+        let Self { run, name, scored, skipped, .. } = self;
+        let (count, audio) = (scored.len(), self.audio());
         let mut text = format!("{} by {name} search on {count} utterances, {audio} of speech\n", run.display());
         for (name, units, counts) in [("CER", "characters", self.characters()), ("WER", "words", self.words())] {
             let _ = writeln!(
@@ -124,16 +124,16 @@ impl Report {
                 "  {name:<10} {:>6.2} % of {} {units}: {}",
                 counts.rate() * 100.0,
                 counts.reference_length(),
-                told(counts)
+                count_text(counts)
             );
         }
         let wrong = self.sentence_errors();
         let share = wrong as f64 / count.max(1) as f64 * 100.0;
         let _ = writeln!(text, "  sentences  {share:>6.2} % of {count} have an error: {wrong}");
         let (factor, decoding) = (self.real_time_factor(), Seconds(self.decode_seconds));
-        let _ = writeln!(text, "  speed      real-time factor {factor:.4}, features included: {decoding} of reading");
-        for Judged { heard, characters, .. } in self.worst(worst) {
-            let Transcription { name, reference: truth, hypothesis: heard } = heard;
+        let _ = writeln!(text, "  speed      real-time factor {factor:.4}, features included: {decoding} of decoding");
+        for ScoredUtterance { transcription, characters, .. } in self.worst(worst) {
+            let Transcription { name, reference: truth, hypothesis: heard } = transcription;
             let _ = writeln!(text, "  {name}: CER {:.2} %", characters.rate() * 100.0);
             let _ = writeln!(text, "    truth    {truth}\n    heard    {heard}");
         }
@@ -147,7 +147,7 @@ impl Report {
     }
 }
 
-fn told(counts: ErrorCounts) -> String {
+fn count_text(counts: ErrorCounts) -> String {
     let ErrorCounts { hits, substitutions, deletions, insertions } = counts;
     format!("{hits} hits, {substitutions} substitutions, {deletions} deletions, {insertions} insertions")
 }
@@ -159,8 +159,8 @@ mod tests {
     fn report() -> Report {
         let mut report = Report::new(Path::new("runs/a"), "greedy", Search::Greedy);
         for (name, truth, heard) in [("fine", "one two", "one two"), ("bad", "three", ""), ("fair", "abcd", "abce")] {
-            let heard = Transcription { name: name.into(), reference: truth.into(), hypothesis: heard.into() };
-            report.judged.push(Judged::new(heard, Seconds(2.0)));
+            let transcription = Transcription { name: name.into(), reference: truth.into(), hypothesis: heard.into() };
+            report.scored.push(ScoredUtterance::new(transcription, Seconds(2.0)));
         }
         report.skipped.push(Skipped { name: "gone".into(), reason: "it is empty".into() });
         report.decode_seconds = 1.5;
@@ -181,18 +181,18 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_the_same() {
+    fn summary_shows_rates_worst_and_skipped() {
         let expected = "\
 runs/a by greedy search on 3 utterances, 6s of speech
   CER         37.50 % of 16 characters: 10 hits, 1 substitutions, 5 deletions, 0 insertions
   WER         50.00 % of 4 words: 2 hits, 1 substitutions, 1 deletions, 0 insertions
   sentences   66.67 % of 3 have an error: 2
-  speed      real-time factor 0.2500, features included: 1.5s of reading
+  speed      real-time factor 0.2500, features included: 1.5s of decoding
   bad: CER 100.00 %
     truth    three
     heard    \n  1 more could not be read
     gone: it is empty
 ";
-        assert_eq!(report().told(1), expected);
+        assert_eq!(report().summary(1), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Which utterances are judged: those of a manifest, or those that the run held out of its training.
+//! The utterances to evaluate on: those of a manifest, or those that the run held out of its training.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use plimsoll_recipes::config::{ConfigArgs, DataConfig, RunConfig, load};
 use plimsoll_recipes::data;
 use plimsoll_recipes::texts::read_manifest;
 
-/// The utterances that `args` ask for, with their texts as the model learned texts.
+/// The chosen utterances, with texts normalized as in training.
 ///
-/// `tokenizer` is that of the model: other texts than those it learned from have other tokens.
+/// `tokenizer` is that of the model. Held-out utterances are refused if the texts of the run now give another tokenizer.
 pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let run = &args.run;
     let listed = |manifest: &Path, data: &DataConfig| {
@@ -29,20 +29,20 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
     match (&args.manifest, configuration(run)?) {
         (Some(manifest), Some(config)) => listed(manifest, &config.data),
         (Some(manifest), None) => {
-            eprintln!("note: {} has no config.toml, so texts are compared in the case they have", run.display());
+            eprintln!("note: {} has no config.toml, so texts are compared without lowercasing them", run.display());
             listed(manifest, &DataConfig::default())
         }
         (None, Some(config)) => held_out(run, &config, tokenizer),
         (None, None) => {
-            let message = format!("{} does not say what was held out: it has no config.toml", run.display());
-            Err(Failure::invalid(message, "name a list of utterances: --manifest FILE"))
+            let message = format!("{} has no config.toml, so its held-out utterances are unknown", run.display());
+            Err(Failure::invalid(message, "give a list of utterances: --manifest FILE"))
         }
     }
 }
 
-/// The configuration that the run in `folder` was started with; an exported model has none.
+/// The configuration that the run in `folder` was started with. An exported model has none.
 ///
-/// The environment has no say: with another seed, what was trained on would count as held out.
+/// Environment variables are ignored: another seed would count training utterances as held out.
 fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
     let path = folder.join("config.toml");
     if !path.is_file() {
@@ -52,13 +52,14 @@ fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
     Ok(Some(load(&args, std::iter::empty())?.config))
 }
 
+/// The utterances that `run` held out, if its texts are still the same.
 fn held_out(run: &Path, config: &RunConfig, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let prepared = data::prepare(config, &Terminal)?;
-    // Other letters are a sign of other texts, and other texts are divided in another way.
+    // Another tokenizer means other texts, and those would be divided differently.
     if prepared.tokenizer != *tokenizer {
         let message =
-            format!("the texts that {} was trained on have changed: its letters are others now", run.display());
-        return Err(Failure::invalid(message, "name a list of utterances: --manifest FILE"));
+            format!("the texts that {} was trained on have changed: they give other tokens now", run.display());
+        return Err(Failure::invalid(message, "give a list of utterances: --manifest FILE"));
     }
     let validation = &prepared.validation;
     Ok((0..validation.len()).map(|index| validation.utterance(index).clone()).collect())

@@ -1,7 +1,7 @@
-//! `plimsoll export`: a trained model in a folder of its own, for other programs and for ours.
+//! `plimsoll export`: writes a trained model into a folder that can be used without its run.
 
-mod recogniser;
-mod synthesiser;
+mod recognizer;
+mod synthesizer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,42 +18,44 @@ use plimsoll_train::{Checkpoint, CheckpointSelection, CheckpointStore, write_wei
 
 use plimsoll_recipes::{Failure, FailureExt};
 
+/// Name of the file that lists the tokens.
 const VOCABULARY: &str = "vocabulary.json";
+/// Name of the page that describes the model.
 const README: &str = "README.md";
 
-/// A kind of model that can be carried elsewhere.
-trait Portable: ModelKind {
-    /// How many parameters a model of these sizes has with `weights` in it: all of them, and no other.
+/// A kind of model that can be exported.
+trait Exportable: ModelKind {
+    /// Loads `weights` into a model of these sizes and counts its parameters. Fails if one is missing or unknown.
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError>;
 
-    /// The page that goes with the model called `name`.
-    fn readme(bundle: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
+    /// The README of the exported model with the name `name`.
+    fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
     where
         Self: Sized;
 }
 
-/// What `export` takes.
+/// Arguments of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The run whose model is written.
+    /// Run whose model is exported.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// The folder to write it into.
+    /// Output folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Which checkpoint: that of the best score, or the newest.
+    /// Checkpoint to export: the one with the best validation score, or the newest.
     #[arg(long, value_parser = ["best", "newest"], default_value = "best")]
     pub(crate) step: String,
-    /// The mean of several checkpoints instead, which is often better than any of them: last:N or best:N. A run keeps as
-    /// many as training.keep_checkpoints and training.keep_best say.
+    /// Export the mean of N checkpoints instead: last:N or best:N. It is often better than each of them. A run keeps
+    /// `training.keep_checkpoints` newest and `training.keep_best` best checkpoints.
     #[arg(long, value_name = "WHICH:N", conflicts_with = "step")]
     pub(crate) average: Option<PickArg>,
-    /// Writes into the folder even if something is in it; files of the same names are replaced.
+    /// Write into a folder that is not empty; files of the same names are replaced.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// Checkpoints to average, as they are written: `last:5`, `best:3`.
+/// Checkpoints to average, as the flag names them: `last:5`, `best:3`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PickArg(pub(crate) CheckpointSelection);
 
@@ -71,7 +73,7 @@ impl std::str::FromStr for PickArg {
     }
 }
 
-/// Writes the model that `args` ask for and says what was written.
+/// Exports the model of a run and prints the files.
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     match ModelFolder(&args.run).kind().invalid()?.as_str() {
         SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
@@ -79,21 +81,21 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let bundle = ModelMetadata::<M>::read(&args.run).invalid()?;
+fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let metadata = ModelMetadata::<M>::read(&args.run).invalid()?;
     let mut checkpoint = checkpoint(args)?;
     if let Some(mean) = checkpoint.ema.take() {
         checkpoint.weights = mean;
     }
-    // Counted in a model: whoever reads the folder finds every parameter there, and no other.
-    let parameters = bundle.model.parameters(checkpoint.weights.clone()).invalid()?;
+    // Loading them into a model checks that the folder will hold every parameter and no other.
+    let parameters = metadata.model.parameters(checkpoint.weights.clone()).invalid()?;
     let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let readme = M::readme(&bundle, &name.unwrap_or_else(|| "model".into()), &checkpoint, parameters);
+    let readme = M::readme(&metadata, &name.unwrap_or_else(|| "model".into()), &checkpoint, parameters);
     prepare(&args.out, args.force)?;
     let weights = ModelFolder(&args.out).exported_weights();
     write_weights(&weights, &checkpoint.weights).failed()?;
     let vocabulary = args.out.join(VOCABULARY);
-    let tokens = serde_json::to_string_pretty(&bundle.tokenizer.names()).expect("texts are plain data");
+    let tokens = serde_json::to_string_pretty(&metadata.tokenizer.names()).expect("texts are plain data");
     fs::write(&vocabulary, tokens + "\n").failed()?;
     let about = args.out.join(README);
     fs::write(&about, readme).failed()?;
@@ -103,14 +105,15 @@ fn write<M: Portable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
         fs::copy(&voice, &own).failed()?;
         written.push(own);
     }
-    // Last, because this is the file by which a folder counts as a model.
-    bundle.write(&args.out).failed()?;
+    // Last: a folder with this file counts as a complete model.
+    metadata.write(&args.out).failed()?;
     for file in written {
         println!("{}  {}", file.display(), Bytes(fs::metadata(&file).failed()?.len()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The chosen checkpoint, or the mean of several.
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
     if let Some(pick) = args.average {
@@ -135,7 +138,7 @@ fn listed(steps: &[u64]) -> String {
     steps.join(", ")
 }
 
-/// Makes the folder, or finds it empty; with `force` whatever is in it.
+/// Makes the folder if it is missing. Fails if it is not empty, unless `force` is set.
 fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot make the folder {}: {error}", out.display());
@@ -144,45 +147,45 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     fs::create_dir_all(out).map_err(cannot)?;
     if !force && fs::read_dir(out).map_err(cannot)?.next().is_some() {
         let message = format!("{} is not empty", out.display());
-        return Err(Failure::invalid(message, "choose another --out, or write into it all the same: --force"));
+        return Err(Failure::invalid(message, "choose another --out, or write into it anyway: --force"));
     }
     Ok(())
 }
 
-/// What is said of every model: its size, what came of it, what goes in and out.
-fn facts<M>(bundle: &ModelMetadata<M>, step: u64, score: &str, parameters: u64, vocabulary: usize) -> String {
-    let (features, known) = (&bundle.features, bundle.tokenizer.size());
+/// Facts of every kind of model for its README: size, training, score, audio and tokens.
+fn facts<M>(metadata: &ModelMetadata<M>, step: u64, score: &str, parameters: u64, vocabulary: usize) -> String {
+    let (features, known) = (&metadata.features, metadata.tokenizer.size());
     let (rate, mels, hop) = (features.sample_rate, features.n_mels, features.hop_length);
     format!(
         "\
 - parameters: {parameters}
 - training step: {step}
 - score: {score}
-- sound: {rate} samples a second, {mels} mel bands every {hop} samples
-- tokens: {vocabulary}, of which {known} are in use
+- audio: {rate} samples per second, {mels} mel bands every {hop} samples
+- tokens: {vocabulary}, {known} of them in use
 "
     )
 }
 
-/// The part of a README that is the same for every model.
+/// The part of the README that is the same for every kind of model.
 const LAYOUTS: &str = "\
 ## Files
 
-- `model.safetensors`: the weights, all in fp32
-- `model.json`: every size of the model, and every number of its features
-- `vocabulary.json`: what each token stands for, at the place of its id; ids beyond the list are not in use
+- `model.safetensors`: the weights, in fp32
+- `model.json`: the sizes of the model and the settings of its features
+- `vocabulary.json`: the text of each token, in the order of their ids; higher ids are not in use
 
 ## Names and layouts
 
-A name is the path of fields that leads to a parameter, such as `blocks.0.first.widen.weight`.
+The name of a parameter is its path of fields, such as `blocks.0.first.widen.weight`.
 
-- The weight of a linear layer is `[in, out]`: PyTorch's, transposed.
-- Kernels are PyTorch's: `[out, in of the group, width]`, and `[out, in, height, width]` in the subsampling.
+- The weight of a linear layer is `[in, out]`: the transpose of PyTorch's.
+- Convolution kernels are as in PyTorch: `[out, in of the group, width]`, and `[out, in, height, width]` in the subsampling.
 - An embedding is `[token, width]`.
-- `gamma` and `beta` are the scale and the shift of a norm. `norm.mean` and `norm.variance`, where they are, are the running
-  statistics of a batch norm and are not counted as parameters.
-- `attention.project` gives queries, keys and values side by side, each with one head after the other; `cross.memory` gives
-  keys and values in the same way.
+- `gamma` and `beta` are the scale and the shift of a norm. `norm.mean` and `norm.variance` are the running statistics of a
+  batch norm, if the model has one; they are not counted as parameters.
+- `attention.project` computes queries, keys and values in this order, each with its heads in order; `cross.memory`
+  computes keys and values in the same way.
 
 ";
 
@@ -191,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_empty_folder_is_filled_unasked() {
+    fn prepare_refuses_full_folder_without_force() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("a/b");
         assert!(prepare(&out, false).is_ok() && prepare(&out, false).is_ok());

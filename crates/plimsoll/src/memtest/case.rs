@@ -1,4 +1,4 @@
-//! One case of `memtest --verify`: predicted, run for real, and compared.
+//! One case of `memtest --verify`: predicts its memory, runs it, and measures.
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
@@ -12,164 +12,167 @@ use serde::{Deserialize, Serialize};
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Pieces of a step of a case: the second meets the gradients of the first.
-pub(crate) const PIECES: u32 = 2;
-/// So slow that random weights stay what they are.
-const SLOW: Schedule = Schedule { shape: Shape::Constant, peak: 1e-6, last: 1e-6, warmup: 0, total: u64::MAX };
-/// Steps of a case: the second meets the optimizer's state.
+/// Micro-batches per step of a case. Two, so that the second runs while the gradients of the first are in memory.
+pub(crate) const MICRO_BATCHES: u32 = 2;
+/// A learning rate so low that random weights hardly change.
+const LOW_RATE: Schedule = Schedule { shape: Shape::Constant, peak: 1e-6, last: 1e-6, warmup: 0, total: u64::MAX };
+/// Steps of a case. Two, so that the second runs while the optimizer's state is in memory.
 const STEPS: u32 = 2;
 
-/// What a case found.
+/// Predicted and measured memory of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Found {
-    /// The most that is in memory at once, by the trace.
+pub(crate) struct Measurement {
+    /// Predicted peak.
     pub(crate) predicted_bytes: u64,
-    /// The most that was.
+    /// Measured peak.
     pub(crate) measured_bytes: u64,
     /// Weights, gradients and optimizer state.
     pub(crate) fixed_bytes: u64,
-    /// On a card, which keeps what it once reserved: what is in use when the forward pass ends.
+    /// GPU only: memory in use at the end of the forward pass. The peak of a GPU counts reserved pages instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) in_use: Option<InUse>,
 }
 
-/// What is in use when the forward pass of a piece ends.
+/// Memory in use at the end of the forward pass of a micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct InUse {
     /// By the trace.
     pub(crate) predicted_bytes: u64,
-    /// By the pools.
+    /// By the memory pools of the device.
     pub(crate) measured_bytes: u64,
 }
 
 /// A model that can be traced and trained.
 pub(crate) trait Case: Subject<Task: Task<Batch = HostBatch>> {
-    /// The same model with first values.
-    fn trained(&self, device: &Device) -> Self::Task;
+    /// The model with initial weights on `device`.
+    fn init_task(&self, device: &Device) -> Self::Task;
 }
 
 impl Case for RecognizerConfig {
-    fn trained(&self, device: &Device) -> Recognizer {
+    fn init_task(&self, device: &Device) -> Recognizer {
         self.init(device, Key::new(1))
     }
 }
 
 impl Case for SynthesizerConfig {
-    fn trained(&self, device: &Device) -> Synthesizer {
+    fn init_task(&self, device: &Device) -> Synthesizer {
         self.init(device, Key::new(1))
     }
 }
 
-/// Predicts a step of pieces of `shape`, runs it, and says what both found.
-pub(crate) fn found<S: Case>(
+/// Predicts the memory of steps with micro-batches of `shape`, runs them, and returns both numbers.
+///
+/// # Errors
+/// If the model cannot be traced, or the device cannot hold one allocation of the case.
+pub(crate) fn measure<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
-    (pieces, chosen): (u32, &TrainingDevice),
+    (micro_batches, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
-) -> Result<Found, Failure> {
+) -> Result<Measurement, Failure> {
     let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::card() };
-    let life = predicted(subject, shape, choice, (pieces, rules)).failed()?;
+    let life = predicted(subject, shape, choice, (micro_batches, rules)).failed()?;
     let fixed_bytes = life.fixed.0;
     if chosen.is_host {
         let predicted_bytes = life.peak().0;
         drop(life);
-        let measured_bytes = measured(subject, shape, choice, (pieces, chosen), meter).0;
-        return Ok(Found { predicted_bytes, measured_bytes, fixed_bytes, in_use: None });
+        let measured_bytes = measured(subject, shape, choice, (micro_batches, chosen), meter).0;
+        return Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: None });
     }
-    let piece = trace(subject, shape, choice, rules).failed()?;
-    let forward = piece.timeline.when(Phase::Backward);
-    preallocate_pages(&chosen.device, piece.largest())
-        .map_err(|reason| Failure::invalid(reason, "take a smaller case"))?;
-    let predicted_bytes = piece.reserved(StepMemory { pieces, ..StepMemory::default() }).0;
-    measured(subject, shape, choice, (pieces, chosen), meter);
+    let traced = trace(subject, shape, choice, rules).failed()?;
+    let forward = traced.timeline.when(Phase::Backward);
+    preallocate_pages(&chosen.device, traced.largest())
+        .map_err(|reason| Failure::invalid(reason, "choose a smaller case"))?;
+    let predicted_bytes = traced.reserved(StepMemory { pieces: micro_batches, ..StepMemory::default() }).0;
+    measured(subject, shape, choice, (micro_batches, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
     let in_use = InUse {
         predicted_bytes: forward.map_or(0, |bytes| bytes.0),
         measured_bytes: after_forward(subject, shape, choice, chosen).0,
     };
-    Ok(Found { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use) })
+    Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use) })
 }
 
-/// What the trace says of a step of so many pieces of `shape`.
+/// The memory over time of a step with `micro_batches` of `shape`, by the trace.
 fn predicted<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
-    (pieces, rules): (u32, BackendRules),
+    (micro_batches, rules): (u32, BackendRules),
 ) -> Result<Life, TraceError> {
-    let piece = trace(subject, shape, choice, rules)?;
+    let traced = trace(subject, shape, choice, rules)?;
     let host_batch = match rules {
-        // Pieces are cut when their turn comes; the whole batch was there before, and is a piece itself where it fits.
-        BackendRules::Flex { .. } if pieces > 1 => host_bytes(&subject.batch(shape)),
+        // Micro-batches are copied out of the batch one at a time, so the whole batch is in memory too; a single micro-batch is
+        // the batch itself.
+        BackendRules::Flex { .. } if micro_batches > 1 => host_bytes(&subject.batch(shape)),
         BackendRules::Flex { .. } | BackendRules::Cube { .. } => Bytes(0),
     };
-    Ok(Life::of(&piece, None, StepMemory { pieces, host_batch, ..StepMemory::default() }))
+    Ok(Life::of(&traced, None, StepMemory { pieces: micro_batches, host_batch, ..StepMemory::default() }))
 }
 
-/// What a batch takes on the host.
+/// Memory of a batch on the host.
 fn host_bytes(batch: &HostBatch) -> Bytes {
     let values = batch.features.len() + batch.tokens.len() + batch.references.len();
     Bytes::for_values::<f32>(values as u64)
 }
 
-/// What a card has in use when the forward pass has ended.
+/// Measured memory in use on a GPU at the end of the forward pass.
 fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &TrainingDevice) -> Bytes {
     let device = chosen.device.clone().autodiff();
     let used = || device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use);
     let before = used();
-    let task = subject.trained(&device);
-    let batch = audible(subject.batch(shape));
+    let task = subject.init_task(&device);
+    let batch = with_noise(subject.batch(shape));
     let tensors = S::Task::send(&batch, &device);
     let _loss = task.loss(&tensors, &Pass::new(choice, Noise::new(Key::new(0), &batch.ids)));
     Bytes(used() - before)
 }
 
-/// The most that the pools of a card have reserved. Pages of an older size went back when they were empty; those are not
-/// counted.
+/// Peak of the memory that the pools of a GPU have reserved. Empty pages of older sizes were returned and are not counted.
 fn reserved(device: &Device) -> Bytes {
     let now = device.memory_pool_usage().map_or(0, |usage| usage.bytes_reserved);
     let pools = device.memory_pool_report().unwrap_or_default();
-    // The pool of small things and the one that is used now come first.
+    // The first two are the pool of small allocations and the pool in use.
     Bytes(now + pools.iter().take(2).map(|pool| (pool.pages_peak - pool.pages) * pool.page_size).sum::<u64>())
 }
 
-/// The batch with noise in it: silence has no variance, and norms would divide by it.
-fn audible(mut batch: HostBatch) -> HostBatch {
+/// The batch with noise as features: silence has no variance, and norms would divide by zero.
+fn with_noise(mut batch: HostBatch) -> HostBatch {
     let values = batch.features.iter_mut().enumerate();
-    values.for_each(|(place, value)| *value = Key::new(2).at(place as u64).unit() as f32);
+    values.for_each(|(index, value)| *value = Key::new(2).at(index as u64).unit() as f32);
     batch
 }
 
-/// Runs the steps for real and gives the most that was in memory above what was there before.
+/// Runs the steps and returns the peak of memory above what was in use before.
 fn measured<S: Case>(
     subject: &S,
     shape: BatchShape,
     choice: Choice,
-    (pieces, chosen): (u32, &TrainingDevice),
+    (micro_batches, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
 ) -> Bytes {
     let device = chosen.device.clone().autodiff();
     if chosen.is_host {
-        rayon::broadcast(|_| warm());
-        warm();
+        rayon::broadcast(|_| warm_up());
+        warm_up();
     }
-    let whole = audible(subject.batch(shape.with_utterances(shape.utterances * pieces)));
+    let whole = with_noise(subject.batch(shape.with_utterances(shape.utterances * micro_batches)));
     let before = meter.current();
     meter.reset_peak();
-    let config = TrainerConfig { choice, async_errors: !chosen.is_host, ..TrainerConfig::new(SLOW, Key::new(1)) };
-    let mut trainer = Trainer::new(subject.trained(&device), config, Governor::new(shape.utterances as usize));
+    let config = TrainerConfig { choice, async_errors: !chosen.is_host, ..TrainerConfig::new(LOW_RATE, Key::new(1)) };
+    let mut trainer = Trainer::new(subject.init_task(&device), config, Governor::new(shape.utterances as usize));
     for _ in 0..STEPS {
         trainer.step(&whole).expect("a step of random weights has a finite loss");
     }
     Bytes(meter.peak().0 - before.0)
 }
 
-/// Makes what the matrix products of this thread keep for good.
-fn warm() {
+/// Allocates the buffers that matrix products of this thread keep, so that they do not count as memory of the case.
+fn warm_up() {
     use burn::tensor::{Distribution, Tensor};
     let device = Device::flex();
-    // From both sides: what the left operand needs depends on how it lies.
+    // Both orders: the buffer of the left operand depends on its layout.
     for (rows, width) in [(128, 128), (20_000, 5)] {
         let random = |shape| Tensor::<2>::random(shape, Distribution::Default, &device);
         let (x, y) = (random([rows, 64]), random([64, width]));

@@ -1,4 +1,4 @@
-//! `memtest`: whether a run fits, before it runs.
+//! `plimsoll memtest`: computes whether a run fits into memory, before it runs.
 
 mod case;
 mod matrix;
@@ -14,7 +14,7 @@ use plimsoll_memory::{Demand, Life, Plan, PlanError, Subject, Survey, page, perf
 use serde_json::json;
 
 use crate::environment;
-use crate::terminal::{DOES_NOT_FIT, waiting};
+use crate::terminal::{DOES_NOT_FIT, spinner};
 use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::mapping::ModelPlan;
@@ -22,46 +22,46 @@ use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt};
 use verdict::Verdict;
 
-/// What `memtest` takes.
+/// Arguments of `memtest`.
 #[derive(Debug, Args)]
 pub(crate) struct MemtestArgs {
-    /// A card by name, such as `t4` or `rtx 3060`, or a size such as 8GiB, or cpu; may be repeated. Without one: the card
-    /// that is here, or the CPU.
+    /// GPU by name, such as `t4` or `rtx 3060`, or memory size, such as 8GiB, or cpu; can be repeated. Default: the local
+    /// GPU, or the CPU if there is none.
     #[arg(long, value_name = "NAME|SIZE")]
     pub(crate) gpu: Vec<String>,
-    /// Prints one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draws memory over the step, by owner, into this HTML page.
+    /// Draw the memory of a step over time, by owner, as an HTML page to this file.
     #[arg(long, value_name = "FILE.html", conflicts_with = "verify")]
     pub(crate) timeline: Option<PathBuf>,
-    /// Writes the same for ui.perfetto.dev into this file.
+    /// Write the same timeline for ui.perfetto.dev to this file.
     #[arg(long, value_name = "FILE.json", conflicts_with = "verify")]
     pub(crate) trace: Option<PathBuf>,
-    /// Runs steps for real, each case in a process of its own, and compares what they need with what was predicted: a
-    /// matrix of cases, or the one that --batch names. On the CPU, or on the card that --backend names: then each case
-    /// runs twice, as a card tries kernels out when it first meets their sizes.
+    /// Run real training steps and compare their peak memory with the prediction: a matrix of cases, or the one of --batch,
+    /// each in its own process. Runs on the CPU, or on the GPU that --backend selects; there each case runs twice, because a
+    /// GPU tries several kernels when it first meets new sizes.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Utterances of a piece of the one case to verify, of the model that the configuration describes.
+    /// Verify one case, with the model of the configuration and this many utterances per micro-batch.
     #[arg(long, value_name = "B", requires = "verify")]
     pub(crate) batch: Option<u32>,
-    /// Its frames; the longest where not given.
+    /// Frames per utterance of the case. Default: the longest that the configuration allows.
     #[arg(long, value_name = "T", requires = "batch")]
     pub(crate) frames: Option<u32>,
-    /// Its tokens.
+    /// Tokens per utterance of the case. Default: the most that the configuration allows.
     #[arg(long, value_name = "U", requires = "batch")]
     pub(crate) tokens: Option<u32>,
-    /// What it computes a second time.
+    /// Blocks that the case computes a second time in the backward pass: none, half or all. Default: as configured.
     #[arg(long, value_parser = ["none", "half", "all"], requires = "batch")]
     pub(crate) remat: Option<String>,
-    /// Plans for so many budgets instead, and runs each plan for real against its budget.
+    /// Plan for N memory budgets instead, and check that each plan stays within its budget when it runs.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "verify")]
     pub(crate) budgets: u32,
-    /// The case that this process is to run, as --verify tells it to the processes it starts.
+    /// Case to run, as JSON; --verify passes it to the processes that it starts.
     #[arg(long, hide = true, requires = "verify")]
     pub(crate) case: Option<String>,
-    /// Cases of sizes drawn at random, beside those of the matrix.
+    /// Number of cases with random sizes, in addition to the matrix.
     #[arg(long, value_name = "N", default_value_t = 16, requires = "verify")]
     pub(crate) random: u32,
     /// The configuration.
@@ -69,8 +69,12 @@ pub(crate) struct MemtestArgs {
     pub(crate) config: ConfigArgs,
 }
 
-/// Runs the command.
-pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingAllocator) -> Result<ExitCode, Failure> {
+/// Predicts the memory of a run for every target and prints whether it fits; `verbose` adds owners and phases.
+pub(crate) fn memtest(
+    args: &MemtestArgs,
+    verbose: bool,
+    meter: &'static CountingAllocator,
+) -> Result<ExitCode, Failure> {
     let loaded = load(&args.config, environment())?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
@@ -78,21 +82,21 @@ pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingA
     if args.verify {
         return matrix::verify(args, loaded.config, meter);
     }
-    let asked = DemandBuilder::from_config(loaded.config)?;
+    let builder = DemandBuilder::from_config(loaded.config)?;
     let targets = targets(&args.gpu)?;
-    let told = waiting("looking at what a step would need");
-    let verdicts = match &asked.model {
-        ModelPlan::Recognizer(model) => verdicts(model, &asked, &targets),
-        ModelPlan::Synthesizer(model) => verdicts(model, &asked, &targets),
+    let spinner = spinner("computing the memory of a step");
+    let verdicts = match &builder.model {
+        ModelPlan::Recognizer(model) => verdicts(model, &builder, &targets),
+        ModelPlan::Synthesizer(model) => verdicts(model, &builder, &targets),
     };
-    told.finish_and_clear();
+    spinner.finish_and_clear();
     let verdicts = verdicts?;
-    drawn(args, &verdicts)?;
+    write_timeline(args, &verdicts)?;
     match args.json {
         true => println!("{:#}", json!({"cards": verdicts.iter().map(Verdict::json).collect::<Vec<_>>()})),
         false => {
-            println!("{}", asked.model);
-            verdicts.iter().for_each(|verdict| print!("\n{}", verdict.told(wordy)));
+            println!("{}", builder.model);
+            verdicts.iter().for_each(|verdict| print!("\n{}", verdict.summary(verbose)));
         }
     }
     Ok(match verdicts.iter().all(Verdict::fits) {
@@ -101,26 +105,28 @@ pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingA
     })
 }
 
+/// One verdict per target.
 fn verdicts<S: Subject + Sync>(
     subject: &S,
-    asked: &DemandBuilder,
+    builder: &DemandBuilder,
     targets: &[Target],
 ) -> Result<Vec<Verdict>, Failure> {
-    // Cards differ in their memory and speed, and not in what a step asks of them: one survey answers for all.
+    // GPUs differ in memory and speed, but the demand of a step depends only on the rules of the backend: one model of the
+    // memory serves all targets with the same rules.
     let mut surveys: Vec<(Demand, Survey<'_, S>)> = Vec::new();
     let mut verdicts = Vec::new();
     for target in targets {
-        let demand = asked.as_written(target);
-        let place = surveys.iter().position(|(old, _)| old.rules == demand.rules);
-        let place = match place {
-            Some(place) => place,
+        let demand = builder.as_written(target);
+        let known = surveys.iter().position(|(old, _)| old.rules == demand.rules);
+        let index = match known {
+            Some(index) => index,
             None => {
                 surveys.push((demand.clone(), Survey::of(subject, demand.clone()).failed()?));
                 surveys.len() - 1
             }
         };
-        let survey = &surveys[place].1;
-        let budget = target.budget(&asked.config);
+        let survey = &surveys[index].1;
+        let budget = target.budget(&builder.config);
         let plan = plan(survey, budget, &target.speed(demand.precision));
         let life = match &plan {
             Ok(plan) => worst(survey, plan)?,
@@ -132,17 +138,17 @@ fn verdicts<S: Subject + Sync>(
     Ok(verdicts)
 }
 
-/// The life of a run at the bucket of `plan` that needs most.
+/// The memory over time of a run at the length of `plan` that needs most.
 fn worst<S: Subject + Sync>(survey: &Survey<'_, S>, plan: &Plan) -> Result<Option<Life>, Failure> {
     let Some(bucket) = plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
     Ok(Some(survey.life(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))
 }
 
-/// Writes the timeline and the trace where they were asked for.
-fn drawn(args: &MemtestArgs, verdicts: &[Verdict]) -> Result<(), Failure> {
+/// Writes the timeline and the trace, if asked for, of the first target that fits.
+fn write_timeline(args: &MemtestArgs, verdicts: &[Verdict]) -> Result<(), Failure> {
     let Some((name, life)) = verdicts.iter().find_map(|verdict| Some((&verdict.name, verdict.life.as_ref()?))) else {
         return match args.timeline.is_some() || args.trace.is_some() {
-            true => Err(Failure::invalid("there is no timeline of a run that does not fit", "ask for a larger --gpu")),
+            true => Err(Failure::invalid("there is no timeline of a run that does not fit", "choose a larger --gpu")),
             false => Ok(()),
         };
     };

@@ -1,4 +1,4 @@
-//! What `memtest` found out, as a table and as JSON.
+//! The result of `memtest` for one target, as a table and as JSON.
 
 use std::fmt::Write;
 
@@ -6,25 +6,26 @@ use plimsoll_core::{Bytes, Choice, Precision, Remat};
 use plimsoll_memory::{Life, Owner, Phase, Plan, PlanError};
 use serde_json::{Value, json};
 
-/// What there is to say of one card.
+/// Whether a run fits one target, and how.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    /// The card.
+    /// Name of the GPU or the size.
     pub(crate) name: String,
-    /// What may be used of it.
+    /// Memory that the run may use.
     pub(crate) budget: Bytes,
-    /// The plan, or why there is none.
+    /// The plan, or the reason why there is none.
     pub(crate) plan: Result<Plan, PlanError>,
-    /// The life of a run at its worst bucket, where there is a plan.
+    /// The memory over time at the length that needs most, if there is a plan.
     pub(crate) life: Option<Life>,
 }
 
 impl Verdict {
+    /// Whether the run fits.
     pub(crate) fn fits(&self) -> bool {
         self.plan.is_ok()
     }
 
-    /// What is needed at least, as far as it is known.
+    /// The peak of the plan, or the least memory that a run needs if it does not fit; `None` if unknown.
     pub(crate) fn peak(&self) -> Option<Bytes> {
         match &self.plan {
             Ok(plan) => Some(plan.peak),
@@ -33,8 +34,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict in lines; `wordy` adds the peak by owner and phase.
-    pub(crate) fn told(&self, wordy: bool) -> String {
+    /// The verdict as text; `verbose` adds the peak by owner and phase.
+    pub(crate) fn summary(&self, verbose: bool) -> String {
         let mut text = String::new();
         match &self.plan {
             Ok(plan) => {
@@ -55,7 +56,7 @@ impl Verdict {
                         bucket.bucket.utterances,
                         bucket.micro_batch,
                         bucket.accumulation,
-                        remat_word(bucket.choice.remat),
+                        remat_name(bucket.choice.remat),
                         bucket.choice.attention_chunk.map_or_else(|| "-".into(), |chunk| chunk.to_string()),
                         bucket.peak.to_string(),
                     );
@@ -65,7 +66,7 @@ impl Verdict {
                     "  {} whatever the batch (weights, gradients, optimizer); validates {} at once; {}",
                     plan.fixed,
                     plan.validation_batch,
-                    precision_word(plan.precision)
+                    precision_name(plan.precision)
                 );
             }
             Err(error) => {
@@ -80,18 +81,19 @@ impl Verdict {
                 }
             }
         }
-        if let (true, Some(life)) = (wordy, &self.life) {
+        if let (true, Some(life)) = (verbose, &self.life) {
             text.push_str(&breakdown(life, self.slack()));
         }
         text
     }
 
-    /// What the plan counts beyond what is in use: pages of a card that are not full, and what the CPU's trace may be off.
+    /// PlannedLimit memory beyond what is in use: pages of a GPU that are not full, and the margin for errors of the CPU's trace.
     fn slack(&self) -> Bytes {
         let in_use = self.life.as_ref().map_or(Bytes(0), Life::peak);
         Bytes(self.peak().unwrap_or_default().0.saturating_sub(in_use.0))
     }
 
+    /// The verdict as JSON.
     pub(crate) fn json(&self) -> Value {
         let reason = self.plan.as_ref().err().map(ToString::to_string);
         let change = match &self.plan {
@@ -106,44 +108,45 @@ impl Verdict {
             "plan": self.plan.as_ref().ok(),
             "reason": reason,
             "change": change,
-            "owners": self.life.as_ref().map(|life| named(&life.timeline.owners_at_peak())),
+            "owners": self.life.as_ref().map(|life| by_name(&life.timeline.owners_at_peak())),
             "slack_bytes": self.slack().0,
-            "phases": self.life.as_ref().map(|life| named(&life.timeline.peaks_by_phase())),
+            "phases": self.life.as_ref().map(|life| by_name(&life.timeline.peaks_by_phase())),
         })
     }
 }
 
-fn named<T: serde::Serialize>(rows: &[(T, Bytes)]) -> Value {
-    let row = |(what, bytes): &(T, Bytes)| Some((json!(what).as_str()?.to_string(), json!(bytes.0)));
+/// A JSON object with a number of bytes for each name.
+fn by_name<T: serde::Serialize>(rows: &[(T, Bytes)]) -> Value {
+    let row = |(key, bytes): &(T, Bytes)| Some((json!(key).as_str()?.to_string(), json!(bytes.0)));
     Value::Object(rows.iter().filter_map(row).collect())
 }
 
-/// The peak by owner, and the most that each phase needs.
+/// The peak by owner, and the peak of each phase.
 fn breakdown(life: &Life, slack: Bytes) -> String {
     let mut text = String::from("  at the peak of the worst length:\n");
     let whole = (life.peak().0 + slack.0).max(1) as f64;
-    let owners = life.timeline.owners_at_peak().into_iter().map(|(owner, bytes)| (owner_word(owner), bytes));
-    for (what, bytes) in owners.chain([("slack".into(), slack)]) {
+    let owners = life.timeline.owners_at_peak().into_iter().map(|(owner, bytes)| (owner_name(owner), bytes));
+    for (owner, bytes) in owners.chain([("slack".into(), slack)]) {
         let share = bytes.0 as f64 / whole * 100.0;
-        let _ = writeln!(text, "    {what:<12} {:>10} {share:>5.1} %", bytes.to_string());
+        let _ = writeln!(text, "    {owner:<12} {:>10} {share:>5.1} %", bytes.to_string());
     }
-    text.push_str("  most in each phase:\n");
+    text.push_str("  peak of each phase:\n");
     for (phase, bytes) in life.timeline.peaks_by_phase() {
-        let _ = writeln!(text, "    {:<12} {:>10}", phase_word(phase), bytes.to_string());
+        let _ = writeln!(text, "    {:<12} {:>10}", phase_name(phase), bytes.to_string());
     }
     text
 }
 
-fn owner_word(owner: Owner) -> String {
+fn owner_name(owner: Owner) -> String {
     json!(owner).as_str().unwrap_or_default().replace('_', " ")
 }
 
-fn phase_word(phase: Phase) -> String {
+fn phase_name(phase: Phase) -> String {
     json!(phase).as_str().unwrap_or_default().replace('_', " ")
 }
 
-/// How much is computed a second time, in a word.
-pub(crate) fn remat_word(remat: Remat) -> String {
+/// The blocks that are computed a second time, as a word or a number.
+pub(crate) fn remat_name(remat: Remat) -> String {
     match remat {
         Remat::None => "none".into(),
         Remat::Half => "half".into(),
@@ -152,7 +155,8 @@ pub(crate) fn remat_word(remat: Remat) -> String {
     }
 }
 
-pub(crate) fn precision_word(precision: Precision) -> &'static str {
+/// The name of a number format.
+pub(crate) fn precision_name(precision: Precision) -> &'static str {
     match precision {
         Precision::Fp32 => "fp32",
         Precision::Bf16 => "bf16",
@@ -160,8 +164,8 @@ pub(crate) fn precision_word(precision: Precision) -> &'static str {
     }
 }
 
-/// A choice in a few words.
-pub(crate) fn choice_words(choice: Choice) -> String {
+/// A choice in words.
+pub(crate) fn choice_text(choice: Choice) -> String {
     let chunk = choice.attention_chunk.map_or_else(|| "whole".into(), |chunk| format!("by {chunk}"));
-    format!("remat {}, attention {chunk}, {}", remat_word(choice.remat), precision_word(choice.precision))
+    format!("remat {}, attention {chunk}, {}", remat_name(choice.remat), precision_name(choice.precision))
 }

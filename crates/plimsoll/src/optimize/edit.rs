@@ -1,8 +1,8 @@
-//! Changing single values of a TOML file and leaving all else as its author wrote it.
+//! Changes single values of a TOML file and leaves all other text as it is.
 
 use std::fmt::Display;
 
-/// One value that changes, and why.
+/// One new value, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     section: &'static str,
@@ -12,6 +12,7 @@ pub(super) struct Change {
 }
 
 impl Change {
+    /// Sets `section.key` to `value`; `why` becomes a comment in the file.
     pub(super) fn new(section: &'static str, key: &'static str, value: impl Display, why: &str) -> Self {
         Self { section, key, value: value.to_string(), why: why.into() }
     }
@@ -21,13 +22,13 @@ impl Change {
     }
 }
 
-/// `text` with `changes`: a key that is there gets its new value where it stands, another one comes to the end of its
-/// section, and a section that is missing to the end of the file.
+/// `text` with `changes`: an existing key is replaced in its line, a new key is added at the end of its section, and a new
+/// section at the end of the file.
 pub(super) fn edited(text: &str, changes: &[Change]) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     for change in changes {
         let header = format!("[{}]", change.section);
-        let Some(start) = lines.iter().position(|line| bare(line) == header) else {
+        let Some(start) = lines.iter().position(|line| without_comment(line) == header) else {
             lines.extend([String::new(), header, change.line()]);
             continue;
         };
@@ -35,9 +36,9 @@ pub(super) fn edited(text: &str, changes: &[Change]) -> String {
         let end = start + 1 + rest.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(rest.len());
         let is_key = |line: &String| line.split_once('=').is_some_and(|(key, _)| key.trim() == change.key);
         match lines[start + 1..end].iter().position(is_key) {
-            Some(place) => lines[start + 1 + place] = change.line(),
+            Some(index) => lines[start + 1 + index] = change.line(),
             None => {
-                // Before the empty lines that set the next section apart.
+                // Before the empty lines between this section and the next.
                 let last = lines[..end].iter().rposition(|line| !line.trim().is_empty()).unwrap_or(start);
                 lines.insert(last + 1, change.line());
             }
@@ -46,8 +47,8 @@ pub(super) fn edited(text: &str, changes: &[Change]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A line without its comment.
-fn bare(line: &str) -> &str {
+/// A line without its comment and surrounding spaces.
+fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }
 
@@ -59,7 +60,7 @@ mod tests {
         "# mine\ntask = \"asr\"\n\n[training]  # how\nremat = \"none\"\nepochs = 3\n\n[data]\nbatch_size = 8\n";
 
     #[test]
-    fn values_change_where_they_stand() {
+    fn edit_keeps_all_other_lines() {
         let changes = [
             Change::new("training", "remat", "\"all\"", "less memory"),
             Change::new("training", "micro_batch", 4, "it fits"),

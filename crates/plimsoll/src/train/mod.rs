@@ -1,4 +1,4 @@
-//! `plimsoll train`.
+//! `plimsoll train`: trains a model, or resumes a run.
 
 mod report;
 mod view;
@@ -17,22 +17,22 @@ use crate::signals::Signals;
 use crate::terminal::Terminal;
 use view::View;
 
-/// What `train` takes.
+/// Arguments of `train`.
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
     /// The configuration.
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Goes on with the run in this folder (`runs/NAME`), from its newest whole checkpoint; its configuration is the
-    /// file, and flags may change it, such as a larger `--epochs`.
+    /// Continue the run in this folder (`runs/NAME`) from its newest undamaged checkpoint, with the configuration of the run.
+    /// Flags can change it, such as a larger `--epochs`.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "name"])]
     pub(crate) resume: Option<PathBuf>,
-    /// Shows the plan and stops before the run folder is made.
+    /// Print the plan and stop before training; no run folder is made.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
-/// Trains a model, or shows the plan of its training.
+/// Trains a model, or prints the plan of its training.
 pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.resume {
         args.config.config = Some(config_path(folder)?);
@@ -51,7 +51,7 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
     let mut view = View::new(&run.plan);
     match run.train(&signals.stop, &mut view)? {
         TrainingOutcome::Stopped { step } => {
-            eprintln!("Stopped after step {step}. To go on: {}", run.folder.resume_command());
+            eprintln!("Stopped after step {step}. To continue: {}", run.folder.resume_command());
             Ok(ExitCode::from(signals.exit_code()))
         }
         TrainingOutcome::Complete { summary, next } => {

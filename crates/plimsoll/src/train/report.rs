@@ -1,4 +1,4 @@
-//! The last lines of a run.
+//! The summary that `train` prints at the end of a run.
 
 use std::fmt::Write;
 
@@ -6,9 +6,9 @@ use plimsoll_core::{Measure, MeasureUnit};
 use plimsoll_monitor::Summary;
 use plimsoll_recipes::training::RunFolder;
 
-/// The last lines of a run.
+/// Scores, three example utterances, and the files of the run.
 pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
-    // Rates are written as initials, other scores as words.
+    // Error rates have initials as names, in capitals; other scores have words.
     let score = |score: &Measure| match score.unit {
         MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.formatted_value()),
         _ => score.to_string(),
@@ -22,10 +22,10 @@ pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
         plimsoll_core::Seconds(summary.train_seconds),
         summary.peak_bytes,
     );
-    for (example, kind) in summary.examples.iter().zip(["good", "middling", "worst"]) {
+    for (example, kind) in summary.examples.iter().zip(["good", "typical", "worst"]) {
         let _ = writeln!(text, "  {kind}\n    truth   {}\n    output  {}", example.truth, example.output);
     }
     let path = folder.path().display();
-    let _ = writeln!(text, "In {path}: summary.md, metrics.jsonl, plan.toml, checkpoints/");
+    let _ = writeln!(text, "Files in {path}: summary.md, metrics.jsonl, plan.toml, checkpoints/");
     text
 }

@@ -1,4 +1,4 @@
-//! What a person sees of a run while it goes on: a bar on a terminal, plain lines elsewhere.
+//! The display of a running training: a progress bar on a terminal, plain lines elsewhere.
 
 use std::io::IsTerminal;
 
@@ -10,35 +10,36 @@ use plimsoll_recipes::plan::RunPlan;
 use plimsoll_recipes::training::{RunDisplay, Totals};
 use plimsoll_train::{Event, StepEvent};
 
-/// Shows a run on standard error.
+/// Shows the events of a run on standard error.
 pub(crate) struct View {
     bar: Option<ProgressBar>,
+    /// Steps between two lines if there is no bar.
     log_interval: u64,
-    /// The memory that was planned.
+    /// PlannedLimit peak of memory, if there is a plan.
     planned: Option<Bytes>,
     total_steps: Option<u64>,
-    /// Whether a step that took more than planned was already shown.
-    drifted: bool,
+    /// Whether a step that used more memory than planned was already shown.
+    drift_shown: bool,
 }
 
 impl View {
-    /// The view of a run of `plan`.
+    /// The display of a run with `plan`.
     pub(crate) fn new(plan: &RunPlan) -> Self {
         Self {
             bar: None,
             log_interval: plan.config.training.log_interval,
             planned: plan.memory.as_ref().map(MemoryPlan::peak),
             total_steps: plan.training.total_steps,
-            drifted: false,
+            drift_shown: false,
         }
     }
 
-    /// The time that the steps after `step` will take, where their number is known.
-    fn left(&self, step: u64, totals: &Totals) -> Option<Seconds> {
+    /// Estimated time of the steps after `step`, if their number is known.
+    fn time_left(&self, step: u64, totals: &Totals) -> Option<Seconds> {
         Some(Seconds(self.total_steps?.saturating_sub(step) as f64 * totals.seconds_per_step()))
     }
 
-    fn say(&self, line: &str) {
+    fn print_line(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
             None => eprintln!("{line}"),
@@ -62,14 +63,15 @@ impl RunDisplay for View {
             Event::Step(StepEvent { step, loss, rate, position, .. }) => {
                 let speed = totals.audio_seconds_per_second();
                 let of_plan = self.planned.map_or_else(String::new, |planned| format!(" of {planned} planned"));
-                let text = format!("loss {loss:.3}, {speed:.0} s of audio a second, {}{of_plan}", totals.peak);
+                let text = format!("loss {loss:.3}, {speed:.0} s of audio per second, {}{of_plan}", totals.peak);
                 match &self.bar {
                     Some(bar) => {
                         bar.set_position(*step);
                         bar.set_message(text);
                     }
                     None if step.is_multiple_of(self.log_interval) => {
-                        let left = self.left(*step, totals).map_or_else(String::new, |left| format!(", {left} left"));
+                        let left =
+                            self.time_left(*step, totals).map_or_else(String::new, |left| format!(", {left} left"));
                         eprintln!("step {step}, epoch {}: {text}, rate {rate:.1e}{left}", position.epoch);
                     }
                     None => {}
@@ -79,44 +81,50 @@ impl RunDisplay for View {
                 let scores: Vec<String> = scores.iter().map(ToString::to_string).collect();
                 let mark = if *best { ", the best so far" } else { "" };
                 let (scores, seconds) = (scores.join(", "), Seconds(*seconds));
-                self.say(&format!("validated after step {step} (epoch {epoch}) in {seconds}: {scores}{mark}"));
+                self.print_line(&format!("validated after step {step} (epoch {epoch}) in {seconds}: {scores}{mark}"));
             }
-            Event::Skipped { reason, .. } => self.say(&format!("warning: step not taken: {reason}")),
+            Event::Skipped { reason, .. } => self.print_line(&format!("warning: step skipped: {reason}")),
             Event::LeftOut { samples } => {
                 for sample in samples {
-                    self.say(&format!("warning: `{}` left out: {}", sample.name, sample.reason));
+                    self.print_line(&format!("warning: `{}` left out: {}", sample.name, sample.reason));
                 }
             }
             Event::OutOfMemory { step, failure, limit } => match failure.stage {
-                Stage::Checkpoint => self.say(&format!("note: {failure}, after step {step}: written without a copy")),
-                _ => self.say(&format!("note: step {step}: {failure}; at most {limit} utterances at once from now on")),
+                Stage::Checkpoint => {
+                    self.print_line(&format!("note: {failure}, after step {step}: written without a copy in memory"))
+                }
+                _ => self.print_line(&format!(
+                    "note: step {step}: {failure}; at most {limit} utterances at once from now on"
+                )),
             },
             Event::Unfit { step, names } => {
                 let names = names.join("`, `");
-                self.say(&format!("warning: step {step}: left out, as it does not fit into memory alone: `{names}`"));
+                self.print_line(&format!("warning: step {step}: left out, too large for memory even alone: `{names}`"));
             }
             Event::Drift { step, phase, planned_bytes, peak_bytes } => {
-                // Once: the record has them all.
-                if !std::mem::replace(&mut self.drifted, true) {
-                    self.say(&format!(
-                        "warning: step {step} took {peak_bytes} in the {phase}, and {planned_bytes} was planned"
+                // Printed once; the record of the run has all of them.
+                if !std::mem::replace(&mut self.drift_shown, true) {
+                    self.print_line(&format!(
+                        "warning: step {step} used {peak_bytes} in the {phase}; the plan was {planned_bytes}"
                     ));
                 }
             }
             Event::RateLowered { step, factor } => {
-                self.say(&format!(
-                    "after step {step}: validations no longer improve, the learning rate is {factor:.3} of the scheduled one"
+                self.print_line(&format!(
+                    "after step {step}: validations no longer improve; the learning rate is now {factor:.3} of the scheduled one"
                 ));
             }
             Event::NotSaved { step, reason } => {
-                self.say(&format!("warning: the checkpoint of step {step} is not written: {reason}; the run goes on"));
+                self.print_line(&format!(
+                    "warning: the checkpoint of step {step} is not written: {reason}; the run goes on"
+                ));
             }
             _ => {}
         }
     }
 
     fn record_failed(&mut self, error: &RecordError) {
-        self.say(&format!("warning: {error}: the record of this run will have gaps"));
+        self.print_line(&format!("warning: {error}: the record of this run will have gaps"));
     }
 }
 

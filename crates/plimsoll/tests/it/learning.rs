@@ -1,28 +1,28 @@
-//! The real trainer learns real things in minutes: only with `cargo xtask test --long`.
+//! Models reach their error rates in real training of minutes: only with `cargo xtask test --long`.
 //!
-//! What is limited is the number of steps, never the time: docs/LOG.md has how long they took, and where.
+//! The number of steps is limited, not the time; docs/LOG.md has the times that they took.
 
 use plimsoll_audio::{VoiceTraits, read_recording};
 
-use crate::program::{Place, names};
+use crate::program::{TestFolder, names};
 
 fn is_long() -> bool {
     std::env::var_os("PLIMSOLL_LONG").is_some()
 }
 
-/// Makes a corpus, trains on it, and holds the held-out error rate to `most`.
-fn learns(name: &str, corpus: &[&str], training: &[&str], most: f64) {
-    let place = Place::new();
-    place.run(&[&["corpus", "make", "--out", "c"], corpus].concat()).fine();
-    let said = place.run(&[&["train", "--manifest", "c/manifest.jsonl", "--name", "r"], training].concat()).fine();
-    let summary = place.json("runs/r/summary.json");
-    eprintln!("{name}: {}", said.out);
-    assert!(summary["cer"].as_f64().unwrap() <= most, "{name}: {summary}");
+/// Makes a corpus, trains on it, and asserts a held-out error rate of at most `cer_max`.
+fn learns(name: &str, corpus: &[&str], training: &[&str], cer_max: f64) {
+    let dir = TestFolder::new();
+    dir.run(&[&["corpus", "make", "--out", "c"], corpus].concat()).success();
+    let output = dir.run(&[&["train", "--manifest", "c/manifest.jsonl", "--name", "r"], training].concat()).success();
+    let summary = dir.json("runs/r/summary.json");
+    eprintln!("{name}: {}", output.stdout);
+    assert!(summary["cer"].as_f64().unwrap() <= cer_max, "{name}: {summary}");
 }
 
 /// The lines of a manifest.
-fn lines_of(place: &Place, name: &str) -> Vec<String> {
-    std::fs::read_to_string(place.path(name)).unwrap().lines().map(str::to_string).collect()
+fn lines_of(dir: &TestFolder, name: &str) -> Vec<String> {
+    std::fs::read_to_string(dir.path(name)).unwrap().lines().map(str::to_string).collect()
 }
 
 /// The text of a line of a manifest.
@@ -30,84 +30,84 @@ fn text_of(line: &str) -> String {
     serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].as_str().unwrap().into()
 }
 
-/// Divides the corpus in `c` into its first `count` lines, `c/seen.jsonl`, and the first `held_out` of the others that say
-/// what none of these says, `c/unseen.jsonl`.
-fn divide(place: &Place, count: usize, held_out: usize) {
-    let lines = lines_of(place, "c/manifest.jsonl");
+/// Divides the corpus in `c` into its first `count` lines, `c/seen.jsonl`, and the first `held_out` other lines whose texts
+/// are not among those, `c/unseen.jsonl`.
+fn divide(dir: &TestFolder, count: usize, held_out: usize) {
+    let lines = lines_of(dir, "c/manifest.jsonl");
     let (seen, rest) = lines.split_at(count);
     let known: std::collections::HashSet<String> = seen.iter().map(|line| text_of(line)).collect();
     let unseen: Vec<String> =
         rest.iter().filter(|line| !known.contains(&text_of(line))).take(held_out).cloned().collect();
     assert_eq!(unseen.len(), held_out);
-    place.write("c/seen.jsonl", seen.join("\n"));
-    place.write("c/unseen.jsonl", unseen.join("\n"));
+    dir.write("c/seen.jsonl", seen.join("\n"));
+    dir.write("c/unseen.jsonl", unseen.join("\n"));
 }
 
-/// The recogniser of digits: trained on `c/seen.jsonl`, judged on `c/unseen.jsonl`.
+/// The recognizer of digits: trained on `c/seen.jsonl`, validated on `c/unseen.jsonl`.
 const DIGITS: &str = "--manifest c/seen.jsonl --set data.validation_manifest=c/unseen.jsonl --d-model 64 \
                       --set model.encoder_layers=2 --set training.warmup_steps=150 --set training.learning_rate=2e-3 \
                       --set training.validation_interval=400";
 
-fn run(place: &Place, command: &str) -> crate::program::Said {
-    place.run(&command.split_whitespace().collect::<Vec<_>>()).fine()
+fn run(dir: &TestFolder, command: &str) -> crate::program::ProgramOutput {
+    dir.run(&command.split_whitespace().collect::<Vec<_>>()).success()
 }
 
 #[test]
-fn long_digits_are_learned_in_a_minute() {
+fn long_recognizer_learns_digits() {
     if is_long() {
-        let place = Place::new();
-        run(&place, "corpus make --out c --words 10 --utterances 560 --speakers 1");
-        divide(&place, 430, 60);
-        let said = run(&place, &format!("train --name r --epochs 30 {DIGITS}"));
-        eprintln!("digits, unseen sentences: {}", said.out);
-        assert!(place.json("runs/r/summary.json")["cer"].as_f64().unwrap() <= 0.05);
+        let dir = TestFolder::new();
+        run(&dir, "corpus make --out c --words 10 --utterances 560 --speakers 1");
+        divide(&dir, 430, 60);
+        let output = run(&dir, &format!("train --name r --epochs 30 {DIGITS}"));
+        eprintln!("digits, unseen sentences: {}", output.stdout);
+        assert!(dir.json("runs/r/summary.json")["cer"].as_f64().unwrap() <= 0.05);
     }
 }
 
-/// A place with digits read aloud in so many voices in `c`, divided, and a recogniser of them, `runs/judge`.
-fn judged(speakers: usize, seen: usize, unseen: usize) -> Place {
-    let place = Place::new();
-    run(&place, &format!("corpus make --out c --words 10 --utterances 1600 --speakers {speakers} --studio"));
-    divide(&place, 1200, 60);
-    let said = run(&place, &format!("train --name judge --epochs 18 {DIGITS}"));
-    eprintln!("the judge: {}", said.out);
-    assert!(place.json("runs/judge/summary.json")["cer"].as_f64().unwrap() <= 0.02);
-    divide(&place, seen, unseen);
-    place
+/// A folder with a corpus of digits in `speakers` voices in `c`, divided, and a recognizer of them, `runs/judge`.
+fn folder_with_judge(speakers: usize, seen: usize, unseen: usize) -> TestFolder {
+    let dir = TestFolder::new();
+    run(&dir, &format!("corpus make --out c --words 10 --utterances 1600 --speakers {speakers} --studio"));
+    divide(&dir, 1200, 60);
+    let output = run(&dir, &format!("train --name judge --epochs 18 {DIGITS}"));
+    eprintln!("the judge: {}", output.stdout);
+    assert!(dir.json("runs/judge/summary.json")["cer"].as_f64().unwrap() <= 0.02);
+    divide(&dir, seen, unseen);
+    dir
 }
 
-/// How `runs/v` says the utterances of `manifest`, as the judge reads it.
-fn hearing(place: &Place, manifest: &str) -> serde_json::Value {
-    let said =
-        run(place, &format!("eval --run runs/v --judge runs/judge --manifest {manifest} --json --out-dir heard"));
-    let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    let trained = &place.json("runs/v/summary.json")["train_seconds"];
+/// Evaluates `runs/v` on the utterances of `manifest`, with transcriptions of the judge.
+fn evaluate(dir: &TestFolder, manifest: &str) -> serde_json::Value {
+    let output =
+        run(dir, &format!("eval --run runs/v --judge runs/judge --manifest {manifest} --json --out-dir heard"));
+    let found: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let trained = &dir.json("runs/v/summary.json")["train_seconds"];
     eprintln!("after {trained} seconds of training: {found:#}");
     found
 }
 
-/// What made a voice of digits learn fast: small steps in time, and a prenet that lets little through.
+/// Settings with which a synthesizer of digits learns fast: small batches and a high learning rate.
 const VOICE: &str = "--task tts --manifest c/seen.jsonl --batch-size 8 --set training.learning_rate=3e-3";
 
 #[test]
-fn long_sixteen_sentences_are_spoken_after_two_minutes() {
+fn long_synthesizer_learns_sixteen_sentences() {
     if is_long() {
-        let place = judged(1, 16, 16);
-        let heart = "--set data.validation_manifest=c/seen.jsonl --set model.dropout=0";
-        run(&place, &format!("train --name v {VOICE} {heart} --epochs 1300"));
-        let found = hearing(&place, "c/seen.jsonl");
+        let dir = folder_with_judge(1, 16, 16);
+        let settings = "--set data.validation_manifest=c/seen.jsonl --set model.dropout=0";
+        run(&dir, &format!("train --name v {VOICE} {settings} --epochs 1300"));
+        let found = evaluate(&dir, "c/seen.jsonl");
         assert!(found["cer"].as_f64().unwrap() <= 0.05, "{found}");
         assert_eq!(found["stopped"], 1.0);
     }
 }
 
 #[test]
-fn long_unseen_sentences_are_spoken_after_ten_minutes() {
+fn long_synthesizer_speaks_unseen_sentences() {
     if is_long() {
-        let place = judged(1, 500, 50);
+        let dir = folder_with_judge(1, 500, 50);
         let validation = "--set data.validation_manifest=c/unseen.jsonl";
-        run(&place, &format!("train --name v {VOICE} {validation} --epochs 165"));
-        let found = hearing(&place, "c/unseen.jsonl");
+        run(&dir, &format!("train --name v {VOICE} {validation} --epochs 165"));
+        let found = evaluate(&dir, "c/unseen.jsonl");
         assert!(found["cer"].as_f64().unwrap() <= 0.10, "{found}");
         assert!(found["stopped"].as_f64().unwrap() >= 0.98, "{found}");
         assert!(found["off_length"].as_f64().unwrap() <= 0.10, "{found}");
@@ -117,28 +117,28 @@ fn long_unseen_sentences_are_spoken_after_ten_minutes() {
 /// Pitch and formants of a WAV file.
 fn traits(path: &std::path::Path) -> VoiceTraits {
     let audio = read_recording(path).unwrap();
-    VoiceTraits::from_samples(&audio.samples, audio.rate).expect("somebody speaks in it")
+    VoiceTraits::from_samples(&audio.samples, audio.rate).expect("the recording has speech")
 }
 
 #[test]
-fn long_the_main_job_speaks_in_the_voice_of_its_reference() {
+fn long_main_job_speaks_in_reference_voice() {
     if is_long() {
-        let place = judged(2, 1200, 60);
-        run(&place, "train --task tts --name v");
-        let found = hearing(&place, "c/unseen.jsonl");
+        let dir = folder_with_judge(2, 1200, 60);
+        run(&dir, "train --task tts --name v");
+        let found = evaluate(&dir, "c/unseen.jsonl");
         assert!(found["cer"].as_f64().unwrap() <= 0.10, "{found}");
-        // The corpus of the main job has the voices of this one: the same seed, and as many.
+        // The corpus of the main job has the same voices: same seed, same number.
         let natural = |speaker: &str| -> Vec<VoiceTraits> {
-            let all = names(&place.path("c/wavs")).into_iter().filter(|name| name.starts_with(speaker)).take(40);
-            all.map(|name| traits(&place.path("c/wavs").join(name))).collect()
+            let all = names(&dir.path("c/wavs")).into_iter().filter(|name| name.starts_with(speaker)).take(40);
+            all.map(|name| traits(&dir.path("c/wavs").join(name))).collect()
         };
         let voices = ["s000", "s001"].map(|speaker| (speaker, natural(speaker)));
         let near = |heard: &VoiceTraits, all: &[VoiceTraits]| {
             all.iter().map(|own| heard.distance(own)).sum::<f64>() / all.len() as f64
         };
         let (mut right, mut all) = (0, 0);
-        for name in names(&place.path("heard")) {
-            let heard = traits(&place.path("heard").join(&name));
+        for name in names(&dir.path("heard")) {
+            let heard = traits(&dir.path("heard").join(&name));
             let apart = |(_, natural): &&(&str, Vec<VoiceTraits>)| near(&heard, natural);
             let nearest = voices.iter().min_by(|a, b| apart(a).total_cmp(&apart(b))).unwrap().0;
             right += usize::from(name.starts_with(nearest));
@@ -150,7 +150,7 @@ fn long_the_main_job_speaks_in_the_voice_of_its_reference() {
 }
 
 #[test]
-fn long_fifty_words_are_learned_for_voices_never_heard() {
+fn long_recognizer_learns_fifty_words_for_unseen_voices() {
     if is_long() {
         let corpus = ["--words", "50", "--utterances", "5400", "--speakers", "300"];
         learns("fifty words, unseen voices", &corpus, &[], 0.10);
@@ -158,7 +158,7 @@ fn long_fifty_words_are_learned_for_voices_never_heard() {
 }
 
 #[test]
-fn long_konkani_is_learned_in_devanagari() {
+fn long_recognizer_learns_konkani() {
     let installed = std::process::Command::new("espeak-ng").arg("--version").output().is_ok();
     if is_long() && installed {
         let corpus = ["--engine", "espeak-ng", "--language", "kok", "--utterances", "1200", "--speakers", "12"];

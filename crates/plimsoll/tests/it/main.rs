@@ -1,4 +1,4 @@
-//! The program as a person meets it: commands, exit codes, messages, folders.
+//! Tests of the program as a process: commands, exit codes, messages, files.
 #![cfg(test)]
 
 mod data;
@@ -10,6 +10,6 @@ mod safety;
 mod shipped;
 mod speaking;
 mod stopping;
+mod training;
 mod using;
-mod voyage;
 mod wrong_input;

@@ -1,14 +1,15 @@
-//! Running the program in a folder of its own.
+//! Runs the program in a temporary folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// A folder that the program runs in, gone at the end of the test.
-pub(crate) struct Place {
+/// A temporary folder that the program runs in; deleted at the end of the test.
+pub(crate) struct TestFolder {
     folder: tempfile::TempDir,
 }
 
-/// A corpus and a model small enough for a step in milliseconds; the schedule does not depend on the end.
+/// Flags for a corpus and a model small enough for a step in milliseconds, and a schedule that does not depend on the
+/// number of steps.
 pub(crate) const SMALL: &[&str] = &[
     "--set",
     "data.corpus_utterances=24",
@@ -28,15 +29,15 @@ pub(crate) const SMALL: &[&str] = &[
     "training.warmup_steps=3",
 ];
 
-/// What the program said and how it ended.
+/// Output and exit code of the program.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ProgramOutput {
     pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-impl Place {
+impl TestFolder {
     pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
@@ -53,7 +54,7 @@ impl Place {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        // The person's own environment must not reach the tests.
+        // Variables of the user must not change the tests.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PLIMSOLL_")) {
             command.env_remove(name);
         }
@@ -61,7 +62,7 @@ impl Place {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn run(&self, args: &[&str]) -> ProgramOutput {
         self.command(args).output().unwrap().into()
     }
 
@@ -69,8 +70,8 @@ impl Place {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// `train` with the small job and `more`.
-    pub(crate) fn train(&self, more: &[&str]) -> Said {
+    /// Runs `train` with `SMALL` and `more`.
+    pub(crate) fn train(&self, more: &[&str]) -> ProgramOutput {
         self.run(&[&["train"], SMALL, more].concat())
     }
 
@@ -79,19 +80,19 @@ impl Place {
     }
 }
 
-impl From<Output> for Said {
+impl From<Output> for ProgramOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
 }
 
-impl Said {
-    /// The run ended well.
-    pub(crate) fn fine(self) -> Self {
+impl ProgramOutput {
+    /// Asserts exit code 0.
+    pub(crate) fn success(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }

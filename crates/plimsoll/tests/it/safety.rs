@@ -1,4 +1,4 @@
-//! Nothing is lost: kills at any moment, full disks, damaged and foreign checkpoints, data that is no number.
+//! Kills at any moment, full disks, damaged and foreign checkpoints, and NaN in the data lose no progress.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,86 +7,87 @@ use std::time::Duration;
 use plimsoll_core::Key;
 use plimsoll_train::{read_weights, write_weights};
 
-use crate::program::{Place, SMALL, Said, names};
+use crate::program::{ProgramOutput, SMALL, TestFolder, names};
 
-/// A checkpoint after every step, so that many a kill comes amid the writing of one.
-const OFTEN: &[&str] = &["--set", "training.checkpoint_interval=1", "--set", "training.keep_checkpoints=2"];
+/// A checkpoint after every step, so that many kills come while one is written.
+const CHECKPOINT_EVERY_STEP: &[&str] =
+    &["--set", "training.checkpoint_interval=1", "--set", "training.keep_checkpoints=2"];
 
-fn weights(place: &Place, run: &str, step: u64) -> Vec<u8> {
-    std::fs::read(place.path(&format!("runs/{run}/checkpoints/step-{step:07}/weights.safetensors"))).unwrap()
+fn weights(dir: &TestFolder, run: &str, step: u64) -> Vec<u8> {
+    std::fs::read(dir.path(&format!("runs/{run}/checkpoints/step-{step:07}/weights.safetensors"))).unwrap()
 }
 
-/// The newest step that has a checkpoint under its own name.
-fn newest(place: &Place, run: &str) -> Option<u64> {
-    let folder = place.path(&format!("runs/{run}/checkpoints"));
+/// The newest step with a complete checkpoint.
+fn newest(dir: &TestFolder, run: &str) -> Option<u64> {
+    let folder = dir.path(&format!("runs/{run}/checkpoints"));
     let names = if folder.is_dir() { names(&folder) } else { Vec::new() };
     names.iter().filter_map(|name| name.strip_prefix("step-")?.parse().ok()).max()
 }
 
-/// Trains, kills it `kills` times wherever it is, lets it come to an end, and compares with a run that nobody killed.
-fn survives(kills: u64) {
-    let place = Place::new();
-    place.train(&["--name", "warm", "--steps", "1"]).fine();
+/// Kills a run `kills` times at random moments, lets it end, and compares its weights with a run that was not killed.
+fn assert_survives(kills: u64) {
+    let dir = TestFolder::new();
+    dir.train(&["--name", "warm", "--steps", "1"]).success();
     let long = ["--steps", "100000", "--epochs", "100000"];
-    let first = [&["train"], SMALL, &["--name", "k"], &long, OFTEN].concat();
-    let on = [&["train", "--resume", "runs/k"][..], &long].concat();
+    let first = [&["train"], SMALL, &["--name", "k"], &long, CHECKPOINT_EVERY_STEP].concat();
+    let resume = [&["train", "--resume", "runs/k"][..], &long].concat();
     let mut partial = 0;
     for kill in 0..kills {
-        let is_there = place.path("runs/k/config.toml").exists();
-        let mut child = place.start(if is_there { &on } else { &first });
-        // Anywhere from before the run has a folder to amid its steps.
+        let is_there = dir.path("runs/k/config.toml").exists();
+        let mut child = dir.start(if is_there { &resume } else { &first });
+        // From before the folder of the run exists to the middle of its steps.
         let millis = Key::new(77).at(kill).below(if kill.is_multiple_of(5) { 120 } else { 700 });
         std::thread::sleep(Duration::from_millis(millis));
         child.kill().unwrap();
-        let said = Said::from(child.wait_with_output().unwrap());
-        assert_eq!(said.code, None, "it ended by itself: {said:?}");
-        let checkpoints = place.path("runs/k/checkpoints");
+        let output = ProgramOutput::from(child.wait_with_output().unwrap());
+        assert_eq!(output.code, None, "it ended before the kill: {output:?}");
+        let checkpoints = dir.path("runs/k/checkpoints");
         partial += usize::from(checkpoints.is_dir() && names(&checkpoints).iter().any(|name| name.starts_with('.')));
     }
-    let end = (newest(&place, "k").unwrap_or(0) + 3).to_string();
-    // On a machine so slow that every kill came before the run had begun, it begins now.
-    let begin = [&["train"], SMALL, &["--name", "k", "--steps", &end], OFTEN].concat();
-    let on = ["train", "--resume", "runs/k", "--steps", &end];
-    let said = place.run(if place.path("runs/k/config.toml").exists() { &on } else { &begin }).fine();
-    place.train(&[&["--name", "whole", "--steps", &end, "--epochs", "100000"], OFTEN].concat()).fine();
+    let end = (newest(&dir, "k").unwrap_or(0) + 3).to_string();
+    // On a slow machine every kill can come before the run has a folder; then it starts here.
+    let start = [&["train"], SMALL, &["--name", "k", "--steps", &end], CHECKPOINT_EVERY_STEP].concat();
+    let resume = ["train", "--resume", "runs/k", "--steps", &end];
+    let output = dir.run(if dir.path("runs/k/config.toml").exists() { &resume } else { &start }).success();
+    dir.train(&[&["--name", "whole", "--steps", &end, "--epochs", "100000"], CHECKPOINT_EVERY_STEP].concat()).success();
     let end: u64 = end.parse().unwrap();
-    assert!(weights(&place, "k", end) == weights(&place, "whole", end), "the weights differ: {}", said.err);
-    eprintln!("{kills} kills, {partial} of them amid a checkpoint, {end} steps: the same weights");
+    assert!(weights(&dir, "k", end) == weights(&dir, "whole", end), "the weights differ: {}", output.stderr);
+    eprintln!("{kills} kills, {partial} of them while a checkpoint was written, {end} steps: the same weights");
 }
 
 #[test]
-fn a_run_that_is_killed_goes_on_to_the_same_weights() {
-    survives(8);
+fn killed_run_resumes_to_same_weights() {
+    assert_survives(8);
 }
 
 #[test]
-fn long_a_run_that_is_killed_fifty_times_goes_on_to_the_same_weights() {
+fn long_run_killed_fifty_times_resumes_to_same_weights() {
     if std::env::var_os("PLIMSOLL_LONG").is_some() {
-        survives(50);
+        assert_survives(50);
     }
 }
 
 #[test]
-fn a_run_that_was_killed_before_its_first_checkpoint_begins_again() {
-    let place = Place::new();
-    place.train(&["--name", "a", "--steps", "2"]).fine();
-    place.train(&["--name", "b", "--steps", "2"]).fine();
+fn run_without_checkpoint_starts_over() {
+    let dir = TestFolder::new();
+    dir.train(&["--name", "a", "--steps", "2"]).success();
+    dir.train(&["--name", "b", "--steps", "2"]).success();
     for gone in ["checkpoints", "model.json", "plan.toml"] {
-        let path = place.path(&format!("runs/b/{gone}"));
+        let path = dir.path(&format!("runs/b/{gone}"));
         if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
     }
-    let said = place.run(&["train", "--resume", "runs/b"]).fine();
-    assert!(said.err.contains("runs/b has no checkpoint yet: it begins again"), "{}", said.err);
-    assert!(weights(&place, "a", 2) == weights(&place, "b", 2));
-    assert!(place.path("runs/b/plan.toml").exists());
+    let output = dir.run(&["train", "--resume", "runs/b"]).success();
+    assert!(output.stderr.contains("runs/b has no checkpoint yet: it begins again"), "{}", output.stderr);
+    assert!(weights(&dir, "a", 2) == weights(&dir, "b", 2));
+    assert!(dir.path("runs/b/plan.toml").exists());
 }
 
-/// The program in a shell that lets no file grow beyond so many KiB.
-fn with_full_disk(place: &Place, kib: u32, args: &[&str]) -> Said {
+/// Runs the program in a shell that limits files to `kib` KiB.
+fn with_full_disk(dir: &TestFolder, kib: u32, args: &[&str]) -> ProgramOutput {
     let program = env!("CARGO_BIN_EXE_plimsoll");
     let script = format!("trap '' XFSZ; ulimit -f {}; exec {program} {}", kib * 2, args.join(" "));
-    // The environment of a command that is never run: the person's own must not reach the tests.
-    let clean = place.command(&[]);
+    // Only the environment of this command is used: variables of the user must not change the tests.
+    let clean = dir.command(&[]);
     let mut shell = Command::new("sh");
     for (name, value) in clean.get_envs() {
         match value {
@@ -94,27 +95,35 @@ fn with_full_disk(place: &Place, kib: u32, args: &[&str]) -> Said {
             None => shell.env_remove(name),
         };
     }
-    shell.args(["-c", &script]).current_dir(place.path("")).output().unwrap().into()
+    shell.args(["-c", &script]).current_dir(dir.path("")).output().unwrap().into()
 }
 
 #[test]
-fn a_disk_that_is_full_amid_a_checkpoint_costs_no_other() {
-    let place = Place::new();
-    place.train(&["--name", "r", "--steps", "2"]).fine();
-    let before = names(&place.path("runs/r/checkpoints"));
-    // Room for the weights, and none for the optimizer.
+fn full_disk_keeps_earlier_checkpoints() {
+    let dir = TestFolder::new();
+    dir.train(&["--name", "r", "--steps", "2"]).success();
+    let before = names(&dir.path("runs/r/checkpoints"));
+    // Enough for the weights, not for the optimizer state.
     let more = ["train", "--resume", "runs/r", "--steps", "6", "--set", "training.checkpoint_interval=2"];
-    let said = with_full_disk(&place, 120, &more);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("warning: the checkpoint of step 4 is not written: cannot access"), "{}", said.err);
-    assert!(said.err.contains("cannot write a checkpoint") && !said.err.contains("panicked"), "{}", said.err);
-    assert_eq!(names(&place.path("runs/r/checkpoints")), before);
-    let said = place.run(&["train", "--resume", "runs/r", "--steps", "6"]).fine();
-    assert!(said.err.contains("Going on after step 2"), "{}", said.err);
+    let output = with_full_disk(&dir, 120, &more);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(
+        output.stderr.contains("warning: the checkpoint of step 4 is not written: cannot access"),
+        "{}",
+        output.stderr
+    );
+    assert!(
+        output.stderr.contains("cannot write a checkpoint") && !output.stderr.contains("panicked"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(names(&dir.path("runs/r/checkpoints")), before);
+    let output = dir.run(&["train", "--resume", "runs/r", "--steps", "6"]).success();
+    assert!(output.stderr.contains("Going on after step 2"), "{}", output.stderr);
 }
 
-/// Changes a file of a checkpoint, and its sum with it.
-fn changed(folder: &Path, file: &str, change: impl FnOnce(&Path)) {
+/// Changes a file of a checkpoint, and its checksum with it.
+fn change_file(folder: &Path, file: &str, change: impl FnOnce(&Path)) {
     let path = folder.join(file);
     change(&path);
     let sum = Command::new("sha256sum").arg(&path).output().unwrap().stdout;
@@ -126,68 +135,68 @@ fn changed(folder: &Path, file: &str, change: impl FnOnce(&Path)) {
 }
 
 #[test]
-fn checkpoints_that_do_not_belong_are_refused_by_name() {
-    let place = Place::new();
+fn resume_refuses_foreign_checkpoint() {
+    let dir = TestFolder::new();
     for (name, width) in [("narrow", "model.d_model=16"), ("wide", "model.d_model=24")] {
-        place.train(&["--name", name, "--steps", "1", "--set", width]).fine();
+        dir.train(&["--name", name, "--steps", "1", "--set", width]).success();
     }
-    let folder = place.path("runs/narrow/checkpoints/step-0000001");
-    let resumed = || {
-        let said = place.run(&["train", "--resume", "runs/narrow", "--steps", "2"]);
-        assert_eq!(said.code, Some(2), "{said:?}");
-        said.err
+    let folder = dir.path("runs/narrow/checkpoints/step-0000001");
+    let resume = || {
+        let output = dir.run(&["train", "--resume", "runs/narrow", "--steps", "2"]);
+        assert_eq!(output.code, Some(2), "{output:?}");
+        output.stderr
     };
-    changed(&folder, "weights.safetensors", |path| {
+    change_file(&folder, "weights.safetensors", |path| {
         let mut tensors = read_weights(path).unwrap();
         tensors.retain(|tensor| tensor.name != "output.weight");
         write_weights(path, &tensors).unwrap();
     });
-    let told = resumed();
-    assert!(told.contains("the weights have no `output.weight`"), "{told}");
+    let message = resume();
+    assert!(message.contains("the weights have no `output.weight`"), "{message}");
     for file in names(&folder) {
-        std::fs::copy(place.path(&format!("runs/wide/checkpoints/step-0000001/{file}")), folder.join(file)).unwrap();
+        std::fs::copy(dir.path(&format!("runs/wide/checkpoints/step-0000001/{file}")), folder.join(file)).unwrap();
     }
-    let told = resumed();
-    assert!(told.contains("in the weights and"), "{told}");
+    let message = resume();
+    assert!(message.contains("in the weights and"), "{message}");
 }
 
 #[test]
-fn a_run_goes_on_as_the_run_that_it_was() {
-    let place = Place::new();
-    place.train(&["--name", "r", "--steps", "2"]).fine();
-    for (flags, told) in [
+fn resume_refuses_changed_seed_and_texts() {
+    let dir = TestFolder::new();
+    dir.train(&["--name", "r", "--steps", "2"]).success();
+    for (flags, expected) in [
         (&["--seed", "5"][..], "the run began with seed 17, and would go on with 5"),
         (&["--set", "data.lowercase=true", "--set", "data.corpus_words=3"], "no longer those that the run began with"),
     ] {
-        let said = place.run(&[&["train", "--resume", "runs/r", "--steps", "3"], flags].concat());
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains(told), "{}", said.err);
+        let output = dir.run(&[&["train", "--resume", "runs/r", "--steps", "3"], flags].concat());
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.stderr.contains(expected), "{}", output.stderr);
     }
-    // Other flags belong to it from then on.
-    place.run(&["train", "--resume", "runs/r", "--steps", "3", "--set", "training.ema_decay=0.9"]).fine();
-    let said = place.run(&["train", "--resume", "runs/r", "--steps", "4"]).fine();
-    assert!(said.err.contains("Going on after step 3"), "{}", said.err);
-    assert!(place.path("runs/r/checkpoints/step-0000004/ema.safetensors").exists());
+    // Other changes are kept in the configuration of the run.
+    dir.run(&["train", "--resume", "runs/r", "--steps", "3", "--set", "training.ema_decay=0.9"]).success();
+    let output = dir.run(&["train", "--resume", "runs/r", "--steps", "4"]).success();
+    assert!(output.stderr.contains("Going on after step 3"), "{}", output.stderr);
+    assert!(dir.path("runs/r/checkpoints/step-0000004/ema.safetensors").exists());
 }
 
 #[test]
-fn sound_that_is_no_number_is_named_and_the_run_goes_on() {
-    let place = Place::new();
-    place.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).fine();
-    let wav = names(&place.path("c/wavs"))[3].clone();
+fn nan_audio_is_named_and_run_continues() {
+    let dir = TestFolder::new();
+    dir.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).success();
+    let wav = names(&dir.path("c/wavs"))[3].clone();
     let spec = hound::WavSpec {
         channels: 1,
         sample_rate: 16_000,
         bits_per_sample: 32,
         sample_format: hound::SampleFormat::Float,
     };
-    let mut writer = hound::WavWriter::create(place.path(&format!("c/wavs/{wav}")), spec).unwrap();
+    let mut writer = hound::WavWriter::create(dir.path(&format!("c/wavs/{wav}")), spec).unwrap();
     (0..40_000).for_each(|index| writer.write_sample(if index == 20_000 { f32::NAN } else { 0.1 }).unwrap());
     writer.finalize().unwrap();
     let small = &SMALL[4..];
     let args = [&["train", "--manifest", "c/manifest.jsonl", "--steps", "8"], small].concat();
-    let said = place.run(&args).fine();
+    let output = dir.run(&args).success();
     let name = wav.trim_end_matches(".wav");
-    assert!(said.err.contains(name), "{}", said.err);
-    assert_eq!(place.json("runs/asr-1/summary.json")["steps"], 8);
+    assert!(output.stderr.contains(name), "{}", output.stderr);
+    assert_eq!(dir.json("runs/asr-1/summary.json")["steps"], 8);
 }

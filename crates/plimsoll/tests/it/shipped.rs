@@ -1,41 +1,41 @@
-//! Every configuration that is shipped can be run, and describes the model that its name promises.
+//! Every shipped configuration can run, and its model has the documented size.
 
 use std::path::{Path, PathBuf};
 
-use crate::program::{Place, names};
+use crate::program::{TestFolder, names};
 
-/// Where the configurations are.
+/// The folder of the shipped configurations.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs").canonicalize().unwrap()
 }
 
-/// All of them, as paths from the folder.
+/// All shipped configurations, as paths from the folder.
 fn shipped() -> Vec<String> {
-    let of = |inside: &str| -> Vec<String> {
+    let in_folder = |inside: &str| -> Vec<String> {
         let files = names(&folder().join(inside)).into_iter().filter(|name| name.ends_with(".toml"));
         files.map(|name| format!("{inside}{name}")).collect()
     };
-    [of(""), of("asr/"), of("tts/")].concat()
+    [in_folder(""), in_folder("asr/"), in_folder("tts/")].concat()
 }
 
 #[test]
-fn every_shipped_configuration_passes_a_dry_run() {
-    let place = Place::new();
+fn shipped_configurations_pass_dry_run() {
+    let dir = TestFolder::new();
     let shipped = shipped();
     assert!(shipped.len() >= 13, "{shipped:?}");
     for name in shipped {
         let path = folder().join(&name);
         let small = ["--set", "data.corpus_utterances=24", "--set", "data.corpus_speakers=4"];
-        let said =
-            place.run(&[&["train", "--dry-run", "--config", path.to_str().unwrap()], &small[..]].concat()).fine();
-        assert!(said.err.contains("What will happen"), "{name}: {said:?}");
-        assert!(!place.path("runs").exists(), "{name} made a folder");
+        let output =
+            dir.run(&[&["train", "--dry-run", "--config", path.to_str().unwrap()], &small[..]].concat()).success();
+        assert!(output.stderr.contains("What will happen"), "{name}: {output:?}");
+        assert!(!dir.path("runs").exists(), "{name} made a folder");
     }
 }
 
 #[test]
-fn the_families_have_the_sizes_that_their_names_promise() {
-    let place = Place::new();
+fn model_families_have_documented_sizes() {
+    let dir = TestFolder::new();
     for (name, parameters) in [
         ("asr/konkani_base", 24_770_704),
         ("asr/konkani_medium", 9_381_712),
@@ -50,8 +50,8 @@ fn the_families_have_the_sizes_that_their_names_promise() {
         ("tts/xtts", 509_993_362),
     ] {
         let path = folder().join(format!("{name}.toml"));
-        let said = place.run(&["model", "info", "--config", path.to_str().unwrap(), "--json"]).fine();
-        let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let output = dir.run(&["model", "info", "--config", path.to_str().unwrap(), "--json"]).success();
+        let found: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
         assert_eq!(found["parameters"], parameters, "{name}: {found}");
     }
 }

@@ -1,0 +1,63 @@
+//! The README of an exported synthesizer, and the check of its weights.
+
+use burn::tensor::Device;
+use plimsoll_speech::ModelMetadata;
+use plimsoll_speech::tts::SynthesizerConfig;
+use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
+use plimsoll_train::Checkpoint;
+
+use super::{Exportable, LAYOUTS, facts};
+
+impl Exportable for SynthesizerConfig {
+    fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
+        Ok(count(&apply(self.init_unseeded(&Device::flex()), weights)?))
+    }
+
+    fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
+        let (model, state) = (&metadata.model, &checkpoint.state);
+        let score = match (state.best, state.best_step) {
+            (Some(best), Some(step)) if step == state.step => {
+                format!(
+                    "{best:.4}, the distance of its speech from the true log-mels on the held-out utterances of its run"
+                )
+            }
+            (Some(best), Some(step)) => format!("not the best of its run; the best was {best:.4} after step {step}"),
+            _ => "not validated".into(),
+        };
+        format!(
+            "\
+# {name}
+
+A speech synthesizer, exported by Plimsoll {version}: a text encoder with {text_layers} blocks of width {text_dim}, and a
+decoder with {decoder_layers} blocks of width {decoder_dim} that predicts {reduction} frames per step.
+
+{facts}
+Use it like a run: `cargo xtask say \"TEXT\" --run FOLDER --out said.wav`.
+
+{LAYOUTS}{PARTS}",
+            version = env!("CARGO_PKG_VERSION"),
+            text_layers = model.text_layers,
+            text_dim = model.text_dim,
+            decoder_layers = model.decoder_layers,
+            decoder_dim = model.decoder_dim,
+            reduction = model.reduction,
+            facts = facts(metadata, state.step, &score, parameters, model.vocabulary),
+        )
+    }
+}
+
+/// The parts of the model, by the beginnings of parameter names.
+const PARTS: &str = "\
+## Parts
+
+- `text.embedding`, `text.blocks.N`, `text.norm`: the text encoder
+- `voice.encoder`, `voice.speaker`, `voice.style`: the encoder of the reference voice, and style tokens if there are any
+- `decoder.prenet`, `decoder.input`, `decoder.condition`: layers that bring the last frame and the voice into the decoder
+- `decoder.blocks.N`, `decoder.norm`: the decoder; `cross` is attention over the text
+- `decoder.frames`, `decoder.stop`: the frames of a step, and the score that it is the last
+- `postnet.layers.N`, `postnet.norms.N`: the correction of the frames, if there is one
+
+`voice.wav` is a recording of the default voice.
+
+Log-mels are scaled by `scale` of `model.json`: the model computes with `(x - centre) / spread`.
+";
