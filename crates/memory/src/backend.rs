@@ -28,7 +28,7 @@ impl BackendRules {
     }
 
     /// A card, with fusion on, as this workspace builds it.
-    pub fn card() -> Self {
+    pub fn gpu() -> Self {
         Self::Cube { fusion: true }
     }
 
@@ -41,26 +41,26 @@ impl BackendRules {
     }
 
     /// Sizes are multiples of so many bytes.
-    pub(crate) fn grain(self) -> usize {
+    pub(crate) fn alignment(self) -> usize {
         match self {
             Self::Flex { .. } => 1,
-            Self::Cube { .. } => cube::GRAIN,
+            Self::Cube { .. } => cube::ALIGNMENT,
         }
     }
 
     /// What the host keeps for each handle on a parameter, and for each operation that is on the tape. On a card it is
     /// not the card's memory.
-    pub(crate) fn small_things(self) -> SmallThings {
+    pub(crate) fn handle_bytes(self) -> HandleBytes {
         match self {
-            Self::Flex { .. } => SmallThings { parameter: 2300, operation: 600 },
-            Self::Cube { .. } => SmallThings::default(),
+            Self::Flex { .. } => HandleBytes { parameter: 2300, operation: 600 },
+            Self::Cube { .. } => HandleBytes::default(),
         }
     }
 }
 
 /// Bytes of what is no tensor: measured by making models of many small layers (docs/LOG.md, 2026-11-21).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SmallThings {
+pub(crate) struct HandleBytes {
     /// Of a parameter: its handle, its name, its place on the tape.
     pub(crate) parameter: usize,
     /// Of an operation that waits for the backward pass.

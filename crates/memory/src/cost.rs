@@ -5,7 +5,7 @@ use plimsoll_tape::Note;
 use plimsoll_tape::ir::{FloatOperationIr, ModuleOperationIr, OperationIr, TensorIr};
 use serde::Serialize;
 
-use crate::catalogue::Card;
+use crate::catalog::Gpu;
 
 /// What a piece takes of a device's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -30,14 +30,14 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// The card in the catalogue, at the shares of its peaks that training reaches: half of its arithmetic, 70 % of its
+    /// The card in the catalog, at the shares of its peaks that training reaches: half of its arithmetic, 70 % of its
     /// bandwidth, and 5 microseconds a kernel.
-    pub fn of(card: &Card, precision: Precision) -> Self {
-        Self { operations: card.rate(precision) * 0.5, bytes: card.bandwidth * 0.7, launch: 5e-6 }
+    pub fn for_gpu(gpu: &Gpu, precision: Precision) -> Self {
+        Self { operations: gpu.rate(precision) * 0.5, bytes: gpu.bandwidth * 0.7, launch: 5e-6 }
     }
 
     /// A CPU with so many cores, each with wide registers.
-    pub fn host(threads: usize) -> Self {
+    pub fn for_host(threads: usize) -> Self {
         let threads = threads as f64;
         Self { operations: 6e10 * threads, bytes: 5e9 * threads, launch: 1e-6 }
     }
@@ -50,7 +50,7 @@ impl Speed {
 
 impl Cost {
     /// The point on the line through both, `share` of the way from this one.
-    pub(crate) fn towards(&self, other: &Self, share: f64) -> Self {
+    pub(crate) fn interpolate(&self, other: &Self, share: f64) -> Self {
         let between = |a: f64, b: f64| a + (b - a) * share;
         Self {
             operations: between(self.operations, other.operations),
@@ -61,7 +61,7 @@ impl Cost {
 
     /// Adds one operation of a recording.
     pub(crate) fn count(&mut self, operation: &OperationIr) {
-        if is_free(operation) {
+        if is_view(operation) {
             return;
         }
         let size = |tensor: &TensorIr| (tensor.shape.num_elements() * tensor.dtype.size()) as f64;
@@ -72,7 +72,7 @@ impl Cost {
 }
 
 /// Whether only the way of looking changes.
-fn is_free(operation: &OperationIr) -> bool {
+fn is_view(operation: &OperationIr) -> bool {
     use plimsoll_tape::ir::BaseOperationIr as Base;
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => {

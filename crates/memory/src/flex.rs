@@ -18,7 +18,7 @@ use crate::heap::{Heap, Value};
 /// Does `operation` on `heap`, as the CPU would with `threads` threads.
 pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
     if let Some(note) = Note::of(operation) {
-        return noted(heap, operation, note);
+        return apply_note(heap, operation, note);
     }
     let mut flex = Flex { heap, threads };
     match operation {
@@ -27,11 +27,11 @@ pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
         OperationIr::Float(_, float) => flex.float(float),
         OperationIr::Activation(activation) => flex.activation(activation),
         OperationIr::Module(module) => flex.module(module),
-        other => flex.plain(other),
+        other => flex.fresh_outputs(other),
     }
 }
 
-fn noted(heap: &mut Heap, operation: &OperationIr, note: Note<'_>) {
+fn apply_note(heap: &mut Heap, operation: &OperationIr, note: Note<'_>) {
     let inputs: Vec<Value> = operation.inputs().map(|input| heap.take(input)).collect();
     let outputs: Vec<&TensorIr> = operation.outputs().collect();
     match note {
@@ -114,12 +114,12 @@ impl Flex<'_> {
     fn reshape(&mut self, value: Value, shape: &[usize]) -> Value {
         let mut value = if value.is_contiguous() { value } else { contiguous(self.heap, value) };
         value.shape = shape.to_vec();
-        value.strides = crate::heap::in_order(shape);
+        value.strides = crate::heap::contiguous_strides(shape);
         value
     }
 
     /// Outputs are new, inputs are read as they stand.
-    fn plain(&mut self, operation: &OperationIr) {
+    fn fresh_outputs(&mut self, operation: &OperationIr) {
         let inputs: Vec<Value> = operation.inputs().map(|input| self.heap.take(input)).collect();
         for output in operation.outputs() {
             let value = self.heap.fresh(&output.shape, output.dtype.size());
@@ -129,7 +129,7 @@ impl Flex<'_> {
     }
 
     /// The output is new, the inputs are read in order.
-    fn ordered(&mut self, inputs: &[&TensorIr], out: &TensorIr) {
+    fn contiguous_inputs(&mut self, inputs: &[&TensorIr], out: &TensorIr) {
         let inputs: Vec<Value> = inputs.iter().map(|input| self.heap.take(input)).collect();
         let read: Vec<Value> = inputs.iter().map(|input| self.read(input)).collect();
         let value = self.heap.fresh(&out.shape, out.dtype.size());
@@ -167,11 +167,11 @@ impl Flex<'_> {
         };
         if takes(self.heap, &left) {
             self.heap.free(right);
-            return reread(left, shape);
+            return with_shape(left, shape);
         }
         if takes(self.heap, &right) {
             self.heap.free(left);
-            return reread(right, shape);
+            return with_shape(right, shape);
         }
         let result = self.heap.fresh(&shape, left.width);
         self.free([left, right]);
@@ -185,7 +185,7 @@ impl Flex<'_> {
     }
 
     /// `reduce_dim`: a copy in order where the strides cannot be flattened.
-    fn reduced(&mut self, value: Value, axis: usize) -> Value {
+    fn reduce(&mut self, value: Value, axis: usize) -> Value {
         let inner = value.shape.len() - axis - 1;
         let is_half = value.width == 2;
         let copies = !value.is_contiguous() && (axis > 1 || inner > 1 || is_half);
@@ -239,7 +239,7 @@ impl Flex<'_> {
                 } else {
                     self.read(&value)
                 };
-                let written = self.written(tensor);
+                let written = self.writable(tensor);
                 self.heap.give(&op.out, written);
                 self.free([read, value]);
             }
@@ -272,21 +272,21 @@ impl Flex<'_> {
                 self.free(freed);
                 self.heap.free(mask);
             }
-            Base::Gather(op) => self.indexed(&op.tensor, &op.indices, &op.out),
-            Base::Select(op) => self.indexed(&op.tensor, &op.indices, &op.out),
-            Base::Scatter(op) => self.scattered(&op.tensor, &op.indices, &op.value, &op.out),
-            Base::SelectAssign(op) => self.scattered(&op.tensor, &op.indices, &op.value, &op.out),
+            Base::Gather(op) => self.gather(&op.tensor, &op.indices, &op.out),
+            Base::Select(op) => self.gather(&op.tensor, &op.indices, &op.out),
+            Base::Scatter(op) => self.scatter(&op.tensor, &op.indices, &op.value, &op.out),
+            Base::SelectAssign(op) => self.scatter(&op.tensor, &op.indices, &op.value, &op.out),
             Base::Cast(op) => {
                 if op.input.dtype == op.out.dtype {
                     return self.view(&op.input, &op.out, |_| {});
                 }
-                self.ordered(&[&op.input], &op.out);
+                self.contiguous_inputs(&[&op.input], &op.out);
             }
             Base::Zeros(op) | Base::Empty(op) => {
                 let value = self.heap.aligned(&op.out.shape, op.out.dtype.size());
                 self.heap.give(&op.out, value);
             }
-            other => self.plain(&OperationIr::BaseFloat(other.clone())),
+            other => self.fresh_outputs(&OperationIr::BaseFloat(other.clone())),
         }
     }
 
@@ -304,7 +304,7 @@ impl Flex<'_> {
     }
 
     /// What is written into: the value itself where nobody else looks at it.
-    fn written(&mut self, value: Value) -> Value {
+    fn writable(&mut self, value: Value) -> Value {
         if self.heap.is_unique(&value) && value.is_contiguous() && value.offset == 0 {
             return value;
         }
@@ -317,11 +317,11 @@ impl Flex<'_> {
         copy
     }
 
-    fn indexed(&mut self, tensor: &TensorIr, indices: &TensorIr, out: &TensorIr) {
-        self.ordered(&[tensor, indices], out);
+    fn gather(&mut self, tensor: &TensorIr, indices: &TensorIr, out: &TensorIr) {
+        self.contiguous_inputs(&[tensor, indices], out);
     }
 
-    fn scattered(&mut self, tensor: &TensorIr, indices: &TensorIr, value: &TensorIr, out: &TensorIr) {
+    fn scatter(&mut self, tensor: &TensorIr, indices: &TensorIr, value: &TensorIr, out: &TensorIr) {
         let (target, indices, value) = (self.heap.take(tensor), self.heap.take(indices), self.heap.take(value));
         let read = [self.read(&indices), self.read(&value)];
         // Indices are read as 64 bits.
@@ -355,23 +355,23 @@ impl Flex<'_> {
             Numeric::Clamp(op) => self.unary_op(&op.tensor, &op.out),
             Numeric::SumDim(op) | Numeric::MeanDim(op) | Numeric::MaxDim(op) | Numeric::MinDim(op) => {
                 let value = self.heap.take(&op.input);
-                let value = self.reduced(value, op.axis);
+                let value = self.reduce(value, op.axis);
                 self.heap.give(&op.out, value);
             }
             Numeric::SumDims(op) => {
                 let mut value = self.heap.take(&op.input);
                 for &axis in &op.axes {
-                    value = self.reduced(value, axis);
+                    value = self.reduce(value, axis);
                 }
                 self.heap.give(&op.out, value);
             }
-            other => self.plain(&OperationIr::NumericFloat(burn::tensor::DType::F32, other.clone())),
+            other => self.fresh_outputs(&OperationIr::NumericFloat(burn::tensor::DType::F32, other.clone())),
         }
     }
 
     fn float(&mut self, float: &Float) {
         match float {
-            Float::Matmul(op) => self.product(op),
+            Float::Matmul(op) => self.matmul(op),
             Float::Exp(op)
             | Float::Log(op)
             | Float::Log1p(op)
@@ -387,7 +387,7 @@ impl Flex<'_> {
             | Float::Trunc(op) => self.unary_op(&op.input, &op.out),
             Float::PowfScalar(op) => self.unary_op(&op.lhs, &op.out),
             Float::Powf(op) | Float::ArcTan2(op) | Float::Hypot(op) => self.binary_op(op),
-            other => self.plain(&OperationIr::Float(burn::tensor::DType::F32, other.clone())),
+            other => self.fresh_outputs(&OperationIr::Float(burn::tensor::DType::F32, other.clone())),
         }
     }
 
@@ -401,26 +401,26 @@ impl Flex<'_> {
             | Activation::SigmoidBackward(op)
             | Activation::GeluBackward(op)
             | Activation::LogSigmoidBackward(op) => self.binary_op(op),
-            Activation::Softmax(op) => self.ordered(&[&op.input], &op.out),
+            Activation::Softmax(op) => self.contiguous_inputs(&[&op.input], &op.out),
             Activation::LogSoftmax(op) => {
                 let value = self.heap.take(&op.input);
                 let axis = op.axis;
                 let again = self.heap.share(&value);
-                let highest = self.reduced(again, axis);
+                let highest = self.reduce(again, axis);
                 let shifted = self.binary(value, highest);
                 let again = self.heap.share(&shifted);
                 let raised = self.unary(again);
-                let summed = self.reduced(raised, axis);
+                let summed = self.reduce(raised, axis);
                 let result = self.binary(shifted, summed);
                 self.heap.give(&op.out, result);
             }
-            other => self.plain(&OperationIr::Activation(other.clone())),
+            other => self.fresh_outputs(&OperationIr::Activation(other.clone())),
         }
     }
 
     fn module(&mut self, module: &ModuleOperationIr) {
         match module {
-            ModuleOperationIr::Embedding(op) => self.indexed(&op.weights, &op.indices, &op.out),
+            ModuleOperationIr::Embedding(op) => self.gather(&op.weights, &op.indices, &op.out),
             ModuleOperationIr::EmbeddingBackward(op) => {
                 let (indices, gradient) = (self.heap.take(&op.indices), self.heap.take(&op.out_grad));
                 let result = self.heap.aligned(&op.out.shape, op.out.dtype.size());
@@ -433,26 +433,26 @@ impl Flex<'_> {
             ModuleOperationIr::Conv1d(op) => {
                 let (x, weight) = (self.heap.take(&op.x), self.heap.take(&op.weight));
                 let bias = op.bias.as_ref().map(|bias| self.heap.take(bias));
-                let value = self.convolved(x, weight, &op.out.shape, op.options.groups);
+                let value = self.convolution(x, weight, &op.out.shape, op.options.groups);
                 self.heap.give(&op.out, value);
                 self.free(bias);
             }
             ModuleOperationIr::Conv2d(op) => {
                 let (x, weight) = (self.heap.take(&op.x), self.heap.take(&op.weight));
                 let bias = op.bias.as_ref().map(|bias| self.heap.take(bias));
-                let value = self.convolved(x, weight, &op.out.shape, op.options.groups);
+                let value = self.convolution(x, weight, &op.out.shape, op.options.groups);
                 self.heap.give(&op.out, value);
                 self.free(bias);
             }
             ModuleOperationIr::Conv1dXBackward(op) => {
                 let all = [self.heap.take(&op.x), self.heap.take(&op.weight), self.heap.take(&op.output_grad)];
-                let value = self.transposed(&all[2], &all[1], &op.out.shape, op.options.groups);
+                let value = self.transposed_convolution(&all[2], &all[1], &op.out.shape, op.options.groups);
                 self.heap.give(&op.out, value);
                 self.free(all);
             }
             ModuleOperationIr::Conv2dXBackward(op) => {
                 let all = [self.heap.take(&op.x), self.heap.take(&op.weight), self.heap.take(&op.output_grad)];
-                let value = self.transposed(&all[2], &all[1], &op.out.shape, op.options.groups);
+                let value = self.transposed_convolution(&all[2], &all[1], &op.out.shape, op.options.groups);
                 self.heap.give(&op.out, value);
                 self.free(all);
             }
@@ -470,14 +470,14 @@ impl Flex<'_> {
             }
             ModuleOperationIr::Conv1dBiasBackward(op) => self.bias_gradient(&op.output_grad, &op.x, &op.bias, &op.out),
             ModuleOperationIr::Conv2dBiasBackward(op) => self.bias_gradient(&op.output_grad, &op.x, &op.bias, &op.out),
-            other => self.plain(&OperationIr::Module(other.clone())),
+            other => self.fresh_outputs(&OperationIr::Module(other.clone())),
         }
     }
 }
 
 /// The numbers of `value`, which lie in order, as `shape`.
-fn reread(mut value: Value, shape: Vec<usize>) -> Value {
-    value.strides = crate::heap::in_order(&shape);
+fn with_shape(mut value: Value, shape: Vec<usize>) -> Value {
+    value.strides = crate::heap::contiguous_strides(&shape);
     value.shape = shape;
     value
 }

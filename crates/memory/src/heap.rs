@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use plimsoll_core::Bytes;
 use plimsoll_tape::ir::{TensorId, TensorIr, TensorStatus};
 
-use crate::timeline::{Allocation, Owner, Phase, Stretch, Timeline};
+use crate::timeline::{Allocation, Owner, Phase, PhaseSpan, Timeline};
 
 /// A handle on a block of memory, with the layout by which it is read.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Value {
 }
 
 /// The strides of numbers in order.
-pub(crate) fn in_order(shape: &[usize]) -> Vec<isize> {
+pub(crate) fn contiguous_strides(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis] as isize;
@@ -71,14 +71,14 @@ pub(crate) struct Heap {
     tensors: HashMap<TensorId, Value>,
     now: usize,
     phase: Phase,
-    phases: Vec<Stretch>,
+    phases: Vec<PhaseSpan>,
     operation: &'static str,
     /// Sizes are rounded up to a multiple of this, as the device's allocator does.
-    grain: usize,
+    alignment: usize,
 }
 
 impl Heap {
-    pub(crate) fn new(grain: usize) -> Self {
+    pub(crate) fn new(alignment: usize) -> Self {
         Self {
             blocks: Vec::new(),
             tensors: HashMap::new(),
@@ -86,7 +86,7 @@ impl Heap {
             phase: Phase::Forward,
             phases: Vec::new(),
             operation: "",
-            grain,
+            alignment,
         }
     }
 
@@ -96,7 +96,7 @@ impl Heap {
         if let Some(last) = self.phases.last_mut() {
             last.end = start;
         }
-        self.phases.push(Stretch { phase, start, end: start });
+        self.phases.push(PhaseSpan { phase, start, end: start });
         self.phase = phase;
     }
 
@@ -109,7 +109,7 @@ impl Heap {
     pub(crate) fn fresh(&mut self, shape: &[usize], width: usize) -> Value {
         let size = shape.iter().product::<usize>() * width;
         let block = self.block(size);
-        Value { block, shape: shape.to_vec(), strides: in_order(shape), offset: 0, width }
+        Value { block, shape: shape.to_vec(), strides: contiguous_strides(shape), offset: 0, width }
     }
 
     /// A new value that is made twice for a moment: flex takes plain bytes first and then, as it wants them aligned, a
@@ -129,7 +129,7 @@ impl Heap {
     fn block(&mut self, size: usize) -> usize {
         self.now += 1;
         self.blocks.push(Block {
-            size: size.next_multiple_of(self.grain),
+            size: size.next_multiple_of(self.alignment),
             handles: 1,
             birth: self.now,
             death: None,
@@ -168,7 +168,7 @@ impl Heap {
 
     /// Whether `value` is the whole of its block, in order.
     pub(crate) fn is_whole(&self, value: &Value) -> bool {
-        let size = (value.count() * value.width).next_multiple_of(self.grain);
+        let size = (value.count() * value.width).next_multiple_of(self.alignment);
         value.is_contiguous() && value.offset == 0 && self.blocks[value.block].size == size
     }
 
@@ -202,7 +202,7 @@ impl Heap {
         if value.shape != tensor.shape[..] {
             // Rules that know the amount and not the arrangement.
             value.shape = tensor.shape.to_vec();
-            value.strides = in_order(&tensor.shape);
+            value.strides = contiguous_strides(&tensor.shape);
         }
         if let Some(old) = self.tensors.insert(tensor.id, value) {
             self.free(old);
@@ -215,20 +215,20 @@ impl Heap {
     }
 
     /// Whether the tensor's numbers lie in order.
-    pub(crate) fn lies_in_order(&self, id: TensorId) -> bool {
+    pub(crate) fn is_contiguous(&self, id: TensorId) -> bool {
         self.tensors.get(&id).is_some_and(Value::is_contiguous)
     }
 
     /// Whether `id` is the only one to look at its block, which has room for `size` bytes and not much more.
-    pub(crate) fn can_become(&self, id: TensorId, size: usize) -> bool {
+    pub(crate) fn can_reuse(&self, id: TensorId, size: usize) -> bool {
         self.tensors.get(&id).is_some_and(|value| {
             let block = &self.blocks[value.block];
-            block.handles == 1 && block.owner.is_none() && block.size == size.next_multiple_of(self.grain)
+            block.handles == 1 && block.owner.is_none() && block.size == size.next_multiple_of(self.alignment)
         })
     }
 
     /// What `id` looked at is from now on what `tensor` looks at.
-    pub(crate) fn rename(&mut self, id: TensorId, tensor: &TensorIr) {
+    pub(crate) fn reuse(&mut self, id: TensorId, tensor: &TensorIr) {
         if let Some(value) = self.tensors.remove(&id) {
             self.give(tensor, value);
         }
@@ -242,7 +242,7 @@ impl Heap {
     }
 
     /// Writes down whose the block of a tensor is.
-    pub(crate) fn own(&mut self, id: TensorId, owner: Owner) {
+    pub(crate) fn set_owner(&mut self, id: TensorId, owner: Owner) {
         if let Some(value) = self.tensors.get(&id) {
             self.blocks[value.block].owner = Some(owner);
         }
@@ -256,24 +256,24 @@ impl Heap {
         Bytes(blocks.into_iter().map(|block| self.blocks[block].size as u64).sum())
     }
 
-    /// What was in memory, from the moment on at which the phases began. What nobody owned is told by its life: made
+    /// What was in memory, from the moment on at which the phases began. What nobody owned is inferred by its life: made
     /// forward and there when the backward pass begins, it was saved for that.
     pub(crate) fn into_timeline(mut self) -> Timeline {
         let end = self.now + 1;
         if let Some(last) = self.phases.last_mut() {
             last.end = end;
         }
-        let backward = self.phases.iter().find(|stretch| stretch.phase == Phase::Backward).map(|stretch| stretch.start);
+        let backward = self.phases.iter().find(|span| span.phase == Phase::Backward).map(|span| span.start);
         let allocations = self.blocks.iter().filter(|block| block.size > 0 && block.death != Some(block.birth));
         let allocations = allocations.map(|block| {
             let death = block.death.unwrap_or(end);
             let saved = backward.is_some_and(|start| block.birth < start && death > start);
-            let told = if saved { Owner::Activations } else { Owner::Temporaries };
+            let inferred = if saved { Owner::Activations } else { Owner::Temporaries };
             Allocation {
                 size: Bytes(block.size as u64),
                 birth: block.birth,
                 death,
-                owner: block.owner.unwrap_or(told),
+                owner: block.owner.unwrap_or(inferred),
                 phase: block.phase,
                 made_by: block.made_by,
             }

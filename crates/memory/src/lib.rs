@@ -2,12 +2,12 @@
 //!
 //! A model is [traced](trace()) on Burn's recording device, where a step of any size takes milliseconds and no tensor
 //! memory. What it would ask of a backend becomes a [`Timeline`] with an owner for every byte and a phase for every
-//! moment; [`Life`] puts the steps of a run together, optimizer, validation and checkpoint included. A [`Survey`] of a
+//! moment; [`RunMemory`] puts the steps of a run together, optimizer, validation and checkpoint included. A [`MemoryModel`] of a
 //! few traces answers for all batches, and [`plan()`] finds the fastest way to compute each length that stays within a
-//! budget on a [`Card`] of the [`catalogue()`], or says what is missing and the cheapest change that would do.
+//! budget on a [`Gpu`] of the [`catalog()`], or says what is missing and the cheapest change that would do.
 //!
 //! Any Burn model can be asked about: it needs a [`Task`](plimsoll_tape::Task), which is its loss on batches of its own
-//! type, and a [`Subject`], which builds it and its batches. `examples/transformer.rs` plans Burn's own Transformer
+//! type, and a [`Traceable`], which builds it and its batches. `examples/transformer.rs` plans Burn's own Transformer
 //! encoder.
 //!
 //! ```
@@ -15,7 +15,7 @@
 //! use burn::nn::{Linear, LinearConfig};
 //! use burn::tensor::{Device, Tensor};
 //! use plimsoll_core::{Batch, BatchShape, Choice, SampleId};
-//! use plimsoll_memory::{BackendRules, Life, Owner, StepMemory, Subject, trace};
+//! use plimsoll_memory::{BackendRules, RunMemory, Owner, StepMemory, Traceable, trace};
 //! use plimsoll_tape::{Pass, StepLoss, Task};
 //!
 //! /// Rows of 256 zeros: only their number counts here.
@@ -50,7 +50,7 @@
 //!
 //! struct Mirrors;
 //!
-//! impl Subject for Mirrors {
+//! impl Traceable for Mirrors {
 //!     type Task = Mirror;
 //!     fn init(&self, device: &Device) -> Mirror {
 //!         Mirror { layer: LinearConfig::new(256, 256).init(device) }
@@ -60,8 +60,8 @@
 //!     }
 //! }
 //!
-//! let piece = trace(&Mirrors, BatchShape::samples(400), Choice::default(), BackendRules::card())?;
-//! let life = Life::of(&piece, None, StepMemory::default());
+//! let piece = trace(&Mirrors, BatchShape::samples(400), Choice::default(), BackendRules::gpu())?;
+//! let life = RunMemory::new(&piece, None, StepMemory::default());
 //! // AdamW keeps two numbers for each weight.
 //! let owners = life.timeline.owners_at_peak();
 //! assert!(owners.iter().any(|&(owner, bytes)| owner == Owner::Optimizer && bytes.0 == 2 * 4 * (256 * 256 + 256)));
@@ -69,31 +69,33 @@
 //! ```
 
 mod backend;
-mod catalogue;
+mod catalog;
 mod cost;
 mod cube;
-mod curve;
+mod demand;
 mod flex;
 mod heap;
-mod life;
-mod names;
-mod page;
-mod pages;
+mod html;
+mod model;
+mod operation_name;
 mod perfetto;
 mod plan;
-mod subject;
-mod survey;
+mod pools;
+mod profile;
+mod run_memory;
 mod timeline;
 mod trace;
+mod traceable;
 
 pub use backend::BackendRules;
-pub use catalogue::{Card, CatalogueError, Peak, catalogue, find};
+pub use catalog::{CatalogError, Gpu, PeakRates, catalog, find};
 pub use cost::{Cost, Speed};
-pub use life::{Life, StepMemory};
-pub use page::page;
-pub use perfetto::perfetto;
-pub use plan::{BucketPlan, Change, Demand, Plan, PlanError, plan};
-pub use subject::Subject;
-pub use survey::{Survey, Weighed};
-pub use timeline::{Allocation, Owner, Phase, Stretch, Timeline};
+pub use demand::Demand;
+pub use html::html_page;
+pub use model::{MemoryEstimate, MemoryModel};
+pub use perfetto::perfetto_trace;
+pub use plan::{BucketPlan, Change, Plan, PlanError, plan};
+pub use run_memory::{RunMemory, StepMemory};
+pub use timeline::{Allocation, Owner, Phase, PhaseSpan, Timeline};
 pub use trace::{Trace, TraceError, trace, trace_validation};
+pub use traceable::Traceable;

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::curve::{Curve, Level, OWNERS, owner_name, phase_name};
+use crate::profile::{Level, MemoryProfile, OWNERS, owner_name, phase_name};
 use crate::timeline::{Owner, Timeline};
 
 /// Counter events of a trace at most, so that it stays near 2 MB however many moments there are.
@@ -16,18 +16,18 @@ const THREAD: u32 = 1;
 
 /// `timeline` as a trace in JSON: a counter for each owner and for the total, the phases, and the peak.
 ///
-/// Beyond ten thousand moments only the highest of each stretch is kept, and so the peak always is.
-pub fn perfetto(title: &str, timeline: &Timeline) -> String {
-    let curve = Curve::of(timeline);
-    let peak = curve.peak();
-    let columns = curve.columns(COUNTERS_MAX);
+/// Beyond ten thousand moments only the highest of each span is kept, and so the peak always is.
+pub fn perfetto_trace(title: &str, timeline: &Timeline) -> String {
+    let profile = MemoryProfile::new(timeline);
+    let peak = profile.peak();
+    let columns = profile.columns(COUNTERS_MAX);
     let owners: Vec<Owner> =
         OWNERS.into_iter().filter(|&owner| columns.iter().any(|column| column.highest.stack.of(owner).0 > 0)).collect();
     let mut events = vec![name("process_name", title), name("thread_name", "phases")];
-    events.extend(timeline.phases.iter().map(|stretch| {
-        let duration = stretch.end.saturating_sub(stretch.start);
-        let name = phase_name(stretch.phase);
-        json!({ "ph": "X", "pid": PROCESS, "tid": THREAD, "name": name, "ts": stretch.start, "dur": duration })
+    events.extend(timeline.phases.iter().map(|span| {
+        let duration = span.end.saturating_sub(span.start);
+        let name = phase_name(span.phase);
+        json!({ "ph": "X", "pid": PROCESS, "tid": THREAD, "name": name, "ts": span.start, "dur": duration })
     }));
     let mut last = None;
     for column in &columns {
@@ -37,13 +37,13 @@ pub fn perfetto(title: &str, timeline: &Timeline) -> String {
         }
     }
     // The last value holds up to here, or the trace would end with it.
-    let end = Level { moment: curve.moments(), stack: last.unwrap_or_default() };
+    let end = Level { moment: profile.moments(), stack: last.unwrap_or_default() };
     events.extend(counters(&end, &owners));
     events.push(json!({
         "ph": "i", "s": "p", "pid": PROCESS, "tid": THREAD, "ts": peak.moment,
         "name": format!("peak {}", peak.stack.total()), "args": bytes(&peak, &owners),
     }));
-    let about = json!({ "title": title, "unit": "1 us is one moment", "moments": curve.moments() });
+    let about = json!({ "title": title, "unit": "1 us is one moment", "moments": profile.moments() });
     json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": about }).to_string()
 }
 
@@ -66,7 +66,7 @@ fn bytes(level: &Level, owners: &[Owner]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::curve::tests::drawn;
+    use crate::profile::tests::drawn;
 
     fn events(trace: &str, kind: &str) -> Vec<Value> {
         let trace: Value = serde_json::from_str(trace).unwrap();
@@ -77,8 +77,8 @@ mod tests {
     #[test]
     fn a_million_moments_are_small_and_keep_their_peak() {
         let timeline = drawn(7, 200_000, 1_000_000);
-        let peak = Curve::of(&timeline).peak();
-        let trace = perfetto("large", &timeline);
+        let peak = MemoryProfile::new(&timeline).peak();
+        let trace = perfetto_trace("large", &timeline);
         assert!(trace.len() < 5_000_000, "{} bytes", trace.len());
         let counters = events(&trace, "C");
         let totals = counters.iter().filter(|event| event["name"] == "total");
@@ -92,13 +92,13 @@ mod tests {
     #[test]
     fn few_moments_are_all_there() {
         let timeline = drawn(3, 50, 40);
-        let curve = Curve::of(&timeline);
-        let trace = perfetto("a \"small\" </script> one", &timeline);
+        let profile = MemoryProfile::new(&timeline);
+        let trace = perfetto_trace("a \"small\" </script> one", &timeline);
         let counters = events(&trace, "C");
         let totals: Vec<&Value> = counters.iter().filter(|event| event["name"] == "total").collect();
         for moment in 0..40 {
             let held = totals.iter().rfind(|event| event["ts"].as_u64().unwrap() <= moment as u64).unwrap();
-            assert_eq!(held["args"]["bytes"], curve.at(moment).total().0);
+            assert_eq!(held["args"]["bytes"], profile.at(moment).total().0);
         }
         let phases = events(&trace, "X");
         assert_eq!(
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn an_empty_timeline_is_a_trace() {
-        let trace = perfetto("", &Timeline::default());
+        let trace = perfetto_trace("", &Timeline::default());
         assert_eq!(events(&trace, "C").len(), 2);
     }
 }

@@ -7,66 +7,11 @@ use serde::Serialize;
 
 use crate::backend::BackendRules;
 use crate::cost::{Cost, Speed};
-use crate::life::StepMemory;
-use crate::subject::Subject;
-use crate::survey::{Survey, Weighed};
-use crate::trace::{TraceError, batch_bytes};
-
-/// What a run wants, whatever the card.
-#[derive(Clone, Debug)]
-pub struct Demand {
-    /// The batches of a step, one for each length: the shape says how many utterances a step has, and how long they are.
-    pub buckets: Vec<BatchShape>,
-    /// How many blocks the model can compute a second time.
-    pub blocks: u32,
-    /// How many of them may be; the fastest number of these is taken.
-    pub second_passes: Vec<u32>,
-    /// Chunks that attention may be computed in.
-    pub chunks: Vec<Option<NonZeroU32>>,
-    /// Numbers to compute in.
-    pub precision: Precision,
-    /// Utterances of a piece, where they are not to be found.
-    pub micro_batch: Option<u32>,
-    /// Whose memory it is.
-    pub rules: BackendRules,
-    /// How a step is run; pieces, host batch and prefetch are filled in for each bucket.
-    pub step: StepMemory,
-    /// Batches that wait on the device.
-    pub prefetch: u32,
-    /// What `step.state_bits` would be with a state in 8 bits, for whoever needs that.
-    pub lean_bits: u64,
-}
-
-impl Demand {
-    /// A run of steps of `buckets` in fp32 with AdamW, one batch ahead, of a model that computes nothing a second time.
-    pub fn new(buckets: Vec<BatchShape>, rules: BackendRules) -> Self {
-        Self {
-            buckets,
-            blocks: 0,
-            second_passes: vec![0],
-            chunks: vec![None],
-            precision: Precision::Fp32,
-            micro_batch: None,
-            rules,
-            step: StepMemory::default(),
-            prefetch: 1,
-            lean_bits: 17,
-        }
-    }
-
-    /// Every number of second passes from none to all of `blocks`, in at most nine steps.
-    pub fn all_second_passes(blocks: u32) -> Vec<u32> {
-        let mut passes: Vec<u32> = (0..=8).map(|eighths| blocks * eighths / 8).collect();
-        passes.dedup();
-        passes
-    }
-
-    /// The same demand of a model of `blocks` blocks, of which any number may be computed a second time.
-    #[must_use]
-    pub fn with_blocks(self, blocks: u32) -> Self {
-        Self { blocks, second_passes: Self::all_second_passes(blocks), ..self }
-    }
-}
+use crate::demand::Demand;
+use crate::model::{MemoryEstimate, MemoryModel};
+use crate::run_memory::StepMemory;
+use crate::trace::TraceError;
+use crate::traceable::Traceable;
 
 /// How the batches of one length are computed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -125,7 +70,8 @@ pub enum Change {
         utterances: u32,
     },
     /// Every block computed a second time.
-    Rematerialise,
+    #[serde(rename = "rematerialise")]
+    Rematerialize,
     /// Attention a chunk of queries at a time.
     Chunk {
         /// Queries of a chunk.
@@ -137,7 +83,8 @@ pub enum Change {
         precision: Precision,
     },
     /// The optimizer's state in 8 bits.
-    LeanOptimizer,
+    #[serde(rename = "lean_optimizer")]
+    EightBitOptimizer,
     /// Fewer parameters.
     SmallerModel {
         /// The share of them that would be left.
@@ -149,13 +96,13 @@ impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::MicroBatch { utterances } => write!(f, "compute {utterances} utterances at once"),
-            Self::Rematerialise => f.write_str("compute every block a second time in the backward pass"),
+            Self::Rematerialize => f.write_str("compute every block a second time in the backward pass"),
             Self::Chunk { queries } => write!(f, "compute attention {queries} queries at a time"),
             Self::Precision { precision } => {
                 let name = if *precision == Precision::Bf16 { "bf16" } else { "fp16" };
                 write!(f, "compute matrix products in {name}")
             }
-            Self::LeanOptimizer => f.write_str("keep the optimizer's state in 8 bits"),
+            Self::EightBitOptimizer => f.write_str("keep the optimizer's state in 8 bits"),
             Self::SmallerModel { share } => {
                 write!(f, "take a model of at most {:.0} % of the parameters", share * 100.0)
             }
@@ -199,17 +146,17 @@ pub enum PlanError {
     Trace(#[from] TraceError),
 }
 
-/// One way to compute a bucket.
+/// One strategy to compute a bucket.
 #[derive(Clone, Copy, Debug)]
-struct Way {
-    second_passes: u32,
+struct Strategy {
+    remat_count: u32,
     chunk: Option<NonZeroU32>,
 }
 
-/// A way with its pieces.
+/// A strategy with its pieces.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    way: Way,
+    strategy: Strategy,
     micro_batch: u32,
     seconds: f64,
 }
@@ -217,61 +164,64 @@ struct Candidate {
 /// Plans `demand` within `budget` on a device as fast as `speed`.
 ///
 /// Every bucket of the plan has been traced as it stands, and needs no more than the budget by that trace.
-pub fn plan<S: Subject + Sync>(survey: &Survey<'_, S>, budget: Bytes, speed: &Speed) -> Result<Plan, PlanError> {
-    let demand = survey.demand();
+pub fn plan<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes, speed: &Speed) -> Result<Plan, PlanError> {
+    let demand = model.demand();
     if demand.buckets.is_empty() {
         return Err(PlanError::Empty { what: "there is no batch" });
     }
     if budget.0 == 0 {
-        let needed = smallest(survey)?.peak;
+        let needed = smallest(model)?.peak;
         return Err(PlanError::NoBudget { budget, needed });
     }
     let mut buckets = Vec::new();
     for &bucket in &demand.buckets {
-        buckets.push(bucket_plan(survey, bucket, budget, speed)?);
+        buckets.push(bucket_plan(model, bucket, budget, speed)?);
     }
-    let largest = together(survey, &mut buckets, budget, speed)?;
-    let validation_batch = validation_batch(survey, budget)?;
+    let largest = fit_largest_page(model, &mut buckets, budget, speed)?;
+    let validation_batch = validation_batch(model, budget)?;
     let peak = buckets.iter().map(|bucket| bucket.peak).max().unwrap_or_default();
-    let fixed = survey.fixed();
+    let fixed = model.fixed();
     let (precision, prefetch) = (demand.precision, demand.prefetch);
     Ok(Plan { budget, peak, largest, precision, prefetch, fixed, validation_batch, buckets })
 }
 
 /// Fits the lengths beside each other, as one run has them all: a card's pages are as large as the largest thing of any
 /// length. Gives that.
-fn together<S: Subject + Sync>(
-    survey: &Survey<'_, S>,
+fn fit_largest_page<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
     buckets: &mut [BucketPlan],
     budget: Bytes,
     speed: &Speed,
 ) -> Result<Bytes, PlanError> {
     let mut largest = Bytes(0);
     for plan in &*buckets {
-        largest = largest.max(survey.weigh(plan.bucket, plan.micro_batch, plan.choice)?.largest);
+        largest = largest.max(model.estimate(plan.bucket, plan.micro_batch, plan.choice)?.largest);
     }
-    if matches!(survey.demand().rules, BackendRules::Flex { .. }) {
+    if matches!(model.demand().rules, BackendRules::Flex { .. }) {
         return Ok(largest);
     }
     for plan in buckets {
-        plan.peak = survey.weigh_beside(plan.bucket, plan.micro_batch, plan.choice, largest)?.peak;
+        plan.peak = model.estimate_with_page(plan.bucket, plan.micro_batch, plan.choice, largest)?.peak;
         while plan.peak > budget {
-            let way =
-                Way { second_passes: passes(survey.demand(), plan.choice.remat), chunk: plan.choice.attention_chunk };
-            if plan.micro_batch == 1 || survey.demand().micro_batch.is_some() {
-                return Err(refusal(survey, plan.bucket, (plan.micro_batch, way), plan.peak, budget)?);
+            let strategy = Strategy {
+                remat_count: remat_count(model.demand(), plan.choice.remat),
+                chunk: plan.choice.attention_chunk,
+            };
+            if plan.micro_batch == 1 || model.demand().micro_batch.is_some() {
+                return Err(misfit(model, plan.bucket, (plan.micro_batch, strategy), plan.peak, budget)?);
             }
-            let Candidate { micro_batch, seconds, .. } = fastest(survey, plan.bucket, way, plan.micro_batch - 1, speed);
+            let Candidate { micro_batch, seconds, .. } =
+                fastest(model, plan.bucket, strategy, plan.micro_batch - 1, speed);
             (plan.micro_batch, plan.seconds) = (micro_batch, seconds);
             plan.accumulation = plan.bucket.utterances.div_ceil(micro_batch);
-            plan.peak = survey.weigh_beside(plan.bucket, micro_batch, plan.choice, largest)?.peak;
+            plan.peak = model.estimate_with_page(plan.bucket, micro_batch, plan.choice, largest)?.peak;
         }
     }
     Ok(largest)
 }
 
 /// How many blocks are computed a second time.
-fn passes(demand: &Demand, remat: Remat) -> u32 {
+fn remat_count(demand: &Demand, remat: Remat) -> u32 {
     match remat {
         Remat::None => 0,
         Remat::First(blocks) => blocks,
@@ -280,60 +230,60 @@ fn passes(demand: &Demand, remat: Remat) -> u32 {
     }
 }
 
-/// The fastest way within the budget. More utterances never need less memory, so for each way the most that fit are found
-/// by halving; ways that could not be faster with all utterances at once are not looked at.
-fn bucket_plan<S: Subject + Sync>(
-    survey: &Survey<'_, S>,
+/// The fastest strategy within the budget. More utterances never need less memory, so for each strategy the most that fit are found
+/// by halving; strategies that could not be faster with all utterances at once are not looked at.
+fn bucket_plan<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
     bucket: BatchShape,
     budget: Bytes,
     speed: &Speed,
 ) -> Result<BucketPlan, PlanError> {
-    let demand = survey.demand();
-    let mut ways: Vec<(f64, Way)> = Vec::new();
+    let demand = model.demand();
+    let mut strategies: Vec<(f64, Strategy)> = Vec::new();
     for &chunk in &demand.chunks {
-        for &second_passes in &demand.second_passes {
-            let way = Way { second_passes, chunk };
-            ways.push((fastest(survey, bucket, way, bucket.utterances, speed).seconds, way));
+        for &remat_count in &demand.remat_counts {
+            let strategy = Strategy { remat_count, chunk };
+            strategies.push((fastest(model, bucket, strategy, bucket.utterances, speed).seconds, strategy));
         }
     }
-    ways.sort_by(|a, b| a.0.total_cmp(&b.0));
+    strategies.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut best: Option<Candidate> = None;
-    for (hoped, way) in ways {
+    for (hoped, strategy) in strategies {
         if best.is_some_and(|best| best.seconds <= hoped) {
             break;
         }
-        let Some(most) = most_that_fit(survey, bucket, way, budget)? else { continue };
-        let found = fastest(survey, bucket, way, most, speed);
+        let Some(most) = most_that_fit(model, bucket, strategy, budget)? else { continue };
+        let found = fastest(model, bucket, strategy, most, speed);
         if best.is_none_or(|best| found.seconds < best.seconds) {
             best = Some(found);
         }
     }
-    if let Some(Candidate { way, micro_batch, seconds }) = best {
-        let choice = choice(demand, way);
-        let weighed = survey.weigh(bucket, micro_batch, choice)?;
+    if let Some(Candidate { strategy, micro_batch, seconds }) = best {
+        let choice = choice(demand, strategy);
+        let estimate = model.estimate(bucket, micro_batch, choice)?;
         let accumulation = bucket.utterances.div_ceil(micro_batch);
-        return Ok(BucketPlan { bucket, micro_batch, accumulation, choice, peak: weighed.peak, seconds });
+        return Ok(BucketPlan { bucket, micro_batch, accumulation, choice, peak: estimate.peak, seconds });
     }
-    let least = Way {
-        second_passes: demand.second_passes.iter().copied().max().unwrap_or(0),
+    let least = Strategy {
+        remat_count: demand.remat_counts.iter().copied().max().unwrap_or(0),
         chunk: demand.chunks.iter().copied().max_by_key(|chunk| std::cmp::Reverse(width(*chunk))).flatten(),
     };
     let micro_batch = demand.micro_batch.unwrap_or(1).min(bucket.utterances);
-    let weighed = survey.weigh(bucket, micro_batch, choice(demand, least))?;
-    Err(refusal(survey, bucket, (micro_batch, least), weighed.peak, budget)?)
+    let estimate = model.estimate(bucket, micro_batch, choice(demand, least))?;
+    Err(misfit(model, bucket, (micro_batch, least), estimate.peak, budget)?)
 }
 
 /// The most utterances at once that fit, if one does.
-fn most_that_fit<S: Subject + Sync>(
-    survey: &Survey<'_, S>,
+fn most_that_fit<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
     bucket: BatchShape,
-    way: Way,
+    strategy: Strategy,
     budget: Bytes,
 ) -> Result<Option<u32>, TraceError> {
     let fits = |utterances: u32| -> Result<bool, TraceError> {
-        Ok(survey.weigh(bucket, utterances, choice(survey.demand(), way))?.peak <= budget)
+        Ok(model.estimate(bucket, utterances, choice(model.demand(), strategy))?.peak <= budget)
     };
-    if let Some(fixed) = survey.demand().micro_batch {
+    if let Some(fixed) = model.demand().micro_batch {
         let fixed = fixed.clamp(1, bucket.utterances);
         return Ok(fits(fixed)?.then_some(fixed));
     }
@@ -356,17 +306,17 @@ fn most_that_fit<S: Subject + Sync>(
 }
 
 /// The fastest pieces of at most `most` utterances; of equals the largest, as their shapes change least.
-fn fastest<S: Subject + Sync>(
-    survey: &Survey<'_, S>,
+fn fastest<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
     bucket: BatchShape,
-    way: Way,
+    strategy: Strategy,
     most: u32,
     speed: &Speed,
 ) -> Candidate {
-    let cost = |utterances: u32| survey.about(bucket, utterances, way.second_passes, way.chunk);
-    let least = survey.demand().micro_batch.map_or(1, |_| most);
+    let cost = |utterances: u32| model.approximate_cost(bucket, utterances, strategy.remat_count, strategy.chunk);
+    let least = model.demand().micro_batch.map_or(1, |_| most);
     let candidate = |micro_batch: u32| Candidate {
-        way,
+        strategy,
         micro_batch,
         seconds: step_seconds(bucket.utterances, micro_batch, speed, cost),
     };
@@ -390,20 +340,20 @@ fn step_seconds(utterances: u32, micro_batch: u32, speed: &Speed, cost: impl Fn(
     }
 }
 
-fn choice(demand: &Demand, way: Way) -> Choice {
-    let remat = match way.second_passes {
+fn choice(demand: &Demand, strategy: Strategy) -> Choice {
+    let remat = match strategy.remat_count {
         0 => Remat::None,
         passes if passes >= demand.blocks => Remat::All,
         passes => Remat::First(passes),
     };
-    Choice { remat, attention_chunk: way.chunk, precision: demand.precision }
+    Choice { remat, attention_chunk: strategy.chunk, precision: demand.precision }
 }
 
 /// The smallest plan of the largest bucket.
-fn smallest<S: Subject + Sync>(survey: &Survey<'_, S>) -> Result<Weighed, TraceError> {
-    let demand = survey.demand();
+fn smallest<S: Traceable + Sync>(model: &MemoryModel<'_, S>) -> Result<MemoryEstimate, TraceError> {
+    let demand = model.demand();
     let bucket = demand.buckets.iter().copied().max_by_key(|bucket| bucket.frames).expect("there is a batch");
-    survey.weigh(bucket, 1, Choice { remat: Remat::All, attention_chunk: chunk(), precision: demand.precision })
+    model.estimate(bucket, 1, Choice { remat: Remat::All, attention_chunk: chunk(), precision: demand.precision })
 }
 
 /// A chunk that is small, and still large enough to keep a card busy.
@@ -412,20 +362,20 @@ fn chunk() -> Option<NonZeroU32> {
 }
 
 /// Says what is missing, and the cheapest change that would do, in the order of what it costs.
-fn refusal<S: Subject + Sync>(
-    survey: &Survey<'_, S>,
+fn misfit<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
     bucket: BatchShape,
-    (mut utterances, least): (u32, Way),
+    (mut utterances, least): (u32, Strategy),
     needed: Bytes,
     budget: Bytes,
 ) -> Result<PlanError, TraceError> {
-    let demand = survey.demand();
+    let demand = model.demand();
     let missing = Bytes(needed.0 - budget.0);
     let piece = bucket.with_utterances(utterances);
     let refused = |change| PlanError::NothingFits { bucket: piece, needed, budget, missing, change };
     let mut best = choice(demand, least);
     let fits = |utterances: u32, choice: Choice| -> Result<bool, TraceError> {
-        Ok(survey.weigh(bucket, utterances, choice)?.peak <= budget)
+        Ok(model.estimate(bucket, utterances, choice)?.peak <= budget)
     };
     if utterances > 1 {
         let fitting = (1..utterances).rev().map(|n| fits(n, best).map(|fits| fits.then_some(n)));
@@ -438,7 +388,7 @@ fn refusal<S: Subject + Sync>(
     }
     best.remat = Remat::All;
     if fits(utterances, best)? {
-        return Ok(refused(Some(Change::Rematerialise)));
+        return Ok(refused(Some(Change::Rematerialize)));
     }
     if let Some(small) = chunk().filter(|small| width(best.attention_chunk) > small.get()) {
         best.attention_chunk = Some(small);
@@ -455,39 +405,24 @@ fn refusal<S: Subject + Sync>(
             Err(_) => {}
         }
     }
-    let weighed = survey.weigh(bucket, utterances, best)?;
-    let lean = StepMemory { state_bits: demand.lean_bits.min(demand.step.state_bits), ..demand.step };
-    let saved = demand.step.state_of(survey.values()).0 - lean.state_of(survey.values()).0;
-    if saved > 0 && weighed.peak.0.saturating_sub(saved) <= budget.0 {
-        return Ok(refused(Some(Change::LeanOptimizer)));
+    let estimate = model.estimate(bucket, utterances, best)?;
+    let lean = StepMemory { state_bits: demand.eight_bit_state_bits.min(demand.step.state_bits), ..demand.step };
+    let saved = demand.step.state_of(model.values()).0 - lean.state_of(model.values()).0;
+    if saved > 0 && estimate.peak.0.saturating_sub(saved) <= budget.0 {
+        return Ok(refused(Some(Change::EightBitOptimizer)));
     }
     // Activations shrink with the width, too: the share of all is a share that fits.
-    let share = budget.0 as f64 / weighed.peak.0 as f64;
+    let share = budget.0 as f64 / estimate.peak.0 as f64;
     Ok(refused((share > 0.01).then_some(Change::SmallerModel { share })))
 }
 
 /// The most utterances of the longest bucket that are validated at once within the budget.
-fn validation_batch<S: Subject + Sync>(survey: &Survey<'_, S>, budget: Bytes) -> Result<u32, PlanError> {
-    let demand = survey.demand();
+fn validation_batch<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes) -> Result<u32, PlanError> {
+    let demand = model.demand();
     let bucket = demand.buckets.iter().copied().max_by_key(|bucket| bucket.frames).expect("there is a batch");
-    let (one, two) = (survey.validation(bucket, 1)?, survey.validation(bucket, 2)?);
+    let (one, two) = (model.validation(bucket, 1)?, model.validation(bucket, 2)?);
     let each = two.0.saturating_sub(one.0).max(1);
-    let base = survey.idle();
+    let base = model.idle();
     let room = budget.0.saturating_sub(base.0 + one.0);
     Ok((1 + room / each).min(u64::from(bucket.utterances)) as u32)
-}
-
-impl<S: Subject> Survey<'_, S> {
-    /// What the batch of a bucket takes beside its pieces.
-    pub(crate) fn around(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
-        let demand = self.demand();
-        let one = batch_bytes(self.subject(), bucket.with_utterances(1), demand.rules)?;
-        let batch = Bytes(one.0 * u64::from(bucket.utterances));
-        let is_host = matches!(demand.rules, BackendRules::Flex { .. });
-        Ok(StepMemory {
-            host_batch: if is_host { Bytes(batch.0 + demand.step.host_batch.0) } else { demand.step.host_batch },
-            prefetch: Bytes(batch.0 * u64::from(demand.prefetch)),
-            ..demand.step
-        })
-    }
 }

@@ -62,7 +62,7 @@ pub struct Allocation {
 
 /// A stretch of moments in which one thing is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Stretch {
+pub struct PhaseSpan {
     /// What is done.
     pub phase: Phase,
     /// The first moment.
@@ -77,7 +77,7 @@ pub struct Timeline {
     /// Everything that was allocated, in the order of birth.
     pub allocations: Vec<Allocation>,
     /// What was done when, in order.
-    pub phases: Vec<Stretch>,
+    pub phases: Vec<PhaseSpan>,
     /// The number of moments.
     pub moments: usize,
 }

@@ -11,12 +11,12 @@ use plimsoll_tape::{Noise, Note, Pass, RecordError, Recorder, Task, backward, re
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
-use crate::cube::Gathered;
+use crate::cube::FusionGroup;
 use crate::flex;
 use crate::heap::Heap;
-use crate::names::name_of;
-use crate::subject::Subject;
+use crate::operation_name::operation_name;
 use crate::timeline::{Owner, Phase, Timeline};
+use crate::traceable::Traceable;
 
 /// One piece of a step, traced.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub enum TraceError {
 
 /// Who is alive beyond what the recording shows.
 #[derive(Default)]
-struct Held {
+struct LiveTensors {
     weights: Vec<TensorId>,
     gradients: Vec<TensorId>,
     batch: Vec<TensorId>,
@@ -55,19 +55,19 @@ struct Held {
     covered_thousandths: usize,
 }
 
-/// Traces a piece of `shape` of `subject`, computed by `choice`, as `rules` use memory.
-pub fn trace<S: Subject>(
-    subject: &S,
+/// Traces a piece of `shape` of `traceable`, computed by `choice`, as `rules` use memory.
+pub fn trace<S: Traceable>(
+    traceable: &S,
     shape: BatchShape,
     choice: Choice,
     rules: BackendRules,
 ) -> Result<Trace, TraceError> {
-    let batch = subject.batch(shape);
-    let mut held = Held { covered_thousandths: covered_thousandths(choice.remat), ..Held::default() };
+    let batch = traceable.batch(shape);
+    let mut live = LiveTensors { covered_thousandths: covered_thousandths(choice.remat), ..LiveTensors::default() };
     let mut sent = None;
     let operations = record(rules.played(), |recorder| {
-        let task = subject.init(recorder.device());
-        held.weights = weights(recorder, &task);
+        let task = traceable.init(recorder.device());
+        live.weights = weights(recorder, &task);
         recorder.mark("forward");
         let start = recorder.next_id();
         let tensors = <S::Task as Task>::send(&batch, recorder.device());
@@ -76,44 +76,44 @@ pub fn trace<S: Subject>(
         let loss = task.loss(&tensors, &pass);
         recorder.mark("backward");
         let found = backward(loss.sum * 0.5, &task);
-        (held.gradients, held.parameters) = gradients(recorder, &task, found);
+        (live.gradients, live.parameters) = gradients(recorder, &task, found);
     })?;
-    if held.gradients.is_empty() {
+    if live.gradients.is_empty() {
         return Err(TraceError::NoGradient);
     }
-    held.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
-    Ok(played(&operations, held, rules))
+    live.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
+    Ok(replay(&operations, live, rules))
 }
 
-/// Traces what `subject` does with a batch of `shape` when it is validated, outside the tape.
-pub fn trace_validation<S: Subject>(
-    subject: &S,
+/// Traces what `traceable` does with a batch of `shape` when it is validated, outside the tape.
+pub fn trace_validation<S: Traceable>(
+    traceable: &S,
     shape: BatchShape,
     rules: BackendRules,
 ) -> Result<Timeline, TraceError> {
-    let batch = subject.batch(shape);
-    let (mut held, mut sent) = (Held::default(), None);
+    let batch = traceable.batch(shape);
+    let (mut live, mut sent) = (LiveTensors::default(), None);
     let operations = record(rules.played(), |recorder| {
-        let task = subject.init(recorder.device());
-        held.weights = weights(recorder, &task);
+        let task = traceable.init(recorder.device());
+        live.weights = weights(recorder, &task);
         let task = recorder.off_tape(task);
         recorder.mark("validation");
         let start = recorder.next_id();
         let tensors = <S::Task as Task>::send(&batch, &plimsoll_tape::plain_device(recorder.device()));
         sent = Some((start, recorder.next_id()));
-        subject.validate(&task, &tensors);
+        traceable.validate(&task, &tensors);
     })?;
-    held.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
-    Ok(played(&operations, held, rules).timeline)
+    live.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
+    Ok(replay(&operations, live, rules).timeline)
 }
 
 /// What a batch of `shape` takes on a device.
-pub(crate) fn batch_bytes<S: Subject>(
-    subject: &S,
+pub(crate) fn batch_bytes<S: Traceable>(
+    traceable: &S,
     shape: BatchShape,
     rules: BackendRules,
 ) -> Result<Bytes, TraceError> {
-    let batch = subject.batch(shape);
+    let batch = traceable.batch(shape);
     let mut sent = None;
     let operations = record(rules.played(), |recorder| {
         let start = recorder.next_id();
@@ -126,38 +126,38 @@ pub(crate) fn batch_bytes<S: Subject>(
     Ok(Bytes(outputs.map(|output| (output.shape.num_elements() * output.dtype.size()) as u64).sum()))
 }
 
-fn played(operations: &[OperationIr], held: Held, rules: BackendRules) -> Trace {
-    let mut heap = Heap::new(rules.grain());
-    let lasting: HashSet<TensorId> = held.weights.iter().chain(&held.gradients).chain(&held.batch).copied().collect();
+fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) -> Trace {
+    let mut heap = Heap::new(rules.alignment());
+    let lasting: HashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
     let last = last_uses(operations);
     let mut cost = Cost::default();
     let mut phase = None;
-    let small = rules.small_things();
+    let handles = rules.handle_bytes();
     heap.begin("handles of parameters");
-    let copies = held.weights.len() * (1000 + held.covered_thousandths) / 1000;
-    let _handles = heap.scratch(copies * small.parameter);
+    let copies = live.weights.len() * (1000 + live.covered_thousandths) / 1000;
+    let _handles = heap.scratch(copies * handles.parameter);
     let is_lasting = |id: TensorId| lasting.contains(&id);
-    let mut gathered = Gathered::default();
+    let mut fusion = FusionGroup::default();
     for (index, operation) in operations.iter().enumerate() {
         if let Some(Note::Mark(name)) = Note::of(operation) {
-            gathered.run(&mut heap, index, &last, &is_lasting);
+            fusion.run(&mut heap, index, &last, &is_lasting);
             phase = phase_of(name).or(phase);
             if let Some(phase) = phase {
                 heap.enter(phase);
             }
             continue;
         }
-        heap.begin(name_of(operation));
+        heap.begin(operation_name(operation));
         if phase.is_some() {
             cost.count(operation);
         }
         let BackendRules::Flex { threads } = rules else {
-            gathered.apply(&mut heap, operation, index, &last, &is_lasting);
+            fusion.apply(&mut heap, operation, index, &last, &is_lasting);
             continue;
         };
         if phase == Some(Phase::Forward) {
             // Blocks that are computed again leave no operations on the tape; about half of all are outside of blocks.
-            let _node = heap.scratch(small.operation * (1000 - held.covered_thousandths / 2) / 1000);
+            let _node = heap.scratch(handles.operation * (1000 - live.covered_thousandths / 2) / 1000);
         }
         flex::apply(&mut heap, operation, threads);
         let mut done = |id: TensorId| {
@@ -168,14 +168,14 @@ fn played(operations: &[OperationIr], held: Held, rules: BackendRules) -> Trace 
         operation.inputs().for_each(|input| done(input.id));
         operation.outputs().for_each(|output| done(output.id));
     }
-    gathered.run(&mut heap, operations.len(), &last, &is_lasting);
+    fusion.run(&mut heap, operations.len(), &last, &is_lasting);
     for (ids, owner) in
-        [(&held.weights, Owner::Weights), (&held.batch, Owner::Batch), (&held.gradients, Owner::Gradients)]
+        [(&live.weights, Owner::Weights), (&live.batch, Owner::Batch), (&live.gradients, Owner::Gradients)]
     {
-        ids.iter().for_each(|&id| heap.own(id, owner));
+        ids.iter().for_each(|&id| heap.set_owner(id, owner));
     }
-    let (weights, gradients) = (heap.bytes_of(&held.weights), heap.bytes_of(&held.gradients));
-    Trace { timeline: heap.into_timeline(), parameters: held.parameters, weights, gradients, cost }
+    let (weights, gradients) = (heap.bytes_of(&live.weights), heap.bytes_of(&live.gradients));
+    Trace { timeline: heap.into_timeline(), parameters: live.parameters, weights, gradients, cost }
 }
 
 /// The tensors that were made between two ids, except those that were consumed there to make others.
@@ -191,7 +191,7 @@ fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) 
     made.into_iter().collect()
 }
 
-/// About how many of a thousand blocks `remat` covers: what hangs on it is small.
+/// About how many of a thousand blocks `remat` covers: what hangs on it is handles.
 fn covered_thousandths(remat: Remat) -> usize {
     match remat {
         Remat::None => 0,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use plimsoll_core::{Choice, Remat};
-use plimsoll_memory::{Plan, PlanError, Subject, Survey, plan};
+use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, plan};
 
 use crate::environment;
 use crate::terminal::{DOES_NOT_FIT, waiting};
@@ -93,9 +93,9 @@ fn refused(error: &PlanError, target: &Target) -> ExitCode {
 type Found = Result<(Plan, Vec<Change>), PlanError>;
 
 /// The plan that fits, and what of the configuration changes for it.
-fn changes<S: Subject + Sync>(subject: &S, asked: &DemandBuilder, target: &Target) -> Result<Found, Failure> {
+fn changes<S: Traceable + Sync>(subject: &S, asked: &DemandBuilder, target: &Target) -> Result<Found, Failure> {
     let budget = target.budget(&asked.config);
-    let written = Survey::of(subject, asked.as_written(target)).failed()?;
+    let written = MemoryModel::new(subject, asked.as_written(target)).failed()?;
     let speed = target.speed(asked.choice(target).precision);
     let old = plan(&written, budget, &speed);
     if let Ok(plan) = old {
@@ -104,7 +104,7 @@ fn changes<S: Subject + Sync>(subject: &S, asked: &DemandBuilder, target: &Targe
             return Ok(Ok((plan, Vec::new())));
         }
     }
-    let survey = Survey::of(subject, asked.at_best(target)).failed()?;
+    let survey = MemoryModel::new(subject, asked.at_best(target)).failed()?;
     let plan = match plan(&survey, budget, &speed) {
         Ok(plan) => plan,
         Err(error) => return Ok(Err(error)),

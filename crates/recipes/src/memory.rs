@@ -2,7 +2,7 @@
 
 use plimsoll_core::{BatchShape, Bytes, CountingAllocator, MemoryMeter};
 use plimsoll_data::SampleMeta;
-use plimsoll_memory::{Demand, Plan, PlanError, Subject, Survey, plan};
+use plimsoll_memory::{Demand, MemoryModel, Plan, PlanError, Traceable, plan};
 
 use crate::config::{BackendChoice, RunConfig};
 use crate::data::Prepared;
@@ -92,7 +92,7 @@ fn refused(
 }
 
 /// The plan as the configuration is written, or by whatever way gives the same result where that does not fit.
-fn within<S: Subject + Sync>(
+fn within<S: Traceable + Sync>(
     subject: &S,
     asked: &DemandBuilder,
     target: &Target,
@@ -100,11 +100,11 @@ fn within<S: Subject + Sync>(
     budget: Bytes,
 ) -> Result<Plan, PlanError> {
     let speed = target.speed(written.precision);
-    let survey = Survey::of(subject, written.clone())?;
+    let survey = MemoryModel::new(subject, written.clone())?;
     match plan(&survey, budget, &speed) {
         Err(PlanError::NothingFits { .. }) => {
             let free = Demand { precision: written.precision, ..asked.at_best(target) };
-            plan(&Survey::of(subject, free)?, budget, &speed)
+            plan(&MemoryModel::new(subject, free)?, budget, &speed)
         }
         other => other,
     }

@@ -1,7 +1,7 @@
 //! Where a run would take place, as far as a memory plan must know it.
 
 use plimsoll_core::{Bytes, Precision};
-use plimsoll_memory::{BackendRules, Card, Speed, find};
+use plimsoll_memory::{BackendRules, Gpu, Speed, find};
 use plimsoll_monitor::{Host, Machine, NvmlGpus};
 
 use crate::config::RunConfig;
@@ -14,7 +14,7 @@ pub enum Target {
     /// A card, by the catalogue or because it is here, with what may be used of it.
     Card {
         /// What is known of it.
-        card: Card,
+        card: Gpu,
         /// What a process may use of its memory.
         usable: Bytes,
     },
@@ -56,7 +56,7 @@ impl Target {
     /// The rules by which its backend uses memory.
     pub fn rules(&self) -> BackendRules {
         match self {
-            Self::Card { .. } => BackendRules::card(),
+            Self::Card { .. } => BackendRules::gpu(),
             Self::Host { .. } => BackendRules::host(),
         }
     }
@@ -64,8 +64,8 @@ impl Target {
     /// How fast it computes in `precision`.
     pub fn speed(&self, precision: Precision) -> Speed {
         match self {
-            Self::Card { card, .. } => Speed::of(card, precision),
-            Self::Host { threads, .. } => Speed::host(*threads),
+            Self::Card { card, .. } => Speed::for_gpu(card, precision),
+            Self::Host { threads, .. } => Speed::for_host(*threads),
         }
     }
 }

@@ -17,13 +17,13 @@ const CACHE: usize = 2 << 20;
 
 impl Flex<'_> {
     /// `matmul`: in 16 bits both operands are widened, as gemm has no such product.
-    pub(super) fn product(&mut self, op: &MatmulOpIr) {
+    pub(super) fn matmul(&mut self, op: &MatmulOpIr) {
         let (left, right) = (self.heap.take(&op.lhs), self.heap.take(&op.rhs));
         let value = if left.width == 2 && matches!(op.lhs.dtype, DType::BF16) {
             self.matmul_bf16(&left, &right, &op.out.shape)
         } else {
             let value = self.heap.aligned(&op.out.shape, op.out.dtype.size());
-            self.packed(&left, &right);
+            self.pack_operands(&left, &right);
             value
         };
         self.heap.give(&op.out, value);
@@ -31,7 +31,7 @@ impl Flex<'_> {
     }
 
     /// What gemm packs for a moment: the right operand, and the left one where it is not too long.
-    fn packed(&mut self, left: &Value, right: &Value) {
+    fn pack_operands(&mut self, left: &Value, right: &Value) {
         let (rank, right_rank) = (left.shape.len(), right.shape.len());
         let (m, k, n) = (left.shape[rank - 2], left.shape[rank - 1], right.shape[right_rank - 1]);
         let batch: usize = left.shape[..rank - 2].iter().product();

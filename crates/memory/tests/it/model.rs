@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, BatchShape, Grid, HostBatch, HostSample, SampleId};
-use plimsoll_memory::Subject;
+use plimsoll_memory::Traceable;
 use plimsoll_tape::{Pass, Sight, StepLoss, Task, TensorBatch, attention_weights, layer_norm, remat, silu};
 
 #[derive(Module, Debug)]
@@ -66,7 +66,7 @@ pub(crate) struct Stacks {
     pub(crate) layers: usize,
 }
 
-impl Subject for Stacks {
+impl Traceable for Stacks {
     type Task = Stack;
 
     fn init(&self, device: &Device) -> Stack {

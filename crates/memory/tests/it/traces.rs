@@ -4,7 +4,9 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Int, Tensor};
 use plimsoll_core::{Batch, BatchShape, Choice, Frames, HostBatch, Remat, SampleId};
-use plimsoll_memory::{BackendRules, Life, Owner, Phase, StepMemory, Subject, TraceError, trace, trace_validation};
+use plimsoll_memory::{
+    BackendRules, Owner, Phase, RunMemory, StepMemory, TraceError, Traceable, trace, trace_validation,
+};
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
 
 use crate::model::{Stack, Stacks};
@@ -13,7 +15,7 @@ const STACKS: Stacks = Stacks { heads: 2, width: 16, layers: 6 };
 const SHAPE: BatchShape = BatchShape { utterances: 4, frames: Frames(60), tokens: 1 };
 
 fn both() -> [BackendRules; 2] {
-    [BackendRules::Flex { threads: 2 }, BackendRules::card()]
+    [BackendRules::Flex { threads: 2 }, BackendRules::gpu()]
 }
 
 #[test]
@@ -23,18 +25,19 @@ fn every_byte_has_an_owner_and_every_moment_a_phase() {
         let values = 6 * (2 * 32 * 128 + 128 + 32) as u64;
         assert_eq!(piece.parameters.iter().sum::<u64>(), values);
         assert!(piece.weights.0 >= 4 * values && piece.weights.0 < 4 * values + 256 * 24, "{:?}", piece.weights);
-        let phases: Vec<Phase> = piece.timeline.phases.iter().map(|stretch| stretch.phase).collect();
+        let phases: Vec<Phase> = piece.timeline.phases.iter().map(|span| span.phase).collect();
         assert_eq!(phases, [Phase::Forward, Phase::Backward]);
         for owner in [Owner::Weights, Owner::Gradients, Owner::Activations, Owner::Temporaries, Owner::Batch] {
             assert!(piece.timeline.allocations.iter().any(|one| one.owner == owner), "{owner:?} under {rules:?}");
         }
-        let life = Life::of(&piece, None, StepMemory { pieces: 2, snapshot: true, ..StepMemory::default() });
-        let peaks = life.timeline.peaks_by_phase();
+        let run =
+            RunMemory::new(&piece, None, StepMemory { micro_batches: 2, snapshot: true, ..StepMemory::default() });
+        let peaks = run.timeline.peaks_by_phase();
         assert!(peaks.iter().any(|(phase, _)| *phase == Phase::Optimizer));
         assert!(peaks.iter().any(|(phase, _)| *phase == Phase::Checkpoint));
-        assert_eq!(peaks.iter().map(|(_, bytes)| *bytes).max(), Some(life.peak()));
-        let owned: u64 = life.timeline.owners_at_peak().iter().map(|(_, bytes)| bytes.0).sum();
-        assert_eq!(owned, life.peak().0);
+        assert_eq!(peaks.iter().map(|(_, bytes)| *bytes).max(), Some(run.peak()));
+        let owned: u64 = run.timeline.owners_at_peak().iter().map(|(_, bytes)| bytes.0).sum();
+        assert_eq!(owned, run.peak().0);
     }
 }
 
@@ -64,8 +67,12 @@ fn validation_keeps_nothing_for_a_backward_pass() {
 
 #[test]
 fn lanes_and_pieces_add_up() {
-    let piece = trace(&STACKS, SHAPE, Choice::default(), BackendRules::card()).unwrap();
-    let peak = |pieces, lanes| Life::of(&piece, None, StepMemory { pieces, lanes, ..StepMemory::default() }).peak().0;
+    let piece = trace(&STACKS, SHAPE, Choice::default(), BackendRules::gpu()).unwrap();
+    let peak = |micro_batches, parallel_micro_batches| {
+        RunMemory::new(&piece, None, StepMemory { micro_batches, parallel_micro_batches, ..StepMemory::default() })
+            .peak()
+            .0
+    };
     assert_eq!(peak(2, 1) - peak(1, 1), piece.gradients.0);
     assert_eq!(peak(5, 1), peak(2, 1));
     assert!(peak(2, 2) > peak(2, 1) + piece.gradients.0 / 2);
@@ -98,7 +105,7 @@ impl Task for Curious {
 
 struct Curiosity;
 
-impl Subject for Curiosity {
+impl Traceable for Curiosity {
     type Task = Curious;
 
     fn init(&self, device: &Device) -> Curious {
@@ -112,7 +119,7 @@ impl Subject for Curiosity {
 
 #[test]
 fn who_reads_values_cannot_be_traced_and_is_told_so() {
-    let error = trace(&Curiosity, SHAPE, Choice::default(), BackendRules::card()).unwrap_err();
+    let error = trace(&Curiosity, SHAPE, Choice::default(), BackendRules::gpu()).unwrap_err();
     assert!(matches!(error, TraceError::Record(_)));
     assert!(error.to_string().starts_with("the model cannot be traced: "), "{error}");
 }
@@ -155,7 +162,7 @@ impl Task for Table {
 
 struct Tables;
 
-impl Subject for Tables {
+impl Traceable for Tables {
     type Task = Table;
 
     fn init(&self, device: &Device) -> Table {

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
-use plimsoll_memory::{BackendRules, Life, Phase, StepMemory, Subject, TraceError, trace};
+use plimsoll_memory::{BackendRules, Phase, RunMemory, StepMemory, TraceError, Traceable, trace};
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_speech::tts::{Synthesizer, SynthesizerConfig};
 use plimsoll_tape::{Noise, Pass, Task};
@@ -43,7 +43,7 @@ pub(crate) struct InUse {
 }
 
 /// A model that can be traced and trained.
-pub(crate) trait Case: Subject<Task: Task<Batch = HostBatch>> {
+pub(crate) trait Case: Traceable<Task: Task<Batch = HostBatch>> {
     /// The same model with first values.
     fn trained(&self, device: &Device) -> Self::Task;
 }
@@ -68,7 +68,7 @@ pub(crate) fn found<S: Case>(
     (pieces, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
 ) -> Result<Found, Failure> {
-    let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::card() };
+    let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::gpu() };
     let life = predicted(subject, shape, choice, (pieces, rules)).failed()?;
     let fixed_bytes = life.fixed.0;
     if chosen.is_host {
@@ -78,9 +78,9 @@ pub(crate) fn found<S: Case>(
         return Ok(Found { predicted_bytes, measured_bytes, fixed_bytes, in_use: None });
     }
     let piece = trace(subject, shape, choice, rules).failed()?;
-    let forward = piece.timeline.when(Phase::Backward);
+    let forward = piece.timeline.at_start_of(Phase::Backward);
     lay_out(&chosen.device, piece.largest()).map_err(|reason| Failure::invalid(reason, "take a smaller case"))?;
-    let predicted_bytes = piece.reserved(StepMemory { pieces, ..StepMemory::default() }).0;
+    let predicted_bytes = piece.reserved(StepMemory { micro_batches: pieces, ..StepMemory::default() }).0;
     measured(subject, shape, choice, (pieces, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
     let in_use = InUse {
@@ -96,14 +96,14 @@ fn predicted<S: Case>(
     shape: BatchShape,
     choice: Choice,
     (pieces, rules): (u32, BackendRules),
-) -> Result<Life, TraceError> {
+) -> Result<RunMemory, TraceError> {
     let piece = trace(subject, shape, choice, rules)?;
     let host_batch = match rules {
         // Pieces are cut when their turn comes; the whole batch was there before, and is a piece itself where it fits.
         BackendRules::Flex { .. } if pieces > 1 => host_bytes(&subject.batch(shape)),
         BackendRules::Flex { .. } | BackendRules::Cube { .. } => Bytes(0),
     };
-    Ok(Life::of(&piece, None, StepMemory { pieces, host_batch, ..StepMemory::default() }))
+    Ok(RunMemory::new(&piece, None, StepMemory { micro_batches: pieces, host_batch, ..StepMemory::default() }))
 }
 
 /// What a batch takes on the host.

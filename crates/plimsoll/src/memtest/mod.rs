@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use plimsoll_core::CountingAllocator;
-use plimsoll_memory::{Demand, Life, Plan, PlanError, Subject, Survey, page, perfetto, plan};
+use plimsoll_memory::{Demand, MemoryModel, Plan, PlanError, RunMemory, Traceable, html_page, perfetto_trace, plan};
 use serde_json::json;
 
 use crate::environment;
@@ -101,13 +101,13 @@ pub(crate) fn memtest(args: &MemtestArgs, wordy: bool, meter: &'static CountingA
     })
 }
 
-fn verdicts<S: Subject + Sync>(
+fn verdicts<S: Traceable + Sync>(
     subject: &S,
     asked: &DemandBuilder,
     targets: &[Target],
 ) -> Result<Vec<Verdict>, Failure> {
     // Cards differ in their memory and speed, and not in what a step asks of them: one survey answers for all.
-    let mut surveys: Vec<(Demand, Survey<'_, S>)> = Vec::new();
+    let mut surveys: Vec<(Demand, MemoryModel<'_, S>)> = Vec::new();
     let mut verdicts = Vec::new();
     for target in targets {
         let demand = asked.as_written(target);
@@ -115,7 +115,7 @@ fn verdicts<S: Subject + Sync>(
         let place = match place {
             Some(place) => place,
             None => {
-                surveys.push((demand.clone(), Survey::of(subject, demand.clone()).failed()?));
+                surveys.push((demand.clone(), MemoryModel::new(subject, demand.clone()).failed()?));
                 surveys.len() - 1
             }
         };
@@ -133,9 +133,9 @@ fn verdicts<S: Subject + Sync>(
 }
 
 /// The life of a run at the bucket of `plan` that needs most.
-fn worst<S: Subject + Sync>(survey: &Survey<'_, S>, plan: &Plan) -> Result<Option<Life>, Failure> {
+fn worst<S: Traceable + Sync>(survey: &MemoryModel<'_, S>, plan: &Plan) -> Result<Option<RunMemory>, Failure> {
     let Some(bucket) = plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
-    Ok(Some(survey.life(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))
+    Ok(Some(survey.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))
 }
 
 /// Writes the timeline and the trace where they were asked for.
@@ -149,10 +149,10 @@ fn drawn(args: &MemtestArgs, verdicts: &[Verdict]) -> Result<(), Failure> {
     let title = format!("A training step on {name}");
     let write = |path: &Path, text: String| std::fs::write(path, text).failed();
     if let Some(path) = &args.timeline {
-        write(path, page(&title, &life.timeline))?;
+        write(path, html_page(&title, &life.timeline))?;
     }
     if let Some(path) = &args.trace {
-        write(path, perfetto(&title, &life.timeline))?;
+        write(path, perfetto_trace(&title, &life.timeline))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use plimsoll_core::{Bytes, Choice, Precision, Remat};
-use plimsoll_memory::{Life, Owner, Phase, Plan, PlanError};
+use plimsoll_memory::{Owner, Phase, Plan, PlanError, RunMemory};
 use serde_json::{Value, json};
 
 /// What there is to say of one card.
@@ -16,7 +16,7 @@ pub(crate) struct Verdict {
     /// The plan, or why there is none.
     pub(crate) plan: Result<Plan, PlanError>,
     /// The life of a run at its worst bucket, where there is a plan.
-    pub(crate) life: Option<Life>,
+    pub(crate) life: Option<RunMemory>,
 }
 
 impl Verdict {
@@ -88,7 +88,7 @@ impl Verdict {
 
     /// What the plan counts beyond what is in use: pages of a card that are not full, and what the CPU's trace may be off.
     fn slack(&self) -> Bytes {
-        let in_use = self.life.as_ref().map_or(Bytes(0), Life::peak);
+        let in_use = self.life.as_ref().map_or(Bytes(0), RunMemory::peak);
         Bytes(self.peak().unwrap_or_default().0.saturating_sub(in_use.0))
     }
 
@@ -119,7 +119,7 @@ fn named<T: serde::Serialize>(rows: &[(T, Bytes)]) -> Value {
 }
 
 /// The peak by owner, and the most that each phase needs.
-fn breakdown(life: &Life, slack: Bytes) -> String {
+fn breakdown(life: &RunMemory, slack: Bytes) -> String {
     let mut text = String::from("  at the peak of the worst length:\n");
     let whole = (life.peak().0 + slack.0).max(1) as f64;
     let owners = life.timeline.owners_at_peak().into_iter().map(|(owner, bytes)| (owner_word(owner), bytes));

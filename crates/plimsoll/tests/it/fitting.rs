@@ -64,7 +64,7 @@ fn a_step_is_drawn_as_a_page_and_for_perfetto() {
 fn what_cannot_be_asked_is_refused() {
     let place = Place::new();
     for (args, expected) in [
-        (&["memtest", "--gpu", "t44"][..], "no card is called `t44`"),
+        (&["memtest", "--gpu", "t44"][..], "no GPU is called `t44`"),
         (&["memtest", "--gpu", "0GiB"], "has no memory to plan"),
         (&["memtest", "--batch", "3"], "--verify"),
         (&["memtest", "--verify", "--batch", "0"], "a case needs utterances, frames and tokens"),

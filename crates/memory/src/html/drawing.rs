@@ -6,8 +6,8 @@
 use plimsoll_core::Bytes;
 
 use super::{Report, escape, grouped, push};
-use crate::curve::{owner_name, phase_name};
-use crate::timeline::{Owner, Stretch};
+use crate::profile::{owner_name, phase_name};
+use crate::timeline::{Owner, PhaseSpan};
 
 /// Height of the drawing in its own units; its width is the number of columns.
 const HEIGHT: u64 = 1000;
@@ -25,9 +25,9 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(report: &Report<'_>) -> Self {
+    fn new(report: &Report<'_>) -> Self {
         let top = report.peak.stack.total().0.max(1) as f64 * HEADROOM;
-        Self { top, moments: report.curve.moments().max(1) as f64 }
+        Self { top, moments: report.profile.moments().max(1) as f64 }
     }
 
     /// From above, in units of the drawing.
@@ -52,9 +52,9 @@ impl Scale {
 
 /// The drawing with everything around it.
 pub(super) fn chart(report: &Report<'_>) -> String {
-    let scale = Scale::of(report);
+    let scale = Scale::new(report);
     let (svg, ticks, peak) = (svg(report, &scale), ticks(&scale), peak(report, &scale));
-    let (phases, moments) = (phases(report, &scale), grouped(report.curve.moments()));
+    let (phases, moments) = (phases(report, &scale), grouped(report.profile.moments()));
     format!(
         r#"<div class="chart">
 <div class="ticks" aria-hidden="true">{ticks}</div>
@@ -75,7 +75,7 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
     let (total, moment) = (report.peak.stack.total(), grouped(report.peak.moment));
     let owners: Vec<String> =
         report.owners.iter().map(|(owner, most)| format!("{} up to {most}", owner_name(*owner))).collect();
-    let told =
+    let label =
         escape(&format!("Memory by owner over the step: peak {total} at moment {moment}; {}", owners.join(", ")));
     let mut shapes = String::new();
     for tick in scale.ticks() {
@@ -89,7 +89,7 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
         below = above;
     }
     let size = format!(r#"viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none""#);
-    format!("<svg role=\"img\" aria-label=\"{told}\" {size}>{shapes}\n</svg>")
+    format!("<svg role=\"img\" aria-label=\"{label}\" {size}>{shapes}\n</svg>")
 }
 
 /// The upper edge of `owner`, which lies on `below`.
@@ -142,15 +142,15 @@ fn peak(report: &Report<'_>, scale: &Scale) -> String {
 fn phases(report: &Report<'_>, scale: &Scale) -> String {
     let mut bands = String::new();
     let mut last = None;
-    for Stretch { phase, start, end } in &report.timeline.phases {
-        let column = start * report.columns.len() / report.curve.moments().max(1);
+    for PhaseSpan { phase, start, end } in &report.timeline.phases {
+        let column = start * report.columns.len() / report.profile.moments().max(1);
         if last.replace(column) == Some(column) {
             continue;
         }
         let (left, width) = (scale.x(*start as f64), scale.x(end.saturating_sub(*start) as f64));
         let (name, from, to) = (phase_name(*phase), grouped(*start), grouped(*end));
-        let (place, told) = (format!("left:{left:.2}%;width:{width:.2}%"), format!("{name}, moments {from} to {to}"));
-        push(&mut bands, format_args!(r#"<span style="{place}" title="{told}"><b>{name}</b></span>"#));
+        let (place, label) = (format!("left:{left:.2}%;width:{width:.2}%"), format!("{name}, moments {from} to {to}"));
+        push(&mut bands, format_args!(r#"<span style="{place}" title="{label}"><b>{name}</b></span>"#));
     }
     bands
 }

@@ -4,7 +4,7 @@ use plimsoll_tape::Note;
 use plimsoll_tape::ir::{BaseOperationIr, FloatOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr};
 
 /// The name of an operation, in plain words.
-pub(crate) fn name_of(operation: &OperationIr) -> &'static str {
+pub(crate) fn operation_name(operation: &OperationIr) -> &'static str {
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => base_name(base),
         OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => numeric_name(numeric),

@@ -1,12 +1,12 @@
-//! The catalogue: its table holds together, and people find their card in it.
+//! The catalog: its table holds together, and people find their gpu in it.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Finds `text` and compares the card's name, or the start of the error.
+/// Finds `text` and compares the gpu's name, or the start of the error.
 fn check(text: &str, expected: &str) {
-    let found = find(text).map_or_else(|error| error.to_string(), |card| card.name.into_owned());
+    let found = find(text).map_or_else(|error| error.to_string(), |gpu| gpu.name.into_owned());
     assert!(found.starts_with(expected), "`{text}` gave `{found}`, not `{expected}`");
 }
 
@@ -70,27 +70,27 @@ fn a_size_is_a_card_of_its_class() {
         ("80GiB", 80 << 30, "A100 80GB"),
         ("1 TiB", 1 << 40, "A100 80GB"),
     ] {
-        let (card, class) = (find(text).unwrap(), find(class).unwrap());
-        assert_eq!((card.memory, card.usable), (Bytes(bytes), Bytes(bytes)), "{text}");
-        assert_eq!((card.peak, card.bandwidth), (class.peak, class.bandwidth), "{text}");
-        assert!(card.supports(Precision::Bf16));
-        assert_eq!(card.name, format!("card of {text}"));
+        let (gpu, class) = (find(text).unwrap(), find(class).unwrap());
+        assert_eq!((gpu.memory, gpu.usable), (Bytes(bytes), Bytes(bytes)), "{text}");
+        assert_eq!((gpu.peak, gpu.bandwidth), (class.peak, class.bandwidth), "{text}");
+        assert!(gpu.supports(Precision::Bf16));
+        assert_eq!(gpu.name, format!("GPU of {text}"));
     }
 }
 
 #[test]
 fn what_is_no_card_is_told_with_its_neighbours() {
     for (text, expected) in [
-        ("3061", "no card is called `3061`; near it are RTX 3060 12GB, RTX 3060 Ti, "),
-        ("A1000", "no card is called `A1000`; near it are A100 40GB, A100 80GB, "),
-        ("RTX 3060 Laptop GPU", "no card is called `RTX 3060 Laptop GPU`; near it are RTX 3060"),
-        ("3060 8GB", "no card is called `3060 8GB`; near it are "),
-        ("24", "no card is called `24`; near it are "),
-        ("", "no card is called ``; near it are "),
-        ("rtx", "no card is called `rtx`; near it are "),
-        ("-8GiB", "no card is called `-8GiB`; near it are "),
-        ("0GiB", "a card of `0GiB` has no memory to plan"),
-        ("0", "a card of `0` has no memory to plan"),
+        ("3061", "no GPU is called `3061`; near it are RTX 3060 12GB, RTX 3060 Ti, "),
+        ("A1000", "no GPU is called `A1000`; near it are A100 40GB, A100 80GB, "),
+        ("RTX 3060 Laptop GPU", "no GPU is called `RTX 3060 Laptop GPU`; near it are RTX 3060"),
+        ("3060 8GB", "no GPU is called `3060 8GB`; near it are "),
+        ("24", "no GPU is called `24`; near it are "),
+        ("", "no GPU is called ``; near it are "),
+        ("rtx", "no GPU is called `rtx`; near it are "),
+        ("-8GiB", "no GPU is called `-8GiB`; near it are "),
+        ("0GiB", "a GPU of `0GiB` has no memory to plan"),
+        ("0", "a GPU of `0` has no memory to plan"),
     ] {
         check(text, expected);
     }
@@ -99,18 +99,18 @@ fn what_is_no_card_is_told_with_its_neighbours() {
 
 #[test]
 fn the_table_holds_together() {
-    assert!(catalogue().len() >= 28);
-    for card in catalogue() {
-        let name = &card.name;
-        assert!(card.usable < card.memory && card.usable.0 * 10 > card.memory.0 * 9, "{name}: {}", card.usable);
-        assert!(card.bandwidth > 1e11, "{name}");
-        let rates = [card.peak.tf32, card.peak.fp16, card.peak.bf16].into_iter().flatten();
-        assert!(rates.chain([card.peak.fp32]).all(|rate| rate > 1e12 && rate < 1e16), "{name}");
-        assert_eq!(card.supports(Precision::Fp16), card.capability >= (7, 0), "{name}");
-        assert_eq!(card.supports(Precision::Bf16), card.capability >= (8, 0), "{name}");
-        assert_eq!(card.peak.tf32.is_some(), card.peak.bf16.is_some(), "{name}");
+    assert!(catalog().len() >= 28);
+    for gpu in catalog() {
+        let name = &gpu.name;
+        assert!(gpu.usable < gpu.memory && gpu.usable.0 * 10 > gpu.memory.0 * 9, "{name}: {}", gpu.usable);
+        assert!(gpu.bandwidth > 1e11, "{name}");
+        let rates = [gpu.peak.tf32, gpu.peak.fp16, gpu.peak.bf16].into_iter().flatten();
+        assert!(rates.chain([gpu.peak.fp32]).all(|rate| rate > 1e12 && rate < 1e16), "{name}");
+        assert_eq!(gpu.supports(Precision::Fp16), gpu.capability >= (7, 0), "{name}");
+        assert_eq!(gpu.supports(Precision::Bf16), gpu.capability >= (8, 0), "{name}");
+        assert_eq!(gpu.peak.tf32.is_some(), gpu.peak.bf16.is_some(), "{name}");
         for precision in [Precision::Bf16, Precision::Fp16] {
-            assert!(card.rate(precision) >= card.rate(Precision::Fp32), "{name}");
+            assert!(gpu.rate(precision) >= gpu.rate(Precision::Fp32), "{name}");
         }
     }
 }
@@ -118,10 +118,10 @@ fn the_table_holds_together() {
 #[test]
 fn no_spelling_names_two_cards() {
     let mut owners: BTreeMap<String, &str> = BTreeMap::new();
-    for card in catalogue() {
-        for spelling in card.spellings() {
-            let before = owners.insert(spelling.clone(), &card.name);
-            assert!(before.is_none_or(|name| name == card.name), "`{spelling}` is {before:?} and {}", card.name);
+    for gpu in catalog() {
+        for spelling in gpu.spellings() {
+            let before = owners.insert(spelling.clone(), &gpu.name);
+            assert!(before.is_none_or(|name| name == gpu.name), "`{spelling}` is {before:?} and {}", gpu.name);
         }
     }
 }
@@ -129,8 +129,8 @@ fn no_spelling_names_two_cards() {
 #[test]
 fn names_and_aliases_are_written_once() {
     let mut names: Vec<String> = Vec::new();
-    for card in catalogue() {
-        names.extend(card.aliases.iter().copied().chain([card.name.as_ref()]).map(plain));
+    for gpu in catalog() {
+        names.extend(gpu.aliases.iter().copied().chain([gpu.name.as_ref()]).map(normalize_name));
     }
     let written = names.len();
     names.sort();

@@ -46,9 +46,9 @@ pub(crate) fn phase_name(phase: Phase) -> &'static str {
 
 /// The bytes of each owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stack([u64; OWNERS.len()]);
+pub(crate) struct OwnerBytes([u64; OWNERS.len()]);
 
-impl Stack {
+impl OwnerBytes {
     /// What one owner has.
     pub(crate) fn of(&self, owner: Owner) -> Bytes {
         Bytes(self.0[owner as usize])
@@ -66,10 +66,10 @@ pub(crate) struct Level {
     /// The moment.
     pub(crate) moment: usize,
     /// The bytes of each owner.
-    pub(crate) stack: Stack,
+    pub(crate) stack: OwnerBytes,
 }
 
-/// A stretch of moments, and the highest of them.
+/// A span of moments, and the highest of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     /// The moments.
@@ -79,15 +79,15 @@ pub(crate) struct Column {
 }
 
 /// Memory by owner over the moments of a timeline, kept as its changes and so no longer than its allocations.
-pub(crate) struct Curve {
+pub(crate) struct MemoryProfile {
     /// The moments at which something changes, in order, the first being 0.
     levels: Vec<Level>,
     moments: usize,
 }
 
-impl Curve {
-    /// The curve of `timeline`. Allocations that die as they are born are never there.
-    pub(crate) fn of(timeline: &Timeline) -> Self {
+impl MemoryProfile {
+    /// The profile of `timeline`. Allocations that die as they are born are never there.
+    pub(crate) fn new(timeline: &Timeline) -> Self {
         let lasting = || timeline.allocations.iter().filter(|one| one.birth < one.death);
         let mut events: Vec<(usize, usize, Owner, u64)> = Vec::with_capacity(timeline.allocations.len() * 2);
         for one in lasting() {
@@ -97,7 +97,7 @@ impl Curve {
         // Deaths first: a moment's memory is what is alive once all its changes are made.
         events.sort_unstable_by_key(|&(moment, birth, ..)| (moment, birth));
         let mut levels = vec![Level::default()];
-        let mut stack = Stack::default();
+        let mut stack = OwnerBytes::default();
         for (moment, birth, owner, size) in events {
             let bytes = &mut stack.0[owner as usize];
             *bytes = if birth == 1 { *bytes + size } else { *bytes - size };
@@ -122,7 +122,7 @@ impl Curve {
     }
 
     /// What is in memory at `moment`.
-    pub(crate) fn at(&self, moment: usize) -> Stack {
+    pub(crate) fn at(&self, moment: usize) -> OwnerBytes {
         self.levels[self.index_at(moment)].stack
     }
 
@@ -143,7 +143,7 @@ impl Curve {
         self.levels.iter().map(|level| level.stack.of(owner)).max().unwrap_or_default()
     }
 
-    /// The curve in at most `most` columns of equal width. Each keeps its highest moment, so the peak is never lost.
+    /// The profile in at most `most` columns of equal width. Each keeps its highest moment, so the peak is never lost.
     pub(crate) fn columns(&self, most: usize) -> Vec<Column> {
         let count = self.moments.min(most);
         let edge = |index: usize| (index as u128 * self.moments as u128 / count as u128) as usize;
@@ -164,7 +164,7 @@ impl Curve {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::timeline::{Allocation, Stretch};
+    use crate::timeline::{Allocation, PhaseSpan};
 
     /// A timeline of `count` allocations drawn from `seed`, in three phases.
     pub(crate) fn drawn(seed: u64, count: usize, moments: usize) -> Timeline {
@@ -185,13 +185,13 @@ pub(crate) mod tests {
         allocations.sort_by_key(|one| one.birth);
         let edges = [0, moments / 3, moments * 9 / 10, moments];
         let phases = [Phase::Forward, Phase::Backward, Phase::Optimizer];
-        let phases = (0..3).map(|i| Stretch { phase: phases[i], start: edges[i], end: edges[i + 1] }).collect();
+        let phases = (0..3).map(|i| PhaseSpan { phase: phases[i], start: edges[i], end: edges[i + 1] }).collect();
         Timeline { allocations, phases, moments }
     }
 
     /// The slow way, one moment at a time.
-    fn plainly(timeline: &Timeline, moment: usize) -> Stack {
-        let mut stack = Stack::default();
+    fn plainly(timeline: &Timeline, moment: usize) -> OwnerBytes {
+        let mut stack = OwnerBytes::default();
         for one in timeline.allocations.iter().filter(|one| one.birth <= moment && moment < one.death) {
             stack.0[one.owner as usize] += one.size.0;
         }
@@ -203,34 +203,34 @@ pub(crate) mod tests {
         for seed in 0..30 {
             let moments = 1 + seed as usize * 7;
             let timeline = drawn(seed, 60, moments);
-            let curve = Curve::of(&timeline);
-            let slow: Vec<Stack> = (0..moments).map(|moment| plainly(&timeline, moment)).collect();
-            assert!((0..moments).all(|moment| curve.at(moment) == slow[moment]), "seed {seed}");
-            let most = slow.iter().map(Stack::total).max().unwrap();
+            let profile = MemoryProfile::new(&timeline);
+            let slow: Vec<OwnerBytes> = (0..moments).map(|moment| plainly(&timeline, moment)).collect();
+            assert!((0..moments).all(|moment| profile.at(moment) == slow[moment]), "seed {seed}");
+            let most = slow.iter().map(OwnerBytes::total).max().unwrap();
             let first = slow.iter().position(|stack| stack.total() == most).unwrap();
-            assert_eq!(curve.peak(), Level { moment: first, stack: slow[first] }, "seed {seed}");
+            assert_eq!(profile.peak(), Level { moment: first, stack: slow[first] }, "seed {seed}");
         }
     }
 
     #[test]
     fn columns_cover_every_moment_and_keep_the_peak() {
         for seed in 0..30 {
-            let curve = Curve::of(&drawn(seed, 200, 1 + seed as usize * 40));
+            let profile = MemoryProfile::new(&drawn(seed, 200, 1 + seed as usize * 40));
             for most in [1, 7, 100, 5000] {
-                let columns = curve.columns(most);
-                assert_eq!(columns.len(), most.min(curve.moments()));
+                let columns = profile.columns(most);
+                assert_eq!(columns.len(), most.min(profile.moments()));
                 assert!(columns.windows(2).all(|pair| pair[0].moments.end == pair[1].moments.start));
-                assert_eq!(columns.last().unwrap().moments.end, curve.moments());
+                assert_eq!(columns.last().unwrap().moments.end, profile.moments());
                 assert!(columns.iter().all(|column| column.moments.contains(&column.highest.moment)));
-                assert!(columns.iter().any(|column| column.highest == curve.peak()), "seed {seed}, {most} columns");
+                assert!(columns.iter().any(|column| column.highest == profile.peak()), "seed {seed}, {most} columns");
             }
         }
     }
 
     #[test]
     fn nothing_is_a_curve_too() {
-        let curve = Curve::of(&Timeline::default());
-        assert_eq!((curve.peak(), curve.columns(10)), (Level::default(), vec![]));
+        let profile = MemoryProfile::new(&Timeline::default());
+        assert_eq!((profile.peak(), profile.columns(10)), (Level::default(), vec![]));
     }
 
     #[test]
@@ -245,9 +245,9 @@ pub(crate) mod tests {
         };
         let timeline =
             Timeline { allocations: vec![one(0, usize::MAX), one(1, 1), one(9, 10)], phases: vec![], moments: 3 };
-        let curve = Curve::of(&timeline);
-        assert_eq!((curve.moments(), curve.peak().moment), (10, 9));
-        assert_eq!(curve.at(2).of(Owner::Weights), Bytes(5));
+        let profile = MemoryProfile::new(&timeline);
+        assert_eq!((profile.moments(), profile.peak().moment), (10, 9));
+        assert_eq!(profile.at(2).of(Owner::Weights), Bytes(5));
     }
 
     #[test]

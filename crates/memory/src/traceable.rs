@@ -7,7 +7,7 @@ use plimsoll_tape::{Pass, Task};
 /// A model in question, before there is one.
 ///
 /// The planner builds it on a recording device, where the sizes of its parameters count and their values do not.
-pub trait Subject {
+pub trait Traceable {
     /// The model with its loss.
     type Task: Task;
 

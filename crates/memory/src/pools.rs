@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::Bytes;
 
-use crate::life::StepMemory;
+use crate::run_memory::StepMemory;
 use crate::timeline::{Allocation, Owner, Timeline};
 use crate::trace::Trace;
 
 /// The pages of small things.
 const SMALL_PAGE: u64 = 8 << 20;
 /// The largest thing that is small.
-const SMALL: u64 = 64 << 10;
+const SMALL_MAX: u64 = 64 << 10;
 /// The smallest pages of all else.
-const LEAST_PAGE: u64 = 2 << 20;
+const SMALLEST_PAGE: u64 = 2 << 20;
 /// What a page has beyond the allocation that it was made for, and what its size is a multiple of.
 const SLACK: u64 = 1 << 20;
 /// What is reserved beside the pools for the arguments of kernels and for reading values back.
-const BESIDE: u64 = 3 << 20;
+const OUTSIDE_POOLS: u64 = 3 << 20;
 
 impl Trace {
     /// The largest thing that is made. Pages are as large as the largest thing so far, and those of before are of no use
@@ -36,17 +36,17 @@ impl Trace {
     /// The most that CubeCL's pools reserve in two steps of a run whose largest piece this is, with pages laid out for
     /// the [`largest`](Self::largest) from the start. The first step makes the optimizer's state, and the second finds it.
     pub fn reserved(&self, step: StepMemory) -> Bytes {
-        self.reserved_beside(self.largest(), step)
+        self.reserved_with_page(self.largest(), step)
     }
 
     /// The same, with pages laid out for the larger of `largest` and what this piece makes: a run has other lengths too.
-    pub fn reserved_beside(&self, largest: Bytes, step: StepMemory) -> Bytes {
-        let mut run = Rehearsal::default();
+    pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
+        let mut run = PoolSimulation::default();
         let page = run.reserve(self.largest().max(largest).0);
         run.pools.free(page);
         let weights = run.reserve_all(sizes(&self.timeline, Owner::Weights));
         let changes = changes(&self.timeline);
-        let gathered = run.pieces(&self.timeline, &changes, step.pieces);
+        let gathered = run.micro_batches(&self.timeline, &changes, step.micro_batches);
         let f32_bits = 8 * size_of::<f32>() as u64;
         // One part of the state is written over the gradients, and the rest beside them; the moved weights beside the old.
         let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
@@ -58,8 +58,8 @@ impl Trace {
             run.free_all(gathered);
         }
         // From here on everything is written over what it replaces.
-        run.pieces(&self.timeline, &changes, step.pieces);
-        Bytes(run.most + BESIDE + step.workspace.0 + step.prefetch.0)
+        run.micro_batches(&self.timeline, &changes, step.micro_batches);
+        Bytes(run.most + OUTSIDE_POOLS + step.workspace.0 + step.prefetch.0)
     }
 }
 
@@ -87,39 +87,39 @@ fn sizes(timeline: &Timeline, owner: Owner) -> impl Iterator<Item = u64> {
 
 /// A run as its pools see it.
 #[derive(Debug, Default)]
-struct Rehearsal {
+struct PoolSimulation {
     pools: Pools,
     most: u64,
 }
 
-impl Rehearsal {
-    fn reserve(&mut self, size: u64) -> Place {
+impl PoolSimulation {
+    fn reserve(&mut self, size: u64) -> Slot {
         let place = self.pools.reserve(size);
         self.most = self.most.max(self.pools.reserved);
         place
     }
 
-    fn reserve_all(&mut self, sizes: impl IntoIterator<Item = u64>) -> Vec<Place> {
+    fn reserve_all(&mut self, sizes: impl IntoIterator<Item = u64>) -> Vec<Slot> {
         sizes.into_iter().map(|size| self.reserve(size)).collect()
     }
 
-    fn free_all(&mut self, places: Vec<Place>) {
+    fn free_all(&mut self, places: Vec<Slot>) {
         places.into_iter().for_each(|place| self.pools.free(place));
     }
 
     /// The pieces of a step. Gives the gradients.
-    fn pieces(&mut self, piece: &Timeline, changes: &[Change], pieces: u32) -> Vec<Place> {
-        let gathered = self.piece(piece, changes);
-        if pieces > 1 {
+    fn micro_batches(&mut self, piece: &Timeline, changes: &[Change], count: u32) -> Vec<Slot> {
+        let gathered = self.micro_batch(piece, changes);
+        if count > 1 {
             // What comes after the first is added to it.
-            let added = self.piece(piece, changes);
+            let added = self.micro_batch(piece, changes);
             self.free_all(added);
         }
         gathered
     }
 
     /// A piece without its weights, which are there. Gives the gradients, which outlive it.
-    fn piece(&mut self, piece: &Timeline, changes: &[Change]) -> Vec<Place> {
+    fn micro_batch(&mut self, piece: &Timeline, changes: &[Change]) -> Vec<Slot> {
         let mut places = vec![None; piece.allocations.len()];
         for &(_, is_birth, index) in changes {
             match is_birth {
@@ -133,7 +133,7 @@ impl Rehearsal {
 
 /// Where an allocation lies.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Slot {
     pool: usize,
     page: usize,
     start: u64,
@@ -149,24 +149,24 @@ struct Pools {
 
 impl Default for Pools {
     fn default() -> Self {
-        Self { pools: vec![Pool::of(SMALL_PAGE), Pool::of(LEAST_PAGE)], reserved: 0 }
+        Self { pools: vec![Pool::new(SMALL_PAGE), Pool::new(SMALLEST_PAGE)], reserved: 0 }
     }
 }
 
 impl Pools {
-    fn reserve(&mut self, size: u64) -> Place {
+    fn reserve(&mut self, size: u64) -> Slot {
         self.give_back();
-        let mut pool = if size <= SMALL { 0 } else { self.pools.len() - 1 };
+        let mut pool = if size <= SMALL_MAX { 0 } else { self.pools.len() - 1 };
         if size > self.pools[pool].page_size {
-            self.pools.push(Pool::of((size + SLACK).next_multiple_of(SLACK)));
+            self.pools.push(Pool::new((size + SLACK).next_multiple_of(SLACK)));
             pool += 1;
         }
         let (page, start, added) = self.pools[pool].reserve(size);
         self.reserved += added;
-        Place { pool, page, start, size }
+        Slot { pool, page, start, size }
     }
 
-    fn free(&mut self, place: Place) {
+    fn free(&mut self, place: Slot) {
         self.pools[place.pool].pages[place.page].free(place.start, place.size);
     }
 
@@ -191,7 +191,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn of(page_size: u64) -> Self {
+    fn new(page_size: u64) -> Self {
         Self { page_size, pages: Vec::new() }
     }
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn reserved(lives: &[(u64, usize, usize)]) -> u64 {
-        trace(lives).reserved(StepMemory::default()).0 - BESIDE
+        trace(lives).reserved(StepMemory::default()).0 - OUTSIDE_POOLS
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn another_length_makes_pages_larger() {
         let trace = trace(&[(10 * MIB, 0, 2), (10 * MIB, 1, 2)]);
-        assert_eq!(trace.reserved_beside(Bytes(20 * MIB), StepMemory::default()).0 - BESIDE, 21 * MIB);
+        assert_eq!(trace.reserved_with_page(Bytes(20 * MIB), StepMemory::default()).0 - OUTSIDE_POOLS, 21 * MIB);
         assert_eq!(trace.largest(), Bytes(10 * MIB));
     }
 }

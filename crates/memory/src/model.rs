@@ -8,17 +8,17 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
-use crate::life::{Life, StepMemory};
-use crate::plan::Demand;
-use crate::subject::Subject;
-use crate::trace::{Trace, TraceError, trace, trace_validation};
+use crate::demand::Demand;
+use crate::run_memory::{RunMemory, StepMemory};
+use crate::trace::{Trace, TraceError, batch_bytes, trace, trace_validation};
+use crate::traceable::Traceable;
 
-/// What a piece weighs.
+/// What a trace weighs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weighed {
+pub struct MemoryEstimate {
     /// The most that is in memory at once while a run computes such pieces.
     pub peak: Bytes,
-    /// What computing the piece takes.
+    /// What computing the trace takes.
     pub cost: Cost,
     /// The largest thing that is made.
     pub largest: Bytes,
@@ -27,43 +27,43 @@ pub struct Weighed {
 /// The traces of a model that plans are made from.
 ///
 /// It does not know a budget or a card: the same survey answers for all.
-pub struct Survey<'a, S> {
-    subject: &'a S,
+pub struct MemoryModel<'a, S> {
+    traceable: &'a S,
     demand: Demand,
     costs: HashMap<(BatchShape, bool, Option<NonZeroU32>), [Cost; 2]>,
     pairs: Mutex<HashMap<(BatchShape, Choice), Pair>>,
-    weighed: Mutex<HashMap<(BatchShape, u32, Choice), Weighed>>,
+    estimates: Mutex<HashMap<(BatchShape, u32, Choice), MemoryEstimate>>,
     validations: Mutex<HashMap<(BatchShape, u32), Bytes>>,
     parameters: Vec<u64>,
     weights: Bytes,
     gradients: Bytes,
 }
 
-/// Two traces of a length, of [`POINTS`] utterances.
+/// Two traces of a length, of [`SAMPLED_UTTERANCES`] utterances.
 type Pair = Arc<[Trace; 2]>;
 
 /// Utterances of the two traces between which, and beyond which, lines are drawn.
-const POINTS: [u32; 2] = [2, 5];
+const SAMPLED_UTTERANCES: [u32; 2] = [2, 5];
 
-impl<'a, S: Subject + Sync> Survey<'a, S> {
+impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// Traces what `demand` needs.
-    pub fn of(subject: &'a S, demand: Demand) -> Result<Self, TraceError> {
-        let most = demand.second_passes.iter().copied().max().unwrap_or(0);
+    pub fn new(traceable: &'a S, demand: Demand) -> Result<Self, TraceError> {
+        let most = demand.remat_counts.iter().copied().max().unwrap_or(0);
         let mut jobs = Vec::new();
         for &bucket in &demand.buckets {
             for &chunk in &demand.chunks {
-                for again in [false, true] {
-                    if !again || most > 0 {
-                        jobs.push((bucket, again, chunk));
+                for remat in [false, true] {
+                    if !remat || most > 0 {
+                        jobs.push((bucket, remat, chunk));
                     }
                 }
             }
         }
-        let choice = |&(_, again, chunk): &(BatchShape, bool, Option<NonZeroU32>)| {
-            let remat = if again { Remat::All } else { Remat::None };
+        let choice = |&(_, remat, chunk): &(BatchShape, bool, Option<NonZeroU32>)| {
+            let remat = if remat { Remat::All } else { Remat::None };
             Choice { remat, attention_chunk: chunk, precision: demand.precision }
         };
-        let traced = in_parallel(&jobs, |job| pair(subject, job.0, choice(job), demand.rules));
+        let traced = in_parallel(&jobs, |job| pair(traceable, job.0, choice(job), demand.rules));
         let (mut costs, mut pairs) = (HashMap::new(), HashMap::new());
         for (job, pair) in jobs.into_iter().zip(traced) {
             let pair = pair?;
@@ -73,69 +73,74 @@ impl<'a, S: Subject + Sync> Survey<'a, S> {
         let first = pairs.values().next().ok_or(TraceError::NoGradient)?;
         let Trace { parameters, weights, gradients, .. } = first[0].clone();
         let pairs = Mutex::new(pairs);
-        let (weighed, validations) = (Mutex::default(), Mutex::default());
-        Ok(Self { subject, demand, costs, pairs, weighed, validations, parameters, weights, gradients })
+        let (estimates, validations) = (Mutex::default(), Mutex::default());
+        Ok(Self { traceable, demand, costs, pairs, estimates, validations, parameters, weights, gradients })
     }
 
-    /// What computing a piece of `bucket` takes, about: costs grow evenly with the utterances and the second passes.
-    pub(crate) fn about(
+    /// What computing a trace of `bucket` takes, about: costs grow evenly with the utterances and the second passes.
+    pub(crate) fn approximate_cost(
         &self,
         bucket: BatchShape,
         utterances: u32,
-        second_passes: u32,
+        remat_count: u32,
         chunk: Option<NonZeroU32>,
     ) -> Cost {
-        let at = |again: bool| -> Cost {
-            let Some([few, more]) = self.costs.get(&(bucket, again, chunk)) else { return Cost::default() };
-            few.towards(more, share(utterances))
+        let at = |remat: bool| -> Cost {
+            let Some([few, more]) = self.costs.get(&(bucket, remat, chunk)) else { return Cost::default() };
+            few.interpolate(more, share(utterances))
         };
-        let again = f64::from(second_passes) / f64::from(self.demand.blocks.max(1));
-        if again > 0.0 { at(false).towards(&at(true), again.min(1.0)) } else { at(false) }
+        let remat = f64::from(remat_count) / f64::from(self.demand.blocks.max(1));
+        if remat > 0.0 { at(false).interpolate(&at(true), remat.min(1.0)) } else { at(false) }
     }
 
-    /// What a piece of so many utterances of `bucket` weighs by its own trace.
-    pub fn weigh(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<Weighed, TraceError> {
+    /// What a trace of so many utterances of `bucket` weighs by its own trace.
+    pub fn estimate(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<MemoryEstimate, TraceError> {
         let key = (bucket, utterances, choice);
-        if let Some(found) = self.weighed.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(found) = self.estimates.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(*found);
         }
-        let weighed = self.weigh_beside(bucket, utterances, choice, Bytes(0))?;
-        self.weighed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, weighed);
-        Ok(weighed)
+        let estimates = self.estimate_with_page(bucket, utterances, choice, Bytes(0))?;
+        self.estimates.lock().unwrap_or_else(PoisonError::into_inner).insert(key, estimates);
+        Ok(estimates)
     }
 
     /// The same in a run that also makes something of `largest` bytes, for which a card lays out its pages.
-    pub(crate) fn weigh_beside(
+    pub(crate) fn estimate_with_page(
         &self,
         bucket: BatchShape,
         utterances: u32,
         choice: Choice,
         largest: Bytes,
-    ) -> Result<Weighed, TraceError> {
-        let (piece, step) = (self.piece(bucket, utterances, choice)?, self.step(bucket, utterances)?);
+    ) -> Result<MemoryEstimate, TraceError> {
+        let (trace, step) = (self.trace(bucket, utterances, choice)?, self.step(bucket, utterances)?);
         // Traces have been up to 1 % below what was measured, and not much more on a device of CubeCL (docs/LOG.md).
         let (peak, percent) = match self.demand.rules {
-            BackendRules::Flex { .. } => (Life::of(&piece, None, step).peak(), 1),
-            BackendRules::Cube { .. } => (piece.reserved_beside(largest, step), 2),
+            BackendRules::Flex { .. } => (RunMemory::new(&trace, None, step).peak(), 1),
+            BackendRules::Cube { .. } => (trace.reserved_with_page(largest, step), 2),
         };
         let peak = Bytes(peak.0 + (peak.0 * percent).div_ceil(100));
-        Ok(Weighed { peak, cost: piece.cost, largest: piece.largest() })
+        Ok(MemoryEstimate { peak, cost: trace.cost, largest: trace.largest() })
     }
 
     /// The life of a run with such pieces, without validation.
-    pub fn life(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<(Life, Cost), TraceError> {
-        let piece = self.piece(bucket, utterances, choice)?;
-        Ok((Life::of(&piece, None, self.step(bucket, utterances)?), piece.cost))
+    pub fn run_memory(
+        &self,
+        bucket: BatchShape,
+        utterances: u32,
+        choice: Choice,
+    ) -> Result<(RunMemory, Cost), TraceError> {
+        let trace = self.trace(bucket, utterances, choice)?;
+        Ok((RunMemory::new(&trace, None, self.step(bucket, utterances)?), trace.cost))
     }
 
     fn step(&self, bucket: BatchShape, utterances: u32) -> Result<StepMemory, TraceError> {
-        Ok(StepMemory { pieces: bucket.utterances.div_ceil(utterances.max(1)), ..self.around(bucket)? })
+        Ok(StepMemory { micro_batches: bucket.utterances.div_ceil(utterances.max(1)), ..self.around(bucket)? })
     }
 
-    /// The trace of a piece. On a card every size grows evenly with the utterances, and two traces say all; the CPU's
+    /// The trace of a trace. On a card every size grows evenly with the utterances, and two traces say all; the CPU's
     /// backend does things in other ways from certain sizes on, and is traced as it is asked.
-    fn piece(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<Trace, TraceError> {
-        let exactly = || trace(self.subject, bucket.with_utterances(utterances), choice, self.demand.rules);
+    fn trace(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<Trace, TraceError> {
+        let exactly = || trace(self.traceable, bucket.with_utterances(utterances), choice, self.demand.rules);
         if matches!(self.demand.rules, BackendRules::Flex { .. }) {
             return exactly();
         }
@@ -143,12 +148,12 @@ impl<'a, S: Subject + Sync> Survey<'a, S> {
         let known = match known {
             Some(known) => known,
             None => {
-                let made = Arc::new(pair(self.subject, bucket, choice, self.demand.rules)?);
+                let made = Arc::new(pair(self.traceable, bucket, choice, self.demand.rules)?);
                 self.pairs.lock().unwrap_or_else(PoisonError::into_inner).insert((bucket, choice), made.clone());
                 made
             }
         };
-        known[0].towards(&known[1], share(utterances)).map_or_else(exactly, Ok)
+        known[0].interpolate(&known[1], share(utterances)).map_or_else(exactly, Ok)
     }
 
     /// What validating so many utterances of `bucket` takes beyond weights and state.
@@ -157,7 +162,7 @@ impl<'a, S: Subject + Sync> Survey<'a, S> {
         if let Some(found) = self.validations.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(*found);
         }
-        let timeline = trace_validation(self.subject, bucket.with_utterances(utterances), self.demand.rules)?;
+        let timeline = trace_validation(self.traceable, bucket.with_utterances(utterances), self.demand.rules)?;
         let found = Bytes(timeline.peak().0.saturating_sub(self.weights.0));
         self.validations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found);
         Ok(found)
@@ -174,15 +179,10 @@ impl<'a, S: Subject + Sync> Survey<'a, S> {
     }
 }
 
-impl<S> Survey<'_, S> {
+impl<S> MemoryModel<'_, S> {
     /// What it was made for.
     pub fn demand(&self) -> &Demand {
         &self.demand
-    }
-
-    /// The model.
-    pub(crate) fn subject(&self) -> &S {
-        self.subject
     }
 
     /// Values of all parameters that are trained.
@@ -191,25 +191,42 @@ impl<S> Survey<'_, S> {
     }
 }
 
-/// How far `utterances` are on the way from the first of [`POINTS`] to the second.
+impl<S: Traceable> MemoryModel<'_, S> {
+    /// What the batch of a bucket takes beside its pieces.
+    pub(crate) fn around(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
+        let demand = self.demand();
+        let one = batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)?;
+        let batch = Bytes(one.0 * u64::from(bucket.utterances));
+        let is_host = matches!(demand.rules, BackendRules::Flex { .. });
+        Ok(StepMemory {
+            host_batch: if is_host { Bytes(batch.0 + demand.step.host_batch.0) } else { demand.step.host_batch },
+            prefetch: Bytes(batch.0 * u64::from(demand.prefetch)),
+            ..demand.step
+        })
+    }
+}
+
+/// How far `utterances` are on the way from the first of [`SAMPLED_UTTERANCES`] to the second.
 fn share(utterances: u32) -> f64 {
-    (f64::from(utterances) - f64::from(POINTS[0])) / f64::from(POINTS[1] - POINTS[0])
+    (f64::from(utterances) - f64::from(SAMPLED_UTTERANCES[0]))
+        / f64::from(SAMPLED_UTTERANCES[1] - SAMPLED_UTTERANCES[0])
 }
 
 /// The two traces that stand for all batches of a length.
-fn pair<S: Subject>(
-    subject: &S,
+fn pair<S: Traceable>(
+    traceable: &S,
     bucket: BatchShape,
     choice: Choice,
     rules: BackendRules,
 ) -> Result<[Trace; 2], TraceError> {
-    let [few, more] = POINTS.map(|utterances| trace(subject, bucket.with_utterances(utterances), choice, rules));
+    let [few, more] =
+        SAMPLED_UTTERANCES.map(|utterances| trace(traceable, bucket.with_utterances(utterances), choice, rules));
     Ok([few?, more?])
 }
 
 impl Trace {
     /// The trace on the line through both, `share` of the way from this one; none where they differ in more than sizes.
-    fn towards(&self, other: &Self, share: f64) -> Option<Self> {
+    fn interpolate(&self, other: &Self, share: f64) -> Option<Self> {
         let (mine, theirs) = (&self.timeline, &other.timeline);
         if mine.allocations.len() != theirs.allocations.len() || mine.phases != theirs.phases {
             return None;
@@ -224,7 +241,7 @@ impl Trace {
             }
             one.size = between(few.size, more.size);
         }
-        let cost = self.cost.towards(&other.cost, share);
+        let cost = self.cost.interpolate(&other.cost, share);
         Some(Self { timeline, cost, ..self.clone() })
     }
 }

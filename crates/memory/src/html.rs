@@ -5,7 +5,7 @@ use std::fmt::Write;
 use plimsoll_core::Bytes;
 use serde_json::json;
 
-use crate::curve::{Column, Curve, Level, OWNERS, owner_name, phase_name};
+use crate::profile::{Column, Level, MemoryProfile, OWNERS, owner_name, phase_name};
 use crate::timeline::{Allocation, Owner, Phase, Timeline};
 
 mod drawing;
@@ -18,24 +18,24 @@ const COLUMNS_MAX: usize = 1200;
 /// Rows of the table of allocations.
 const LARGEST: usize = 20;
 
-const STYLE: &str = include_str!("page/style.css");
-const SCRIPT: &str = include_str!("page/hover.js");
+const STYLE: &str = include_str!("html/style.css");
+const SCRIPT: &str = include_str!("html/hover.js");
 
 /// What the page tells, computed once.
 struct Report<'a> {
     timeline: &'a Timeline,
-    curve: Curve,
+    profile: MemoryProfile,
     columns: Vec<Column>,
     peak: Level,
     /// The owners that ever have memory, from the ground up, and the most each has at once.
     owners: Vec<(Owner, Bytes)>,
 }
 
-/// `timeline` as a page: its curve, and tables of what is in memory at its peak.
+/// `timeline` as a page: its profile, and tables of what is in memory at its peak.
 ///
 /// The page loads nothing, so it can be mailed, archived and opened from a disk.
-pub fn page(title: &str, timeline: &Timeline) -> String {
-    let report = Report::of(timeline);
+pub fn html_page(title: &str, timeline: &Timeline) -> String {
+    let report = Report::new(timeline);
     let title = escape(title);
     let (lead, chart, legend) = (report.lead(), drawing::chart(&report), report.legend());
     let (by_owner, by_phase, largest) = (report.by_owner(), report.by_phase(), report.largest());
@@ -75,31 +75,31 @@ pub fn page(title: &str, timeline: &Timeline) -> String {
 }
 
 impl<'a> Report<'a> {
-    fn of(timeline: &'a Timeline) -> Self {
-        let curve = Curve::of(timeline);
-        let columns = curve.columns(COLUMNS_MAX);
-        let peak = curve.peak();
+    fn new(timeline: &'a Timeline) -> Self {
+        let profile = MemoryProfile::new(timeline);
+        let columns = profile.columns(COLUMNS_MAX);
+        let peak = profile.peak();
         let owners =
-            OWNERS.into_iter().map(|owner| (owner, curve.most(owner))).filter(|(_, most)| most.0 > 0).collect();
-        Self { timeline, curve, columns, peak, owners }
+            OWNERS.into_iter().map(|owner| (owner, profile.most(owner))).filter(|(_, most)| most.0 > 0).collect();
+        Self { timeline, profile, columns, peak, owners }
     }
 
     /// The phase at `moment`.
     fn phase_at(&self, moment: usize) -> Option<Phase> {
-        let at = self.timeline.phases.iter().find(|stretch| stretch.start <= moment && moment < stretch.end);
-        at.map(|stretch| stretch.phase)
+        let at = self.timeline.phases.iter().find(|span| span.start <= moment && moment < span.end);
+        at.map(|span| span.phase)
     }
 
     /// The page in two sentences.
     fn lead(&self) -> String {
-        let (count, moments) = (grouped(self.timeline.allocations.len()), grouped(self.curve.moments()));
-        let place = self.phase_at(self.peak.moment).map(|phase| format!(" ({})", phase_name(phase)));
+        let (count, moments) = (grouped(self.timeline.allocations.len()), grouped(self.profile.moments()));
+        let at = self.phase_at(self.peak.moment).map(|phase| format!(" ({})", phase_name(phase)));
         format!(
             "The peak is <strong>{}</strong> at moment {}{}. The step makes {count} allocations in {moments} moments; \
              a moment is one operation, or one allocation inside it.",
             self.peak.stack.total(),
             grouped(self.peak.moment),
-            place.unwrap_or_default(),
+            at.unwrap_or_default(),
         )
     }
 
@@ -115,7 +115,7 @@ impl<'a> Report<'a> {
 
     /// What each owner has at the peak.
     fn by_owner(&self) -> String {
-        let stack = self.curve.at(self.peak.moment);
+        let stack = self.profile.at(self.peak.moment);
         let total = stack.total();
         let mut owners: Vec<(Owner, Bytes)> = self.owners.iter().map(|&(owner, _)| (owner, stack.of(owner))).collect();
         owners.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
@@ -133,12 +133,12 @@ impl<'a> Report<'a> {
     /// The highest moment of each phase.
     fn by_phase(&self) -> String {
         let mut phases: Vec<(Phase, Level)> = Vec::new();
-        for stretch in &self.timeline.phases {
-            let highest = self.curve.highest(stretch.start..stretch.end);
-            match phases.iter_mut().find(|(phase, _)| *phase == stretch.phase) {
+        for span in &self.timeline.phases {
+            let highest = self.profile.highest(span.start..span.end);
+            match phases.iter_mut().find(|(phase, _)| *phase == span.phase) {
                 Some((_, before)) if before.stack.total() >= highest.stack.total() => {}
                 Some((_, before)) => *before = highest,
-                None => phases.push((stretch.phase, highest)),
+                None => phases.push((span.phase, highest)),
             }
         }
         let mut rows = String::new();

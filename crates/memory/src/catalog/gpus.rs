@@ -21,7 +21,7 @@ use std::borrow::Cow;
 
 use plimsoll_core::Bytes;
 
-use super::{Card, Peak};
+use super::{Gpu, PeakRates};
 
 const PASCAL: (u8, u8) = (6, 1);
 const VOLTA: (u8, u8) = (7, 0);
@@ -36,7 +36,7 @@ const BLACKWELL_LARGE: (u8, u8) = (10, 0);
 const BLACKWELL: (u8, u8) = (12, 0);
 
 #[rustfmt::skip]
-pub(super) const CARDS: &[Card] = &[
+pub(super) const GPUS: &[Gpu] = &[
     row("P4", &[], PASCAL, 8).reported(7.43).gb_per_sec(192.0).tera(5.5),
     row("P40", &[], PASCAL, 24).reported(22.38).gb_per_sec(346.0).tera(12.0),
     row("P100", &["P100-PCIe"], (6, 0), 16).reported(15.89).gb_per_sec(732.0).tera(9.3),
@@ -103,11 +103,11 @@ struct Row {
     memory: Bytes,
     usable: Bytes,
     bandwidth: f64,
-    peak: Peak,
+    peak: PeakRates,
 }
 
 const fn row(name: &'static str, aliases: &'static [&'static str], capability: (u8, u8), gib: u64) -> Row {
-    let peak = Peak { fp32: 0.0, tf32: None, fp16: None, bf16: None };
+    let peak = PeakRates { fp32: 0.0, tf32: None, fp16: None, bf16: None };
     Row { name, aliases, capability, memory: Bytes::gib(gib), usable: by_rule(gib as f64), bandwidth: 0.0, peak }
 }
 
@@ -149,9 +149,9 @@ impl Row {
     }
 
     /// The rate of fp32 on the CUDA cores.
-    const fn tera(self, fp32: f64) -> Card {
+    const fn tera(self, fp32: f64) -> Gpu {
         let Self { name, aliases, capability, memory, usable, bandwidth, peak } = self;
-        let peak = Peak { fp32: fp32 * 1e12, ..peak };
-        Card { name: Cow::Borrowed(name), memory, usable, bandwidth, peak, capability, aliases }
+        let peak = PeakRates { fp32: fp32 * 1e12, ..peak };
+        Gpu { name: Cow::Borrowed(name), memory, usable, bandwidth, peak, capability, aliases }
     }
 }
