@@ -1,4 +1,4 @@
-//! What a run asks of a device.
+//! The input of a plan: batch sizes, lengths, the backend, and the options among which the planner may choose.
 
 use std::num::NonZeroU32;
 
@@ -7,33 +7,37 @@ use plimsoll_core::{BatchShape, Precision};
 use crate::backend::BackendRules;
 use crate::run_memory::StepMemory;
 
-/// What a run wants, whatever the card.
+/// What a training run needs, independent of the GPU and its budget.
+///
+/// [`Demand::new`] gives defaults; the fields can be changed one by one.
 #[derive(Clone, Debug)]
 pub struct Demand {
-    /// The batches of a step, one for each length: the shape says how many utterances a step has, and how long they are.
+    /// One batch shape for each length bucket. `utterances` is the whole batch of a step, before it is split into
+    /// micro-batches.
     pub buckets: Vec<BatchShape>,
-    /// How many blocks the model can compute a second time.
+    /// Blocks of the model that support rematerialization.
     pub blocks: u32,
-    /// How many of them may be; the fastest number of these is taken.
+    /// Candidate counts of rematerialized blocks; the planner takes the fastest that fits.
     pub remat_counts: Vec<u32>,
-    /// Chunks that attention may be computed in.
+    /// Candidate chunk sizes of attention in queries; `None` computes all queries at once.
     pub chunks: Vec<Option<NonZeroU32>>,
-    /// Numbers to compute in.
+    /// Precision of matrix products.
     pub precision: Precision,
-    /// Utterances of a piece, where they are not to be found.
+    /// Fixed size of a micro-batch in utterances; `None` lets the planner choose it.
     pub micro_batch: Option<u32>,
-    /// Whose memory it is.
+    /// The backend that computes the run.
     pub rules: BackendRules,
-    /// How a step is run; pieces, host batch and prefetch are filled in for each bucket.
+    /// Memory of a step beside the model. The planner sets `micro_batches`, `host_batch` and `prefetch` for each bucket.
     pub step: StepMemory,
-    /// Batches that wait on the device.
+    /// Batches that are sent to the device ahead of their step.
     pub prefetch: u32,
-    /// What `step.state_bits` would be with a state in 8 bits, for whoever needs that.
+    /// The value of `step.state_bits` with 8-bit optimizer state. If nothing fits, the planner tells whether that state
+    /// would.
     pub eight_bit_state_bits: u64,
 }
 
 impl Demand {
-    /// A run of steps of `buckets` in fp32 with AdamW, one batch ahead, of a model that computes nothing a second time.
+    /// A run over `buckets` in fp32 with AdamW, one prefetched batch and no rematerialization.
     pub fn new(buckets: Vec<BatchShape>, rules: BackendRules) -> Self {
         Self {
             buckets,
@@ -49,14 +53,14 @@ impl Demand {
         }
     }
 
-    /// Every number of second passes from none to all of `blocks`, in at most nine steps.
+    /// Counts of rematerialized blocks from none to all of `blocks`, in at most nine values.
     pub fn remat_counts_up_to(blocks: u32) -> Vec<u32> {
-        let mut passes: Vec<u32> = (0..=8).map(|eighths| blocks * eighths / 8).collect();
-        passes.dedup();
-        passes
+        let mut counts: Vec<u32> = (0..=8).map(|eighths| blocks * eighths / 8).collect();
+        counts.dedup();
+        counts
     }
 
-    /// The same demand of a model of `blocks` blocks, of which any number may be computed a second time.
+    /// The same demand for a model of `blocks` blocks, any number of which may be rematerialized.
     #[must_use]
     pub fn with_blocks(self, blocks: u32) -> Self {
         Self { blocks, remat_counts: Self::remat_counts_up_to(blocks), ..self }

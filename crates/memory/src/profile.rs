@@ -161,6 +161,48 @@ impl MemoryProfile {
     }
 }
 
+impl Timeline {
+    /// Peak memory.
+    pub fn peak(&self) -> Bytes {
+        MemoryProfile::new(self).peak().stack.total()
+    }
+
+    /// Memory just before `phase` begins for the first time, or `None` if it never does.
+    pub fn at_start_of(&self, phase: Phase) -> Option<Bytes> {
+        let start = self.phases.iter().find(|span| span.phase == phase)?.start;
+        Some(MemoryProfile::new(self).at(start.saturating_sub(1)).total())
+    }
+
+    /// Memory of each owner at the moment of the peak, largest first. Owners without memory are left out.
+    pub fn owners_at_peak(&self) -> Vec<(Owner, Bytes)> {
+        let peak = MemoryProfile::new(self).peak();
+        let mut owners: Vec<(Owner, Bytes)> = OWNERS.iter().map(|&owner| (owner, peak.stack.of(owner))).collect();
+        owners.retain(|(_, bytes)| bytes.0 > 0);
+        owners.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        owners
+    }
+
+    /// Peak memory of each phase, in the order in which the phases first begin.
+    pub fn peaks_by_phase(&self) -> Vec<(Phase, Bytes)> {
+        let profile = MemoryProfile::new(self);
+        let mut peaks: Vec<(Phase, Bytes)> = Vec::new();
+        for span in self.phases.iter().filter(|span| span.start < span.end) {
+            let highest = profile.highest(span.start..span.end).stack.total();
+            match peaks.iter_mut().find(|(phase, _)| *phase == span.phase) {
+                Some((_, most)) => *most = highest.max(*most),
+                None => peaks.push((span.phase, highest)),
+            }
+        }
+        peaks
+    }
+
+    /// The phase at the moment of the peak.
+    pub fn phase_at_peak(&self) -> Option<Phase> {
+        let moment = MemoryProfile::new(self).peak().moment;
+        self.phases.iter().find(|span| (span.start..span.end).contains(&moment)).map(|span| span.phase)
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
