@@ -1,7 +1,7 @@
-//! The GPUs people train on: their memory, their speed, and the names they go by.
+//! GPUs for training: their memory, their speed and their names.
 //!
-//! A plan for a GPU that is not in this machine starts here. `usable` is what the driver leaves to CUDA processes; a
-//! process then loses some of it to its own context, which [`Owner::Workspace`](crate::Owner) counts.
+//! A plan for a GPU that is not in this machine starts here. `usable` is the memory that the driver leaves to CUDA
+//! processes. The context of a process takes a part of it, which [`Owner::Workspace`](crate::Owner) counts.
 
 use std::borrow::Cow;
 
@@ -12,31 +12,31 @@ mod gpus;
 #[cfg(test)]
 mod tests;
 
-/// A graphics GPU, as far as a plan has to know it.
+/// A GPU, with the properties that a plan needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gpu {
-    /// What it is sold as, with its memory where there are several sizes.
+    /// Product name, with the memory where there are several sizes.
     pub name: Cow<'static, str>,
-    /// The memory it is sold with.
+    /// Nominal memory.
     pub memory: Bytes,
-    /// The memory that the driver reports to a CUDA process, after error correction and its own reserve.
+    /// Memory that the driver reports to a CUDA process, without error correction and the reserve of the driver.
     pub usable: Bytes,
-    /// Bytes that its memory moves in a second.
+    /// Memory bandwidth in bytes per second.
     pub bandwidth: f64,
-    /// Operations that it computes in a second at best.
+    /// Peak rates of arithmetic.
     pub peak: PeakRates,
-    /// Its compute capability, major and minor.
+    /// CUDA compute capability, major and minor.
     pub capability: (u8, u8),
     #[serde(skip)]
     aliases: &'static [&'static str],
 }
 
-/// Operations a second for each kind of number: dense, sums kept in fp32, as the data sheets give them.
+/// Peak operations per second in each precision: dense, accumulated in fp32, from the data sheets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PeakRates {
-    /// On the plain CUDA cores.
+    /// On the CUDA cores.
     pub fp32: f64,
-    /// On tensor cores that round fp32 factors to 19 bits.
+    /// On tensor cores that round fp32 factors to 19 bits, from Ampere on.
     pub tf32: Option<f64>,
     /// On tensor cores, from Volta on.
     pub fp16: Option<f64>,
@@ -46,19 +46,20 @@ pub struct PeakRates {
 
 /// Why a text names no gpu.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CatalogError {
-    /// Neither a GPU nor a size.
-    #[error("no GPU is called `{text}`; near it are {}; a size such as `24GiB` works too", nearest.join(", "))]
+    /// Neither a known GPU nor a size.
+    #[error("no GPU is called `{text}`; similar names: {}; a size such as `24GiB` works too", nearest.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The text.
         text: String,
-        /// Known names that look like it, the most alike first.
+        /// Similar names, the most similar first.
         nearest: Vec<&'static str>,
     },
     /// A size of zero.
     #[error("a GPU of `{text}` has no memory to plan")]
     NoMemory {
-        /// What was asked for.
+        /// The text.
         text: String,
     },
 }
@@ -66,12 +67,12 @@ pub enum CatalogError {
 /// Names that an error suggests.
 const SUGGESTIONS: usize = 3;
 
-/// What people write before the part of a name that tells GPUs apart.
+/// Words before the distinctive part of a name.
 const PREFIXES: [&str; 5] = ["nvidia", "geforce", "tesla", "quadro", "rtx"];
 
-/// Which GPU a GPU of unknown make is taken to be as fast as: a common one, not a fast one, of at least its memory.
+/// The GPU whose speed is assumed for a bare memory size up to a bound: a common one, not a fast one, of that class.
 ///
-/// The bounds lie between the sizes that are sold, so that `12GB` and `12GiB` are the same class.
+/// The bounds lie between the sizes on the market, so that `12GB` and `12GiB` are the same class.
 const STAND_INS: [(Bytes, &str); 5] = [
     (Bytes::gib(9), "RTX 4060"),
     (Bytes::gib(13), "RTX 3060 12GB"),
@@ -82,16 +83,16 @@ const STAND_INS: [(Bytes, &str); 5] = [
 const STAND_IN_ABOVE: &str = "A100 80GB";
 
 impl Gpu {
-    /// Whether its matrix products gain from `precision`: fp16 from Volta on, bf16 from Ampere on.
+    /// Whether its tensor cores compute in `precision`: fp16 from Volta on, bf16 from Ampere on.
     ///
-    /// Older GPUs can emulate both, slower than they compute fp32, so nothing is planned that way.
+    /// Older GPUs emulate both more slowly than they compute fp32, so no plan uses that.
     pub fn supports(&self, precision: Precision) -> bool {
         self.tensor_rate(precision).is_some()
     }
 
-    /// Operations a second at best, the rate of fp32 where `precision` is not supported.
+    /// Peak operations per second in `precision`, or in fp32 where it is not supported.
     ///
-    /// Fp32 is the rate of the CUDA cores: whether a backend may round to tf32 is not the GPU's to say.
+    /// The rate of fp32 is that of the CUDA cores: a backend decides whether it rounds to tf32.
     pub fn rate(&self, precision: Precision) -> f64 {
         self.tensor_rate(precision).unwrap_or(self.peak.fp32)
     }
@@ -104,7 +105,7 @@ impl Gpu {
         }
     }
 
-    /// All that it is called, in the form of [`normalize_name`]: each name as it is, and followed by the memory.
+    /// Every normalized name and alias, alone and followed by the memory.
     fn spellings(&self) -> impl Iterator<Item = String> + '_ {
         let gib = self.memory.0 >> 30;
         std::iter::once(self.name.as_ref()).chain(self.aliases.iter().copied()).flat_map(move |name| {
@@ -115,7 +116,7 @@ impl Gpu {
         })
     }
 
-    /// A GPU of which only the memory is known, all of it usable, as fast as its class and able to compute in bf16.
+    /// A GPU of which only the memory is known. All of it is usable, and its speed is that of a common GPU of its class.
     fn of_size(text: &str, memory: Bytes) -> Self {
         let class = STAND_INS.iter().find(|(most, _)| memory <= *most).map_or(STAND_IN_ABOVE, |(_, name)| name);
         let stand_in = catalog().iter().find(|gpu| gpu.name == class).expect("stand-ins are in the catalog");
@@ -124,16 +125,20 @@ impl Gpu {
     }
 }
 
-/// Every GPU that is known by name.
+/// Every GPU that is known by name, oldest first.
 pub fn catalog() -> &'static [Gpu] {
     gpus::GPUS
 }
 
-/// The GPU that `text` names, however it is written: `RTX 3060`, `3060-12g`, `NVIDIA A100-SXM4-80GB`, or a size alone.
+/// The GPU that `text` names. Case, spaces and vendor words do not matter (`RTX 3060`, `3060-12g`,
+/// `NVIDIA A100-SXM4-80GB`), and a memory size will do.
 ///
-/// Where a name fits several sizes, such as `a100`, the smallest is taken: a plan for it fits the others too. A size,
+/// A name of several sizes, such as `a100`, means the smallest: a plan for it fits the others too. A size,
 /// such as `12GB` or `24g`, is read as [`Bytes`] reads it and needs its unit, because a bare number is a GPU's name.
 /// All of it counts as usable, and its speed is that of a common GPU of that size.
+///
+/// # Errors
+/// [`CatalogError::Unknown`] where `text` is neither a name nor a size, [`CatalogError::NoMemory`] for a size of zero.
 pub fn find(text: &str) -> Result<Gpu, CatalogError> {
     let wanted = normalize_name(text);
     if let Some(gpu) = catalog().iter().find(|gpu| gpu.spellings().any(|spelling| spelling == wanted)) {
@@ -147,7 +152,7 @@ pub fn find(text: &str) -> Result<Gpu, CatalogError> {
     }
 }
 
-/// A name without case, gaps and the maker's words around it: `NVIDIA RTX 6000 Ada Generation` becomes `6000ada`.
+/// A name in lower case, without spaces and vendor words: `NVIDIA RTX 6000 Ada Generation` becomes `6000ada`.
 fn normalize_name(name: &str) -> String {
     let joined: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let lower = joined.to_ascii_lowercase();
@@ -158,7 +163,7 @@ fn normalize_name(name: &str) -> String {
     rest.to_string()
 }
 
-/// The names of the GPUs most like `wanted`, each judged by the spelling nearest to it.
+/// The names of the GPUs most similar to `wanted`, by their most similar spelling.
 fn nearest(wanted: &str) -> Vec<&'static str> {
     let similarity = |gpu: &Gpu| gpu.spellings().map(|name| strsim::jaro_winkler(&name, wanted)).fold(0.0, f64::max);
     let mut gpus: Vec<(f64, &'static Gpu)> = catalog().iter().map(|gpu| (similarity(gpu), gpu)).collect();

@@ -1,8 +1,8 @@
-//! What Burn's GPU backends (CubeCL) do with memory, with operations on single values joined to one kernel.
+//! The memory use of Burn's GPU backends (CubeCL), with fusion of elementwise operations.
 //!
-//! Operations that compute each value from values at the same place are gathered until one comes that cannot join them.
-//! Then one kernel computes them all, and of what they made only that is written which somebody still needs. What is
-//! read for the last time in the kernel gives its memory to what is written. Layouts are followed as on the CPU.
+//! Elementwise operations are collected until one comes that cannot be fused. Then one kernel computes the group, and
+//! writes only those outputs that a later operation reads. An input that is read for the last time gives its memory to an
+//! output of the same size. Layouts are followed as on the CPU.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use plimsoll_tape::ir::{
 
 use crate::heap::{Heap, contiguous_strides};
 
-/// Sizes are multiples of so many bytes.
+/// Allocation sizes are multiples of this many bytes.
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// The most operations that one kernel computes.
+/// The most operations of a fused kernel.
 const FUSED_OPERATIONS_MAX: usize = 64;
 
-/// What a kernel that is still being gathered has made, and when it will last be read.
+/// Operations that are collected for one fused kernel: their outputs with a name for the timeline, and their inputs.
 #[derive(Debug, Default)]
 pub(crate) struct FusionGroup {
     made: Vec<(TensorIr, &'static str)>,
@@ -29,7 +29,8 @@ pub(crate) struct FusionGroup {
 }
 
 impl FusionGroup {
-    /// Does operation `index` on `heap`; `last` says when each tensor is read for the last time.
+    /// Applies operation `index` to `heap`. `last` has the last operation that reads each tensor, and `is_lasting` says
+    /// which tensors outlive the recording.
     pub(crate) fn apply(
         &mut self,
         heap: &mut Heap,
@@ -49,7 +50,7 @@ impl FusionGroup {
             }
             self.count += 1;
             self.read.extend(operation.inputs().map(|input| input.id));
-            self.made.extend(operation.outputs().map(|output| (output.clone(), "joined kernel")));
+            self.made.extend(operation.outputs().map(|output| (output.clone(), "fused kernel")));
             return;
         }
         self.run(heap, index, last, is_lasting);
@@ -74,7 +75,7 @@ impl FusionGroup {
         }
     }
 
-    /// Runs the kernel that was gathered before operation `index`.
+    /// Runs the kernel of the operations that were collected before operation `index`.
     pub(crate) fn run(
         &mut self,
         heap: &mut Heap,
@@ -95,7 +96,7 @@ impl FusionGroup {
             }
             heap.begin(name);
             let size = tensor.shape.num_elements() * tensor.dtype.size();
-            // What was read for the last time is written over where it is as large.
+            // An output overwrites an input that is no longer needed, if it has the same size.
             if let Some(place) = free.iter().position(|&id| heap.can_reuse(id, size)) {
                 heap.reuse(free.swap_remove(place), &tensor);
             } else {
@@ -108,16 +109,16 @@ impl FusionGroup {
     }
 }
 
-/// What a kernel needs beside what goes in and comes out: of several that may be chosen by trying them, the one that needs
-/// most. The gradients of a convolution are matrix products with columns, where every value stands once for each place of
-/// the kernel that reads it (`burn-cubecl`, `kernel/conv`).
+/// Working memory of a kernel in bytes. Where autotuning may choose among several kernels, that of the one that needs the
+/// most. The gradients of a convolution are matrix products with its columns (im2col): every value occurs once for each
+/// position of the kernel that reads it (`burn-cubecl`, `kernel/conv`).
 fn workspace(operation: &OperationIr) -> [usize; 3] {
     let OperationIr::Module(module) = operation else { return [0; 3] };
     let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
         let taps: usize = weight.shape[2..].iter().product();
         let places = above.shape[0] * above.shape[2..].iter().product::<usize>();
         let one = places * x.shape[1] * x.dtype.size();
-        // The gradient in another order, the columns, and those of one place while they are gathered.
+        // The gradient in another layout, all columns, and the columns of one position.
         if taps == 1 { [0; 3] } else { [above.shape.num_elements() * above.dtype.size(), taps * one, one] }
     };
     match module {
@@ -129,7 +130,7 @@ fn workspace(operation: &OperationIr) -> [usize; 3] {
     }
 }
 
-/// Does an operation that only looks at what is there in another way, if it is one and that is there already.
+/// Applies an operation that makes a view, and returns whether it did: the input must have memory already.
 fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
     let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation else {
         return false;
@@ -156,8 +157,7 @@ fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
     true
 }
 
-/// Whether an operation joins others in one kernel: it computes each value from values at the same place, or only looks
-/// at them in another order.
+/// Whether an operation can be fused: it is elementwise or a view.
 fn is_fusible(operation: &OperationIr) -> bool {
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => matches!(

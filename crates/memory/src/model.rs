@@ -1,4 +1,5 @@
-//! A few traces that answer for all batches: memory and cost grow evenly with the batch, and with the second passes.
+//! The memory model of a training run: a few traces from which every batch size is estimated, as memory and cost grow
+//! linearly with the batch and with the rematerialized blocks.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -13,20 +14,20 @@ use crate::run_memory::{RunMemory, StepMemory};
 use crate::trace::{Trace, TraceError, batch_bytes, trace, trace_validation};
 use crate::traceable::Traceable;
 
-/// What a trace weighs.
+/// The estimate for one size of micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryEstimate {
-    /// The most that is in memory at once while a run computes such pieces.
+    /// Peak memory of a run with such micro-batches.
     pub peak: Bytes,
-    /// What computing the trace takes.
+    /// The work of one micro-batch.
     pub cost: Cost,
-    /// The largest thing that is made.
+    /// The largest single allocation.
     pub largest: Bytes,
 }
 
-/// The traces of a model that plans are made from.
+/// A model with its demand, and the traces from which plans are made.
 ///
-/// It does not know a budget or a card: the same survey answers for all.
+/// It is independent of budget and GPU, so one memory model serves the plans for many GPUs. Estimates are cached.
 pub struct MemoryModel<'a, S> {
     traceable: &'a S,
     demand: Demand,
@@ -39,14 +40,17 @@ pub struct MemoryModel<'a, S> {
     gradients: Bytes,
 }
 
-/// Two traces of a length, of [`SAMPLED_UTTERANCES`] utterances.
+/// Two traces of a bucket, of [`SAMPLED_UTTERANCES`] utterances.
 type Pair = Arc<[Trace; 2]>;
 
-/// Utterances of the two traces between which, and beyond which, lines are drawn.
+/// Sizes of the two micro-batches that are traced; other sizes are interpolated or extrapolated linearly.
 const SAMPLED_UTTERANCES: [u32; 2] = [2, 5];
 
 impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
-    /// Traces what `demand` needs.
+    /// Traces every bucket of `demand`, in parallel on all cores.
+    ///
+    /// # Errors
+    /// [`TraceError`] where the model cannot be traced, or where `demand` has no buckets.
     pub fn new(traceable: &'a S, demand: Demand) -> Result<Self, TraceError> {
         let most = demand.remat_counts.iter().copied().max().unwrap_or(0);
         let mut jobs = Vec::new();
@@ -77,7 +81,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(Self { traceable, demand, costs, pairs, estimates, validations, parameters, weights, gradients })
     }
 
-    /// What computing a trace of `bucket` takes, about: costs grow evenly with the utterances and the second passes.
+    /// The approximate cost of a micro-batch, linear in utterances and rematerialized blocks. No new trace is made.
     pub(crate) fn approximate_cost(
         &self,
         bucket: BatchShape,
@@ -93,18 +97,21 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         if remat > 0.0 { at(false).interpolate(&at(true), remat.min(1.0)) } else { at(false) }
     }
 
-    /// What a trace of so many utterances of `bucket` weighs by its own trace.
+    /// The estimate for micro-batches of `utterances` utterances of `bucket`, computed as `choice` says.
+    ///
+    /// # Errors
+    /// [`TraceError`] where the model cannot be traced with this choice.
     pub fn estimate(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<MemoryEstimate, TraceError> {
         let key = (bucket, utterances, choice);
         if let Some(found) = self.estimates.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(*found);
         }
-        let estimates = self.estimate_with_page(bucket, utterances, choice, Bytes(0))?;
-        self.estimates.lock().unwrap_or_else(PoisonError::into_inner).insert(key, estimates);
-        Ok(estimates)
+        let estimate = self.estimate_with_page(bucket, utterances, choice, Bytes(0))?;
+        self.estimates.lock().unwrap_or_else(PoisonError::into_inner).insert(key, estimate);
+        Ok(estimate)
     }
 
-    /// The same in a run that also makes something of `largest` bytes, for which a card lays out its pages.
+    /// The same estimate in a run whose GPU pages are large enough for an allocation of `largest` bytes.
     pub(crate) fn estimate_with_page(
         &self,
         bucket: BatchShape,
@@ -113,7 +120,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         largest: Bytes,
     ) -> Result<MemoryEstimate, TraceError> {
         let (trace, step) = (self.trace(bucket, utterances, choice)?, self.step(bucket, utterances)?);
-        // Traces have been up to 1 % below what was measured, and not much more on a device of CubeCL (docs/LOG.md).
+        // Traces were up to 1 % below measurements on the CPU, and little more on a CubeCL device (docs/LOG.md).
         let (peak, percent) = match self.demand.rules {
             BackendRules::Flex { .. } => (RunMemory::new(&trace, None, step).peak(), 1),
             BackendRules::Cube { .. } => (trace.reserved_with_page(largest, step), 2),
@@ -122,7 +129,10 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(MemoryEstimate { peak, cost: trace.cost, largest: trace.largest() })
     }
 
-    /// The life of a run with such pieces, without validation.
+    /// The memory over time of a run with such micro-batches, without validation, and the cost of one of them.
+    ///
+    /// # Errors
+    /// [`TraceError`] where the model cannot be traced with this choice.
     pub fn run_memory(
         &self,
         bucket: BatchShape,
@@ -133,12 +143,16 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok((RunMemory::new(&trace, None, self.step(bucket, utterances)?), trace.cost))
     }
 
+    /// What a step of `bucket` needs beside its micro-batches of `utterances` utterances.
     fn step(&self, bucket: BatchShape, utterances: u32) -> Result<StepMemory, TraceError> {
-        Ok(StepMemory { micro_batches: bucket.utterances.div_ceil(utterances.max(1)), ..self.around(bucket)? })
+        Ok(StepMemory {
+            micro_batches: bucket.utterances.div_ceil(utterances.max(1)),
+            ..self.beside_micro_batches(bucket)?
+        })
     }
 
-    /// The trace of a trace. On a card every size grows evenly with the utterances, and two traces say all; the CPU's
-    /// backend does things in other ways from certain sizes on, and is traced as it is asked.
+    /// The trace of a micro-batch. On a GPU every allocation grows linearly with the utterances, so two traces suffice.
+    /// The CPU backend changes its algorithms at certain sizes, so there every size has a trace of its own.
     fn trace(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<Trace, TraceError> {
         let exactly = || trace(self.traceable, bucket.with_utterances(utterances), choice, self.demand.rules);
         if matches!(self.demand.rules, BackendRules::Flex { .. }) {
@@ -156,7 +170,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         known[0].interpolate(&known[1], share(utterances)).map_or_else(exactly, Ok)
     }
 
-    /// What validating so many utterances of `bucket` takes beyond weights and state.
+    /// Peak memory of validating `utterances` utterances of `bucket`, without the weights.
     pub(crate) fn validation(&self, bucket: BatchShape, utterances: u32) -> Result<Bytes, TraceError> {
         let key = (bucket, utterances);
         if let Some(found) = self.validations.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
@@ -168,32 +182,32 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(found)
     }
 
-    /// What is there between steps: weights and optimizer state.
+    /// Memory between steps: weights, optimizer state and workspace.
     pub fn idle(&self) -> Bytes {
         Bytes(self.weights.0 + self.demand.step.state_of(self.values()).0 + self.demand.step.workspace.0)
     }
 
-    /// Weights, gradients and optimizer state.
+    /// Memory that does not depend on the batch: weights, gradients and optimizer state.
     pub fn fixed(&self) -> Bytes {
         Bytes(self.weights.0 + self.gradients.0 + self.demand.step.state_of(self.values()).0)
     }
 }
 
 impl<S> MemoryModel<'_, S> {
-    /// What it was made for.
+    /// The demand that it was made for.
     pub fn demand(&self) -> &Demand {
         &self.demand
     }
 
-    /// Values of all parameters that are trained.
+    /// The number of trainable parameter values.
     pub fn values(&self) -> u64 {
         self.parameters.iter().sum()
     }
 }
 
 impl<S: Traceable> MemoryModel<'_, S> {
-    /// What the batch of a bucket takes beside its pieces.
-    pub(crate) fn around(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
+    /// What a step of `bucket` needs beside its micro-batches.
+    fn beside_micro_batches(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
         let demand = self.demand();
         let one = batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)?;
         let batch = Bytes(one.0 * u64::from(bucket.utterances));
@@ -206,13 +220,13 @@ impl<S: Traceable> MemoryModel<'_, S> {
     }
 }
 
-/// How far `utterances` are on the way from the first of [`SAMPLED_UTTERANCES`] to the second.
+/// The position of `utterances` between the two [`SAMPLED_UTTERANCES`]: 0 at the first, 1 at the second.
 fn share(utterances: u32) -> f64 {
     (f64::from(utterances) - f64::from(SAMPLED_UTTERANCES[0]))
         / f64::from(SAMPLED_UTTERANCES[1] - SAMPLED_UTTERANCES[0])
 }
 
-/// The two traces that stand for all batches of a length.
+/// The two traces from which all batch sizes of a bucket are interpolated.
 fn pair<S: Traceable>(
     traceable: &S,
     bucket: BatchShape,
@@ -225,7 +239,8 @@ fn pair<S: Traceable>(
 }
 
 impl Trace {
-    /// The trace on the line through both, `share` of the way from this one; none where they differ in more than sizes.
+    /// Linear interpolation from this trace (`share` 0) to `other` (`share` 1), or `None` if they differ in more than
+    /// sizes.
     fn interpolate(&self, other: &Self, share: f64) -> Option<Self> {
         let (mine, theirs) = (&self.timeline, &other.timeline);
         if mine.allocations.len() != theirs.allocations.len() || mine.phases != theirs.phases {
@@ -246,7 +261,7 @@ impl Trace {
     }
 }
 
-/// `work` on each of `jobs`, on all cores, in order.
+/// Runs `work` on each of `jobs` on all cores, and returns the results in the order of the jobs.
 fn in_parallel<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = std::sync::atomic::AtomicUsize::new(0);
@@ -263,7 +278,10 @@ fn in_parallel<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> V
             })
         };
         let workers: Vec<_> = (0..threads).map(start).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a trace tells its failures")).collect()
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("a trace returns its failures and does not panic"))
+            .collect()
     });
     found.sort_by_key(|(place, _)| *place);
     found.into_iter().map(|(_, result)| result).collect()

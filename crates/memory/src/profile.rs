@@ -1,4 +1,4 @@
-//! Memory by owner over the moments of a timeline, as the page and the trace draw it.
+//! Memory by owner over the moments of a timeline: peaks, and the columns of a drawing.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use plimsoll_core::Bytes;
 
 use crate::timeline::{Owner, Phase, Timeline};
 
-/// Every owner, from the ground up: what stays lies below what comes and goes, so that a drawing keeps still.
+/// Every owner, in the order in which a drawing stacks them: lasting memory at the bottom, so that it stays level.
 pub(crate) const OWNERS: [Owner; 8] = [
     Owner::Weights,
     Owner::Optimizer,
@@ -18,7 +18,7 @@ pub(crate) const OWNERS: [Owner; 8] = [
     Owner::Temporaries,
 ];
 
-/// An owner in words.
+/// The name of an owner in drawings.
 pub(crate) fn owner_name(owner: Owner) -> &'static str {
     match owner {
         Owner::Weights => "weights",
@@ -32,7 +32,7 @@ pub(crate) fn owner_name(owner: Owner) -> &'static str {
     }
 }
 
-/// A phase in words.
+/// The name of a phase in drawings.
 pub(crate) fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Forward => "forward",
@@ -49,18 +49,18 @@ pub(crate) fn phase_name(phase: Phase) -> &'static str {
 pub(crate) struct OwnerBytes([u64; OWNERS.len()]);
 
 impl OwnerBytes {
-    /// What one owner has.
+    /// The bytes of one owner.
     pub(crate) fn of(&self, owner: Owner) -> Bytes {
         Bytes(self.0[owner as usize])
     }
 
-    /// What all owners have.
+    /// The bytes of all owners.
     pub(crate) fn total(&self) -> Bytes {
         Bytes(self.0.iter().sum())
     }
 }
 
-/// A moment and what is in memory at it.
+/// A moment with the memory of each owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level {
     /// The moment.
@@ -69,7 +69,7 @@ pub(crate) struct Level {
     pub(crate) stack: OwnerBytes,
 }
 
-/// A span of moments, and the highest of them.
+/// A range of moments, with the one that has the most memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     /// The moments.
@@ -78,15 +78,15 @@ pub(crate) struct Column {
     pub(crate) highest: Level,
 }
 
-/// Memory by owner over the moments of a timeline, kept as its changes and so no longer than its allocations.
+/// Memory by owner over the moments of a timeline. Only changes are stored, at most two for each allocation.
 pub(crate) struct MemoryProfile {
-    /// The moments at which something changes, in order, the first being 0.
+    /// The moments at which memory changes, in order; the first is moment 0.
     levels: Vec<Level>,
     moments: usize,
 }
 
 impl MemoryProfile {
-    /// The profile of `timeline`. Allocations that die as they are born are never there.
+    /// The profile of `timeline`. Allocations without a lifetime do not count.
     pub(crate) fn new(timeline: &Timeline) -> Self {
         let lasting = || timeline.allocations.iter().filter(|one| one.birth < one.death);
         let mut events: Vec<(usize, usize, Owner, u64)> = Vec::with_capacity(timeline.allocations.len() * 2);
@@ -94,7 +94,7 @@ impl MemoryProfile {
             events.push((one.birth, 1, one.owner, one.size.0));
             events.push((one.death, 0, one.owner, one.size.0));
         }
-        // Deaths first: a moment's memory is what is alive once all its changes are made.
+        // Deaths come first: the memory of a moment is what is alive after all its changes.
         events.sort_unstable_by_key(|&(moment, birth, ..)| (moment, birth));
         let mut levels = vec![Level::default()];
         let mut stack = OwnerBytes::default();
@@ -106,7 +106,7 @@ impl MemoryProfile {
                 _ => levels.push(Level { moment, stack }),
             }
         }
-        // An allocation after the last moment is somebody's mistake, which a drawing should show and not hide.
+        // An allocation after the last moment is a mistake in the timeline. A drawing should show it.
         let moments = lasting().map(|one| one.birth + 1).max().unwrap_or(0).max(timeline.moments);
         Self { levels, moments }
     }
@@ -121,7 +121,7 @@ impl MemoryProfile {
         self.highest(0..self.moments)
     }
 
-    /// What is in memory at `moment`.
+    /// Memory of each owner at `moment`.
     pub(crate) fn at(&self, moment: usize) -> OwnerBytes {
         self.levels[self.index_at(moment)].stack
     }
@@ -138,12 +138,12 @@ impl MemoryProfile {
         highest
     }
 
-    /// The most that `owner` has at any moment, which need not be the peak's.
+    /// The most memory that `owner` has at any moment, which may be another moment than the peak.
     pub(crate) fn most(&self, owner: Owner) -> Bytes {
         self.levels.iter().map(|level| level.stack.of(owner)).max().unwrap_or_default()
     }
 
-    /// The profile in at most `most` columns of equal width. Each keeps its highest moment, so the peak is never lost.
+    /// The profile in at most `most` columns of equal width. Each has its highest moment, so one of them has the peak.
     pub(crate) fn columns(&self, most: usize) -> Vec<Column> {
         let count = self.moments.min(most);
         let edge = |index: usize| (index as u128 * self.moments as u128 / count as u128) as usize;
@@ -208,8 +208,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::timeline::{Allocation, PhaseSpan};
 
-    /// A timeline of `count` allocations drawn from `seed`, in three phases.
-    pub(crate) fn drawn(seed: u64, count: usize, moments: usize) -> Timeline {
+    /// A timeline of `count` random allocations from `seed`, in three phases.
+    pub(crate) fn random_timeline(seed: u64, count: usize, moments: usize) -> Timeline {
         let mut state = seed;
         let mut draw = |below: usize| {
             // Knuth's MMIX constants; the low bits of such a generator are poor.
@@ -231,8 +231,8 @@ pub(crate) mod tests {
         Timeline { allocations, phases, moments }
     }
 
-    /// The slow way, one moment at a time.
-    fn plainly(timeline: &Timeline, moment: usize) -> OwnerBytes {
+    /// Reference: sums the allocations that are alive at one moment.
+    fn sum_at(timeline: &Timeline, moment: usize) -> OwnerBytes {
         let mut stack = OwnerBytes::default();
         for one in timeline.allocations.iter().filter(|one| one.birth <= moment && moment < one.death) {
             stack.0[one.owner as usize] += one.size.0;
@@ -241,12 +241,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_curve_is_the_sum_of_what_is_alive() {
+    fn profile_equals_the_sum_of_live_allocations() {
         for seed in 0..30 {
             let moments = 1 + seed as usize * 7;
-            let timeline = drawn(seed, 60, moments);
+            let timeline = random_timeline(seed, 60, moments);
             let profile = MemoryProfile::new(&timeline);
-            let slow: Vec<OwnerBytes> = (0..moments).map(|moment| plainly(&timeline, moment)).collect();
+            let slow: Vec<OwnerBytes> = (0..moments).map(|moment| sum_at(&timeline, moment)).collect();
             assert!((0..moments).all(|moment| profile.at(moment) == slow[moment]), "seed {seed}");
             let most = slow.iter().map(OwnerBytes::total).max().unwrap();
             let first = slow.iter().position(|stack| stack.total() == most).unwrap();
@@ -257,7 +257,7 @@ pub(crate) mod tests {
     #[test]
     fn columns_cover_every_moment_and_keep_the_peak() {
         for seed in 0..30 {
-            let profile = MemoryProfile::new(&drawn(seed, 200, 1 + seed as usize * 40));
+            let profile = MemoryProfile::new(&random_timeline(seed, 200, 1 + seed as usize * 40));
             for most in [1, 7, 100, 5000] {
                 let columns = profile.columns(most);
                 assert_eq!(columns.len(), most.min(profile.moments()));
@@ -270,13 +270,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_is_a_curve_too() {
+    fn empty_timeline_has_an_empty_profile() {
         let profile = MemoryProfile::new(&Timeline::default());
         assert_eq!((profile.peak(), profile.columns(10)), (Level::default(), vec![]));
     }
 
     #[test]
-    fn what_never_dies_or_never_lives_is_counted_right() {
+    fn endless_and_empty_lifetimes_are_counted_correctly() {
         let one = |birth, death| Allocation {
             size: Bytes(5),
             birth,
@@ -293,7 +293,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn owners_are_all_there() {
+    fn owners_lists_every_owner_once() {
         let mut places: Vec<usize> = OWNERS.iter().map(|&owner| owner as usize).collect();
         places.sort_unstable();
         assert_eq!(places, [0, 1, 2, 3, 4, 5, 6, 7]);

@@ -1,4 +1,4 @@
-//! A piece of a step on paper: what it asks of a device, and what it has in memory from moment to moment.
+//! Traces one micro-batch: records the model without tensor memory, and replays the recording by the rules of a backend.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -18,44 +18,48 @@ use crate::operation_name::operation_name;
 use crate::timeline::{Owner, Phase, Timeline};
 use crate::traceable::Traceable;
 
-/// One piece of a step, traced.
+/// The trace of one micro-batch.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// What is in memory while the piece is computed, forward and backward; the weights are there from the start.
+    /// Memory during forward and backward pass. The weights exist from the start.
     pub timeline: Timeline,
-    /// The number of values of each parameter that has a gradient, in the order in which the optimizer moves them.
+    /// Values of each parameter that has a gradient, in the order in which the optimizer updates them.
     pub parameters: Vec<u64>,
-    /// The weights, and what the model keeps beside them.
+    /// Parameters and buffers of the model.
     pub weights: Bytes,
-    /// The gradients of the piece.
+    /// Gradients of all parameters.
     pub gradients: Bytes,
-    /// What computing the piece takes.
+    /// The work of the micro-batch, for the cost model.
     pub cost: Cost,
 }
 
 /// Why there is no trace.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TraceError {
-    /// The model could not be recorded.
+    /// The model reads tensor values or uses something else that a recording cannot show.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Nothing was left to train.
-    #[error("the loss depends on no parameter that is trained")]
+    /// The loss has no gradient for any parameter.
+    #[error("the loss depends on no trainable parameter")]
     NoGradient,
 }
 
-/// Who is alive beyond what the recording shows.
+/// Tensors that stay alive after their last use in the recording, and what else a replay needs of the model.
 #[derive(Default)]
 struct LiveTensors {
     weights: Vec<TensorId>,
     gradients: Vec<TensorId>,
     batch: Vec<TensorId>,
     parameters: Vec<u64>,
-    /// How many of a thousand blocks keep handles on their parameters for a second pass.
+    /// Thousandths of the blocks that are rematerialized; these keep second handles on their parameters.
     covered_thousandths: usize,
 }
 
-/// Traces a piece of `shape` of `traceable`, computed by `choice`, as `rules` use memory.
+/// Traces a micro-batch of `shape`, computed as `choice` says, on the backend of `rules`.
+///
+/// # Errors
+/// [`TraceError::Record`] where the model reads tensor values, and [`TraceError::NoGradient`] where nothing is trained.
 pub fn trace<S: Traceable>(
     traceable: &S,
     shape: BatchShape,
@@ -85,7 +89,10 @@ pub fn trace<S: Traceable>(
     Ok(replay(&operations, live, rules))
 }
 
-/// Traces what `traceable` does with a batch of `shape` when it is validated, outside the tape.
+/// Traces the validation of a batch of `shape`, without gradients.
+///
+/// # Errors
+/// [`TraceError::Record`] where validation reads tensor values.
 pub fn trace_validation<S: Traceable>(
     traceable: &S,
     shape: BatchShape,
@@ -107,7 +114,7 @@ pub fn trace_validation<S: Traceable>(
     Ok(replay(&operations, live, rules).timeline)
 }
 
-/// What a batch of `shape` takes on a device.
+/// Memory of a batch of `shape` on its device.
 pub(crate) fn batch_bytes<S: Traceable>(
     traceable: &S,
     shape: BatchShape,
@@ -126,6 +133,7 @@ pub(crate) fn batch_bytes<S: Traceable>(
     Ok(Bytes(outputs.map(|output| (output.shape.num_elements() * output.dtype.size()) as u64).sum()))
 }
 
+/// Plays the recording on a heap that follows `rules`.
 fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) -> Trace {
     let mut heap = Heap::new(rules.alignment());
     let lasting: HashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
@@ -133,7 +141,7 @@ fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) ->
     let mut cost = Cost::default();
     let mut phase = None;
     let handles = rules.handle_bytes();
-    heap.begin("handles of parameters");
+    heap.begin("parameter handles");
     let copies = live.weights.len() * (1000 + live.covered_thousandths) / 1000;
     let _handles = heap.scratch(copies * handles.parameter);
     let is_lasting = |id: TensorId| lasting.contains(&id);
@@ -156,7 +164,7 @@ fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) ->
             continue;
         };
         if phase == Some(Phase::Forward) {
-            // Blocks that are computed again leave no operations on the tape; about half of all are outside of blocks.
+            // Rematerialized blocks leave no operations on the tape. About half of all operations are outside of blocks.
             let _node = heap.scratch(handles.operation * (1000 - live.covered_thousandths / 2) / 1000);
         }
         flex::apply(&mut heap, operation, threads);
@@ -178,7 +186,7 @@ fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) ->
     Trace { timeline: heap.into_timeline(), parameters: live.parameters, weights, gradients, cost }
 }
 
-/// The tensors that were made between two ids, except those that were consumed there to make others.
+/// The tensors whose ids lie between `start` and `end`, except those that other tensors among them replaced.
 fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) -> Vec<TensorId> {
     let is_between = |id: TensorId| start < id && id < end;
     let all = operations.iter().flat_map(|operation| operation.inputs().chain(operation.outputs()));
@@ -191,7 +199,7 @@ fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) 
     made.into_iter().collect()
 }
 
-/// About how many of a thousand blocks `remat` covers: what hangs on it is handles.
+/// About how many thousandths of the blocks `remat` covers. An estimate suffices: it only sizes bookkeeping.
 fn covered_thousandths(remat: Remat) -> usize {
     match remat {
         Remat::None => 0,
@@ -210,8 +218,8 @@ fn phase_of(mark: &str) -> Option<Phase> {
     }
 }
 
-/// The last operation that reads each tensor. A recording does not tell when a handle is dropped; a tensor is taken to be
-/// gone after it was read for the last time, which is when nearly all are.
+/// The last operation that reads each tensor. A recording does not show when a handle is dropped, so a tensor is freed
+/// after its last read, which holds for nearly all.
 fn last_uses(operations: &[OperationIr]) -> HashMap<TensorId, usize> {
     let reads = |(index, operation): (usize, &OperationIr)| -> Vec<(TensorId, usize)> {
         operation.inputs().map(|input| (input.id, index)).collect()

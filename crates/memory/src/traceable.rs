@@ -1,24 +1,24 @@
-//! What is traced: a model that can be built on any device, and batches of any shape for it.
+//! A model that can be traced: it can be built on any device, and it has batches of any shape.
 
 use burn::tensor::Device;
 use plimsoll_core::BatchShape;
 use plimsoll_tape::{Pass, Task};
 
-/// A model in question, before there is one.
+/// Builds a model and its largest batches for a trace.
 ///
-/// The planner builds it on a recording device, where the sizes of its parameters count and their values do not.
+/// The planner builds the model on a recording device, which uses the sizes of the parameters and not their values.
 pub trait Traceable {
     /// The model with its loss.
     type Task: Task;
 
-    /// The model on `device`. First values may be left out: nobody reads them.
+    /// The model on `device`. Its parameters need no initial values.
     fn init(&self, device: &Device) -> Self::Task;
 
-    /// A batch of `shape` whose samples are all as long as the shape says: the worst that it can be.
+    /// A batch in which every sample has the full length of `shape`, so that it needs the most memory.
     fn batch(&self, shape: BatchShape) -> <Self::Task as Task>::Batch;
 
-    /// What is done with a batch when a run validates, by a model outside the tape. The loss, unless the model says
-    /// otherwise: some read or speak instead.
+    /// Validates one batch, without gradients. By default this computes the loss; override it for a model that
+    /// validates in another way, such as one that decodes.
     fn validate(&self, task: &Self::Task, batch: &<Self::Task as Task>::Tensors) {
         let _ = task.loss(batch, &Pass::plain());
     }

@@ -1,17 +1,17 @@
-//! The catalog: its table holds together, and people find their gpu in it.
+//! The table is consistent, and every common spelling of a name is found.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Finds `text` and compares the gpu's name, or the start of the error.
+/// Finds `text` and compares the name of the GPU, or the start of the error.
 fn check(text: &str, expected: &str) {
     let found = find(text).map_or_else(|error| error.to_string(), |gpu| gpu.name.into_owned());
     assert!(found.starts_with(expected), "`{text}` gave `{found}`, not `{expected}`");
 }
 
 #[test]
-fn cards_are_found_however_they_are_written() {
+fn every_spelling_finds_its_gpu() {
     for (text, expected) in [
         ("RTX 3060", "RTX 3060 12GB"),
         ("rtx-3060", "RTX 3060 12GB"),
@@ -59,7 +59,7 @@ fn cards_are_found_however_they_are_written() {
 }
 
 #[test]
-fn a_size_is_a_card_of_its_class() {
+fn size_finds_a_gpu_of_its_class() {
     for (text, bytes, class) in [
         ("8GiB", 8 << 30, "RTX 4060"),
         ("12 GB", 12_000_000_000, "RTX 3060"),
@@ -79,16 +79,16 @@ fn a_size_is_a_card_of_its_class() {
 }
 
 #[test]
-fn what_is_no_card_is_told_with_its_neighbours() {
+fn unknown_names_are_refused_with_similar_ones() {
     for (text, expected) in [
-        ("3061", "no GPU is called `3061`; near it are RTX 3060 12GB, RTX 3060 Ti, "),
-        ("A1000", "no GPU is called `A1000`; near it are A100 40GB, A100 80GB, "),
-        ("RTX 3060 Laptop GPU", "no GPU is called `RTX 3060 Laptop GPU`; near it are RTX 3060"),
-        ("3060 8GB", "no GPU is called `3060 8GB`; near it are "),
-        ("24", "no GPU is called `24`; near it are "),
-        ("", "no GPU is called ``; near it are "),
-        ("rtx", "no GPU is called `rtx`; near it are "),
-        ("-8GiB", "no GPU is called `-8GiB`; near it are "),
+        ("3061", "no GPU is called `3061`; similar names: RTX 3060 12GB, RTX 3060 Ti, "),
+        ("A1000", "no GPU is called `A1000`; similar names: A100 40GB, A100 80GB, "),
+        ("RTX 3060 Laptop GPU", "no GPU is called `RTX 3060 Laptop GPU`; similar names: RTX 3060"),
+        ("3060 8GB", "no GPU is called `3060 8GB`; similar names: "),
+        ("24", "no GPU is called `24`; similar names: "),
+        ("", "no GPU is called ``; similar names: "),
+        ("rtx", "no GPU is called `rtx`; similar names: "),
+        ("-8GiB", "no GPU is called `-8GiB`; similar names: "),
         ("0GiB", "a GPU of `0GiB` has no memory to plan"),
         ("0", "a GPU of `0` has no memory to plan"),
     ] {
@@ -98,7 +98,7 @@ fn what_is_no_card_is_told_with_its_neighbours() {
 }
 
 #[test]
-fn the_table_holds_together() {
+fn table_is_consistent() {
     assert!(catalog().len() >= 28);
     for gpu in catalog() {
         let name = &gpu.name;
@@ -116,7 +116,7 @@ fn the_table_holds_together() {
 }
 
 #[test]
-fn no_spelling_names_two_cards() {
+fn no_spelling_names_two_gpus() {
     let mut owners: BTreeMap<String, &str> = BTreeMap::new();
     for gpu in catalog() {
         for spelling in gpu.spellings() {
@@ -127,7 +127,7 @@ fn no_spelling_names_two_cards() {
 }
 
 #[test]
-fn names_and_aliases_are_written_once() {
+fn names_and_aliases_are_unique() {
     let mut names: Vec<String> = Vec::new();
     for gpu in catalog() {
         names.extend(gpu.aliases.iter().copied().chain([gpu.name.as_ref()]).map(normalize_name));
@@ -139,7 +139,7 @@ fn names_and_aliases_are_written_once() {
 }
 
 #[test]
-fn a_smaller_card_answers_for_its_name() {
+fn ambiguous_name_means_the_smallest_memory() {
     for (name, smallest) in [("a100", 40), ("v100", 16), ("3080", 10), ("4060 ti", 8)] {
         assert_eq!(find(name).unwrap().memory, Bytes::gib(smallest), "{name}");
     }

@@ -1,17 +1,17 @@
-//! Convolutions, forward and back: flex computes all of them as three-dimensional ones.
+//! Convolutions and their gradients. flex computes all of them in three dimensions.
 
 use plimsoll_tape::ir::TensorIr;
 
 use super::Flex;
 use crate::heap::Value;
 
-/// Values of one im2col tile of a convolution.
+/// Columns of an im2col tile of a convolution.
 const TILE: usize = 512;
-/// The most that the columns of a transposed convolution take.
+/// The most bytes of the columns of a transposed convolution.
 const COLUMNS_BYTES: usize = 8 << 20;
 
 impl Flex<'_> {
-    /// `conv3d_impl`: input and kernels rearranged, and a tile of columns for each thread.
+    /// `conv3d_impl`: rearranges input and kernels, and needs a tile of columns for each thread.
     pub(super) fn convolution(&mut self, x: Value, weight: Value, out: &[usize], groups: usize) -> Value {
         let is_bf16 = x.width == 2;
         let read = [&x, &weight].map(|value| if is_bf16 { self.to_f32(value) } else { self.read(value) });
@@ -37,7 +37,7 @@ impl Flex<'_> {
         result
     }
 
-    /// `convert_bf16_to_f32`: in order first, and then in 32 bits.
+    /// `convert_bf16_to_f32`: a contiguous copy, and then a copy in 32 bits.
     fn to_f32(&mut self, value: &Value) -> Value {
         let read = self.read(value);
         let wide = self.heap.fresh(&value.shape, 4);
@@ -45,14 +45,14 @@ impl Flex<'_> {
         wide
     }
 
-    /// A result in 16 bits, beside the one in 32 that it is made from.
+    /// The result in 16 bits, while the one in 32 bits still exists.
     fn to_bf16(&mut self, wide: Value) -> Value {
         let narrow = self.heap.fresh(&wide.shape, 2);
         self.heap.free(wide);
         narrow
     }
 
-    /// `conv_transpose3d_impl`: the result, and columns for each utterance that is done at the same time.
+    /// `conv_transpose3d_impl`: the result, and columns for each sample that is computed at the same time.
     pub(super) fn transposed_convolution(
         &mut self,
         gradient: &Value,
@@ -73,7 +73,7 @@ impl Flex<'_> {
         if is_bf16 { self.to_bf16(result) } else { result }
     }
 
-    /// `conv_weight_grad_no_groups`: the input convolved with the gradient, channels for utterances.
+    /// `conv_weight_grad_no_groups`: convolves the input with the gradient, with samples and channels exchanged.
     pub(super) fn weight_gradient(&mut self, [mut x, mut gradient]: [Value; 2], out: &TensorIr, groups: usize) {
         for value in [&mut x, &mut gradient] {
             value.shape.swap(0, 1);
@@ -91,7 +91,7 @@ impl Flex<'_> {
         self.heap.give(out, value);
     }
 
-    /// The gradient in order by channels, and summed.
+    /// The gradient of the bias: a contiguous copy by channels, and its sum.
     pub(super) fn bias_gradient(&mut self, gradient: &TensorIr, x: &TensorIr, bias: &TensorIr, out: &TensorIr) {
         let others = [self.heap.take(x), self.heap.take(bias)];
         let mut value = self.heap.take(gradient);

@@ -9,6 +9,7 @@ use super::Flex;
 use crate::heap::{Heap, Value, contiguous_strides};
 
 impl Flex<'_> {
+    /// Arithmetic and reductions.
     pub(super) fn numeric(&mut self, numeric: &Numeric) {
         match numeric {
             Numeric::Add(op) | Numeric::Sub(op) | Numeric::Mul(op) | Numeric::Div(op) | Numeric::Rem(op) => {
@@ -40,6 +41,7 @@ impl Flex<'_> {
         }
     }
 
+    /// Functions of floats and matrix products.
     pub(super) fn float(&mut self, float: &Float) {
         match float {
             Float::Matmul(op) => self.matmul(op),
@@ -62,6 +64,7 @@ impl Flex<'_> {
         }
     }
 
+    /// Activation functions and their gradients.
     pub(super) fn activation(&mut self, activation: &Activation) {
         match activation {
             Activation::Relu(op) | Activation::Sigmoid(op) | Activation::Gelu(op) | Activation::LogSigmoid(op) => {
@@ -89,12 +92,12 @@ impl Flex<'_> {
         }
     }
 
-    /// `unary_op` and `scalar_op`: in place where nobody else looks.
+    /// `unary_op` and `scalar_op`: in place where no other tensor uses the block.
     fn unary(&mut self, value: Value) -> Value {
         if self.heap.is_unique(&value) && value.is_contiguous() && value.offset == 0 {
             return value;
         }
-        // Where the block is looked at whole, its order is kept.
+        // A permuted whole block keeps its layout.
         let mut result = self.heap.fresh(&value.shape, value.width);
         if value.offset == 0 && is_permuted_whole(&value) {
             result.strides.clone_from(&value.strides);
@@ -109,7 +112,7 @@ impl Flex<'_> {
         self.heap.give(out, value);
     }
 
-    /// `binary_op`: in place in the left operand, or in the right one, where its numbers are all there.
+    /// `binary_op`: in place in the left operand, or else in the right one, where it has the full size.
     fn binary(&mut self, left: Value, right: Value) -> Value {
         let shape: Vec<usize> = broadcast(&left.shape, &right.shape);
         let count: usize = shape.iter().product();
@@ -135,7 +138,7 @@ impl Flex<'_> {
         self.heap.give(out, value);
     }
 
-    /// `reduce_dim`: a copy in order where the strides cannot be flattened.
+    /// `reduce_dim`: with a contiguous copy where the strides cannot be flattened.
     pub(super) fn reduce(&mut self, value: Value, axis: usize) -> Value {
         let inner = value.shape.len() - axis - 1;
         let is_half = value.width == 2;
@@ -149,14 +152,14 @@ impl Flex<'_> {
     }
 }
 
-/// The numbers of `value`, which lie in order, as `shape`.
+/// The elements of the contiguous `value`, as `shape`.
 fn with_shape(mut value: Value, shape: Vec<usize>) -> Value {
     value.strides = contiguous_strides(&shape);
     value.shape = shape;
     value
 }
 
-/// Whether the numbers of `value` are those of a block in some order of its axes.
+/// Whether `value` is a whole block with its axes in some order.
 fn is_permuted_whole(value: &Value) -> bool {
     let mut axes: Vec<(isize, usize)> = value.strides.iter().copied().zip(value.shape.iter().copied()).collect();
     axes.retain(|&(_, length)| length != 1);
@@ -169,6 +172,7 @@ fn is_permuted_whole(value: &Value) -> bool {
     })
 }
 
+/// The shape to which both operands are broadcast.
 fn broadcast(left: &[usize], right: &[usize]) -> Vec<usize> {
     let rank = left.len().max(right.len());
     let length = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis]);

@@ -1,7 +1,7 @@
-//! The drawing of a page: an area for each owner over the moments, with its axes, its phases and its peak.
+//! The drawing of the page: an area for each owner over the moments, with axes, phases and a mark at the peak.
 //!
-//! Only shapes are SVG, stretched to whatever width there is; words are HTML laid over them, so that they keep their
-//! size on a telephone.
+//! The areas are SVG and stretch to the width of the page. All text is HTML above them, so that it keeps its size on a
+//! small screen.
 
 use plimsoll_core::Bytes;
 
@@ -12,13 +12,13 @@ use crate::timeline::{Owner, PhaseSpan};
 /// Height of the drawing in its own units; its width is the number of columns.
 const HEIGHT: u64 = 1000;
 
-/// Air above the peak for its mark.
+/// Height of the drawing in peaks, which leaves room for the mark of the peak.
 const HEADROOM: f64 = 1.16;
 
-/// Lines across the drawing at most.
+/// The most horizontal lines.
 const TICKS_MAX: u64 = 5;
 
-/// The memory at the upper edge, and how to get from bytes to places.
+/// The scale of the drawing, from bytes and moments to positions.
 struct Scale {
     top: f64,
     moments: f64,
@@ -30,17 +30,17 @@ impl Scale {
         Self { top, moments: report.profile.moments().max(1) as f64 }
     }
 
-    /// From above, in units of the drawing.
+    /// Distance of `bytes` from the top, in units of the drawing.
     fn y(&self, bytes: u64) -> u64 {
         HEIGHT - (bytes as f64 / self.top * HEIGHT as f64).round() as u64
     }
 
-    /// From the left, in percent.
+    /// Distance of `moment` from the left, in percent.
     fn x(&self, moment: f64) -> f64 {
         moment / self.moments * 100.0
     }
 
-    /// Round amounts for lines: a power of two and its multiples, as memory is counted in them.
+    /// Amounts at which lines are drawn: multiples of a power of two, which print as round sizes.
     fn ticks(&self) -> Vec<Bytes> {
         let mut step = 1;
         while step * TICKS_MAX < self.top as u64 {
@@ -50,7 +50,7 @@ impl Scale {
     }
 }
 
-/// The drawing with everything around it.
+/// The drawing with its axes and phases.
 pub(super) fn chart(report: &Report<'_>) -> String {
     let scale = Scale::new(report);
     let (svg, ticks, peak) = (svg(report, &scale), ticks(&scale), peak(report, &scale));
@@ -58,7 +58,7 @@ pub(super) fn chart(report: &Report<'_>) -> String {
     format!(
         r#"<div class="chart">
 <div class="ticks" aria-hidden="true">{ticks}</div>
-<div class="plot" id="plot" tabindex="0" role="group" aria-label="Memory over the step; the arrow keys walk through it">
+<div class="plot" id="plot" tabindex="0" role="group" aria-label="Memory over the step; use the arrow keys to move through it">
 {svg}
 {peak}
 <div class="cursor" id="cursor" hidden></div>
@@ -92,7 +92,7 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
     format!("<svg role=\"img\" aria-label=\"{label}\" {size}>{shapes}\n</svg>")
 }
 
-/// The upper edge of `owner`, which lies on `below`.
+/// The upper edge of the area of `owner`, which is stacked on `below`.
 fn raised(report: &Report<'_>, below: &[u64], owner: Owner) -> Vec<u64> {
     below.iter().zip(&report.columns).map(|(below, column)| below + column.highest.stack.of(owner).0).collect()
 }
@@ -101,7 +101,7 @@ fn places(edge: &[u64], scale: &Scale) -> Vec<u64> {
     edge.iter().map(|&bytes| scale.y(bytes)).collect()
 }
 
-/// The path between two edges, in steps: there along `above`, back along `below`.
+/// The closed path between two step functions: forward along `above`, back along `below`.
 fn area(below: &[u64], above: &[u64]) -> String {
     let (Some(first), width) = (above.first(), above.len()) else { return String::new() };
     let mut path = format!("M0 {first}");
@@ -129,7 +129,7 @@ fn ticks(scale: &Scale) -> String {
     ticks
 }
 
-/// The mark of the peak, with its words on the side where there is room.
+/// The mark of the peak, with its text on the side with more room.
 fn peak(report: &Report<'_>, scale: &Scale) -> String {
     let total = report.peak.stack.total();
     let left = scale.x(report.peak.moment as f64 + 0.5);
@@ -138,7 +138,7 @@ fn peak(report: &Report<'_>, scale: &Scale) -> String {
     format!(r#"<div class="{side}" style="left:{left:.2}%;top:{top:.1}%" aria-hidden="true"><b>peak {total}</b></div>"#)
 }
 
-/// The phases as bands along the moments. Bands that begin in one column are drawn once: no more would be seen.
+/// The phases as bands below the drawing. Of bands that begin in the same column only the first is drawn.
 fn phases(report: &Report<'_>, scale: &Scale) -> String {
     let mut bands = String::new();
     let mut last = None;

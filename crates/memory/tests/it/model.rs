@@ -1,4 +1,4 @@
-//! A model of any size: layers that mix over time and over features, each of which can be computed again.
+//! A model of any size: layers that mix over time and over features, each with rematerialization.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -58,7 +58,7 @@ impl Task for Stack {
     }
 }
 
-/// Stacks of a size.
+/// Builds a stack of layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stacks {
     pub(crate) heads: usize,

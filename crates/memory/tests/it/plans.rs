@@ -1,4 +1,4 @@
-//! Plans: never over the budget, as fast as the best, and a refusal that helps.
+//! Plans stay within the budget, are nearly as fast as the best, and a refusal names a change that helps.
 
 use std::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::model::Stacks;
 
-/// A device on which starting kernels, arithmetic and memory all count.
+/// A device on which kernel launches, arithmetic and memory traffic all matter.
 const SPEED: Speed = Speed { operations: 1e12, bytes: 2e11, launch: 3e-6 };
 
 fn demand(buckets: Vec<BatchShape>, layers: u32, rules: BackendRules) -> Demand {
@@ -38,7 +38,7 @@ fn remat(passes: u32, layers: u32) -> Remat {
     }
 }
 
-/// Every way there is: its peak, the seconds of a step, and what it is.
+/// Every combination of rematerialization and micro-batch: its peak, the seconds of a step, and the combination.
 fn everything(model: &MemoryModel<'_, Stacks>, bucket: BatchShape, layers: u32) -> Vec<(Bytes, f64, (Remat, u32))> {
     let mut all = Vec::new();
     for passes in 0..=layers {
@@ -55,7 +55,7 @@ fn everything(model: &MemoryModel<'_, Stacks>, bucket: BatchShape, layers: u32) 
     all
 }
 
-/// The numbers of a test's models, drawn from a seed so that they are the same every day.
+/// Random numbers of a test model, from a seed.
 fn drawn(seed: u64) -> impl FnMut(u64, u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
     move |from, to| {
@@ -88,7 +88,7 @@ fn plans_are_nearly_as_fast_as_the_best_that_fits() {
 }
 
 #[test]
-fn more_memory_is_never_slower_and_what_is_split_uses_it() {
+fn larger_budgets_are_never_slower_and_split_batches_use_them() {
     let stacks = Stacks { heads: 2, width: 24, layers: 6 };
     let shape = bucket(96, 50);
     for rules in [BackendRules::gpu(), BackendRules::Flex { threads: 2 }] {
@@ -103,8 +103,8 @@ fn more_memory_is_never_slower_and_what_is_split_uses_it() {
             assert!(found.peak <= budget, "{part}: {found:?}");
             assert!(bucket.seconds <= before * 1.0001, "{part}: {before} and then {bucket:?}");
             before = bucket.seconds;
-            // Where one more utterance takes less than a twelfth of the budget, as it does from here on. On a card it may
-            // take another page.
+            // From this part on, one more utterance takes less than a twelfth of the budget. On a GPU it may also need
+            // another page.
             let page = if rules == BackendRules::gpu() { found.largest.0 + (2 << 20) } else { 0 };
             if bucket.accumulation > 1 && part > 3 {
                 assert!(
@@ -118,7 +118,7 @@ fn more_memory_is_never_slower_and_what_is_split_uses_it() {
 }
 
 #[test]
-fn a_refusal_says_what_is_missing_and_what_would_help() {
+fn refusal_has_the_missing_memory_and_a_change_that_helps() {
     let stacks = Stacks { heads: 2, width: 16, layers: 4 };
     let shape = bucket(8, 150);
     let fixed = |passes: u32, micro: u32| Demand {
@@ -147,7 +147,7 @@ fn a_refusal_says_what_is_missing_and_what_would_help() {
             other => panic!("{other}"),
         }
     }
-    // Below the weights alone.
+    // Less than the weights need.
     let error = refused(4, 1, Bytes(20_000));
     assert!(
         matches!(error, PlanError::NothingFits { change: Some(Change::SmallerModel { .. }) | None, .. }),
@@ -158,7 +158,7 @@ fn a_refusal_says_what_is_missing_and_what_would_help() {
 }
 
 #[test]
-fn nothing_to_plan_is_said() {
+fn demand_without_buckets_is_refused() {
     let stacks = Stacks { heads: 1, width: 8, layers: 1 };
     let model = MemoryModel::new(&stacks, demand(vec![bucket(1, 8)], 1, BackendRules::gpu())).unwrap();
     assert!(plan(&model, Bytes::mib(64), &SPEED).is_ok());
@@ -169,7 +169,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_plan_exceeds_its_budget_or_changes_the_batch(
+    fn plans_fit_the_budget_and_keep_the_batch(
         heads in 1_usize..3,
         width in 1_usize..4,
         layers in 1_usize..4,
@@ -197,16 +197,16 @@ proptest! {
                 for (bucket, wanted) in found.buckets.iter().zip(&buckets) {
                     prop_assert!(bucket.peak <= budget);
                     prop_assert_eq!(bucket.bucket, *wanted);
-                    // Nobody is left out, and nobody counts twice.
+                    // Every utterance is in exactly one micro-batch.
                     prop_assert!(bucket.micro_batch >= 1 && bucket.micro_batch <= wanted.utterances);
                     prop_assert_eq!(bucket.accumulation, wanted.utterances.div_ceil(bucket.micro_batch));
                     let estimate = model.estimate(bucket.bucket, bucket.micro_batch, bucket.choice).unwrap();
                     prop_assert!(estimate.peak <= budget);
                 }
             }
-            Err(PlanError::NothingFits { needed, budget: told, missing, .. }) => {
-                prop_assert!(needed > told);
-                prop_assert_eq!(missing.0, needed.0 - told.0);
+            Err(PlanError::NothingFits { needed, budget: refused, missing, .. }) => {
+                prop_assert!(needed > refused);
+                prop_assert_eq!(missing.0, needed.0 - refused.0);
             }
             Err(PlanError::NoBudget { needed, .. }) => prop_assert!(part == 0 && needed.0 > 0),
             Err(other) => return Err(TestCaseError::fail(other.to_string())),
