@@ -61,7 +61,7 @@ impl Cost {
 
     /// Adds one operation of a recording.
     pub(crate) fn count(&mut self, operation: &OperationIr) {
-        if is_view(operation) {
+        if costs_nothing(operation) {
             return;
         }
         let size = |tensor: &TensorIr| (tensor.shape.num_elements() * tensor.dtype.size()) as f64;
@@ -71,8 +71,8 @@ impl Cost {
     }
 }
 
-/// Whether the operation only makes a view, which costs nothing.
-fn is_view(operation: &OperationIr) -> bool {
+/// Whether the cost model ignores the operation: views, uploads, and notes that compute nothing.
+fn costs_nothing(operation: &OperationIr) -> bool {
     use plimsoll_tape::ir::BaseOperationIr as Base;
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => {

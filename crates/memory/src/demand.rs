@@ -31,8 +31,8 @@ pub struct Demand {
     pub step: StepMemory,
     /// Batches that are sent to the device ahead of their step.
     pub prefetch: u32,
-    /// The value of `step.state_bits` with 8-bit optimizer state. If nothing fits, the planner tells whether that state
-    /// would.
+    /// The value of `step.state_bits` with 8-bit optimizer state. If nothing fits, the planner checks whether a
+    /// run with that state would.
     pub eight_bit_state_bits: u64,
 }
 

@@ -37,7 +37,7 @@ struct Report<'a> {
 pub fn html_page(title: &str, timeline: &Timeline) -> String {
     let report = Report::new(timeline);
     let title = escape(title);
-    let (lead, chart, legend) = (report.lead(), drawing::chart(&report), report.legend());
+    let (lead, chart, legend) = (report.summary(), drawing::chart(&report), report.legend());
     let (by_owner, by_phase, largest) = (report.by_owner(), report.by_phase(), report.largest());
     let data = report.data();
     format!(
@@ -91,7 +91,7 @@ impl<'a> Report<'a> {
     }
 
     /// The summary in two sentences.
-    fn lead(&self) -> String {
+    fn summary(&self) -> String {
         let (count, moments) = (grouped(self.timeline.allocations.len()), grouped(self.profile.moments()));
         let at = self.phase_at(self.peak.moment).map(|phase| format!(" ({})", phase_name(phase)));
         format!(

@@ -63,6 +63,7 @@ impl std::fmt::Display for Change {
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// The demand has no batch.
     #[error("there is nothing to plan: {what}")]

@@ -83,8 +83,8 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
     }
     let mut below = vec![0; report.columns.len()];
     for &(owner, _) in &report.owners {
-        let above = raised(report, &below, owner);
-        let (class, path) = (owner_name(owner), area(&places(&below, scale), &places(&above, scale)));
+        let above = stacked_on(report, &below, owner);
+        let (class, path) = (owner_name(owner), area(&positions(&below, scale), &positions(&above, scale)));
         push(&mut shapes, format_args!("\n<path class=\"area {class}\" d=\"{path}\"/>"));
         below = above;
     }
@@ -93,11 +93,12 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
 }
 
 /// The upper edge of the area of `owner`, which is stacked on `below`.
-fn raised(report: &Report<'_>, below: &[u64], owner: Owner) -> Vec<u64> {
+fn stacked_on(report: &Report<'_>, below: &[u64], owner: Owner) -> Vec<u64> {
     below.iter().zip(&report.columns).map(|(below, column)| below + column.highest.stack.of(owner).0).collect()
 }
 
-fn places(edge: &[u64], scale: &Scale) -> Vec<u64> {
+/// The positions of the bytes of an edge.
+fn positions(edge: &[u64], scale: &Scale) -> Vec<u64> {
     edge.iter().map(|&bytes| scale.y(bytes)).collect()
 }
 
