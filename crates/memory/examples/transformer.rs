@@ -1,10 +1,10 @@
-//! Plans Burn's own Transformer encoder for a GPU that is not here: `cargo run --example transformer -- [GPU or size]`
+//! Plans the Transformer encoder of Burn for a GPU that is not in this machine: `cargo run --example transformer -- [GPU or size]`
 
 use burn::module::Module;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, BatchShape, Precision, SampleId};
-use plimsoll_memory::{BackendRules, Demand, Speed, Subject, Survey, find, plan};
+use plimsoll_memory::{BackendRules, Demand, MemoryModel, Speed, Traceable, find, plan};
 use plimsoll_tape::{Pass, StepLoss, Task, remat};
 
 /// Sequences of 512 tokens, embedded in 768 features. A plan needs no values.
@@ -40,7 +40,7 @@ impl Task for Model {
 }
 
 struct Base;
-impl Subject for Base {
+impl Traceable for Base {
     type Task = Model;
     fn init(&self, device: &Device) -> Model {
         Model { encoder: TransformerEncoderConfig::new(768, 3072, 12, 12).with_dropout(0.0).init(device) }
@@ -52,8 +52,8 @@ impl Subject for Base {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gpu = find(&std::env::args().nth(1).unwrap_or_else(|| "8GiB".into()))?;
-    let demand = Demand::new(vec![BatchShape::samples(64)], BackendRules::card()).with_blocks(12);
-    let plan = plan(&Survey::of(&Base, demand)?, gpu.usable, &Speed::of(&gpu, Precision::Fp32))?;
+    let demand = Demand::new(vec![BatchShape::samples(64)], BackendRules::gpu()).with_blocks(12);
+    let plan = plan(&MemoryModel::new(&Base, demand)?, gpu.usable, &Speed::for_gpu(&gpu, Precision::Fp32))?;
     println!("{}: {plan:#?}", gpu.name);
     Ok(())
 }

@@ -1,38 +1,38 @@
-//! Whose memory is asked for: the rules of a backend.
+//! The backends whose use of memory is modeled.
 
 use plimsoll_tape::Played;
 use serde::Serialize;
 
 use crate::cube;
 
-/// A backend, with what decides how it uses memory.
+/// A backend, with the properties that decide how it uses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum BackendRules {
-    /// Burn's CPU backend, where memory is the process's own.
+    /// Burn's CPU backend. Its memory is the memory of the process.
     Flex {
         /// Threads that share an operation.
         threads: usize,
     },
-    /// Burn's GPU backends.
+    /// Burn's GPU backends, which are built on CubeCL.
     Cube {
-        /// Whether operations on single values are joined to one kernel, and what lies between them is never written.
+        /// Whether elementwise operations are fused into one kernel, which never stores what lies between them.
         fusion: bool,
     },
 }
 
 impl BackendRules {
-    /// The CPU of this machine.
+    /// The CPU of this machine, with all its threads.
     pub fn host() -> Self {
         Self::Flex { threads: std::thread::available_parallelism().map_or(1, usize::from) }
     }
 
-    /// A card, with fusion on, as this workspace builds it.
-    pub fn card() -> Self {
+    /// A GPU with fusion, as this workspace builds it.
+    pub fn gpu() -> Self {
         Self::Cube { fusion: true }
     }
 
-    /// What a recording must play.
+    /// The device that a recording stands for.
     pub(crate) fn played(self) -> Played {
         match self {
             Self::Flex { .. } => Played::Host,
@@ -40,29 +40,28 @@ impl BackendRules {
         }
     }
 
-    /// Sizes are multiples of so many bytes.
-    pub(crate) fn grain(self) -> usize {
+    /// Allocation sizes are rounded up to a multiple of this many bytes.
+    pub(crate) fn alignment(self) -> usize {
         match self {
             Self::Flex { .. } => 1,
-            Self::Cube { .. } => cube::GRAIN,
+            Self::Cube { .. } => cube::ALIGNMENT,
         }
     }
 
-    /// What the host keeps for each handle on a parameter, and for each operation that is on the tape. On a card it is
-    /// not the card's memory.
-    pub(crate) fn small_things(self) -> SmallThings {
+    /// Host memory of parameters and operations beside their tensors. Zero for a GPU: it is not GPU memory.
+    pub(crate) fn handle_bytes(self) -> HandleBytes {
         match self {
-            Self::Flex { .. } => SmallThings { parameter: 2300, operation: 600 },
-            Self::Cube { .. } => SmallThings::default(),
+            Self::Flex { .. } => HandleBytes { parameter: 2300, operation: 600 },
+            Self::Cube { .. } => HandleBytes::default(),
         }
     }
 }
 
-/// Bytes of what is no tensor: measured by making models of many small layers (docs/LOG.md, 2026-11-21).
+/// Bytes of bookkeeping beside tensors, measured on models of many small layers (docs/LOG.md, 2026-11-21).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SmallThings {
-    /// Of a parameter: its handle, its name, its place on the tape.
+pub(crate) struct HandleBytes {
+    /// For each parameter: its handle, its name and its place on the tape.
     pub(crate) parameter: usize,
-    /// Of an operation that waits for the backward pass.
+    /// For each operation that waits for the backward pass.
     pub(crate) operation: usize,
 }

@@ -1,56 +1,56 @@
-//! What computing takes, counted from a recording: operations, bytes and launches.
+//! The cost model: arithmetic, memory traffic and kernel launches, counted from a recording.
 
 use plimsoll_core::Precision;
 use plimsoll_tape::Note;
 use plimsoll_tape::ir::{FloatOperationIr, ModuleOperationIr, OperationIr, TensorIr};
 use serde::Serialize;
 
-use crate::catalogue::Card;
+use crate::catalog::Gpu;
 
-/// What a piece takes of a device's time.
+/// The work of a micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
-    /// Additions and multiplications of matrix products and convolutions.
+    /// Floating-point operations of matrix products and convolutions.
     pub operations: f64,
-    /// Bytes read and written.
+    /// Bytes that are read and written.
     pub bytes: f64,
-    /// Kernels that are started.
+    /// Kernel launches.
     pub launches: f64,
 }
 
-/// How fast a device is.
+/// The speed of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// Additions and multiplications a second in matrix products, as they come out in practice.
+    /// Floating-point operations per second of matrix products, as reached in practice.
     pub operations: f64,
-    /// Bytes a second to and from memory, as they come out in practice.
+    /// Bytes per second to and from memory, as reached in practice.
     pub bytes: f64,
-    /// Seconds to start a kernel.
+    /// Seconds for a kernel launch.
     pub launch: f64,
 }
 
 impl Speed {
-    /// The card in the catalogue, at the shares of its peaks that training reaches: half of its arithmetic, 70 % of its
-    /// bandwidth, and 5 microseconds a kernel.
-    pub fn of(card: &Card, precision: Precision) -> Self {
-        Self { operations: card.rate(precision) * 0.5, bytes: card.bandwidth * 0.7, launch: 5e-6 }
+    /// The speed that training reaches on `gpu`: half of its peak arithmetic, 70 % of its bandwidth, and 5 microseconds
+    /// for a kernel launch.
+    pub fn for_gpu(gpu: &Gpu, precision: Precision) -> Self {
+        Self { operations: gpu.rate(precision) * 0.5, bytes: gpu.bandwidth * 0.7, launch: 5e-6 }
     }
 
-    /// A CPU with so many cores, each with wide registers.
-    pub fn host(threads: usize) -> Self {
+    /// The speed of a CPU with `threads` cores that have wide vector registers.
+    pub fn for_host(threads: usize) -> Self {
         let threads = threads as f64;
         Self { operations: 6e10 * threads, bytes: 5e9 * threads, launch: 1e-6 }
     }
 
-    /// Seconds that `cost` takes: arithmetic and memory in turn, as kernels seldom do both at once.
+    /// Seconds for `cost`. Arithmetic and memory traffic add up, because kernels rarely overlap them.
     pub fn seconds(&self, cost: &Cost) -> f64 {
         cost.operations / self.operations + cost.bytes / self.bytes + cost.launches * self.launch
     }
 }
 
 impl Cost {
-    /// The point on the line through both, `share` of the way from this one.
-    pub(crate) fn towards(&self, other: &Self, share: f64) -> Self {
+    /// Linear interpolation from this cost (`share` 0) to `other` (`share` 1), or extrapolation beyond.
+    pub(crate) fn interpolate(&self, other: &Self, share: f64) -> Self {
         let between = |a: f64, b: f64| a + (b - a) * share;
         Self {
             operations: between(self.operations, other.operations),
@@ -61,7 +61,7 @@ impl Cost {
 
     /// Adds one operation of a recording.
     pub(crate) fn count(&mut self, operation: &OperationIr) {
-        if is_free(operation) {
+        if costs_nothing(operation) {
             return;
         }
         let size = |tensor: &TensorIr| (tensor.shape.num_elements() * tensor.dtype.size()) as f64;
@@ -71,8 +71,8 @@ impl Cost {
     }
 }
 
-/// Whether only the way of looking changes.
-fn is_free(operation: &OperationIr) -> bool {
+/// Whether the cost model ignores the operation: views, uploads, and notes that compute nothing.
+fn costs_nothing(operation: &OperationIr) -> bool {
     use plimsoll_tape::ir::BaseOperationIr as Base;
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => {
@@ -83,7 +83,7 @@ fn is_free(operation: &OperationIr) -> bool {
     }
 }
 
-/// Additions and multiplications.
+/// Floating-point operations of `operation`; 0 where it is no matrix product or convolution.
 fn products(operation: &OperationIr) -> f64 {
     let count = |tensor: &TensorIr| tensor.shape.num_elements() as f64;
     // Each output of a convolution is a sum over a kernel, and so is each part of its gradients.

@@ -1,8 +1,8 @@
-//! What Burn's GPU backends (CubeCL) do with memory, with operations on single values joined to one kernel.
+//! The memory use of Burn's GPU backends (CubeCL), with fusion of elementwise operations.
 //!
-//! Operations that compute each value from values at the same place are gathered until one comes that cannot join them.
-//! Then one kernel computes them all, and of what they made only that is written which somebody still needs. What is
-//! read for the last time in the kernel gives its memory to what is written. Layouts are followed as on the CPU.
+//! Elementwise operations are collected until one comes that cannot be fused. Then one kernel computes the group, and
+//! writes only those outputs that a later operation reads. An input that is read for the last time gives its memory to an
+//! output of the same size. Layouts are followed as on the CPU.
 
 use std::collections::HashMap;
 
@@ -12,36 +12,37 @@ use plimsoll_tape::ir::{
     TensorIr,
 };
 
-use crate::heap::{Heap, in_order};
+use crate::heap::{Heap, contiguous_strides};
 
-/// Sizes are multiples of so many bytes.
-pub(crate) const GRAIN: usize = 256;
+/// Allocation sizes are multiples of this many bytes.
+pub(crate) const ALIGNMENT: usize = 256;
 
-/// The most operations that one kernel computes.
-const LONGEST: usize = 64;
+/// The most operations of a fused kernel.
+const FUSED_OPERATIONS_MAX: usize = 64;
 
-/// What a kernel that is still being gathered has made, and when it will last be read.
+/// Operations that are collected for one fused kernel: their outputs with a name for the timeline, and their inputs.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct FusionGroup {
     made: Vec<(TensorIr, &'static str)>,
     read: Vec<TensorId>,
     count: usize,
 }
 
-impl Gathered {
-    /// Does operation `index` on `heap`; `last` says when each tensor is read for the last time.
+impl FusionGroup {
+    /// Applies operation `index` to `heap`. `last` has the last operation that reads each tensor, and `is_lasting` says
+    /// which tensors outlive the recording.
     pub(crate) fn apply(
         &mut self,
         heap: &mut Heap,
         operation: &OperationIr,
         index: usize,
         last: &HashMap<TensorId, usize>,
-        lasting: &dyn Fn(TensorId) -> bool,
+        is_lasting: &dyn Fn(TensorId) -> bool,
     ) {
-        if Note::of(operation).is_none() && is_joined(operation) && self.count < LONGEST {
-            if looked(heap, operation) {
+        if Note::of(operation).is_none() && is_fusible(operation) && self.count < FUSED_OPERATIONS_MAX {
+            if apply_view(heap, operation) {
                 for input in operation.inputs() {
-                    if !lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
+                    if !is_lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
                         heap.drop_tensor(input.id);
                     }
                 }
@@ -49,12 +50,12 @@ impl Gathered {
             }
             self.count += 1;
             self.read.extend(operation.inputs().map(|input| input.id));
-            self.made.extend(operation.outputs().map(|output| (output.clone(), "joined kernel")));
+            self.made.extend(operation.outputs().map(|output| (output.clone(), "fused kernel")));
             return;
         }
-        self.run(heap, index, last, lasting);
-        if is_joined(operation) {
-            return self.apply(heap, operation, index, last, lasting);
+        self.run(heap, index, last, is_lasting);
+        if is_fusible(operation) {
+            return self.apply(heap, operation, index, last, is_lasting);
         }
         let workspace = workspace(operation).map(|bytes| heap.scratch(bytes));
         let outputs: Vec<_> = operation.outputs().map(|o| (o, heap.fresh(&o.shape, o.dtype.size()))).collect();
@@ -63,26 +64,26 @@ impl Gathered {
         }
         workspace.into_iter().for_each(|value| heap.free(value));
         for input in operation.inputs() {
-            if !lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
+            if !is_lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
                 heap.drop_tensor(input.id);
             }
         }
         for output in operation.outputs() {
-            if !lasting(output.id) && !last.contains_key(&output.id) {
+            if !is_lasting(output.id) && !last.contains_key(&output.id) {
                 heap.drop_tensor(output.id);
             }
         }
     }
 
-    /// Runs the kernel that was gathered before operation `index`.
+    /// Runs the kernel of the operations that were collected before operation `index`.
     pub(crate) fn run(
         &mut self,
         heap: &mut Heap,
         index: usize,
         last: &HashMap<TensorId, usize>,
-        lasting: &dyn Fn(TensorId) -> bool,
+        is_lasting: &dyn Fn(TensorId) -> bool,
     ) {
-        let is_over = |id: TensorId| !lasting(id) && last.get(&id).is_none_or(|&last| last < index);
+        let is_over = |id: TensorId| !is_lasting(id) && last.get(&id).is_none_or(|&last| last < index);
         let mut free: Vec<TensorId> = Vec::new();
         for id in std::mem::take(&mut self.read) {
             if is_over(id) && heap.has(id) && !free.contains(&id) {
@@ -95,9 +96,9 @@ impl Gathered {
             }
             heap.begin(name);
             let size = tensor.shape.num_elements() * tensor.dtype.size();
-            // What was read for the last time is written over where it is as large.
-            if let Some(place) = free.iter().position(|&id| heap.can_become(id, size)) {
-                heap.rename(free.swap_remove(place), &tensor);
+            // An output overwrites an input that is no longer needed, if it has the same size.
+            if let Some(place) = free.iter().position(|&id| heap.can_reuse(id, size)) {
+                heap.reuse(free.swap_remove(place), &tensor);
             } else {
                 let value = heap.fresh(&tensor.shape, tensor.dtype.size());
                 heap.give(&tensor, value);
@@ -108,16 +109,16 @@ impl Gathered {
     }
 }
 
-/// What a kernel needs beside what goes in and comes out: of several that may be chosen by trying them, the one that needs
-/// most. The gradients of a convolution are matrix products with columns, where every value stands once for each place of
-/// the kernel that reads it (`burn-cubecl`, `kernel/conv`).
+/// Working memory of a kernel in bytes. Where autotuning may choose among several kernels, that of the one that needs the
+/// most. The gradients of a convolution are matrix products with its columns (im2col): every value occurs once for each
+/// position of the kernel that reads it (`burn-cubecl`, `kernel/conv`).
 fn workspace(operation: &OperationIr) -> [usize; 3] {
     let OperationIr::Module(module) = operation else { return [0; 3] };
     let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
         let taps: usize = weight.shape[2..].iter().product();
         let places = above.shape[0] * above.shape[2..].iter().product::<usize>();
         let one = places * x.shape[1] * x.dtype.size();
-        // The gradient in another order, the columns, and those of one place while they are gathered.
+        // The gradient in another layout, all columns, and the columns of one position.
         if taps == 1 { [0; 3] } else { [above.shape.num_elements() * above.dtype.size(), taps * one, one] }
     };
     match module {
@@ -129,13 +130,13 @@ fn workspace(operation: &OperationIr) -> [usize; 3] {
     }
 }
 
-/// Does an operation that only looks at what is there in another way, if it is one and that is there already.
-fn looked(heap: &mut Heap, operation: &OperationIr) -> bool {
+/// Applies an operation that makes a view, and returns whether it did: the input must have memory already.
+fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
     let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation else {
         return false;
     };
     let (input, out) = match base {
-        Base::Reshape(op) if heap.lies_in_order(op.input.id) => (&op.input, &op.out),
+        Base::Reshape(op) if heap.is_contiguous(op.input.id) => (&op.input, &op.out),
         Base::SwapDims(op) => (&op.input, &op.out),
         Base::Permute(op) => (&op.input, &op.out),
         Base::Expand(op) => (&op.input, &op.out),
@@ -146,7 +147,7 @@ fn looked(heap: &mut Heap, operation: &OperationIr) -> bool {
     }
     let mut value = heap.take(input);
     match base {
-        Base::Reshape(_) => value.strides = in_order(&out.shape),
+        Base::Reshape(_) => value.strides = contiguous_strides(&out.shape),
         Base::SwapDims(op) => value.strides.swap(op.dim1, op.dim2),
         Base::Permute(op) => value.strides = op.axes.iter().map(|&axis| value.strides[axis]).collect(),
         _ => value.strides = vec![0; out.shape.len()],
@@ -156,9 +157,8 @@ fn looked(heap: &mut Heap, operation: &OperationIr) -> bool {
     true
 }
 
-/// Whether an operation joins others in one kernel: it computes each value from values at the same place, or only looks
-/// at them in another order.
-fn is_joined(operation: &OperationIr) -> bool {
+/// Whether an operation can be fused: it is elementwise or a view.
+fn is_fusible(operation: &OperationIr) -> bool {
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => matches!(
             base,
@@ -176,7 +176,7 @@ fn is_joined(operation: &OperationIr) -> bool {
                 | Base::Zeros(_)
                 | Base::Ones(_)
         ),
-        OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => is_value_by_value(numeric),
+        OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => is_elementwise(numeric),
         OperationIr::Float(_, float) => {
             use plimsoll_tape::ir::FloatOperationIr as Float;
             !matches!(float, Float::Matmul(_) | Float::Cross(_) | Float::Random(_) | Float::GridSample2d(_))
@@ -191,7 +191,7 @@ fn is_joined(operation: &OperationIr) -> bool {
     }
 }
 
-fn is_value_by_value(numeric: &Numeric) -> bool {
+fn is_elementwise(numeric: &Numeric) -> bool {
     matches!(
         numeric,
         Numeric::Add(_)

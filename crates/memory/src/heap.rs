@@ -1,34 +1,34 @@
-//! Memory as a device hands it out: blocks, and the tensors that look at them.
+//! The memory of a device: blocks, and the tensors that use them.
 //!
-//! A [`Value`] is a handle on a block with a layout, as a backend's tensor is. Handles are counted: an operation may write
-//! over a block that only one handle looks at, and the block is gone with its last handle. The code that moves the values
-//! around (`flex`, `cube`) reads like the backend that it stands for, without the numbers.
+//! A [`Value`] is a handle on a block, with a layout, like the tensor of a backend. Handles are counted: an operation may
+//! overwrite a block that has one handle, and a block is freed with its last handle. `flex` and `cube` follow the code of
+//! their backends and move values without numbers.
 
 use std::collections::HashMap;
 
 use plimsoll_core::Bytes;
 use plimsoll_tape::ir::{TensorId, TensorIr, TensorStatus};
 
-use crate::timeline::{Allocation, Owner, Phase, Stretch, Timeline};
+use crate::timeline::{Allocation, Owner, Phase, PhaseSpan, Timeline};
 
-/// A handle on a block of memory, with the layout by which it is read.
+/// A handle on a block of memory, with its layout.
 #[derive(Debug)]
 pub(crate) struct Value {
     block: usize,
     pub(crate) shape: Vec<usize>,
     pub(crate) strides: Vec<isize>,
     pub(crate) offset: usize,
-    /// Bytes of one number.
+    /// Bytes of one element.
     pub(crate) width: usize,
 }
 
 impl Value {
-    /// How many numbers it has.
+    /// The number of elements.
     pub(crate) fn count(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether its numbers lie in order, one after the other. Axes of length 1 do not count.
+    /// Whether the elements are in row-major order without gaps. Axes of length 1 do not count.
     pub(crate) fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for (&length, &stride) in self.shape.iter().zip(&self.strides).rev() {
@@ -44,8 +44,8 @@ impl Value {
     }
 }
 
-/// The strides of numbers in order.
-pub(crate) fn in_order(shape: &[usize]) -> Vec<isize> {
+/// The strides of `shape` in row-major order.
+pub(crate) fn contiguous_strides(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis] as isize;
@@ -64,21 +64,22 @@ struct Block {
     made_by: &'static str,
 }
 
-/// The memory of a device while operations are done.
+/// The memory of a device while operations are replayed.
 #[derive(Debug)]
 pub(crate) struct Heap {
     blocks: Vec<Block>,
     tensors: HashMap<TensorId, Value>,
     now: usize,
     phase: Phase,
-    phases: Vec<Stretch>,
+    phases: Vec<PhaseSpan>,
     operation: &'static str,
-    /// Sizes are rounded up to a multiple of this, as the device's allocator does.
-    grain: usize,
+    /// Sizes are rounded up to a multiple of this many bytes, as by the allocator of the device.
+    alignment: usize,
 }
 
 impl Heap {
-    pub(crate) fn new(grain: usize) -> Self {
+    /// An empty heap whose sizes are multiples of `alignment` bytes.
+    pub(crate) fn new(alignment: usize) -> Self {
         Self {
             blocks: Vec::new(),
             tensors: HashMap::new(),
@@ -86,34 +87,33 @@ impl Heap {
             phase: Phase::Forward,
             phases: Vec::new(),
             operation: "",
-            grain,
+            alignment,
         }
     }
 
-    /// From here on `phase` is done.
+    /// Begins `phase`.
     pub(crate) fn enter(&mut self, phase: Phase) {
         let start = self.now + 1;
         if let Some(last) = self.phases.last_mut() {
             last.end = start;
         }
-        self.phases.push(Stretch { phase, start, end: start });
+        self.phases.push(PhaseSpan { phase, start, end: start });
         self.phase = phase;
     }
 
-    /// From here on blocks are made by `operation`.
+    /// Names the operation that allocates from here on.
     pub(crate) fn begin(&mut self, operation: &'static str) {
         self.operation = operation;
     }
 
-    /// A new value of numbers in order, of `width` bytes each.
+    /// A new contiguous value with elements of `width` bytes.
     pub(crate) fn fresh(&mut self, shape: &[usize], width: usize) -> Value {
         let size = shape.iter().product::<usize>() * width;
         let block = self.block(size);
-        Value { block, shape: shape.to_vec(), strides: in_order(shape), offset: 0, width }
+        Value { block, shape: shape.to_vec(), strides: contiguous_strides(shape), offset: 0, width }
     }
 
-    /// A new value that is made twice for a moment: flex takes plain bytes first and then, as it wants them aligned, a
-    /// copy of them.
+    /// A new value that exists twice for a moment: flex allocates plain bytes first, and then copies them to aligned ones.
     pub(crate) fn aligned(&mut self, shape: &[usize], width: usize) -> Value {
         let bytes = self.scratch(shape.iter().product::<usize>() * width);
         let value = self.fresh(shape, width);
@@ -121,7 +121,7 @@ impl Heap {
         value
     }
 
-    /// Bytes that are in use until [`free`](Self::free) takes them back.
+    /// Working memory that is in use until [`free`](Self::free).
     pub(crate) fn scratch(&mut self, bytes: usize) -> Value {
         self.fresh(&[bytes], 1)
     }
@@ -129,7 +129,7 @@ impl Heap {
     fn block(&mut self, size: usize) -> usize {
         self.now += 1;
         self.blocks.push(Block {
-            size: size.next_multiple_of(self.grain),
+            size: size.next_multiple_of(self.alignment),
             handles: 1,
             birth: self.now,
             death: None,
@@ -140,7 +140,7 @@ impl Heap {
         self.blocks.len() - 1
     }
 
-    /// Another handle on the same numbers.
+    /// Another handle with the same layout.
     pub(crate) fn share(&mut self, value: &Value) -> Value {
         self.blocks[value.block].handles += 1;
         Value {
@@ -152,7 +152,7 @@ impl Heap {
         }
     }
 
-    /// Gives a handle back.
+    /// Drops a handle, and with the last one the block.
     pub(crate) fn free(&mut self, value: Value) {
         let block = &mut self.blocks[value.block];
         block.handles -= 1;
@@ -161,18 +161,19 @@ impl Heap {
         }
     }
 
-    /// Whether nobody else looks at the block of `value`.
+    /// Whether `value` is the only handle on its block.
     pub(crate) fn is_unique(&self, value: &Value) -> bool {
         self.blocks[value.block].handles == 1
     }
 
-    /// Whether `value` is the whole of its block, in order.
+    /// Whether `value` is its whole block, in row-major order.
     pub(crate) fn is_whole(&self, value: &Value) -> bool {
-        let size = (value.count() * value.width).next_multiple_of(self.grain);
+        let size = (value.count() * value.width).next_multiple_of(self.alignment);
         value.is_contiguous() && value.offset == 0 && self.blocks[value.block].size == size
     }
 
-    /// Takes a handle on an operation's input: the only one where nobody else has one, another one otherwise.
+    /// The handle of an operation on its input: the last one where the operation consumes the tensor, a second one
+    /// otherwise.
     pub(crate) fn take(&mut self, tensor: &TensorIr) -> Value {
         if tensor.status == TensorStatus::ReadWrite
             && let Some(value) = self.tensors.remove(&tensor.id)
@@ -186,7 +187,7 @@ impl Heap {
                 self.blocks[block].handles += 1;
                 Value { block, shape, strides, offset, width }
             }
-            // Something that was there before the recording began; it counts from its first use.
+            // The tensor is older than the recording; it counts from its first use.
             None => {
                 let width = tensor.dtype.size();
                 let value = self.fresh(&tensor.shape, width);
@@ -197,58 +198,58 @@ impl Heap {
         }
     }
 
-    /// Makes `value` what `tensor` looks at.
+    /// Makes `value` the memory of `tensor`.
     pub(crate) fn give(&mut self, tensor: &TensorIr, mut value: Value) {
         if value.shape != tensor.shape[..] {
-            // Rules that know the amount and not the arrangement.
+            // Rules that track the size and not the layout.
             value.shape = tensor.shape.to_vec();
-            value.strides = in_order(&tensor.shape);
+            value.strides = contiguous_strides(&tensor.shape);
         }
         if let Some(old) = self.tensors.insert(tensor.id, value) {
             self.free(old);
         }
     }
 
-    /// Whether the tensor looks at a block.
+    /// Whether the tensor has memory.
     pub(crate) fn has(&self, id: TensorId) -> bool {
         self.tensors.contains_key(&id)
     }
 
-    /// Whether the tensor's numbers lie in order.
-    pub(crate) fn lies_in_order(&self, id: TensorId) -> bool {
+    /// Whether the elements of the tensor are in row-major order.
+    pub(crate) fn is_contiguous(&self, id: TensorId) -> bool {
         self.tensors.get(&id).is_some_and(Value::is_contiguous)
     }
 
-    /// Whether `id` is the only one to look at its block, which has room for `size` bytes and not much more.
-    pub(crate) fn can_become(&self, id: TensorId, size: usize) -> bool {
+    /// Whether a tensor of `size` bytes can take over the block of `id`: it has one handle, no owner, and the same size.
+    pub(crate) fn can_reuse(&self, id: TensorId, size: usize) -> bool {
         self.tensors.get(&id).is_some_and(|value| {
             let block = &self.blocks[value.block];
-            block.handles == 1 && block.owner.is_none() && block.size == size.next_multiple_of(self.grain)
+            block.handles == 1 && block.owner.is_none() && block.size == size.next_multiple_of(self.alignment)
         })
     }
 
-    /// What `id` looked at is from now on what `tensor` looks at.
-    pub(crate) fn rename(&mut self, id: TensorId, tensor: &TensorIr) {
+    /// Moves the memory of `id` to `tensor`.
+    pub(crate) fn reuse(&mut self, id: TensorId, tensor: &TensorIr) {
         if let Some(value) = self.tensors.remove(&id) {
             self.give(tensor, value);
         }
     }
 
-    /// Nobody holds the tensor any more.
+    /// Drops the handle of a tensor.
     pub(crate) fn drop_tensor(&mut self, id: TensorId) {
         if let Some(value) = self.tensors.remove(&id) {
             self.free(value);
         }
     }
 
-    /// Writes down whose the block of a tensor is.
-    pub(crate) fn own(&mut self, id: TensorId, owner: Owner) {
+    /// Sets the owner of the block of a tensor.
+    pub(crate) fn set_owner(&mut self, id: TensorId, owner: Owner) {
         if let Some(value) = self.tensors.get(&id) {
             self.blocks[value.block].owner = Some(owner);
         }
     }
 
-    /// Bytes of the blocks that `ids` look at, each counted once.
+    /// Bytes of the blocks of `ids`, each block counted once.
     pub(crate) fn bytes_of(&self, ids: &[TensorId]) -> Bytes {
         let mut blocks: Vec<usize> = ids.iter().filter_map(|id| Some(self.tensors.get(id)?.block)).collect();
         blocks.sort_unstable();
@@ -256,24 +257,24 @@ impl Heap {
         Bytes(blocks.into_iter().map(|block| self.blocks[block].size as u64).sum())
     }
 
-    /// What was in memory, from the moment on at which the phases began. What nobody owned is told by its life: made
-    /// forward and there when the backward pass begins, it was saved for that.
+    /// Every allocation, as a timeline. The owner of a block without one follows from its lifetime: a block that was
+    /// allocated before the backward pass and is alive when that begins is an activation, any other is temporary.
     pub(crate) fn into_timeline(mut self) -> Timeline {
         let end = self.now + 1;
         if let Some(last) = self.phases.last_mut() {
             last.end = end;
         }
-        let backward = self.phases.iter().find(|stretch| stretch.phase == Phase::Backward).map(|stretch| stretch.start);
+        let backward = self.phases.iter().find(|span| span.phase == Phase::Backward).map(|span| span.start);
         let allocations = self.blocks.iter().filter(|block| block.size > 0 && block.death != Some(block.birth));
         let allocations = allocations.map(|block| {
             let death = block.death.unwrap_or(end);
             let saved = backward.is_some_and(|start| block.birth < start && death > start);
-            let told = if saved { Owner::Activations } else { Owner::Temporaries };
+            let inferred = if saved { Owner::Activations } else { Owner::Temporaries };
             Allocation {
                 size: Bytes(block.size as u64),
                 birth: block.birth,
                 death,
-                owner: block.owner.unwrap_or(told),
+                owner: block.owner.unwrap_or(inferred),
                 phase: block.phase,
                 made_by: block.made_by,
             }

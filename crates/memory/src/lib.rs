@@ -1,99 +1,48 @@
-//! The memory optimizer: what a training step needs of memory, before the first step and without the card.
+//! Plans the memory of a training run before its first step, and without the GPU on which it will run.
 //!
-//! A model is [traced](trace()) on Burn's recording device, where a step of any size takes milliseconds and no tensor
-//! memory. What it would ask of a backend becomes a [`Timeline`] with an owner for every byte and a phase for every
-//! moment; [`Life`] puts the steps of a run together, optimizer, validation and checkpoint included. A [`Survey`] of a
-//! few traces answers for all batches, and [`plan()`] finds the fastest way to compute each length that stays within a
-//! budget on a [`Card`] of the [`catalogue()`], or says what is missing and the cheapest change that would do.
+//! A model is [traced](trace()) on a recording device of Burn: a step of any size takes milliseconds and no tensor memory.
+//! The rules of a backend turn the recording into a [`Timeline`], in which every byte has an owner and every moment a phase.
+//! [`RunMemory`] adds optimizer, validation and checkpoint. A [`MemoryModel`] estimates all batch sizes from a few traces, and
+//! [`plan()`] finds the fastest micro-batch of each length that fits a budget, for example that of a [`Gpu`] of the
+//! [`catalog()`]. If nothing fits, the error has the missing memory and the cheapest change that would help.
 //!
-//! Any Burn model can be asked about: it needs a [`Task`](plimsoll_tape::Task), which is its loss on batches of its own
-//! type, and a [`Subject`], which builds it and its batches. `examples/transformer.rs` plans Burn's own Transformer
-//! encoder.
+//! Any Burn model can be planned. It needs a [`Task`](plimsoll_tape::Task), which is its loss on a batch type of its own, and
+//! a [`Traceable`], which builds the model and its batches. `examples/transformer.rs` plans the Transformer encoder of Burn.
 //!
-//! ```
-//! use burn::module::Module;
-//! use burn::nn::{Linear, LinearConfig};
-//! use burn::tensor::{Device, Tensor};
-//! use plimsoll_core::{Batch, BatchShape, Choice, SampleId};
-//! use plimsoll_memory::{BackendRules, Life, Owner, StepMemory, Subject, trace};
-//! use plimsoll_tape::{Pass, StepLoss, Task};
-//!
-//! /// Rows of 256 zeros: only their number counts here.
-//! #[derive(Clone)]
-//! struct Rows(Vec<SampleId>);
-//!
-//! impl Batch for Rows {
-//!     fn ids(&self) -> &[SampleId] {
-//!         &self.0
-//!     }
-//!     fn select(&self, places: &[usize]) -> Self {
-//!         Self(places.iter().map(|&place| self.0[place]).collect())
-//!     }
-//! }
-//!
-//! /// A layer that learns to give back what it is given.
-//! #[derive(Module, Debug)]
-//! struct Mirror {
-//!     layer: Linear,
-//! }
-//!
-//! impl Task for Mirror {
-//!     type Batch = Rows;
-//!     type Tensors = Tensor<2>;
-//!     fn send(rows: &Rows, device: &Device) -> Tensor<2> {
-//!         Tensor::zeros([rows.len(), 256], device)
-//!     }
-//!     fn loss(&self, x: &Tensor<2>, _: &Pass) -> StepLoss {
-//!         StepLoss::of((self.layer.forward(x.clone()) - x.clone()).square().sum())
-//!     }
-//! }
-//!
-//! struct Mirrors;
-//!
-//! impl Subject for Mirrors {
-//!     type Task = Mirror;
-//!     fn init(&self, device: &Device) -> Mirror {
-//!         Mirror { layer: LinearConfig::new(256, 256).init(device) }
-//!     }
-//!     fn batch(&self, shape: BatchShape) -> Rows {
-//!         Rows((0..u64::from(shape.utterances)).map(SampleId).collect())
-//!     }
-//! }
-//!
-//! let piece = trace(&Mirrors, BatchShape::samples(400), Choice::default(), BackendRules::card())?;
-//! let life = Life::of(&piece, None, StepMemory::default());
-//! // AdamW keeps two numbers for each weight.
-//! let owners = life.timeline.owners_at_peak();
-//! assert!(owners.iter().any(|&(owner, bytes)| owner == Owner::Optimizer && bytes.0 == 2 * 4 * (256 * 256 + 256)));
-//! # Ok::<(), plimsoll_memory::TraceError>(())
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod backend;
-mod catalogue;
+mod catalog;
 mod cost;
 mod cube;
-mod curve;
+mod demand;
 mod flex;
 mod heap;
-mod life;
-mod names;
-mod page;
-mod pages;
+mod html;
+mod model;
+mod operation_name;
 mod perfetto;
 mod plan;
-mod subject;
-mod survey;
+mod plan_error;
+mod pools;
+mod profile;
+mod run_memory;
+mod strategy;
 mod timeline;
+mod timeline_builder;
 mod trace;
+mod traceable;
 
 pub use backend::BackendRules;
-pub use catalogue::{Card, CatalogueError, Peak, catalogue, find};
+pub use catalog::{CatalogError, Gpu, PeakRates, catalog, find};
 pub use cost::{Cost, Speed};
-pub use life::{Life, StepMemory};
-pub use page::page;
-pub use perfetto::perfetto;
-pub use plan::{BucketPlan, Change, Demand, Plan, PlanError, plan};
-pub use subject::Subject;
-pub use survey::{Survey, Weighed};
-pub use timeline::{Allocation, Owner, Phase, Stretch, Timeline};
+pub use demand::Demand;
+pub use html::html_page;
+pub use model::{MemoryEstimate, MemoryModel};
+pub use perfetto::perfetto_trace;
+pub use plan::{BucketPlan, Plan, plan};
+pub use plan_error::{Change, PlanError};
+pub use run_memory::{RunMemory, StepMemory};
+pub use timeline::{Allocation, Owner, Phase, PhaseSpan, Timeline};
 pub use trace::{Trace, TraceError, trace, trace_validation};
+pub use traceable::Traceable;

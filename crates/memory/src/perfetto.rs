@@ -1,49 +1,49 @@
-//! A timeline as a trace that `ui.perfetto.dev` and `chrome://tracing` open.
+//! A timeline as a trace file for `ui.perfetto.dev` and `chrome://tracing`.
 //!
-//! The format is the Chrome trace event format, in its object form. It knows only time, so a moment is a microsecond.
+//! The format is the Chrome trace event format in its object form. It has only time, so a moment becomes a microsecond.
 
 use serde_json::{Map, Value, json};
 
-use crate::curve::{Curve, Level, OWNERS, owner_name, phase_name};
+use crate::profile::{Level, MemoryProfile, OWNERS, owner_name, phase_name};
 use crate::timeline::{Owner, Timeline};
 
-/// Counter events of a trace at most, so that it stays near 2 MB however many moments there are.
+/// The most counter events of a trace. It keeps the file near 2 MB at any number of moments.
 const COUNTERS_MAX: usize = 10_000;
 
-/// One process holds everything: a trace has no other place for a title.
+/// The one process of the trace. Its name is the title, which the format keeps nowhere else.
 const PROCESS: u32 = 1;
 const THREAD: u32 = 1;
 
-/// `timeline` as a trace in JSON: a counter for each owner and for the total, the phases, and the peak.
+/// `timeline` as a trace in JSON: counters of each owner and of the total, the phases, and a mark at the peak.
 ///
-/// Beyond ten thousand moments only the highest of each stretch is kept, and so the peak always is.
-pub fn perfetto(title: &str, timeline: &Timeline) -> String {
-    let curve = Curve::of(timeline);
-    let peak = curve.peak();
-    let columns = curve.columns(COUNTERS_MAX);
+/// Beyond 10,000 moments only the highest moment of each of 10,000 columns is kept, so the peak always is.
+pub fn perfetto_trace(title: &str, timeline: &Timeline) -> String {
+    let profile = MemoryProfile::new(timeline);
+    let peak = profile.peak();
+    let columns = profile.columns(COUNTERS_MAX);
     let owners: Vec<Owner> =
         OWNERS.into_iter().filter(|&owner| columns.iter().any(|column| column.highest.stack.of(owner).0 > 0)).collect();
     let mut events = vec![name("process_name", title), name("thread_name", "phases")];
-    events.extend(timeline.phases.iter().map(|stretch| {
-        let duration = stretch.end.saturating_sub(stretch.start);
-        let name = phase_name(stretch.phase);
-        json!({ "ph": "X", "pid": PROCESS, "tid": THREAD, "name": name, "ts": stretch.start, "dur": duration })
+    events.extend(timeline.phases.iter().map(|span| {
+        let duration = span.end.saturating_sub(span.start);
+        let name = phase_name(span.phase);
+        json!({ "ph": "X", "pid": PROCESS, "tid": THREAD, "name": name, "ts": span.start, "dur": duration })
     }));
     let mut last = None;
     for column in &columns {
-        // A counter holds its value until the next event, so a value that stays needs none.
+        // A counter keeps its value until its next event, so only changes are written.
         if last.replace(column.highest.stack) != Some(column.highest.stack) {
             events.extend(counters(&column.highest, &owners));
         }
     }
-    // The last value holds up to here, or the trace would end with it.
-    let end = Level { moment: curve.moments(), stack: last.unwrap_or_default() };
+    // Without this event the trace would end at the last change.
+    let end = Level { moment: profile.moments(), stack: last.unwrap_or_default() };
     events.extend(counters(&end, &owners));
     events.push(json!({
         "ph": "i", "s": "p", "pid": PROCESS, "tid": THREAD, "ts": peak.moment,
         "name": format!("peak {}", peak.stack.total()), "args": bytes(&peak, &owners),
     }));
-    let about = json!({ "title": title, "unit": "1 us is one moment", "moments": curve.moments() });
+    let about = json!({ "title": title, "unit": "1 us is one moment", "moments": profile.moments() });
     json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": about }).to_string()
 }
 
@@ -51,7 +51,7 @@ fn name(what: &str, name: &str) -> Value {
     json!({ "ph": "M", "pid": PROCESS, "tid": THREAD, "name": what, "args": { "name": name } })
 }
 
-/// Two events: the owners together, which are drawn stacked, and the total.
+/// Two events: all owners in one counter, which is drawn as a stack, and the total.
 fn counters(level: &Level, owners: &[Owner]) -> [Value; 2] {
     let event =
         |name: &str, args: Value| json!({ "ph": "C", "pid": PROCESS, "name": name, "ts": level.moment, "args": args });
@@ -66,7 +66,7 @@ fn bytes(level: &Level, owners: &[Owner]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::curve::tests::drawn;
+    use crate::profile::tests::random_timeline;
 
     fn events(trace: &str, kind: &str) -> Vec<Value> {
         let trace: Value = serde_json::from_str(trace).unwrap();
@@ -75,10 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn a_million_moments_are_small_and_keep_their_peak() {
-        let timeline = drawn(7, 200_000, 1_000_000);
-        let peak = Curve::of(&timeline).peak();
-        let trace = perfetto("large", &timeline);
+    fn trace_of_a_million_moments_is_small_and_keeps_the_peak() {
+        let timeline = random_timeline(7, 200_000, 1_000_000);
+        let peak = MemoryProfile::new(&timeline).peak();
+        let trace = perfetto_trace("large", &timeline);
         assert!(trace.len() < 5_000_000, "{} bytes", trace.len());
         let counters = events(&trace, "C");
         let totals = counters.iter().filter(|event| event["name"] == "total");
@@ -90,15 +90,15 @@ mod tests {
     }
 
     #[test]
-    fn few_moments_are_all_there() {
-        let timeline = drawn(3, 50, 40);
-        let curve = Curve::of(&timeline);
-        let trace = perfetto("a \"small\" </script> one", &timeline);
+    fn trace_of_few_moments_is_exact() {
+        let timeline = random_timeline(3, 50, 40);
+        let profile = MemoryProfile::new(&timeline);
+        let trace = perfetto_trace("a \"small\" </script> one", &timeline);
         let counters = events(&trace, "C");
         let totals: Vec<&Value> = counters.iter().filter(|event| event["name"] == "total").collect();
         for moment in 0..40 {
-            let held = totals.iter().rfind(|event| event["ts"].as_u64().unwrap() <= moment as u64).unwrap();
-            assert_eq!(held["args"]["bytes"], curve.at(moment).total().0);
+            let current = totals.iter().rfind(|event| event["ts"].as_u64().unwrap() <= moment as u64).unwrap();
+            assert_eq!(current["args"]["bytes"], profile.at(moment).total().0);
         }
         let phases = events(&trace, "X");
         assert_eq!(
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_timeline_is_a_trace() {
-        let trace = perfetto("", &Timeline::default());
+    fn empty_timeline_gives_a_trace() {
+        let trace = perfetto_trace("", &Timeline::default());
         assert_eq!(events(&trace, "C").len(), 2);
     }
 }

@@ -1,83 +1,84 @@
-//! What a step has in memory, from moment to moment: every allocation with its owner, its birth and its death.
+//! The memory of a step over time: every allocation with its owner, its first moment and its last.
 
 use plimsoll_core::Bytes;
 use serde::Serialize;
 
-/// Whose an allocation is.
+/// The part of training that an allocation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
-    /// The parameters, and what the model keeps beside them.
+    /// Parameters, and buffers of the model such as running statistics.
     Weights,
-    /// The gradients of the parameters, as they gather over a step.
+    /// Gradients of the parameters, which accumulate over a step.
     Gradients,
-    /// What the optimizer keeps for each parameter.
+    /// Optimizer state.
     Optimizer,
-    /// What the forward pass leaves for the backward pass.
+    /// Tensors that the forward pass saves for the backward pass.
     Activations,
-    /// What is made and used up inside a pass.
+    /// Tensors that are created and freed within one pass.
     Temporaries,
     /// The batch that is computed.
     Batch,
-    /// Batches that wait on the device.
+    /// Batches that were sent to the device ahead of their step.
     Prefetch,
-    /// What a library or the driver takes for itself: workspaces, contexts, kernels.
+    /// Memory of libraries and the driver: workspaces, contexts, kernels.
     Workspace,
 }
 
-/// What is being done at a moment.
+/// What the run does at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The loss is computed.
+    /// Computes the loss.
     Forward,
-    /// The gradients are computed, second passes included.
+    /// Computes the gradients, rematerialization included.
     Backward,
-    /// The parameters move.
+    /// Updates the parameters.
     Optimizer,
-    /// A batch is judged without gradients.
+    /// Evaluates a batch without gradients.
     Validation,
-    /// Something is read or spoken with the model.
+    /// Transcribes or synthesizes with the model.
     Decoding,
-    /// The state is copied out to be saved.
+    /// Copies the state to save it.
     Checkpoint,
 }
 
-/// One stretch of memory, from its birth to its death.
+/// A block of memory with its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Allocation {
-    /// How much.
+    /// Its size.
     pub size: Bytes,
-    /// The moment from which it is there.
+    /// The first moment at which it exists.
     pub birth: usize,
-    /// The first moment at which it is gone.
+    /// The first moment at which it no longer exists.
     pub death: usize,
-    /// Whose it is.
+    /// What it belongs to.
     pub owner: Owner,
-    /// What was being done when it was made.
+    /// The phase in which it was allocated.
     pub phase: Phase,
-    /// The operation that made it.
+    /// The operation that allocated it.
     pub made_by: &'static str,
 }
 
-/// A stretch of moments in which one thing is done.
+/// A phase with its moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Stretch {
-    /// What is done.
+pub struct PhaseSpan {
+    /// The phase.
     pub phase: Phase,
-    /// The first moment.
+    /// Its first moment.
     pub start: usize,
     /// The first moment after it.
     pub end: usize,
 }
 
-/// The memory of a step. A moment is one operation, or one allocation inside an operation; they are counted from 0.
+/// The memory of a step over time, in moments counted from 0. A moment is one operation, or one allocation within an
+/// operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// Everything that was allocated, in the order of birth.
+    /// Every allocation, in the order of birth.
     pub allocations: Vec<Allocation>,
-    /// What was done when, in order.
-    pub phases: Vec<Stretch>,
+    /// Every phase, in order. A phase may occur several times.
+    pub phases: Vec<PhaseSpan>,
     /// The number of moments.
     pub moments: usize,
 }

@@ -1,4 +1,4 @@
-//! A piece of a step on paper: what it asks of a device, and what it has in memory from moment to moment.
+//! Traces one micro-batch: records the model without tensor memory, and replays the recording by the rules of a backend.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,63 +11,67 @@ use plimsoll_tape::{Noise, Note, Pass, RecordError, Recorder, Task, backward, re
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
-use crate::cube::Gathered;
+use crate::cube::FusionGroup;
 use crate::flex;
 use crate::heap::Heap;
-use crate::names::name_of;
-use crate::subject::Subject;
+use crate::operation_name::operation_name;
 use crate::timeline::{Owner, Phase, Timeline};
+use crate::traceable::Traceable;
 
-/// One piece of a step, traced.
+/// The trace of one micro-batch.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// What is in memory while the piece is computed, forward and backward; the weights are there from the start.
+    /// Memory during forward and backward pass. The weights exist from the start.
     pub timeline: Timeline,
-    /// The number of values of each parameter that has a gradient, in the order in which the optimizer moves them.
+    /// Values of each parameter that has a gradient, in the order in which the optimizer updates them.
     pub parameters: Vec<u64>,
-    /// The weights, and what the model keeps beside them.
+    /// Parameters and buffers of the model.
     pub weights: Bytes,
-    /// The gradients of the piece.
+    /// Gradients of all parameters.
     pub gradients: Bytes,
-    /// What computing the piece takes.
+    /// The work of the micro-batch, for the cost model.
     pub cost: Cost,
 }
 
 /// Why there is no trace.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TraceError {
-    /// The model could not be recorded.
+    /// The model reads tensor values or uses something else that a recording cannot show.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Nothing was left to train.
-    #[error("the loss depends on no parameter that is trained")]
+    /// The loss has no gradient for any parameter.
+    #[error("the loss depends on no trainable parameter")]
     NoGradient,
 }
 
-/// Who is alive beyond what the recording shows.
+/// Tensors that stay alive after their last use in the recording, and what else a replay needs of the model.
 #[derive(Default)]
-struct Held {
+struct LiveTensors {
     weights: Vec<TensorId>,
     gradients: Vec<TensorId>,
     batch: Vec<TensorId>,
     parameters: Vec<u64>,
-    /// How many of a thousand blocks keep handles on their parameters for a second pass.
+    /// Thousandths of the blocks that are rematerialized; these keep second handles on their parameters.
     covered_thousandths: usize,
 }
 
-/// Traces a piece of `shape` of `subject`, computed by `choice`, as `rules` use memory.
-pub fn trace<S: Subject>(
-    subject: &S,
+/// Traces a micro-batch of `shape`, computed as `choice` says, on the backend of `rules`.
+///
+/// # Errors
+/// [`TraceError::Record`] where the model reads tensor values, and [`TraceError::NoGradient`] where nothing is trained.
+pub fn trace<S: Traceable>(
+    traceable: &S,
     shape: BatchShape,
     choice: Choice,
     rules: BackendRules,
 ) -> Result<Trace, TraceError> {
-    let batch = subject.batch(shape);
-    let mut held = Held { covered_thousandths: covered_thousandths(choice.remat), ..Held::default() };
+    let batch = traceable.batch(shape);
+    let mut live = LiveTensors { covered_thousandths: covered_thousandths(choice.remat), ..LiveTensors::default() };
     let mut sent = None;
     let operations = record(rules.played(), |recorder| {
-        let task = subject.init(recorder.device());
-        held.weights = weights(recorder, &task);
+        let task = traceable.init(recorder.device());
+        live.weights = weights(recorder, &task);
         recorder.mark("forward");
         let start = recorder.next_id();
         let tensors = <S::Task as Task>::send(&batch, recorder.device());
@@ -76,44 +80,47 @@ pub fn trace<S: Subject>(
         let loss = task.loss(&tensors, &pass);
         recorder.mark("backward");
         let found = backward(loss.sum * 0.5, &task);
-        (held.gradients, held.parameters) = gradients(recorder, &task, found);
+        (live.gradients, live.parameters) = gradients(recorder, &task, found);
     })?;
-    if held.gradients.is_empty() {
+    if live.gradients.is_empty() {
         return Err(TraceError::NoGradient);
     }
-    held.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
-    Ok(played(&operations, held, rules))
+    live.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
+    Ok(replay(&operations, live, rules))
 }
 
-/// Traces what `subject` does with a batch of `shape` when it is validated, outside the tape.
-pub fn trace_validation<S: Subject>(
-    subject: &S,
+/// Traces the validation of a batch of `shape`, without gradients.
+///
+/// # Errors
+/// [`TraceError::Record`] where validation reads tensor values.
+pub fn trace_validation<S: Traceable>(
+    traceable: &S,
     shape: BatchShape,
     rules: BackendRules,
 ) -> Result<Timeline, TraceError> {
-    let batch = subject.batch(shape);
-    let (mut held, mut sent) = (Held::default(), None);
+    let batch = traceable.batch(shape);
+    let (mut live, mut sent) = (LiveTensors::default(), None);
     let operations = record(rules.played(), |recorder| {
-        let task = subject.init(recorder.device());
-        held.weights = weights(recorder, &task);
+        let task = traceable.init(recorder.device());
+        live.weights = weights(recorder, &task);
         let task = recorder.off_tape(task);
         recorder.mark("validation");
         let start = recorder.next_id();
         let tensors = <S::Task as Task>::send(&batch, &plimsoll_tape::plain_device(recorder.device()));
         sent = Some((start, recorder.next_id()));
-        subject.validate(&task, &tensors);
+        traceable.validate(&task, &tensors);
     })?;
-    held.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
-    Ok(played(&operations, held, rules).timeline)
+    live.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
+    Ok(replay(&operations, live, rules).timeline)
 }
 
-/// What a batch of `shape` takes on a device.
-pub(crate) fn batch_bytes<S: Subject>(
-    subject: &S,
+/// Memory of a batch of `shape` on its device.
+pub(crate) fn batch_bytes<S: Traceable>(
+    traceable: &S,
     shape: BatchShape,
     rules: BackendRules,
 ) -> Result<Bytes, TraceError> {
-    let batch = subject.batch(shape);
+    let batch = traceable.batch(shape);
     let mut sent = None;
     let operations = record(rules.played(), |recorder| {
         let start = recorder.next_id();
@@ -126,38 +133,39 @@ pub(crate) fn batch_bytes<S: Subject>(
     Ok(Bytes(outputs.map(|output| (output.shape.num_elements() * output.dtype.size()) as u64).sum()))
 }
 
-fn played(operations: &[OperationIr], held: Held, rules: BackendRules) -> Trace {
-    let mut heap = Heap::new(rules.grain());
-    let lasting: HashSet<TensorId> = held.weights.iter().chain(&held.gradients).chain(&held.batch).copied().collect();
+/// Plays the recording on a heap that follows `rules`.
+fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) -> Trace {
+    let mut heap = Heap::new(rules.alignment());
+    let lasting: HashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
     let last = last_uses(operations);
     let mut cost = Cost::default();
     let mut phase = None;
-    let small = rules.small_things();
-    heap.begin("handles of parameters");
-    let copies = held.weights.len() * (1000 + held.covered_thousandths) / 1000;
-    let _handles = heap.scratch(copies * small.parameter);
+    let handles = rules.handle_bytes();
+    heap.begin("parameter handles");
+    let copies = live.weights.len() * (1000 + live.covered_thousandths) / 1000;
+    let _handles = heap.scratch(copies * handles.parameter);
     let is_lasting = |id: TensorId| lasting.contains(&id);
-    let mut gathered = Gathered::default();
+    let mut fusion = FusionGroup::default();
     for (index, operation) in operations.iter().enumerate() {
         if let Some(Note::Mark(name)) = Note::of(operation) {
-            gathered.run(&mut heap, index, &last, &is_lasting);
+            fusion.run(&mut heap, index, &last, &is_lasting);
             phase = phase_of(name).or(phase);
             if let Some(phase) = phase {
                 heap.enter(phase);
             }
             continue;
         }
-        heap.begin(name_of(operation));
+        heap.begin(operation_name(operation));
         if phase.is_some() {
             cost.count(operation);
         }
         let BackendRules::Flex { threads } = rules else {
-            gathered.apply(&mut heap, operation, index, &last, &is_lasting);
+            fusion.apply(&mut heap, operation, index, &last, &is_lasting);
             continue;
         };
         if phase == Some(Phase::Forward) {
-            // Blocks that are computed again leave no operations on the tape; about half of all are outside of blocks.
-            let _node = heap.scratch(small.operation * (1000 - held.covered_thousandths / 2) / 1000);
+            // Rematerialized blocks leave no operations on the tape. About half of all operations are outside of blocks.
+            let _node = heap.scratch(handles.operation * (1000 - live.covered_thousandths / 2) / 1000);
         }
         flex::apply(&mut heap, operation, threads);
         let mut done = |id: TensorId| {
@@ -168,17 +176,17 @@ fn played(operations: &[OperationIr], held: Held, rules: BackendRules) -> Trace 
         operation.inputs().for_each(|input| done(input.id));
         operation.outputs().for_each(|output| done(output.id));
     }
-    gathered.run(&mut heap, operations.len(), &last, &is_lasting);
+    fusion.run(&mut heap, operations.len(), &last, &is_lasting);
     for (ids, owner) in
-        [(&held.weights, Owner::Weights), (&held.batch, Owner::Batch), (&held.gradients, Owner::Gradients)]
+        [(&live.weights, Owner::Weights), (&live.batch, Owner::Batch), (&live.gradients, Owner::Gradients)]
     {
-        ids.iter().for_each(|&id| heap.own(id, owner));
+        ids.iter().for_each(|&id| heap.set_owner(id, owner));
     }
-    let (weights, gradients) = (heap.bytes_of(&held.weights), heap.bytes_of(&held.gradients));
-    Trace { timeline: heap.into_timeline(), parameters: held.parameters, weights, gradients, cost }
+    let (weights, gradients) = (heap.bytes_of(&live.weights), heap.bytes_of(&live.gradients));
+    Trace { timeline: heap.into_timeline(), parameters: live.parameters, weights, gradients, cost }
 }
 
-/// The tensors that were made between two ids, except those that were consumed there to make others.
+/// The tensors whose ids lie between `start` and `end`, except those that other tensors among them replaced.
 fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) -> Vec<TensorId> {
     let is_between = |id: TensorId| start < id && id < end;
     let all = operations.iter().flat_map(|operation| operation.inputs().chain(operation.outputs()));
@@ -191,7 +199,7 @@ fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) 
     made.into_iter().collect()
 }
 
-/// About how many of a thousand blocks `remat` covers: what hangs on it is small.
+/// About how many thousandths of the blocks `remat` covers. An estimate suffices: it only sizes bookkeeping.
 fn covered_thousandths(remat: Remat) -> usize {
     match remat {
         Remat::None => 0,
@@ -210,8 +218,8 @@ fn phase_of(mark: &str) -> Option<Phase> {
     }
 }
 
-/// The last operation that reads each tensor. A recording does not tell when a handle is dropped; a tensor is taken to be
-/// gone after it was read for the last time, which is when nearly all are.
+/// The last operation that reads each tensor. A recording does not show when a handle is dropped, so a tensor is freed
+/// after its last read, which holds for nearly all.
 fn last_uses(operations: &[OperationIr]) -> HashMap<TensorId, usize> {
     let reads = |(index, operation): (usize, &OperationIr)| -> Vec<(TensorId, usize)> {
         operation.inputs().map(|input| (input.id, index)).collect()

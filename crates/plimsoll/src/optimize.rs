@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use plimsoll_core::{Choice, Remat};
-use plimsoll_memory::{Plan, PlanError, Subject, Survey, plan};
+use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, plan};
 
 use crate::environment;
 use crate::terminal::{DOES_NOT_FIT, spinner};
@@ -96,13 +96,13 @@ fn report_no_fit(error: &PlanError, target: &Target) -> ExitCode {
 type PlanWithChanges = Result<(Plan, Vec<Change>), PlanError>;
 
 /// Searches the fastest plan that fits, and the changes of the configuration for it.
-fn changes<S: Subject + Sync>(
+fn changes<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,
     target: &Target,
 ) -> Result<PlanWithChanges, Failure> {
     let budget = target.budget(&builder.config);
-    let written = Survey::of(subject, builder.as_written(target)).failed()?;
+    let written = MemoryModel::new(subject, builder.as_written(target)).failed()?;
     let speed = target.speed(builder.choice(target).precision);
     let old = plan(&written, budget, &speed);
     if let Ok(plan) = old {
@@ -111,7 +111,7 @@ fn changes<S: Subject + Sync>(
             return Ok(Ok((plan, Vec::new())));
         }
     }
-    let survey = Survey::of(subject, builder.at_best(target)).failed()?;
+    let survey = MemoryModel::new(subject, builder.at_best(target)).failed()?;
     let plan = match plan(&survey, budget, &speed) {
         Ok(plan) => plan,
         Err(error) => return Ok(Err(error)),

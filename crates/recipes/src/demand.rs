@@ -76,20 +76,20 @@ impl DemandBuilder {
         Demand {
             buckets: self.shapes.clone(),
             blocks,
-            second_passes: vec![passes],
+            remat_counts: vec![passes],
             chunks: vec![choice.attention_chunk],
             precision: choice.precision,
             micro_batch: mapping::fixed_micro_batch(config),
             rules: target.rules(),
             step: StepMemory {
-                lanes,
+                parallel_micro_batches: lanes,
                 workspace,
                 state_bits: mapping::state_bits(config, state_form(config, target)),
                 snapshot: matches!(target, Target::Host { .. }),
                 ..StepMemory::default()
             },
             prefetch: if matches!(target, Target::Gpu { .. }) { PREFETCH } else { 0 },
-            lean_bits: mapping::state_bits(config, StateForm::Eight),
+            eight_bit_state_bits: mapping::state_bits(config, StateForm::Eight),
         }
     }
 
@@ -97,15 +97,15 @@ impl DemandBuilder {
     /// rematerialization, chunked attention.
     pub fn at_best(&self, target: &Target) -> Demand {
         let (written, blocks) = (self.as_written(target), self.model.blocks());
-        let mut second_passes = vec![0, blocks.div_ceil(2), blocks];
-        second_passes.dedup();
+        let mut remat_counts = vec![0, blocks.div_ceil(2), blocks];
+        remat_counts.dedup();
         let mut chunks = written.chunks.clone();
         for chunk in [None, NonZeroU32::new(64)] {
             if !chunks.contains(&chunk) {
                 chunks.push(chunk);
             }
         }
-        Demand { second_passes, chunks, micro_batch: None, ..written }
+        Demand { remat_counts, chunks, micro_batch: None, ..written }
     }
 }
 

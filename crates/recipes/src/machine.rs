@@ -3,14 +3,14 @@
 //! It knows nothing of configurations, because loading one asks here for the memory that selects a shipped file.
 
 use plimsoll_core::Bytes;
-use plimsoll_memory::{Card, find};
+use plimsoll_memory::{Gpu, find};
 use plimsoll_monitor::{Host, Machine, NvmlGpus};
 
 /// A GPU that this process may use.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalGpu {
     /// Its entry in the catalogue, under the name that the driver gives it.
-    pub(crate) gpu: Card,
+    pub(crate) gpu: Gpu,
     /// Memory that is free now. Other processes hold the rest.
     pub(crate) free: Bytes,
 }

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{BatchShape, Bytes, CountingAllocator, MemoryMeter};
 use plimsoll_data::SampleMeta;
-use plimsoll_memory::{Demand, Plan, PlanError, Subject, Survey, plan};
+use plimsoll_memory::{Demand, MemoryModel, Plan, PlanError, Traceable, plan};
 
 use crate::config::{BackendChoice, RunConfig};
 use crate::data::{PreparedData, cache_shares};
@@ -126,7 +126,7 @@ impl MemoryRequest<'_> {
 }
 
 /// The plan for `written`. If that does not fit, the fastest plan with other settings that give the same result.
-fn plan_within<S: Subject + Sync>(
+fn plan_within<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,
     target: &Target,
@@ -134,11 +134,11 @@ fn plan_within<S: Subject + Sync>(
     budget: Bytes,
 ) -> Result<Plan, PlanError> {
     let speed = target.speed(written.precision);
-    let survey = Survey::of(subject, written.clone())?;
+    let survey = MemoryModel::new(subject, written.clone())?;
     match plan(&survey, budget, &speed) {
         Err(PlanError::NothingFits { .. }) => {
             let free = Demand { precision: written.precision, ..builder.at_best(target) };
-            plan(&Survey::of(subject, free)?, budget, &speed)
+            plan(&MemoryModel::new(subject, free)?, budget, &speed)
         }
         other => other,
     }

@@ -1,7 +1,7 @@
 //! The device that memory is planned for: a GPU, here or not, or the CPU of this machine.
 
 use plimsoll_core::{Bytes, Precision};
-use plimsoll_memory::{BackendRules, Card, Speed, find};
+use plimsoll_memory::{BackendRules, Gpu, Speed, find};
 use plimsoll_monitor::Host;
 
 use crate::config::RunConfig;
@@ -15,7 +15,7 @@ pub enum Target {
     /// A GPU from the catalogue, or the GPU of this machine.
     Gpu {
         /// Its memory and its speed.
-        gpu: Card,
+        gpu: Gpu,
         /// Memory that a process may use: from the catalogue, or what is free now on a local GPU.
         usable: Bytes,
     },
@@ -77,7 +77,7 @@ impl Target {
     /// How Burn's backend for this device allocates memory.
     pub fn rules(&self) -> BackendRules {
         match self {
-            Self::Gpu { .. } => BackendRules::card(),
+            Self::Gpu { .. } => BackendRules::gpu(),
             Self::Host { .. } => BackendRules::host(),
         }
     }
@@ -85,8 +85,8 @@ impl Target {
     /// Speed of computing in `precision`, by which the planner compares plans.
     pub fn speed(&self, precision: Precision) -> Speed {
         match self {
-            Self::Gpu { gpu, .. } => Speed::of(gpu, precision),
-            Self::Host { threads, .. } => Speed::host(*threads),
+            Self::Gpu { gpu, .. } => Speed::for_gpu(gpu, precision),
+            Self::Host { threads, .. } => Speed::for_host(*threads),
         }
     }
 }

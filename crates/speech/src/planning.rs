@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Grid, HostBatch, HostSample, SampleId};
-use plimsoll_memory::Subject;
+use plimsoll_memory::Traceable;
 use plimsoll_tape::TensorBatch;
 
 use crate::asr::{Recognizer, RecognizerConfig};
@@ -28,7 +28,7 @@ fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize
         .expect("the shape has utterances, and each has whole frames")
 }
 
-impl Subject for RecognizerConfig {
+impl Traceable for RecognizerConfig {
     type Task = Recognizer;
 
     fn init(&self, device: &Device) -> Recognizer {
@@ -45,7 +45,7 @@ impl Subject for RecognizerConfig {
     }
 }
 
-impl Subject for SynthesizerConfig {
+impl Traceable for SynthesizerConfig {
     type Task = Synthesizer;
 
     fn init(&self, device: &Device) -> Synthesizer {

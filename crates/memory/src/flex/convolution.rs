@@ -1,20 +1,20 @@
-//! Convolutions, forward and back: flex computes all of them as three-dimensional ones.
+//! Convolutions and their gradients. flex computes all of them in three dimensions.
 
 use plimsoll_tape::ir::TensorIr;
 
 use super::Flex;
 use crate::heap::Value;
 
-/// Values of one im2col tile of a convolution.
+/// Columns of an im2col tile of a convolution.
 const TILE: usize = 512;
-/// The most that the columns of a transposed convolution take.
+/// The most bytes of the columns of a transposed convolution.
 const COLUMNS_BYTES: usize = 8 << 20;
 
 impl Flex<'_> {
-    /// `conv3d_impl`: input and kernels rearranged, and a tile of columns for each thread.
-    pub(super) fn convolved(&mut self, x: Value, weight: Value, out: &[usize], groups: usize) -> Value {
+    /// `conv3d_impl`: rearranges input and kernels, and needs a tile of columns for each thread.
+    pub(super) fn convolution(&mut self, x: Value, weight: Value, out: &[usize], groups: usize) -> Value {
         let is_bf16 = x.width == 2;
-        let read = [&x, &weight].map(|value| if is_bf16 { self.widened(value) } else { self.read(value) });
+        let read = [&x, &weight].map(|value| if is_bf16 { self.to_f32(value) } else { self.read(value) });
         let (inputs, outputs) = (x.shape[1], weight.shape[0]);
         let (is_depthwise, is_small) = (groups == inputs && groups > 1, groups == 1 && inputs <= 4 && outputs <= 16);
         let result = if is_depthwise || is_small {
@@ -32,30 +32,36 @@ impl Flex<'_> {
             result
         };
         self.free(read);
-        let result = if is_bf16 { self.narrowed(result) } else { result };
+        let result = if is_bf16 { self.to_bf16(result) } else { result };
         self.free([x, weight]);
         result
     }
 
-    /// `convert_bf16_to_f32`: in order first, and then in 32 bits.
-    fn widened(&mut self, value: &Value) -> Value {
+    /// `convert_bf16_to_f32`: a contiguous copy, and then a copy in 32 bits.
+    fn to_f32(&mut self, value: &Value) -> Value {
         let read = self.read(value);
         let wide = self.heap.fresh(&value.shape, 4);
         self.heap.free(read);
         wide
     }
 
-    /// A result in 16 bits, beside the one in 32 that it is made from.
-    fn narrowed(&mut self, wide: Value) -> Value {
+    /// The result in 16 bits, while the one in 32 bits still exists.
+    fn to_bf16(&mut self, wide: Value) -> Value {
         let narrow = self.heap.fresh(&wide.shape, 2);
         self.heap.free(wide);
         narrow
     }
 
-    /// `conv_transpose3d_impl`: the result, and columns for each utterance that is done at the same time.
-    pub(super) fn transposed(&mut self, gradient: &Value, weight: &Value, out: &[usize], groups: usize) -> Value {
+    /// `conv_transpose3d_impl`: the result, and columns for each sample that is computed at the same time.
+    pub(super) fn transposed_convolution(
+        &mut self,
+        gradient: &Value,
+        weight: &Value,
+        out: &[usize],
+        groups: usize,
+    ) -> Value {
         let is_bf16 = gradient.width == 2;
-        let read = [gradient, weight].map(|value| if is_bf16 { self.widened(value) } else { self.read(value) });
+        let read = [gradient, weight].map(|value| if is_bf16 { self.to_f32(value) } else { self.read(value) });
         let result = self.heap.fresh(out, 4);
         let column: usize = weight.shape[1..].iter().product();
         let space: usize = gradient.shape[2..].iter().product();
@@ -64,10 +70,10 @@ impl Flex<'_> {
         let columns = self.heap.scratch(together * column * tile * 4);
         self.heap.free(columns);
         self.free(read);
-        if is_bf16 { self.narrowed(result) } else { result }
+        if is_bf16 { self.to_bf16(result) } else { result }
     }
 
-    /// `conv_weight_grad_no_groups`: the input convolved with the gradient, channels for utterances.
+    /// `conv_weight_grad_no_groups`: convolves the input with the gradient, with samples and channels exchanged.
     pub(super) fn weight_gradient(&mut self, [mut x, mut gradient]: [Value; 2], out: &TensorIr, groups: usize) {
         for value in [&mut x, &mut gradient] {
             value.shape.swap(0, 1);
@@ -76,7 +82,7 @@ impl Flex<'_> {
         let mut shape = out.shape.to_vec();
         shape.swap(0, 1);
         let value = match groups {
-            1 => self.convolved(x, gradient, &shape, 1),
+            1 => self.convolution(x, gradient, &shape, 1),
             _ => {
                 self.free([x, gradient]);
                 self.heap.fresh(&out.shape, out.dtype.size())
@@ -85,7 +91,7 @@ impl Flex<'_> {
         self.heap.give(out, value);
     }
 
-    /// The gradient in order by channels, and summed.
+    /// The gradient of the bias: a contiguous copy by channels, and its sum.
     pub(super) fn bias_gradient(&mut self, gradient: &TensorIr, x: &TensorIr, bias: &TensorIr, out: &TensorIr) {
         let others = [self.heap.take(x), self.heap.take(bias)];
         let mut value = self.heap.take(gradient);
@@ -93,7 +99,7 @@ impl Flex<'_> {
         value.strides.swap(0, 1);
         let (channels, count) = (value.shape[0], value.count());
         let value = self.reshape(value, &[channels, count / channels.max(1)]);
-        let value = self.reduced(value, 1);
+        let value = self.reduce(value, 1);
         self.heap.give(out, value);
         self.free(others);
     }

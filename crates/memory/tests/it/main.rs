@@ -1,4 +1,4 @@
-//! What the planner promises, held for models that no rule was written for.
+//! The promises of the planner, tested on random models that differ from those it was developed with.
 #![cfg(test)]
 
 mod model;

@@ -1,10 +1,10 @@
-//! A model of any size: layers that mix over time and over features, each of which can be computed again.
+//! A model of any size: layers that mix over time and over features, each with rematerialization.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, BatchShape, Grid, HostBatch, HostSample, SampleId};
-use plimsoll_memory::Subject;
+use plimsoll_memory::Traceable;
 use plimsoll_tape::{Pass, Sight, StepLoss, Task, TensorBatch, attention_weights, layer_norm, remat, silu};
 
 #[derive(Module, Debug)]
@@ -58,7 +58,7 @@ impl Task for Stack {
     }
 }
 
-/// Stacks of a size.
+/// Builds a stack of layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stacks {
     pub(crate) heads: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Stacks {
     pub(crate) layers: usize,
 }
 
-impl Subject for Stacks {
+impl Traceable for Stacks {
     type Task = Stack;
 
     fn init(&self, device: &Device) -> Stack {

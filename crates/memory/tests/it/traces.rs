@@ -1,10 +1,12 @@
-//! Traces: what is in them, and what is refused.
+//! Traces: their contents, and the models that are refused.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Int, Tensor};
 use plimsoll_core::{Batch, BatchShape, Choice, Frames, HostBatch, Remat, SampleId};
-use plimsoll_memory::{BackendRules, Life, Owner, Phase, StepMemory, Subject, TraceError, trace, trace_validation};
+use plimsoll_memory::{
+    BackendRules, Owner, Phase, RunMemory, StepMemory, TraceError, Traceable, trace, trace_validation,
+};
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
 
 use crate::model::{Stack, Stacks};
@@ -13,38 +15,39 @@ const STACKS: Stacks = Stacks { heads: 2, width: 16, layers: 6 };
 const SHAPE: BatchShape = BatchShape { utterances: 4, frames: Frames(60), tokens: 1 };
 
 fn both() -> [BackendRules; 2] {
-    [BackendRules::Flex { threads: 2 }, BackendRules::card()]
+    [BackendRules::Flex { threads: 2 }, BackendRules::gpu()]
 }
 
 #[test]
 fn every_byte_has_an_owner_and_every_moment_a_phase() {
     for rules in both() {
-        let piece = trace(&STACKS, SHAPE, Choice::default(), rules).unwrap();
+        let trained = trace(&STACKS, SHAPE, Choice::default(), rules).unwrap();
         let values = 6 * (2 * 32 * 128 + 128 + 32) as u64;
-        assert_eq!(piece.parameters.iter().sum::<u64>(), values);
-        assert!(piece.weights.0 >= 4 * values && piece.weights.0 < 4 * values + 256 * 24, "{:?}", piece.weights);
-        let phases: Vec<Phase> = piece.timeline.phases.iter().map(|stretch| stretch.phase).collect();
+        assert_eq!(trained.parameters.iter().sum::<u64>(), values);
+        assert!(trained.weights.0 >= 4 * values && trained.weights.0 < 4 * values + 256 * 24, "{:?}", trained.weights);
+        let phases: Vec<Phase> = trained.timeline.phases.iter().map(|span| span.phase).collect();
         assert_eq!(phases, [Phase::Forward, Phase::Backward]);
         for owner in [Owner::Weights, Owner::Gradients, Owner::Activations, Owner::Temporaries, Owner::Batch] {
-            assert!(piece.timeline.allocations.iter().any(|one| one.owner == owner), "{owner:?} under {rules:?}");
+            assert!(trained.timeline.allocations.iter().any(|one| one.owner == owner), "{owner:?} under {rules:?}");
         }
-        let life = Life::of(&piece, None, StepMemory { pieces: 2, snapshot: true, ..StepMemory::default() });
-        let peaks = life.timeline.peaks_by_phase();
+        let run =
+            RunMemory::new(&trained, None, StepMemory { micro_batches: 2, snapshot: true, ..StepMemory::default() });
+        let peaks = run.timeline.peaks_by_phase();
         assert!(peaks.iter().any(|(phase, _)| *phase == Phase::Optimizer));
         assert!(peaks.iter().any(|(phase, _)| *phase == Phase::Checkpoint));
-        assert_eq!(peaks.iter().map(|(_, bytes)| *bytes).max(), Some(life.peak()));
-        let owned: u64 = life.timeline.owners_at_peak().iter().map(|(_, bytes)| bytes.0).sum();
-        assert_eq!(owned, life.peak().0);
+        assert_eq!(peaks.iter().map(|(_, bytes)| *bytes).max(), Some(run.peak()));
+        let owned: u64 = run.timeline.owners_at_peak().iter().map(|(_, bytes)| bytes.0).sum();
+        assert_eq!(owned, run.peak().0);
     }
 }
 
 #[test]
-fn second_passes_take_activations_away() {
+fn rematerialization_reduces_activations() {
     for rules in both() {
         let saved = |remat| {
-            let piece = trace(&STACKS, SHAPE, Choice { remat, ..Choice::default() }, rules).unwrap();
-            let all = piece.timeline.allocations.iter().filter(|one| one.owner == Owner::Activations);
-            (all.map(|one| one.size.0).sum::<u64>(), piece.cost.operations)
+            let trained = trace(&STACKS, SHAPE, Choice { remat, ..Choice::default() }, rules).unwrap();
+            let all = trained.timeline.allocations.iter().filter(|one| one.owner == Owner::Activations);
+            (all.map(|one| one.size.0).sum::<u64>(), trained.cost.operations)
         };
         let (none, half, all) = (saved(Remat::None), saved(Remat::Half), saved(Remat::All));
         assert!(all.0 * 3 < none.0 && all.0 < half.0 && half.0 < none.0, "{none:?} {half:?} {all:?}");
@@ -53,7 +56,7 @@ fn second_passes_take_activations_away() {
 }
 
 #[test]
-fn validation_keeps_nothing_for_a_backward_pass() {
+fn validation_saves_no_activations() {
     for rules in both() {
         let trained = trace(&STACKS, SHAPE, Choice::default(), rules).unwrap();
         let validated = trace_validation(&STACKS, SHAPE, rules).unwrap();
@@ -63,21 +66,25 @@ fn validation_keeps_nothing_for_a_backward_pass() {
 }
 
 #[test]
-fn lanes_and_pieces_add_up() {
-    let piece = trace(&STACKS, SHAPE, Choice::default(), BackendRules::card()).unwrap();
-    let peak = |pieces, lanes| Life::of(&piece, None, StepMemory { pieces, lanes, ..StepMemory::default() }).peak().0;
-    assert_eq!(peak(2, 1) - peak(1, 1), piece.gradients.0);
+fn parallel_and_accumulated_micro_batches_add_up() {
+    let trained = trace(&STACKS, SHAPE, Choice::default(), BackendRules::gpu()).unwrap();
+    let peak = |micro_batches, parallel_micro_batches| {
+        RunMemory::new(&trained, None, StepMemory { micro_batches, parallel_micro_batches, ..StepMemory::default() })
+            .peak()
+            .0
+    };
+    assert_eq!(peak(2, 1) - peak(1, 1), trained.gradients.0);
     assert_eq!(peak(5, 1), peak(2, 1));
-    assert!(peak(2, 2) > peak(2, 1) + piece.gradients.0 / 2);
+    assert!(peak(2, 2) > peak(2, 1) + trained.gradients.0 / 2);
 }
 
-/// A model that looks at a value on its way, which no recording can show it.
+/// A model that reads a tensor value, which a recording does not have.
 #[derive(Module, Debug)]
-struct Curious {
+struct ValueReader {
     inner: Stack,
 }
 
-impl Task for Curious {
+impl Task for ValueReader {
     type Batch = HostBatch;
     type Tensors = TensorBatch;
 
@@ -96,13 +103,13 @@ impl Task for Curious {
     }
 }
 
-struct Curiosity;
+struct ValueReaderModel;
 
-impl Subject for Curiosity {
-    type Task = Curious;
+impl Traceable for ValueReaderModel {
+    type Task = ValueReader;
 
-    fn init(&self, device: &Device) -> Curious {
-        Curious { inner: STACKS.init(device) }
+    fn init(&self, device: &Device) -> ValueReader {
+        ValueReader { inner: STACKS.init(device) }
     }
 
     fn batch(&self, shape: BatchShape) -> HostBatch {
@@ -111,13 +118,13 @@ impl Subject for Curiosity {
 }
 
 #[test]
-fn who_reads_values_cannot_be_traced_and_is_told_so() {
-    let error = trace(&Curiosity, SHAPE, Choice::default(), BackendRules::card()).unwrap_err();
+fn model_that_reads_values_is_refused() {
+    let error = trace(&ValueReaderModel, SHAPE, Choice::default(), BackendRules::gpu()).unwrap_err();
     assert!(matches!(error, TraceError::Record(_)));
     assert!(error.to_string().starts_with("the model cannot be traced: "), "{error}");
 }
 
-/// Rows with a label each.
+/// Rows, each with a label.
 #[derive(Clone)]
 struct Rows(Vec<SampleId>);
 
@@ -131,7 +138,7 @@ impl Batch for Rows {
     }
 }
 
-/// A layer that says for each row how far its label is off.
+/// A layer that predicts the label of each row.
 #[derive(Module, Debug)]
 struct Table {
     layer: Linear,
@@ -155,7 +162,7 @@ impl Task for Table {
 
 struct Tables;
 
-impl Subject for Tables {
+impl Traceable for Tables {
     type Task = Table;
 
     fn init(&self, device: &Device) -> Table {
@@ -168,10 +175,10 @@ impl Subject for Tables {
 }
 
 #[test]
-fn batch_is_all_that_was_sent_and_only_that() {
+fn batch_memory_is_exactly_what_was_sent() {
     for rules in both() {
-        let piece = trace(&Tables, BatchShape::samples(64), Choice::default(), rules).unwrap();
-        let batch = piece.timeline.allocations.iter().filter(|one| one.owner == Owner::Batch);
+        let trained = trace(&Tables, BatchShape::samples(64), Choice::default(), rules).unwrap();
+        let batch = trained.timeline.allocations.iter().filter(|one| one.owner == Owner::Batch);
         let bytes: u64 = batch.map(|one| one.size.0).sum();
         assert_eq!(bytes, 64 * (64 + 1) * 4, "{rules:?}");
         assert!(trace_validation(&Tables, BatchShape::samples(64), rules).unwrap().peak().0 > bytes);

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
-use plimsoll_memory::{BackendRules, Life, Phase, StepMemory, Subject, TraceError, trace};
+use plimsoll_memory::{BackendRules, Phase, RunMemory, StepMemory, TraceError, Traceable, trace};
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_speech::tts::{Synthesizer, SynthesizerConfig};
 use plimsoll_tape::{Noise, Pass, Task};
@@ -43,7 +43,7 @@ pub(crate) struct InUse {
 }
 
 /// A model that can be traced and trained.
-pub(crate) trait Case: Subject<Task: Task<Batch = HostBatch>> {
+pub(crate) trait Case: Traceable<Task: Task<Batch = HostBatch>> {
     /// The model with initial weights on `device`.
     fn init_task(&self, device: &Device) -> Self::Task;
 }
@@ -71,7 +71,7 @@ pub(crate) fn measure<S: Case>(
     (micro_batches, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
 ) -> Result<Measurement, Failure> {
-    let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::card() };
+    let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::gpu() };
     let life = predicted(subject, shape, choice, (micro_batches, rules)).failed()?;
     let fixed_bytes = life.fixed.0;
     if chosen.is_host {
@@ -81,10 +81,10 @@ pub(crate) fn measure<S: Case>(
         return Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: None });
     }
     let traced = trace(subject, shape, choice, rules).failed()?;
-    let forward = traced.timeline.when(Phase::Backward);
+    let forward = traced.timeline.at_start_of(Phase::Backward);
     preallocate_pages(&chosen.device, traced.largest())
         .map_err(|reason| Failure::invalid(reason, "choose a smaller case"))?;
-    let predicted_bytes = traced.reserved(StepMemory { pieces: micro_batches, ..StepMemory::default() }).0;
+    let predicted_bytes = traced.reserved(StepMemory { micro_batches: micro_batches, ..StepMemory::default() }).0;
     measured(subject, shape, choice, (micro_batches, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
     let in_use = InUse {
@@ -100,7 +100,7 @@ fn predicted<S: Case>(
     shape: BatchShape,
     choice: Choice,
     (micro_batches, rules): (u32, BackendRules),
-) -> Result<Life, TraceError> {
+) -> Result<RunMemory, TraceError> {
     let traced = trace(subject, shape, choice, rules)?;
     let host_batch = match rules {
         // Micro-batches are copied out of the batch one at a time, so the whole batch is in memory too; a single micro-batch is
@@ -108,7 +108,7 @@ fn predicted<S: Case>(
         BackendRules::Flex { .. } if micro_batches > 1 => host_bytes(&subject.batch(shape)),
         BackendRules::Flex { .. } | BackendRules::Cube { .. } => Bytes(0),
     };
-    Ok(Life::of(&traced, None, StepMemory { pieces: micro_batches, host_batch, ..StepMemory::default() }))
+    Ok(RunMemory::new(&traced, None, StepMemory { micro_batches: micro_batches, host_batch, ..StepMemory::default() }))
 }
 
 /// Memory of a batch on the host.

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::ProgressBar;
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Key, Precision, Remat};
-use plimsoll_memory::{BackendRules, BucketPlan, Demand, Speed, StepMemory, Survey, plan};
+use plimsoll_memory::{BackendRules, BucketPlan, Demand, MemoryModel, Speed, StepMemory, plan};
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
 use plimsoll_speech::tts::SynthesizerConfig;
 use serde::{Deserialize, Serialize};
@@ -114,24 +114,27 @@ fn verify_budgets(count: u32) -> Result<ExitCode, Failure> {
     let demand = Demand {
         buckets: vec![bucket],
         blocks: 4,
-        second_passes: Demand::all_second_passes(4),
+        remat_counts: Demand::remat_counts_up_to(4),
         chunks: vec![None, NonZeroU32::new(32)],
         precision: Precision::Fp32,
         micro_batch: None,
         rules: BackendRules::host(),
         step: StepMemory::default(),
         prefetch: 0,
-        lean_bits: 17,
+        eight_bit_state_bits: 17,
     };
-    let survey = Survey::of(&model, demand).failed()?;
+    let survey = MemoryModel::new(&model, demand).failed()?;
     let peak = |utterances, remat| {
-        survey.weigh(bucket, utterances, Choice { remat, ..Choice::default() }).map(|weighed| weighed.peak.0).failed()
+        survey
+            .estimate(bucket, utterances, Choice { remat, ..Choice::default() })
+            .map(|weighed| weighed.peak.0)
+            .failed()
     };
     let (least, most) = (peak(1, Remat::All)?, peak(bucket.utterances, Remat::None)?);
     let mut all_within = true;
     for part in 0..count {
         let budget = Bytes(least + (most - least) * u64::from(part) / u64::from((count - 1).max(1)));
-        let plan = plan(&survey, budget, &Speed::host(2)).invalid()?;
+        let plan = plan(&survey, budget, &Speed::for_host(2)).invalid()?;
         let BucketPlan { micro_batch, accumulation, choice, peak, .. } = plan.buckets[0];
         let shape = (micro_batch, bucket.frames.0, bucket.tokens);
         let micro_batches = accumulation.min(MICRO_BATCHES);

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use plimsoll_core::CountingAllocator;
-use plimsoll_memory::{Demand, Life, Plan, PlanError, Subject, Survey, page, perfetto, plan};
+use plimsoll_memory::{Demand, MemoryModel, Plan, PlanError, RunMemory, Traceable, html_page, perfetto_trace, plan};
 use serde_json::json;
 
 use crate::environment;
@@ -106,14 +106,14 @@ pub(crate) fn memtest(
 }
 
 /// One verdict per target.
-fn verdicts<S: Subject + Sync>(
+fn verdicts<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,
     targets: &[Target],
 ) -> Result<Vec<Verdict>, Failure> {
     // GPUs differ in memory and speed, but the demand of a step depends only on the rules of the backend: one model of the
     // memory serves all targets with the same rules.
-    let mut surveys: Vec<(Demand, Survey<'_, S>)> = Vec::new();
+    let mut surveys: Vec<(Demand, MemoryModel<'_, S>)> = Vec::new();
     let mut verdicts = Vec::new();
     for target in targets {
         let demand = builder.as_written(target);
@@ -121,7 +121,7 @@ fn verdicts<S: Subject + Sync>(
         let index = match known {
             Some(index) => index,
             None => {
-                surveys.push((demand.clone(), Survey::of(subject, demand.clone()).failed()?));
+                surveys.push((demand.clone(), MemoryModel::new(subject, demand.clone()).failed()?));
                 surveys.len() - 1
             }
         };
@@ -139,9 +139,9 @@ fn verdicts<S: Subject + Sync>(
 }
 
 /// The memory over time of a run at the length of `plan` that needs most.
-fn worst<S: Subject + Sync>(survey: &Survey<'_, S>, plan: &Plan) -> Result<Option<Life>, Failure> {
+fn worst<S: Traceable + Sync>(survey: &MemoryModel<'_, S>, plan: &Plan) -> Result<Option<RunMemory>, Failure> {
     let Some(bucket) = plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
-    Ok(Some(survey.life(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))
+    Ok(Some(survey.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))
 }
 
 /// Writes the timeline and the trace, if asked for, of the first target that fits.
@@ -155,10 +155,10 @@ fn write_timeline(args: &MemtestArgs, verdicts: &[Verdict]) -> Result<(), Failur
     let title = format!("A training step on {name}");
     let write = |path: &Path, text: String| std::fs::write(path, text).failed();
     if let Some(path) = &args.timeline {
-        write(path, page(&title, &life.timeline))?;
+        write(path, html_page(&title, &life.timeline))?;
     }
     if let Some(path) = &args.trace {
-        write(path, perfetto(&title, &life.timeline))?;
+        write(path, perfetto_trace(&title, &life.timeline))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use plimsoll_core::{Bytes, Choice, Precision, Remat};
-use plimsoll_memory::{Life, Owner, Phase, Plan, PlanError};
+use plimsoll_memory::{Owner, Phase, Plan, PlanError, RunMemory};
 use serde_json::{Value, json};
 
 /// Whether a run fits one target, and how.
@@ -16,7 +16,7 @@ pub(crate) struct Verdict {
     /// The plan, or the reason why there is none.
     pub(crate) plan: Result<Plan, PlanError>,
     /// The memory over time at the length that needs most, if there is a plan.
-    pub(crate) life: Option<Life>,
+    pub(crate) life: Option<RunMemory>,
 }
 
 impl Verdict {
@@ -89,7 +89,7 @@ impl Verdict {
 
     /// PlannedLimit memory beyond what is in use: pages of a GPU that are not full, and the margin for errors of the CPU's trace.
     fn slack(&self) -> Bytes {
-        let in_use = self.life.as_ref().map_or(Bytes(0), Life::peak);
+        let in_use = self.life.as_ref().map_or(Bytes(0), RunMemory::peak);
         Bytes(self.peak().unwrap_or_default().0.saturating_sub(in_use.0))
     }
 
@@ -122,7 +122,7 @@ fn by_name<T: serde::Serialize>(rows: &[(T, Bytes)]) -> Value {
 }
 
 /// The peak by owner, and the peak of each phase.
-fn breakdown(life: &Life, slack: Bytes) -> String {
+fn breakdown(life: &RunMemory, slack: Bytes) -> String {
     let mut text = String::from("  at the peak of the worst length:\n");
     let whole = (life.peak().0 + slack.0).max(1) as f64;
     let owners = life.timeline.owners_at_peak().into_iter().map(|(owner, bytes)| (owner_name(owner), bytes));

@@ -67,7 +67,7 @@ fn memtest_writes_timeline_page_and_trace() {
 fn wrong_memtest_arguments_are_refused() {
     let dir = TestFolder::new();
     for (args, expected) in [
-        (&["memtest", "--gpu", "t44"][..], "no card is called `t44`"),
+        (&["memtest", "--gpu", "t44"][..], "no GPU is called `t44`"),
         (&["memtest", "--gpu", "0GiB"], "has no memory to plan"),
         (&["memtest", "--batch", "3"], "--verify"),
         (&["memtest", "--verify", "--batch", "0"], "a case needs utterances, frames and tokens"),

@@ -1,82 +1,86 @@
-//! How CubeCL cuts device memory into pages, and so how much of it a run keeps reserved.
+//! The memory pools of CubeCL: how they cut GPU memory into pages, and how much of it a run reserves.
 //!
-//! As `cubecl-server` 0.11.3 does it in `memory_management`: small things lie in pages of their own, and everything else
-//! in pages that are as large as the largest allocation so far and a megabyte more. The first hole that is large enough
-//! is taken. When an allocation outgrows the pages, larger ones take over, and the old ones go back when they are empty.
-//! Other empty pages stay. (Allocations are moved off old pages when the device is nearly full; that is left out, as
-//! there are no old pages where pages are laid out for the largest from the start.)
+//! Follows `memory_management` of `cubecl-server` 0.11.3. Small allocations have pages of their own. All others share
+//! pages that are one MiB larger than the largest allocation so far, and take the first hole that is large enough. An
+//! allocation that is larger than the pages starts a new pool of larger ones. Empty pages of an old pool are freed, empty
+//! pages of the current pool stay. (CubeCL also moves allocations off old pages when the device is nearly full. That is
+//! not modeled: a run that preallocates pages for its largest allocation has no old pages.)
 
 use std::collections::BTreeMap;
 
 use plimsoll_core::Bytes;
 
-use crate::life::StepMemory;
+use crate::run_memory::StepMemory;
 use crate::timeline::{Allocation, Owner, Timeline};
 use crate::trace::Trace;
 
-/// The pages of small things.
+/// Page size for small allocations.
 const SMALL_PAGE: u64 = 8 << 20;
-/// The largest thing that is small.
-const SMALL: u64 = 64 << 10;
-/// The smallest pages of all else.
-const LEAST_PAGE: u64 = 2 << 20;
-/// What a page has beyond the allocation that it was made for, and what its size is a multiple of.
+/// The largest small allocation.
+const SMALL_MAX: u64 = 64 << 10;
+/// The smallest page size for other allocations.
+const SMALLEST_PAGE: u64 = 2 << 20;
+/// A page is this much larger than the allocation that it is made for, and its size is a multiple of this.
 const SLACK: u64 = 1 << 20;
-/// What is reserved beside the pools for the arguments of kernels and for reading values back.
-const BESIDE: u64 = 3 << 20;
+/// Memory that is reserved outside the pools, for kernel arguments and for reading values back.
+const OUTSIDE_POOLS: u64 = 3 << 20;
 
 impl Trace {
-    /// The largest thing that is made. Pages are as large as the largest thing so far, and those of before are of no use
-    /// for new things: a run that makes something as large first, and drops it, has pages of one size only. Without that,
-    /// a Conformer's pools took up to 1.7 times as much (docs/LOG.md). `plimsoll_train::preallocate_pages` does it.
+    /// The largest single allocation.
+    ///
+    /// The pages of a GPU pool are as large as the largest allocation so far, and new allocations cannot use older, smaller
+    /// pages. A run that first makes and drops an allocation of this size has pages of one size only; `plimsoll-train` has
+    /// a function for it. Without that, the pools of a Conformer took up to 1.7 times as much (docs/LOG.md).
     pub fn largest(&self) -> Bytes {
         self.timeline.allocations.iter().map(|one| one.size).max().unwrap_or_default()
     }
 
-    /// The most that CubeCL's pools reserve in two steps of a run whose largest piece this is, with pages laid out for
-    /// the [`largest`](Self::largest) from the start. The first step makes the optimizer's state, and the second finds it.
+    /// The most memory that the pools of CubeCL reserve in the first two steps of a run whose largest micro-batch this is,
+    /// with pages preallocated for [`largest`](Self::largest). The first step creates the optimizer state, the second
+    /// updates it.
     pub fn reserved(&self, step: StepMemory) -> Bytes {
-        self.reserved_beside(self.largest(), step)
+        self.reserved_with_page(self.largest(), step)
     }
 
-    /// The same, with pages laid out for the larger of `largest` and what this piece makes: a run has other lengths too.
-    pub fn reserved_beside(&self, largest: Bytes, step: StepMemory) -> Bytes {
-        let mut run = Rehearsal::default();
+    /// The same, with pages preallocated for the larger of `largest` and this trace: a run has other lengths too.
+    pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
+        let mut run = PoolSimulation::default();
         let page = run.reserve(self.largest().max(largest).0);
         run.pools.free(page);
         let weights = run.reserve_all(sizes(&self.timeline, Owner::Weights));
         let changes = changes(&self.timeline);
-        let gathered = run.pieces(&self.timeline, &changes, step.pieces);
+        let gradients = run.micro_batches(&self.timeline, &changes, step.micro_batches);
         let f32_bits = 8 * size_of::<f32>() as u64;
-        // One part of the state is written over the gradients, and the rest beside them; the moved weights beside the old.
+        // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
         let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
         let state: Vec<u64> = self.parameters.iter().map(|&values| beside.state_of(values).0).collect();
         run.reserve_all(state);
         run.reserve_all(sizes(&self.timeline, Owner::Weights));
         run.free_all(weights);
         if step.state_bits == 0 {
-            run.free_all(gathered);
+            run.free_all(gradients);
         }
-        // From here on everything is written over what it replaces.
-        run.pieces(&self.timeline, &changes, step.pieces);
-        Bytes(run.most + BESIDE + step.workspace.0 + step.prefetch.0)
+        // From the second step on everything overwrites what it reslots.
+        run.micro_batches(&self.timeline, &changes, step.micro_batches);
+        Bytes(run.most + OUTSIDE_POOLS + step.workspace.0 + step.prefetch.0)
     }
 }
 
-/// When, whether something is born or dies, and which.
+/// The moment of a birth (`true`) or death (`false`), and the index of the allocation.
 type Change = (usize, bool, usize);
 
-/// What is born and dies in a piece, but for the weights, which are there, and for the deaths of gradients, which stay.
-fn changes(piece: &Timeline) -> Vec<Change> {
+/// Births and deaths of a micro-batch in order, without the weights, which exist already, and without the deaths of
+/// gradients, which stay.
+fn changes(trace: &Timeline) -> Vec<Change> {
     let own = |one: &Allocation| one.owner != Owner::Weights && one.birth < one.death;
-    let mut changes = Vec::with_capacity(piece.allocations.len() * 2);
-    for (index, one) in piece.allocations.iter().enumerate().filter(|(_, one)| own(one)) {
+    let mut changes = Vec::with_capacity(trace.allocations.len() * 2);
+    for (index, one) in trace.allocations.iter().enumerate().filter(|(_, one)| own(one)) {
         changes.push((one.birth, true, index));
         if one.owner != Owner::Gradients {
             changes.push((one.death, false, index));
         }
     }
-    // What dies makes room for what is born at the same moment.
+    // At the same moment deaths come first: they make room.
     changes.sort_unstable();
     changes
 }
@@ -85,62 +89,62 @@ fn sizes(timeline: &Timeline, owner: Owner) -> impl Iterator<Item = u64> {
     timeline.allocations.iter().filter(move |one| one.owner == owner).map(|one| one.size.0)
 }
 
-/// A run as its pools see it.
+/// Simulates the pools during a run.
 #[derive(Debug, Default)]
-struct Rehearsal {
+struct PoolSimulation {
     pools: Pools,
     most: u64,
 }
 
-impl Rehearsal {
-    fn reserve(&mut self, size: u64) -> Place {
-        let place = self.pools.reserve(size);
+impl PoolSimulation {
+    fn reserve(&mut self, size: u64) -> Slot {
+        let slot = self.pools.reserve(size);
         self.most = self.most.max(self.pools.reserved);
-        place
+        slot
     }
 
-    fn reserve_all(&mut self, sizes: impl IntoIterator<Item = u64>) -> Vec<Place> {
+    fn reserve_all(&mut self, sizes: impl IntoIterator<Item = u64>) -> Vec<Slot> {
         sizes.into_iter().map(|size| self.reserve(size)).collect()
     }
 
-    fn free_all(&mut self, places: Vec<Place>) {
-        places.into_iter().for_each(|place| self.pools.free(place));
+    fn free_all(&mut self, slots: Vec<Slot>) {
+        slots.into_iter().for_each(|slot| self.pools.free(slot));
     }
 
-    /// The pieces of a step. Gives the gradients.
-    fn pieces(&mut self, piece: &Timeline, changes: &[Change], pieces: u32) -> Vec<Place> {
-        let gathered = self.piece(piece, changes);
-        if pieces > 1 {
-            // What comes after the first is added to it.
-            let added = self.piece(piece, changes);
+    /// All micro-batches of a step. Returns the gradients.
+    fn micro_batches(&mut self, trace: &Timeline, changes: &[Change], count: u32) -> Vec<Slot> {
+        let gradients = self.micro_batch(trace, changes);
+        if count > 1 {
+            // All further gradients are added to the first ones.
+            let added = self.micro_batch(trace, changes);
             self.free_all(added);
         }
-        gathered
+        gradients
     }
 
-    /// A piece without its weights, which are there. Gives the gradients, which outlive it.
-    fn piece(&mut self, piece: &Timeline, changes: &[Change]) -> Vec<Place> {
-        let mut places = vec![None; piece.allocations.len()];
+    /// One micro-batch. Returns the gradients, which stay alive after it.
+    fn micro_batch(&mut self, trace: &Timeline, changes: &[Change]) -> Vec<Slot> {
+        let mut slots = vec![None; trace.allocations.len()];
         for &(_, is_birth, index) in changes {
             match is_birth {
-                true => places[index] = Some(self.reserve(piece.allocations[index].size.0)),
-                false => places[index].take().into_iter().for_each(|place| self.pools.free(place)),
+                true => slots[index] = Some(self.reserve(trace.allocations[index].size.0)),
+                false => slots[index].take().into_iter().for_each(|slot| self.pools.free(slot)),
             }
         }
-        places.into_iter().flatten().collect()
+        slots.into_iter().flatten().collect()
     }
 }
 
-/// Where an allocation lies.
+/// The position of an allocation.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Slot {
     pool: usize,
     page: usize,
     start: u64,
     size: u64,
 }
 
-/// The pool of small things first; the last one is what everything else is taken from, and those between are left behind.
+/// The first pool is for small allocations, the last one for all others. Those between are old and only free pages.
 #[derive(Debug)]
 struct Pools {
     pools: Vec<Pool>,
@@ -149,29 +153,29 @@ struct Pools {
 
 impl Default for Pools {
     fn default() -> Self {
-        Self { pools: vec![Pool::of(SMALL_PAGE), Pool::of(LEAST_PAGE)], reserved: 0 }
+        Self { pools: vec![Pool::new(SMALL_PAGE), Pool::new(SMALLEST_PAGE)], reserved: 0 }
     }
 }
 
 impl Pools {
-    fn reserve(&mut self, size: u64) -> Place {
-        self.give_back();
-        let mut pool = if size <= SMALL { 0 } else { self.pools.len() - 1 };
+    fn reserve(&mut self, size: u64) -> Slot {
+        self.free_old_pages();
+        let mut pool = if size <= SMALL_MAX { 0 } else { self.pools.len() - 1 };
         if size > self.pools[pool].page_size {
-            self.pools.push(Pool::of((size + SLACK).next_multiple_of(SLACK)));
+            self.pools.push(Pool::new((size + SLACK).next_multiple_of(SLACK)));
             pool += 1;
         }
         let (page, start, added) = self.pools[pool].reserve(size);
         self.reserved += added;
-        Place { pool, page, start, size }
+        Slot { pool, page, start, size }
     }
 
-    fn free(&mut self, place: Place) {
-        self.pools[place.pool].pages[place.page].free(place.start, place.size);
+    fn free(&mut self, slot: Slot) {
+        self.pools[slot.pool].pages[slot.page].free(slot.start, slot.size);
     }
 
-    /// Empty pages of the pools that were left behind.
-    fn give_back(&mut self) {
+    /// Frees the empty pages of old pools.
+    fn free_old_pages(&mut self) {
         let last = self.pools.len() - 1;
         for pool in &mut self.pools[1..last] {
             let page_size = pool.page_size;
@@ -191,11 +195,11 @@ struct Pool {
 }
 
 impl Pool {
-    fn of(page_size: u64) -> Self {
+    fn new(page_size: u64) -> Self {
         Self { page_size, pages: Vec::new() }
     }
 
-    /// The page, the place on it, and what had to be reserved for it.
+    /// The page, the start on it, and the bytes that were newly reserved.
     fn reserve(&mut self, size: u64) -> (usize, u64, u64) {
         for (index, page) in self.pages.iter_mut().enumerate() {
             if let Some(start) = page.reserve(size) {
@@ -209,11 +213,11 @@ impl Pool {
     }
 }
 
-/// The holes of a page: where they begin, and how long they are.
+/// The free ranges of a page, by start and length.
 #[derive(Debug)]
 struct Page {
     holes: BTreeMap<u64, u64>,
-    /// No hole is longer. It may be shorter: that shows when one is looked for.
+    /// An upper bound of the longest hole. It becomes exact when a search fails.
     most: u64,
 }
 
@@ -269,49 +273,49 @@ mod tests {
     }
 
     fn reserved(lives: &[(u64, usize, usize)]) -> u64 {
-        trace(lives).reserved(StepMemory::default()).0 - BESIDE
+        trace(lives).reserved(StepMemory::default()).0 - OUTSIDE_POOLS
     }
 
     #[test]
-    fn a_page_has_a_megabyte_of_room_and_is_used_again() {
+    fn page_has_one_mib_of_slack_and_is_reused() {
         assert_eq!(reserved(&[(10 * MIB, 0, 1)]), 11 * MIB);
         assert_eq!(reserved(&[(10 * MIB, 0, 1), (10 * MIB, 1, 2)]), 11 * MIB);
         assert_eq!(reserved(&[(10 * MIB, 0, 2), (10 * MIB, 1, 2)]), 22 * MIB);
     }
 
     #[test]
-    fn small_things_have_pages_of_their_own() {
+    fn small_allocations_have_their_own_pages() {
         assert_eq!(reserved(&[(4096, 0, 1), (10 * MIB, 0, 1)]), SMALL_PAGE + 11 * MIB);
     }
 
     #[test]
-    fn the_first_hole_that_is_large_enough_is_taken_and_holes_grow_together() {
-        // Two halves of a page go, and the whole fits where they were.
+    fn first_large_enough_hole_is_taken_and_holes_merge() {
+        // Both halves of a page are freed, and the whole fits again.
         let lives = [(10 * MIB, 0, 1), (5 * MIB, 2, 4), (5 * MIB, 3, 4), (10 * MIB, 5, 6)];
         assert_eq!(reserved(&lives), 11 * MIB);
-        // One half stays, and the whole needs another page.
+        // One half stays, so the whole needs another page.
         let lives = [(10 * MIB, 0, 1), (5 * MIB, 2, 4), (5 * MIB, 3, 9), (10 * MIB, 5, 6)];
         assert_eq!(reserved(&lives), 22 * MIB);
     }
 
     #[test]
-    fn pages_that_grow_leave_old_ones_behind() {
+    fn larger_pages_replace_old_ones() {
         let mut pools = Pools::default();
         let first = pools.reserve(MIB);
         let large = pools.reserve(10 * MIB);
         assert_eq!(pools.reserved, 13 * MIB);
-        // There is room on the old page, and nobody takes it.
+        // The old page has room, but it is not used any more.
         let second = pools.reserve(6 * MIB);
         assert_eq!((second.pool, pools.reserved), (large.pool, 24 * MIB));
         pools.free(first);
         pools.reserve(4096);
-        assert_eq!(pools.reserved, SMALL_PAGE + 22 * MIB, "an old page goes back when it is empty");
+        assert_eq!(pools.reserved, SMALL_PAGE + 22 * MIB, "an empty old page is freed");
     }
 
     #[test]
-    fn another_length_makes_pages_larger() {
+    fn other_lengths_make_pages_larger() {
         let trace = trace(&[(10 * MIB, 0, 2), (10 * MIB, 1, 2)]);
-        assert_eq!(trace.reserved_beside(Bytes(20 * MIB), StepMemory::default()).0 - BESIDE, 21 * MIB);
+        assert_eq!(trace.reserved_with_page(Bytes(20 * MIB), StepMemory::default()).0 - OUTSIDE_POOLS, 21 * MIB);
         assert_eq!(trace.largest(), Bytes(10 * MIB));
     }
 }

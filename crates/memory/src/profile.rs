@@ -1,4 +1,4 @@
-//! Memory by owner over the moments of a timeline, as the page and the trace draw it.
+//! Memory by owner over the moments of a timeline: peaks, and the columns of a drawing.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use plimsoll_core::Bytes;
 
 use crate::timeline::{Owner, Phase, Timeline};
 
-/// Every owner, from the ground up: what stays lies below what comes and goes, so that a drawing keeps still.
+/// Every owner, in the order in which a drawing stacks them: lasting memory at the bottom, so that it stays level.
 pub(crate) const OWNERS: [Owner; 8] = [
     Owner::Weights,
     Owner::Optimizer,
@@ -18,7 +18,7 @@ pub(crate) const OWNERS: [Owner; 8] = [
     Owner::Temporaries,
 ];
 
-/// An owner in words.
+/// The name of an owner in drawings.
 pub(crate) fn owner_name(owner: Owner) -> &'static str {
     match owner {
         Owner::Weights => "weights",
@@ -32,7 +32,7 @@ pub(crate) fn owner_name(owner: Owner) -> &'static str {
     }
 }
 
-/// A phase in words.
+/// The name of a phase in drawings.
 pub(crate) fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Forward => "forward",
@@ -46,30 +46,30 @@ pub(crate) fn phase_name(phase: Phase) -> &'static str {
 
 /// The bytes of each owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stack([u64; OWNERS.len()]);
+pub(crate) struct OwnerBytes([u64; OWNERS.len()]);
 
-impl Stack {
-    /// What one owner has.
+impl OwnerBytes {
+    /// The bytes of one owner.
     pub(crate) fn of(&self, owner: Owner) -> Bytes {
         Bytes(self.0[owner as usize])
     }
 
-    /// What all owners have.
+    /// The bytes of all owners.
     pub(crate) fn total(&self) -> Bytes {
         Bytes(self.0.iter().sum())
     }
 }
 
-/// A moment and what is in memory at it.
+/// A moment with the memory of each owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level {
     /// The moment.
     pub(crate) moment: usize,
     /// The bytes of each owner.
-    pub(crate) stack: Stack,
+    pub(crate) stack: OwnerBytes,
 }
 
-/// A stretch of moments, and the highest of them.
+/// A range of moments, with the one that has the most memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     /// The moments.
@@ -78,26 +78,26 @@ pub(crate) struct Column {
     pub(crate) highest: Level,
 }
 
-/// Memory by owner over the moments of a timeline, kept as its changes and so no longer than its allocations.
-pub(crate) struct Curve {
-    /// The moments at which something changes, in order, the first being 0.
+/// Memory by owner over the moments of a timeline. Only changes are stored, at most two for each allocation.
+pub(crate) struct MemoryProfile {
+    /// The moments at which memory changes, in order; the first is moment 0.
     levels: Vec<Level>,
     moments: usize,
 }
 
-impl Curve {
-    /// The curve of `timeline`. Allocations that die as they are born are never there.
-    pub(crate) fn of(timeline: &Timeline) -> Self {
+impl MemoryProfile {
+    /// The profile of `timeline`. Allocations without a lifetime do not count.
+    pub(crate) fn new(timeline: &Timeline) -> Self {
         let lasting = || timeline.allocations.iter().filter(|one| one.birth < one.death);
         let mut events: Vec<(usize, usize, Owner, u64)> = Vec::with_capacity(timeline.allocations.len() * 2);
         for one in lasting() {
             events.push((one.birth, 1, one.owner, one.size.0));
             events.push((one.death, 0, one.owner, one.size.0));
         }
-        // Deaths first: a moment's memory is what is alive once all its changes are made.
+        // Deaths come first: the memory of a moment is what is alive after all its changes.
         events.sort_unstable_by_key(|&(moment, birth, ..)| (moment, birth));
         let mut levels = vec![Level::default()];
-        let mut stack = Stack::default();
+        let mut stack = OwnerBytes::default();
         for (moment, birth, owner, size) in events {
             let bytes = &mut stack.0[owner as usize];
             *bytes = if birth == 1 { *bytes + size } else { *bytes - size };
@@ -106,7 +106,7 @@ impl Curve {
                 _ => levels.push(Level { moment, stack }),
             }
         }
-        // An allocation after the last moment is somebody's mistake, which a drawing should show and not hide.
+        // An allocation after the last moment is a mistake in the timeline. A drawing should show it.
         let moments = lasting().map(|one| one.birth + 1).max().unwrap_or(0).max(timeline.moments);
         Self { levels, moments }
     }
@@ -121,8 +121,8 @@ impl Curve {
         self.highest(0..self.moments)
     }
 
-    /// What is in memory at `moment`.
-    pub(crate) fn at(&self, moment: usize) -> Stack {
+    /// Memory of each owner at `moment`.
+    pub(crate) fn at(&self, moment: usize) -> OwnerBytes {
         self.levels[self.index_at(moment)].stack
     }
 
@@ -138,12 +138,12 @@ impl Curve {
         highest
     }
 
-    /// The most that `owner` has at any moment, which need not be the peak's.
+    /// The most memory that `owner` has at any moment, which may be another moment than the peak.
     pub(crate) fn most(&self, owner: Owner) -> Bytes {
         self.levels.iter().map(|level| level.stack.of(owner)).max().unwrap_or_default()
     }
 
-    /// The curve in at most `most` columns of equal width. Each keeps its highest moment, so the peak is never lost.
+    /// The profile in at most `most` columns of equal width. Each has its highest moment, so one of them has the peak.
     pub(crate) fn columns(&self, most: usize) -> Vec<Column> {
         let count = self.moments.min(most);
         let edge = |index: usize| (index as u128 * self.moments as u128 / count as u128) as usize;
@@ -161,13 +161,55 @@ impl Curve {
     }
 }
 
+impl Timeline {
+    /// Peak memory.
+    pub fn peak(&self) -> Bytes {
+        MemoryProfile::new(self).peak().stack.total()
+    }
+
+    /// Memory just before `phase` begins for the first time, or `None` if it never does.
+    pub fn at_start_of(&self, phase: Phase) -> Option<Bytes> {
+        let start = self.phases.iter().find(|span| span.phase == phase)?.start;
+        Some(MemoryProfile::new(self).at(start.saturating_sub(1)).total())
+    }
+
+    /// Memory of each owner at the moment of the peak, largest first. Owners without memory are left out.
+    pub fn owners_at_peak(&self) -> Vec<(Owner, Bytes)> {
+        let peak = MemoryProfile::new(self).peak();
+        let mut owners: Vec<(Owner, Bytes)> = OWNERS.iter().map(|&owner| (owner, peak.stack.of(owner))).collect();
+        owners.retain(|(_, bytes)| bytes.0 > 0);
+        owners.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        owners
+    }
+
+    /// Peak memory of each phase, in the order in which the phases first begin.
+    pub fn peaks_by_phase(&self) -> Vec<(Phase, Bytes)> {
+        let profile = MemoryProfile::new(self);
+        let mut peaks: Vec<(Phase, Bytes)> = Vec::new();
+        for span in self.phases.iter().filter(|span| span.start < span.end) {
+            let highest = profile.highest(span.start..span.end).stack.total();
+            match peaks.iter_mut().find(|(phase, _)| *phase == span.phase) {
+                Some((_, most)) => *most = highest.max(*most),
+                None => peaks.push((span.phase, highest)),
+            }
+        }
+        peaks
+    }
+
+    /// The phase at the moment of the peak.
+    pub fn phase_at_peak(&self) -> Option<Phase> {
+        let moment = MemoryProfile::new(self).peak().moment;
+        self.phases.iter().find(|span| (span.start..span.end).contains(&moment)).map(|span| span.phase)
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::timeline::{Allocation, Stretch};
+    use crate::timeline::{Allocation, PhaseSpan};
 
-    /// A timeline of `count` allocations drawn from `seed`, in three phases.
-    pub(crate) fn drawn(seed: u64, count: usize, moments: usize) -> Timeline {
+    /// A timeline of `count` random allocations from `seed`, in three phases.
+    pub(crate) fn random_timeline(seed: u64, count: usize, moments: usize) -> Timeline {
         let mut state = seed;
         let mut draw = |below: usize| {
             // Knuth's MMIX constants; the low bits of such a generator are poor.
@@ -185,13 +227,13 @@ pub(crate) mod tests {
         allocations.sort_by_key(|one| one.birth);
         let edges = [0, moments / 3, moments * 9 / 10, moments];
         let phases = [Phase::Forward, Phase::Backward, Phase::Optimizer];
-        let phases = (0..3).map(|i| Stretch { phase: phases[i], start: edges[i], end: edges[i + 1] }).collect();
+        let phases = (0..3).map(|i| PhaseSpan { phase: phases[i], start: edges[i], end: edges[i + 1] }).collect();
         Timeline { allocations, phases, moments }
     }
 
-    /// The slow way, one moment at a time.
-    fn plainly(timeline: &Timeline, moment: usize) -> Stack {
-        let mut stack = Stack::default();
+    /// Reference: sums the allocations that are alive at one moment.
+    fn sum_at(timeline: &Timeline, moment: usize) -> OwnerBytes {
+        let mut stack = OwnerBytes::default();
         for one in timeline.allocations.iter().filter(|one| one.birth <= moment && moment < one.death) {
             stack.0[one.owner as usize] += one.size.0;
         }
@@ -199,42 +241,42 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_curve_is_the_sum_of_what_is_alive() {
+    fn profile_equals_the_sum_of_live_allocations() {
         for seed in 0..30 {
             let moments = 1 + seed as usize * 7;
-            let timeline = drawn(seed, 60, moments);
-            let curve = Curve::of(&timeline);
-            let slow: Vec<Stack> = (0..moments).map(|moment| plainly(&timeline, moment)).collect();
-            assert!((0..moments).all(|moment| curve.at(moment) == slow[moment]), "seed {seed}");
-            let most = slow.iter().map(Stack::total).max().unwrap();
+            let timeline = random_timeline(seed, 60, moments);
+            let profile = MemoryProfile::new(&timeline);
+            let slow: Vec<OwnerBytes> = (0..moments).map(|moment| sum_at(&timeline, moment)).collect();
+            assert!((0..moments).all(|moment| profile.at(moment) == slow[moment]), "seed {seed}");
+            let most = slow.iter().map(OwnerBytes::total).max().unwrap();
             let first = slow.iter().position(|stack| stack.total() == most).unwrap();
-            assert_eq!(curve.peak(), Level { moment: first, stack: slow[first] }, "seed {seed}");
+            assert_eq!(profile.peak(), Level { moment: first, stack: slow[first] }, "seed {seed}");
         }
     }
 
     #[test]
     fn columns_cover_every_moment_and_keep_the_peak() {
         for seed in 0..30 {
-            let curve = Curve::of(&drawn(seed, 200, 1 + seed as usize * 40));
+            let profile = MemoryProfile::new(&random_timeline(seed, 200, 1 + seed as usize * 40));
             for most in [1, 7, 100, 5000] {
-                let columns = curve.columns(most);
-                assert_eq!(columns.len(), most.min(curve.moments()));
+                let columns = profile.columns(most);
+                assert_eq!(columns.len(), most.min(profile.moments()));
                 assert!(columns.windows(2).all(|pair| pair[0].moments.end == pair[1].moments.start));
-                assert_eq!(columns.last().unwrap().moments.end, curve.moments());
+                assert_eq!(columns.last().unwrap().moments.end, profile.moments());
                 assert!(columns.iter().all(|column| column.moments.contains(&column.highest.moment)));
-                assert!(columns.iter().any(|column| column.highest == curve.peak()), "seed {seed}, {most} columns");
+                assert!(columns.iter().any(|column| column.highest == profile.peak()), "seed {seed}, {most} columns");
             }
         }
     }
 
     #[test]
-    fn nothing_is_a_curve_too() {
-        let curve = Curve::of(&Timeline::default());
-        assert_eq!((curve.peak(), curve.columns(10)), (Level::default(), vec![]));
+    fn empty_timeline_has_an_empty_profile() {
+        let profile = MemoryProfile::new(&Timeline::default());
+        assert_eq!((profile.peak(), profile.columns(10)), (Level::default(), vec![]));
     }
 
     #[test]
-    fn what_never_dies_or_never_lives_is_counted_right() {
+    fn endless_and_empty_lifetimes_are_counted_correctly() {
         let one = |birth, death| Allocation {
             size: Bytes(5),
             birth,
@@ -245,13 +287,13 @@ pub(crate) mod tests {
         };
         let timeline =
             Timeline { allocations: vec![one(0, usize::MAX), one(1, 1), one(9, 10)], phases: vec![], moments: 3 };
-        let curve = Curve::of(&timeline);
-        assert_eq!((curve.moments(), curve.peak().moment), (10, 9));
-        assert_eq!(curve.at(2).of(Owner::Weights), Bytes(5));
+        let profile = MemoryProfile::new(&timeline);
+        assert_eq!((profile.moments(), profile.peak().moment), (10, 9));
+        assert_eq!(profile.at(2).of(Owner::Weights), Bytes(5));
     }
 
     #[test]
-    fn owners_are_all_there() {
+    fn owners_lists_every_owner_once() {
         let mut places: Vec<usize> = OWNERS.iter().map(|&owner| owner as usize).collect();
         places.sort_unstable();
         assert_eq!(places, [0, 1, 2, 3, 4, 5, 6, 7]);

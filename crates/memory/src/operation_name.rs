@@ -1,10 +1,10 @@
-//! What operations are called in a timeline.
+//! Names of operations in a timeline.
 
 use plimsoll_tape::Note;
 use plimsoll_tape::ir::{BaseOperationIr, FloatOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr};
 
-/// The name of an operation, in plain words.
-pub(crate) fn name_of(operation: &OperationIr) -> &'static str {
+/// The name of `operation` for people.
+pub(crate) fn operation_name(operation: &OperationIr) -> &'static str {
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => base_name(base),
         OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => numeric_name(numeric),
@@ -12,8 +12,8 @@ pub(crate) fn name_of(operation: &OperationIr) -> &'static str {
         OperationIr::Module(module) => module_name(module),
         OperationIr::Activation(_) => "activation",
         OperationIr::Bool(_) | OperationIr::Int(_) => "mask",
-        OperationIr::Init(_) => "from the host",
-        OperationIr::Custom(_) => noted_name(operation),
+        OperationIr::Init(_) => "upload",
+        OperationIr::Custom(_) => custom_name(operation),
         OperationIr::Drop(_) | OperationIr::Distributed(_) => "other",
     }
 }
@@ -27,7 +27,7 @@ fn base_name(base: &BaseOperationIr) -> &'static str {
         BaseOperationIr::MaskFill(_) | BaseOperationIr::MaskWhere(_) => "masking",
         BaseOperationIr::Zeros(_) | BaseOperationIr::Ones(_) | BaseOperationIr::Empty(_) => "fill",
         BaseOperationIr::Gather(_) | BaseOperationIr::Select(_) => "selection",
-        BaseOperationIr::Scatter(_) | BaseOperationIr::SelectAssign(_) => "scattering",
+        BaseOperationIr::Scatter(_) | BaseOperationIr::SelectAssign(_) => "scatter",
         _ => "rearrangement",
     }
 }
@@ -47,7 +47,7 @@ fn numeric_name(numeric: &NumericOperationIr) -> &'static str {
 fn float_name(float: &FloatOperationIr) -> &'static str {
     match float {
         FloatOperationIr::Matmul(_) => "matrix product",
-        FloatOperationIr::Random(_) => "first values",
+        FloatOperationIr::Random(_) => "initial values",
         _ => "function",
     }
 }
@@ -55,22 +55,22 @@ fn float_name(float: &FloatOperationIr) -> &'static str {
 fn module_name(module: &ModuleOperationIr) -> &'static str {
     match module {
         ModuleOperationIr::Conv1d(_) | ModuleOperationIr::Conv2d(_) => "convolution",
-        ModuleOperationIr::Conv1dXBackward(_) | ModuleOperationIr::Conv2dXBackward(_) => "convolution, back to input",
+        ModuleOperationIr::Conv1dXBackward(_) | ModuleOperationIr::Conv2dXBackward(_) => "convolution, input gradient",
         ModuleOperationIr::Conv1dWeightBackward(_) | ModuleOperationIr::Conv2dWeightBackward(_) => {
-            "convolution, back to weight"
+            "convolution, weight gradient"
         }
         ModuleOperationIr::Embedding(_) | ModuleOperationIr::EmbeddingBackward(_) => "embedding",
         _ => "layer",
     }
 }
 
-fn noted_name(operation: &OperationIr) -> &'static str {
+fn custom_name(operation: &OperationIr) -> &'static str {
     const NAMES: &[&str] =
         &["attention_weights", "depthwise", "dropout", "glu", "layer_norm", "relative_shift", "silu", "tanh"];
     match Note::of(operation) {
-        Some(Note::Contiguous) => "copy in order",
+        Some(Note::Contiguous) => "contiguous copy",
         Some(Note::Make(name) | Note::Change { name, .. } | Note::Scratch { name, .. }) => {
-            NAMES.iter().find(|known| **known == name).copied().unwrap_or("host work")
+            NAMES.iter().find(|known| **known == name).copied().unwrap_or("other host operation")
         }
         _ => "custom operation",
     }

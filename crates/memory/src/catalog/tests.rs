@@ -1,17 +1,17 @@
-//! The catalogue: its table holds together, and people find their card in it.
+//! The table is consistent, and every common spelling of a name is found.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Finds `text` and compares the card's name, or the start of the error.
+/// Finds `text` and compares the name of the GPU, or the start of the error.
 fn check(text: &str, expected: &str) {
-    let found = find(text).map_or_else(|error| error.to_string(), |card| card.name.into_owned());
+    let found = find(text).map_or_else(|error| error.to_string(), |gpu| gpu.name.into_owned());
     assert!(found.starts_with(expected), "`{text}` gave `{found}`, not `{expected}`");
 }
 
 #[test]
-fn cards_are_found_however_they_are_written() {
+fn every_spelling_finds_its_gpu() {
     for (text, expected) in [
         ("RTX 3060", "RTX 3060 12GB"),
         ("rtx-3060", "RTX 3060 12GB"),
@@ -59,7 +59,7 @@ fn cards_are_found_however_they_are_written() {
 }
 
 #[test]
-fn a_size_is_a_card_of_its_class() {
+fn size_finds_a_gpu_of_its_class() {
     for (text, bytes, class) in [
         ("8GiB", 8 << 30, "RTX 4060"),
         ("12 GB", 12_000_000_000, "RTX 3060"),
@@ -70,27 +70,27 @@ fn a_size_is_a_card_of_its_class() {
         ("80GiB", 80 << 30, "A100 80GB"),
         ("1 TiB", 1 << 40, "A100 80GB"),
     ] {
-        let (card, class) = (find(text).unwrap(), find(class).unwrap());
-        assert_eq!((card.memory, card.usable), (Bytes(bytes), Bytes(bytes)), "{text}");
-        assert_eq!((card.peak, card.bandwidth), (class.peak, class.bandwidth), "{text}");
-        assert!(card.supports(Precision::Bf16));
-        assert_eq!(card.name, format!("card of {text}"));
+        let (gpu, class) = (find(text).unwrap(), find(class).unwrap());
+        assert_eq!((gpu.memory, gpu.usable), (Bytes(bytes), Bytes(bytes)), "{text}");
+        assert_eq!((gpu.peak, gpu.bandwidth), (class.peak, class.bandwidth), "{text}");
+        assert!(gpu.supports(Precision::Bf16));
+        assert_eq!(gpu.name, format!("GPU of {text}"));
     }
 }
 
 #[test]
-fn what_is_no_card_is_told_with_its_neighbours() {
+fn unknown_names_are_refused_with_similar_ones() {
     for (text, expected) in [
-        ("3061", "no card is called `3061`; near it are RTX 3060 12GB, RTX 3060 Ti, "),
-        ("A1000", "no card is called `A1000`; near it are A100 40GB, A100 80GB, "),
-        ("RTX 3060 Laptop GPU", "no card is called `RTX 3060 Laptop GPU`; near it are RTX 3060"),
-        ("3060 8GB", "no card is called `3060 8GB`; near it are "),
-        ("24", "no card is called `24`; near it are "),
-        ("", "no card is called ``; near it are "),
-        ("rtx", "no card is called `rtx`; near it are "),
-        ("-8GiB", "no card is called `-8GiB`; near it are "),
-        ("0GiB", "a card of `0GiB` has no memory to plan"),
-        ("0", "a card of `0` has no memory to plan"),
+        ("3061", "no GPU is called `3061`; similar names: RTX 3060 12GB, RTX 3060 Ti, "),
+        ("A1000", "no GPU is called `A1000`; similar names: A100 40GB, A100 80GB, "),
+        ("RTX 3060 Laptop GPU", "no GPU is called `RTX 3060 Laptop GPU`; similar names: RTX 3060"),
+        ("3060 8GB", "no GPU is called `3060 8GB`; similar names: "),
+        ("24", "no GPU is called `24`; similar names: "),
+        ("", "no GPU is called ``; similar names: "),
+        ("rtx", "no GPU is called `rtx`; similar names: "),
+        ("-8GiB", "no GPU is called `-8GiB`; similar names: "),
+        ("0GiB", "a GPU of `0GiB` has no memory to plan"),
+        ("0", "a GPU of `0` has no memory to plan"),
     ] {
         check(text, expected);
     }
@@ -98,39 +98,39 @@ fn what_is_no_card_is_told_with_its_neighbours() {
 }
 
 #[test]
-fn the_table_holds_together() {
-    assert!(catalogue().len() >= 28);
-    for card in catalogue() {
-        let name = &card.name;
-        assert!(card.usable < card.memory && card.usable.0 * 10 > card.memory.0 * 9, "{name}: {}", card.usable);
-        assert!(card.bandwidth > 1e11, "{name}");
-        let rates = [card.peak.tf32, card.peak.fp16, card.peak.bf16].into_iter().flatten();
-        assert!(rates.chain([card.peak.fp32]).all(|rate| rate > 1e12 && rate < 1e16), "{name}");
-        assert_eq!(card.supports(Precision::Fp16), card.capability >= (7, 0), "{name}");
-        assert_eq!(card.supports(Precision::Bf16), card.capability >= (8, 0), "{name}");
-        assert_eq!(card.peak.tf32.is_some(), card.peak.bf16.is_some(), "{name}");
+fn table_is_consistent() {
+    assert!(catalog().len() >= 28);
+    for gpu in catalog() {
+        let name = &gpu.name;
+        assert!(gpu.usable < gpu.memory && gpu.usable.0 * 10 > gpu.memory.0 * 9, "{name}: {}", gpu.usable);
+        assert!(gpu.bandwidth > 1e11, "{name}");
+        let rates = [gpu.peak.tf32, gpu.peak.fp16, gpu.peak.bf16].into_iter().flatten();
+        assert!(rates.chain([gpu.peak.fp32]).all(|rate| rate > 1e12 && rate < 1e16), "{name}");
+        assert_eq!(gpu.supports(Precision::Fp16), gpu.capability >= (7, 0), "{name}");
+        assert_eq!(gpu.supports(Precision::Bf16), gpu.capability >= (8, 0), "{name}");
+        assert_eq!(gpu.peak.tf32.is_some(), gpu.peak.bf16.is_some(), "{name}");
         for precision in [Precision::Bf16, Precision::Fp16] {
-            assert!(card.rate(precision) >= card.rate(Precision::Fp32), "{name}");
+            assert!(gpu.rate(precision) >= gpu.rate(Precision::Fp32), "{name}");
         }
     }
 }
 
 #[test]
-fn no_spelling_names_two_cards() {
+fn no_spelling_names_two_gpus() {
     let mut owners: BTreeMap<String, &str> = BTreeMap::new();
-    for card in catalogue() {
-        for spelling in card.spellings() {
-            let before = owners.insert(spelling.clone(), &card.name);
-            assert!(before.is_none_or(|name| name == card.name), "`{spelling}` is {before:?} and {}", card.name);
+    for gpu in catalog() {
+        for spelling in gpu.spellings() {
+            let before = owners.insert(spelling.clone(), &gpu.name);
+            assert!(before.is_none_or(|name| name == gpu.name), "`{spelling}` is {before:?} and {}", gpu.name);
         }
     }
 }
 
 #[test]
-fn names_and_aliases_are_written_once() {
+fn names_and_aliases_are_unique() {
     let mut names: Vec<String> = Vec::new();
-    for card in catalogue() {
-        names.extend(card.aliases.iter().copied().chain([card.name.as_ref()]).map(plain));
+    for gpu in catalog() {
+        names.extend(gpu.aliases.iter().copied().chain([gpu.name.as_ref()]).map(normalize_name));
     }
     let written = names.len();
     names.sort();
@@ -139,7 +139,7 @@ fn names_and_aliases_are_written_once() {
 }
 
 #[test]
-fn a_smaller_card_answers_for_its_name() {
+fn ambiguous_name_means_the_smallest_memory() {
     for (name, smallest) in [("a100", 40), ("v100", 16), ("3080", 10), ("4060 ti", 8)] {
         assert_eq!(find(name).unwrap().memory, Bytes::gib(smallest), "{name}");
     }

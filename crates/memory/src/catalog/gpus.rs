@@ -1,42 +1,42 @@
-//! The table of cards, oldest first, the smaller memory first where one card comes with several.
+//! The table of GPUs, oldest first, and the smaller memory first where one GPU has several sizes.
 //!
-//! Rates and bandwidths are the maker's, at the reference clock: from the data sheets of the Tesla, RTX and data
-//! centre cards, and for GeForce from the white paper of each generation (Turing, GA102, Ada, RTX Blackwell). The
-//! GeForce cards that came after their white paper, such as the RTX 4060 and the Supers, have tensor cores at twice
-//! their fp32 rate, as their whole generation has. Rates are dense; sheets that print only sparse ones are halved.
-//! GeForce sums fp16 products in fp32 at half the rate that it sums them in fp16, and that half is what counts here:
-//! 25.5 for an RTX 3060 and not 51.
+//! Rates and bandwidths are those of the vendor at the reference clock: from the data sheets of the Tesla, RTX and data
+//! center GPUs, and for GeForce from the white paper of each generation (Turing, GA102, Ada, RTX Blackwell). GeForce models
+//! that came after their white paper, such as the RTX 4060 and the Supers, have tensor cores at twice their fp32 rate, as
+//! the rest of their generation has. Rates are dense; where a data sheet prints only sparse ones they are halved. GeForce
+//! accumulates fp16 products in fp32 at half the rate of fp16 accumulation. The table has that half: 25.5 for an RTX 3060
+//! and not 51.
 //!
-//! Where a card comes on several boards, the rates are those of the SXM one, except for the H100, whose two boards
-//! differ by a quarter and are two cards here, and the P100, taken as PCIe. A V100 on PCIe computes a tenth slower than
-//! it says here, and the memory of an A100 80GB on PCIe is 5 % slower.
+//! Where a GPU comes on several boards, the rates are those of the SXM board. Exceptions are the H100, whose two boards
+//! differ by a quarter and have a row each, and the P100, whose rates are for PCIe. A V100 on PCIe is a tenth slower than
+//! its row, and the memory of an A100 80GB on PCIe is 5 % slower.
 //!
-//! The usable memory is the smallest `total capacity` that PyTorch names in public out-of-memory reports from Linux
-//! machines, as far as a report could be matched to the card ([`reported`](Row::reported)), by its name or else by its
-//! size. Newer drivers keep more, so the smallest is the one to plan with: a T4 had 14.75 GiB once and has 14.56 now.
-//! Every other card goes [by rule](by_rule). Workstation cards are taken with error correction off; switched on, it
-//! costs another sixteenth, and then a size says it better than a name.
+//! The usable memory is the smallest `total capacity` that PyTorch printed in public out-of-memory reports from Linux
+//! machines, where a report could be matched to the GPU by name or memory ([`reported`](Row::reported)). The smallest is
+//! used because newer drivers reserve more: a T4 had 14.75 GiB once and has 14.56 now. All other rows use a
+//! [rule](by_rule). Workstation GPUs are listed with error correction off. It costs another sixteenth when it is on; then
+//! plan with a memory size instead of the name.
 
 use std::borrow::Cow;
 
 use plimsoll_core::Bytes;
 
-use super::{Card, Peak};
+use super::{Gpu, PeakRates};
 
 const PASCAL: (u8, u8) = (6, 1);
 const VOLTA: (u8, u8) = (7, 0);
 const TURING: (u8, u8) = (7, 5);
-/// The Ampere of the data centre; all others have 8.6.
+/// Ampere of the data center; all others have 8.6.
 const AMPERE_LARGE: (u8, u8) = (8, 0);
 const AMPERE: (u8, u8) = (8, 6);
 const ADA: (u8, u8) = (8, 9);
 const HOPPER: (u8, u8) = (9, 0);
-/// The Blackwell of the data centre; GeForce has 12.0.
+/// Blackwell of the data center; GeForce has 12.0.
 const BLACKWELL_LARGE: (u8, u8) = (10, 0);
 const BLACKWELL: (u8, u8) = (12, 0);
 
 #[rustfmt::skip]
-pub(super) const CARDS: &[Card] = &[
+pub(super) const GPUS: &[Gpu] = &[
     row("P4", &[], PASCAL, 8).reported(7.43).gb_per_sec(192.0).tera(5.5),
     row("P40", &[], PASCAL, 24).reported(22.38).gb_per_sec(346.0).tera(12.0),
     row("P100", &["P100-PCIe"], (6, 0), 16).reported(15.89).gb_per_sec(732.0).tera(9.3),
@@ -95,7 +95,7 @@ pub(super) const CARDS: &[Card] = &[
     row("RTX 5090", &[], BLACKWELL, 32).reported(31.36).gb_per_sec(1792.0).bf16(209.5, 104.8).tera(104.8),
 ];
 
-/// A card while its line is read, left to right; [`tera`](Row::tera) ends it.
+/// Builds one GPU of the table; [`tera`](Row::tera) completes it.
 struct Row {
     name: &'static str,
     aliases: &'static [&'static str],
@@ -103,17 +103,17 @@ struct Row {
     memory: Bytes,
     usable: Bytes,
     bandwidth: f64,
-    peak: Peak,
+    peak: PeakRates,
 }
 
 const fn row(name: &'static str, aliases: &'static [&'static str], capability: (u8, u8), gib: u64) -> Row {
-    let peak = Peak { fp32: 0.0, tf32: None, fp16: None, bf16: None };
+    let peak = PeakRates { fp32: 0.0, tf32: None, fp16: None, bf16: None };
     Row { name, aliases, capability, memory: Bytes::gib(gib), usable: by_rule(gib as f64), bandwidth: 0.0, peak }
 }
 
-/// What a card without error correction reports: 0.55 GiB less than it is sold with, or 2 % less where that is more.
+/// Usable memory without error correction: 0.55 GiB below the nominal memory, or 2 % where that is more.
 ///
-/// No report that we found of such a card is below it (11.49 GiB of 12, 15.47 of 16, 23.52 of 24, 31.36 of 32).
+/// No report that we found for such a GPU is below it (11.49 GiB of 12, 15.47 of 16, 23.52 of 24, 31.36 of 32).
 const fn by_rule(gib: f64) -> Bytes {
     from_gib(gib - (gib * 0.02).max(0.55))
 }
@@ -123,7 +123,7 @@ const fn from_gib(gib: f64) -> Bytes {
 }
 
 impl Row {
-    /// The memory, in GiB, that processes on such a card were told of.
+    /// Usable memory in GiB, from reports.
     const fn reported(mut self, gib: f64) -> Self {
         self.usable = from_gib(gib);
         self
@@ -134,13 +134,13 @@ impl Row {
         self
     }
 
-    /// Tensor cores that know fp16 alone, and their rate in 10^12 a second.
+    /// Rate of tensor cores that have fp16 only, in 10^12 operations per second.
     const fn fp16(mut self, tera: f64) -> Self {
         self.peak.fp16 = Some(tera * 1e12);
         self
     }
 
-    /// Tensor cores that know bf16 and tf32 too: the rate of both 16-bit kinds, and that of tf32.
+    /// Rates of tensor cores that also have bf16 and tf32: that of both 16-bit formats, and that of tf32.
     const fn bf16(self, tera: f64, tf32: f64) -> Self {
         let mut row = self.fp16(tera);
         row.peak.bf16 = row.peak.fp16;
@@ -148,10 +148,10 @@ impl Row {
         row
     }
 
-    /// The rate of fp32 on the CUDA cores.
-    const fn tera(self, fp32: f64) -> Card {
+    /// Rate of fp32 on the CUDA cores.
+    const fn tera(self, fp32: f64) -> Gpu {
         let Self { name, aliases, capability, memory, usable, bandwidth, peak } = self;
-        let peak = Peak { fp32: fp32 * 1e12, ..peak };
-        Card { name: Cow::Borrowed(name), memory, usable, bandwidth, peak, capability, aliases }
+        let peak = PeakRates { fp32: fp32 * 1e12, ..peak };
+        Gpu { name: Cow::Borrowed(name), memory, usable, bandwidth, peak, capability, aliases }
     }
 }

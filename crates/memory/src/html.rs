@@ -1,43 +1,43 @@
-//! A timeline as one page of HTML that needs nothing else: a step's memory drawn by owner, and what its peak holds.
+//! A timeline as one self-contained HTML page: memory by owner over time, and tables of the peak.
 
 use std::fmt::Write;
 
 use plimsoll_core::Bytes;
 use serde_json::json;
 
-use crate::curve::{Column, Curve, Level, OWNERS, owner_name, phase_name};
+use crate::profile::{Column, Level, MemoryProfile, OWNERS, owner_name, phase_name};
 use crate::timeline::{Allocation, Owner, Phase, Timeline};
 
 mod drawing;
 #[cfg(test)]
 mod tests;
 
-/// Columns of the drawing at most: about the pixels of its width.
+/// The most columns of the drawing: about its width in pixels.
 const COLUMNS_MAX: usize = 1200;
 
-/// Rows of the table of allocations.
+/// Rows of the table of the largest allocations.
 const LARGEST: usize = 20;
 
-const STYLE: &str = include_str!("page/style.css");
-const SCRIPT: &str = include_str!("page/hover.js");
+const STYLE: &str = include_str!("html/style.css");
+const SCRIPT: &str = include_str!("html/hover.js");
 
-/// What the page tells, computed once.
+/// The contents of the page, computed once.
 struct Report<'a> {
     timeline: &'a Timeline,
-    curve: Curve,
+    profile: MemoryProfile,
     columns: Vec<Column>,
     peak: Level,
-    /// The owners that ever have memory, from the ground up, and the most each has at once.
+    /// The owners that ever have memory, from the bottom of the drawing, with the most that each has at once.
     owners: Vec<(Owner, Bytes)>,
 }
 
-/// `timeline` as a page: its curve, and tables of what is in memory at its peak.
+/// `timeline` as an HTML page: a drawing of memory over time, and tables of the peak by owner, phase and allocation.
 ///
-/// The page loads nothing, so it can be mailed, archived and opened from a disk.
-pub fn page(title: &str, timeline: &Timeline) -> String {
-    let report = Report::of(timeline);
+/// The page loads nothing else, so it can be mailed, archived and opened offline.
+pub fn html_page(title: &str, timeline: &Timeline) -> String {
+    let report = Report::new(timeline);
     let title = escape(title);
-    let (lead, chart, legend) = (report.lead(), drawing::chart(&report), report.legend());
+    let (lead, chart, legend) = (report.summary(), drawing::chart(&report), report.legend());
     let (by_owner, by_phase, largest) = (report.by_owner(), report.by_phase(), report.largest());
     let data = report.data();
     format!(
@@ -75,47 +75,47 @@ pub fn page(title: &str, timeline: &Timeline) -> String {
 }
 
 impl<'a> Report<'a> {
-    fn of(timeline: &'a Timeline) -> Self {
-        let curve = Curve::of(timeline);
-        let columns = curve.columns(COLUMNS_MAX);
-        let peak = curve.peak();
+    fn new(timeline: &'a Timeline) -> Self {
+        let profile = MemoryProfile::new(timeline);
+        let columns = profile.columns(COLUMNS_MAX);
+        let peak = profile.peak();
         let owners =
-            OWNERS.into_iter().map(|owner| (owner, curve.most(owner))).filter(|(_, most)| most.0 > 0).collect();
-        Self { timeline, curve, columns, peak, owners }
+            OWNERS.into_iter().map(|owner| (owner, profile.most(owner))).filter(|(_, most)| most.0 > 0).collect();
+        Self { timeline, profile, columns, peak, owners }
     }
 
     /// The phase at `moment`.
     fn phase_at(&self, moment: usize) -> Option<Phase> {
-        let at = self.timeline.phases.iter().find(|stretch| stretch.start <= moment && moment < stretch.end);
-        at.map(|stretch| stretch.phase)
+        let at = self.timeline.phases.iter().find(|span| span.start <= moment && moment < span.end);
+        at.map(|span| span.phase)
     }
 
-    /// The page in two sentences.
-    fn lead(&self) -> String {
-        let (count, moments) = (grouped(self.timeline.allocations.len()), grouped(self.curve.moments()));
-        let place = self.phase_at(self.peak.moment).map(|phase| format!(" ({})", phase_name(phase)));
+    /// The summary in two sentences.
+    fn summary(&self) -> String {
+        let (count, moments) = (grouped(self.timeline.allocations.len()), grouped(self.profile.moments()));
+        let at = self.phase_at(self.peak.moment).map(|phase| format!(" ({})", phase_name(phase)));
         format!(
             "The peak is <strong>{}</strong> at moment {}{}. The step makes {count} allocations in {moments} moments; \
              a moment is one operation, or one allocation inside it.",
             self.peak.stack.total(),
             grouped(self.peak.moment),
-            place.unwrap_or_default(),
+            at.unwrap_or_default(),
         )
     }
 
-    /// Every owner with its colour and the most it has at once, in the order of the drawing.
+    /// Every owner with its color and its largest memory, from the top of the drawing.
     fn legend(&self) -> String {
         let mut items = String::new();
         for (owner, most) in self.owners.iter().rev() {
             let name = owner_name(*owner);
             push(&mut items, format_args!(r#"<li>{}{name} <b>{most}</b></li>"#, swatch(*owner)));
         }
-        format!("<p>The most each owner has at once, in the order of the drawing:</p>\n<ul>{items}</ul>")
+        format!("<p>Largest memory of each owner, from the top of the drawing:</p>\n<ul>{items}</ul>")
     }
 
-    /// What each owner has at the peak.
+    /// Table of the memory of each owner at the peak.
     fn by_owner(&self) -> String {
-        let stack = self.curve.at(self.peak.moment);
+        let stack = self.profile.at(self.peak.moment);
         let total = stack.total();
         let mut owners: Vec<(Owner, Bytes)> = self.owners.iter().map(|&(owner, _)| (owner, stack.of(owner))).collect();
         owners.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
@@ -130,15 +130,15 @@ impl<'a> Report<'a> {
         table("At the peak, by owner", &["owner", "memory", "share"], &rows, &foot)
     }
 
-    /// The highest moment of each phase.
+    /// Table of the peak of each phase.
     fn by_phase(&self) -> String {
         let mut phases: Vec<(Phase, Level)> = Vec::new();
-        for stretch in &self.timeline.phases {
-            let highest = self.curve.highest(stretch.start..stretch.end);
-            match phases.iter_mut().find(|(phase, _)| *phase == stretch.phase) {
+        for span in &self.timeline.phases {
+            let highest = self.profile.highest(span.start..span.end);
+            match phases.iter_mut().find(|(phase, _)| *phase == span.phase) {
                 Some((_, before)) if before.stack.total() >= highest.stack.total() => {}
                 Some((_, before)) => *before = highest,
-                None => phases.push((stretch.phase, highest)),
+                None => phases.push((span.phase, highest)),
             }
         }
         let mut rows = String::new();
@@ -146,10 +146,10 @@ impl<'a> Report<'a> {
             let (name, moment, total) = (phase_name(phase), grouped(moment), stack.total());
             push(&mut rows, format_args!("<tr><th scope=row>{name}<td>{total}<td>{moment}\n"));
         }
-        table("The highest moment of each phase", &["phase", "memory", "moment"], &rows, "")
+        table("Peak of each phase", &["phase", "memory", "moment"], &rows, "")
     }
 
-    /// The largest allocations that are alive at the peak.
+    /// Table of the largest allocations that are alive at the peak.
     fn largest(&self) -> String {
         let at = self.peak.moment;
         let alive = self.timeline.allocations.iter().filter(|one| one.birth <= at && at < one.death);
@@ -162,11 +162,11 @@ impl<'a> Report<'a> {
             let (swatch, made_by) = (swatch(one.owner), escape(one.made_by));
             push(&mut rows, format_args!("<tr><td>{size}<td>{swatch}{owner}<td>{phase}<td><code>{made_by}</code>\n"));
         }
-        let caption = format!("The largest of the {count} allocations alive at the peak");
+        let caption = format!("Largest of the {count} allocations that are alive at the peak");
         table(&caption, &["size", "owner", "phase", "made by"], &rows, "")
     }
 
-    /// What the script shows of a moment: for each column its moments, the highest, and the bytes of each owner at it.
+    /// JSON for the script: for each column its range, its highest moment, and the bytes of each owner at that moment.
     fn data(&self) -> String {
         let column = |column: &Column| {
             let head = [column.moments.start, column.moments.end, column.highest.moment].map(|moment| moment as u64);
@@ -181,7 +181,7 @@ impl<'a> Report<'a> {
 
 fn table(caption: &str, heads: &[&str], rows: &str, foot: &str) -> String {
     let heads: String = heads.iter().map(|head| format!("<th scope=col>{head}")).collect();
-    let empty = "<tr><td colspan=4>nothing\n";
+    let empty = "<tr><td colspan=4>none\n";
     let rows = if rows.is_empty() { empty } else { rows };
     format!(
         "<section class=\"table\"><h2>{caption}</h2>\n<table><thead><tr>{heads}</thead>\n<tbody>\n{rows}</tbody>{foot}\
@@ -189,17 +189,17 @@ fn table(caption: &str, heads: &[&str], rows: &str, foot: &str) -> String {
     )
 }
 
-/// An owner's colour beside its name.
+/// A square in the color of `owner`.
 fn swatch(owner: Owner) -> String {
     format!(r#"<i class="swatch {}"></i>"#, owner_name(owner))
 }
 
-/// Appends `text`, which a string never refuses.
+/// Appends formatted text.
 fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
-    page.write_fmt(text).expect("a string takes any text");
+    page.write_fmt(text).expect("writing to a string cannot fail");
 }
 
-/// A number with its thousands apart.
+/// A number with commas between its thousands.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -212,7 +212,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-/// `text` as HTML shows it, in an element or in a quoted attribute.
+/// `text` escaped for an HTML element or a quoted attribute.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,46 +1,46 @@
-//! The drawing of a page: an area for each owner over the moments, with its axes, its phases and its peak.
+//! The drawing of the page: an area for each owner over the moments, with axes, phases and a mark at the peak.
 //!
-//! Only shapes are SVG, stretched to whatever width there is; words are HTML laid over them, so that they keep their
-//! size on a telephone.
+//! The areas are SVG and stretch to the width of the page. All text is HTML above them, so that it keeps its size on a
+//! small screen.
 
 use plimsoll_core::Bytes;
 
 use super::{Report, escape, grouped, push};
-use crate::curve::{owner_name, phase_name};
-use crate::timeline::{Owner, Stretch};
+use crate::profile::{owner_name, phase_name};
+use crate::timeline::{Owner, PhaseSpan};
 
 /// Height of the drawing in its own units; its width is the number of columns.
 const HEIGHT: u64 = 1000;
 
-/// Air above the peak for its mark.
+/// Height of the drawing in peaks, which leaves room for the mark of the peak.
 const HEADROOM: f64 = 1.16;
 
-/// Lines across the drawing at most.
+/// The most horizontal lines.
 const TICKS_MAX: u64 = 5;
 
-/// The memory at the upper edge, and how to get from bytes to places.
+/// The scale of the drawing, from bytes and moments to positions.
 struct Scale {
     top: f64,
     moments: f64,
 }
 
 impl Scale {
-    fn of(report: &Report<'_>) -> Self {
+    fn new(report: &Report<'_>) -> Self {
         let top = report.peak.stack.total().0.max(1) as f64 * HEADROOM;
-        Self { top, moments: report.curve.moments().max(1) as f64 }
+        Self { top, moments: report.profile.moments().max(1) as f64 }
     }
 
-    /// From above, in units of the drawing.
+    /// Distance of `bytes` from the top, in units of the drawing.
     fn y(&self, bytes: u64) -> u64 {
         HEIGHT - (bytes as f64 / self.top * HEIGHT as f64).round() as u64
     }
 
-    /// From the left, in percent.
+    /// Distance of `moment` from the left, in percent.
     fn x(&self, moment: f64) -> f64 {
         moment / self.moments * 100.0
     }
 
-    /// Round amounts for lines: a power of two and its multiples, as memory is counted in them.
+    /// Amounts at which lines are drawn: multiples of a power of two, which print as round sizes.
     fn ticks(&self) -> Vec<Bytes> {
         let mut step = 1;
         while step * TICKS_MAX < self.top as u64 {
@@ -50,15 +50,15 @@ impl Scale {
     }
 }
 
-/// The drawing with everything around it.
+/// The drawing with its axes and phases.
 pub(super) fn chart(report: &Report<'_>) -> String {
-    let scale = Scale::of(report);
+    let scale = Scale::new(report);
     let (svg, ticks, peak) = (svg(report, &scale), ticks(&scale), peak(report, &scale));
-    let (phases, moments) = (phases(report, &scale), grouped(report.curve.moments()));
+    let (phases, moments) = (phases(report, &scale), grouped(report.profile.moments()));
     format!(
         r#"<div class="chart">
 <div class="ticks" aria-hidden="true">{ticks}</div>
-<div class="plot" id="plot" tabindex="0" role="group" aria-label="Memory over the step; the arrow keys walk through it">
+<div class="plot" id="plot" tabindex="0" role="group" aria-label="Memory over the step; use the arrow keys to move through it">
 {svg}
 {peak}
 <div class="cursor" id="cursor" hidden></div>
@@ -75,7 +75,7 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
     let (total, moment) = (report.peak.stack.total(), grouped(report.peak.moment));
     let owners: Vec<String> =
         report.owners.iter().map(|(owner, most)| format!("{} up to {most}", owner_name(*owner))).collect();
-    let told =
+    let label =
         escape(&format!("Memory by owner over the step: peak {total} at moment {moment}; {}", owners.join(", ")));
     let mut shapes = String::new();
     for tick in scale.ticks() {
@@ -83,25 +83,26 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
     }
     let mut below = vec![0; report.columns.len()];
     for &(owner, _) in &report.owners {
-        let above = raised(report, &below, owner);
-        let (class, path) = (owner_name(owner), area(&places(&below, scale), &places(&above, scale)));
+        let above = stacked_on(report, &below, owner);
+        let (class, path) = (owner_name(owner), area(&positions(&below, scale), &positions(&above, scale)));
         push(&mut shapes, format_args!("\n<path class=\"area {class}\" d=\"{path}\"/>"));
         below = above;
     }
     let size = format!(r#"viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none""#);
-    format!("<svg role=\"img\" aria-label=\"{told}\" {size}>{shapes}\n</svg>")
+    format!("<svg role=\"img\" aria-label=\"{label}\" {size}>{shapes}\n</svg>")
 }
 
-/// The upper edge of `owner`, which lies on `below`.
-fn raised(report: &Report<'_>, below: &[u64], owner: Owner) -> Vec<u64> {
+/// The upper edge of the area of `owner`, which is stacked on `below`.
+fn stacked_on(report: &Report<'_>, below: &[u64], owner: Owner) -> Vec<u64> {
     below.iter().zip(&report.columns).map(|(below, column)| below + column.highest.stack.of(owner).0).collect()
 }
 
-fn places(edge: &[u64], scale: &Scale) -> Vec<u64> {
+/// The positions of the bytes of an edge.
+fn positions(edge: &[u64], scale: &Scale) -> Vec<u64> {
     edge.iter().map(|&bytes| scale.y(bytes)).collect()
 }
 
-/// The path between two edges, in steps: there along `above`, back along `below`.
+/// The closed path between two step functions: forward along `above`, back along `below`.
 fn area(below: &[u64], above: &[u64]) -> String {
     let (Some(first), width) = (above.first(), above.len()) else { return String::new() };
     let mut path = format!("M0 {first}");
@@ -129,7 +130,7 @@ fn ticks(scale: &Scale) -> String {
     ticks
 }
 
-/// The mark of the peak, with its words on the side where there is room.
+/// The mark of the peak, with its text on the side with more room.
 fn peak(report: &Report<'_>, scale: &Scale) -> String {
     let total = report.peak.stack.total();
     let left = scale.x(report.peak.moment as f64 + 0.5);
@@ -138,19 +139,19 @@ fn peak(report: &Report<'_>, scale: &Scale) -> String {
     format!(r#"<div class="{side}" style="left:{left:.2}%;top:{top:.1}%" aria-hidden="true"><b>peak {total}</b></div>"#)
 }
 
-/// The phases as bands along the moments. Bands that begin in one column are drawn once: no more would be seen.
+/// The phases as bands below the drawing. Of bands that begin in the same column only the first is drawn.
 fn phases(report: &Report<'_>, scale: &Scale) -> String {
     let mut bands = String::new();
     let mut last = None;
-    for Stretch { phase, start, end } in &report.timeline.phases {
-        let column = start * report.columns.len() / report.curve.moments().max(1);
+    for PhaseSpan { phase, start, end } in &report.timeline.phases {
+        let column = start * report.columns.len() / report.profile.moments().max(1);
         if last.replace(column) == Some(column) {
             continue;
         }
         let (left, width) = (scale.x(*start as f64), scale.x(end.saturating_sub(*start) as f64));
         let (name, from, to) = (phase_name(*phase), grouped(*start), grouped(*end));
-        let (place, told) = (format!("left:{left:.2}%;width:{width:.2}%"), format!("{name}, moments {from} to {to}"));
-        push(&mut bands, format_args!(r#"<span style="{place}" title="{told}"><b>{name}</b></span>"#));
+        let (place, label) = (format!("left:{left:.2}%;width:{width:.2}%"), format!("{name}, moments {from} to {to}"));
+        push(&mut bands, format_args!(r#"<span style="{place}" title="{label}"><b>{name}</b></span>"#));
     }
     bands
 }

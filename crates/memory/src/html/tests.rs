@@ -1,7 +1,7 @@
-//! The page: whole, safe, and with its peak.
+//! The page is complete, escapes foreign text, and shows the peak.
 
 use super::*;
-use crate::curve::tests::drawn;
+use crate::profile::tests::random_timeline;
 
 fn data(page: &str) -> serde_json::Value {
     let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
@@ -10,8 +10,8 @@ fn data(page: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_page_is_whole_and_loads_nothing() {
-    let page = page("one step", &drawn(5, 500, 3000));
+fn page_is_complete_and_loads_nothing() {
+    let page = html_page("one step", &random_timeline(5, 500, 3000));
     for foreign in ["http", "//", "src=", "@import", "url("] {
         let lines: Vec<&str> = page.lines().filter(|line| line.contains(foreign)).collect();
         let comments = lines.iter().all(|line| foreign == "//" && line.trim_start().starts_with("//"));
@@ -25,11 +25,11 @@ fn a_page_is_whole_and_loads_nothing() {
 }
 
 #[test]
-fn the_peak_is_told_and_drawn_however_many_moments_there_are() {
+fn peak_is_printed_and_drawn_at_any_number_of_moments() {
     for (seed, moments) in [(1, 10), (2, 1200), (3, 1201), (4, 250_000)] {
-        let timeline = drawn(seed, 4000, moments);
-        let peak = Curve::of(&timeline).peak();
-        let page = page("step", &timeline);
+        let timeline = random_timeline(seed, 4000, moments);
+        let peak = MemoryProfile::new(&timeline).peak();
+        let page = html_page("step", &timeline);
         assert!(page.contains(&format!("The peak is <strong>{}</strong>", peak.stack.total())));
         let columns = data(&page)["columns"].clone();
         let columns: Vec<Vec<u64>> = serde_json::from_value(columns).unwrap();
@@ -41,32 +41,32 @@ fn the_peak_is_told_and_drawn_however_many_moments_there_are() {
 }
 
 #[test]
-fn foreign_text_stays_text() {
-    let mut timeline = drawn(5, 5, 30);
+fn titles_and_names_are_escaped() {
+    let mut timeline = random_timeline(5, 5, 30);
     for one in &mut timeline.allocations {
         (one.birth, one.death, one.made_by) = (0, 30, "<b onclick='x'>&\"");
     }
-    let page = page("</title><script>alert(1)</script>", &timeline);
+    let page = html_page("</title><script>alert(1)</script>", &timeline);
     assert!(!page.contains("<script>alert") && !page.contains("<b onclick"));
     assert!(page.contains("<code>&lt;b onclick=&#39;x&#39;&gt;&amp;&quot;</code>"));
     assert!(page.contains("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;</title>"));
 }
 
 #[test]
-fn the_largest_are_the_twenty_largest_alive() {
-    let timeline = drawn(9, 1000, 100);
-    let page = page("step", &timeline);
+fn table_lists_the_twenty_largest_live_allocations() {
+    let timeline = random_timeline(9, 1000, 100);
+    let page = html_page("step", &timeline);
     assert_eq!(page.matches("<code>matmul</code>").count(), LARGEST);
-    let at = Curve::of(&timeline).peak().moment;
+    let at = MemoryProfile::new(&timeline).peak().moment;
     let alive = timeline.allocations.iter().filter(|one| one.birth <= at && at < one.death);
     let largest = alive.map(|one| one.size).max().unwrap();
     assert!(page.contains(&format!("<tr><td>{largest}<td>")));
 }
 
 #[test]
-fn an_empty_timeline_is_a_page() {
-    let page = page("nothing", &Timeline::default());
-    assert!(page.contains("The peak is <strong>0 B</strong>") && page.contains("nothing\n</tbody>"));
+fn empty_timeline_gives_a_page() {
+    let page = html_page("nothing", &Timeline::default());
+    assert!(page.contains("The peak is <strong>0 B</strong>") && page.contains("none\n</tbody>"));
     assert_eq!(data(&page)["columns"], json!([]));
 }
 

@@ -1,4 +1,4 @@
-//! Matrix products, and what gemm packs for them.
+//! Matrix products, and the operands that gemm packs for them.
 
 use burn::tensor::DType;
 use plimsoll_tape::ir::MatmulOpIr;
@@ -6,32 +6,32 @@ use plimsoll_tape::ir::MatmulOpIr;
 use super::Flex;
 use crate::heap::Value;
 
-/// The depth that gemm takes of a matrix product at once.
+/// Inner dimension of the blocks in which gemm computes.
 const DEPTH: usize = 512;
-/// Rows of gemm's innermost product, on processors with wide registers.
+/// Rows of gemm's innermost kernel, on processors with wide registers.
 const ROWS: usize = 48;
-/// How many times these rows make gemm pack the right operand, however it lies.
+/// Beyond this many times [`ROWS`] gemm packs the right operand in any layout.
 const PACKING: usize = 8;
-/// The cache that gemm cuts its left operand for: the second level of a server's processor.
+/// Bytes of the cache for which gemm blocks its left operand: the second level of a server processor.
 const CACHE: usize = 2 << 20;
 
 impl Flex<'_> {
-    /// `matmul`: in 16 bits both operands are widened, as gemm has no such product.
-    pub(super) fn product(&mut self, op: &MatmulOpIr) {
+    /// `matmul`: bf16 operands are converted to 32 bits, as gemm has no bf16 product.
+    pub(super) fn matmul(&mut self, op: &MatmulOpIr) {
         let (left, right) = (self.heap.take(&op.lhs), self.heap.take(&op.rhs));
         let value = if left.width == 2 && matches!(op.lhs.dtype, DType::BF16) {
             self.matmul_bf16(&left, &right, &op.out.shape)
         } else {
             let value = self.heap.aligned(&op.out.shape, op.out.dtype.size());
-            self.packed(&left, &right);
+            self.pack_operands(&left, &right);
             value
         };
         self.heap.give(&op.out, value);
         self.free([left, right]);
     }
 
-    /// What gemm packs for a moment: the right operand, and the left one where it is not too long.
-    fn packed(&mut self, left: &Value, right: &Value) {
+    /// Memory of packed operands during the product: the right one, and the left one where it fits the cache.
+    fn pack_operands(&mut self, left: &Value, right: &Value) {
         let (rank, right_rank) = (left.shape.len(), right.shape.len());
         let (m, k, n) = (left.shape[rank - 2], left.shape[rank - 1], right.shape[right_rank - 1]);
         let batch: usize = left.shape[..rank - 2].iter().product();
@@ -44,7 +44,7 @@ impl Flex<'_> {
         self.heap.free(scratch);
     }
 
-    /// Both operands and the result are there in fp32, too.
+    /// Both operands and the result also exist in fp32.
     fn matmul_bf16(&mut self, left: &Value, right: &Value, shape: &[usize]) -> Value {
         let ordered = [self.read(left), self.read(right)];
         let wide = [self.heap.fresh(&left.shape, 4), self.heap.fresh(&right.shape, 4)];

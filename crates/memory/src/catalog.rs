@@ -1,0 +1,172 @@
+//! GPUs for training: their memory, their speed and their names.
+//!
+//! A plan for a GPU that is not in this machine starts here. `usable` is the memory that the driver leaves to CUDA
+//! processes. The context of a process takes a part of it, which [`Owner::Workspace`](crate::Owner) counts.
+
+use std::borrow::Cow;
+
+use plimsoll_core::{Bytes, Precision};
+use serde::Serialize;
+
+mod gpus;
+#[cfg(test)]
+mod tests;
+
+/// A GPU, with the properties that a plan needs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gpu {
+    /// Product name, with the memory where there are several sizes.
+    pub name: Cow<'static, str>,
+    /// Nominal memory.
+    pub memory: Bytes,
+    /// Memory that the driver reports to a CUDA process, without error correction and the reserve of the driver.
+    pub usable: Bytes,
+    /// Memory bandwidth in bytes per second.
+    pub bandwidth: f64,
+    /// Peak rates of arithmetic.
+    pub peak: PeakRates,
+    /// CUDA compute capability, major and minor.
+    pub capability: (u8, u8),
+    #[serde(skip)]
+    aliases: &'static [&'static str],
+}
+
+/// Peak operations per second in each precision: dense, accumulated in fp32, from the data sheets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PeakRates {
+    /// On the CUDA cores.
+    pub fp32: f64,
+    /// On tensor cores that round fp32 factors to 19 bits, from Ampere on.
+    pub tf32: Option<f64>,
+    /// On tensor cores, from Volta on.
+    pub fp16: Option<f64>,
+    /// On tensor cores, from Ampere on.
+    pub bf16: Option<f64>,
+}
+
+/// Why a text names no gpu.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// Neither a known GPU nor a size.
+    #[error("no GPU is called `{text}`; similar names: {}; a size such as `24GiB` works too", nearest.join(", "))]
+    Unknown {
+        /// The text.
+        text: String,
+        /// Similar names, the most similar first.
+        nearest: Vec<&'static str>,
+    },
+    /// A size of zero.
+    #[error("a GPU of `{text}` has no memory to plan")]
+    NoMemory {
+        /// The text.
+        text: String,
+    },
+}
+
+/// Names that an error suggests.
+const SUGGESTIONS: usize = 3;
+
+/// Words before the distinctive part of a name.
+const PREFIXES: [&str; 5] = ["nvidia", "geforce", "tesla", "quadro", "rtx"];
+
+/// The GPU whose speed is assumed for a bare memory size up to a bound: a common one, not a fast one, of that class.
+///
+/// The bounds lie between the sizes on the market, so that `12GB` and `12GiB` are the same class.
+const STAND_INS: [(Bytes, &str); 5] = [
+    (Bytes::gib(9), "RTX 4060"),
+    (Bytes::gib(13), "RTX 3060 12GB"),
+    (Bytes::gib(18), "RTX 4060 Ti 16GB"),
+    (Bytes::gib(28), "RTX 3090"),
+    (Bytes::gib(56), "RTX A6000"),
+];
+const STAND_IN_ABOVE: &str = "A100 80GB";
+
+impl Gpu {
+    /// Whether its tensor cores compute in `precision`: fp16 from Volta on, bf16 from Ampere on.
+    ///
+    /// Older GPUs emulate both more slowly than they compute fp32, so no plan uses that.
+    pub fn supports(&self, precision: Precision) -> bool {
+        self.tensor_rate(precision).is_some()
+    }
+
+    /// Peak operations per second in `precision`, or in fp32 where it is not supported.
+    ///
+    /// The rate of fp32 is that of the CUDA cores: a backend decides whether it rounds to tf32.
+    pub fn rate(&self, precision: Precision) -> f64 {
+        self.tensor_rate(precision).unwrap_or(self.peak.fp32)
+    }
+
+    fn tensor_rate(&self, precision: Precision) -> Option<f64> {
+        match precision {
+            Precision::Fp32 => Some(self.peak.fp32),
+            Precision::Fp16 => self.peak.fp16,
+            Precision::Bf16 => self.peak.bf16,
+        }
+    }
+
+    /// Every normalized name and alias, alone and followed by the memory.
+    fn spellings(&self) -> impl Iterator<Item = String> + '_ {
+        let gib = self.memory.0 >> 30;
+        std::iter::once(self.name.as_ref()).chain(self.aliases.iter().copied()).flat_map(move |name| {
+            let name = normalize_name(name);
+            let bare = name.strip_suffix(&format!("{gib}gb")).unwrap_or(&name);
+            let sizes = ["gb", "gib", "g"].map(|unit| format!("{bare}{gib}{unit}"));
+            std::iter::once(name).chain(sizes)
+        })
+    }
+
+    /// A GPU of which only the memory is known. All of it is usable, and its speed is that of a common GPU of its class.
+    fn of_size(text: &str, memory: Bytes) -> Self {
+        let class = STAND_INS.iter().find(|(most, _)| memory <= *most).map_or(STAND_IN_ABOVE, |(_, name)| name);
+        let stand_in = catalog().iter().find(|gpu| gpu.name == class).expect("stand-ins are in the catalog");
+        let name = format!("GPU of {}", text.trim()).into();
+        Self { name, memory, usable: memory, aliases: &[], ..stand_in.clone() }
+    }
+}
+
+/// Every GPU that is known by name, oldest first.
+pub fn catalog() -> &'static [Gpu] {
+    gpus::GPUS
+}
+
+/// The GPU that `text` names. Case, spaces and vendor words do not matter (`RTX 3060`, `3060-12g`,
+/// `NVIDIA A100-SXM4-80GB`), and a memory size will do.
+///
+/// A name of several sizes, such as `a100`, means the smallest: a plan for it fits the others too. A size,
+/// such as `12GB` or `24g`, is read as [`Bytes`] reads it and needs its unit, because a bare number is a GPU's name.
+/// All of it counts as usable, and its speed is that of a common GPU of that size.
+///
+/// # Errors
+/// [`CatalogError::Unknown`] where `text` is neither a name nor a size, [`CatalogError::NoMemory`] for a size of zero.
+pub fn find(text: &str) -> Result<Gpu, CatalogError> {
+    let wanted = normalize_name(text);
+    if let Some(gpu) = catalog().iter().find(|gpu| gpu.spellings().any(|spelling| spelling == wanted)) {
+        return Ok(gpu.clone());
+    }
+    let unit = text.contains(|c: char| c.is_ascii_alphabetic());
+    match text.parse::<Bytes>() {
+        Ok(Bytes(0)) => Err(CatalogError::NoMemory { text: text.into() }),
+        Ok(memory) if unit => Ok(Gpu::of_size(text, memory)),
+        _ => Err(CatalogError::Unknown { text: text.into(), nearest: nearest(&wanted) }),
+    }
+}
+
+/// A name in lower case, without spaces and vendor words: `NVIDIA RTX 6000 Ada Generation` becomes `6000ada`.
+fn normalize_name(name: &str) -> String {
+    let joined: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let lower = joined.to_ascii_lowercase();
+    let mut rest = lower.strip_suffix("generation").unwrap_or(&lower);
+    while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
+        rest = shorter;
+    }
+    rest.to_string()
+}
+
+/// The names of the GPUs most similar to `wanted`, by their most similar spelling.
+fn nearest(wanted: &str) -> Vec<&'static str> {
+    let similarity = |gpu: &Gpu| gpu.spellings().map(|name| strsim::jaro_winkler(&name, wanted)).fold(0.0, f64::max);
+    let mut gpus: Vec<(f64, &'static Gpu)> = catalog().iter().map(|gpu| (similarity(gpu), gpu)).collect();
+    gpus.sort_by(|a, b| b.0.total_cmp(&a.0));
+    gpus.iter().take(SUGGESTIONS).map(|(_, gpu)| gpu.name.as_ref()).collect()
+}
