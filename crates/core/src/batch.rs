@@ -75,15 +75,15 @@ impl HostBatch {
     ///
     /// A grid keeps the number of different shapes small, and with it compilation and tuning on a GPU.
     pub fn collate(samples: &[HostSample], feature_width: usize, grid: &Grid) -> Result<Self, BatchError> {
-        Self::collate_in(samples, feature_width, grid, Vec::with_capacity)
+        Self::collate_with(samples, feature_width, grid, Vec::with_capacity)
     }
 
     /// The same, with the features in what `room` gives for so many values, which may have been used before.
-    pub fn collate_in(
+    pub fn collate_with(
         samples: &[HostSample],
         feature_width: usize,
         grid: &Grid,
-        room: impl FnOnce(usize) -> Vec<f32>,
+        buffer: impl FnOnce(usize) -> Vec<f32>,
     ) -> Result<Self, BatchError> {
         if samples.is_empty() {
             return Err(BatchError::Empty);
@@ -94,12 +94,12 @@ impl HostBatch {
             let values = both.into_iter().find(|&values| ragged(values)).unwrap_or_default();
             return Err(BatchError::Ragged { name: bad.name.clone(), values, width: feature_width });
         }
-        let rows: Vec<Row<'_>> = samples.iter().map(Row::of).collect();
-        Ok(Self::padded(&rows, feature_width, grid, room))
+        let rows: Vec<Row<'_>> = samples.iter().map(Row::from_sample).collect();
+        Ok(Self::padded(&rows, feature_width, grid, buffer))
     }
 
     /// The rows as a batch, each of whole frames.
-    fn padded(rows: &[Row<'_>], feature_width: usize, grid: &Grid, room: impl FnOnce(usize) -> Vec<f32>) -> Self {
+    fn padded(rows: &[Row<'_>], feature_width: usize, grid: &Grid, buffer: impl FnOnce(usize) -> Vec<f32>) -> Self {
         let lengths = |values: fn(&Row<'_>) -> usize, unit: usize| -> Vec<u32> {
             rows.iter().map(|row| (values(row) / unit) as u32).collect()
         };
@@ -112,14 +112,14 @@ impl HostBatch {
         Self {
             ids: rows.iter().map(|row| row.id).collect(),
             names: rows.iter().map(|row| row.name.to_owned()).collect(),
-            features: side_by_side(rows.iter().map(|row| row.features), frames * feature_width, room),
+            features: concat_padded(rows.iter().map(|row| row.features), frames * feature_width, buffer),
             feature_width,
             frames,
             frame_lengths,
-            tokens: side_by_side(rows.iter().map(|row| row.tokens), token_width, Vec::with_capacity),
+            tokens: concat_padded(rows.iter().map(|row| row.tokens), token_width, Vec::with_capacity),
             token_width,
             token_lengths,
-            references: side_by_side(
+            references: concat_padded(
                 rows.iter().map(|row| row.reference),
                 reference_frames * feature_width,
                 Vec::with_capacity,
@@ -131,7 +131,7 @@ impl HostBatch {
     }
 
     /// A batch of none: what a replica has of a batch that does not go round.
-    pub fn nothing(feature_width: usize, grid: &Grid) -> Self {
+    pub fn empty(feature_width: usize, grid: &Grid) -> Self {
         Self {
             ids: Vec::new(),
             names: Vec::new(),
@@ -186,10 +186,10 @@ impl Batch for HostBatch {
     }
 
     /// The utterances of `places` as a batch of their own, padded only to its own longest, on the same grid.
-    fn select(&self, places: &[usize]) -> Self {
-        let rows: Vec<Row<'_>> = places.iter().map(|&index| self.row(index)).collect();
+    fn select(&self, indices: &[usize]) -> Self {
+        let rows: Vec<Row<'_>> = indices.iter().map(|&index| self.row(index)).collect();
         match rows.is_empty() {
-            true => Self::nothing(self.feature_width, &self.grid),
+            true => Self::empty(self.feature_width, &self.grid),
             false => Self::padded(&rows, self.feature_width, &self.grid, Vec::with_capacity),
         }
     }
@@ -202,14 +202,14 @@ impl Batch for HostBatch {
         }
     }
 
-    fn shape_of(&self, places: Range<usize>) -> BatchShape {
-        let frames = self.grid.frames(longest(&self.frame_lengths[places.clone()]));
-        let tokens = self.grid.tokens(frames, longest(&self.token_lengths[places.clone()]));
-        BatchShape { utterances: places.len() as u32, frames: Frames(frames), tokens }
+    fn shape_of(&self, range: Range<usize>) -> BatchShape {
+        let frames = self.grid.frames(longest(&self.frame_lengths[range.clone()]));
+        let tokens = self.grid.tokens(frames, longest(&self.token_lengths[range.clone()]));
+        BatchShape { utterances: range.len() as u32, frames: Frames(frames), tokens }
     }
 
-    fn name(&self, place: usize) -> String {
-        self.names[place].clone()
+    fn name(&self, index: usize) -> String {
+        self.names[index].clone()
     }
 
     fn valid_frames(&self) -> u64 {
@@ -227,19 +227,19 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(sample: &'a HostSample) -> Self {
+    fn from_sample(sample: &'a HostSample) -> Self {
         let HostSample { id, name, features, tokens, reference } = sample;
         Self { id: *id, name, features, tokens, reference }
     }
 }
 
 /// The rows one after the other, each padded to `width` with zeros, in a `room` for all of them.
-fn side_by_side<'a, T: Copy + Default + 'a>(
+fn concat_padded<'a, T: Copy + Default + 'a>(
     rows: impl ExactSizeIterator<Item = &'a [T]>,
     width: usize,
-    room: impl FnOnce(usize) -> Vec<T>,
+    buffer: impl FnOnce(usize) -> Vec<T>,
 ) -> Vec<T> {
-    let mut all = room(rows.len() * width);
+    let mut all = buffer(rows.len() * width);
     all.clear();
     for (number, row) in (1..).zip(rows) {
         all.extend_from_slice(row);
@@ -285,18 +285,18 @@ mod tests {
     }
 
     #[test]
-    fn pieces_hold_every_sample_once() {
+    fn parts_hold_every_sample_once() {
         let samples: Vec<_> = (1..=5).map(|n| sample(&n.to_string(), n, n)).collect();
         let batch = HostBatch::collate(&samples, 2, &Grid::default()).unwrap();
-        let pieces = batch.split(2);
-        assert_eq!(pieces.iter().map(HostBatch::len).collect::<Vec<_>>(), [2, 2, 1]);
-        let again: Vec<_> = pieces.iter().flat_map(|p| (0..p.len()).map(|i| p.sample(i))).collect();
+        let parts = batch.split(2);
+        assert_eq!(parts.iter().map(HostBatch::len).collect::<Vec<_>>(), [2, 2, 1]);
+        let again: Vec<_> = parts.iter().flat_map(|p| (0..p.len()).map(|i| p.sample(i))).collect();
         assert_eq!(again, samples);
-        assert_eq!(pieces[0].frames, 2);
+        assert_eq!(parts[0].frames, 2);
     }
 
     #[test]
-    fn what_is_no_batch_is_refused() {
+    fn empty_and_ragged_input_is_refused() {
         assert_eq!(HostBatch::collate(&[], 2, &Grid::default()), Err(BatchError::Empty));
         let mut ragged = sample("a", 2, 1);
         ragged.features.pop();

@@ -28,10 +28,10 @@ use crate::{BatchShape, SampleId};
 ///     fn ids(&self) -> &[SampleId] {
 ///         &self.ids
 ///     }
-///     fn select(&self, places: &[usize]) -> Self {
+///     fn select(&self, indices: &[usize]) -> Self {
 ///         Self {
-///             ids: places.iter().map(|&place| self.ids[place]).collect(),
-///             values: places.iter().map(|&place| self.values[place]).collect(),
+///             ids: indices.iter().map(|&index| self.ids[index]).collect(),
+///             values: indices.iter().map(|&index| self.values[index]).collect(),
 ///         }
 ///     }
 /// }
@@ -46,7 +46,7 @@ pub trait Batch: Clone + Send + Sync + 'static {
     fn ids(&self) -> &[SampleId];
 
     /// The samples at `places`, in that order, as a batch of their own; an empty batch where there are none.
-    fn select(&self, places: &[usize]) -> Self;
+    fn select(&self, indices: &[usize]) -> Self;
 
     /// Number of samples.
     fn len(&self) -> usize {
@@ -66,13 +66,13 @@ pub trait Batch: Clone + Send + Sync + 'static {
     /// The padded shape of the samples at `places`, without making a batch of them.
     ///
     /// The default keeps the lengths of the whole batch, which is never too small.
-    fn shape_of(&self, places: Range<usize>) -> BatchShape {
-        self.shape().with_utterances(places.len() as u32)
+    fn shape_of(&self, range: Range<usize>) -> BatchShape {
+        self.shape().with_utterances(range.len() as u32)
     }
 
     /// Name of the sample at `place`, for messages.
-    fn name(&self, place: usize) -> String {
-        format!("sample {}", self.ids()[place].0)
+    fn name(&self, index: usize) -> String {
+        format!("sample {}", self.ids()[index].0)
     }
 
     /// Frames of all samples without padding. A sample without a length counts as one frame.
@@ -89,17 +89,17 @@ pub trait Batch: Clone + Send + Sync + 'static {
     }
 
     /// Names of the samples at `places`, for messages.
-    fn names(&self, places: Range<usize>) -> Vec<String> {
-        places.map(|place| self.name(place)).collect()
+    fn names(&self, range: Range<usize>) -> Vec<String> {
+        range.map(|index| self.name(index)).collect()
     }
 
     /// The samples at `places` as a batch of their own.
     ///
     /// # Panics
     /// Where `places` is empty or outside the batch.
-    fn part(&self, places: Range<usize>) -> Self {
-        assert!(!places.is_empty(), "a part has at least one sample");
-        self.select(&places.collect::<Vec<_>>())
+    fn part(&self, range: Range<usize>) -> Self {
+        assert!(!range.is_empty(), "a part has at least one sample");
+        self.select(&range.collect::<Vec<_>>())
     }
 
     /// Parts of at most `samples`, in order.
@@ -137,14 +137,14 @@ pub struct Position {
 
 impl Position {
     /// The start of an epoch.
-    pub fn of_epoch(epoch: u64) -> Self {
+    pub fn epoch_start(epoch: u64) -> Self {
         Self { epoch, ..Self::default() }
     }
 }
 
 /// A batch as a source delivers it.
 #[derive(Clone, Debug)]
-pub struct Delivered<B> {
+pub struct DeliveredBatch<B> {
     /// The batch.
     pub batch: B,
     /// Where the run stands once this batch is done.
@@ -172,13 +172,13 @@ pub trait BatchSource {
     type Batch: Batch;
 
     /// The next batch in the run's order; `None` at the end of the last epoch, and from then on.
-    fn next_batch(&mut self) -> Option<Result<Delivered<Self::Batch>, SourceError>>;
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<Self::Batch>, SourceError>>;
 
     /// Batches in an epoch.
     fn batches_in_epoch(&self) -> u64;
 
     /// Takes back a batch that is done with, for a source that can use its memory again.
-    fn give_back(&mut self, batch: Self::Batch) {
+    fn recycle(&mut self, batch: Self::Batch) {
         drop(batch);
     }
 }
@@ -200,15 +200,15 @@ impl<B> BatchList<B> {
 impl<B: Batch> BatchSource for BatchList<B> {
     type Batch = B;
 
-    fn next_batch(&mut self) -> Option<Result<Delivered<B>, SourceError>> {
-        let Position { epoch, batch: place, .. } = self.position;
-        let batch = self.batches.get(place as usize)?.clone();
-        let is_last = place + 1 == self.batches.len() as u64;
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<B>, SourceError>> {
+        let Position { epoch, batch: index, .. } = self.position;
+        let batch = self.batches.get(index as usize)?.clone();
+        let is_last = index + 1 == self.batches.len() as u64;
         self.position = match is_last {
-            true => Position::of_epoch(epoch + 1),
-            false => Position { batch: place + 1, ..self.position },
+            true => Position::epoch_start(epoch + 1),
+            false => Position { batch: index + 1, ..self.position },
         };
-        Some(Ok(Delivered { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
+        Some(Ok(DeliveredBatch { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
     }
 
     fn batches_in_epoch(&self) -> u64 {
@@ -233,8 +233,8 @@ mod tests {
             &self.0
         }
 
-        fn select(&self, places: &[usize]) -> Self {
-            Self(places.iter().map(|&place| self.0[place]).collect())
+        fn select(&self, indices: &[usize]) -> Self {
+            Self(indices.iter().map(|&index| self.0[index]).collect())
         }
     }
 

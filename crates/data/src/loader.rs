@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{
-    BatchSource, Delivered, Grid, HostBatch, HostSample, Key, Position, SampleId, Skipped, SourceError,
+    BatchSource, DeliveredBatch, Grid, HostBatch, HostSample, Key, Position, SampleId, Skipped, SourceError,
 };
 
 use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
@@ -207,7 +207,7 @@ impl From<LoadError> for SourceError {
 impl BatchSource for Loader {
     type Batch = HostBatch;
 
-    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<HostBatch>, SourceError>> {
         let next = self.next()?;
         Some(next.map_err(SourceError::from))
     }
@@ -216,13 +216,13 @@ impl BatchSource for Loader {
         self.len_epoch()
     }
 
-    fn give_back(&mut self, batch: HostBatch) {
+    fn recycle(&mut self, batch: HostBatch) {
         self.rooms.give_back(batch.features);
     }
 }
 
 impl Iterator for Loader {
-    type Item = Result<Delivered<HostBatch>, LoadError>;
+    type Item = Result<DeliveredBatch<HostBatch>, LoadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let start = Instant::now();
@@ -241,7 +241,7 @@ impl Iterator for Loader {
             if let Some(batch) = batch {
                 let (skipped, waited) = (std::mem::take(&mut self.untold), start.elapsed());
                 self.tune(waited);
-                return Some(Ok(Delivered { batch, position, skipped, waited }));
+                return Some(Ok(DeliveredBatch { batch, position, skipped, waited }));
             }
         }
         None
@@ -291,7 +291,7 @@ impl Plan {
         };
         let epochs = if self.metas.is_empty() { 0 } else { epochs };
         (from.epoch..epochs).flat_map(move |epoch| {
-            let from = if epoch == from.epoch { from } else { Position::of_epoch(epoch) };
+            let from = if epoch == from.epoch { from } else { Position::epoch_start(epoch) };
             self.clone().jobs_of(from)
         })
     }
@@ -318,7 +318,7 @@ impl Plan {
                 let next = match (within == last, window + 1 == windows) {
                     (false, _) => here,
                     (true, false) => Position { window: window + 1, within: 0, ..here },
-                    (true, true) => Position::of_epoch(from.epoch + 1),
+                    (true, true) => Position::epoch_start(from.epoch + 1),
                 };
                 Job { samples: shard.of(samples), next, augment }
             };
@@ -348,11 +348,11 @@ fn load(dataset: &Dataset, job: &Job, grid: &Grid, is_shared: bool, rooms: &Room
             Err(error) => return Err(error),
         }
     }
-    let collate = || HostBatch::collate_in(&samples, dataset.log_mel().n_mels(), grid, |count| rooms.room(count));
+    let collate = || HostBatch::collate_with(&samples, dataset.log_mel().n_mels(), grid, |count| rooms.room(count));
     let batch = match (samples.is_empty(), is_shared) {
         (false, _) => Some(collate()?),
         (true, false) => None,
-        (true, true) => Some(HostBatch::nothing(dataset.log_mel().n_mels(), grid)),
+        (true, true) => Some(HostBatch::empty(dataset.log_mel().n_mels(), grid)),
     };
     for HostSample { features, reference, .. } in samples {
         plimsoll_audio::buffers::recycle(features);

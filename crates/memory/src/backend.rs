@@ -1,6 +1,6 @@
 //! Whose memory is asked for: the rules of a backend.
 
-use plimsoll_tape::Played;
+use plimsoll_tape::SimulatedDevice;
 use serde::Serialize;
 
 use crate::cube;
@@ -33,10 +33,10 @@ impl BackendRules {
     }
 
     /// What a recording must play.
-    pub(crate) fn played(self) -> Played {
+    pub(crate) fn played(self) -> SimulatedDevice {
         match self {
-            Self::Flex { .. } => Played::Host,
-            Self::Cube { .. } => Played::Card,
+            Self::Flex { .. } => SimulatedDevice::Cpu,
+            Self::Cube { .. } => SimulatedDevice::Gpu,
         }
     }
 

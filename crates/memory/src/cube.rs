@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll_tape::Note;
+use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
     BaseOperationIr as Base, ModuleOperationIr as Neural, NumericOperationIr as Numeric, OperationIr, TensorId,
     TensorIr,
@@ -38,7 +38,7 @@ impl Gathered {
         last: &HashMap<TensorId, usize>,
         lasting: &dyn Fn(TensorId) -> bool,
     ) {
-        if Note::of(operation).is_none() && is_joined(operation) && self.count < LONGEST {
+        if CustomOp::parse(operation).is_none() && is_joined(operation) && self.count < LONGEST {
             if looked(heap, operation) {
                 for input in operation.inputs() {
                     if !lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {

@@ -7,7 +7,7 @@
 mod convolution;
 mod product;
 
-use plimsoll_tape::Note;
+use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
     ActivationOperationIr as Activation, BaseOperationIr as Base, BinaryOpIr, FloatOperationIr as Float,
     ModuleOperationIr, NumericOperationIr as Numeric, OperationIr, TensorIr,
@@ -17,7 +17,7 @@ use crate::heap::{Heap, Value};
 
 /// Does `operation` on `heap`, as the CPU would with `threads` threads.
 pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
-    if let Some(note) = Note::of(operation) {
+    if let Some(note) = CustomOp::parse(operation) {
         return noted(heap, operation, note);
     }
     let mut flex = Flex { heap, threads };
@@ -31,28 +31,28 @@ pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
     }
 }
 
-fn noted(heap: &mut Heap, operation: &OperationIr, note: Note<'_>) {
+fn noted(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>) {
     let inputs: Vec<Value> = operation.inputs().map(|input| heap.take(input)).collect();
     let outputs: Vec<&TensorIr> = operation.outputs().collect();
     match note {
-        Note::Mark(_) => {}
-        Note::Scratch { bytes, .. } => {
+        CustomOp::Mark(_) => {}
+        CustomOp::Scratch { bytes, .. } => {
             let scratch = heap.scratch(bytes as usize);
             heap.free(scratch);
         }
-        Note::Contiguous => {
+        CustomOp::Contiguous => {
             let mut inputs = inputs;
             let value = contiguous(heap, inputs.remove(0));
             heap.give(outputs[0], value);
             return;
         }
-        Note::Make(_) => {
+        CustomOp::Make(_) => {
             for output in outputs {
                 let value = heap.fresh(&output.shape, output.dtype.size());
                 heap.give(output, value);
             }
         }
-        Note::Change { scratch, .. } => {
+        CustomOp::Change { scratch, .. } => {
             let mut inputs = inputs.into_iter();
             let changed = inputs.next().expect("something is changed");
             let fresh = outputs.get(1).map(|output| heap.fresh(&output.shape, output.dtype.size()));

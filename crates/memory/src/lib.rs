@@ -44,7 +44,7 @@
 //!         Tensor::zeros([rows.len(), 256], device)
 //!     }
 //!     fn loss(&self, x: &Tensor<2>, _: &Pass) -> StepLoss {
-//!         StepLoss::of((self.layer.forward(x.clone()) - x.clone()).square().sum())
+//!         StepLoss::new((self.layer.forward(x.clone()) - x.clone()).square().sum())
 //!     }
 //! }
 //!

@@ -1,6 +1,6 @@
 //! What operations are called in a timeline.
 
-use plimsoll_tape::Note;
+use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{BaseOperationIr, FloatOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr};
 
 /// The name of an operation, in plain words.
@@ -67,9 +67,9 @@ fn module_name(module: &ModuleOperationIr) -> &'static str {
 fn noted_name(operation: &OperationIr) -> &'static str {
     const NAMES: &[&str] =
         &["attention_weights", "depthwise", "dropout", "glu", "layer_norm", "relative_shift", "silu", "tanh"];
-    match Note::of(operation) {
-        Some(Note::Contiguous) => "copy in order",
-        Some(Note::Make(name) | Note::Change { name, .. } | Note::Scratch { name, .. }) => {
+    match CustomOp::parse(operation) {
+        Some(CustomOp::Contiguous) => "copy in order",
+        Some(CustomOp::Make(name) | CustomOp::Change { name, .. } | CustomOp::Scratch { name, .. }) => {
             NAMES.iter().find(|known| **known == name).copied().unwrap_or("host work")
         }
         _ => "custom operation",

@@ -7,7 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key, Remat};
 use plimsoll_tape::ir::{OperationIr, TensorId, TensorStatus};
-use plimsoll_tape::{Noise, Note, Pass, RecordError, Recorder, Task, backward, record};
+use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, backward, capture};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
@@ -38,7 +38,7 @@ pub struct Trace {
 pub enum TraceError {
     /// The model could not be recorded.
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Record(#[from] CaptureError),
     /// Nothing was left to train.
     #[error("the loss depends on no parameter that is trained")]
     NoGradient,
@@ -65,7 +65,7 @@ pub fn trace<S: Subject>(
     let batch = subject.batch(shape);
     let mut held = Held { covered_thousandths: covered_thousandths(choice.remat), ..Held::default() };
     let mut sent = None;
-    let operations = record(rules.played(), |recorder| {
+    let operations = capture(rules.played(), |recorder| {
         let task = subject.init(recorder.device());
         held.weights = weights(recorder, &task);
         recorder.mark("forward");
@@ -93,13 +93,13 @@ pub fn trace_validation<S: Subject>(
 ) -> Result<Timeline, TraceError> {
     let batch = subject.batch(shape);
     let (mut held, mut sent) = (Held::default(), None);
-    let operations = record(rules.played(), |recorder| {
+    let operations = capture(rules.played(), |recorder| {
         let task = subject.init(recorder.device());
         held.weights = weights(recorder, &task);
-        let task = recorder.off_tape(task);
+        let task = recorder.without_autodiff(task);
         recorder.mark("validation");
         let start = recorder.next_id();
-        let tensors = <S::Task as Task>::send(&batch, &plimsoll_tape::plain_device(recorder.device()));
+        let tensors = <S::Task as Task>::send(&batch, &plimsoll_tape::inner_device(recorder.device()));
         sent = Some((start, recorder.next_id()));
         subject.validate(&task, &tensors);
     })?;
@@ -115,7 +115,7 @@ pub(crate) fn batch_bytes<S: Subject>(
 ) -> Result<Bytes, TraceError> {
     let batch = subject.batch(shape);
     let mut sent = None;
-    let operations = record(rules.played(), |recorder| {
+    let operations = capture(rules.played(), |recorder| {
         let start = recorder.next_id();
         let _tensors = <S::Task as Task>::send(&batch, recorder.device());
         sent = Some((start, recorder.next_id()));
@@ -139,7 +139,7 @@ fn played(operations: &[OperationIr], held: Held, rules: BackendRules) -> Trace 
     let is_lasting = |id: TensorId| lasting.contains(&id);
     let mut gathered = Gathered::default();
     for (index, operation) in operations.iter().enumerate() {
-        if let Some(Note::Mark(name)) = Note::of(operation) {
+        if let Some(CustomOp::Mark(name)) = CustomOp::parse(operation) {
             gathered.run(&mut heap, index, &last, &is_lasting);
             phase = phase_of(name).or(phase);
             if let Some(phase) = phase {
@@ -219,8 +219,8 @@ fn last_uses(operations: &[OperationIr]) -> HashMap<TensorId, usize> {
     operations.iter().enumerate().flat_map(reads).collect()
 }
 
-fn weights<M: Module>(recorder: &Recorder, module: &M) -> Vec<TensorId> {
-    struct Ids<'a>(&'a Recorder, Vec<TensorId>);
+fn weights<M: Module>(recorder: &CaptureSession, module: &M) -> Vec<TensorId> {
+    struct Ids<'a>(&'a CaptureSession, Vec<TensorId>);
     impl ModuleVisitor for Ids<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             self.1.push(self.0.id(&param.val()));
@@ -231,9 +231,9 @@ fn weights<M: Module>(recorder: &Recorder, module: &M) -> Vec<TensorId> {
     ids.1
 }
 
-fn gradients<M: Module>(recorder: &Recorder, module: &M, found: GradientsParams) -> (Vec<TensorId>, Vec<u64>) {
+fn gradients<M: Module>(recorder: &CaptureSession, module: &M, found: GradientsParams) -> (Vec<TensorId>, Vec<u64>) {
     struct Ids<'a> {
-        recorder: &'a Recorder,
+        recorder: &'a CaptureSession,
         found: GradientsParams,
         ids: Vec<TensorId>,
         counts: Vec<u64>,

@@ -48,7 +48,7 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 fn keep_answers_quiet() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !plimsoll_tape::records_now() && !plimsoll_train::is_answer(panic) {
+        if !plimsoll_tape::is_capturing() && !plimsoll_train::is_answer(panic) {
             print(panic);
         }
     }));

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
-use plimsoll_core::{BatchSource, Bytes, Delivered, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError};
+use plimsoll_core::{
+    BatchSource, Bytes, DeliveredBatch, Grid, HostBatch, Key, Position, Seconds, Skipped, SourceError,
+};
 use plimsoll_data::{
     Dataset, Limits, LoadError, Loader, LoaderConfig, Manifest, Mode, Selection, Shard, SplitBy, Store, StoreConfig,
     StoreNumbers, TooLong, Utterance, hold_out,
@@ -333,7 +335,7 @@ pub struct Source<'a> {
 impl BatchSource for Source<'_> {
     type Batch = HostBatch;
 
-    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<HostBatch>, SourceError>> {
         let next = self.loader.next()?;
         if let (Some(reporter), Ok(delivered)) = (self.reporter, &next) {
             for Skipped { name, reason } in &delivered.skipped {
@@ -350,8 +352,8 @@ impl BatchSource for Source<'_> {
         self.loader.batches_in_epoch()
     }
 
-    fn give_back(&mut self, batch: HostBatch) {
-        self.loader.give_back(batch);
+    fn recycle(&mut self, batch: HostBatch) {
+        self.loader.recycle(batch);
     }
 }
 

@@ -5,7 +5,7 @@ use plimsoll_audio::Vocoder;
 use plimsoll_core::{Bytes, Key, Seconds};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::tts::SynthesizerConfig;
-use plimsoll_tape::{count, freeze, on_paper};
+use plimsoll_tape::{count, freeze, on_capture_device};
 use plimsoll_train::{PlateauConfig, Schedule, Shape, Unfit};
 
 use crate::config::{self, NormChoice, RunConfig, Task, TrainingConfig, UnfitChoice};
@@ -51,7 +51,7 @@ pub fn resolve(config: &RunConfig, prepared: &Prepared, device: &TrainingDevice)
         }),
         model => model,
     };
-    let parameters = on_paper(|paper| match &model {
+    let parameters = on_capture_device(|paper| match &model {
         ModelPlan::Recogniser(model) => trained(model.init_unseeded(paper), config),
         ModelPlan::Synthesiser(model) => trained(model.init_unseeded(paper), config),
     });

@@ -6,7 +6,7 @@
 use burn::nn::transformer::TransformerEncoderConfig;
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter};
-use plimsoll_tape::{backward, initialise, remat};
+use plimsoll_tape::{backward, initialize, remat};
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
@@ -14,7 +14,7 @@ static MEMORY: CountingAllocator = CountingAllocator::new();
 fn main() {
     let device = Device::flex().autodiff();
     let config = TransformerEncoderConfig::new(64, 256, 4, 6).with_dropout(0.0).with_norm_first(true);
-    let encoder = initialise(config.init(&device), Key::new(1));
+    let encoder = initialize(config.init(&device), Key::new(1));
     let values: Vec<f32> = (0..2 * 200 * 64).map(|i| Key::new(2).at(i).unit() as f32 - 0.5).collect();
     let x = Tensor::<3>::from_data(TensorData::new(values, [2, 200, 64]), &device);
     let padding = Tensor::<2>::zeros([2, 200], &device).greater_elem(0.5);

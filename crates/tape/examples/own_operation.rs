@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Key, SampleId};
-use plimsoll_tape::{Noise, backward, count, initialise, silu, with_gradient};
+use plimsoll_tape::{Noise, backward, count, initialize, silu, with_gradient};
 
 #[derive(Module, Debug)]
 struct Perceptron {
@@ -28,7 +28,7 @@ fn main() {
     let device = Device::flex().autodiff();
     let model =
         Perceptron { first: LinearConfig::new(4, 16).init(&device), second: LinearConfig::new(16, 2).init(&device) };
-    let model = initialise(model, Key::new(1));
+    let model = initialize(model, Key::new(1));
     let samples = ["ann", "bob", "cleo"].map(SampleId::from_name);
     let noise = Noise::new(Key::new(2).with("dropout"), &samples);
     let loss = sum_of_squares(model.forward(Tensor::ones([3, 4], &device), &noise));

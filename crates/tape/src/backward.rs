@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use burn_autodiff::grads::Gradients;
 use std::marker::PhantomData;
 
-use crate::bridge::{Surface, on_backend};
+use crate::bridge::{PrimitiveBackend, on_backend};
 
 /// Runs the backward pass of `loss` and returns the gradient of every parameter of `module` that has one.
 ///
@@ -24,7 +24,7 @@ pub fn backward<M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
 /// Burn 0.22 frees such a graph from its beginning on, one operation after the other, at each backward pass of any other
 /// graph. Who gives up a pass because memory ran out needs that memory now: this runs as many backward passes of nothing
 /// as the deepest model has operations, which takes some ten milliseconds.
-pub fn sweep() {
+pub fn free_dropped_graphs() {
     let device = Device::flex().autodiff();
     for _ in 0..DEEPEST {
         let _ = Tensor::<1>::zeros([1], &device).require_grad().backward();
@@ -34,7 +34,7 @@ pub fn sweep() {
 /// Operations in a row, from the input of a model to its loss: a Conformer of 17 blocks has some 1,500.
 const DEEPEST: usize = 4096;
 
-fn backward_on<B: Surface, M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
+fn backward_on<B: PrimitiveBackend, M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
     let tape = B::tracked(loss).backward();
     let mut collector = Collector::<B> { tape, found: GradientsParams::new(), backend: PhantomData };
     module.visit(&mut collector);
@@ -47,7 +47,7 @@ struct Collector<B> {
     backend: PhantomData<B>,
 }
 
-impl<B: Surface> ModuleVisitor for Collector<B> {
+impl<B: PrimitiveBackend> ModuleVisitor for Collector<B> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         if !value.is_require_grad() {
@@ -68,7 +68,7 @@ mod tests {
     use crate::remat;
 
     #[test]
-    fn a_pass_that_was_given_up_is_freed() {
+    fn dropped_graph_is_freed() {
         let device = Device::flex().autodiff();
         let kept = Arc::new(());
         let mut x = Tensor::<1>::ones([4], &device).require_grad();
@@ -83,7 +83,7 @@ mod tests {
         });
         drop(y);
         assert_eq!(Arc::strong_count(&kept), 2, "burn frees it by itself: sweeping is no longer needed");
-        sweep();
+        free_dropped_graphs();
         assert_eq!(Arc::strong_count(&kept), 1);
     }
 }

@@ -35,10 +35,10 @@ pub(crate) fn family(device: &Device) -> Family {
 }
 
 /// Whether operations of the host run on `device`: it is the CPU, or a recording that plays it.
-pub(crate) fn plays_host(device: &Device) -> bool {
+pub(crate) fn runs_host_ops(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => true,
-        DispatchDevice::Capture(device) => HOSTS.read().is_ok_and(|hosts| hosts.contains(device)),
+        DispatchDevice::Capture(device) => SIMULATED_CPUS.read().is_ok_and(|hosts| hosts.contains(device)),
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(_) => false,
         other => unreachable!("no feature of this workspace enables the backend of {other:?}"),
@@ -46,11 +46,11 @@ pub(crate) fn plays_host(device: &Device) -> bool {
 }
 
 /// Recording devices that play the CPU.
-static HOSTS: RwLock<Vec<<Capture as BackendTypes>::Device>> = RwLock::new(Vec::new());
+static SIMULATED_CPUS: RwLock<Vec<<Capture as BackendTypes>::Device>> = RwLock::new(Vec::new());
 
 /// Lets the recording `device` play the CPU from now on.
-pub(crate) fn play_host(device: &Device) {
-    if let (DispatchDevice::Capture(device), Ok(mut hosts)) = (device.as_dispatch(), HOSTS.write()) {
+pub(crate) fn simulate_cpu(device: &Device) {
+    if let (DispatchDevice::Capture(device), Ok(mut hosts)) = (device.as_dispatch(), SIMULATED_CPUS.write()) {
         hosts.push(*device);
     }
 }
@@ -78,7 +78,7 @@ macro_rules! on_backend {
 pub(crate) use on_backend;
 
 /// A backend whose tensors can be taken out of Burn's [`Tensor`] and put back.
-pub(crate) trait Surface: Backend {
+pub(crate) trait PrimitiveBackend: Backend {
     /// The primitive of a tensor that is on the tape.
     fn tracked<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Autodiff<Self>>;
     /// A tensor on the tape.
@@ -88,10 +88,10 @@ pub(crate) trait Surface: Backend {
     /// A tensor outside the tape.
     fn from_plain<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
     /// A tensor on the autodiff device that no tape leads to, and that requires no gradient.
-    fn lifted<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
+    fn constant<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
 }
 
-impl<B: Backend> Surface for B
+impl<B: Backend> PrimitiveBackend for B
 where
     DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B>>,
 {
@@ -115,7 +115,7 @@ where
         Tensor::<D, Float>::from_primitive::<B>(primitive)
     }
 
-    fn lifted<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
+    fn constant<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
         Self::from_tracked(<Autodiff<B> as AutodiffBackend>::from_inner(primitive))
     }
 }
@@ -123,9 +123,14 @@ where
 /// `tensor` without its tape, on every device.
 ///
 /// Does what [`Tensor::without_autodiff`] does, and also on the recording device, where that one panics.
-pub fn off_tape<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+pub fn without_autodiff<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     on_backend!(&device, B => B::from_plain(B::plain(tensor)))
+}
+
+/// `device` without its tape.
+pub fn inner_device(device: &Device) -> Device {
+    device.clone().inner()
 }
 
 #[cfg(test)]
@@ -144,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_the_same_family_with_and_without_a_tape() {
+    fn a_device_has_the_same_family_with_and_without_autodiff() {
         for (device, expected) in devices() {
             assert_eq!(family(&device), expected);
             assert_eq!(family(&device.clone().autodiff()), expected);
@@ -152,7 +157,7 @@ mod tests {
     }
 
     /// The way of a tensor through all that the bridge can do; nothing of it may depend on the backend.
-    fn ways(device: &Device) {
+    fn check_conversions(device: &Device) {
         let x = tensor(&device.clone().autodiff()).require_grad();
         on_backend!(device, B => {
             let back = B::from_tracked::<2>(B::tracked(x.clone()));
@@ -160,30 +165,30 @@ mod tests {
             let plain = B::from_plain::<2>(B::plain(x.clone()));
             assert!(!plain.is_autodiff());
             assert!(!B::from_plain::<2>(B::plain(plain.clone())).is_autodiff());
-            let lifted = B::lifted::<2>(B::plain(plain));
-            assert!(lifted.is_autodiff() && !lifted.is_tracked() && !lifted.is_require_grad());
+            let constant = B::constant::<2>(B::plain(plain));
+            assert!(constant.is_autodiff() && !constant.is_tracked() && !constant.is_require_grad());
         });
-        assert!(!off_tape(x).is_autodiff());
+        assert!(!without_autodiff(x).is_autodiff());
     }
 
     #[test]
-    fn tensors_go_on_and_off_the_tape_of_every_device() {
-        ways(&Device::flex());
+    fn tensors_convert_on_every_device() {
+        check_conversions(&Device::flex());
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
-            ways(&device);
+            check_conversions(&device);
             scope.complete([], [])
         });
         assert!(captured.is_ok());
     }
 
     #[test]
-    fn values_survive_the_way() {
+    fn conversions_keep_values() {
         let device = Device::flex();
         let x = tensor(&device.clone().autodiff());
         let expected = tensor(&device).into_data();
         on_backend!(&device, B => {
-            let round = B::from_tracked::<2>(B::tracked(B::lifted::<2>(B::plain(x.clone()))));
+            let round = B::from_tracked::<2>(B::tracked(B::constant::<2>(B::plain(x.clone()))));
             assert_eq!(B::from_plain::<2>(B::plain(round)).into_data(), expected);
         });
     }

@@ -9,10 +9,10 @@
 //! use burn::nn::LinearConfig;
 //! use burn::tensor::{Device, Tensor};
 //! use plimsoll_core::Key;
-//! use plimsoll_tape::{backward, initialise};
+//! use plimsoll_tape::{backward, initialize};
 //!
 //! let device = Device::flex().autodiff();
-//! let layer = initialise(LinearConfig::new(3, 2).init(&device), Key::new(1));
+//! let layer = initialize(LinearConfig::new(3, 2).init(&device), Key::new(1));
 //! let loss = layer.forward(Tensor::<2>::ones([4, 3], &device)).sum();
 //! let gradients = backward(loss, &layer);
 //! assert_eq!(gradients.len(), 2);
@@ -21,35 +21,37 @@
 mod backward;
 mod batch;
 mod bridge;
+mod buffers;
+mod capture;
 mod fused;
-mod known;
+mod host;
 mod noise;
 mod parameters;
 mod pass;
-mod record;
 mod remat;
-mod statistics;
+mod simd;
 mod task;
 mod tensors;
+mod with_gradient;
 
-pub use backward::{backward, sweep};
+pub use backward::{backward, free_dropped_graphs};
 pub use batch::{References, TensorBatch};
-pub use bridge::off_tape;
-/// The words that a recording is written in.
+pub use bridge::{inner_device, without_autodiff};
+pub use buffers::BufferSnapshot;
+/// Burn's types for the operations of a capture.
 pub use burn_ir as ir;
+pub use capture::{
+    CaptureError, CaptureSession, CustomOp, SimulatedDevice, capture, is_capture_device, is_capturing,
+    on_capture_device, record_scratch,
+};
 pub use fused::{
-    Attended, Offsets, Sight, attention_weights, chunked_attention, depthwise, glance, glu, layer_norm, relative_shift,
-    silu, tanh,
+    AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
+    layer_norm, relative_shift, silu, single_query_attention, tanh,
 };
-pub use known::with_gradient;
 pub use noise::Noise;
-pub use parameters::{
-    NamedTensor, NamedVisitor, ParametersError, apply, collect, count, freeze, initialise, is_recording, on_paper,
-    plain_device, walk,
-};
+pub use parameters::{NamedTensor, NamedVisitor, ParametersError, apply, collect, count, freeze, initialize, walk};
 pub use pass::Pass;
-pub use record::{Note, Played, RecordError, Recorder, note_scratch, record, records_now};
 pub use remat::{remat, remat_dense};
-pub use statistics::Statistics;
 pub use task::{StepLoss, Task};
-pub use tensors::{FloatMapper, Tensors};
+pub use tensors::{FloatMapper, TensorTree};
+pub use with_gradient::with_gradient;

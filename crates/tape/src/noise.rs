@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use plimsoll_core::{Key, SampleId};
 
-pub(crate) use mask::{Mask, draw, dropout};
+pub(crate) use mask::{Mask, dropout, random_bits};
 
 /// The randomness of one forward pass, or none.
 ///
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_one_mask_whatever_it_is_batched_with() {
+    fn the_mask_of_a_sample_does_not_depend_on_its_batch() {
         let both = mask(&["a", "b"], [2, 7, 10], 0.5);
         let alone = mask(&["b"], [1, 5, 10], 0.5);
         let cut = both.clone().slice([1..2, 0..5, 0..10]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_sequence_drops_what_the_whole_drops_there() {
+    fn part_of_a_sequence_has_the_mask_of_the_whole() {
         let noise = Noise::new(Key::new(5), &ids(&["a", "b"]));
         let whole = noise.dropout(Tensor::<3>::ones([2, 9, 12], &Device::flex()), 0.5);
         let part = noise.dropout_from(Tensor::<3>::ones([2, 3, 12], &Device::flex()), 0.5, 4);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_kept_and_so_is_the_mean() {
+    fn dropout_keeps_the_rate_and_the_mean() {
         for rate in [0.1, 0.5, 0.9] {
             let values = mask(&["a"], [1, 1000, 100], rate).into_data().try_to_vec::<f32>().unwrap();
             let dropped = values.iter().filter(|v| **v == 0.0).count() as f64 / 1e5;
@@ -131,17 +131,17 @@ mod tests {
     }
 
     #[test]
-    fn a_device_draws_what_the_host_draws() {
+    fn device_and_host_draw_the_same_mask() {
         for (shape, rate) in [([2, 7, 10], 0.3), ([2, 3, 1], 0.5), ([2, 1, 301], 0.1)] {
             let source = Source { key: Key::new(8), samples: ids(&["a", "b"]).into() };
-            let keeps = Mask::new(&source, rate, 0).keeps(shape, &Device::flex());
+            let keep_mask = Mask::new(&source, rate, 0).keep_mask(shape, &Device::flex());
             let kept = Noise(Some(source)).dropout(Tensor::<3>::ones(shape, &Device::flex()), rate);
-            assert_eq!(keeps.into_data(), kept.not_equal_elem(0.0).into_data());
+            assert_eq!(keep_mask.into_data(), kept.not_equal_elem(0.0).into_data());
         }
     }
 
     #[test]
-    fn the_gradient_is_dropped_where_the_value_was() {
+    fn gradient_is_dropped_where_the_value_was() {
         let device = Device::flex().autodiff();
         let x = Tensor::<3>::ones([1, 9, 20], &device).require_grad();
         let y = Noise::new(Key::new(3), &ids(&["a"])).dropout(x.clone(), 0.4);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_along_every_axis_are_unrelated() {
+    fn neighbors_on_every_axis_are_independent() {
         let x = (mask(&["a", "b"], [2, 400, 500], 0.5) - 1.0).reshape([2, 400, 500]);
         for (axis, extent) in [(0, 2), (1, 400), (2, 500)] {
             let part = |from: usize| x.clone().narrow(axis, from, extent - 1);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_samples_are_unrelated() {
+    fn branches_are_independent_and_off_drops_nothing() {
         let noise = Noise::new(Key::new(5), &ids(&["a"]));
         let ones = Tensor::<3>::ones([1, 100, 100], &Device::flex());
         let first = noise.with("first").dropout(ones.clone(), 0.5);

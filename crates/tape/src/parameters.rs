@@ -6,8 +6,6 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 
-use crate::bridge::{Family, family};
-
 /// A parameter's value under its name, the path of fields that leads to it: `blocks.0.feed_forward.widen.weight`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedTensor {
@@ -36,7 +34,7 @@ pub enum ParametersError {
     },
     /// No parameter has a name that begins so.
     #[error("no parameter of this model has a name that begins with `{name}`: its parts are {}", parts.join(", "))]
-    NothingCalled {
+    NoMatch {
         /// The beginning.
         name: String,
         /// The first parts of the names that there are.
@@ -124,14 +122,14 @@ pub fn count<M: Module>(module: &M) -> u64 {
 ///
 /// # Errors
 /// With the first beginning that no parameter has.
-pub fn freeze<M: Module>(module: M, beginnings: &[String]) -> Result<M, ParametersError> {
-    let used = vec![false; beginnings.len()];
-    let mut mapper = Freeze { path: Vec::new(), beginnings, used, parts: BTreeSet::new() };
+pub fn freeze<M: Module>(module: M, prefixes: &[String]) -> Result<M, ParametersError> {
+    let used = vec![false; prefixes.len()];
+    let mut mapper = Freeze { path: Vec::new(), prefixes, used, parts: BTreeSet::new() };
     let module = module.map(&mut mapper);
     match mapper.used.iter().position(|used| !used) {
         Some(unused) => {
             let parts = mapper.parts.into_iter().map(|part| format!("`{part}`")).collect();
-            Err(ParametersError::NothingCalled { name: beginnings[unused].clone(), parts })
+            Err(ParametersError::NoMatch { name: prefixes[unused].clone(), parts })
         }
         None => Ok(module),
     }
@@ -139,7 +137,7 @@ pub fn freeze<M: Module>(module: M, beginnings: &[String]) -> Result<M, Paramete
 
 struct Freeze<'a> {
     path: Vec<String>,
-    beginnings: &'a [String],
+    prefixes: &'a [String],
     used: Vec<bool>,
     parts: BTreeSet<String>,
 }
@@ -154,12 +152,12 @@ impl ModuleMapper for Freeze<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let name = self.path.join(".");
         self.parts.extend(self.path.first().cloned());
-        let begins = |beginning: &String| {
-            name.strip_prefix(beginning.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        let matches = |prefix: &String| {
+            name.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         let mut is_frozen = false;
-        for (beginning, used) in self.beginnings.iter().zip(&mut self.used) {
-            if begins(beginning) {
+        for (prefix, used) in self.prefixes.iter().zip(&mut self.used) {
+            if matches(prefix) {
                 (is_frozen, *used) = (true, true);
             }
         }
@@ -208,7 +206,7 @@ impl ModuleMapper for Apply {
     }
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         match self.take(&param.lazy_shape()) {
-            Ok(found) => set(param, found.values),
+            Ok(found) => with_values(param, found.values),
             Err(error) => {
                 self.error.get_or_insert(error);
                 param
@@ -221,17 +219,17 @@ impl ModuleMapper for Apply {
 ///
 /// Matrices and kernels are drawn evenly within one over the root of their fan-in (Burn's and PyTorch's choice for
 /// linear and convolution layers), biases become zero, the scales of norms stay as they are.
-pub fn initialise<M: Module>(module: M, key: Key) -> M {
-    module.map(&mut Initialise { path: Vec::new(), kinds: Vec::new(), key })
+pub fn initialize<M: Module>(module: M, key: Key) -> M {
+    module.map(&mut Initialize { path: Vec::new(), kinds: Vec::new(), key })
 }
 
-struct Initialise {
+struct Initialize {
     path: Vec<String>,
     kinds: Vec<String>,
     key: Key,
 }
 
-impl ModuleMapper for Initialise {
+impl ModuleMapper for Initialize {
     fn enter_module(&mut self, name: &str, kind: &str) {
         self.path.push(name.into());
         self.kinds.push(kind.into());
@@ -245,54 +243,22 @@ impl ModuleMapper for Initialise {
         let count = shape.num_elements();
         if D < 2 {
             let is_bias = self.path.last().is_some_and(|name| name == "bias");
-            return if is_bias { set(param, vec![0.0; count]) } else { param };
+            return if is_bias { with_values(param, vec![0.0; count]) } else { param };
         }
         // A linear layer's weight is [in, out]; a kernel is [out, in of the group, width...].
         let fan_in = if D == 2 { shape[0] } else { shape[1..].iter().product() };
         let bound = 1.0 / (fan_in as f64).sqrt();
         let key = self.key.with(&self.path.join("."));
-        set(param, (0..count).map(|i| ((key.at(i as u64).unit() * 2.0 - 1.0) * bound) as f32).collect())
+        with_values(param, (0..count).map(|i| ((key.at(i as u64).unit() * 2.0 - 1.0) * bound) as f32).collect())
     }
 }
 
-fn set<const D: usize>(param: Param<Tensor<D>>, values: Vec<f32>) -> Param<Tensor<D>> {
+fn with_values<const D: usize>(param: Param<Tensor<D>>, values: Vec<f32>) -> Param<Tensor<D>> {
     let shape: [usize; D] = param.lazy_shape().dims();
     param.map(|old| {
         let required = old.is_require_grad();
         Tensor::from_data(TensorData::new(values, shape), &old.device()).set_require_grad(required)
     })
-}
-
-/// Does `work` on a device that only records: what is built there takes no memory and no time, however large it is.
-///
-/// For sizes that are asked before anything is trained. What is returned must not hold tensors of that device.
-///
-/// ```
-/// use burn::nn::LinearConfig;
-/// use plimsoll_tape::{count, on_paper};
-///
-/// let parameters = on_paper(|device| count(&LinearConfig::new(1 << 20, 1 << 20).init(device)));
-/// assert_eq!(parameters, (1 << 40) + (1 << 20));
-/// ```
-pub fn on_paper<R>(work: impl FnOnce(&Device) -> R) -> R {
-    let device = Device::capture();
-    let mut result = None;
-    let captured = device.capture_scope(|scope| {
-        result = Some(work(&device.clone().autodiff()));
-        scope.complete([], [])
-    });
-    assert!(captured.is_ok(), "nothing is asked of what was recorded");
-    result.expect("the work was done")
-}
-
-/// Whether `device` only records operations and computes nothing.
-pub fn is_recording(device: &Device) -> bool {
-    family(device) == Family::Capture
-}
-
-/// `device` without its tape.
-pub fn plain_device(device: &Device) -> Device {
-    device.clone().inner()
 }
 
 #[cfg(test)]
@@ -306,8 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_values_follow_from_the_key() {
-        let values = |seed| collect(&initialise(layer(4), Key::new(seed)));
+    fn initial_values_depend_on_the_key_alone() {
+        let values = |gradient_root| collect(&initialize(layer(4), Key::new(gradient_root)));
         assert_eq!(values(1), values(1));
         assert_ne!(values(1), values(2));
         let weight = &values(1)[0];
@@ -317,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_frozen_has_no_gradient_and_is_not_counted() {
+    fn frozen_parameters_have_no_gradient_and_are_not_counted() {
         let frozen = freeze(layer(4), &["bias".into()]).unwrap();
         assert_eq!(count(&frozen), 12);
         let loss = frozen.forward(Tensor::<2>::ones([2, 4], &Device::flex().autodiff())).sum();
@@ -328,15 +294,15 @@ mod tests {
     }
 
     #[test]
-    fn values_go_into_another_module_of_the_same_shape() {
-        let source = initialise(layer(4), Key::new(1));
+    fn apply_copies_values_to_a_module_of_the_same_shape() {
+        let source = initialize(layer(4), Key::new(1));
         let target = apply(layer(4), collect(&source)).unwrap();
         assert_eq!(collect(&target), collect(&source));
         assert!(target.weight.val().is_require_grad());
     }
 
     #[test]
-    fn another_models_values_are_refused_by_name() {
+    fn apply_refuses_values_of_another_model() {
         let values = collect(&layer(4));
         let refused = |values| apply(layer(5), values).unwrap_err().to_string();
         assert_eq!(refused(values.clone()), "`weight` has shape [4, 3] in the weights and [5, 3] in this model");

@@ -9,7 +9,7 @@ use crate::Noise;
 /// What every layer of a forward pass must know besides its input.
 ///
 /// Matrix products and convolutions are computed in the numbers of the choice's precision: a layer lowers what it
-/// multiplies ([`lower`](Pass::lower)). Norms, softmax sums and losses are computed in fp32 ([`full`](Pass::full)).
+/// multiplies ([`to_compute_dtype`](Pass::to_compute_dtype)). Norms, softmax sums and losses are computed in fp32 ([`at_least_fp32`](Pass::at_least_fp32)).
 /// Parameters stay fp32, and so do their gradients: they are the master weights.
 ///
 /// ```
@@ -62,7 +62,7 @@ impl Pass {
 
     /// The same pass under another choice.
     #[must_use]
-    pub fn by(&self, choice: Choice) -> Self {
+    pub fn with_choice(&self, choice: Choice) -> Self {
         Self { choice, noise: self.noise.clone() }
     }
 
@@ -72,7 +72,7 @@ impl Pass {
     }
 
     /// `x` in the numbers that matrix products are computed in.
-    pub fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+    pub fn to_compute_dtype<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let (wanted, float) = match self.choice.precision {
             Precision::Fp32 => (DType::F32, FloatDType::F32),
             Precision::Bf16 => (DType::BF16, FloatDType::BF16),
@@ -83,13 +83,13 @@ impl Pass {
     }
 
     /// `x` in fp32, whatever it was computed in: for sums, norms and losses, and where branches join again.
-    pub fn full<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+    pub fn at_least_fp32<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if matches!(x.dtype(), DType::F16 | DType::BF16) { x.cast(FloatDType::F32) } else { x }
     }
 
     /// The matrix product of `a` and `b`, in the numbers of the pass.
     pub fn matmul<const D: usize>(&self, a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
-        self.lower(a).matmul(self.lower(b))
+        self.to_compute_dtype(a).matmul(self.to_compute_dtype(b))
     }
 
     /// The last axis of `x` through `layer`, as one matrix product in the numbers of the pass.
@@ -100,12 +100,12 @@ impl Pass {
     pub fn dense<const D: usize>(&self, layer: &Linear, x: Tensor<D>) -> Tensor<D> {
         let mut shape = x.dims();
         let rows = shape[..D - 1].iter().product::<usize>();
-        let flat: Tensor<2> = self.lower(x).reshape([rows, shape[D - 1]]);
-        let product = flat.matmul(self.lower(layer.weight.val()));
+        let flat: Tensor<2> = self.to_compute_dtype(x).reshape([rows, shape[D - 1]]);
+        let product = flat.matmul(self.to_compute_dtype(layer.weight.val()));
         let [_, width] = product.dims();
         shape[D - 1] = width;
         let y = match &layer.bias {
-            Some(bias) => product + self.lower(bias.val()).unsqueeze::<2>(),
+            Some(bias) => product + self.to_compute_dtype(bias.val()).unsqueeze::<2>(),
             None => product,
         };
         y.reshape(shape)
@@ -119,7 +119,7 @@ mod tests {
     use plimsoll_core::Key;
 
     use super::*;
-    use crate::{backward, initialise};
+    use crate::{backward, initialize};
 
     fn input(device: &Device) -> Tensor<3> {
         let values: Vec<f32> = (0..40).map(|i| Key::new(3).at(i).unit() as f32 - 0.5).collect();
@@ -127,9 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn a_dense_layer_is_a_linear_one() {
+    fn dense_equals_linear() {
         let device = Device::flex();
-        let layer = initialise(LinearConfig::new(4, 3).init(&device), Key::new(1));
+        let layer = initialize(LinearConfig::new(4, 3).init(&device), Key::new(1));
         let x = input(&device);
         let found = Pass::plain().dense(&layer, x.clone()).into_data();
         found.assert_approx_eq::<f32>(&layer.forward(x).into_data(), burn::tensor::Tolerance::absolute(1e-6));
@@ -138,10 +138,10 @@ mod tests {
     #[test]
     fn low_precision_leaves_parameters_and_gradients_in_fp32() {
         let device = Device::flex().autodiff();
-        let layer = initialise(LinearConfig::new(4, 3).init(&device), Key::new(1));
+        let layer = initialize(LinearConfig::new(4, 3).init(&device), Key::new(1));
         let gradient = |precision| {
             let pass = Pass::new(Choice { precision, ..Choice::default() }, Noise::off());
-            let y = pass.full(pass.dense(&layer, input(&device)));
+            let y = pass.at_least_fp32(pass.dense(&layer, input(&device)));
             assert_eq!(y.dtype(), DType::F32);
             let gradients = backward(y.square().sum(), &layer);
             gradients.get::<2>(layer.weight.id).unwrap().into_data()

@@ -51,7 +51,7 @@ use crate::Pass;
 ///     }
 ///     fn loss(&self, points: &Tensor<2>, _: &Pass) -> StepLoss {
 ///         let (x, y) = (points.clone().narrow(1, 0, 1), points.clone().narrow(1, 1, 1));
-///         StepLoss::of((self.layer.forward(x) - y).square().sum())
+///         StepLoss::new((self.layer.forward(x) - y).square().sum())
 ///     }
 /// }
 /// ```
@@ -85,12 +85,12 @@ pub struct StepLoss {
     /// Places in the batch of samples that no loss could be computed for, and that were left out of the sum.
     pub left_out: Vec<usize>,
     /// Places in the batch of samples that a length policy cut short.
-    pub cut: Vec<usize>,
+    pub truncated: Vec<usize>,
 }
 
 impl StepLoss {
     /// A loss of one part over all samples.
-    pub fn of(sum: Tensor<1>) -> Self {
-        Self { sum, parts: Vec::new(), left_out: Vec::new(), cut: Vec::new() }
+    pub fn new(sum: Tensor<1>) -> Self {
+        Self { sum, parts: Vec::new(), left_out: Vec::new(), truncated: Vec::new() }
     }
 }

@@ -6,7 +6,7 @@ use burn::tensor::{Bool, Int, Tensor};
 ///
 /// Tensors of every kind are arrangements, and so are tuples, arrays, lists and options of arrangements. Whole numbers
 /// and truth values are passed along as they are.
-pub trait Tensors: Clone + Send + Sync + 'static {
+pub trait TensorTree: Clone + Send + Sync + 'static {
     /// Puts every float tensor through `mapper`, always in the same order.
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self;
 }
@@ -14,40 +14,40 @@ pub trait Tensors: Clone + Send + Sync + 'static {
 /// What is done to each float tensor of an arrangement.
 pub trait FloatMapper {
     /// One tensor.
-    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D>;
+    fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D>;
 }
 
-impl<const D: usize> Tensors for Tensor<D> {
+impl<const D: usize> TensorTree for Tensor<D> {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self {
-        mapper.float(self)
+        mapper.map_float(self)
     }
 }
 
-impl<const D: usize> Tensors for Tensor<D, Int> {
+impl<const D: usize> TensorTree for Tensor<D, Int> {
     fn map_floats<M: FloatMapper>(self, _: &mut M) -> Self {
         self
     }
 }
 
-impl<const D: usize> Tensors for Tensor<D, Bool> {
+impl<const D: usize> TensorTree for Tensor<D, Bool> {
     fn map_floats<M: FloatMapper>(self, _: &mut M) -> Self {
         self
     }
 }
 
-impl<T: Tensors> Tensors for Option<T> {
+impl<T: TensorTree> TensorTree for Option<T> {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self {
         self.map(|inside| inside.map_floats(mapper))
     }
 }
 
-impl<T: Tensors> Tensors for Vec<T> {
+impl<T: TensorTree> TensorTree for Vec<T> {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self {
         self.into_iter().map(|each| each.map_floats(mapper)).collect()
     }
 }
 
-impl<T: Tensors, const N: usize> Tensors for [T; N] {
+impl<T: TensorTree, const N: usize> TensorTree for [T; N] {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self {
         self.map(|each| each.map_floats(mapper))
     }
@@ -55,7 +55,7 @@ impl<T: Tensors, const N: usize> Tensors for [T; N] {
 
 macro_rules! tuple {
     ($($name:ident)+) => {
-        impl<$($name: Tensors),+> Tensors for ($($name,)+) {
+        impl<$($name: TensorTree),+> TensorTree for ($($name,)+) {
             #[expect(non_snake_case, reason = "a part is called as its type")]
             fn map_floats<Mapper: FloatMapper>(self, mapper: &mut Mapper) -> Self {
                 let ($($name,)+) = self;

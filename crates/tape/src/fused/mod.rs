@@ -8,19 +8,15 @@
 mod activation;
 mod chunked;
 mod depthwise;
-mod glance;
-mod host;
 mod norm;
 mod shift;
+mod single_query;
 mod weights;
 
 pub use activation::{glu, silu, tanh};
-pub use chunked::{Attended, Offsets, chunked_attention};
+pub use chunked::{AttentionInputs, RelativePositions, chunked_attention};
 pub use depthwise::depthwise;
-pub use glance::glance;
 pub use norm::layer_norm;
 pub use shift::relative_shift;
-pub use weights::{Sight, attention_weights};
-
-pub(crate) use activation::wide;
-pub(crate) use host::{Beside, Host, is_host, on_host};
+pub use single_query::single_query_attention;
+pub use weights::{AttentionMask, attention_weights};

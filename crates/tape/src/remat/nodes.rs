@@ -22,11 +22,10 @@ use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::autodiff::Autodiff;
 
 use crate::FloatMapper;
-use crate::bridge::Surface;
-use crate::parameters::plain_device;
+use crate::bridge::{PrimitiveBackend, inner_device};
 
 /// A tensor that holds its place on the tape.
-pub(super) type Guard<B> = FloatTensor<Autodiff<B>>;
+pub(super) type TrackedTensor<B> = FloatTensor<Autodiff<B>>;
 
 /// The gradients that a second run gives, each with the node it belongs to.
 pub(super) type Outcome<B> = Vec<(NodeId, FloatTensor<B>)>;
@@ -35,21 +34,21 @@ pub(super) type Outcome<B> = Vec<(NodeId, FloatTensor<B>)>;
 pub(super) type Run<B> = Arc<dyn Fn() -> Outcome<B> + Send + Sync>;
 
 /// Where the exits leave the gradients from above.
-pub(super) struct Slots<B: Surface>(Arc<Mutex<Vec<Option<FloatTensor<B>>>>>);
+pub(super) struct Slots<B: PrimitiveBackend>(Arc<Mutex<Vec<Option<FloatTensor<B>>>>>);
 
-impl<B: Surface> Default for Slots<B> {
+impl<B: PrimitiveBackend> Default for Slots<B> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<B: Surface> Clone for Slots<B> {
+impl<B: PrimitiveBackend> Clone for Slots<B> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<B: Surface> Slots<B> {
+impl<B: PrimitiveBackend> Slots<B> {
     /// A new slot, and its place.
     fn open(&self) -> usize {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,10 +82,14 @@ impl<T> fmt::Debug for Opaque<T> {
 }
 
 /// The node that runs a block again, after all that `inputs` are made from and before all that is made from it.
-pub(super) fn hub<B: Surface>(inputs: Vec<Guard<B>>, run: Run<B>, device: &Device) -> Guard<B> {
-    let nothing = B::plain(Tensor::<1>::zeros([1], &plain_device(device)));
+pub(super) fn hub<B: PrimitiveBackend>(
+    inputs: Vec<TrackedTensor<B>>,
+    run: Run<B>,
+    device: &Device,
+) -> TrackedTensor<B> {
+    let nothing = B::plain(Tensor::<1>::zeros([1], &inner_device(device)));
     // Where no input wants a gradient, as in a batch, the parameters still do: a leaf that nobody asks stands in.
-    let leaf = || B::tracked(B::lifted::<1>(nothing.clone()).require_grad());
+    let leaf = || B::tracked(B::constant::<1>(nothing.clone()).require_grad());
     let joined = inputs.into_iter().reduce(|a, b| join::<B>(a, b, nothing.clone())).unwrap_or_else(leaf);
     match Hub::<B>(PhantomData).prepare::<NoCheckpointing>([joined.node()]).compute_bound().stateful() {
         OpsKind::Tracked(step) => step.finish(Opaque(run), nothing),
@@ -94,7 +97,7 @@ pub(super) fn hub<B: Surface>(inputs: Vec<Guard<B>>, run: Run<B>, device: &Devic
     }
 }
 
-fn join<B: Surface>(a: Guard<B>, b: Guard<B>, nothing: FloatTensor<B>) -> Guard<B> {
+fn join<B: PrimitiveBackend>(a: TrackedTensor<B>, b: TrackedTensor<B>, nothing: FloatTensor<B>) -> TrackedTensor<B> {
     match Join::<B>(PhantomData).prepare::<NoCheckpointing>([a.node(), b.node()]).compute_bound().stateful() {
         OpsKind::Tracked(step) => step.finish((), nothing),
         OpsKind::UnTracked(step) => step.finish(nothing),
@@ -102,19 +105,19 @@ fn join<B: Surface>(a: Guard<B>, b: Guard<B>, nothing: FloatTensor<B>) -> Guard<
 }
 
 /// Puts each output behind the hub.
-pub(super) struct Exit<B: Surface> {
-    pub(super) hub: Guard<B>,
+pub(super) struct Exit<B: PrimitiveBackend> {
+    pub(super) hub: TrackedTensor<B>,
     pub(super) slots: Slots<B>,
 }
 
-impl<B: Surface> FloatMapper for Exit<B> {
-    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+impl<B: PrimitiveBackend> FloatMapper for Exit<B> {
+    fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
         if !tensor.is_autodiff() {
             return tensor;
         }
         let output = B::plain(tensor);
         let place = self.slots.open();
-        let step = Out::<B>(PhantomData).prepare::<NoCheckpointing>([self.hub.node()]).compute_bound().stateful();
+        let step = ExitStep::<B>(PhantomData).prepare::<NoCheckpointing>([self.hub.node()]).compute_bound().stateful();
         B::from_tracked(match step {
             OpsKind::Tracked(step) => step.finish(Opaque((place, self.slots.clone())), output),
             OpsKind::UnTracked(step) => step.finish(output),
@@ -123,12 +126,15 @@ impl<B: Surface> FloatMapper for Exit<B> {
 }
 
 /// A root for `output`: its backward pass hands `output` the gradient `above`.
-pub(super) fn seed<B: Surface, const D: usize>(output: Tensor<D>, above: FloatTensor<B>) -> Tensor<1> {
-    let nothing = B::plain(Tensor::<1>::zeros([1], &plain_device(&output.device())));
+pub(super) fn gradient_root<B: PrimitiveBackend, const D: usize>(
+    output: Tensor<D>,
+    grad_output: FloatTensor<B>,
+) -> Tensor<1> {
+    let nothing = B::plain(Tensor::<1>::zeros([1], &inner_device(&output.device())));
     let output = B::tracked(output);
     let step = Seed::<B>(PhantomData).prepare::<NoCheckpointing>([output.node()]).compute_bound().stateful();
     B::from_tracked(match step {
-        OpsKind::Tracked(step) => step.finish(Opaque(above), nothing),
+        OpsKind::Tracked(step) => step.finish(Opaque(grad_output), nothing),
         OpsKind::UnTracked(step) => step.finish(nothing),
     })
 }
@@ -136,7 +142,7 @@ pub(super) fn seed<B: Surface, const D: usize>(output: Tensor<D>, above: FloatTe
 #[derive(Debug)]
 struct Join<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 2> for Join<B> {
+impl<B: PrimitiveBackend> Backward<B, 2> for Join<B> {
     type State = ();
 
     fn backward(self, _: Ops<(), 2>, _: &mut Gradients, _: &mut Checkpointer) {}
@@ -145,7 +151,7 @@ impl<B: Surface> Backward<B, 2> for Join<B> {
 #[derive(Debug)]
 struct Hub<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 1> for Hub<B> {
+impl<B: PrimitiveBackend> Backward<B, 1> for Hub<B> {
     type State = Opaque<Run<B>>;
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
@@ -156,9 +162,9 @@ impl<B: Surface> Backward<B, 1> for Hub<B> {
 }
 
 #[derive(Debug)]
-struct Out<B>(PhantomData<B>);
+struct ExitStep<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 1> for Out<B> {
+impl<B: PrimitiveBackend> Backward<B, 1> for ExitStep<B> {
     type State = Opaque<(usize, Slots<B>)>;
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
@@ -170,7 +176,7 @@ impl<B: Surface> Backward<B, 1> for Out<B> {
 #[derive(Debug)]
 struct Seed<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 1> for Seed<B> {
+impl<B: PrimitiveBackend> Backward<B, 1> for Seed<B> {
     type State = Opaque<FloatTensor<B>>;
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {

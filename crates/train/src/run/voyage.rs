@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{
-    Batch, BatchShape, BatchSource, Bytes, Delivered, MemoryGate, OutOfMemory, Position, Skipped, SourceError, Stage,
+    Batch, BatchShape, BatchSource, Bytes, DeliveredBatch, MemoryGate, OutOfMemory, Position, Skipped, SourceError,
+    Stage,
 };
 use plimsoll_tape::{Task, collect};
 
@@ -33,7 +34,7 @@ pub(super) struct Voyage<'a, T: Task> {
     /// The step of the last checkpoint that was truly written.
     written: Option<u64>,
     /// The next batch, where it was asked for while the device computed.
-    upcoming: Option<Result<Delivered<T::Batch>, SourceError>>,
+    upcoming: Option<Result<DeliveredBatch<T::Batch>, SourceError>>,
 }
 
 impl<'a, T: Task> Voyage<'a, T> {
@@ -130,7 +131,7 @@ impl<'a, T: Task> Voyage<'a, T> {
     }
 
     /// Whether another step follows at once, as far as it can be known before the one on `delivered`.
-    fn goes_on_after(&self, delivered: &Delivered<T::Batch>) -> bool {
+    fn goes_on_after(&self, delivered: &DeliveredBatch<T::Batch>) -> bool {
         let (limits, step) = (&self.options.limits, self.state.step + 1);
         let epoch = delivered.position.epoch;
         let is_last = limits.steps.is_some_and(|steps| step >= steps) || limits.epochs.is_some_and(|all| epoch >= all);
@@ -140,7 +141,7 @@ impl<'a, T: Task> Voyage<'a, T> {
     /// One batch: a step, or a reason why there was none.
     pub(super) fn step(
         &mut self,
-        delivered: Delivered<T::Batch>,
+        delivered: DeliveredBatch<T::Batch>,
         source: &mut dyn BatchSource<Batch = T::Batch>,
     ) -> Result<(), TrainError> {
         if let Some(written) = self.writer.done() {
@@ -180,7 +181,7 @@ impl<'a, T: Task> Voyage<'a, T> {
             Ok(report) => self.tell(report, &delivered, step_seconds),
             Err(error) => return self.failed(error),
         }
-        source.give_back(delivered.batch);
+        source.recycle(delivered.batch);
         Ok(())
     }
 
@@ -194,7 +195,7 @@ impl<'a, T: Task> Voyage<'a, T> {
         Ok(all.iter().flat_map(|part| serde_json::from_slice::<Vec<Skipped>>(part).unwrap_or_default()).collect())
     }
 
-    fn tell(&mut self, report: StepReport, delivered: &Delivered<T::Batch>, step_seconds: f64) {
+    fn tell(&mut self, report: StepReport, delivered: &DeliveredBatch<T::Batch>, step_seconds: f64) {
         let (start, batch) = (Instant::now(), &delivered.batch);
         self.state.failures = 0;
         self.state.step = report.step;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use plimsoll_core::{Batch, MemoryGate, OutOfMemory, Stage};
-use plimsoll_tape::{Statistics, Task};
+use plimsoll_tape::{BufferSnapshot, Task};
 
 use super::ahead::{Ahead, Meanwhile};
 use super::cut::{Cut, Queue, Wave};
@@ -53,11 +53,11 @@ impl<T: Task> Trainer<T> {
         let gone = |source| StepError::Gone { step, source };
         // With others, nothing that failed may go into the sum: it would be lost for all.
         let mut wary = self.replica.ranks() > 1;
-        let before = Statistics::of(&self.task);
+        let before = BufferSnapshot::from_module(&self.task);
         let mut begun = 0;
         for beginning in 0..BEGINNINGS {
             if beginning > 0 {
-                self.task = before.put_back(&self.task);
+                self.task = before.restore(&self.task);
                 // What was sent ahead is for the next step.
                 self.ahead = None;
             }
@@ -154,7 +154,7 @@ impl<T: Task> Trainer<T> {
             }
             let is_only = gathered.is_empty() && queue.is_empty() && wave.cuts.len() == 1;
             let asks = self.config.tells_late && (wary || !is_only);
-            let before = Statistics::of(&self.task);
+            let before = BufferSnapshot::from_module(&self.task);
             let failed = self.wave(asked, &wave, asks, (&mut gathered, ahead.take()))?;
             if failed.is_empty() {
                 gathered.fitted(wave.shape);
@@ -162,7 +162,7 @@ impl<T: Task> Trainer<T> {
             }
             // Of lanes that moved them together nobody can say whose part is whose; models that have some use one lane.
             if failed.len() == wave.cuts.len() {
-                self.task = before.put_back(&self.task);
+                self.task = before.restore(&self.task);
             }
             clean_up(&self.device);
             let (failed, new): (Vec<Cut>, Vec<OutOfMemory>) = failed.into_iter().unzip();

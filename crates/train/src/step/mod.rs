@@ -16,7 +16,7 @@ use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, MemoryGate, MemoryMeter, SingleReplica, Stage};
-use plimsoll_tape::{Statistics, Task, sweep};
+use plimsoll_tape::{BufferSnapshot, Task, free_dropped_graphs};
 
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
 use ahead::Ahead;
@@ -142,10 +142,10 @@ impl<T: Task> Trainer<T> {
     /// The gradient that a step on `batch` would move by, before it is clipped; nothing moves. With `cuts`, by these pieces.
     pub fn gradient(&mut self, batch: &T::Batch, cuts: Option<&[Cut]>) -> Result<GradientsParams, StepError> {
         let step = self.optimizer.steps() + 1;
-        let before = Statistics::of(&self.task);
+        let before = BufferSnapshot::from_module(&self.task);
         self.ahead = None;
         let computed = self.computed(Asked { batch, step, cuts }, &mut Vec::new(), &mut |_| {});
-        self.task = before.put_back(&self.task);
+        self.task = before.restore(&self.task);
         let (mut gathered, _) = computed?;
         let factor = gathered.correction() / self.scale.factor();
         Ok(gather::scaled(&self.task, gathered.take_gradients(), factor))
@@ -157,10 +157,10 @@ impl<T: Task> Trainer<T> {
         cuts: Option<&[Cut]>,
         meanwhile: &mut Meanwhile<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
-        let before = Statistics::of(&self.task);
+        let before = BufferSnapshot::from_module(&self.task);
         let report = self.attempt(batch, cuts, meanwhile);
         if report.is_err() {
-            self.task = before.put_back(&self.task);
+            self.task = before.restore(&self.task);
         }
         report
     }
@@ -259,7 +259,7 @@ impl<T: Task> std::fmt::Debug for Trainer<T> {
 
 /// Gives back what nobody holds: what a pass kept that was given up, and what was dropped and is on its way in a queue.
 pub(crate) fn clean_up(device: &Device) {
-    sweep();
+    free_dropped_graphs();
     let _ = device.flush();
     device.memory_cleanup();
 }

@@ -135,7 +135,7 @@ impl Job<'_> {
         let ways = ways(self.choice);
         let choice = ways[(cut.effort as usize).min(ways.len() - 1)];
         let pass = Pass::new(choice, Noise::new(self.key, ids));
-        let StepLoss { sum, parts, left_out, cut } = task.loss(tensors, &pass);
+        let StepLoss { sum, parts, left_out, truncated: cut } = task.loss(tensors, &pass);
         self.gate.check(Stage::Forward)?;
         *stage = Stage::Backward;
         let loss = sum.clone().without_autodiff();

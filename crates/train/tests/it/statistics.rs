@@ -43,7 +43,7 @@ impl Task for Normed {
         // As Burn's batch norm does it: nobody asks for the new value until the next pass.
         self.mean.update((mean.clone() * 0.9 + now * 0.1).detach());
         let off = batch.features.clone() - mean.reshape([1, 1, FEATURES]);
-        StepLoss::of((off * self.scale.val().reshape([1, 1, FEATURES])).square().sum())
+        StepLoss::new((off * self.scale.val().reshape([1, 1, FEATURES])).square().sum())
     }
 }
 

@@ -18,53 +18,53 @@ use burn::tensor::Tensor;
 /// ```
 /// use burn::nn::BatchNormConfig;
 /// use burn::tensor::{Device, Tensor};
-/// use plimsoll_tape::{Statistics, collect};
+/// use plimsoll_tape::{BufferSnapshot, collect};
 ///
 /// let device = Device::flex().autodiff();
 /// let norm = BatchNormConfig::new(2).init(&device);
-/// let before = Statistics::of(&norm);
+/// let before = BufferSnapshot::from_module(&norm);
 /// let _ = norm.forward(Tensor::<3>::ones([4, 2, 3], &device));
-/// let norm = before.put_back(&norm);
+/// let norm = before.restore(&norm);
 /// let mean = collect(&norm).into_iter().find(|value| value.name == "running_mean").unwrap();
 /// assert_eq!(mean.values, [0.0, 0.0]);
 /// ```
 #[derive(Default)]
-pub struct Statistics(HashMap<ParamId, Box<dyn Any + Send>>);
+pub struct BufferSnapshot(HashMap<ParamId, Box<dyn Any + Send>>);
 
-impl Statistics {
+impl BufferSnapshot {
     /// Those of `module` now.
-    pub fn of<M: Module>(module: &M) -> Self {
+    pub fn from_module<M: Module>(module: &M) -> Self {
         let mut found = Self::default();
         module.visit(&mut found);
         if !found.0.is_empty() {
-            settle(module);
+            merge_updates(module);
             module.visit(&mut found);
         }
         found
     }
 
     /// `module` with them as they were, and so are its clones.
-    pub fn put_back<M: Module>(&self, module: &M) -> M {
+    pub fn restore<M: Module>(&self, module: &M) -> M {
         if self.0.is_empty() {
             return module.clone();
         }
-        settle(module);
-        module.clone().map(&mut PutBack(self))
+        merge_updates(module);
+        module.clone().map(&mut Restore(self))
     }
 }
 
-impl fmt::Debug for Statistics {
+impl fmt::Debug for BufferSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Statistics").field(&self.0.keys()).finish()
+        f.debug_tuple("BufferSnapshot").field(&self.0.keys()).finish()
     }
 }
 
 /// Lets `module` take over what its passes have found: who asks for it without its tape makes it look.
-fn settle<M: Module>(module: &M) {
+fn merge_updates<M: Module>(module: &M) {
     let _ = module.valid();
 }
 
-impl ModuleVisitor for Statistics {
+impl ModuleVisitor for BufferSnapshot {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         if !value.is_require_grad() {
@@ -73,9 +73,9 @@ impl ModuleVisitor for Statistics {
     }
 }
 
-struct PutBack<'a>(&'a Statistics);
+struct Restore<'a>(&'a BufferSnapshot);
 
-impl ModuleMapper for PutBack<'_> {
+impl ModuleMapper for Restore<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let Some(kept) = self.0.0.get(&param.id).and_then(|value| value.downcast_ref::<Tensor<D>>()) else {
             return param;
