@@ -1,4 +1,5 @@
-//! An operation with its own gradient, a keyed dropout, and gradients by parameter, in somebody else's model.
+//! An operation with a gradient of its own, keyed dropout, and gradients by parameter, in a model of plain Burn
+//! modules.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -18,7 +19,7 @@ impl Perceptron {
     }
 }
 
-/// The sum of squares, its gradient told rather than recorded.
+/// Sum of squares, with its gradient computed by hand.
 fn sum_of_squares(x: Tensor<2>) -> Tensor<1> {
     let inner = x.clone().without_autodiff();
     with_gradient(x, inner.clone().square().sum(), inner * 2.0)

@@ -1,4 +1,4 @@
-//! The gradients of a module's parameters, on every device.
+//! Gradients of the parameters of a module, on every device.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -8,22 +8,23 @@ use std::marker::PhantomData;
 
 use crate::bridge::{PrimitiveBackend, on_backend};
 
-/// Runs the backward pass of `loss` and returns the gradient of every parameter of `module` that has one.
+/// Runs the backward pass of `loss` and returns the gradient of each parameter of `module` that has one.
 ///
-/// Unlike [`Tensor::backward`], this works on the recording device too, so a planner can trace it.
+/// Unlike [`Tensor::backward`], this also works on the capture device, so that a planner can trace a training step.
 ///
 /// # Panics
-/// Where `loss` depends on no parameter that requires a gradient.
+/// If `loss` does not depend on a tensor that requires a gradient.
 pub fn backward<M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
     let device = loss.device();
     on_backend!(&device, B => backward_on::<B, M>(loss, module))
 }
 
-/// Frees what a forward pass has kept whose loss was dropped without a backward pass.
+/// Frees the graph of a forward pass whose loss was dropped without a backward pass.
 ///
-/// Burn 0.22 frees such a graph from its beginning on, one operation after the other, at each backward pass of any other
-/// graph. Who gives up a pass because memory ran out needs that memory now: this runs as many backward passes of nothing
-/// as the deepest model has operations, which takes some ten milliseconds.
+/// Burn 0.22 does not free such a graph at once: each backward pass of any other graph frees one operation of it, from
+/// its input on. After an out-of-memory failure the memory is needed before the next attempt. This function runs 4,096
+/// empty backward passes on the CPU, more than the deepest model has operations in a row. They take about ten
+/// milliseconds.
 pub fn free_dropped_graphs() {
     let device = Device::flex().autodiff();
     for _ in 0..DEEPEST {
@@ -31,7 +32,8 @@ pub fn free_dropped_graphs() {
     }
 }
 
-/// Operations in a row, from the input of a model to its loss: a Conformer of 17 blocks has some 1,500.
+/// Upper bound of the operations in a row from the input of a model to its loss: a Conformer of 17 blocks has about
+/// 1,500.
 const DEEPEST: usize = 4096;
 
 fn backward_on<B: PrimitiveBackend, M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
@@ -82,7 +84,11 @@ mod tests {
             layer.forward(x)
         });
         drop(y);
-        assert_eq!(Arc::strong_count(&kept), 2, "burn frees it by itself: sweeping is no longer needed");
+        assert_eq!(
+            Arc::strong_count(&kept),
+            2,
+            "Burn frees dropped graphs by itself: `free_dropped_graphs` is no longer needed"
+        );
         free_dropped_graphs();
         assert_eq!(Arc::strong_count(&kept), 1);
     }

@@ -1,6 +1,6 @@
-//! The bridge to Burn's internals: tensors as one backend's primitives, and back.
+//! Conversion between Burn's tensors and the primitives of one backend, with and without autodiff.
 //!
-//! Everything in this workspace that depends on how Burn 0.22.1 is built inside stands in this file.
+//! The code of this workspace that depends on private structure of Burn 0.22.1 is in this file.
 
 use std::sync::RwLock;
 
@@ -11,19 +11,19 @@ use burn_backend::{AutodiffBackend, Backend, BackendTypes};
 use burn_dispatch::backends::Capture;
 use burn_dispatch::{DispatchDevice, DispatchKindConversion, DispatchTensor};
 
-/// Which backend a device belongs to, whether or not it records gradients.
+/// Backend of a device, with or without autodiff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// The CPU.
     Flex,
-    /// The recording device of the planner, which computes nothing.
+    /// Burn's capture device: it records operations and computes nothing.
     Capture,
-    /// Every GPU, and the software devices that behave like one.
+    /// All GPUs, and software devices with the same backend.
     #[cfg(feature = "cube")]
     Cube,
 }
 
-/// The backend family of `device`.
+/// Backend family of `device`.
 pub(crate) fn family(device: &Device) -> Family {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => Family::Flex,
@@ -34,7 +34,7 @@ pub(crate) fn family(device: &Device) -> Family {
     }
 }
 
-/// Whether operations of the host run on `device`: it is the CPU, or a recording that plays it.
+/// Whether operations over host slices run on `device`: it is the CPU, or a capture device that simulates the CPU.
 pub(crate) fn runs_host_ops(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => true,
@@ -45,17 +45,17 @@ pub(crate) fn runs_host_ops(device: &Device) -> bool {
     }
 }
 
-/// Recording devices that play the CPU.
+/// Capture devices that simulate the CPU.
 static SIMULATED_CPUS: RwLock<Vec<<Capture as BackendTypes>::Device>> = RwLock::new(Vec::new());
 
-/// Lets the recording `device` play the CPU from now on.
+/// Makes the capture device `device` simulate the CPU from now on.
 pub(crate) fn simulate_cpu(device: &Device) {
     if let (DispatchDevice::Capture(device), Ok(mut hosts)) = (device.as_dispatch(), SIMULATED_CPUS.write()) {
         hosts.push(*device);
     }
 }
 
-/// Runs `$body` with `$B` standing for the backend of `$device`.
+/// Runs `$body` with `$B` as the backend type of `$device`.
 macro_rules! on_backend {
     ($device:expr, $B:ident => $body:expr) => {
         match $crate::bridge::family($device) {
@@ -77,17 +77,18 @@ macro_rules! on_backend {
 }
 pub(crate) use on_backend;
 
-/// A backend whose tensors can be taken out of Burn's [`Tensor`] and put back.
+/// A backend whose primitives can be taken out of Burn's [`Tensor`] and put back. "Tracked" means on the autodiff
+/// backend.
 pub(crate) trait PrimitiveBackend: Backend {
-    /// The primitive of a tensor that is on the tape.
+    /// Autodiff primitive of a tensor on an autodiff device.
     fn tracked<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Autodiff<Self>>;
-    /// A tensor on the tape.
+    /// A tensor from an autodiff primitive.
     fn from_tracked<const D: usize>(primitive: FloatTensor<Autodiff<Self>>) -> Tensor<D>;
-    /// The primitive of a tensor outside the tape; one on it is taken off first.
+    /// Primitive of a tensor without autodiff. A tensor on an autodiff device loses its graph.
     fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Self>;
-    /// A tensor outside the tape.
+    /// A tensor without autodiff from a primitive.
     fn from_plain<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
-    /// A tensor on the autodiff device that no tape leads to, and that requires no gradient.
+    /// A tensor on the autodiff device that has no parents in the graph and requires no gradient.
     fn constant<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
 }
 
@@ -96,7 +97,7 @@ where
     DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B>>,
 {
     fn tracked<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Autodiff<B>> {
-        tensor.try_into_primitive::<Autodiff<B>>().expect("the device decided the backend")
+        tensor.try_into_primitive::<Autodiff<B>>().expect("the caller chose the backend by the device")
     }
 
     fn from_tracked<const D: usize>(primitive: FloatTensor<Autodiff<B>>) -> Tensor<D> {
@@ -105,10 +106,10 @@ where
 
     fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<B> {
         if tensor.is_autodiff() {
-            // Burn's own way off the tape refuses the recording device.
+            // `Tensor::without_autodiff` panics on the capture device.
             return <Autodiff<B> as AutodiffBackend>::inner(B::tracked(tensor));
         }
-        tensor.try_into_primitive::<B>().expect("the device decided the backend")
+        tensor.try_into_primitive::<B>().expect("the caller chose the backend by the device")
     }
 
     fn from_plain<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
@@ -120,15 +121,15 @@ where
     }
 }
 
-/// `tensor` without its tape, on every device.
+/// `tensor` without its autodiff graph, on every device.
 ///
-/// Does what [`Tensor::without_autodiff`] does, and also on the recording device, where that one panics.
+/// Does the same as [`Tensor::without_autodiff`], which panics on the capture device.
 pub fn without_autodiff<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     on_backend!(&device, B => B::from_plain(B::plain(tensor)))
 }
 
-/// `device` without its tape.
+/// `device` without autodiff.
 pub fn inner_device(device: &Device) -> Device {
     device.clone().inner()
 }
@@ -139,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Every device that is there without a graphics card.
+    /// All devices that need no GPU.
     fn devices() -> [(Device, Family); 2] {
         [(Device::flex(), Family::Flex), (Device::capture(), Family::Capture)]
     }
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// The way of a tensor through all that the bridge can do; nothing of it may depend on the backend.
+    /// Runs each conversion once; the results must not depend on the backend.
     fn check_conversions(device: &Device) {
         let x = tensor(&device.clone().autodiff()).require_grad();
         on_backend!(device, B => {

@@ -1,4 +1,4 @@
-//! Running statistics: what a pass moves by itself, and no gradient reaches.
+//! Snapshots of module buffers: values such as running statistics that a forward pass changes and no gradient reaches.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -7,13 +7,13 @@ use std::fmt;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 
-/// The values of a module that nothing differentiates, as they were at one moment.
+/// Values of all float parameters of a module that require no gradient, at one moment.
 ///
-/// A norm over batches moves its statistics in every pass. A pass that is computed twice, or that came to nothing, must move
-/// them once, or not at all: they are kept before it and put back after it.
+/// A batch norm updates its running statistics in every forward pass. A pass that is repeated, or whose step is given
+/// up, must not update them twice or at all. Take a snapshot before the pass and restore it afterwards.
 ///
-/// Burn's `RunningState` is shared between the clones of a module and written in place, and it keeps an update of each
-/// thread apart until somebody asks; both is seen to here.
+/// Burn's `RunningState` is shared between the clones of a module, written in place, and keeps the updates of other
+/// threads pending until the value is read. A snapshot merges pending updates first; restoring affects all clones.
 ///
 /// ```
 /// use burn::nn::BatchNormConfig;
@@ -32,7 +32,7 @@ use burn::tensor::Tensor;
 pub struct BufferSnapshot(HashMap<ParamId, Box<dyn Any + Send>>);
 
 impl BufferSnapshot {
-    /// Those of `module` now.
+    /// Snapshot of `module` now.
     pub fn from_module<M: Module>(module: &M) -> Self {
         let mut found = Self::default();
         module.visit(&mut found);
@@ -43,7 +43,7 @@ impl BufferSnapshot {
         found
     }
 
-    /// `module` with them as they were, and so are its clones.
+    /// Restores the values in `module` and all its clones, and returns the module.
     pub fn restore<M: Module>(&self, module: &M) -> M {
         if self.0.is_empty() {
             return module.clone();
@@ -59,7 +59,7 @@ impl fmt::Debug for BufferSnapshot {
     }
 }
 
-/// Lets `module` take over what its passes have found: who asks for it without its tape makes it look.
+/// Merges the pending updates of all threads into the running statistics. `valid` reads every value, which merges them.
 fn merge_updates<M: Module>(module: &M) {
     let _ = module.valid();
 }

@@ -1,8 +1,8 @@
-//! Recordings: what a device would be asked to do, without a device that does it.
+//! Captures: the operations that a training step would execute on a device, recorded without executing them.
 //!
-//! A recording device computes nothing and keeps no values, so that a step of any size is written down in milliseconds.
-//! It plays either a card, on which everything is composed of Burn's own operations, or the CPU, on which this crate has
-//! operations of its own: those are written down with the memory that they take, as [`CustomOp`]s.
+//! A capture device computes nothing and keeps no values, so a step of any size is recorded in milliseconds. It
+//! simulates either a GPU, for which everything is composed of Burn's operations, or the CPU, for which this crate has
+//! operations of its own. The latter are recorded as [`CustomOp`]s with the memory that they take.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,27 +19,28 @@ use burn_router::RouterClient;
 use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops, simulate_cpu};
 use crate::host::{HostBackend, InPlaceArgs};
 
-/// What a recording device stands for.
+/// The kind of device that a capture device simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SimulatedDevice {
-    /// The CPU, with the operations that are computed there in one pass.
+    /// The CPU, with the one-pass operations of this crate.
     Cpu,
-    /// A device with memory of its own.
+    /// A GPU: a device with its own memory.
     Gpu,
 }
 
-/// Why there is no recording.
+/// Why a capture failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CaptureError {
-    /// What was to be recorded asked for values, which a recording does not have, or failed on its own.
+    /// The recorded code read values, which a capture does not have, or panicked.
     #[error("the model cannot be traced: {reason}")]
     Failed {
-        /// What it said.
+        /// Message of the panic or of Burn.
         reason: String,
     },
 }
 
-/// Who writes down what is done on its device.
+/// An open capture: its device, marks and tensor ids.
 #[derive(Debug)]
 pub struct CaptureSession {
     device: Device,
@@ -47,31 +48,31 @@ pub struct CaptureSession {
 }
 
 impl CaptureSession {
-    /// The device on which everything is recorded, with a tape.
+    /// The capture device, with autodiff.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Writes `name` between what has been done and what will be.
+    /// Records the mark `name` between the operations so far and those to come.
     pub fn mark(&self, name: &str) {
         let anchor = Capture::plain(self.anchor.clone());
         anchor.client.register_op(custom("mark", name, Vec::new(), Vec::new(), 0));
     }
 
-    /// The number by which `tensor` is known in the recording.
+    /// Id of `tensor` in the capture.
     pub fn id<const D: usize>(&self, tensor: &Tensor<D>) -> burn_ir::TensorId {
         Capture::plain(tensor.clone()).id()
     }
 
-    /// A number between those of the tensors so far and those of the tensors to come: two of them enclose what was made
-    /// between.
+    /// A new tensor id, greater than those of all tensors so far and less than those of later tensors. Two of them
+    /// enclose the tensors made in between.
     pub fn next_id(&self) -> burn_ir::TensorId {
         Capture::plain(self.anchor.clone()).client.create_empty_handle()
     }
 
-    /// `module` outside the tape, as it is validated and used.
+    /// `module` without autodiff, as in validation and inference.
     ///
-    /// Does what Burn's `valid` does, which refuses a recording device.
+    /// Does the same as Burn's `valid`, which panics on a capture device.
     pub fn without_autodiff<M: Module>(&self, module: M) -> M {
         struct Off;
         impl ModuleMapper for Off {
@@ -84,14 +85,14 @@ impl CaptureSession {
     }
 }
 
-/// What is done by `work`, on a device that plays `played` and computes nothing.
+/// Records the operations of `work` on a device that simulates `simulated` and computes nothing.
 ///
 /// ```
 /// use burn::nn::LinearConfig;
 /// use burn::tensor::Tensor;
 /// use plimsoll_tape::{CustomOp, SimulatedDevice, backward, capture};
 ///
-/// // A layer of a million by a million, forward and back, on paper.
+/// // Forward and backward pass of a linear layer of a million by a million, without computing it.
 /// let operations = capture(SimulatedDevice::Gpu, |session| {
 ///     let layer = LinearConfig::new(1 << 20, 1 << 20).init(session.device());
 ///     let loss = layer.forward(Tensor::<2>::zeros([4, 1 << 20], session.device())).sum();
@@ -101,6 +102,9 @@ impl CaptureSession {
 /// assert!(operations.iter().any(|operation| matches!(CustomOp::parse(operation), Some(CustomOp::Mark("backward")))));
 /// # Ok::<(), plimsoll_tape::CaptureError>(())
 /// ```
+///
+/// # Errors
+/// [`CaptureError::Failed`] if `work` panics or reads the value of a tensor, which a capture does not have.
 pub fn capture(
     simulated: SimulatedDevice,
     work: impl FnOnce(&CaptureSession),
@@ -126,9 +130,9 @@ pub fn capture(
     }
 }
 
-/// Does `work` on a device that only records: what is built there takes no memory and no time, however large it is.
+/// Runs `work` with a capture device, where building a module of any size takes neither memory nor time.
 ///
-/// For sizes that are asked before anything is trained. What is returned must not hold tensors of that device.
+/// For example to count the parameters of a model before training. The result must not hold tensors of that device.
 ///
 /// ```
 /// use burn::nn::LinearConfig;
@@ -137,6 +141,9 @@ pub fn capture(
 /// let parameters = on_capture_device(|device| count(&LinearConfig::new(1 << 20, 1 << 20).init(device)));
 /// assert_eq!(parameters, (1 << 40) + (1 << 20));
 /// ```
+///
+/// # Panics
+/// If `work` panics.
 pub fn on_capture_device<R>(work: impl FnOnce(&Device) -> R) -> R {
     let device = Device::capture();
     let mut result = None;
@@ -144,11 +151,11 @@ pub fn on_capture_device<R>(work: impl FnOnce(&Device) -> R) -> R {
         result = Some(work(&device.clone().autodiff()));
         scope.complete([], [])
     });
-    assert!(captured.is_ok(), "nothing is asked of what was recorded");
-    result.expect("the work was done")
+    assert!(captured.is_ok(), "an empty capture succeeds");
+    result.expect("the capture ran `work`")
 }
 
-/// Whether `device` only records operations and computes nothing.
+/// Whether `device` is a capture device, which records operations and computes nothing.
 pub fn is_capture_device(device: &Device) -> bool {
     family(device) == Family::Capture
 }
@@ -157,18 +164,18 @@ thread_local! {
     static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is recording, so that a panic on it is an answer and no accident: a program may keep it from
-/// being printed.
+/// Whether this thread runs [`capture`]. A panic on it then becomes a [`CaptureError`], and a panic hook need not print
+/// it.
 pub fn is_capturing() -> bool {
     IS_CAPTURING.get()
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("it failed without a word").to_string()
+    text.unwrap_or("panic without a message").to_string()
 }
 
-/// Recording devices that nobody uses now. Burn has numbers for 65,536 of them in a process, and a planner asks often.
+/// Unused capture devices, kept for reuse: Burn has ids for only 65,536 of them in a process.
 static IDLE_DEVICES: Mutex<Vec<(SimulatedDevice, Device)>> = Mutex::new(Vec::new());
 
 fn acquire_device(simulated: SimulatedDevice) -> Device {
@@ -183,7 +190,7 @@ fn acquire_device(simulated: SimulatedDevice) -> Device {
     device
 }
 
-/// Gives `device` the whole numbers of the device that it plays; its own are wider. They stay once they are set.
+/// Sets the integer and boolean types of `device` to those of the simulated device. They cannot change later.
 fn set_dtypes(simulated: SimulatedDevice, device: &Device) {
     let store = if simulated == SimulatedDevice::Cpu { BoolStore::Native } else { BoolStore::U32 };
     let config = DeviceConfig::default().int_dtype(DType::I32).bool_dtype(DType::Bool(store));
@@ -194,27 +201,26 @@ fn release_device(simulated: SimulatedDevice, device: Device) {
     IDLE_DEVICES.lock().unwrap_or_else(PoisonError::into_inner).push((simulated, device));
 }
 
-/// What stands in a recording beside Burn's own operations.
+/// An operation in a capture that is not one of Burn's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CustomOp<'a> {
-    /// What [`CaptureSession::mark`] wrote.
+    /// Mark written by [`CaptureSession::mark`].
     Mark(&'a str),
-    /// The output is the input with its values in one row of memory: a copy where they are not, and the input where
-    /// they are.
+    /// The output is the input with contiguous values: a copy if they are not contiguous, otherwise the input itself.
     Contiguous,
-    /// The outputs are new; the inputs, all in one row of memory, are read.
+    /// The outputs are new tensors; the inputs are read and contiguous.
     Make(&'a str),
-    /// The first output is the first input, changed: in place where nobody else holds it, in a copy where somebody
-    /// does. A second output is new, and there before.
+    /// The first output is the first input, changed: in place if it has no other owner, otherwise in a copy. A second
+    /// output is a new tensor, allocated before the change.
     Change {
-        /// The operation.
+        /// Name of the operation.
         name: &'a str,
-        /// Bytes that it uses meanwhile.
+        /// Bytes of temporary memory.
         scratch: u64,
     },
-    /// The host takes so many bytes for a moment.
+    /// Host memory that is used for a moment.
     Scratch {
-        /// What for.
+        /// Name of the use.
         name: &'a str,
         /// Bytes.
         bytes: u64,
@@ -224,7 +230,7 @@ pub enum CustomOp<'a> {
 const PREFIX: &str = "plimsoll.";
 
 impl<'a> CustomOp<'a> {
-    /// What `operation` notes, if it is a note and none of Burn's operations.
+    /// The custom operation that `operation` stands for; `None` if it is one of Burn's.
     pub fn parse(operation: &'a OperationIr) -> Option<Self> {
         let OperationIr::Custom(custom) = operation else { return None };
         let (kind, name) = custom.id.strip_prefix(PREFIX)?.split_once('/')?;
@@ -243,10 +249,10 @@ impl<'a> CustomOp<'a> {
     }
 }
 
-/// Writes down that `bytes` of the host's memory are in use at this moment, for `name`, where `tensor` is on a recording
-/// of the CPU. Anywhere else nothing happens.
+/// Records that `bytes` of host memory are in use at this moment for `name`, if `tensor` is on a capture device that
+/// simulates the CPU. On all other devices nothing happens.
 ///
-/// For work on plain slices between tensors, such as a loss that is computed on the host.
+/// For code that works on host slices between tensors, such as a loss that is computed on the host.
 pub fn record_scratch<const D: usize>(tensor: &Tensor<D>, name: &str, bytes: usize) {
     if family(&tensor.device()) == Family::Capture && runs_host_ops(&tensor.device()) {
         let tensor = Capture::plain(tensor.clone());
@@ -254,13 +260,13 @@ pub fn record_scratch<const D: usize>(tensor: &Tensor<D>, name: &str, bytes: usi
     }
 }
 
-/// Whole numbers of `shape` that come from the host, where `device` only records: their memory counts, and their values
-/// would cost time and memory that nobody reads.
+/// An integer tensor of `shape` in place of data copied from the host, if `device` is a capture device. The capture
+/// counts its memory; computing its values would be a waste.
 pub(crate) fn placeholder_ints<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Int>> {
     Some(Tensor::from_primitive::<Capture>(from_host(Shape::new(shape), DType::I32, device)?))
 }
 
-/// The same of truths.
+/// The same for booleans.
 pub(crate) fn placeholder_bools<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Bool>> {
     let store = device.settings().bool_dtype;
     Some(Tensor::from_primitive::<Capture>(from_host(Shape::new(shape), store.into(), device)?))
@@ -282,9 +288,9 @@ fn custom(kind: &str, name: &str, inputs: Vec<TensorIr>, outputs: Vec<TensorIr>,
 
 type Recorded = FloatTensor<Capture>;
 
-/// Registers an operation that reads `inputs` and makes tensors of `shapes`.
+/// Records an operation that reads `inputs` and creates tensors of `shapes`.
 fn record_custom(kind: &str, name: &str, inputs: Vec<Recorded>, shapes: Vec<Shape>, scratch: usize) -> Vec<Recorded> {
-    let client = inputs.first().map(|tensor| tensor.client.clone()).expect("an operation reads something");
+    let client = inputs.first().map(|tensor| tensor.client.clone()).expect("a custom operation has an input");
     let fresh = |shape| TensorIr::uninit(client.create_empty_handle(), shape, DType::F32);
     let outputs: Vec<TensorIr> = shapes.into_iter().map(fresh).collect();
     let inputs = inputs.into_iter().map(Recorded::into_ir).collect();
@@ -316,7 +322,7 @@ impl HostBackend for Capture {
         let others = args.inputs.iter().map(|&input| input.clone());
         let inputs = std::iter::once(tensor).chain(others).collect();
         let mut outputs = record_custom("change", name, inputs, shapes, args.scratch).into_iter();
-        (outputs.next().expect("what is changed comes back"), outputs.next())
+        (outputs.next().expect("the first output is the changed tensor"), outputs.next())
     }
 }
 
@@ -383,7 +389,7 @@ mod tests {
         };
         let CaptureError::Failed { reason } = capture(SimulatedDevice::Gpu, read).unwrap_err();
         assert!(reason.contains("no concrete value"), "{reason}");
-        // The device is there for the next one.
+        // The device can be used again.
         assert!(capture(SimulatedDevice::Gpu, step).is_ok());
     }
 }

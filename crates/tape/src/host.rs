@@ -1,4 +1,5 @@
-//! Operations over plain slices, put on the tape of the CPU backend, or written down as what they take.
+//! Operations over host slices: on the CPU they are computed, on a capture device recorded with the memory that they
+//! take.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -17,23 +18,23 @@ use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops};
 
 type Plain = FloatTensor<Flex>;
 
-/// An operation on `N` tensors, as passes over their values.
+/// An operation on `N` tensors, defined by forward and backward passes over their values.
 pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
-    /// Its name in a recording.
+    /// Name in a capture.
     const NAME: &'static str;
-    /// Whether the backward pass reads the inputs; without, it is given none.
+    /// Whether the backward pass reads the inputs. If not, they are not kept, and it gets empty slices.
     const KEEPS_INPUTS: bool = true;
 
-    /// The values of the result.
+    /// Values of the result.
     fn forward(&self, inputs: [&[f32]; N]) -> Vec<f32>;
 
-    /// The gradients by each input that is `wanted`, given the one that arrives from `above`.
+    /// Gradients of the inputs that are `wanted`, given the gradient of the result.
     fn backward(&self, inputs: [&[f32]; N], grad_output: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
 }
 
-/// Where a host operation is computed, or recorded with the memory that it would take.
+/// A backend on which host operations run: they are computed, or recorded with the memory that they would take.
 pub(crate) trait HostBackend: PrimitiveBackend {
-    /// `tensor` with its values in one row of memory, copied where they are not.
+    /// `tensor` with contiguous values; copied if they are not.
     fn contiguous(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// New tensors of `shapes` from the values of `inputs`.
@@ -44,17 +45,17 @@ pub(crate) trait HostBackend: PrimitiveBackend {
         compute: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
     ) -> Vec<FloatTensor<Self>>;
 
-    /// Lets `change` write the values of `tensor`: in tensor where nobody else holds them, in a copy where somebody
-    /// does. Beside it `change` reads `inputs`, fills a new tensor of the shape `second_output`, and uses `scratch` bytes.
+    /// Lets `change` overwrite the values of `tensor`: in place if it is the only owner, otherwise in a copy. `change`
+    /// also reads `args.inputs`, fills a new tensor of shape `args.second_output` and uses `args.scratch` bytes.
     fn change_in_place(
         name: &'static str,
         tensor: FloatTensor<Self>,
-        work: InPlaceArgs<'_, Self>,
+        args: InPlaceArgs<'_, Self>,
         change: impl FnOnce(&mut [f32], &mut [f32], &[&[f32]]),
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
 }
 
-/// What a change in tensor takes beside what it changes.
+/// Arguments of a change in place besides the changed tensor.
 pub(crate) struct InPlaceArgs<'a, B: PrimitiveBackend> {
     pub(crate) inputs: &'a [&'a FloatTensor<B>],
     pub(crate) second_output: Option<Shape>,
@@ -62,7 +63,7 @@ pub(crate) struct InPlaceArgs<'a, B: PrimitiveBackend> {
 }
 
 impl<B: PrimitiveBackend> InPlaceArgs<'_, B> {
-    /// Nothing but `scratch` bytes.
+    /// No inputs and no second output, only `scratch` bytes.
     pub(crate) fn scratch(scratch: usize) -> Self {
         Self { inputs: &[], second_output: None, scratch }
     }
@@ -101,17 +102,17 @@ impl HostBackend for Flex {
     }
 }
 
-/// Whether `tensor` is one that a [`HostOp`] can take: it is on the CPU, or on a recording of one.
+/// Whether a [`HostOp`] can take `tensor`: fp32 values on the CPU, or on a capture device that simulates the CPU.
 pub(crate) fn is_host<const D: usize>(tensor: &Tensor<D>) -> bool {
     runs_host_ops(&tensor.device()) && tensor.dtype() == DType::F32
 }
 
-/// Whether `tensor` is on the CPU itself.
+/// Whether `tensor` has fp32 values on the CPU itself.
 pub(crate) fn is_on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
     family(&tensor.device()) == Family::Flex && tensor.dtype() == DType::F32
 }
 
-/// Runs `$body` with `$B` standing for the backend of `$tensor`, which [is on the host](is_host).
+/// Runs `$body` with `$B` as the backend type of `$tensor`, which must be [on the host](is_host).
 macro_rules! on_host {
     ($tensor:expr, $B:ident => $body:expr) => {
         match $crate::bridge::family(&$tensor.device()) {
@@ -128,24 +129,24 @@ macro_rules! on_host {
 }
 pub(crate) use on_host;
 
-/// What `read` makes of the values of a tensor that [is on the CPU](is_computed) and off the tape.
+/// Passes the values of a tensor to `read`. The tensor must be [on the CPU](is_on_cpu) and without autodiff.
 pub(crate) fn with_cpu_values<R, const D: usize>(tensor: Tensor<D>, read: impl FnOnce(&[f32]) -> R) -> R {
     read(values(&Flex::plain(tensor).to_contiguous()))
 }
 
-/// A tensor of any rank on its way into a [`HostOp`].
+/// Input of a [`HostOp`]: a tensor of any rank.
 pub(crate) enum Input {
     /// On the CPU.
     Computed(MaybeTracked<Flex>),
-    /// On a recording of it.
+    /// On a capture device that simulates the CPU.
     Recorded(MaybeTracked<Capture>),
 }
 
-/// Where a tensor is.
+/// A tensor with or without autodiff.
 pub(crate) enum MaybeTracked<B: PrimitiveBackend> {
-    /// On the tape.
+    /// With autodiff.
     Tracked(FloatTensor<Autodiff<B>>),
-    /// Outside it.
+    /// Without autodiff.
     Plain(FloatTensor<B>),
 }
 
@@ -178,7 +179,7 @@ impl<B: HostBackend> MaybeTracked<B> {
     }
 }
 
-/// Runs `op` on `inputs`; the result has `shape`, and is on the tape where any input is.
+/// Runs `op` on `inputs`. The result has `shape`, and has autodiff if any input has.
 pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
     op: Op,
     inputs: [Input; N],
@@ -187,13 +188,13 @@ pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
     if inputs.iter().any(|input| matches!(input, Input::Recorded(_))) {
         let recorded = |input| match input {
             Input::Recorded(tensor) => tensor,
-            Input::Computed(_) => unreachable!("one operation, one device"),
+            Input::Computed(_) => unreachable!("all inputs of an operation are on one device"),
         };
         return run_on::<Capture, Op, N, D>(op, inputs.map(recorded), shape);
     }
     let computed = |input| match input {
         Input::Computed(tensor) => tensor,
-        Input::Recorded(_) => unreachable!("one operation, one device"),
+        Input::Recorded(_) => unreachable!("all inputs of an operation are on one device"),
     };
     run_on::<Flex, Op, N, D>(op, inputs.map(computed), shape)
 }
@@ -248,7 +249,7 @@ impl<B: HostBackend, Op: HostOp<N>, const N: usize> Backward<B, N> for HostStep<
 }
 
 fn values(tensor: &Plain) -> &[f32] {
-    tensor.as_slice().expect("contiguous, and of 32 bits")
+    tensor.as_slice().expect("the values are contiguous fp32")
 }
 
 fn tensor(values: Vec<f32>, shape: Shape) -> Plain {

@@ -1,22 +1,6 @@
-//! Gradients, and the one place that touches Burn's internals.
-//!
-//! Burn's tensors say what to compute and its devices say where. This crate adds what a trainer needs beside that: the
-//! gradients of a module on every device (the recording one of the planner included), operations whose gradient is
-//! known in closed form, randomness that is a function of a key, the names and initial values of parameters, and the
-//! [`Task`] seam between a model and whoever trains or plans it. A new version of Burn is the work of `bridge.rs`.
-//!
-//! ```
-//! use burn::nn::LinearConfig;
-//! use burn::tensor::{Device, Tensor};
-//! use plimsoll_core::Key;
-//! use plimsoll_tape::{backward, initialize};
-//!
-//! let device = Device::flex().autodiff();
-//! let layer = initialize(LinearConfig::new(3, 2).init(&device), Key::new(1));
-//! let loss = layer.forward(Tensor::<2>::ones([4, 3], &device)).sum();
-//! let gradients = backward(loss, &layer);
-//! assert_eq!(gradients.len(), 2);
-//! ```
+//! Training tools beside Burn's autodiff: gradients by parameter, rematerialization, keyed dropout, fused CPU operations,
+//! and captures of the operations of a training step.
+#![doc = include_str!("../README.md")]
 
 mod backward;
 mod batch;

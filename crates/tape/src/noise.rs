@@ -1,4 +1,4 @@
-//! Randomness by key: a dropout mask is a function of what it is for, not of when it is drawn.
+//! Keyed randomness: a dropout mask is a function of a key and a position, not of the order of the draws.
 
 mod mask;
 
@@ -9,11 +9,11 @@ use plimsoll_core::{Key, SampleId};
 
 pub(crate) use mask::{Mask, dropout, random_bits};
 
-/// The randomness of one forward pass, or none.
+/// Randomness of one forward pass, or none.
 ///
-/// Masks depend on the key (run, step, layer), on each sample's id and on the position inside the sample. They do not
-/// depend on the split of the batch, on padding, on the order of the samples or on how often the pass is run, which is
-/// what makes retries, splits and rematerialisation exact. Every device draws the same.
+/// Masks depend on the key (run, step, layer), on the id of each sample and on the position within the sample. They do
+/// not depend on how the batch is split or ordered, on padding, or on how often the pass runs. Retries, micro-batches
+/// and rematerialization therefore give exactly the same result. All devices draw the same masks.
 #[derive(Clone, Debug, Default)]
 pub struct Noise(Option<Source>);
 
@@ -24,28 +24,28 @@ struct Source {
 }
 
 impl Noise {
-    /// No randomness: validation and decoding.
+    /// No randomness, for validation and decoding.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// The randomness of `key` for a batch of `samples`.
+    /// Randomness of `key` for a batch of `samples`.
     pub fn new(key: Key, samples: &[SampleId]) -> Self {
         Self(Some(Source { key, samples: samples.into() }))
     }
 
-    /// Whether anything random will happen.
+    /// Whether dropout has an effect.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The branch called `name`: each place that draws must have its own.
+    /// The branch named `name`. Each place that draws needs its own branch.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
         self.map(|key| key.with(name))
     }
 
-    /// The branch numbered `index`, such as a block of a stack.
+    /// The branch with number `index`, such as a block of a stack.
     #[must_use]
     pub fn at(&self, index: usize) -> Self {
         self.map(|key| key.at(index as u64))
@@ -55,22 +55,24 @@ impl Noise {
         Self(self.0.as_ref().map(|s| Source { key: branch(s.key), samples: s.samples.clone() }))
     }
 
-    /// Drops each value of `x` with probability `rate`, and scales what stays to keep the mean.
+    /// Sets each value of `x` to zero with probability `rate`, and multiplies the others by `1 / (1 - rate)`, which keeps the
+    /// mean.
     ///
-    /// The first axis of `x` is the samples, one for each id. The tape keeps nothing of it: the mask is drawn again in
-    /// the backward pass.
+    /// The first axis of `x` is the samples, in the order of their ids. The mask is not kept: the backward pass draws
+    /// it again.
     ///
     /// # Panics
-    /// Where the first axis is not as long as the list of samples, or `rate` is not in `[0, 1)`.
+    /// If the first axis is not as long as the list of samples, `x` has only one axis, or `rate` is not in `[0, 1)`.
     pub fn dropout<const D: usize>(&self, x: Tensor<D>, rate: f64) -> Tensor<D> {
         self.dropout_from(x, rate, 0)
     }
 
-    /// The same for a part of a sequence that begins at place `first` of the axis before the last: what the whole would
-    /// drop there. For what stays random while a sequence grows, such as the prenet of a synthesiser.
+    /// Dropout of a part of a sequence that begins at position `first` of the second-last axis: the values that dropout
+    /// of the whole sequence would drop there. For sequences that grow during decoding, such as in the prenet of a
+    /// synthesizer.
     ///
     /// # Panics
-    /// As [`dropout`](Self::dropout).
+    /// See [`dropout`](Self::dropout).
     pub fn dropout_from<const D: usize>(&self, x: Tensor<D>, rate: f64, first: usize) -> Tensor<D> {
         match self.mask(rate, first) {
             Some(mask) => dropout(x, mask),
@@ -78,9 +80,9 @@ impl Noise {
         }
     }
 
-    /// What a dropout at `rate` drops from a tensor that begins at `first` along the axis before its last.
+    /// Mask of a dropout at `rate` for a tensor that begins at `first` on its second-last axis.
     pub(crate) fn mask(&self, rate: f64, first: usize) -> Option<Mask> {
-        assert!((0.0..1.0).contains(&rate), "a dropout rate of {rate} is not in [0, 1)");
+        assert!((0.0..1.0).contains(&rate), "the dropout rate must be in [0, 1), not {rate}");
         self.0.as_ref().filter(|_| rate > 0.0).map(|source| Mask::new(source, rate, first))
     }
 }

@@ -1,4 +1,4 @@
-//! A module's parameters by name: their values, their number, their first values.
+//! Parameters of a module by name: reading, counting, freezing, loading and initializing them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,59 +6,60 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 
-/// A parameter's value under its name, the path of fields that leads to it: `blocks.0.feed_forward.widen.weight`.
+/// Values of a parameter with its name, the path of fields that leads to it: `blocks.0.feed_forward.widen.weight`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedTensor {
-    /// The path of fields, joined by dots.
+    /// Path of fields, joined by dots.
     pub name: String,
-    /// The lengths of its axes.
+    /// Length of each axis.
     pub shape: Vec<usize>,
-    /// Its values, last axis fastest.
+    /// Values; the last axis varies fastest.
     pub values: Vec<f32>,
 }
 
-/// Why values do not fit a module.
+/// Why values or names do not fit a module.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParametersError {
-    /// The module has a parameter that the values lack.
+    /// A parameter of the module has no value.
     #[error("the weights have no `{name}`: they belong to another model")]
     Missing {
         /// The parameter's name.
         name: String,
     },
-    /// The values have a parameter that the module lacks.
+    /// A value belongs to no parameter of the module.
     #[error("the weights have `{name}`, which this model does not: they belong to another one")]
     Unknown {
         /// The parameter's name.
         name: String,
     },
-    /// No parameter has a name that begins so.
+    /// No parameter name begins with the given prefix.
     #[error("no parameter of this model has a name that begins with `{name}`: its parts are {}", parts.join(", "))]
     NoMatch {
-        /// The beginning.
+        /// The given prefix.
         name: String,
-        /// The first parts of the names that there are.
+        /// First parts of the names of the module.
         parts: Vec<String>,
     },
-    /// A parameter has another shape.
+    /// The shapes of a parameter and of its value differ.
     #[error("`{name}` has shape {found:?} in the weights and {wanted:?} in this model")]
     Shape {
         /// The parameter's name.
         name: String,
-        /// Its shape in the module.
+        /// Shape in the module.
         wanted: Vec<usize>,
-        /// Its shape in the values.
+        /// Shape of the value.
         found: Vec<usize>,
     },
 }
 
-/// A visitor that is told each float parameter with its name.
+/// A visitor of float parameters and their names.
 pub trait NamedVisitor {
-    /// One parameter.
+    /// Called for each float parameter. `name` is the path of fields, joined by dots.
     fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>);
 }
 
-/// Shows every float parameter of `module` to `visitor`, in the module's order.
+/// Calls `visitor` for each float parameter of `module`, in the order of the fields.
 pub fn walk<M: Module, V: NamedVisitor>(module: &M, visitor: &mut V) {
     module.visit(&mut Walk { path: Vec::new(), visitor });
 }
@@ -80,7 +81,7 @@ impl<V: NamedVisitor> ModuleVisitor for Walk<'_, V> {
     }
 }
 
-/// The values of all float parameters of `module`, by name.
+/// Values of all float parameters of `module`, converted to fp32.
 pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
     struct Values(Vec<NamedTensor>);
     impl NamedVisitor for Values {
@@ -96,7 +97,7 @@ pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
     found.0
 }
 
-/// The number of values that training moves: running statistics and frozen parameters are not among them.
+/// Number of trained values of `module`. Running statistics and frozen parameters do not count.
 pub fn count<M: Module>(module: &M) -> u64 {
     struct Count(u64);
     impl NamedVisitor for Count {
@@ -108,7 +109,7 @@ pub fn count<M: Module>(module: &M) -> u64 {
         }
     }
     let mut found = Count(0);
-    // Only on an autodiff device does a parameter say whether it is trained.
+    // Parameters say whether they are trained only on an autodiff device.
     match module.devices().iter().any(Device::is_autodiff) {
         true => walk(module, &mut found),
         false => walk(&module.clone().train(), &mut found),
@@ -116,12 +117,13 @@ pub fn count<M: Module>(module: &M) -> u64 {
     found.0
 }
 
-/// Lets every parameter whose name begins with one of `beginnings` keep its value: no gradient is computed for it.
+/// Freezes each parameter whose name begins with one of `prefixes`: no gradient is computed for it, and its value
+/// stays.
 ///
-/// A beginning ends where a name of a part ends: `encoder` is the whole encoder, and `encod` is nothing.
+/// A prefix ends at the end of a field name: `encoder` is the whole encoder, and `encod` matches nothing.
 ///
 /// # Errors
-/// With the first beginning that no parameter has.
+/// [`ParametersError::NoMatch`] with the first prefix that no parameter name has.
 pub fn freeze<M: Module>(module: M, prefixes: &[String]) -> Result<M, ParametersError> {
     let used = vec![false; prefixes.len()];
     let mut mapper = Freeze { path: Vec::new(), prefixes, used, parts: BTreeSet::new() };
@@ -165,7 +167,10 @@ impl ModuleMapper for Freeze<'_> {
     }
 }
 
-/// Gives every float parameter of `module` the value of its name. Names and shapes must agree exactly.
+/// Sets each float parameter of `module` to the value of its name.
+///
+/// # Errors
+/// [`ParametersError`] if the names or a shape of `values` differ from those of `module`.
 pub fn apply<M: Module>(module: M, values: Vec<NamedTensor>) -> Result<M, ParametersError> {
     let values = values.into_iter().map(|v| (v.name.clone(), v)).collect();
     let mut mapper = Apply { path: Vec::new(), values, error: None };
@@ -215,10 +220,10 @@ impl ModuleMapper for Apply {
     }
 }
 
-/// Gives the parameters of `module` their first values, each a function of `key` and of its name alone.
+/// Sets the parameters of `module` to their initial values. Each value is a function of `key` and the parameter's name.
 ///
-/// Matrices and kernels are drawn evenly within one over the root of their fan-in (Burn's and PyTorch's choice for
-/// linear and convolution layers), biases become zero, the scales of norms stay as they are.
+/// Matrices and kernels are uniform within one over the square root of the fan-in (the default of Burn and PyTorch for
+/// linear and convolution layers). Biases are zero. Scales of norms keep their values.
 pub fn initialize<M: Module>(module: M, key: Key) -> M {
     module.map(&mut Initialize { path: Vec::new(), kinds: Vec::new(), key })
 }

@@ -1,4 +1,4 @@
-//! Rematerialisation: a block keeps its inputs alone and computes its inside a second time in the backward pass.
+//! Rematerialization: a block keeps only its inputs, and the backward pass computes its intermediate values again.
 
 mod leaves;
 mod nodes;
@@ -20,15 +20,17 @@ use crate::{FloatMapper, Pass, TensorTree, is_capture_device};
 use leaves::{Leaves, TakeGradient};
 use nodes::{Exit, Outcome, Slots, gradient_root, hub};
 
-/// Computes `block(module, inputs)`, keeping `inputs` and nothing that is made inside; the backward pass computes it
-/// restore.
+/// Computes `block(module, inputs)` and keeps only `inputs`; the backward pass computes the block again. This saves the
+/// memory of intermediate values and costs a second forward pass.
 ///
-/// Inputs and outputs are tensors in any [arrangement](Tensors), floats with and without a gradient among them. Results
-/// and gradients are those of `block(module, inputs)` itself, to the last bit on the CPU: both passes run the same
-/// kernels, and what is random in the block must come from a [`Pass`](crate::Pass), which draws the same twice. Running
-/// buffers, such as those of Burn's `BatchNorm`, move once. Whatever else the block reads (lengths, masks, the pass)
-/// it captures; tensors captured so are constants to it. Parameters may be shared with other blocks, and blocks may be
-/// nested.
+/// Inputs and outputs are [nested collections of tensors](TensorTree); floats with and without a gradient may be mixed.
+///
+/// - Results and gradients equal those of `block(module, inputs)`, to the last bit on the CPU: both passes run the same
+///   kernels. Randomness in the block must come from a [`Pass`](crate::Pass), which draws the same values twice.
+/// - Running statistics, such as those of Burn's `BatchNorm`, are updated once.
+/// - The closure may capture other data, such as lengths, masks and the pass. Captured tensors are constants: they get
+///   no gradient.
+/// - Blocks may share parameters and may be nested.
 ///
 /// ```
 /// use burn::nn::LinearConfig;
@@ -57,10 +59,11 @@ where
     on_backend!(&device, B => remat_on::<B, _, _, _, _, _>(module, inputs, block, NoTail, &device))
 }
 
-/// Computes `block(module, inputs)` and puts it through the linear layer that `tail` finds, as [`remat`] does, but
-/// without computing that layer's product a second time: nothing in the backward pass reads it.
+/// Like [`remat`], for a block that ends in the linear layer `tail`: applies that layer to `block(module, inputs)`. The
+/// second pass skips the product of the layer, which no gradient needs.
 ///
-/// For layers that end in a product, such as a feed-forward layer or attention, this is a third of the second pass.
+/// In layers that end in a product, such as feed-forward and attention layers, the product is about a third of the
+/// second pass.
 pub fn remat_dense<M, I, F, const D: usize>(
     module: &M,
     inputs: I,
@@ -84,15 +87,15 @@ where
     ))
 }
 
-/// What follows a block: its value in the first pass, and where the gradients from above save in the second.
+/// The end of a block: its value in the first pass, and the entry of the output gradients in the second.
 trait BlockEnd<B: PrimitiveBackend, M, O: TensorTree>: Send + Sync + 'static {
-    /// The values of the outputs.
+    /// Values of the outputs.
     fn value(&self, module: &M, outputs: O) -> O;
-    /// One root over all outputs that hands each its gradient.
+    /// A scalar over all outputs whose backward pass gives each output its gradient.
     fn root(&self, module: &M, outputs: O, grad_output: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>>;
 }
 
-/// Nothing follows: the outputs are what the block makes.
+/// No tail: the outputs are those of the block.
 struct NoTail;
 
 impl<B: PrimitiveBackend, M, O: TensorTree> BlockEnd<B, M, O> for NoTail {
@@ -107,7 +110,7 @@ impl<B: PrimitiveBackend, M, O: TensorTree> BlockEnd<B, M, O> for NoTail {
     }
 }
 
-/// A linear layer follows, whose product the second pass does without.
+/// A linear layer as the tail; the second pass skips its product.
 struct Tail<M> {
     layer: fn(&M) -> &Linear,
     pass: Pass,
@@ -142,7 +145,7 @@ impl<B: PrimitiveBackend, M: 'static, const D: usize> BlockEnd<B, M, Tensor<D>> 
     }
 }
 
-/// A sum of roots, each of which hands a tensor its gradient.
+/// A sum of scalars, each of which gives one tensor its gradient.
 struct Roots<B>(Option<Tensor<1>>, PhantomData<B>);
 
 impl<B: PrimitiveBackend> Roots<B> {
@@ -159,7 +162,7 @@ impl<B: PrimitiveBackend> Roots<B> {
     }
 }
 
-/// The autodiff device that anything is on, if one is.
+/// The first autodiff device among those of the module and the inputs.
 fn device_of<M: Module, I: TensorTree>(module: &M, inputs: I) -> (I, Option<Device>) {
     struct FindDevice(Option<Device>);
     impl FloatMapper for FindDevice {
@@ -184,7 +187,8 @@ where
 {
     let mut save = SaveInputs::<B> { guards: Vec::new(), nodes: Vec::new() };
     let kept = inputs.map_floats(&mut save);
-    // On the autodiff device, where dropout and batch norm act, but with nothing that requires a gradient.
+    // The first pass runs on the autodiff device, where dropout and batch norm are active, with constants that record
+    // no graph.
     let constants = module.clone().map(&mut Leaves::<B>::without_gradients());
     let outputs = end.value(&constants, block(&constants, kept.clone()));
     let slots = Slots::default();
@@ -202,10 +206,10 @@ where
     outputs.map_floats(&mut Exit { hub, slots })
 }
 
-/// Takes the inputs off the tape, remembering where on it they were.
+/// Copies the inputs without their graph and remembers their nodes.
 struct SaveInputs<B: PrimitiveBackend> {
     guards: Vec<nodes::TrackedTensor<B>>,
-    /// For each float input the node that its gradient goes to, if it wants one.
+    /// For each float input, the node that gets its gradient, if it requires one.
     nodes: Vec<Option<NodeId>>,
 }
 
@@ -226,7 +230,7 @@ impl<B: PrimitiveBackend> FloatMapper for SaveInputs<B> {
     }
 }
 
-/// Runs `block` with a tape of its own and takes that one back.
+/// Computes `block` with a graph of its own and runs the backward pass of that graph.
 fn second_pass<
     B: PrimitiveBackend,
     M: Module,
@@ -251,7 +255,7 @@ fn second_pass<
     restore.found.into_iter().filter_map(|(node, take)| Some((node, take(&mut tape)?))).collect()
 }
 
-/// Puts the inputs that want a gradient on the tape of the second pass.
+/// Makes leaves of the inputs that require a gradient, in the graph of the second pass.
 struct RestoreInputs<'a, B: PrimitiveBackend> {
     nodes: std::slice::Iter<'a, Option<NodeId>>,
     found: Vec<(NodeId, TakeGradient<B>)>,
@@ -266,7 +270,7 @@ impl<B: PrimitiveBackend> FloatMapper for RestoreInputs<'_, B> {
     }
 }
 
-/// Joins the outputs of the second pass to one root that hands each the gradient it had from above.
+/// Adds up one scalar per output whose backward pass gives the output its gradient.
 struct OutputRoots<B: PrimitiveBackend> {
     grad_output: std::vec::IntoIter<Option<FloatTensor<B>>>,
     total: Option<Tensor<1>>,

@@ -2,7 +2,7 @@
 
 use pulp::{Arch, WithSimd};
 
-/// Runs `work` compiled for the widest instructions that the processor has.
+/// Runs `work` compiled for the widest instructions that the processor supports.
 pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     struct Work<F>(F);
     impl<R, F: FnOnce() -> R> WithSimd for Work<F> {
@@ -18,7 +18,7 @@ pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     Arch::new().dispatch(Work(work))
 }
 
-/// A sum in sixteen parts: wide registers need additions that do not wait for each other.
+/// Sum in sixteen partial sums: wide registers need additions that do not depend on each other.
 #[inline(always)]
 pub(crate) fn sum(values: impl ExactSizeIterator<Item = f32>) -> f32 {
     let mut parts = [0.0; 16];
@@ -28,7 +28,8 @@ pub(crate) fn sum(values: impl ExactSizeIterator<Item = f32>) -> f32 {
     parts.iter().sum()
 }
 
-/// The exponential, within 2 units in the last place: Cephes' `expf`, written without branches so that it vectorises.
+/// Exponential within 2 units in the last place: Cephes' `expf` without branches, so that the compiler vectorizes it.
+/// The argument is clamped to `[-87, 88]`.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 88.0);
@@ -40,7 +41,7 @@ pub(crate) fn exp(x: f32) -> f32 {
         p = p * r + c;
     }
     let value = p * r * r + r + 1.0;
-    // Two to the power of n, by its exponent bits.
+    // 2^n, built from its exponent bits.
     value * f32::from_bits(((n as i32 + 127) << 23) as u32)
 }
 

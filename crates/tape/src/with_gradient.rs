@@ -1,4 +1,4 @@
-//! Operations whose gradient is known in closed form, and so need no tape of their own.
+//! Scalars with a known gradient: results of computations that autodiff did not record.
 
 use burn::tensor::{Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -9,16 +9,17 @@ use std::marker::PhantomData;
 
 use crate::bridge::{PrimitiveBackend, on_backend, without_autodiff};
 
-/// Puts a scalar `value`, computed elsewhere from `input`, on the tape with its known `gradient` by `input`.
+/// Attaches a known gradient to a scalar: `value` was computed from `input` without autodiff, and `gradient` is its
+/// derivative by `input`.
 ///
-/// The result is `value`; in the backward pass `input` receives `gradient`, times what arrives from above. `value` and
-/// `gradient` carry no tape of their own.
+/// The result is `value` with autodiff. In the backward pass `input` gets `gradient` times the gradient of the result.
+/// Any graphs of `value` and `gradient` are dropped. For losses that are computed on the host, such as CTC.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use plimsoll_tape::with_gradient;
 ///
-/// // The sum of squares, told rather than recorded.
+/// // The sum of squares, with its gradient computed by hand.
 /// let device = Device::flex().autodiff();
 /// let x = Tensor::<1>::from_floats([1.0, -2.0], &device).require_grad();
 /// let inner = x.clone().without_autodiff();
@@ -28,9 +29,9 @@ use crate::bridge::{PrimitiveBackend, on_backend, without_autodiff};
 /// ```
 ///
 /// # Panics
-/// Where `input` is not on an autodiff device, or `gradient` has another shape.
+/// If `input` is not on an autodiff device, or `gradient` has another shape.
 pub fn with_gradient<const D: usize>(input: Tensor<D>, value: Tensor<1>, gradient: Tensor<D>) -> Tensor<1> {
-    assert_eq!(input.dims(), gradient.dims(), "a gradient has the shape of what it belongs to");
+    assert_eq!(input.dims(), gradient.dims(), "the gradient must have the shape of the input");
     let device = input.device();
     on_backend!(&device, B => with_gradient_on::<B, D>(input, value, gradient))
 }

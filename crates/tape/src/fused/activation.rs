@@ -1,11 +1,11 @@
-//! SiLU, the gated linear unit and the hyperbolic tangent.
+//! Activations: SiLU, tanh and the gated linear unit (GLU).
 
 use burn::tensor::{Tensor, activation};
 
 use crate::host::{HostOp, Input, is_host, run};
 use crate::simd::{exp, vectorized};
 
-/// `x` times its sigmoid, value by value.
+/// SiLU (swish): `x * sigmoid(x)`, element by element.
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if !is_host(&x) {
         return activation::silu(x);
@@ -14,7 +14,7 @@ pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     run(Silu, [Input::new(x)], shape)
 }
 
-/// The hyperbolic tangent, value by value.
+/// Hyperbolic tangent, element by element.
 pub fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if !is_host(&x) {
         return x.tanh();
@@ -23,13 +23,14 @@ pub fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     run(Tanh, [Input::new(x)], shape)
 }
 
-/// The first half of the last axis times the sigmoid of the second half.
+/// Gated linear unit: the first half of the last axis times the sigmoid of the second half. The last axis of the result
+/// is half as long.
 ///
 /// # Panics
-/// Where the last axis is odd.
+/// If the last axis has odd length.
 pub fn glu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let mut shape = x.dims();
-    assert!(shape[D - 1].is_multiple_of(2), "an axis of {} has no halves", shape[D - 1]);
+    assert!(shape[D - 1].is_multiple_of(2), "the length of the last axis must be even, not {}", shape[D - 1]);
     if !is_host(&x) {
         return activation::glu(x, D - 1);
     }
@@ -147,7 +148,7 @@ impl HostOp<1> for Glu {
     }
 }
 
-/// The derivative of SiLU.
+/// Derivative of SiLU.
 #[inline(always)]
 fn silu_derivative(x: f32) -> f32 {
     let s = sigmoid(x);
@@ -184,7 +185,7 @@ mod tests {
         for (a, b) in y.iter().zip(&y_burn).chain(g.iter().zip(&g_burn)) {
             assert!((a - b).abs() <= 2e-6 * (1.0 + b.abs()), "{a} {b}");
         }
-        // Outside the tape it is the same.
+        // The same without autodiff.
         let plain = ours(input(&Device::flex())).into_data().try_into_vec::<f32>().unwrap();
         assert_eq!(plain, y);
     }

@@ -1,7 +1,8 @@
-//! Exact attention from a chunk of queries at a time: memory that grows with the length, and not with its square.
+//! Exact attention over chunks of queries: memory grows with the sequence length instead of its square.
 //!
-//! The forward pass keeps queries, keys and values. The backward pass computes the weights of a chunk again and uses them
-//! up before it goes on to the next. What the chunks outputs is not computed again: placeholder in the backward pass reads it.
+//! The forward pass keeps queries, keys and values. The backward pass recomputes the weights of one chunk, uses them
+//! and frees them before the next chunk. It does not recompute the outputs of the chunks, because no gradient needs
+//! them.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -21,32 +22,33 @@ use crate::bridge::{PrimitiveBackend, on_backend};
 
 // Shapes: b batch, h heads, q queries, k keys, w width of a head.
 
-/// What attention is computed from. The queries are scaled already.
+/// Inputs of attention. The caller has already scaled the queries.
 #[derive(Clone, Debug)]
 pub struct AttentionInputs {
-    /// `[b, h, q, w]`.
+    /// Queries `[b, h, q, w]`.
     pub query: Tensor<4>,
-    /// `[b, h, k, w]`.
+    /// Keys `[b, h, k, w]`.
     pub key: Tensor<4>,
-    /// `[b, h, k, w]`.
+    /// Values `[b, h, k, w]`.
     pub value: Tensor<4>,
-    /// What relative attention adds to the scores.
+    /// Relative position term of the scores, if attention is relative.
     pub positions: Option<RelativePositions>,
 }
 
-/// The part of the scores that depends on distances.
+/// Inputs of the relative position term of attention scores (Dai et al. 2019).
 #[derive(Clone, Debug)]
 pub struct RelativePositions {
-    /// The queries as they position_query at distances, scaled, `[b, h, q, w]`.
+    /// Queries for the position term, scaled, `[b, h, q, w]`.
     pub query: Tensor<4>,
-    /// What they position_query at, `[1, h, q - 1 + k, w]`, from the longest distance back to the longest ahead.
+    /// Embeddings of the distances, `[1, h, q - 1 + k, w]`, from the furthest key behind the query to the furthest key
+    /// ahead.
     pub table: Tensor<4>,
 }
 
-/// The values `[b, h, q, w]` that every query sees, weighted: attention over `parts`, `chunk` queries at a time.
+/// Attention output `[b, h, q, w]`, computed for `chunk` queries at a time.
 ///
-/// The same as scores, [`attention_weights`](super::attention_weights) and a product with the values, dropout included,
-/// and the same gradients. All parts are in the same numbers; sums are in fp32.
+/// Values and gradients equal those of scores, [`attention_weights`](super::attention_weights) and a product with the
+/// values, dropout included. All inputs have the same dtype; sums are in fp32.
 pub fn chunked_attention(
     inputs: AttentionInputs,
     mask: &AttentionMask,
@@ -70,11 +72,11 @@ struct ChunkedAttention {
     chunk: usize,
 }
 
-/// The gradients by query, key, value, and by the query and the table of the positions.
+/// Gradients of query, key, value, and of the query and the table of the positions.
 type InputGradients = [Option<Tensor<4>>; 5];
 
 impl ChunkedAttention {
-    /// The first query of each chunk and how many there are.
+    /// First query and number of queries of each chunk.
     fn chunks(&self, queries: usize) -> impl Iterator<Item = (usize, usize)> {
         let chunk = self.chunk;
         (0..queries).step_by(chunk).map(move |first| (first, chunk.min(queries - first)))
@@ -85,7 +87,7 @@ impl ChunkedAttention {
         WeightsOp { dropout: self.noise.mask(self.rate, visibility.first_query), visibility }
     }
 
-    /// Softmax and weights of a chunk.
+    /// Softmax of a chunk, and its weights after dropout.
     fn softmax_and_weights(&self, inputs: &AttentionInputs, first: usize, count: usize) -> (Tensor<4>, Tensor<4>) {
         let query = inputs.query.clone().narrow(2, first, count);
         let mut scores = query.matmul(inputs.key.clone().swap_dims(2, 3));
@@ -138,12 +140,13 @@ fn add(sum: &mut Option<Tensor<4>>, part: Tensor<4>) {
 }
 
 impl RelativePositions {
-    /// Where the distances of a chunk begin in the table: its last query is so much before the last of all.
+    /// Index in the table of the first distance of a chunk: the distance between the last query of the chunk and the
+    /// last query.
     fn start(&self, first: usize, count: usize) -> usize {
         self.query.dims()[2] - first - count
     }
 
-    /// What the queries of a chunk position_query at, and the part of the table that they see, for every sample.
+    /// Position queries of a chunk, and the part of the table that they use, expanded to all samples.
     fn chunk(&self, first: usize, count: usize, keys: usize) -> (Tensor<4>, Tensor<4>) {
         let position_query = self.query.clone().narrow(2, first, count);
         let table = self.table.clone().narrow(2, self.start(first, count), count - 1 + keys);
@@ -152,7 +155,7 @@ impl RelativePositions {
         (position_query, table.expand([b, h, l, w]))
     }
 
-    /// Adds a chunk's part to the gradient by the table.
+    /// Adds the gradient of a chunk to the gradient of the table.
     fn add(&self, sum: &mut Tensor<4>, part: Tensor<4>, first: usize, count: usize) {
         let [_, h, l, w] = part.dims();
         let start = self.start(first, count);

@@ -1,4 +1,4 @@
-//! Depthwise convolution over time, in the order that the other layers keep their values in.
+//! Depthwise convolution over time, without transposing the input.
 
 use burn::tensor::Tensor;
 use burn::tensor::module::conv1d;
@@ -9,15 +9,18 @@ use crate::simd::vectorized;
 
 // Shapes: b batch, t frames, d channels, k frames of the kernel.
 
-/// `[b, t, d]` convolved over time with one kernel for each channel, `weight` `[d, 1, k]`, and shifted by `bias` `[d]`.
-/// The result has as many frames: beyond both ends stand zeros.
+/// Convolves `x` `[b, t, d]` over time with one kernel per channel (`weight` `[d, 1, k]`) and adds `bias` `[d]`. The
+/// output has the same number of frames: the input is padded with zeros at both ends.
 ///
 /// # Panics
-/// Where `k` is even, or the channels differ.
+/// If `k` is even, or the numbers of channels differ.
 pub fn depthwise(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> {
     let [b, t, d] = x.dims();
     let [channels, _, k] = weight.dims();
-    assert!(channels == d && bias.dims() == [d] && k % 2 == 1, "one odd kernel and one bias for each channel");
+    assert!(
+        channels == d && bias.dims() == [d] && k % 2 == 1,
+        "depthwise needs an odd kernel and one kernel and bias per channel"
+    );
     if is_host(&x) && is_host(&weight) {
         let op = Depthwise { t, d, k };
         return run(op, [Input::new(x), Input::new(weight), Input::new(bias)], [b, t, d]);
@@ -34,7 +37,7 @@ struct Depthwise {
 }
 
 impl Depthwise {
-    /// The kernels `[d, k]` as `[k, d]`: each tap beside the channels that it multiplies.
+    /// Kernels `[d, k]` transposed to `[k, d]`, so that a tap lies beside the channels that it multiplies.
     fn taps(&self, weight: &[f32]) -> Vec<f32> {
         let mut taps = vec![0.0; self.k * self.d];
         for channel in 0..self.d {
@@ -45,7 +48,7 @@ impl Depthwise {
         taps
     }
 
-    /// For each tap the frames of an utterance that it joins: output frame and input frame, one after the other.
+    /// Pairs of output frame and input frame that tap `tap` connects within an utterance.
     fn pairs(&self, tap: usize) -> impl Iterator<Item = (usize, usize)> {
         let side = self.k / 2;
         let first = side.saturating_sub(tap);

@@ -1,9 +1,9 @@
-//! Operations in one pass where Burn's CPU backend takes many.
+//! Neural network operations that take one pass over memory on the CPU.
 //!
-//! On the CPU, Burn computes an activation and its gradient as a dozen operations, each with a buffer of its own and with
-//! the scalar exponential of the C library. Here each is one pass forward and one pass back, by the widest instructions
-//! that the processor has. On every other device the same operation is composed of Burn's own: a GPU backend fuses
-//! them, and the recording device sees what that backend would do.
+//! On the CPU, Burn computes an activation and its gradient as a dozen operations, each with its own buffer and with
+//! the scalar exponential of the C library. The functions here take one pass forward and one pass backward, with the
+//! widest instructions of the processor. On all other devices they are composed of Burn's operations: a GPU backend
+//! fuses those, and a capture device records what that backend would execute.
 
 mod activation;
 mod chunked;

@@ -1,27 +1,31 @@
-//! Layer norm: every row to mean zero and variance one, then scaled and shifted.
+//! Layer norm: each row gets mean zero and variance one, then a scale and a shift per value.
 
 use burn::tensor::Tensor;
 
 use crate::host::{HostOp, Input, is_host, run};
 use crate::simd::{sum, vectorized};
 
-/// `x` with each row, which is what lies along the last axis, at mean zero and variance one, times `scale` plus `shift`.
+/// Normalizes each row of `x` (its last axis) to mean zero and variance one, then multiplies by `scale` and adds
+/// `shift`.
 ///
-/// `epsilon` is added to the variance; 1e-5 is what PyTorch and Burn take.
+/// `epsilon` is added to the variance. PyTorch and Burn use 1e-5.
 ///
 /// # Panics
-/// Where the last axis, `scale` and `shift` differ in length.
+/// If the last axis, `scale` and `shift` differ in length.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<D> {
     let shape = x.dims();
     let width = shape[D - 1];
-    assert!(scale.dims() == [width] && shift.dims() == [width], "one scale and one shift for each value of a row");
+    assert!(
+        scale.dims() == [width] && shift.dims() == [width],
+        "layer norm needs one scale and one shift per value of a row"
+    );
     if is_host(&x) && is_host(&scale) {
         let op = LayerNorm { width, epsilon: epsilon as f32 };
         return run(op, [Input::new(x), Input::new(scale), Input::new(shift)], shape);
     }
-    let centred = x.clone() - x.mean_dim(D - 1);
-    let deviation = (centred.clone().square().mean_dim(D - 1) + epsilon).sqrt();
-    centred / deviation * scale.unsqueeze() + shift.unsqueeze()
+    let centered = x.clone() - x.mean_dim(D - 1);
+    let deviation = (centered.clone().square().mean_dim(D - 1) + epsilon).sqrt();
+    centered / deviation * scale.unsqueeze() + shift.unsqueeze()
 }
 
 #[derive(Clone, Debug)]
@@ -31,7 +35,7 @@ struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Mean and one over the deviation of a row.
+    /// Mean of a row, and one over its standard deviation.
     #[inline(always)]
     fn moments(&self, row: &[f32]) -> (f32, f32) {
         let n = self.width as f32;
@@ -72,7 +76,8 @@ impl HostOp<3> for LayerNorm {
                     grad_x.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(grad_output.chunks_exact(width));
                 for ((grad_x, x), grad_output) in rows {
                     let (mean, inverse) = self.moments(x);
-                    // The slope by the normed row; what of it is the row's mean or points along it changes nothing.
+                    // The gradient of the normalized row. Its mean and its component along the normalized row do not
+                    // change the output.
                     for (grad_x, (grad_output, scale)) in grad_x.iter_mut().zip(grad_output.iter().zip(scale)) {
                         *grad_x = grad_output * scale;
                     }
@@ -115,9 +120,9 @@ mod tests {
                 let y = if ours {
                     layer_norm(x.clone(), scale.clone(), shift.clone(), 1e-5)
                 } else {
-                    let centred = x.clone() - x.clone().mean_dim(2);
-                    let deviation = (centred.clone().square().mean_dim(2) + 1e-5).sqrt();
-                    centred / deviation * scale.clone().unsqueeze() + shift.clone().unsqueeze()
+                    let centered = x.clone() - x.clone().mean_dim(2);
+                    let deviation = (centered.clone().square().mean_dim(2) + 1e-5).sqrt();
+                    centered / deviation * scale.clone().unsqueeze() + shift.clone().unsqueeze()
                 };
                 let grads = (y.clone() * tensor([3, 2, width], 4, &device)).sum().backward();
                 let grad_x = x.grad(&grads).unwrap().into_data();

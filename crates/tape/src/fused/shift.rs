@@ -1,32 +1,32 @@
-//! From offsets to keys: the step of relative attention that moves every row by its own place.
+//! Relative shift: turns attention scores by distance into scores by key.
 
 use burn::tensor::{Shape, Tensor};
 
 use crate::bridge::PrimitiveBackend;
 use crate::host::{HostBackend, HostOp, Input, is_host, on_host, run};
 
-// Shapes: b samples, h heads, q queries, l offsets, k keys.
+// Shapes: b samples, h heads, q queries, l distances, k keys.
 
-/// Scores by offset `[b, h, q, l]` to scores by key `[b, h, q, keys]`.
+/// Turns scores by distance `[b, h, q, l]` into scores by key `[b, h, q, keys]`.
 ///
-/// Row `r` is read from place `q - 1 - r` on: the offsets go down from the first key of the last query, so that each
-/// query earlier finds its own one place further right (Dai et al. 2019).
+/// Row `r` of the result is row `r` of `scores` from index `q - 1 - r` on. Distances decrease along the row, beginning
+/// with the distance between the last query and the first key (Dai et al. 2019).
 ///
 /// # Panics
-/// Where `l` is not `q - 1 + keys`.
+/// If `l` is not `q - 1 + keys`.
 pub fn relative_shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
     let [b, h, q, l] = scores.dims();
-    assert_eq!(l, q - 1 + keys, "one offset for each distance of a query from a key");
+    assert_eq!(l, q - 1 + keys, "relative_shift needs one score for each distance between a query and a key");
     if is_host(&scores) {
         return run(Shift { q, l, keys }, [Input::new(scores)], [b, h, q, keys]);
     }
-    // A row that is one longer than it is read moves every row by one more than the row before.
+    // Padding makes a row one longer than it is read, which moves each row by one more than the row before.
     let zeros = Tensor::zeros([b, h, q, 1], (&scores.device(), scores.dtype()));
     let padded = Tensor::cat(vec![zeros, scores], 3).reshape([b, h, l + 1, q]);
     padded.narrow(2, 1, l).reshape([b, h, q, l]).narrow(3, 0, keys)
 }
 
-/// The gradient of [`relative_shift`], off the tape: scores by key `[b, h, q, keys]` back to scores by offset.
+/// Gradient of [`relative_shift`], without autodiff: scores by key `[b, h, q, keys]` to scores by distance.
 pub(super) fn relative_shift_backward(gradient: Tensor<4>) -> Tensor<4> {
     let [b, h, q, keys] = gradient.dims();
     let l = q - 1 + keys;

@@ -1,34 +1,35 @@
-//! One query for each sequence, over buffers that have room to spare: attention while a sequence grows.
+//! Attention of one query per sequence over buffers with spare rows, for autoregressive decoding.
 
 use burn::tensor::{Tensor, TensorData, activation};
 
 use crate::host::{is_on_cpu, with_cpu_values};
 use crate::simd::{exp, vectorized};
 
-// Shapes: b sequences, h heads, r room for frames, w width of a head.
+// Shapes: b sequences, h heads, r rows of the buffers, w width of a head.
 
-/// Numbers that a sum is kept in at once, as many as the widest instructions add.
+/// Partial sums of a dot product: as many as the widest instructions add at once.
 const LANES: usize = 16;
 
-/// The values `[b, h, 1, w]` that one scaled `query` `[b, h, 1, w]` sees in the first `count` rows of `keys` and `values`
-/// `[b, h, r, w]`, weighted. For decoding: it is no part of a gradient.
+/// Attention output `[b, h, 1, w]` of one scaled `query` `[b, h, 1, w]` over the first `count` rows of `keys` and
+/// `values` `[b, h, r, w]`. For decoding; training uses [`attention_weights`](super::attention_weights) or
+/// [`chunked_attention`](super::chunked_attention).
 ///
-/// On the CPU each row is read once and where it stands; a matrix product of one row costs several times what its
-/// reading does (docs/LOG.md, 2026-11-21).
+/// On the CPU without autodiff each row is read once, in place. A matrix product of one row takes several times as long
+/// as reading the row (docs/LOG.md, 2026-11-21).
 pub fn single_query_attention(query: Tensor<4>, keys: &Tensor<4>, values: &Tensor<4>, count: usize) -> Tensor<4> {
     let on_tape = [&query, keys, values].iter().any(|x| x.is_autodiff());
     if on_tape || ![&query, keys, values].iter().all(|x| is_on_cpu(x)) {
         let (keys, values) = (keys.clone().narrow(2, 0, count), values.clone().narrow(2, 0, count));
         return activation::softmax(query.matmul(keys.swap_dims(2, 3)), 3).matmul(values);
     }
-    let ([b, h, _, w], [_, _, room, _], device) = (query.dims(), keys.dims(), query.device());
+    let ([b, h, _, w], [_, _, capacity, _], device) = (query.dims(), keys.dims(), query.device());
     let mut output = vec![0.0; b * h * w];
     with_cpu_values(query, |query| {
         with_cpu_values(keys.clone(), |keys| {
             with_cpu_values(values.clone(), |values| {
                 let mut weights = vec![0.0; count];
                 let heads = output.chunks_exact_mut(w).zip(query.chunks_exact(w));
-                let buffers = keys.chunks_exact(room * w).zip(values.chunks_exact(room * w));
+                let buffers = keys.chunks_exact(capacity * w).zip(values.chunks_exact(capacity * w));
                 for ((output, query), (keys, values)) in heads.zip(buffers) {
                     vectorized(
                         #[inline(always)]
@@ -41,7 +42,7 @@ pub fn single_query_attention(query: Tensor<4>, keys: &Tensor<4>, values: &Tenso
     Tensor::from_data(TensorData::new(output, [b, h, 1, w]), &device)
 }
 
-/// One head: scores, softmax, and the values by their weights.
+/// One head: scores, softmax, and the weighted sum of the values.
 #[inline(always)]
 fn attend_head(output: &mut [f32], query: &[f32], keys: &[f32], values: &[f32], weights: &mut [f32]) {
     let width = query.len();

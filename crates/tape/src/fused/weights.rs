@@ -1,4 +1,4 @@
-//! Attention weights: masked scores through a softmax and a dropout, in one pass over the scores.
+//! Attention weights: mask, softmax and dropout in one pass over the scores.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -21,32 +21,33 @@ use crate::simd::{exp, sum, vectorized};
 
 // Shapes: b samples, h heads, q queries, k keys.
 
-/// A score that softmax turns into an exact zero, and that is still finite in 16 bits.
+/// Score of a hidden key. Softmax turns it into exactly zero, and it is finite in 16 bits.
 const MASKED: f32 = -3e4;
 
-/// Which keys a query sees.
+/// Which keys each query may attend to.
 #[derive(Clone, Debug)]
 pub struct AttentionMask {
-    /// How many keys of each sample are valid; those beyond are padding.
+    /// Number of valid keys of each sample; the keys after them are padding.
     pub key_lengths: Arc<[u32]>,
-    /// Whether a query sees only the keys up to its own index.
+    /// Whether a query sees only the keys up to its own position.
     pub causal: bool,
-    /// The index of the first query: more than zero in a chunk, or behind a cache.
+    /// Position of the first query: greater than zero in a chunk, or after cached frames.
     pub first_query: usize,
 }
 
 impl AttentionMask {
-    /// How many keys, from the first on, the query in row `row` of sample `sample` sees.
+    /// Number of keys, from the first on, that the query in row `row` of sample `sample` sees.
     fn visible_keys(&self, sample: usize, row: usize, keys: usize) -> usize {
         let valid = (self.key_lengths[sample] as usize).min(keys);
         if self.causal { valid.min(self.first_query + row + 1) } else { valid }
     }
 }
 
-/// Scores `[b, h, q, k]` to the weights of the keys: softmax over the keys in `sight`, then the dropout of `noise`.
+/// Attention weights of scores `[b, h, q, k]`: softmax over the keys that `mask` allows, then dropout with probability
+/// `rate`.
 ///
-/// The sums are in fp32 whatever the scores are in, and the weights come back in the numbers of the scores. A query
-/// that sees no key at all has weights of zero.
+/// Sums are in fp32 for every dtype of the scores; the weights have the dtype of the scores. A query that sees no key
+/// has weights of zero.
 pub fn attention_weights(scores: Tensor<4>, mask: &AttentionMask, noise: &Noise, rate: f64) -> Tensor<4> {
     let op = WeightsOp { visibility: mask.clone(), dropout: noise.mask(rate, mask.first_query) };
     if is_host(&scores) {
@@ -59,7 +60,7 @@ pub fn attention_weights(scores: Tensor<4>, mask: &AttentionMask, noise: &Noise,
     }
 }
 
-/// What becomes of scores.
+/// Mask, softmax and dropout as one operation.
 #[derive(Clone, Debug)]
 pub(super) struct WeightsOp {
     pub(super) visibility: AttentionMask,
@@ -67,7 +68,7 @@ pub(super) struct WeightsOp {
 }
 
 impl WeightsOp {
-    /// The softmax and the weights of scores off the tape: the same where nothing is dropped_rows.
+    /// Softmax and weights of scores without autodiff; the two are the same tensor if nothing is dropped.
     pub(super) fn softmax_and_weights(&self, scores: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         if is_host(&scores) {
             let shape = scores.dims();
@@ -81,7 +82,7 @@ impl WeightsOp {
         (softmax, weights)
     }
 
-    /// The gradient by the scores, off the tape, from that by the weights.
+    /// Gradient of the scores, without autodiff, from the gradient of the weights.
     pub(super) fn gradient(&self, softmax: Tensor<4>, grad_output: Tensor<4>) -> Tensor<4> {
         if is_host(&grad_output) && is_host(&softmax) {
             let shape = grad_output.dims();
@@ -96,7 +97,7 @@ impl WeightsOp {
         softmax * (grad_output - along)
     }
 
-    /// The softmax from Burn's own operations, for every device.
+    /// Softmax composed of Burn's operations, for every device.
     fn composed(&self, scores: Tensor<4>) -> Tensor<4> {
         let dtype = scores.dtype();
         let low = matches!(dtype, DType::F16 | DType::BF16);
@@ -112,7 +113,7 @@ impl WeightsOp {
     }
 
     fn masked(&self, scores: Tensor<4>, [b, q, k]: [usize; 3]) -> Tensor<4> {
-        // A causal mask has a row for each query, any other one row for all.
+        // A causal mask has one row per query; otherwise one row serves all queries.
         let rows = if self.visibility.causal { q } else { 1 };
         let from_lengths = || {
             let seen = (0..b).flat_map(|sample| (0..rows).map(move |row| self.visibility.visible_keys(sample, row, k)));
@@ -121,17 +122,17 @@ impl WeightsOp {
         };
         let hidden =
             placeholder_bools([b, 1, rows, k], &scores.device()).unwrap_or_else(from_lengths).expand(scores.dims());
-        // Filled twice: a query that sees nothing would otherwise look at all_visible.
+        // Filled twice, so that a query without visible keys gets zeros instead of equal weights.
         activation::softmax(scores.mask_fill(hidden.clone(), MASKED), 3).mask_fill(hidden, 0.0)
     }
 }
 
-/// Rows given to a thread at once: below some thousand values threads cost more than they give.
+/// Rows per parallel task. Below a few thousand values a thread costs more than it saves.
 fn rows_per_task(width: usize) -> usize {
     (1_usize << 14).div_ceil(width.max(1))
 }
 
-/// The rows of a tensor's mask, its threshold and its scale.
+/// Row keys, threshold and scale of a dropout.
 type DroppedRows = (Vec<[u32; 2]>, u32, f32);
 
 impl WeightsOp {
@@ -139,11 +140,12 @@ impl WeightsOp {
         self.dropout.as_ref().map(|mask| (mask.row_keys(&shape), mask.threshold(), mask.scale()))
     }
 
-    /// The softmax of every row of `scores`, in index, and in `weights` what a dropout leaves of it.
+    /// Replaces each row of `scores` by its softmax and writes the dropped-out weights to `weights`, if there is
+    /// dropout.
     fn forward(&self, scores: &mut [f32], weights: &mut [f32], [b, h, q, k]: [usize; 4]) {
         let task_rows = rows_per_task(k);
         let dropped_rows = self.dropped_rows([b, h, q, k]);
-        // Without a dropout the weights are the softmax itself, and there is nothing to write them to.
+        // Without dropout the weights are the softmax, and `weights` is empty.
         let weight_chunks: Vec<&mut [f32]> = match weights.is_empty() {
             true => scores.chunks(task_rows * k).map(|_| &mut [][..]).collect(),
             false => weights.chunks_mut(task_rows * k).collect(),
@@ -167,8 +169,8 @@ impl WeightsOp {
         });
     }
 
-    /// The gradient by the scores, written over the one from `above`: `p * (g - sum(p * g))` along each row, `g` being
-    /// what the dropout lets through.
+    /// Replaces the gradient of the weights by the gradient of the scores: `p * (g - sum(p * g))` along each row, with
+    /// `g` after the dropout.
     fn backward(&self, softmax: &[f32], grad_output: &mut [f32], shape: [usize; 4]) {
         let k = shape[3];
         let task_rows = rows_per_task(k);
@@ -225,7 +227,7 @@ fn on_host(scores: Tensor<4>, op: WeightsOp) -> Tensor<4> {
 
 fn on_tape<B: HostBackend>(scores: Tensor<4>, op: WeightsOp) -> Tensor<4> {
     let shape = scores.dims();
-    // Taken apart, so that nobody else holds the scores: the softmax is written over them.
+    // `into_parts` releases the graph's reference, so that the softmax can be written over the scores.
     let (scores, node) = B::tracked(scores).into_parts();
     let (softmax, weights) = op.forward_on::<B>(scores, shape);
     let step = Step::<B>(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
@@ -236,7 +238,7 @@ fn on_tape<B: HostBackend>(scores: Tensor<4>, op: WeightsOp) -> Tensor<4> {
 }
 
 impl WeightsOp {
-    /// The softmax, and the weights: the same where nothing is dropped_rows.
+    /// Softmax and weights; the same tensor if nothing is dropped.
     fn forward_on<B: HostBackend>(
         &self,
         scores: FloatTensor<B>,
@@ -250,7 +252,7 @@ impl WeightsOp {
         (softmax, weights)
     }
 
-    /// The gradient by the scores, written over `above` where nobody else holds it.
+    /// Gradient of the scores, written over `grad_output` if it has no other owner.
     fn backward_on<B: HostBackend>(
         &self,
         softmax: &FloatTensor<B>,
@@ -263,7 +265,7 @@ impl WeightsOp {
         B::change_in_place("attention_weights", grad_output, args, backward).0
     }
 
-    /// Bytes of the keys of the mask's rows.
+    /// Bytes for the row keys of the dropout.
     fn scratch(&self, shape: [usize; 4]) -> usize {
         self.dropout.as_ref().map_or(0, |_| Mask::scratch(&shape))
     }
@@ -297,7 +299,7 @@ mod tests {
         Tensor::from_data(TensorData::new(values, [2, 3, 4, 5]), (device, DType::F64))
     }
 
-    /// WeightsOp and gradient on the host's own path, in fp32, or on that of every other device, in fp64.
+    /// Weights and gradient: on the CPU path in fp32, or on the path of other devices in fp64.
     fn results(host: bool, mask: &AttentionMask, rate: f64) -> [TensorData; 2] {
         let device = Device::flex().autodiff();
         let x = scores(&device);

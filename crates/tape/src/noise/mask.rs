@@ -1,4 +1,4 @@
-//! What a dropout drops: drawn in one pass on the CPU, from whole numbers on every other device, never kept.
+//! Dropout masks: drawn in one pass on the CPU, from integer tensors on other devices, and never kept.
 
 use std::marker::PhantomData;
 
@@ -16,12 +16,13 @@ use crate::capture::{is_capture_device, placeholder_ints};
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::simd::vectorized;
 
-/// What is dropped from one tensor.
+/// The mask of one tensor, as the rule to draw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
     source: Source,
     rate: f64,
-    /// Where along the axis before the last the tensor begins: a chunk of queries draws what all of them would.
+    /// Index of the tensor's first row on the second-last axis of the whole: a chunk of queries draws the mask of its
+    /// part.
     first: usize,
 }
 
@@ -30,20 +31,20 @@ impl Mask {
         Self { source: source.clone(), rate, first }
     }
 
-    /// The factor of what stays.
+    /// Factor of the values that stay.
     pub(crate) fn scale(&self) -> f32 {
         (1.0 / (1.0 - self.rate)) as f32
     }
 
-    /// Draws below it are dropped.
+    /// Random bits below this number drop the value.
     pub(crate) fn threshold(&self) -> u32 {
         (self.rate * 4_294_967_296.0) as u32
     }
 
-    /// The two halves of the key of each row of a tensor of this shape, a row being what lies along the last axis.
+    /// The two halves of the key of each row of a tensor of this shape. A row is the last axis.
     pub(crate) fn row_keys(&self, shape: &[usize]) -> Vec<[u32; 2]> {
-        assert!(shape.len() > 1, "samples have values along at least one more axis");
-        assert_eq!(shape[0], self.source.samples.len(), "one id for each sample of the batch");
+        assert!(shape.len() > 1, "dropout needs a tensor of at least two axes");
+        assert_eq!(shape[0], self.source.samples.len(), "dropout needs one sample id for each entry of the first axis");
         let halves = |key: Key| [key.bits() as u32, (key.bits() >> 32) as u32];
         let mut rows = Vec::with_capacity(shape[..shape.len() - 1].iter().product());
         for id in self.source.samples.iter() {
@@ -54,8 +55,8 @@ impl Mask {
         rows
     }
 
-    /// The keys of the rows below the one with `key`, whose own axes are `axes`: of the coordinates, and not of the
-    /// running number, which would depend on the padding.
+    /// Appends the keys of the rows below `key`, whose axes are `axes`. Keys follow from coordinates instead of row
+    /// numbers, because row numbers depend on padding.
     fn collect_row_keys(&self, key: Key, axes: &[usize], found: &mut impl FnMut(Key)) {
         let Some((&extent, rest)) = axes.split_first() else { return found(key) };
         let first = if rest.is_empty() { self.first as u64 } else { 0 };
@@ -64,12 +65,12 @@ impl Mask {
         }
     }
 
-    /// Bytes of the keys of the rows of a tensor of this shape.
+    /// Bytes of the row keys of a tensor of this shape.
     pub(crate) fn scratch(shape: &[usize]) -> usize {
         shape[..shape.len() - 1].iter().product::<usize>() * size_of::<[u32; 2]>()
     }
 
-    /// Sets what is dropped of `values` to zero, and scales what stays.
+    /// Applies the mask to `values` in place, with the scale.
     fn apply(&self, values: &mut [f32], shape: &[usize]) {
         let (scale, threshold) = (self.scale(), self.threshold());
         let width = shape[shape.len() - 1].max(1);
@@ -86,7 +87,7 @@ impl Mask {
                 },
             );
         };
-        // Pieces of some thousand values: threads cost more than they give below that.
+        // Tasks of a few thousand values: smaller ones cost more than they save.
         let task_rows = (1_usize << 14).div_ceil(width);
         values
             .par_chunks_mut(task_rows * width)
@@ -94,7 +95,8 @@ impl Mask {
             .for_each(|(values, row)| fill(values, row));
     }
 
-    /// Where a tensor of `shape` on `device`, which is off the tape, keeps its values: the same draws as on the host.
+    /// Boolean mask of the values that stay, for a tensor of `shape` on `device` (without autodiff). It equals the mask
+    /// that the CPU draws.
     pub(super) fn keep_mask<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
         let width = shape[D - 1];
         let count = shape[..D - 1].iter().product();
@@ -107,11 +109,11 @@ impl Mask {
             let column = TensorData::new(values, [rows.len(), 1]);
             Tensor::<2, Int>::from_data(column, (device, DType::I32)).expand([rows.len(), width])
         };
-        // What a step of the golden ratio makes of each index, on the host: one row for all.
+        // Column index times the golden ratio constant, computed on the host: one row for all.
         let steps: Vec<i32> = (0..width as u32).map(|index| index.wrapping_mul(GOLDEN) as i32).collect();
         let steps: Tensor<2, Int> = Tensor::from_data(TensorData::new(steps, [1, width]), (device, DType::I32));
         let drawn = random_bits_tensor(half(0).bitwise_xor(steps.expand([count, width])), half(1));
-        // Unsigned numbers compare as signed ones do when the first bit of both is turned over.
+        // Unsigned numbers compare like signed ones after the first bit of both is flipped.
         let threshold = (self.threshold() ^ 0x8000_0000) as i32;
         drawn.bitwise_xor_scalar(i32::MIN).greater_equal_elem(threshold).reshape(shape)
     }
@@ -121,8 +123,8 @@ const GOLDEN: u32 = 0x9e37_79b9;
 const MULTIPLIER_1: u32 = 0x7feb_352d;
 const MULTIPLIER_2: u32 = 0x846c_a68b;
 
-/// A number of 32 bits, even over all, for a `index` along a row: the mixer "lowbias32" (Wellons 2018) over the first
-/// half of the row's key and the index, with the second half in between.
+/// 32 uniform random bits for index `index` of a row: the mixer "lowbias32" (Wellons 2018) over the first half of the
+/// row's key and the index, with the second half added in between.
 #[inline(always)]
 pub(crate) fn random_bits([low, high]: [u32; 2], index: u32) -> u32 {
     let mut x = low ^ index.wrapping_mul(GOLDEN);
@@ -131,9 +133,9 @@ pub(crate) fn random_bits([low, high]: [u32; 2], index: u32) -> u32 {
     x ^ (x >> 16)
 }
 
-/// [`draw`] for a whole tensor, in signed numbers, whose sums and products wrap to the same bits.
+/// [`random_bits`] for a tensor, in signed integers, whose sums and products wrap to the same bits.
 fn random_bits_tensor(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int> {
-    // Shifting a signed number copies its first bit: the mask takes the copies away.
+    // Shifting a signed number right copies its sign bit; the mask clears the copies.
     let shifted = |x: &Tensor<2, Int>, by: u32| {
         x.clone().bitwise_right_shift_scalar(by as i32).bitwise_and_scalar((u32::MAX >> by) as i32)
     };
@@ -146,14 +148,15 @@ fn random_bits_tensor(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int>
     mixed(x, 16)
 }
 
-/// Drops from `x` what `mask` says, on the tape if `x` is.
+/// Dropout of `x` by `mask`, with autodiff if `x` has it.
 pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     if !x.is_autodiff() {
         return drop_plain(x, &mask);
     }
     let device = x.device();
     on_backend!(&device, B => {
-        // Taken apart, so that nobody else holds the values if the tape does not.
+        // `into_parts` releases the graph's reference, so that the values can be changed in place if the graph does not
+        // keep them.
         let (values, node) = B::tracked(x).into_parts();
         let y = drop_plain(B::from_plain::<D>(values), &mask);
         let step = Drop::<B, D>(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
@@ -164,7 +167,7 @@ pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     })
 }
 
-/// The same, off the tape.
+/// Dropout without autodiff.
 fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask) -> Tensor<D> {
     let shape = x.dims();
     if is_host(&x) {

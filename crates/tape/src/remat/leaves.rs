@@ -1,4 +1,4 @@
-//! A module's parameters as leaves of another tape.
+//! Copies of the parameters of a module as leaves of another graph.
 
 use burn::module::{ModuleMapper, Param};
 use burn::tensor::Tensor;
@@ -8,19 +8,20 @@ use burn_backend::tensor::FloatTensor;
 
 use crate::bridge::PrimitiveBackend;
 
-/// Takes the gradient of a leaf out of a tape.
+/// Removes the gradient of a leaf from the gradients of a backward pass.
 pub(super) type TakeGradient<B> = Box<dyn FnOnce(&mut Gradients) -> Option<FloatTensor<B>>>;
 
-/// What takes the gradient of `leaf`.
+/// Function that removes the gradient of `leaf`.
 pub(super) fn take<B: PrimitiveBackend, const D: usize>(leaf: &Tensor<D>) -> TakeGradient<B> {
     let leaf = B::tracked(leaf.clone());
     Box::new(move |tape| leaf.grad_remove(tape))
 }
 
-/// Gives a module's parameters new leaves: recorded ones for the second pass, silent ones for the first.
+/// Replaces the parameters of a module by new leaves: without gradients for the first pass, with gradients for the
+/// second.
 pub(super) struct Leaves<B: PrimitiveBackend> {
     record: bool,
-    /// For each recorded leaf the node of the parameter that it stands for.
+    /// For each leaf with a gradient, the node of the parameter that it replaces.
     pub(super) found: Vec<(NodeId, TakeGradient<B>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Rematerialised blocks beside plain ones.
+//! Rematerialized blocks compared with plain ones.
 
 use burn::nn::{BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig};
 use burn::nn::{Linear, LinearConfig};
@@ -107,7 +107,7 @@ fn without_autodiff_the_block_runs_once() {
     assert_eq!(stack.forward(x.clone(), true).into_data(), stack.forward(x, false).into_data());
 }
 
-/// Somebody else's block: whole numbers in, two outputs, one input that wants no gradient, running statistics.
+/// A block with integer input, two outputs, one input that requires no gradient, and running statistics.
 #[derive(Module, Debug)]
 struct MixedBlock {
     embedding: Embedding,
@@ -135,7 +135,7 @@ fn mixed_block(device: &Device) -> MixedBlock {
     initialize(block, Key::new(4))
 }
 
-/// Gradients of parameters and inputs, and the running statistics after three passes.
+/// Gradients of parameters and inputs, and the running statistics, after three passes.
 fn mixed_results(again: bool) -> Vec<TensorData> {
     let device = Device::flex().autodiff();
     let block = mixed_block(&device);
