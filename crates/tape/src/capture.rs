@@ -74,14 +74,14 @@ impl CaptureSession {
     ///
     /// Does the same as Burn's `valid`, which panics on a capture device.
     pub fn without_autodiff<M: Module>(&self, module: M) -> M {
-        struct Off;
-        impl ModuleMapper for Off {
+        struct WithoutAutodiff;
+        impl ModuleMapper for WithoutAutodiff {
             fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
                 let (id, value, mapper) = param.consume();
                 Param::from_mapped_value(id, crate::without_autodiff(value), mapper)
             }
         }
-        module.map(&mut Off)
+        module.map(&mut WithoutAutodiff)
     }
 }
 
@@ -110,7 +110,7 @@ pub fn capture(
     work: impl FnOnce(&CaptureSession),
 ) -> Result<Vec<OperationIr>, CaptureError> {
     let device = acquire_device(simulated);
-    let recording = || {
+    let record = || {
         device.capture_scope(|scope| {
             set_dtypes(simulated, &device);
             let tape = device.clone().autodiff();
@@ -120,7 +120,7 @@ pub fn capture(
         })
     };
     IS_CAPTURING.set(true);
-    let captured = catch_unwind(AssertUnwindSafe(recording));
+    let captured = catch_unwind(AssertUnwindSafe(record));
     IS_CAPTURING.set(false);
     release_device(simulated, device);
     match captured {
@@ -180,8 +180,8 @@ static IDLE_DEVICES: Mutex<Vec<(SimulatedDevice, Device)>> = Mutex::new(Vec::new
 
 fn acquire_device(simulated: SimulatedDevice) -> Device {
     let mut idle = IDLE_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(place) = idle.iter().position(|(plays, _)| *plays == simulated) {
-        return idle.swap_remove(place).1;
+    if let Some(index) = idle.iter().position(|(kind, _)| *kind == simulated) {
+        return idle.swap_remove(index).1;
     }
     let device = Device::capture();
     if simulated == SimulatedDevice::Cpu {
@@ -263,16 +263,16 @@ pub fn record_scratch<const D: usize>(tensor: &Tensor<D>, name: &str, bytes: usi
 /// An integer tensor of `shape` in place of data copied from the host, if `device` is a capture device. The capture
 /// counts its memory; computing its values would be a waste.
 pub(crate) fn placeholder_ints<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Int>> {
-    Some(Tensor::from_primitive::<Capture>(from_host(Shape::new(shape), DType::I32, device)?))
+    Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), DType::I32, device)?))
 }
 
 /// The same for booleans.
 pub(crate) fn placeholder_bools<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Bool>> {
     let store = device.settings().bool_dtype;
-    Some(Tensor::from_primitive::<Capture>(from_host(Shape::new(shape), store.into(), device)?))
+    Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), store.into(), device)?))
 }
 
-fn from_host(shape: Shape, dtype: DType, device: &Device) -> Option<Recorded> {
+fn host_data(shape: Shape, dtype: DType, device: &Device) -> Option<Recorded> {
     if family(device) != Family::Capture {
         return None;
     }

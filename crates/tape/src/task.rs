@@ -30,9 +30,9 @@ use crate::Pass;
 ///     fn ids(&self) -> &[SampleId] {
 ///         &self.0
 ///     }
-///     fn select(&self, places: &[usize]) -> Self {
-///         let ids = places.iter().map(|&place| self.0[place]).collect();
-///         Self(ids, places.iter().map(|&place| self.1[place]).collect())
+///     fn select(&self, indices: &[usize]) -> Self {
+///         let ids = indices.iter().map(|&index| self.0[index]).collect();
+///         Self(ids, indices.iter().map(|&index| self.1[index]).collect())
 ///     }
 /// }
 ///
