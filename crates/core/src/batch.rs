@@ -1,89 +1,96 @@
-//! A batch in host memory: plain arrays with their lengths, ready to be cut and sent to a device.
+//! Batches of utterances in host memory: arrays padded to one length, which can be split and copied to a device.
 
 use std::ops::Range;
 
 use crate::{Batch, BatchShape, Frames, Grid, SampleId};
 
-/// One utterance as the loader delivers it: features, tokens, and who it is.
+/// An utterance as the loader delivers it: features, tokens and identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSample {
-    /// Its id in keys and records.
+    /// Id for random keys and records.
     pub id: SampleId,
-    /// Its name in the manifest, for messages.
+    /// Name in the manifest, for messages.
     pub name: String,
-    /// Features, frame after frame.
+    /// Features, one frame after the other.
     pub features: Vec<f32>,
-    /// Its text as token ids.
+    /// Text as token ids.
     pub tokens: Vec<u32>,
-    /// Features of another stretch of the same voice, frame after frame; empty where the task asks for none.
+    /// Features of another audio segment of the same speaker; empty if the task needs none.
     pub reference: Vec<f32>,
 }
 
 /// A batch of utterances, padded with zeros to one length.
 ///
-/// Shapes: b utterances, t frames, f features of a frame, u tokens, r frames of a reference.
+/// Shapes: b utterances, t frames, f features of a frame, u tokens, r frames of a voice reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostBatch {
     /// Ids of the utterances.
     pub ids: Vec<SampleId>,
     /// Names of the utterances in the manifest, for messages.
     pub names: Vec<String>,
-    /// Features `[b, t, f]`, zero where padded.
+    /// Features `[b, t, f]`; padding is zero.
     pub features: Vec<f32>,
-    /// Features of one frame.
+    /// Number of features of a frame.
     pub feature_width: usize,
-    /// Frames of the padded batch.
+    /// Number of frames with padding.
     pub frames: usize,
-    /// Frames of each utterance.
+    /// Number of frames of each utterance, without padding.
     pub frame_lengths: Vec<u32>,
-    /// Token ids `[b, u]`, zero where padded.
+    /// Token ids `[b, u]`; padding is zero.
     pub tokens: Vec<u32>,
-    /// Tokens of the padded batch.
+    /// Number of tokens with padding.
     pub token_width: usize,
-    /// Tokens of each utterance.
+    /// Number of tokens of each utterance, without padding.
     pub token_lengths: Vec<u32>,
-    /// Features `[b, r, f]` of the voices' references, zero where padded; empty where there are none.
+    /// Features `[b, r, f]` of the voice references; padding is zero. Empty if there are no references.
     pub references: Vec<f32>,
-    /// Frames of the padded references.
+    /// Number of frames of a reference with padding.
     pub reference_frames: usize,
-    /// Frames of each reference.
+    /// Number of frames of each reference, without padding.
     pub reference_lengths: Vec<u32>,
-    /// What lengths are padded to.
+    /// Lengths to which batches are padded.
     pub grid: Grid,
 }
 
-/// Why samples do not make a batch.
+/// Why samples cannot form a batch.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BatchError {
-    /// There was no sample.
+    /// There is no sample.
     #[error("a batch needs at least one utterance")]
     Empty,
-    /// A sample's features do not divide into frames.
-    #[error("utterance `{name}` has {values} feature values, which is no whole number of frames of {width}")]
+    /// The number of feature values of a sample is not a multiple of the frame width.
+    #[error("utterance `{name}` has {values} feature values, which is not a whole number of frames of {width} values")]
     Ragged {
-        /// The sample's name.
+        /// Name of the sample.
         name: String,
-        /// How many values it has.
+        /// Number of its values.
         values: usize,
-        /// How many a frame has.
+        /// Number of values of a frame.
         width: usize,
     },
 }
 
 impl HostBatch {
-    /// Pads `samples` to one length: the longest, rounded up as `grid` has it.
+    /// Pads `samples` to the length of the longest, rounded up to the next length of `grid`.
     ///
-    /// A grid keeps the number of different shapes small, and with it compilation and tuning on a GPU.
+    /// The grid limits the number of different shapes, and with it kernel compilation and autotuning on a GPU.
+    ///
+    /// # Errors
+    /// [`BatchError`] if there is no sample, or a sample has an incomplete frame.
     pub fn collate(samples: &[HostSample], feature_width: usize, grid: &Grid) -> Result<Self, BatchError> {
-        Self::collate_in(samples, feature_width, grid, Vec::with_capacity)
+        Self::collate_with(samples, feature_width, grid, Vec::with_capacity)
     }
 
-    /// The same, with the features in what `room` gives for so many values, which may have been used before.
-    pub fn collate_in(
+    /// Like [`collate`](Self::collate), with the features in a vector from `buffer`, which gets the number of values
+    /// and may return used memory.
+    ///
+    /// # Errors
+    /// See [`collate`](Self::collate).
+    pub fn collate_with(
         samples: &[HostSample],
         feature_width: usize,
         grid: &Grid,
-        room: impl FnOnce(usize) -> Vec<f32>,
+        buffer: impl FnOnce(usize) -> Vec<f32>,
     ) -> Result<Self, BatchError> {
         if samples.is_empty() {
             return Err(BatchError::Empty);
@@ -94,12 +101,12 @@ impl HostBatch {
             let values = both.into_iter().find(|&values| ragged(values)).unwrap_or_default();
             return Err(BatchError::Ragged { name: bad.name.clone(), values, width: feature_width });
         }
-        let rows: Vec<Row<'_>> = samples.iter().map(Row::of).collect();
-        Ok(Self::padded(&rows, feature_width, grid, room))
+        let rows: Vec<Row<'_>> = samples.iter().map(Row::from_sample).collect();
+        Ok(Self::padded(&rows, feature_width, grid, buffer))
     }
 
-    /// The rows as a batch, each of whole frames.
-    fn padded(rows: &[Row<'_>], feature_width: usize, grid: &Grid, room: impl FnOnce(usize) -> Vec<f32>) -> Self {
+    /// Pads rows of whole frames to a batch.
+    fn padded(rows: &[Row<'_>], feature_width: usize, grid: &Grid, buffer: impl FnOnce(usize) -> Vec<f32>) -> Self {
         let lengths = |values: fn(&Row<'_>) -> usize, unit: usize| -> Vec<u32> {
             rows.iter().map(|row| (values(row) / unit) as u32).collect()
         };
@@ -112,14 +119,14 @@ impl HostBatch {
         Self {
             ids: rows.iter().map(|row| row.id).collect(),
             names: rows.iter().map(|row| row.name.to_owned()).collect(),
-            features: side_by_side(rows.iter().map(|row| row.features), frames * feature_width, room),
+            features: concat_padded(rows.iter().map(|row| row.features), frames * feature_width, buffer),
             feature_width,
             frames,
             frame_lengths,
-            tokens: side_by_side(rows.iter().map(|row| row.tokens), token_width, Vec::with_capacity),
+            tokens: concat_padded(rows.iter().map(|row| row.tokens), token_width, Vec::with_capacity),
             token_width,
             token_lengths,
-            references: side_by_side(
+            references: concat_padded(
                 rows.iter().map(|row| row.reference),
                 reference_frames * feature_width,
                 Vec::with_capacity,
@@ -130,8 +137,8 @@ impl HostBatch {
         }
     }
 
-    /// A batch of none: what a replica has of a batch that does not go round.
-    pub fn nothing(feature_width: usize, grid: &Grid) -> Self {
+    /// Empty batch: the share of a replica when there are fewer utterances than replicas.
+    pub fn empty(feature_width: usize, grid: &Grid) -> Self {
         Self {
             ids: Vec::new(),
             names: Vec::new(),
@@ -149,13 +156,19 @@ impl HostBatch {
         }
     }
 
-    /// The tokens of utterance `index`, without padding.
+    /// Tokens of utterance `index`, without padding.
+    ///
+    /// # Panics
+    /// If `index` is outside the batch.
     pub fn tokens_of(&self, index: usize) -> &[u32] {
         let start = index * self.token_width;
         &self.tokens[start..start + self.token_lengths[index] as usize]
     }
 
-    /// Utterance `index`, without padding.
+    /// A copy of utterance `index`, without padding.
+    ///
+    /// # Panics
+    /// If `index` is outside the batch.
     pub fn sample(&self, index: usize) -> HostSample {
         let Row { id, name, features, tokens, reference } = self.row(index);
         HostSample {
@@ -185,11 +198,11 @@ impl Batch for HostBatch {
         &self.ids
     }
 
-    /// The utterances of `places` as a batch of their own, padded only to its own longest, on the same grid.
-    fn select(&self, places: &[usize]) -> Self {
-        let rows: Vec<Row<'_>> = places.iter().map(|&index| self.row(index)).collect();
+    /// The utterances at `indices` as a batch, padded to the longest of them on the same grid.
+    fn select(&self, indices: &[usize]) -> Self {
+        let rows: Vec<Row<'_>> = indices.iter().map(|&index| self.row(index)).collect();
         match rows.is_empty() {
-            true => Self::nothing(self.feature_width, &self.grid),
+            true => Self::empty(self.feature_width, &self.grid),
             false => Self::padded(&rows, self.feature_width, &self.grid, Vec::with_capacity),
         }
     }
@@ -202,14 +215,14 @@ impl Batch for HostBatch {
         }
     }
 
-    fn shape_of(&self, places: Range<usize>) -> BatchShape {
-        let frames = self.grid.frames(longest(&self.frame_lengths[places.clone()]));
-        let tokens = self.grid.tokens(frames, longest(&self.token_lengths[places.clone()]));
-        BatchShape { utterances: places.len() as u32, frames: Frames(frames), tokens }
+    fn shape_of(&self, range: Range<usize>) -> BatchShape {
+        let frames = self.grid.frames(longest(&self.frame_lengths[range.clone()]));
+        let tokens = self.grid.tokens(frames, longest(&self.token_lengths[range.clone()]));
+        BatchShape { utterances: range.len() as u32, frames: Frames(frames), tokens }
     }
 
-    fn name(&self, place: usize) -> String {
-        self.names[place].clone()
+    fn name(&self, index: usize) -> String {
+        self.names[index].clone()
     }
 
     fn valid_frames(&self) -> u64 {
@@ -217,7 +230,7 @@ impl Batch for HostBatch {
     }
 }
 
-/// An utterance wherever it lies.
+/// Borrowed utterance without padding, from a sample or a batch.
 struct Row<'a> {
     id: SampleId,
     name: &'a str,
@@ -227,19 +240,19 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(sample: &'a HostSample) -> Self {
+    fn from_sample(sample: &'a HostSample) -> Self {
         let HostSample { id, name, features, tokens, reference } = sample;
         Self { id: *id, name, features, tokens, reference }
     }
 }
 
-/// The rows one after the other, each padded to `width` with zeros, in a `room` for all of them.
-fn side_by_side<'a, T: Copy + Default + 'a>(
+/// Joins the rows, each padded with zeros to `width`, in a vector from `buffer`.
+fn concat_padded<'a, T: Copy + Default + 'a>(
     rows: impl ExactSizeIterator<Item = &'a [T]>,
     width: usize,
-    room: impl FnOnce(usize) -> Vec<T>,
+    buffer: impl FnOnce(usize) -> Vec<T>,
 ) -> Vec<T> {
-    let mut all = room(rows.len() * width);
+    let mut all = buffer(rows.len() * width);
     all.clear();
     for (number, row) in (1..).zip(rows) {
         all.extend_from_slice(row);
@@ -285,18 +298,18 @@ mod tests {
     }
 
     #[test]
-    fn pieces_hold_every_sample_once() {
+    fn parts_hold_every_sample_once() {
         let samples: Vec<_> = (1..=5).map(|n| sample(&n.to_string(), n, n)).collect();
         let batch = HostBatch::collate(&samples, 2, &Grid::default()).unwrap();
-        let pieces = batch.split(2);
-        assert_eq!(pieces.iter().map(HostBatch::len).collect::<Vec<_>>(), [2, 2, 1]);
-        let again: Vec<_> = pieces.iter().flat_map(|p| (0..p.len()).map(|i| p.sample(i))).collect();
+        let parts = batch.split(2);
+        assert_eq!(parts.iter().map(HostBatch::len).collect::<Vec<_>>(), [2, 2, 1]);
+        let again: Vec<_> = parts.iter().flat_map(|p| (0..p.len()).map(|i| p.sample(i))).collect();
         assert_eq!(again, samples);
-        assert_eq!(pieces[0].frames, 2);
+        assert_eq!(parts[0].frames, 2);
     }
 
     #[test]
-    fn what_is_no_batch_is_refused() {
+    fn empty_and_ragged_input_is_refused() {
         assert_eq!(HostBatch::collate(&[], 2, &Grid::default()), Err(BatchError::Empty));
         let mut ragged = sample("a", 2, 1);
         ragged.features.pop();

@@ -24,5 +24,5 @@ pub use measure::{Measure, MeasureUnit};
 pub use memory::{CountingAllocator, DeviceMemory, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, ProbeError, Stage};
 pub use record::{Event, MicroBatch, PlanHeader, Record, SCHEMA_VERSION, StepEvent};
 pub use shape::BatchShape;
-pub use source::{Batch, BatchList, BatchSource, Delivered, Position, Skipped, SourceError};
+pub use source::{Batch, BatchList, BatchSource, DeliveredBatch, Position, Skipped, SourceError};
 pub use units::{Bytes, Frames, Samples, Seconds, UnitError};

@@ -1,35 +1,35 @@
-//! The shape of a batch: all that decides how much memory a step takes.
+//! Shape of a batch: the numbers that decide how much memory a step takes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Frames;
 
-/// How large a padded batch is, without what is in it.
+/// Shape of a padded batch.
 ///
-/// A model whose samples have no length, such as a classifier of images of one size, leaves both lengths at 1: see
-/// [`BatchShape::samples`]. One whose samples have a single length leaves `tokens` at 1.
+/// If samples have no length (images of one size), both lengths are 1: see [`BatchShape::samples`]. If samples have one
+/// length, `tokens` is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BatchShape {
-    /// Utterances in the batch.
+    /// Number of samples, such as utterances.
     pub utterances: u32,
-    /// Feature frames of the longest, as padded.
+    /// Number of feature frames of the longest sample, with padding.
     pub frames: Frames,
-    /// Text tokens of the longest, as padded.
+    /// Number of text tokens of the longest sample, with padding.
     pub tokens: u32,
 }
 
 impl BatchShape {
-    /// The shape of `count` samples without lengths.
+    /// Shape of `count` samples without lengths.
     pub fn samples(count: u32) -> Self {
         Self { utterances: count, frames: Frames(1), tokens: 1 }
     }
 
-    /// Frames in the padded batch, padding included.
+    /// Number of frames in the batch, with padding.
     pub fn frame_cells(&self) -> u64 {
         u64::from(self.utterances) * u64::from(self.frames.0)
     }
 
-    /// The same lengths with another number of utterances.
+    /// The same lengths for another number of samples.
     pub fn with_utterances(self, utterances: u32) -> Self {
         Self { utterances, ..self }
     }

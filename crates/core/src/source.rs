@@ -1,4 +1,4 @@
-//! Batches and where they come from, as a trainer sees them.
+//! Batches and batch sources, the interface between a data loader and a trainer.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::{BatchShape, SampleId};
 
 /// A batch of samples in host memory.
 ///
-/// The trainer cuts a batch into smaller ones that fit into memory, and the planner asks how large it is. Neither knows
-/// what a sample is: an image, a row of a table or an utterance. Two methods are required. A batch whose samples have
-/// lengths also provides [`shape`](Batch::shape), [`shape_of`](Batch::shape_of) and
-/// [`valid_frames`](Batch::valid_frames); one whose samples have names provides [`name`](Batch::name).
+/// The trainer splits a batch into micro-batches that fit into memory, and the planner needs its shape. Both work with
+/// any kind of sample: an image, a row of a table, an utterance. Two methods are required. If samples have lengths,
+/// implement [`shape`](Batch::shape), [`shape_of`](Batch::shape_of) and [`valid_frames`](Batch::valid_frames) too; if
+/// they have names, [`name`](Batch::name).
 ///
 /// ```
 /// use plimsoll_core::{Batch, BatchShape, SampleId};
@@ -28,10 +28,10 @@ use crate::{BatchShape, SampleId};
 ///     fn ids(&self) -> &[SampleId] {
 ///         &self.ids
 ///     }
-///     fn select(&self, places: &[usize]) -> Self {
+///     fn select(&self, indices: &[usize]) -> Self {
 ///         Self {
-///             ids: places.iter().map(|&place| self.ids[place]).collect(),
-///             values: places.iter().map(|&place| self.values[place]).collect(),
+///             ids: indices.iter().map(|&index| self.ids[index]).collect(),
+///             values: indices.iter().map(|&index| self.values[index]).collect(),
 ///         }
 ///     }
 /// }
@@ -42,45 +42,45 @@ use crate::{BatchShape, SampleId};
 /// assert_eq!(rows.shape(), BatchShape::samples(5));
 /// ```
 pub trait Batch: Clone + Send + Sync + 'static {
-    /// Ids of the samples, in order. All that is random in a step depends on them and not on their place.
+    /// Ids of the samples, in order. Randomness of a step depends on the ids, not on the order.
     fn ids(&self) -> &[SampleId];
 
-    /// The samples at `places`, in that order, as a batch of their own; an empty batch where there are none.
-    fn select(&self, places: &[usize]) -> Self;
+    /// The samples at `indices`, in that order, as a batch; an empty batch if there are no indices.
+    fn select(&self, indices: &[usize]) -> Self;
 
     /// Number of samples.
     fn len(&self) -> usize {
         self.ids().len()
     }
 
-    /// Whether there is no sample. Only the share of a replica may be empty.
+    /// Whether the batch is empty. Only the share of a replica may be empty.
     fn is_empty(&self) -> bool {
         self.ids().is_empty()
     }
 
-    /// The padded shape.
+    /// Shape with padding.
     fn shape(&self) -> BatchShape {
         BatchShape::samples(self.len() as u32)
     }
 
-    /// The padded shape of the samples at `places`, without making a batch of them.
+    /// Shape with padding of the samples in `range`, without making a batch of them.
     ///
-    /// The default keeps the lengths of the whole batch, which is never too small.
-    fn shape_of(&self, places: Range<usize>) -> BatchShape {
-        self.shape().with_utterances(places.len() as u32)
+    /// The default uses the lengths of the whole batch, an upper bound.
+    fn shape_of(&self, range: Range<usize>) -> BatchShape {
+        self.shape().with_utterances(range.len() as u32)
     }
 
-    /// Name of the sample at `place`, for messages.
-    fn name(&self, place: usize) -> String {
-        format!("sample {}", self.ids()[place].0)
+    /// Name of the sample at `index`, for messages.
+    fn name(&self, index: usize) -> String {
+        format!("sample {}", self.ids()[index].0)
     }
 
-    /// Frames of all samples without padding. A sample without a length counts as one frame.
+    /// Number of frames of all samples, without padding. A sample without a length counts as one frame.
     fn valid_frames(&self) -> u64 {
         self.len() as u64
     }
 
-    /// Share of frames that are padding.
+    /// Share of the frames that is padding, from 0 to 1.
     fn padding(&self) -> f64 {
         if self.is_empty() {
             return 0.0;
@@ -88,21 +88,21 @@ pub trait Batch: Clone + Send + Sync + 'static {
         1.0 - self.valid_frames() as f64 / self.shape().frame_cells().max(1) as f64
     }
 
-    /// Names of the samples at `places`, for messages.
-    fn names(&self, places: Range<usize>) -> Vec<String> {
-        places.map(|place| self.name(place)).collect()
+    /// Names of the samples in `range`, for messages.
+    fn names(&self, range: Range<usize>) -> Vec<String> {
+        range.map(|index| self.name(index)).collect()
     }
 
-    /// The samples at `places` as a batch of their own.
+    /// The samples in `range` as a batch.
     ///
     /// # Panics
-    /// Where `places` is empty or outside the batch.
-    fn part(&self, places: Range<usize>) -> Self {
-        assert!(!places.is_empty(), "a part has at least one sample");
-        self.select(&places.collect::<Vec<_>>())
+    /// If `range` is empty or outside the batch.
+    fn part(&self, range: Range<usize>) -> Self {
+        assert!(!range.is_empty(), "a part has at least one sample");
+        self.select(&range.collect::<Vec<_>>())
     }
 
-    /// Parts of at most `samples`, in order.
+    /// Splits the batch into parts of at most `samples` samples, in order.
     fn split(&self, samples: usize) -> Vec<Self> {
         let samples = samples.max(1);
         if samples >= self.len() {
@@ -112,78 +112,81 @@ pub trait Batch: Clone + Send + Sync + 'static {
         starts.map(|start| self.part(start..(start + samples).min(self.len()))).collect()
     }
 
-    /// The share of replica `rank` of `ranks`: every `ranks`-th sample. The shares take about the same work where a batch
-    /// is sorted by length.
+    /// The share of replica `rank` out of `ranks`: each `ranks`-th sample. If a batch is sorted by length, the shares
+    /// take about equal work.
     fn shard(&self, rank: usize, ranks: usize) -> Self {
         self.select(&(rank..self.len()).step_by(ranks.max(1)).collect::<Vec<_>>())
     }
 }
 
-/// Where a run stands in its data: what it takes to go on exactly there.
+/// Position of a run in its data: enough to continue exactly there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
-    /// Epochs completed.
+    /// Number of completed epochs.
     pub epoch: u64,
-    /// Batches of this epoch completed.
+    /// Number of completed batches of this epoch.
     pub batch: u64,
-    /// Where a source deals its batches by windows: windows of this epoch completed.
+    /// Number of completed windows of this epoch, for a source that deals its batches in windows.
     #[serde(default)]
     pub window: u64,
-    /// Batches of this window completed.
+    /// Number of completed batches of this window.
     #[serde(default)]
     pub within: u64,
 }
 
 impl Position {
-    /// The start of an epoch.
-    pub fn of_epoch(epoch: u64) -> Self {
+    /// Start of epoch `epoch`, the first being 0.
+    pub fn epoch_start(epoch: u64) -> Self {
         Self { epoch, ..Self::default() }
     }
 }
 
-/// A batch as a source delivers it.
+/// A batch with its position in the data, as a source delivers it.
 #[derive(Clone, Debug)]
-pub struct Delivered<B> {
+pub struct DeliveredBatch<B> {
     /// The batch.
     pub batch: B,
-    /// Where the run stands once this batch is done.
+    /// Position of the run after this batch.
     pub position: Position,
-    /// Samples that should have been in it and could not be read.
+    /// Samples of this batch that could not be read.
     pub skipped: Vec<Skipped>,
-    /// How long the caller waited for it.
+    /// Time that the caller waited for the batch.
     pub waited: Duration,
 }
 
-/// A sample that was left out, and why.
+/// A sample that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Its name in the manifest.
+    /// Name in the manifest.
     pub name: String,
-    /// What is wrong with it.
+    /// Why it was left out.
     pub reason: String,
 }
 
-/// A source of batches: the loader, or a [`BatchList`].
+/// A source of batches: a data loader, or a [`BatchList`].
 ///
-/// The trainer asks through it, so it knows no files and no threads.
+/// With this trait the trainer depends on neither files nor threads.
 pub trait BatchSource {
-    /// What a batch is.
+    /// Type of a batch.
     type Batch: Batch;
 
-    /// The next batch in the run's order; `None` at the end of the last epoch, and from then on.
-    fn next_batch(&mut self) -> Option<Result<Delivered<Self::Batch>, SourceError>>;
+    /// The next batch in the order of the run. `None` after the end of the last epoch, also on later calls.
+    ///
+    /// # Errors
+    /// [`SourceError`] if the source cannot continue.
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<Self::Batch>, SourceError>>;
 
-    /// Batches in an epoch.
+    /// Number of batches of an epoch.
     fn batches_in_epoch(&self) -> u64;
 
-    /// Takes back a batch that is done with, for a source that can use its memory again.
-    fn give_back(&mut self, batch: Self::Batch) {
+    /// Returns a used batch, so that the source can reuse its memory. The default drops it.
+    fn recycle(&mut self, batch: Self::Batch) {
         drop(batch);
     }
 }
 
-/// Batches in memory, in the same order in every epoch, without end.
+/// Batches in memory, in the same order in each epoch, without end.
 #[derive(Clone, Debug)]
 pub struct BatchList<B> {
     batches: Vec<B>,
@@ -191,7 +194,7 @@ pub struct BatchList<B> {
 }
 
 impl<B> BatchList<B> {
-    /// A source of `batches` that continues after `position`, where a new run has `Position::default()`.
+    /// A source of `batches` that continues after `position`; a new run starts at `Position::default()`.
     pub fn new(batches: Vec<B>, position: Position) -> Self {
         Self { batches, position }
     }
@@ -200,15 +203,15 @@ impl<B> BatchList<B> {
 impl<B: Batch> BatchSource for BatchList<B> {
     type Batch = B;
 
-    fn next_batch(&mut self) -> Option<Result<Delivered<B>, SourceError>> {
-        let Position { epoch, batch: place, .. } = self.position;
-        let batch = self.batches.get(place as usize)?.clone();
-        let is_last = place + 1 == self.batches.len() as u64;
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<B>, SourceError>> {
+        let Position { epoch, batch: index, .. } = self.position;
+        let batch = self.batches.get(index as usize)?.clone();
+        let is_last = index + 1 == self.batches.len() as u64;
         self.position = match is_last {
-            true => Position::of_epoch(epoch + 1),
-            false => Position { batch: place + 1, ..self.position },
+            true => Position::epoch_start(epoch + 1),
+            false => Position { batch: index + 1, ..self.position },
         };
-        Some(Ok(Delivered { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
+        Some(Ok(DeliveredBatch { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
     }
 
     fn batches_in_epoch(&self) -> u64 {
@@ -216,7 +219,7 @@ impl<B: Batch> BatchSource for BatchList<B> {
     }
 }
 
-/// Why a source cannot go on.
+/// A source cannot continue. The text says why.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load the next batch: {0}")]
 pub struct SourceError(pub String);
@@ -233,8 +236,8 @@ mod tests {
             &self.0
         }
 
-        fn select(&self, places: &[usize]) -> Self {
-            Self(places.iter().map(|&place| self.0[place]).collect())
+        fn select(&self, indices: &[usize]) -> Self {
+            Self(indices.iter().map(|&index| self.0[index]).collect())
         }
     }
 

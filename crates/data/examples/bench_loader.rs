@@ -138,7 +138,7 @@ fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
             let batch = loaded.expect("all files are good").batch;
             utterances += batch.len();
             // So that buffers are reused, as by a trainer.
-            loader.give_back(batch);
+            loader.recycle(batch);
         }
         assert_eq!(utterances, dataset.len());
         start.elapsed().as_secs_f64()

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{
-    BatchSource, Delivered, Grid, HostBatch, HostSample, Key, Position, SampleId, Skipped, SourceError, error_chain,
+    BatchSource, DeliveredBatch, Grid, HostBatch, HostSample, Key, Position, SampleId, Skipped, SourceError,
+    error_chain,
 };
 
 use crate::dataset::{Dataset, LoadError};
@@ -147,7 +148,7 @@ impl From<LoadError> for SourceError {
 impl BatchSource for Loader {
     type Batch = HostBatch;
 
-    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<HostBatch>, SourceError>> {
         let next = self.next()?;
         Some(next.map_err(SourceError::from))
     }
@@ -161,13 +162,13 @@ impl BatchSource for Loader {
         *self.batches_in_epoch.get_or_init(count)
     }
 
-    fn give_back(&mut self, batch: HostBatch) {
+    fn recycle(&mut self, batch: HostBatch) {
         self.buffers.give_back(batch.features);
     }
 }
 
 impl Iterator for Loader {
-    type Item = Result<Delivered<HostBatch>, LoadError>;
+    type Item = Result<DeliveredBatch<HostBatch>, LoadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let start = Instant::now();
@@ -187,7 +188,7 @@ impl Iterator for Loader {
             if let Some(batch) = batch {
                 let (skipped, waited) = (std::mem::take(&mut self.unreported), start.elapsed());
                 self.tune(waited);
-                return Some(Ok(Delivered { batch, position, skipped, waited }));
+                return Some(Ok(DeliveredBatch { batch, position, skipped, waited }));
             }
         }
         None
@@ -221,11 +222,11 @@ fn load(
             Err(error) => return Err(error),
         }
     }
-    let collate = || HostBatch::collate_in(&samples, dataset.log_mel().n_mels(), grid, |count| buffers.take(count));
+    let collate = || HostBatch::collate_with(&samples, dataset.log_mel().n_mels(), grid, |count| buffers.take(count));
     let batch = match (samples.is_empty(), is_shared) {
         (false, _) => Some(collate()?),
         (true, false) => None,
-        (true, true) => Some(HostBatch::nothing(dataset.log_mel().n_mels(), grid)),
+        (true, true) => Some(HostBatch::empty(dataset.log_mel().n_mels(), grid)),
     };
     for HostSample { features, reference, .. } in samples {
         plimsoll_audio::buffers::recycle(features);

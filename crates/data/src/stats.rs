@@ -1,4 +1,4 @@
-//! Statistics of a corpus: lengths of utterances and texts, speakers, languages and characters.
+//! BufferSnapshot of a corpus: lengths of utterances and texts, speakers, languages and characters.
 
 use std::collections::{BTreeMap, BTreeSet};
 

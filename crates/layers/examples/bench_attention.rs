@@ -6,7 +6,7 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Bytes, Choice, CountingAllocator, Key, MemoryMeter, SampleId, Seconds};
 use plimsoll_layers::{Attention, AttentionConfig, HeadPositions, Lengths};
-use plimsoll_tape::{Noise, Pass, backward, initialise};
+use plimsoll_tape::{Noise, Pass, backward, initialize};
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
@@ -85,7 +85,7 @@ fn main() {
     println!("self-attention of width {WIDTH} with {HEADS} heads, dropout 0.1, forward and backward");
     let attention = |positions| {
         let config = AttentionConfig { positions, ..AttentionConfig::new(WIDTH, HEADS) };
-        initialise(config.init(&device), Key::new(1))
+        initialize(config.init(&device), Key::new(1))
     };
     compare("absolute", &attention(HeadPositions::Absolute), positions, chunk, &device);
     compare("rotary", &attention(HeadPositions::Rotary), positions, chunk, &device);

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Bytes, Choice, CountingAllocator, Key, MemoryMeter, Remat, SampleId, Seconds};
 use plimsoll_layers::{Conformer, ConformerConfig, Lengths};
-use plimsoll_tape::{Noise, Pass, backward, initialise};
+use plimsoll_tape::{Noise, Pass, backward, initialize};
 
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
@@ -69,7 +69,7 @@ fn main() {
     let device = Device::flex().autodiff();
     let config = ConformerConfig { kernel: 31, ..ConformerConfig::new(width, 4) };
     let encoder = Encoder { blocks: (0..blocks).map(|_| config.init(&device)).collect() };
-    let encoder = initialise(encoder, Key::new(1));
+    let encoder = initialize(encoder, Key::new(1));
     let values: Vec<f32> = (0..(frames * width) as u64).map(|i| Key::new(2).at(i).unit() as f32 - 0.5).collect();
     let x = Tensor::from_data(TensorData::new(values, [1, frames, width]), &device);
     println!("{blocks} Conformer blocks of width {width}, {frames} frames, dropout 0.1, forward and backward");

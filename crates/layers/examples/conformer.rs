@@ -6,7 +6,7 @@ use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 use plimsoll_layers::{Conformer, ConformerConfig, Lengths, ctc_greedy, ctc_loss};
-use plimsoll_tape::{Pass, initialise};
+use plimsoll_tape::{Pass, initialize};
 
 const FRAMES: usize = 20;
 const WIDTH: usize = 32;
@@ -32,7 +32,7 @@ fn main() {
         block: ConformerConfig::new(WIDTH, 4).init(&device),
         output: LinearConfig::new(WIDTH, VOCABULARY).init(&device),
     };
-    let mut model = initialise(model, Key::new(1));
+    let mut model = initialize(model, Key::new(1));
     let values: Vec<f32> = (0..FRAMES * WIDTH).map(|i| Key::new(2).at(i as u64).unit() as f32 - 0.5).collect();
     let features: Tensor<3> = Tensor::from_data(TensorData::new(values, [1, FRAMES, WIDTH]), &device);
     let lengths = Lengths::new(vec![FRAMES as u32], FRAMES);

@@ -103,7 +103,7 @@ impl Conformer {
     fn run(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass, rematerialize: bool) -> Tensor<3> {
         let [first, second] = [pass.with("first"), pass.with("second")];
         let half = normed_branch(&self.norm_first, &self.first, x.clone(), lengths, &first, rematerialize);
-        let x = x + pass.full(self.first.output_dropout(half, &first)) * 0.5;
+        let x = x + pass.at_least_fp32(self.first.output_dropout(half, &first)) * 0.5;
         let attended = normed_branch(
             &self.norm_attention,
             &self.attention,
@@ -112,12 +112,12 @@ impl Conformer {
             &pass.with("weights"),
             rematerialize,
         );
-        let x = x + pass.full(pass.with("attention").dropout(attended, self.dropout));
+        let x = x + pass.at_least_fp32(pass.with("attention").dropout(attended, self.dropout));
         let convolution = pass.with("convolution");
         let convolved =
             normed_branch(&self.norm_convolution, &self.convolution, x.clone(), lengths, &convolution, rematerialize);
-        let x = x + pass.full(convolution.dropout(convolved, self.dropout));
+        let x = x + pass.at_least_fp32(convolution.dropout(convolved, self.dropout));
         let half = normed_branch(&self.norm_second, &self.second, x.clone(), lengths, &second, rematerialize);
-        apply_layer_norm(&self.norm_last, x + pass.full(self.second.output_dropout(half, &second)) * 0.5, pass)
+        apply_layer_norm(&self.norm_last, x + pass.at_least_fp32(self.second.output_dropout(half, &second)) * 0.5, pass)
     }
 }

@@ -71,7 +71,7 @@ impl Branch for Convolution {
         let gated = lengths.clear_padding(glu(pass.dense(&self.widen, x)));
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
-        let mixed = depthwise(gated, pass.lower(weight.val()), pass.lower(bias));
+        let mixed = depthwise(gated, pass.to_compute_dtype(weight.val()), pass.to_compute_dtype(bias));
         silu(self.norm.forward(mixed, lengths, pass))
     }
 

@@ -1,7 +1,7 @@
 //! Connectionist temporal classification (CTC): the loss with its gradient in closed form, and greedy decoding.
 
 use burn::tensor::{Tensor, TensorData};
-use plimsoll_tape::{is_recording, plain_device, with_gradient};
+use plimsoll_tape::{inner_device, is_capture_device, with_gradient};
 use rayon::prelude::*;
 
 use crate::Lengths;
@@ -45,10 +45,10 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
         b == texts.len() && b == lengths.each().len() && t == lengths.width(),
         "logits, lengths and texts must have the same batch size, and lengths the width of the logits"
     );
-    let device = plain_device(&logits.device());
+    let device = inner_device(&logits.device());
     let infeasible: Vec<usize> = (0..b).filter(|&i| !is_ctc_feasible(lengths.each()[i] as usize, &texts[i])).collect();
     let needs_no_gradient = !logits.device().is_autodiff();
-    let (total, gradient) = if is_recording(&device) {
+    let (total, gradient) = if is_capture_device(&device) {
         // A recording device computes nothing: only the shapes count.
         let total = Tensor::zeros([1], &device);
         if needs_no_gradient {

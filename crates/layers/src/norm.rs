@@ -19,7 +19,7 @@ const MOMENTUM: f64 = 0.1;
 /// Applies Burn's `norm` to `x` `[b, t, d]` in fp32, whatever the precision of `x`.
 pub fn apply_layer_norm(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
     let shift = norm.beta.as_ref().map_or_else(|| Tensor::zeros_like(&norm.gamma.val()), Param::val);
-    layer_norm(pass.full(x), norm.gamma.val(), shift, EPSILON)
+    layer_norm(pass.at_least_fp32(x), norm.gamma.val(), shift, EPSILON)
 }
 
 /// Values over which a [`Norm`] computes its mean and variance.
@@ -86,7 +86,7 @@ impl Norm {
     /// On an autodiff device a batch norm uses and records the statistics of the batch; on other devices it uses the
     /// running statistics, like Burn's `BatchNorm`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let x = pass.full(x);
+        let x = pass.at_least_fp32(x);
         if self.mean.is_some() {
             return self.by_batch(x, lengths);
         }

@@ -57,7 +57,7 @@ impl Postnet {
     /// The correction `[b, t, f]` of frames `x` `[b, t, f]`; the caller adds it. Padding counts as zeros.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         self.layers.iter().enumerate().fold(x, |x, (index, layer)| {
-            let y = pass.full(convolve(layer, x, lengths, pass));
+            let y = pass.at_least_fp32(convolve(layer, x, lengths, pass));
             match self.norms.get(index) {
                 Some(norm) => pass.at(index).dropout(tanh(apply_layer_norm(norm, y, pass)), self.dropout),
                 None => y,

@@ -57,7 +57,7 @@ impl Prenet {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::{Key, SampleId};
-    use plimsoll_tape::initialise;
+    use plimsoll_tape::initialize;
 
     use super::*;
 
@@ -65,7 +65,7 @@ mod tests {
     fn dropout_stays_on_and_depends_on_the_step_only() {
         let device = Device::flex();
         let config = PrenetConfig { features: 6, width: 32, layers: 2, dropout: 0.5 };
-        let prenet = initialise(config.init(&device), Key::new(1));
+        let prenet = initialize(config.init(&device), Key::new(1));
         let x = Tensor::<3>::random([2, 9, 6], Default::default(), &device);
         let noise = Noise::new(Key::new(7), &["a", "b"].map(SampleId::from_name));
         let run = |x: Tensor<3>, first, noise: &Noise| prenet.forward(x, first, noise, &Pass::plain());

@@ -95,8 +95,8 @@ impl AttentivePooling {
 
     /// `[b, t, c]` to `[b, 1, 2c]`: means, then standard deviations. Padding gets a weight of zero.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let hidden = tanh(pass.full(pass.dense(&self.hidden, x.clone())));
-        let scores = pass.full(pass.dense(&self.score, hidden));
+        let hidden = tanh(pass.at_least_fp32(pass.dense(&self.hidden, x.clone())));
+        let scores = pass.at_least_fp32(pass.dense(&self.score, hidden));
         let scores = match lengths.padding(&x.device()) {
             Some(padding) => scores.mask_fill(padding.unsqueeze_dim::<3>(2), MASKED),
             None => scores,
@@ -131,7 +131,7 @@ pub struct StyleTokens {
 
 impl StyleTokensConfig {
     /// Builds the layer on `device`. The tokens are zero, and stay equal to each other in training unless they
-    /// get random values first, for example from `plimsoll_tape::initialise`.
+    /// get random values first, for example from `plimsoll_tape::initialize`.
     ///
     /// # Panics
     /// If there is no token, or `heads` does not divide `width`.
@@ -155,6 +155,6 @@ impl StyleTokens {
         let [n, d] = tokens.dims();
         let memory = tokens.unsqueeze::<3>().expand([b, n, d]);
         let lengths = Lengths::new(vec![n as u32; b], n);
-        pass.full(self.attention.forward(pass.dense(&self.query, x), memory, &lengths, pass))
+        pass.at_least_fp32(self.attention.forward(pass.dense(&self.query, x), memory, &lengths, pass))
     }
 }

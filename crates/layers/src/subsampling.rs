@@ -73,11 +73,11 @@ impl Subsampling {
             x
         };
         let convolved = |maps: Tensor<4>, layer: &Conv2d| {
-            let bias = layer.bias.as_ref().map(|bias| pass.lower(bias.val()));
+            let bias = layer.bias.as_ref().map(|bias| pass.to_compute_dtype(bias.val()));
             let options = ConvOptions::new([2, 2], [0, 0], [1, 1], 1);
-            relu(conv2d(maps, pass.lower(layer.weight.val()), bias, options))
+            relu(conv2d(maps, pass.to_compute_dtype(layer.weight.val()), bias, options))
         };
-        let maps = self.layers.iter().fold(pass.lower(x).unsqueeze_dim::<4>(1), convolved);
+        let maps = self.layers.iter().fold(pass.to_compute_dtype(x).unsqueeze_dim::<4>(1), convolved);
         let [b, c, t, f] = maps.dims();
         let y = pass.dense(&self.project, maps.swap_dims(1, 2).reshape([b, t, c * f]));
         let left = lengths.each().iter().map(|&n| SubsamplingConfig::frames_after(factor, n)).collect();

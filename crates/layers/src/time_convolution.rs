@@ -25,16 +25,16 @@ pub(crate) fn time_convolution(inputs: usize, outputs: usize, kernel: usize, dev
 /// product: on the CPU a training step of a synthesizer is 1.4x faster than with Burn's convolution, whose backward
 /// pass runs frame by frame (docs/LOG.md, 2026-11-21).
 pub(crate) fn convolve(layer: &Conv1d, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-    let x = pass.lower(lengths.clear_padding(x));
+    let x = pass.to_compute_dtype(lengths.clear_padding(x));
     let [b, t, i] = x.dims();
-    let weight = pass.lower(layer.weight.val());
+    let weight = pass.to_compute_dtype(layer.weight.val());
     let [o, _, k] = weight.dims();
     let edge = Tensor::<3>::zeros([b, k / 2, i], &x.device()).cast(x.dtype());
     let x = Tensor::cat(vec![edge.clone(), x, edge], 1);
     let windows: Tensor<3> = Tensor::cat((0..k).map(|tap| x.clone().narrow(1, tap, t)).collect(), 2);
     let product = windows.reshape([b * t, k * i]).matmul(weight.permute([2, 1, 0]).reshape([k * i, o]));
     let y: Tensor<2> = match &layer.bias {
-        Some(bias) => product + pass.lower(bias.val()).unsqueeze::<2>(),
+        Some(bias) => product + pass.to_compute_dtype(bias.val()).unsqueeze::<2>(),
         None => product,
     };
     y.reshape([b, t, o])

@@ -105,9 +105,9 @@ fn residual(
     inside: impl FnOnce(Tensor<3>) -> Tensor<3>,
 ) -> Tensor<3> {
     if norm_first {
-        return x.clone() + pass.full(inside(apply_layer_norm(norm, x, pass)));
+        return x.clone() + pass.at_least_fp32(inside(apply_layer_norm(norm, x, pass)));
     }
-    let sum = x.clone() + pass.full(inside(x));
+    let sum = x.clone() + pass.at_least_fp32(inside(x));
     apply_layer_norm(norm, sum, pass)
 }
 

@@ -35,7 +35,7 @@ impl Task for Model {
             true => remat(layer, x, |layer, x| layer.forward(x, None, None)),
             false => layer.forward(x, None, None),
         });
-        StepLoss::of((y - x.clone()).square().sum())
+        StepLoss::new((y - x.clone()).square().sum())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The backends whose use of memory is modeled.
 
-use plimsoll_tape::Played;
+use plimsoll_tape::SimulatedDevice;
 use serde::Serialize;
 
 use crate::cube;
@@ -33,10 +33,10 @@ impl BackendRules {
     }
 
     /// The device that a recording stands for.
-    pub(crate) fn played(self) -> Played {
+    pub(crate) fn played(self) -> SimulatedDevice {
         match self {
-            Self::Flex { .. } => Played::Host,
-            Self::Cube { .. } => Played::Card,
+            Self::Flex { .. } => SimulatedDevice::Cpu,
+            Self::Cube { .. } => SimulatedDevice::Gpu,
         }
     }
 

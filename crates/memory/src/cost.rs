@@ -1,7 +1,7 @@
 //! The cost model: arithmetic, memory traffic and kernel launches, counted from a recording.
 
 use plimsoll_core::Precision;
-use plimsoll_tape::Note;
+use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{FloatOperationIr, ModuleOperationIr, OperationIr, TensorIr};
 use serde::Serialize;
 
@@ -79,7 +79,10 @@ fn costs_nothing(operation: &OperationIr) -> bool {
             matches!(base, Base::Reshape(_) | Base::SwapDims(_) | Base::Permute(_) | Base::Expand(_) | Base::Slice(_))
         }
         OperationIr::Init(_) | OperationIr::Drop(_) => true,
-        _ => matches!(Note::of(operation), Some(Note::Mark(_) | Note::Contiguous | Note::Scratch { .. })),
+        _ => matches!(
+            CustomOp::parse(operation),
+            Some(CustomOp::Mark(_) | CustomOp::Contiguous | CustomOp::Scratch { .. })
+        ),
     }
 }
 

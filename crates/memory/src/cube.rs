@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll_tape::Note;
+use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
     BaseOperationIr as Base, ModuleOperationIr as Neural, NumericOperationIr as Numeric, OperationIr, TensorId,
     TensorIr,
@@ -39,7 +39,7 @@ impl FusionGroup {
         last: &HashMap<TensorId, usize>,
         is_lasting: &dyn Fn(TensorId) -> bool,
     ) {
-        if Note::of(operation).is_none() && is_fusible(operation) && self.count < FUSED_OPERATIONS_MAX {
+        if CustomOp::parse(operation).is_none() && is_fusible(operation) && self.count < FUSED_OPERATIONS_MAX {
             if apply_view(heap, operation) {
                 for input in operation.inputs() {
                     if !is_lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {

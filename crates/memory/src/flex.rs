@@ -9,14 +9,14 @@ mod elementwise;
 mod layers;
 mod matmul;
 
-use plimsoll_tape::Note;
+use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{OperationIr, TensorIr};
 
 use crate::heap::{Heap, Value};
 
 /// Applies `operation` to `heap` as flex does with `threads` threads.
 pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
-    if let Some(note) = Note::of(operation) {
+    if let Some(note) = CustomOp::parse(operation) {
         return apply_note(heap, operation, note);
     }
     let mut flex = Flex { heap, threads };
@@ -31,28 +31,28 @@ pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
 }
 
 /// Applies an operation of `plimsoll-tape`, whose note says what it does with memory.
-fn apply_note(heap: &mut Heap, operation: &OperationIr, note: Note<'_>) {
+fn apply_note(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>) {
     let inputs: Vec<Value> = operation.inputs().map(|input| heap.take(input)).collect();
     let outputs: Vec<&TensorIr> = operation.outputs().collect();
     match note {
-        Note::Mark(_) => {}
-        Note::Scratch { bytes, .. } => {
+        CustomOp::Mark(_) => {}
+        CustomOp::Scratch { bytes, .. } => {
             let scratch = heap.scratch(bytes as usize);
             heap.free(scratch);
         }
-        Note::Contiguous => {
+        CustomOp::Contiguous => {
             let mut inputs = inputs;
             let value = contiguous(heap, inputs.remove(0));
             heap.give(outputs[0], value);
             return;
         }
-        Note::Make(_) => {
+        CustomOp::Make(_) => {
             for output in outputs {
                 let value = heap.fresh(&output.shape, output.dtype.size());
                 heap.give(output, value);
             }
         }
-        Note::Change { scratch, .. } => {
+        CustomOp::Change { scratch, .. } => {
             let mut inputs = inputs.into_iter();
             let changed = inputs.next().expect("an operation that changes a tensor has one");
             let fresh = outputs.get(1).map(|output| heap.fresh(&output.shape, output.dtype.size()));

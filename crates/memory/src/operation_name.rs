@@ -1,6 +1,6 @@
 //! Names of operations in a timeline.
 
-use plimsoll_tape::Note;
+use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{BaseOperationIr, FloatOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr};
 
 /// The name of `operation` for people.
@@ -67,9 +67,9 @@ fn module_name(module: &ModuleOperationIr) -> &'static str {
 fn custom_name(operation: &OperationIr) -> &'static str {
     const NAMES: &[&str] =
         &["attention_weights", "depthwise", "dropout", "glu", "layer_norm", "relative_shift", "silu", "tanh"];
-    match Note::of(operation) {
-        Some(Note::Contiguous) => "contiguous copy",
-        Some(Note::Make(name) | Note::Change { name, .. } | Note::Scratch { name, .. }) => {
+    match CustomOp::parse(operation) {
+        Some(CustomOp::Contiguous) => "contiguous copy",
+        Some(CustomOp::Make(name) | CustomOp::Change { name, .. } | CustomOp::Scratch { name, .. }) => {
             NAMES.iter().find(|known| **known == name).copied().unwrap_or("other host operation")
         }
         _ => "custom operation",

@@ -7,7 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key, Remat};
 use plimsoll_tape::ir::{OperationIr, TensorId, TensorStatus};
-use plimsoll_tape::{Noise, Note, Pass, RecordError, Recorder, Task, backward, record};
+use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, backward, capture};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
@@ -39,7 +39,7 @@ pub struct Trace {
 pub enum TraceError {
     /// The model reads tensor values or uses something else that a recording cannot show.
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Record(#[from] CaptureError),
     /// The loss has no gradient for any parameter.
     #[error("the loss depends on no trainable parameter")]
     NoGradient,
@@ -69,7 +69,7 @@ pub fn trace<S: Traceable>(
     let batch = traceable.batch(shape);
     let mut live = LiveTensors { covered_thousandths: covered_thousandths(choice.remat), ..LiveTensors::default() };
     let mut sent = None;
-    let operations = record(rules.played(), |recorder| {
+    let operations = capture(rules.played(), |recorder| {
         let task = traceable.init(recorder.device());
         live.weights = weights(recorder, &task);
         recorder.mark("forward");
@@ -100,13 +100,13 @@ pub fn trace_validation<S: Traceable>(
 ) -> Result<Timeline, TraceError> {
     let batch = traceable.batch(shape);
     let (mut live, mut sent) = (LiveTensors::default(), None);
-    let operations = record(rules.played(), |recorder| {
+    let operations = capture(rules.played(), |recorder| {
         let task = traceable.init(recorder.device());
         live.weights = weights(recorder, &task);
-        let task = recorder.off_tape(task);
+        let task = recorder.without_autodiff(task);
         recorder.mark("validation");
         let start = recorder.next_id();
-        let tensors = <S::Task as Task>::send(&batch, &plimsoll_tape::plain_device(recorder.device()));
+        let tensors = <S::Task as Task>::send(&batch, &plimsoll_tape::inner_device(recorder.device()));
         sent = Some((start, recorder.next_id()));
         traceable.validate(&task, &tensors);
     })?;
@@ -122,7 +122,7 @@ pub(crate) fn batch_bytes<S: Traceable>(
 ) -> Result<Bytes, TraceError> {
     let batch = traceable.batch(shape);
     let mut sent = None;
-    let operations = record(rules.played(), |recorder| {
+    let operations = capture(rules.played(), |recorder| {
         let start = recorder.next_id();
         let _tensors = <S::Task as Task>::send(&batch, recorder.device());
         sent = Some((start, recorder.next_id()));
@@ -147,7 +147,7 @@ fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) ->
     let is_lasting = |id: TensorId| lasting.contains(&id);
     let mut fusion = FusionGroup::default();
     for (index, operation) in operations.iter().enumerate() {
-        if let Some(Note::Mark(name)) = Note::of(operation) {
+        if let Some(CustomOp::Mark(name)) = CustomOp::parse(operation) {
             fusion.run(&mut heap, index, &last, &is_lasting);
             phase = phase_of(name).or(phase);
             if let Some(phase) = phase {
@@ -227,8 +227,8 @@ fn last_uses(operations: &[OperationIr]) -> HashMap<TensorId, usize> {
     operations.iter().enumerate().flat_map(reads).collect()
 }
 
-fn weights<M: Module>(recorder: &Recorder, module: &M) -> Vec<TensorId> {
-    struct Ids<'a>(&'a Recorder, Vec<TensorId>);
+fn weights<M: Module>(recorder: &CaptureSession, module: &M) -> Vec<TensorId> {
+    struct Ids<'a>(&'a CaptureSession, Vec<TensorId>);
     impl ModuleVisitor for Ids<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             self.1.push(self.0.id(&param.val()));
@@ -239,9 +239,9 @@ fn weights<M: Module>(recorder: &Recorder, module: &M) -> Vec<TensorId> {
     ids.1
 }
 
-fn gradients<M: Module>(recorder: &Recorder, module: &M, found: GradientsParams) -> (Vec<TensorId>, Vec<u64>) {
+fn gradients<M: Module>(recorder: &CaptureSession, module: &M, found: GradientsParams) -> (Vec<TensorId>, Vec<u64>) {
     struct Ids<'a> {
-        recorder: &'a Recorder,
+        recorder: &'a CaptureSession,
         found: GradientsParams,
         ids: Vec<TensorId>,
         counts: Vec<u64>,

@@ -51,7 +51,7 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 fn silence_handled_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !plimsoll_tape::records_now() && !plimsoll_train::is_reported_failure(panic) {
+        if !plimsoll_tape::is_capturing() && !plimsoll_train::is_reported_failure(panic) {
             print(panic);
         }
     }));

@@ -9,7 +9,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Bytes, Seconds};
-use plimsoll_tape::{NamedVisitor, count, on_paper, walk};
+use plimsoll_tape::{NamedVisitor, count, on_capture_device, walk};
 use serde_json::{Value, json};
 
 use crate::environment;
@@ -110,7 +110,7 @@ impl Part {
 
 impl Sizes {
     fn new(model: ModelPlan, log_mel: LogMel) -> Self {
-        let (parameters, counted) = on_paper(|paper| match &model {
+        let (parameters, counted) = on_capture_device(|paper| match &model {
             ModelPlan::Recognizer(model) => count_module(model.init_unseeded(paper)),
             ModelPlan::Synthesizer(model) => count_module(model.init_unseeded(paper)),
         });

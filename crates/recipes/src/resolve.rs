@@ -5,7 +5,7 @@ use plimsoll_audio::Vocoder;
 use plimsoll_core::{Bytes, Key, Seconds};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::tts::SynthesizerConfig;
-use plimsoll_tape::{count, freeze, on_paper};
+use plimsoll_tape::{count, freeze, on_capture_device};
 use plimsoll_train::{PlateauConfig, Schedule, Shape, Unfit};
 
 use crate::config::{self, NormChoice, RunConfig, Task, TrainingConfig, UnfitChoice};
@@ -63,7 +63,7 @@ pub(crate) fn resolve(
         }),
         model => model,
     };
-    let parameters = on_paper(|paper| match &model {
+    let parameters = on_capture_device(|paper| match &model {
         ModelPlan::Recognizer(model) => trained(model.init_unseeded(paper), config),
         ModelPlan::Synthesizer(model) => trained(model.init_unseeded(paper), config),
     });

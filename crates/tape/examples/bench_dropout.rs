@@ -1,4 +1,4 @@
-//! The time of keyed dropout beside Burn's: `cargo xtask bench dropout`.
+//! Time of keyed dropout compared with Burn's: `cargo xtask bench dropout`.
 
 use std::time::Instant;
 
@@ -24,11 +24,11 @@ fn compare<const D: usize>(name: &str, shape: [usize; D], rate: f64) {
     let ids: Vec<SampleId> = (0..shape[0] as u64).map(SampleId).collect();
     let noise = Noise::new(Key::new(3), &ids);
     let burns = DropoutConfig::new(rate).init();
-    // Interleaved, so that a busy machine slows both alike; the first round warms up.
+    // Interleaved, so that load on the machine slows both equally. The first round is a warm-up.
     let rounds: Vec<[f64; 2]> =
         (0..21).map(|_| [timed(&x, |x| noise.dropout(x, rate)), timed(&x, |x| burns.forward(x))]).skip(1).collect();
-    let median = |of: &dyn Fn(&[f64; 2]) -> f64| {
-        let mut values: Vec<f64> = rounds.iter().map(of).collect();
+    let median = |value: &dyn Fn(&[f64; 2]) -> f64| {
+        let mut values: Vec<f64> = rounds.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };

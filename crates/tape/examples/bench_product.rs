@@ -1,4 +1,4 @@
-//! The rate of matrix products on this device, in the shapes of a recogniser: `cargo xtask bench product`.
+//! Speed of matrix products on the CPU, in the shapes of a speech recognizer: `cargo xtask bench product`.
 
 use std::time::Instant;
 
@@ -21,8 +21,12 @@ fn main() {
             (0..30).map(|_| once()).fold(f64::INFINITY, f64::min)
         };
         let right = time(&|| a.clone().matmul(b.clone()));
-        let turned = time(&|| a.clone().matmul(b.clone().transpose().reshape([n, k]).transpose()));
+        let transposed = time(&|| a.clone().matmul(b.clone().transpose().reshape([n, k]).transpose()));
         let work = 2.0 * m as f64 * k as f64 * n as f64 / 1e9;
-        println!("[{m}, {k}, {n}]: {:.0} GFLOP/s, right side turned {:.0} GFLOP/s", work / right, work / turned);
+        println!(
+            "[{m}, {k}, {n}]: {:.0} GFLOP/s, right side transposed {:.0} GFLOP/s",
+            work / right,
+            work / transposed
+        );
     }
 }

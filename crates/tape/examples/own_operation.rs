@@ -1,10 +1,11 @@
-//! An operation with its own gradient, a keyed dropout, and gradients by parameter, in somebody else's model.
+//! An operation with a gradient of its own, keyed dropout, and gradients by parameter, in a model of plain Burn
+//! modules.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Key, SampleId};
-use plimsoll_tape::{Noise, backward, count, initialise, silu, with_gradient};
+use plimsoll_tape::{Noise, backward, count, initialize, silu, with_gradient};
 
 #[derive(Module, Debug)]
 struct Perceptron {
@@ -18,7 +19,7 @@ impl Perceptron {
     }
 }
 
-/// The sum of squares, its gradient told rather than recorded.
+/// Sum of squares, with its gradient computed by hand.
 fn sum_of_squares(x: Tensor<2>) -> Tensor<1> {
     let inner = x.clone().without_autodiff();
     with_gradient(x, inner.clone().square().sum(), inner * 2.0)
@@ -28,7 +29,7 @@ fn main() {
     let device = Device::flex().autodiff();
     let model =
         Perceptron { first: LinearConfig::new(4, 16).init(&device), second: LinearConfig::new(16, 2).init(&device) };
-    let model = initialise(model, Key::new(1));
+    let model = initialize(model, Key::new(1));
     let samples = ["ann", "bob", "cleo"].map(SampleId::from_name);
     let noise = Noise::new(Key::new(2).with("dropout"), &samples);
     let loss = sum_of_squares(model.forward(Tensor::ones([3, 4], &device), &noise));

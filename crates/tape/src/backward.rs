@@ -1,4 +1,4 @@
-//! The gradients of a module's parameters, on every device.
+//! Gradients of the parameters of a module, on every device.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -6,35 +6,37 @@ use burn::tensor::{Device, Tensor};
 use burn_autodiff::grads::Gradients;
 use std::marker::PhantomData;
 
-use crate::bridge::{Surface, on_backend};
+use crate::bridge::{PrimitiveBackend, on_backend};
 
-/// Runs the backward pass of `loss` and returns the gradient of every parameter of `module` that has one.
+/// Runs the backward pass of `loss` and returns the gradient of each parameter of `module` that has one.
 ///
-/// Unlike [`Tensor::backward`], this works on the recording device too, so a planner can trace it.
+/// Unlike [`Tensor::backward`], this also works on the capture device, so that a planner can trace a training step.
 ///
 /// # Panics
-/// Where `loss` depends on no parameter that requires a gradient.
+/// If `loss` does not depend on a tensor that requires a gradient.
 pub fn backward<M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
     let device = loss.device();
     on_backend!(&device, B => backward_on::<B, M>(loss, module))
 }
 
-/// Frees what a forward pass has kept whose loss was dropped without a backward pass.
+/// Frees the graph of a forward pass whose loss was dropped without a backward pass.
 ///
-/// Burn 0.22 frees such a graph from its beginning on, one operation after the other, at each backward pass of any other
-/// graph. Who gives up a pass because memory ran out needs that memory now: this runs as many backward passes of nothing
-/// as the deepest model has operations, which takes some ten milliseconds.
-pub fn sweep() {
+/// Burn 0.22 does not free such a graph at once: each backward pass of any other graph frees one operation of it, from
+/// its input on. After an out-of-memory failure the memory is needed before the next attempt. This function runs 4,096
+/// empty backward passes on the CPU, more than the deepest model has operations in a row. They take about ten
+/// milliseconds.
+pub fn free_dropped_graphs() {
     let device = Device::flex().autodiff();
     for _ in 0..DEEPEST {
         let _ = Tensor::<1>::zeros([1], &device).require_grad().backward();
     }
 }
 
-/// Operations in a row, from the input of a model to its loss: a Conformer of 17 blocks has some 1,500.
+/// Upper bound of the operations in a row from the input of a model to its loss: a Conformer of 17 blocks has about
+/// 1,500.
 const DEEPEST: usize = 4096;
 
-fn backward_on<B: Surface, M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
+fn backward_on<B: PrimitiveBackend, M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
     let tape = B::tracked(loss).backward();
     let mut collector = Collector::<B> { tape, found: GradientsParams::new(), backend: PhantomData };
     module.visit(&mut collector);
@@ -47,7 +49,7 @@ struct Collector<B> {
     backend: PhantomData<B>,
 }
 
-impl<B: Surface> ModuleVisitor for Collector<B> {
+impl<B: PrimitiveBackend> ModuleVisitor for Collector<B> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         if !value.is_require_grad() {
@@ -68,7 +70,7 @@ mod tests {
     use crate::remat;
 
     #[test]
-    fn a_pass_that_was_given_up_is_freed() {
+    fn dropped_graph_is_freed() {
         let device = Device::flex().autodiff();
         let kept = Arc::new(());
         let mut x = Tensor::<1>::ones([4], &device).require_grad();
@@ -82,8 +84,12 @@ mod tests {
             layer.forward(x)
         });
         drop(y);
-        assert_eq!(Arc::strong_count(&kept), 2, "burn frees it by itself: sweeping is no longer needed");
-        sweep();
+        assert_eq!(
+            Arc::strong_count(&kept),
+            2,
+            "Burn frees dropped graphs by itself: `free_dropped_graphs` is no longer needed"
+        );
+        free_dropped_graphs();
         assert_eq!(Arc::strong_count(&kept), 1);
     }
 }

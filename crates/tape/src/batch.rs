@@ -1,36 +1,37 @@
-//! A batch on a device, as a model reads it.
+//! A batch of utterances on a device, the input of a speech model.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Batch, HostBatch, SampleId};
 
-/// A batch of utterances on a device, with what a host must know about it.
+/// A batch of utterances on a device. Lengths, tokens and ids stay on the host, where models need them.
 ///
-/// Shapes: b utterances, t frames, f features, r frames of a reference.
+/// Shapes: b utterances, t frames, f features of a frame, r frames of a voice reference.
 #[derive(Clone, Debug)]
 pub struct TensorBatch {
-    /// Features `[b, t, f]`, zero where padded.
+    /// Features `[b, t, f]`; padding is zero.
     pub features: Tensor<3>,
-    /// Frames of each utterance.
+    /// Number of frames of each utterance, without padding.
     pub frame_lengths: Vec<u32>,
-    /// Token ids of each utterance.
+    /// Token ids of each utterance, without padding.
     pub tokens: Vec<Vec<u32>>,
     /// Ids of the utterances.
     pub ids: Vec<SampleId>,
-    /// The references of the voices, where the batch has them.
+    /// Voice references, if the batch has them.
     pub references: Option<References>,
 }
 
-/// Other stretches of the voices of a batch.
+/// Audio segments of the same speakers, from which a model derives their voices.
 #[derive(Clone, Debug)]
 pub struct References {
-    /// Features `[b, r, f]`, zero where padded.
+    /// Features `[b, r, f]`; padding is zero.
     pub features: Tensor<3>,
-    /// Frames of each.
+    /// Number of frames of each reference, without padding.
     pub lengths: Vec<u32>,
 }
 
 impl TensorBatch {
-    /// Sends `batch` to `device`, through memory that the device can fetch by itself where the backend has such.
+    /// Copies `batch` to `device`. Where the backend supports it, the copy goes through page-locked memory, which a GPU
+    /// reads without help of the CPU.
     pub fn send(batch: &HostBatch, device: &Device) -> Self {
         let data = |values: &[f32], frames: usize| {
             TensorData::new(values.to_vec(), [batch.len(), frames, batch.feature_width])

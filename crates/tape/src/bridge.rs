@@ -1,6 +1,6 @@
-//! The bridge to Burn's internals: tensors as one backend's primitives, and back.
+//! Conversion between Burn's tensors and the primitives of one backend, with and without autodiff.
 //!
-//! Everything in this workspace that depends on how Burn 0.22.1 is built inside stands in this file.
+//! The code of this workspace that depends on private structure of Burn 0.22.1 is in this file.
 
 use std::sync::RwLock;
 
@@ -11,19 +11,19 @@ use burn_backend::{AutodiffBackend, Backend, BackendTypes};
 use burn_dispatch::backends::Capture;
 use burn_dispatch::{DispatchDevice, DispatchKindConversion, DispatchTensor};
 
-/// Which backend a device belongs to, whether or not it records gradients.
+/// Backend of a device, with or without autodiff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// The CPU.
     Flex,
-    /// The recording device of the planner, which computes nothing.
+    /// Burn's capture device: it records operations and computes nothing.
     Capture,
-    /// Every GPU, and the software devices that behave like one.
+    /// All GPUs, and software devices with the same backend.
     #[cfg(feature = "cube")]
     Cube,
 }
 
-/// The backend family of `device`.
+/// Backend family of `device`.
 pub(crate) fn family(device: &Device) -> Family {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => Family::Flex,
@@ -34,28 +34,28 @@ pub(crate) fn family(device: &Device) -> Family {
     }
 }
 
-/// Whether operations of the host run on `device`: it is the CPU, or a recording that plays it.
-pub(crate) fn plays_host(device: &Device) -> bool {
+/// Whether operations over host slices run on `device`: it is the CPU, or a capture device that simulates the CPU.
+pub(crate) fn runs_host_ops(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => true,
-        DispatchDevice::Capture(device) => HOSTS.read().is_ok_and(|hosts| hosts.contains(device)),
+        DispatchDevice::Capture(device) => SIMULATED_CPUS.read().is_ok_and(|hosts| hosts.contains(device)),
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(_) => false,
         other => unreachable!("no feature of this workspace enables the backend of {other:?}"),
     }
 }
 
-/// Recording devices that play the CPU.
-static HOSTS: RwLock<Vec<<Capture as BackendTypes>::Device>> = RwLock::new(Vec::new());
+/// Capture devices that simulate the CPU.
+static SIMULATED_CPUS: RwLock<Vec<<Capture as BackendTypes>::Device>> = RwLock::new(Vec::new());
 
-/// Lets the recording `device` play the CPU from now on.
-pub(crate) fn play_host(device: &Device) {
-    if let (DispatchDevice::Capture(device), Ok(mut hosts)) = (device.as_dispatch(), HOSTS.write()) {
+/// Makes the capture device `device` simulate the CPU from now on.
+pub(crate) fn simulate_cpu(device: &Device) {
+    if let (DispatchDevice::Capture(device), Ok(mut hosts)) = (device.as_dispatch(), SIMULATED_CPUS.write()) {
         hosts.push(*device);
     }
 }
 
-/// Runs `$body` with `$B` standing for the backend of `$device`.
+/// Runs `$body` with `$B` as the backend type of `$device`.
 macro_rules! on_backend {
     ($device:expr, $B:ident => $body:expr) => {
         match $crate::bridge::family($device) {
@@ -77,26 +77,27 @@ macro_rules! on_backend {
 }
 pub(crate) use on_backend;
 
-/// A backend whose tensors can be taken out of Burn's [`Tensor`] and put back.
-pub(crate) trait Surface: Backend {
-    /// The primitive of a tensor that is on the tape.
+/// A backend whose primitives can be taken out of Burn's [`Tensor`] and put back. "Tracked" means on the autodiff
+/// backend.
+pub(crate) trait PrimitiveBackend: Backend {
+    /// Autodiff primitive of a tensor on an autodiff device.
     fn tracked<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Autodiff<Self>>;
-    /// A tensor on the tape.
+    /// A tensor from an autodiff primitive.
     fn from_tracked<const D: usize>(primitive: FloatTensor<Autodiff<Self>>) -> Tensor<D>;
-    /// The primitive of a tensor outside the tape; one on it is taken off first.
+    /// Primitive of a tensor without autodiff. A tensor on an autodiff device loses its graph.
     fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Self>;
-    /// A tensor outside the tape.
+    /// A tensor without autodiff from a primitive.
     fn from_plain<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
-    /// A tensor on the autodiff device that no tape leads to, and that requires no gradient.
-    fn lifted<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
+    /// A tensor on the autodiff device that has no parents in the graph and requires no gradient.
+    fn constant<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
 }
 
-impl<B: Backend> Surface for B
+impl<B: Backend> PrimitiveBackend for B
 where
     DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B>>,
 {
     fn tracked<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Autodiff<B>> {
-        tensor.try_into_primitive::<Autodiff<B>>().expect("the device decided the backend")
+        tensor.try_into_primitive::<Autodiff<B>>().expect("the caller chose the backend by the device")
     }
 
     fn from_tracked<const D: usize>(primitive: FloatTensor<Autodiff<B>>) -> Tensor<D> {
@@ -105,27 +106,32 @@ where
 
     fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<B> {
         if tensor.is_autodiff() {
-            // Burn's own way off the tape refuses the recording device.
+            // `Tensor::without_autodiff` panics on the capture device.
             return <Autodiff<B> as AutodiffBackend>::inner(B::tracked(tensor));
         }
-        tensor.try_into_primitive::<B>().expect("the device decided the backend")
+        tensor.try_into_primitive::<B>().expect("the caller chose the backend by the device")
     }
 
     fn from_plain<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
         Tensor::<D, Float>::from_primitive::<B>(primitive)
     }
 
-    fn lifted<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
+    fn constant<const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
         Self::from_tracked(<Autodiff<B> as AutodiffBackend>::from_inner(primitive))
     }
 }
 
-/// `tensor` without its tape, on every device.
+/// `tensor` without its autodiff graph, on every device.
 ///
-/// Does what [`Tensor::without_autodiff`] does, and also on the recording device, where that one panics.
-pub fn off_tape<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+/// Does the same as [`Tensor::without_autodiff`], which panics on the capture device.
+pub fn without_autodiff<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     on_backend!(&device, B => B::from_plain(B::plain(tensor)))
+}
+
+/// `device` without autodiff.
+pub fn inner_device(device: &Device) -> Device {
+    device.clone().inner()
 }
 
 #[cfg(test)]
@@ -134,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Every device that is there without a graphics card.
+    /// All devices that need no GPU.
     fn devices() -> [(Device, Family); 2] {
         [(Device::flex(), Family::Flex), (Device::capture(), Family::Capture)]
     }
@@ -144,15 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_the_same_family_with_and_without_a_tape() {
+    fn a_device_has_the_same_family_with_and_without_autodiff() {
         for (device, expected) in devices() {
             assert_eq!(family(&device), expected);
             assert_eq!(family(&device.clone().autodiff()), expected);
         }
     }
 
-    /// The way of a tensor through all that the bridge can do; nothing of it may depend on the backend.
-    fn ways(device: &Device) {
+    /// Runs each conversion once; the results must not depend on the backend.
+    fn check_conversions(device: &Device) {
         let x = tensor(&device.clone().autodiff()).require_grad();
         on_backend!(device, B => {
             let back = B::from_tracked::<2>(B::tracked(x.clone()));
@@ -160,30 +166,30 @@ mod tests {
             let plain = B::from_plain::<2>(B::plain(x.clone()));
             assert!(!plain.is_autodiff());
             assert!(!B::from_plain::<2>(B::plain(plain.clone())).is_autodiff());
-            let lifted = B::lifted::<2>(B::plain(plain));
-            assert!(lifted.is_autodiff() && !lifted.is_tracked() && !lifted.is_require_grad());
+            let constant = B::constant::<2>(B::plain(plain));
+            assert!(constant.is_autodiff() && !constant.is_tracked() && !constant.is_require_grad());
         });
-        assert!(!off_tape(x).is_autodiff());
+        assert!(!without_autodiff(x).is_autodiff());
     }
 
     #[test]
-    fn tensors_go_on_and_off_the_tape_of_every_device() {
-        ways(&Device::flex());
+    fn tensors_convert_on_every_device() {
+        check_conversions(&Device::flex());
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
-            ways(&device);
+            check_conversions(&device);
             scope.complete([], [])
         });
         assert!(captured.is_ok());
     }
 
     #[test]
-    fn values_survive_the_way() {
+    fn conversions_keep_values() {
         let device = Device::flex();
         let x = tensor(&device.clone().autodiff());
         let expected = tensor(&device).into_data();
         on_backend!(&device, B => {
-            let round = B::from_tracked::<2>(B::tracked(B::lifted::<2>(B::plain(x.clone()))));
+            let round = B::from_tracked::<2>(B::tracked(B::constant::<2>(B::plain(x.clone()))));
             assert_eq!(B::from_plain::<2>(B::plain(round)).into_data(), expected);
         });
     }

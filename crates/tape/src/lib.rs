@@ -1,55 +1,41 @@
-//! Gradients, and the one place that touches Burn's internals.
-//!
-//! Burn's tensors say what to compute and its devices say where. This crate adds what a trainer needs beside that: the
-//! gradients of a module on every device (the recording one of the planner included), operations whose gradient is
-//! known in closed form, randomness that is a function of a key, the names and initial values of parameters, and the
-//! [`Task`] seam between a model and whoever trains or plans it. A new version of Burn is the work of `bridge.rs`.
-//!
-//! ```
-//! use burn::nn::LinearConfig;
-//! use burn::tensor::{Device, Tensor};
-//! use plimsoll_core::Key;
-//! use plimsoll_tape::{backward, initialise};
-//!
-//! let device = Device::flex().autodiff();
-//! let layer = initialise(LinearConfig::new(3, 2).init(&device), Key::new(1));
-//! let loss = layer.forward(Tensor::<2>::ones([4, 3], &device)).sum();
-//! let gradients = backward(loss, &layer);
-//! assert_eq!(gradients.len(), 2);
-//! ```
+//! Training tools beside Burn's autodiff: gradients by parameter, rematerialization, keyed dropout, fused CPU operations,
+//! and captures of the operations of a training step.
+#![doc = include_str!("../README.md")]
 
 mod backward;
 mod batch;
 mod bridge;
+mod buffers;
+mod capture;
 mod fused;
-mod known;
+mod host;
 mod noise;
 mod parameters;
 mod pass;
-mod record;
 mod remat;
-mod statistics;
+mod simd;
 mod task;
 mod tensors;
+mod with_gradient;
 
-pub use backward::{backward, sweep};
+pub use backward::{backward, free_dropped_graphs};
 pub use batch::{References, TensorBatch};
-pub use bridge::off_tape;
-/// The words that a recording is written in.
+pub use bridge::{inner_device, without_autodiff};
+pub use buffers::BufferSnapshot;
+/// Burn's types for the operations of a capture.
 pub use burn_ir as ir;
+pub use capture::{
+    CaptureError, CaptureSession, CustomOp, SimulatedDevice, capture, is_capture_device, is_capturing,
+    on_capture_device, record_scratch,
+};
 pub use fused::{
-    Attended, Offsets, Sight, attention_weights, chunked_attention, depthwise, glance, glu, layer_norm, relative_shift,
-    silu, tanh,
+    AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
+    layer_norm, relative_shift, silu, single_query_attention, tanh,
 };
-pub use known::with_gradient;
 pub use noise::Noise;
-pub use parameters::{
-    NamedTensor, NamedVisitor, ParametersError, apply, collect, count, freeze, initialise, is_recording, on_paper,
-    plain_device, walk,
-};
+pub use parameters::{NamedTensor, NamedVisitor, ParametersError, apply, collect, count, freeze, initialize, walk};
 pub use pass::Pass;
-pub use record::{Note, Played, RecordError, Recorder, note_scratch, record, records_now};
 pub use remat::{remat, remat_dense};
-pub use statistics::Statistics;
 pub use task::{StepLoss, Task};
-pub use tensors::{FloatMapper, Tensors};
+pub use tensors::{FloatMapper, TensorTree};
+pub use with_gradient::with_gradient;

@@ -1,4 +1,4 @@
-//! Randomness by key: a dropout mask is a function of what it is for, not of when it is drawn.
+//! Keyed randomness: a dropout mask is a function of a key and a position, not of the order of the draws.
 
 mod mask;
 
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use plimsoll_core::{Key, SampleId};
 
-pub(crate) use mask::{Mask, draw, dropout};
+pub(crate) use mask::{Mask, dropout, random_bits};
 
-/// The randomness of one forward pass, or none.
+/// Randomness of one forward pass, or none.
 ///
-/// Masks depend on the key (run, step, layer), on each sample's id and on the position inside the sample. They do not
-/// depend on the split of the batch, on padding, on the order of the samples or on how often the pass is run, which is
-/// what makes retries, splits and rematerialisation exact. Every device draws the same.
+/// Masks depend on the key (run, step, layer), on the id of each sample and on the position within the sample. They do
+/// not depend on how the batch is split or ordered, on padding, or on how often the pass runs. Retries, micro-batches
+/// and rematerialization therefore give exactly the same result. All devices draw the same masks.
 #[derive(Clone, Debug, Default)]
 pub struct Noise(Option<Source>);
 
@@ -24,28 +24,28 @@ struct Source {
 }
 
 impl Noise {
-    /// No randomness: validation and decoding.
+    /// No randomness, for validation and decoding.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// The randomness of `key` for a batch of `samples`.
+    /// Randomness of `key` for a batch of `samples`.
     pub fn new(key: Key, samples: &[SampleId]) -> Self {
         Self(Some(Source { key, samples: samples.into() }))
     }
 
-    /// Whether anything random will happen.
+    /// Whether dropout has an effect.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The branch called `name`: each place that draws must have its own.
+    /// The branch named `name`. Each place that draws needs its own branch.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
         self.map(|key| key.with(name))
     }
 
-    /// The branch numbered `index`, such as a block of a stack.
+    /// The branch with number `index`, such as a block of a stack.
     #[must_use]
     pub fn at(&self, index: usize) -> Self {
         self.map(|key| key.at(index as u64))
@@ -55,22 +55,24 @@ impl Noise {
         Self(self.0.as_ref().map(|s| Source { key: branch(s.key), samples: s.samples.clone() }))
     }
 
-    /// Drops each value of `x` with probability `rate`, and scales what stays to keep the mean.
+    /// Sets each value of `x` to zero with probability `rate`, and multiplies the others by `1 / (1 - rate)`, which keeps the
+    /// mean.
     ///
-    /// The first axis of `x` is the samples, one for each id. The tape keeps nothing of it: the mask is drawn again in
-    /// the backward pass.
+    /// The first axis of `x` is the samples, in the order of their ids. The mask is not kept: the backward pass draws
+    /// it again.
     ///
     /// # Panics
-    /// Where the first axis is not as long as the list of samples, or `rate` is not in `[0, 1)`.
+    /// If the first axis is not as long as the list of samples, `x` has only one axis, or `rate` is not in `[0, 1)`.
     pub fn dropout<const D: usize>(&self, x: Tensor<D>, rate: f64) -> Tensor<D> {
         self.dropout_from(x, rate, 0)
     }
 
-    /// The same for a part of a sequence that begins at place `first` of the axis before the last: what the whole would
-    /// drop there. For what stays random while a sequence grows, such as the prenet of a synthesiser.
+    /// Dropout of a part of a sequence that begins at position `first` of the second-last axis: the values that dropout
+    /// of the whole sequence would drop there. For sequences that grow during decoding, such as in the prenet of a
+    /// synthesizer.
     ///
     /// # Panics
-    /// As [`dropout`](Self::dropout).
+    /// See [`dropout`](Self::dropout).
     pub fn dropout_from<const D: usize>(&self, x: Tensor<D>, rate: f64, first: usize) -> Tensor<D> {
         match self.mask(rate, first) {
             Some(mask) => dropout(x, mask),
@@ -78,9 +80,9 @@ impl Noise {
         }
     }
 
-    /// What a dropout at `rate` drops from a tensor that begins at `first` along the axis before its last.
+    /// Mask of a dropout at `rate` for a tensor that begins at `first` on its second-last axis.
     pub(crate) fn mask(&self, rate: f64, first: usize) -> Option<Mask> {
-        assert!((0.0..1.0).contains(&rate), "a dropout rate of {rate} is not in [0, 1)");
+        assert!((0.0..1.0).contains(&rate), "the dropout rate must be in [0, 1), not {rate}");
         self.0.as_ref().filter(|_| rate > 0.0).map(|source| Mask::new(source, rate, first))
     }
 }
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_one_mask_whatever_it_is_batched_with() {
+    fn the_mask_of_a_sample_does_not_depend_on_its_batch() {
         let both = mask(&["a", "b"], [2, 7, 10], 0.5);
         let alone = mask(&["b"], [1, 5, 10], 0.5);
         let cut = both.clone().slice([1..2, 0..5, 0..10]);
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_sequence_drops_what_the_whole_drops_there() {
+    fn part_of_a_sequence_has_the_mask_of_the_whole() {
         let noise = Noise::new(Key::new(5), &ids(&["a", "b"]));
         let whole = noise.dropout(Tensor::<3>::ones([2, 9, 12], &Device::flex()), 0.5);
         let part = noise.dropout_from(Tensor::<3>::ones([2, 3, 12], &Device::flex()), 0.5, 4);
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_kept_and_so_is_the_mean() {
+    fn dropout_keeps_the_rate_and_the_mean() {
         for rate in [0.1, 0.5, 0.9] {
             let values = mask(&["a"], [1, 1000, 100], rate).into_data().try_to_vec::<f32>().unwrap();
             let dropped = values.iter().filter(|v| **v == 0.0).count() as f64 / 1e5;
@@ -131,17 +133,17 @@ mod tests {
     }
 
     #[test]
-    fn a_device_draws_what_the_host_draws() {
+    fn device_and_host_draw_the_same_mask() {
         for (shape, rate) in [([2, 7, 10], 0.3), ([2, 3, 1], 0.5), ([2, 1, 301], 0.1)] {
             let source = Source { key: Key::new(8), samples: ids(&["a", "b"]).into() };
-            let keeps = Mask::new(&source, rate, 0).keeps(shape, &Device::flex());
+            let keep_mask = Mask::new(&source, rate, 0).keep_mask(shape, &Device::flex());
             let kept = Noise(Some(source)).dropout(Tensor::<3>::ones(shape, &Device::flex()), rate);
-            assert_eq!(keeps.into_data(), kept.not_equal_elem(0.0).into_data());
+            assert_eq!(keep_mask.into_data(), kept.not_equal_elem(0.0).into_data());
         }
     }
 
     #[test]
-    fn the_gradient_is_dropped_where_the_value_was() {
+    fn gradient_is_dropped_where_the_value_was() {
         let device = Device::flex().autodiff();
         let x = Tensor::<3>::ones([1, 9, 20], &device).require_grad();
         let y = Noise::new(Key::new(3), &ids(&["a"])).dropout(x.clone(), 0.4);
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_along_every_axis_are_unrelated() {
+    fn neighbors_on_every_axis_are_independent() {
         let x = (mask(&["a", "b"], [2, 400, 500], 0.5) - 1.0).reshape([2, 400, 500]);
         for (axis, extent) in [(0, 2), (1, 400), (2, 500)] {
             let part = |from: usize| x.clone().narrow(axis, from, extent - 1);
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_samples_are_unrelated() {
+    fn branches_are_independent_and_off_drops_nothing() {
         let noise = Noise::new(Key::new(5), &ids(&["a"]));
         let ones = Tensor::<3>::ones([1, 100, 100], &Device::flex());
         let first = noise.with("first").dropout(ones.clone(), 0.5);

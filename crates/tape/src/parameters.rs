@@ -1,4 +1,4 @@
-//! A module's parameters by name: their values, their number, their first values.
+//! Parameters of a module by name: reading, counting, freezing, loading and initializing them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,61 +6,60 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 
-use crate::bridge::{Family, family};
-
-/// A parameter's value under its name, the path of fields that leads to it: `blocks.0.feed_forward.widen.weight`.
+/// Values of a parameter with its name, the path of fields that leads to it: `blocks.0.feed_forward.widen.weight`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedTensor {
-    /// The path of fields, joined by dots.
+    /// Path of fields, joined by dots.
     pub name: String,
-    /// The lengths of its axes.
+    /// Length of each axis.
     pub shape: Vec<usize>,
-    /// Its values, last axis fastest.
+    /// Values; the last axis varies fastest.
     pub values: Vec<f32>,
 }
 
-/// Why values do not fit a module.
+/// Why values or names do not fit a module.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParametersError {
-    /// The module has a parameter that the values lack.
+    /// A parameter of the module has no value.
     #[error("the weights have no `{name}`: they belong to another model")]
     Missing {
         /// The parameter's name.
         name: String,
     },
-    /// The values have a parameter that the module lacks.
+    /// A value belongs to no parameter of the module.
     #[error("the weights have `{name}`, which this model does not: they belong to another one")]
     Unknown {
         /// The parameter's name.
         name: String,
     },
-    /// No parameter has a name that begins so.
+    /// No parameter name begins with the given prefix.
     #[error("no parameter of this model has a name that begins with `{name}`: its parts are {}", parts.join(", "))]
-    NothingCalled {
-        /// The beginning.
+    NoMatch {
+        /// The given prefix.
         name: String,
-        /// The first parts of the names that there are.
+        /// First parts of the names of the module.
         parts: Vec<String>,
     },
-    /// A parameter has another shape.
+    /// The shapes of a parameter and of its value differ.
     #[error("`{name}` has shape {found:?} in the weights and {wanted:?} in this model")]
     Shape {
         /// The parameter's name.
         name: String,
-        /// Its shape in the module.
+        /// Shape in the module.
         wanted: Vec<usize>,
-        /// Its shape in the values.
+        /// Shape of the value.
         found: Vec<usize>,
     },
 }
 
-/// A visitor that is told each float parameter with its name.
+/// A visitor of float parameters and their names.
 pub trait NamedVisitor {
-    /// One parameter.
+    /// Called for each float parameter. `name` is the path of fields, joined by dots.
     fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>);
 }
 
-/// Shows every float parameter of `module` to `visitor`, in the module's order.
+/// Calls `visitor` for each float parameter of `module`, in the order of the fields.
 pub fn walk<M: Module, V: NamedVisitor>(module: &M, visitor: &mut V) {
     module.visit(&mut Walk { path: Vec::new(), visitor });
 }
@@ -82,7 +81,7 @@ impl<V: NamedVisitor> ModuleVisitor for Walk<'_, V> {
     }
 }
 
-/// The values of all float parameters of `module`, by name.
+/// Values of all float parameters of `module`, converted to fp32.
 pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
     struct Values(Vec<NamedTensor>);
     impl NamedVisitor for Values {
@@ -98,7 +97,7 @@ pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
     found.0
 }
 
-/// The number of values that training moves: running statistics and frozen parameters are not among them.
+/// Number of trained values of `module`. Running statistics and frozen parameters do not count.
 pub fn count<M: Module>(module: &M) -> u64 {
     struct Count(u64);
     impl NamedVisitor for Count {
@@ -110,7 +109,7 @@ pub fn count<M: Module>(module: &M) -> u64 {
         }
     }
     let mut found = Count(0);
-    // Only on an autodiff device does a parameter say whether it is trained.
+    // Parameters say whether they are trained only on an autodiff device.
     match module.devices().iter().any(Device::is_autodiff) {
         true => walk(module, &mut found),
         false => walk(&module.clone().train(), &mut found),
@@ -118,20 +117,21 @@ pub fn count<M: Module>(module: &M) -> u64 {
     found.0
 }
 
-/// Lets every parameter whose name begins with one of `beginnings` keep its value: no gradient is computed for it.
+/// Freezes each parameter whose name begins with one of `prefixes`: no gradient is computed for it, and its value
+/// stays.
 ///
-/// A beginning ends where a name of a part ends: `encoder` is the whole encoder, and `encod` is nothing.
+/// A prefix ends at the end of a field name: `encoder` is the whole encoder, and `encod` matches nothing.
 ///
 /// # Errors
-/// With the first beginning that no parameter has.
-pub fn freeze<M: Module>(module: M, beginnings: &[String]) -> Result<M, ParametersError> {
-    let used = vec![false; beginnings.len()];
-    let mut mapper = Freeze { path: Vec::new(), beginnings, used, parts: BTreeSet::new() };
+/// [`ParametersError::NoMatch`] with the first prefix that no parameter name has.
+pub fn freeze<M: Module>(module: M, prefixes: &[String]) -> Result<M, ParametersError> {
+    let used = vec![false; prefixes.len()];
+    let mut mapper = Freeze { path: Vec::new(), prefixes, used, parts: BTreeSet::new() };
     let module = module.map(&mut mapper);
     match mapper.used.iter().position(|used| !used) {
         Some(unused) => {
             let parts = mapper.parts.into_iter().map(|part| format!("`{part}`")).collect();
-            Err(ParametersError::NothingCalled { name: beginnings[unused].clone(), parts })
+            Err(ParametersError::NoMatch { name: prefixes[unused].clone(), parts })
         }
         None => Ok(module),
     }
@@ -139,7 +139,7 @@ pub fn freeze<M: Module>(module: M, beginnings: &[String]) -> Result<M, Paramete
 
 struct Freeze<'a> {
     path: Vec<String>,
-    beginnings: &'a [String],
+    prefixes: &'a [String],
     used: Vec<bool>,
     parts: BTreeSet<String>,
 }
@@ -154,12 +154,12 @@ impl ModuleMapper for Freeze<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let name = self.path.join(".");
         self.parts.extend(self.path.first().cloned());
-        let begins = |beginning: &String| {
-            name.strip_prefix(beginning.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        let matches = |prefix: &String| {
+            name.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         let mut is_frozen = false;
-        for (beginning, used) in self.beginnings.iter().zip(&mut self.used) {
-            if begins(beginning) {
+        for (prefix, used) in self.prefixes.iter().zip(&mut self.used) {
+            if matches(prefix) {
                 (is_frozen, *used) = (true, true);
             }
         }
@@ -167,7 +167,10 @@ impl ModuleMapper for Freeze<'_> {
     }
 }
 
-/// Gives every float parameter of `module` the value of its name. Names and shapes must agree exactly.
+/// Sets each float parameter of `module` to the value of its name.
+///
+/// # Errors
+/// [`ParametersError`] if the names or a shape of `values` differ from those of `module`.
 pub fn apply<M: Module>(module: M, values: Vec<NamedTensor>) -> Result<M, ParametersError> {
     let values = values.into_iter().map(|v| (v.name.clone(), v)).collect();
     let mut mapper = Apply { path: Vec::new(), values, error: None };
@@ -208,7 +211,7 @@ impl ModuleMapper for Apply {
     }
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         match self.take(&param.lazy_shape()) {
-            Ok(found) => set(param, found.values),
+            Ok(found) => with_values(param, found.values),
             Err(error) => {
                 self.error.get_or_insert(error);
                 param
@@ -217,21 +220,21 @@ impl ModuleMapper for Apply {
     }
 }
 
-/// Gives the parameters of `module` their first values, each a function of `key` and of its name alone.
+/// Sets the parameters of `module` to their initial values. Each value is a function of `key` and the parameter's name.
 ///
-/// Matrices and kernels are drawn evenly within one over the root of their fan-in (Burn's and PyTorch's choice for
-/// linear and convolution layers), biases become zero, the scales of norms stay as they are.
-pub fn initialise<M: Module>(module: M, key: Key) -> M {
-    module.map(&mut Initialise { path: Vec::new(), kinds: Vec::new(), key })
+/// Matrices and kernels are uniform within one over the square root of the fan-in (the default of Burn and PyTorch for
+/// linear and convolution layers). Biases are zero. Scales of norms keep their values.
+pub fn initialize<M: Module>(module: M, key: Key) -> M {
+    module.map(&mut Initialize { path: Vec::new(), kinds: Vec::new(), key })
 }
 
-struct Initialise {
+struct Initialize {
     path: Vec<String>,
     kinds: Vec<String>,
     key: Key,
 }
 
-impl ModuleMapper for Initialise {
+impl ModuleMapper for Initialize {
     fn enter_module(&mut self, name: &str, kind: &str) {
         self.path.push(name.into());
         self.kinds.push(kind.into());
@@ -245,54 +248,22 @@ impl ModuleMapper for Initialise {
         let count = shape.num_elements();
         if D < 2 {
             let is_bias = self.path.last().is_some_and(|name| name == "bias");
-            return if is_bias { set(param, vec![0.0; count]) } else { param };
+            return if is_bias { with_values(param, vec![0.0; count]) } else { param };
         }
         // A linear layer's weight is [in, out]; a kernel is [out, in of the group, width...].
         let fan_in = if D == 2 { shape[0] } else { shape[1..].iter().product() };
         let bound = 1.0 / (fan_in as f64).sqrt();
         let key = self.key.with(&self.path.join("."));
-        set(param, (0..count).map(|i| ((key.at(i as u64).unit() * 2.0 - 1.0) * bound) as f32).collect())
+        with_values(param, (0..count).map(|i| ((key.at(i as u64).unit() * 2.0 - 1.0) * bound) as f32).collect())
     }
 }
 
-fn set<const D: usize>(param: Param<Tensor<D>>, values: Vec<f32>) -> Param<Tensor<D>> {
+fn with_values<const D: usize>(param: Param<Tensor<D>>, values: Vec<f32>) -> Param<Tensor<D>> {
     let shape: [usize; D] = param.lazy_shape().dims();
     param.map(|old| {
         let required = old.is_require_grad();
         Tensor::from_data(TensorData::new(values, shape), &old.device()).set_require_grad(required)
     })
-}
-
-/// Does `work` on a device that only records: what is built there takes no memory and no time, however large it is.
-///
-/// For sizes that are asked before anything is trained. What is returned must not hold tensors of that device.
-///
-/// ```
-/// use burn::nn::LinearConfig;
-/// use plimsoll_tape::{count, on_paper};
-///
-/// let parameters = on_paper(|device| count(&LinearConfig::new(1 << 20, 1 << 20).init(device)));
-/// assert_eq!(parameters, (1 << 40) + (1 << 20));
-/// ```
-pub fn on_paper<R>(work: impl FnOnce(&Device) -> R) -> R {
-    let device = Device::capture();
-    let mut result = None;
-    let captured = device.capture_scope(|scope| {
-        result = Some(work(&device.clone().autodiff()));
-        scope.complete([], [])
-    });
-    assert!(captured.is_ok(), "nothing is asked of what was recorded");
-    result.expect("the work was done")
-}
-
-/// Whether `device` only records operations and computes nothing.
-pub fn is_recording(device: &Device) -> bool {
-    family(device) == Family::Capture
-}
-
-/// `device` without its tape.
-pub fn plain_device(device: &Device) -> Device {
-    device.clone().inner()
 }
 
 #[cfg(test)]
@@ -306,8 +277,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_values_follow_from_the_key() {
-        let values = |seed| collect(&initialise(layer(4), Key::new(seed)));
+    fn initial_values_depend_on_the_key_alone() {
+        let values = |gradient_root| collect(&initialize(layer(4), Key::new(gradient_root)));
         assert_eq!(values(1), values(1));
         assert_ne!(values(1), values(2));
         let weight = &values(1)[0];
@@ -317,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_frozen_has_no_gradient_and_is_not_counted() {
+    fn frozen_parameters_have_no_gradient_and_are_not_counted() {
         let frozen = freeze(layer(4), &["bias".into()]).unwrap();
         assert_eq!(count(&frozen), 12);
         let loss = frozen.forward(Tensor::<2>::ones([2, 4], &Device::flex().autodiff())).sum();
@@ -328,15 +299,15 @@ mod tests {
     }
 
     #[test]
-    fn values_go_into_another_module_of_the_same_shape() {
-        let source = initialise(layer(4), Key::new(1));
+    fn apply_copies_values_to_a_module_of_the_same_shape() {
+        let source = initialize(layer(4), Key::new(1));
         let target = apply(layer(4), collect(&source)).unwrap();
         assert_eq!(collect(&target), collect(&source));
         assert!(target.weight.val().is_require_grad());
     }
 
     #[test]
-    fn another_models_values_are_refused_by_name() {
+    fn apply_refuses_values_of_another_model() {
         let values = collect(&layer(4));
         let refused = |values| apply(layer(5), values).unwrap_err().to_string();
         assert_eq!(refused(values.clone()), "`weight` has shape [4, 3] in the weights and [5, 3] in this model");

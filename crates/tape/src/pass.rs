@@ -1,4 +1,5 @@
-//! One forward pass: its randomness and the choices it is computed by, handed from layer to layer.
+//! Settings of one forward pass: randomness, precision, rematerialization and attention chunks, passed from layer to
+//! layer.
 
 use burn::nn::Linear;
 use burn::tensor::{DType, FloatDType, Tensor};
@@ -6,11 +7,11 @@ use plimsoll_core::{Choice, Precision};
 
 use crate::Noise;
 
-/// What every layer of a forward pass must know besides its input.
+/// What each layer of a forward pass needs besides its input.
 ///
-/// Matrix products and convolutions are computed in the numbers of the choice's precision: a layer lowers what it
-/// multiplies ([`lower`](Pass::lower)). Norms, softmax sums and losses are computed in fp32 ([`full`](Pass::full)).
-/// Parameters stay fp32, and so do their gradients: they are the master weights.
+/// Matrix products and convolutions run in the precision of the [`Choice`]: a layer casts their operands with
+/// [`to_compute_dtype`](Pass::to_compute_dtype). Norms, softmax sums and losses run in fp32: a layer casts their inputs
+/// with [`at_least_fp32`](Pass::at_least_fp32). Parameters and their gradients stay fp32, as master weights.
 ///
 /// ```
 /// use burn::tensor::{DType, Device, Tensor};
@@ -28,84 +29,86 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// A pass computed by `choice` under `noise`.
+    /// A pass with the settings of `choice` and the randomness of `noise`.
     pub fn new(choice: Choice, noise: Noise) -> Self {
         Self { choice, noise }
     }
 
-    /// A pass without randomness, everything in fp32 and at once: validation, decoding, examples.
+    /// A pass without randomness, in fp32, without rematerialization and attention chunks: for validation, decoding and
+    /// examples.
     pub fn plain() -> Self {
         Self::default()
     }
 
-    /// How it is computed.
+    /// Precision, rematerialization and attention chunk.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// Its randomness.
+    /// Randomness of the pass.
     pub fn noise(&self) -> &Noise {
         &self.noise
     }
 
-    /// The branch called `name`: each place that draws must have its own.
+    /// The branch named `name`. Each place that draws needs its own branch.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
         Self { choice: self.choice, noise: self.noise.with(name) }
     }
 
-    /// The branch numbered `index`, such as a block of a stack.
+    /// The branch with number `index`, such as a block of a stack.
     #[must_use]
     pub fn at(&self, index: usize) -> Self {
         Self { choice: self.choice, noise: self.noise.at(index) }
     }
 
-    /// The same pass under another choice.
+    /// The same pass with another choice.
     #[must_use]
-    pub fn by(&self, choice: Choice) -> Self {
+    pub fn with_choice(&self, choice: Choice) -> Self {
         Self { choice, noise: self.noise.clone() }
     }
 
-    /// Drops each value with probability `rate`: see [`Noise::dropout`].
+    /// Sets each value to zero with probability `rate`: see [`Noise::dropout`].
     pub fn dropout<const D: usize>(&self, x: Tensor<D>, rate: f64) -> Tensor<D> {
         self.noise.dropout(x, rate)
     }
 
-    /// `x` in the numbers that matrix products are computed in.
-    pub fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+    /// `x` cast to the dtype of matrix products. In fp32 nothing is cast, so fp64 tensors of a gradient test stay fp64.
+    pub fn to_compute_dtype<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let (wanted, float) = match self.choice.precision {
             Precision::Fp32 => (DType::F32, FloatDType::F32),
             Precision::Bf16 => (DType::BF16, FloatDType::BF16),
             Precision::Fp16 => (DType::F16, FloatDType::F16),
         };
-        // In fp32 nothing is lowered, and what is wider (fp64 in a test of gradients) stays so.
+        // fp32 is a lower bound: wider tensors (fp64 in a gradient test) stay as they are.
         if x.dtype() == wanted || self.choice.precision == Precision::Fp32 { x } else { x.cast(float) }
     }
 
-    /// `x` in fp32, whatever it was computed in: for sums, norms and losses, and where branches join again.
-    pub fn full<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+    /// `x` cast to fp32 if it has 16 bits; wider tensors stay as they are. For sums, norms and losses, and where
+    /// branches are added.
+    pub fn at_least_fp32<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if matches!(x.dtype(), DType::F16 | DType::BF16) { x.cast(FloatDType::F32) } else { x }
     }
 
-    /// The matrix product of `a` and `b`, in the numbers of the pass.
+    /// Matrix product of `a` and `b` in the precision of the pass.
     pub fn matmul<const D: usize>(&self, a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
-        self.lower(a).matmul(self.lower(b))
+        self.to_compute_dtype(a).matmul(self.to_compute_dtype(b))
     }
 
-    /// The last axis of `x` through `layer`, as one matrix product in the numbers of the pass.
+    /// Applies `layer` to the last axis of `x`, as one matrix product in the precision of the pass.
     ///
-    /// Burn 0.22 computes a linear layer over three axes as one product for each of the first whenever that looks
-    /// better tiled. On the CPU one product over all rows makes a whole step 1.04x faster (docs/LOG.md, 2026-11-21); a
-    /// GPU has not been measured.
+    /// Burn 0.22 computes a linear layer over three axes as one product per entry of the first axis whenever that
+    /// appears to tile better. On the CPU one product over all rows makes a whole step 1.04x faster (docs/LOG.md,
+    /// 2026-11-21). It was not measured on a GPU.
     pub fn dense<const D: usize>(&self, layer: &Linear, x: Tensor<D>) -> Tensor<D> {
         let mut shape = x.dims();
         let rows = shape[..D - 1].iter().product::<usize>();
-        let flat: Tensor<2> = self.lower(x).reshape([rows, shape[D - 1]]);
-        let product = flat.matmul(self.lower(layer.weight.val()));
+        let flat: Tensor<2> = self.to_compute_dtype(x).reshape([rows, shape[D - 1]]);
+        let product = flat.matmul(self.to_compute_dtype(layer.weight.val()));
         let [_, width] = product.dims();
         shape[D - 1] = width;
         let y = match &layer.bias {
-            Some(bias) => product + self.lower(bias.val()).unsqueeze::<2>(),
+            Some(bias) => product + self.to_compute_dtype(bias.val()).unsqueeze::<2>(),
             None => product,
         };
         y.reshape(shape)
@@ -119,7 +122,7 @@ mod tests {
     use plimsoll_core::Key;
 
     use super::*;
-    use crate::{backward, initialise};
+    use crate::{backward, initialize};
 
     fn input(device: &Device) -> Tensor<3> {
         let values: Vec<f32> = (0..40).map(|i| Key::new(3).at(i).unit() as f32 - 0.5).collect();
@@ -127,9 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn a_dense_layer_is_a_linear_one() {
+    fn dense_equals_linear() {
         let device = Device::flex();
-        let layer = initialise(LinearConfig::new(4, 3).init(&device), Key::new(1));
+        let layer = initialize(LinearConfig::new(4, 3).init(&device), Key::new(1));
         let x = input(&device);
         let found = Pass::plain().dense(&layer, x.clone()).into_data();
         found.assert_approx_eq::<f32>(&layer.forward(x).into_data(), burn::tensor::Tolerance::absolute(1e-6));
@@ -138,10 +141,10 @@ mod tests {
     #[test]
     fn low_precision_leaves_parameters_and_gradients_in_fp32() {
         let device = Device::flex().autodiff();
-        let layer = initialise(LinearConfig::new(4, 3).init(&device), Key::new(1));
+        let layer = initialize(LinearConfig::new(4, 3).init(&device), Key::new(1));
         let gradient = |precision| {
             let pass = Pass::new(Choice { precision, ..Choice::default() }, Noise::off());
-            let y = pass.full(pass.dense(&layer, input(&device)));
+            let y = pass.at_least_fp32(pass.dense(&layer, input(&device)));
             assert_eq!(y.dtype(), DType::F32);
             let gradients = backward(y.square().sum(), &layer);
             gradients.get::<2>(layer.weight.id).unwrap().into_data()

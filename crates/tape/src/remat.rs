@@ -1,4 +1,4 @@
-//! Rematerialisation: a block keeps its inputs alone and computes its inside a second time in the backward pass.
+//! Rematerialization: a block keeps only its inputs, and the backward pass computes its intermediate values again.
 
 mod leaves;
 mod nodes;
@@ -14,30 +14,32 @@ use burn::tensor::{Device, Tensor};
 use burn_autodiff::NodeId;
 use burn_backend::tensor::FloatTensor;
 
-use crate::bridge::{Surface, on_backend};
-use crate::statistics::Statistics;
-use crate::{FloatMapper, Pass, Tensors, is_recording};
-use leaves::{Leaves, Take};
-use nodes::{Exit, Outcome, Slots, hub, seed};
+use crate::bridge::{PrimitiveBackend, on_backend};
+use crate::buffers::BufferSnapshot;
+use crate::{FloatMapper, Pass, TensorTree, is_capture_device};
+use leaves::{Leaves, TakeGradient};
+use nodes::{Exit, Outcome, Slots, gradient_root, hub};
 
-/// Computes `block(module, inputs)`, keeping `inputs` and nothing that is made inside; the backward pass computes it
-/// again.
+/// Computes `block(module, inputs)` and keeps only `inputs`; the backward pass computes the block again. This saves the
+/// memory of intermediate values and costs a second forward pass.
 ///
-/// Inputs and outputs are tensors in any [arrangement](Tensors), floats with and without a gradient among them. Results
-/// and gradients are those of `block(module, inputs)` itself, to the last bit on the CPU: both passes run the same
-/// kernels, and what is random in the block must come from a [`Pass`](crate::Pass), which draws the same twice. Running
-/// statistics, such as those of Burn's `BatchNorm`, move once. Whatever else the block reads (lengths, masks, the pass)
-/// it captures; tensors captured so are constants to it. Parameters may be shared with other blocks, and blocks may be
-/// nested.
+/// Inputs and outputs are [nested collections of tensors](TensorTree); floats with and without a gradient may be mixed.
+///
+/// - Results and gradients equal those of `block(module, inputs)`, to the last bit on the CPU: both passes run the same
+///   kernels. Randomness in the block must come from a [`Pass`](crate::Pass), which draws the same values twice.
+/// - Running statistics, such as those of Burn's `BatchNorm`, are updated once.
+/// - The closure may capture other data, such as lengths, masks and the pass. Captured tensors are constants: they get
+///   no gradient.
+/// - Blocks may share parameters and may be nested.
 ///
 /// ```
 /// use burn::nn::LinearConfig;
 /// use burn::tensor::{Device, Tensor};
 /// use plimsoll_core::Key;
-/// use plimsoll_tape::{backward, initialise, remat, silu};
+/// use plimsoll_tape::{backward, initialize, remat, silu};
 ///
 /// let device = Device::flex().autodiff();
-/// let layer = initialise(LinearConfig::new(3, 3).init(&device), Key::new(1));
+/// let layer = initialize(LinearConfig::new(3, 3).init(&device), Key::new(1));
 /// let x = Tensor::<2>::ones([4, 3], &device);
 /// let (y, z) = remat(&layer, (x.clone(), x), |layer, (x, left)| {
 ///     let y = silu(layer.forward(x));
@@ -48,19 +50,20 @@ use nodes::{Exit, Outcome, Slots, hub, seed};
 pub fn remat<M, I, O, F>(module: &M, inputs: I, block: F) -> O
 where
     M: Module + Sync + 'static,
-    I: Tensors,
-    O: Tensors,
+    I: TensorTree,
+    O: TensorTree,
     F: Fn(&M, I) -> O + Send + Sync + 'static,
 {
     let (inputs, device) = device_of(module, inputs);
     let Some(device) = device else { return block(module, inputs) };
-    on_backend!(&device, B => remat_on::<B, _, _, _, _, _>(module, inputs, block, Whole, &device))
+    on_backend!(&device, B => remat_on::<B, _, _, _, _, _>(module, inputs, block, NoTail, &device))
 }
 
-/// Computes `block(module, inputs)` and puts it through the linear layer that `tail` finds, as [`remat`] does, but
-/// without computing that layer's product a second time: nothing in the backward pass reads it.
+/// Like [`remat`], for a block that ends in the linear layer `tail`: applies that layer to `block(module, inputs)`. The
+/// second pass skips the product of the layer, which no gradient needs.
 ///
-/// For layers that end in a product, such as a feed-forward layer or attention, this is a third of the second pass.
+/// In layers that end in a product, such as feed-forward and attention layers, the product is about a third of the
+/// second pass.
 pub fn remat_dense<M, I, F, const D: usize>(
     module: &M,
     inputs: I,
@@ -70,7 +73,7 @@ pub fn remat_dense<M, I, F, const D: usize>(
 ) -> Tensor<D>
 where
     M: Module + Sync + 'static,
-    I: Tensors,
+    I: TensorTree,
     F: Fn(&M, I) -> Tensor<D> + Send + Sync + 'static,
 {
     let (inputs, device) = device_of(module, inputs);
@@ -84,137 +87,141 @@ where
     ))
 }
 
-/// What follows a block: its value in the first pass, and where the gradients from above enter in the second.
-trait End<B: Surface, M, O: Tensors>: Send + Sync + 'static {
-    /// The values of the outputs.
+/// The end of a block: its value in the first pass, and the entry of the output gradients in the second.
+trait BlockEnd<B: PrimitiveBackend, M, O: TensorTree>: Send + Sync + 'static {
+    /// Values of the outputs.
     fn value(&self, module: &M, outputs: O) -> O;
-    /// One root over all outputs that hands each its gradient.
-    fn root(&self, module: &M, outputs: O, above: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>>;
+    /// A scalar over all outputs whose backward pass gives each output its gradient.
+    fn root(&self, module: &M, outputs: O, grad_output: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>>;
 }
 
-/// Nothing follows: the outputs are what the block makes.
-struct Whole;
+/// No tail: the outputs are those of the block.
+struct NoTail;
 
-impl<B: Surface, M, O: Tensors> End<B, M, O> for Whole {
+impl<B: PrimitiveBackend, M, O: TensorTree> BlockEnd<B, M, O> for NoTail {
     fn value(&self, _: &M, outputs: O) -> O {
         outputs
     }
 
-    fn root(&self, _: &M, outputs: O, above: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>> {
-        let mut ends = Ends::<B> { above: above.into_iter(), total: None };
+    fn root(&self, _: &M, outputs: O, grad_output: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>> {
+        let mut ends = OutputRoots::<B> { grad_output: grad_output.into_iter(), total: None };
         let _ = outputs.map_floats(&mut ends);
         ends.total
     }
 }
 
-/// A linear layer follows, whose product the second pass does without.
+/// A linear layer as the tail; the second pass skips its product.
 struct Tail<M> {
     layer: fn(&M) -> &Linear,
     pass: Pass,
 }
 
-impl<B: Surface, M: 'static, const D: usize> End<B, M, Tensor<D>> for Tail<M> {
+impl<B: PrimitiveBackend, M: 'static, const D: usize> BlockEnd<B, M, Tensor<D>> for Tail<M> {
     fn value(&self, module: &M, output: Tensor<D>) -> Tensor<D> {
         self.pass.dense((self.layer)(module), output)
     }
 
-    fn root(&self, module: &M, output: Tensor<D>, above: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>> {
-        let above = B::from_plain::<D>(above.into_iter().next()??);
+    fn root(&self, module: &M, output: Tensor<D>, grad_output: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>> {
+        let grad_output = B::from_plain::<D>(grad_output.into_iter().next()??);
         let (layer, shape) = ((self.layer)(module), output.dims());
         let rows = shape[..D - 1].iter().product::<usize>();
-        let off = |x: Tensor<2>| B::from_plain::<2>(B::plain(x));
+        let untracked = |x: Tensor<2>| B::from_plain::<2>(B::plain(x));
         let weight = layer.weight.val();
-        let above = above.reshape([rows, layer.weight.val().dims()[1]]);
-        let low = self.pass.lower(off(output.clone().reshape([rows, shape[D - 1]])));
-        let by_output = above.clone().matmul(self.pass.lower(off(weight.clone())).transpose()).reshape(shape);
-        let by_weight = low.transpose().matmul(above.clone());
+        let grad_output = grad_output.reshape([rows, layer.weight.val().dims()[1]]);
+        let low = self.pass.to_compute_dtype(untracked(output.clone().reshape([rows, shape[D - 1]])));
+        let grad_input = grad_output
+            .clone()
+            .matmul(self.pass.to_compute_dtype(untracked(weight.clone())).transpose())
+            .reshape(shape);
+        let grad_weight = low.transpose().matmul(grad_output.clone());
         let mut roots = Roots::<B>(None, PhantomData);
-        roots.add(output, by_output);
-        roots.add(weight, by_weight);
+        roots.add(output, grad_input);
+        roots.add(weight, grad_weight);
         if let Some(bias) = &layer.bias {
             let [width] = bias.val().dims();
-            roots.add(bias.val(), above.sum_dim(0).reshape([width]));
+            roots.add(bias.val(), grad_output.sum_dim(0).reshape([width]));
         }
         roots.0
     }
 }
 
-/// A sum of roots, each of which hands a tensor its gradient.
+/// A sum of scalars, each of which gives one tensor its gradient.
 struct Roots<B>(Option<Tensor<1>>, PhantomData<B>);
 
-impl<B: Surface> Roots<B> {
+impl<B: PrimitiveBackend> Roots<B> {
     fn add<const D: usize>(&mut self, tensor: Tensor<D>, gradient: Tensor<D>) {
         if !tensor.is_tracked() {
             return;
         }
         let gradient = if gradient.dtype() == tensor.dtype() { gradient } else { gradient.cast(tensor.dtype()) };
-        let seed = seed::<B, D>(tensor, B::plain(gradient));
+        let root = gradient_root::<B, D>(tensor, B::plain(gradient));
         self.0 = Some(match self.0.take() {
-            Some(total) => total + seed,
-            None => seed,
+            Some(total) => total + root,
+            None => root,
         });
     }
 }
 
-/// The autodiff device that anything is on, if one is.
-fn device_of<M: Module, I: Tensors>(module: &M, inputs: I) -> (I, Option<Device>) {
-    struct Look(Option<Device>);
-    impl FloatMapper for Look {
-        fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+/// The first autodiff device among those of the module and the inputs.
+fn device_of<M: Module, I: TensorTree>(module: &M, inputs: I) -> (I, Option<Device>) {
+    struct FindDevice(Option<Device>);
+    impl FloatMapper for FindDevice {
+        fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
             if tensor.is_autodiff() {
                 self.0.get_or_insert_with(|| tensor.device());
             }
             tensor
         }
     }
-    let mut look = Look(module.devices().into_iter().find(Device::is_autodiff));
-    (inputs.map_floats(&mut look), look.0)
+    let mut find = FindDevice(module.devices().into_iter().find(Device::is_autodiff));
+    (inputs.map_floats(&mut find), find.0)
 }
 
-fn remat_on<B: Surface, M, I, O, F, E>(module: &M, inputs: I, block: F, end: E, device: &Device) -> O
+fn remat_on<B: PrimitiveBackend, M, I, O, F, E>(module: &M, inputs: I, block: F, end: E, device: &Device) -> O
 where
     M: Module + Sync + 'static,
-    I: Tensors,
-    O: Tensors,
+    I: TensorTree,
+    O: TensorTree,
     F: Fn(&M, I) -> O + Send + Sync + 'static,
-    E: End<B, M, O>,
+    E: BlockEnd<B, M, O>,
 {
-    let mut enter = Enter::<B> { guards: Vec::new(), nodes: Vec::new() };
-    let kept = inputs.map_floats(&mut enter);
-    // On the autodiff device, where dropout and batch norm act, but with nothing that requires a gradient.
-    let quiet = module.clone().map(&mut Leaves::<B>::silent());
-    let outputs = end.value(&quiet, block(&quiet, kept.clone()));
+    let mut save = SaveInputs::<B> { guards: Vec::new(), nodes: Vec::new() };
+    let kept = inputs.map_floats(&mut save);
+    // The first pass runs on the autodiff device, where dropout and batch norm are active, with constants that record
+    // no graph.
+    let constants = module.clone().map(&mut Leaves::<B>::without_gradients());
+    let outputs = end.value(&constants, block(&constants, kept.clone()));
     let slots = Slots::default();
-    let (module, nodes, above) = (module.clone(), enter.nodes, slots.clone());
-    let recorded = !is_recording(device);
+    let (module, nodes, grad_output) = (module.clone(), save.nodes, slots.clone());
+    let has_values = !is_capture_device(device);
     let run = move || {
-        let statistics = recorded.then(|| Statistics::of(&module));
-        let found = second_pass::<B, M, I, O, F, E>(&module, kept.clone(), &nodes, (&block, &end), above.take());
-        if let Some(statistics) = statistics {
-            let _ = statistics.put_back(&module);
+        let buffers = has_values.then(|| BufferSnapshot::from_module(&module));
+        let found = second_pass::<B, M, I, O, F, E>(&module, kept.clone(), &nodes, (&block, &end), grad_output.take());
+        if let Some(buffers) = buffers {
+            let _ = buffers.restore(&module);
         }
         found
     };
-    let hub = hub::<B>(enter.guards, Arc::new(run), device);
+    let hub = hub::<B>(save.guards, Arc::new(run), device);
     outputs.map_floats(&mut Exit { hub, slots })
 }
 
-/// Takes the inputs off the tape, remembering where on it they were.
-struct Enter<B: Surface> {
-    guards: Vec<nodes::Guard<B>>,
-    /// For each float input the node that its gradient goes to, if it wants one.
+/// Copies the inputs without their graph and remembers their nodes.
+struct SaveInputs<B: PrimitiveBackend> {
+    guards: Vec<nodes::TrackedTensor<B>>,
+    /// For each float input, the node that gets its gradient, if it requires one.
     nodes: Vec<Option<NodeId>>,
 }
 
-impl<B: Surface> FloatMapper for Enter<B> {
-    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+impl<B: PrimitiveBackend> FloatMapper for SaveInputs<B> {
+    fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
         if !tensor.is_autodiff() {
             self.nodes.push(None);
             return tensor;
         }
         let wanted = tensor.is_tracked();
         let input = B::tracked(tensor);
-        let kept = B::lifted::<D>(input.clone().into_primitive());
+        let kept = B::constant::<D>(input.clone().into_primitive());
         self.nodes.push(wanted.then(|| input.node().id()));
         if wanted {
             self.guards.push(input);
@@ -223,32 +230,39 @@ impl<B: Surface> FloatMapper for Enter<B> {
     }
 }
 
-/// Runs `block` with a tape of its own and takes that one back.
-fn second_pass<B: Surface, M: Module, I: Tensors, O: Tensors, F: Fn(&M, I) -> O, E: End<B, M, O>>(
+/// Computes `block` with a graph of its own and runs the backward pass of that graph.
+fn second_pass<
+    B: PrimitiveBackend,
+    M: Module,
+    I: TensorTree,
+    O: TensorTree,
+    F: Fn(&M, I) -> O,
+    E: BlockEnd<B, M, O>,
+>(
     module: &M,
     kept: I,
     nodes: &[Option<NodeId>],
     (block, end): (&F, &E),
-    above: Vec<Option<FloatTensor<B>>>,
+    grad_output: Vec<Option<FloatTensor<B>>>,
 ) -> Outcome<B> {
-    let mut leaves = Leaves::<B>::recorded();
+    let mut leaves = Leaves::<B>::with_gradients();
     let module = module.clone().map(&mut leaves);
-    let mut again = Again::<B> { nodes: nodes.iter(), found: leaves.found };
-    let inputs = kept.map_floats(&mut again);
+    let mut restore = RestoreInputs::<B> { nodes: nodes.iter(), found: leaves.found };
+    let inputs = kept.map_floats(&mut restore);
     let outputs = block(&module, inputs);
-    let Some(total) = end.root(&module, outputs, above) else { return Vec::new() };
+    let Some(total) = end.root(&module, outputs, grad_output) else { return Vec::new() };
     let mut tape = B::tracked(total).backward();
-    again.found.into_iter().filter_map(|(node, take)| Some((node, take(&mut tape)?))).collect()
+    restore.found.into_iter().filter_map(|(node, take)| Some((node, take(&mut tape)?))).collect()
 }
 
-/// Puts the inputs that want a gradient on the tape of the second pass.
-struct Again<'a, B: Surface> {
+/// Makes leaves of the inputs that require a gradient, in the graph of the second pass.
+struct RestoreInputs<'a, B: PrimitiveBackend> {
     nodes: std::slice::Iter<'a, Option<NodeId>>,
-    found: Vec<(NodeId, Take<B>)>,
+    found: Vec<(NodeId, TakeGradient<B>)>,
 }
 
-impl<B: Surface> FloatMapper for Again<'_, B> {
-    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+impl<B: PrimitiveBackend> FloatMapper for RestoreInputs<'_, B> {
+    fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
         let Some(Some(node)) = self.nodes.next() else { return tensor };
         let leaf = tensor.require_grad();
         self.found.push((*node, leaves::take::<B, D>(&leaf)));
@@ -256,22 +270,22 @@ impl<B: Surface> FloatMapper for Again<'_, B> {
     }
 }
 
-/// Joins the outputs of the second pass to one root that hands each the gradient it had from above.
-struct Ends<B: Surface> {
-    above: std::vec::IntoIter<Option<FloatTensor<B>>>,
+/// Adds up one scalar per output whose backward pass gives the output its gradient.
+struct OutputRoots<B: PrimitiveBackend> {
+    grad_output: std::vec::IntoIter<Option<FloatTensor<B>>>,
     total: Option<Tensor<1>>,
 }
 
-impl<B: Surface> FloatMapper for Ends<B> {
-    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+impl<B: PrimitiveBackend> FloatMapper for OutputRoots<B> {
+    fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
         if !tensor.is_autodiff() {
             return tensor;
         }
-        if let (Some(Some(above)), true) = (self.above.next(), tensor.is_tracked()) {
-            let seed = seed::<B, D>(tensor.clone(), above);
+        if let (Some(Some(grad_output)), true) = (self.grad_output.next(), tensor.is_tracked()) {
+            let root = gradient_root::<B, D>(tensor.clone(), grad_output);
             self.total = Some(match self.total.take() {
-                Some(total) => total + seed,
-                None => seed,
+                Some(total) => total + root,
+                None => root,
             });
         }
         tensor

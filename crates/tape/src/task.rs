@@ -1,4 +1,4 @@
-//! The seam between a model and whoever trains, plans or validates it.
+//! The trait that a model implements to be trained, planned and validated.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -6,14 +6,14 @@ use plimsoll_core::Batch;
 
 use crate::Pass;
 
-/// A model with the loss it is trained by.
+/// A model with its training loss.
 ///
-/// The loss of a batch is a **sum** over its parts, and [`weight`](Task::weight) says how many parts count, before
-/// anything is computed. The trainer divides the one by the other over a whole step, so that the gradient is the same
-/// however the step's batch is cut into pieces.
+/// The loss of a batch is a **sum** over its parts (such as tokens), and [`weight`](Task::weight) is the number of
+/// parts, known before the computation. The trainer divides the sum of the losses of a step by the sum of its weights.
+/// The gradient is therefore the same for every split of a batch into micro-batches.
 ///
-/// The batch is of the model's own type. A model of speech takes a [`HostBatch`](plimsoll_core::HostBatch) and sends it
-/// as a [`TensorBatch`](crate::TensorBatch).
+/// Each model has its own batch type. A speech model takes a [`HostBatch`](plimsoll_core::HostBatch) and copies it to
+/// the device as a [`TensorBatch`](crate::TensorBatch).
 ///
 /// ```
 /// use burn::module::Module;
@@ -30,9 +30,9 @@ use crate::Pass;
 ///     fn ids(&self) -> &[SampleId] {
 ///         &self.0
 ///     }
-///     fn select(&self, places: &[usize]) -> Self {
-///         let ids = places.iter().map(|&place| self.0[place]).collect();
-///         Self(ids, places.iter().map(|&place| self.1[place]).collect())
+///     fn select(&self, indices: &[usize]) -> Self {
+///         let ids = indices.iter().map(|&index| self.0[index]).collect();
+///         Self(ids, indices.iter().map(|&index| self.1[index]).collect())
 ///     }
 /// }
 ///
@@ -51,7 +51,7 @@ use crate::Pass;
 ///     }
 ///     fn loss(&self, points: &Tensor<2>, _: &Pass) -> StepLoss {
 ///         let (x, y) = (points.clone().narrow(1, 0, 1), points.clone().narrow(1, 1, 1));
-///         StepLoss::of((self.layer.forward(x) - y).square().sum())
+///         StepLoss::new((self.layer.forward(x) - y).square().sum())
 ///     }
 /// }
 /// ```
@@ -61,36 +61,36 @@ pub trait Task: Module {
     /// The same batch on a device.
     type Tensors;
 
-    /// Sends `batch` to `device`.
+    /// Copies `batch` to `device`.
     fn send(batch: &Self::Batch, device: &Device) -> Self::Tensors;
 
-    /// How much `batch` weighs in its step, such as its number of tokens. Known without computing anything.
+    /// Weight of `batch` in its step, such as its number of tokens. It must follow from the host batch alone.
     ///
-    /// By default the number of samples, for a loss that is a sum over samples.
+    /// Default: the number of samples, for a loss that is a sum over samples.
     fn weight(&self, batch: &Self::Batch) -> f64 {
         batch.len() as f64
     }
 
-    /// The sum of the losses of `batch`, computed by the choice and with the randomness of `pass`.
+    /// Sum of the losses of `batch`, computed with the settings and the randomness of `pass`.
     fn loss(&self, batch: &Self::Tensors, pass: &Pass) -> StepLoss;
 }
 
-/// What a model says of one piece of a step.
+/// The loss of one micro-batch.
 #[derive(Debug)]
 pub struct StepLoss {
-    /// The sum of the losses, on the tape.
+    /// Sum of the losses, with autodiff.
     pub sum: Tensor<1>,
-    /// What the sum is made of, by name, for whoever watches; each divided by the step's weight is told beside the loss.
+    /// Terms of the loss by name, for the report of the step. The trainer divides each by the weight of the step.
     pub parts: Vec<(&'static str, Tensor<1>)>,
-    /// Places in the batch of samples that no loss could be computed for, and that were left out of the sum.
+    /// Indices of samples that have no finite loss and are not in the sum.
     pub left_out: Vec<usize>,
-    /// Places in the batch of samples that a length policy cut short.
-    pub cut: Vec<usize>,
+    /// Indices of samples that a length policy truncated.
+    pub truncated: Vec<usize>,
 }
 
 impl StepLoss {
-    /// A loss of one part over all samples.
-    pub fn of(sum: Tensor<1>) -> Self {
-        Self { sum, parts: Vec::new(), left_out: Vec::new(), cut: Vec::new() }
+    /// A loss over all samples, without terms.
+    pub fn new(sum: Tensor<1>) -> Self {
+        Self { sum, parts: Vec::new(), left_out: Vec::new(), truncated: Vec::new() }
     }
 }

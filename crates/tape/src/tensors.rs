@@ -1,53 +1,53 @@
-//! Tensors in any arrangement, one after the other.
+//! Nested collections of tensors, such as tuples and lists.
 
 use burn::tensor::{Bool, Int, Tensor};
 
-/// One tensor or several: what goes into a block, and what comes out of it.
+/// A tensor, or a nested collection of tensors: the inputs or outputs of a block.
 ///
-/// Tensors of every kind are arrangements, and so are tuples, arrays, lists and options of arrangements. Whole numbers
-/// and truth values are passed along as they are.
-pub trait Tensors: Clone + Send + Sync + 'static {
-    /// Puts every float tensor through `mapper`, always in the same order.
+/// Implemented for tensors of every kind, and for tuples of up to 8, arrays, vectors and options of [`TensorTree`]s.
+/// Integer and boolean tensors pass through [`map_floats`](TensorTree::map_floats) unchanged.
+pub trait TensorTree: Clone + Send + Sync + 'static {
+    /// Applies `mapper` to each float tensor, always in the same order.
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self;
 }
 
-/// What is done to each float tensor of an arrangement.
+/// A function over float tensors of every rank.
 pub trait FloatMapper {
-    /// One tensor.
-    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D>;
+    /// Maps one tensor.
+    fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D>;
 }
 
-impl<const D: usize> Tensors for Tensor<D> {
+impl<const D: usize> TensorTree for Tensor<D> {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self {
-        mapper.float(self)
+        mapper.map_float(self)
     }
 }
 
-impl<const D: usize> Tensors for Tensor<D, Int> {
+impl<const D: usize> TensorTree for Tensor<D, Int> {
     fn map_floats<M: FloatMapper>(self, _: &mut M) -> Self {
         self
     }
 }
 
-impl<const D: usize> Tensors for Tensor<D, Bool> {
+impl<const D: usize> TensorTree for Tensor<D, Bool> {
     fn map_floats<M: FloatMapper>(self, _: &mut M) -> Self {
         self
     }
 }
 
-impl<T: Tensors> Tensors for Option<T> {
+impl<T: TensorTree> TensorTree for Option<T> {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self {
         self.map(|inside| inside.map_floats(mapper))
     }
 }
 
-impl<T: Tensors> Tensors for Vec<T> {
+impl<T: TensorTree> TensorTree for Vec<T> {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self {
         self.into_iter().map(|each| each.map_floats(mapper)).collect()
     }
 }
 
-impl<T: Tensors, const N: usize> Tensors for [T; N] {
+impl<T: TensorTree, const N: usize> TensorTree for [T; N] {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self {
         self.map(|each| each.map_floats(mapper))
     }
@@ -55,8 +55,8 @@ impl<T: Tensors, const N: usize> Tensors for [T; N] {
 
 macro_rules! tuple {
     ($($name:ident)+) => {
-        impl<$($name: Tensors),+> Tensors for ($($name,)+) {
-            #[expect(non_snake_case, reason = "a part is called as its type")]
+        impl<$($name: TensorTree),+> TensorTree for ($($name,)+) {
+            #[expect(non_snake_case, reason = "each element has the name of its type")]
             fn map_floats<Mapper: FloatMapper>(self, mapper: &mut Mapper) -> Self {
                 let ($($name,)+) = self;
                 ($($name.map_floats(mapper),)+)

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig, loss::CrossEntropyLossConfig};
 use burn::tensor::{Device, Int, Tensor, activation::relu};
 use plimsoll_core::{Batch, Key, SampleId};
-use plimsoll_tape::{Pass, StepLoss, Task, initialise};
+use plimsoll_tape::{Pass, StepLoss, Task, initialize};
 use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 
 /// Rows of a table of two columns. Here the values follow from the ids; real data would be a second field.
@@ -39,7 +39,7 @@ impl Task for Classifier {
         let scores = self.output.forward(relu(self.hidden.forward(rows.clone())));
         let right = scores.clone().argmax(1).squeeze_dim::<1>(1).equal(classes.clone()).float().sum();
         let mean = CrossEntropyLossConfig::new().init(&rows.device()).forward(scores, classes.clone());
-        StepLoss { parts: vec![("accuracy", right)], ..StepLoss::of(mean * rows.dims()[0] as f64) }
+        StepLoss { parts: vec![("accuracy", right)], ..StepLoss::new(mean * rows.dims()[0] as f64) }
     }
 }
 
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = Device::flex().autodiff();
     let (hidden, output) = (LinearConfig::new(2, 16).init(&device), LinearConfig::new(16, 2).init(&device));
     let config = TrainerConfig::new(Schedule::constant(0.01), Key::new(1));
-    let model = initialise(Classifier { hidden, output }, Key::new(2));
+    let model = initialize(Classifier { hidden, output }, Key::new(2));
     let mut trainer = Trainer::new(model, config, Governor::new(16));
     for step in 1..=500 {
         let report = trainer.step(&Rows((step * 64..(step + 1) * 64).map(SampleId).collect()))?;

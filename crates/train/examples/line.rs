@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use plimsoll_core::{
     Batch, BatchList, Bytes, CountingAllocator, Grid, HostBatch, HostSample, Key, Measure, Position, SampleId,
 };
-use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize};
 use plimsoll_train::{
     AdamWConfig, CheckpointStore, Event, Governor, InferenceRunner, Limits, Run, RunOptions, Schedule, Score, Shape,
     Trainer, TrainerConfig,
@@ -37,7 +37,7 @@ impl Task for Line {
         let [b, _, _] = batch.features.dims();
         let x = batch.features.clone().slice([0..b, 0..1, 0..1]);
         let y = batch.features.clone().slice([0..b, 0..1, 1..2]);
-        StepLoss::of((self.line.forward(x) - y).square().sum())
+        StepLoss::new((self.line.forward(x) - y).square().sum())
     }
 }
 
@@ -54,7 +54,7 @@ fn points(number: u64) -> HostBatch {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let device = Device::flex().autodiff();
-    let task = initialise(Line { line: LinearConfig::new(1, 1).init(&device) }, Key::new(2));
+    let task = initialize(Line { line: LinearConfig::new(1, 1).init(&device) }, Key::new(2));
     let schedule = Schedule { shape: Shape::Cosine, peak: 0.1, last: 1e-3, warmup: 10, total: 200 };
     let config = TrainerConfig {
         optimizer: AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() }.into(),

@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{CountingAllocator, Key, MemoryMeter};
-use plimsoll_tape::{backward, count, initialise};
+use plimsoll_tape::{backward, count, initialize};
 use plimsoll_train::{AdamWConfig, LionConfig, Optimizer, OptimizerConfig, SgdConfig, StateForm};
 
 #[global_allocator]
@@ -34,7 +34,7 @@ impl Stack {
     fn new(device: &Device) -> Self {
         let layers = (0..BLOCKS).map(|_| LinearConfig::new(WIDTH, WIDTH).init(device)).collect();
         let norms = (0..BLOCKS).map(|_| LayerNormConfig::new(WIDTH).init(device)).collect();
-        initialise(Self { layers, norms }, Key::new(1))
+        initialize(Self { layers, norms }, Key::new(1))
     }
 
     fn loss(&self, x: Tensor<2>) -> Tensor<1> {

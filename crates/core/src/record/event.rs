@@ -29,12 +29,12 @@ pub enum Event {
     },
     /// Samples were left out of a batch.
     LeftOut {
-        /// The samples, with the reason for each.
+        /// Samples, with the reason for each.
         samples: Vec<Skipped>,
     },
-    /// Some work did not fit into memory. It was computed again in smaller parts, and the run continues.
+    /// A computation did not fit into memory. It was repeated in smaller parts, and the run continues.
     OutOfMemory {
-        /// The step that it happened in or after.
+        /// The step in which or after which it happened.
         step: u64,
         /// The stage of the work and the message of the device.
         failure: OutOfMemory,
@@ -180,7 +180,7 @@ pub struct StepEvent {
     pub reads: u32,
     /// Seconds spent on safety: memory gate, governor, ledger, and recording the step before.
     pub safety_seconds: f64,
-    /// Samples that the model's length policy truncated.
+    /// Number of samples that the model's length policy truncated.
     #[serde(rename = "cut")]
     pub truncated: usize,
     /// Audio of the batch as a number of feature frames, without padding.

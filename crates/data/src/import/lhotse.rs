@@ -19,7 +19,7 @@ use super::walk::{children, folder_of, name};
 use crate::issue::{Issue, IssueKind};
 use recording::Recording;
 
-/// Offsets this far below zero, in seconds, are rounding errors of Lhotse and count as zero.
+/// RelativePositions this far below zero, in seconds, are rounding errors of Lhotse and count as zero.
 const ROUNDING: f64 = 1e-3;
 
 /// The lists of a corpus.

@@ -56,7 +56,7 @@ impl Schedule {
         };
         let epochs = if self.metas.is_empty() { 0 } else { epochs };
         (from.epoch..epochs).flat_map(move |epoch| {
-            let from = if epoch == from.epoch { from } else { Position::of_epoch(epoch) };
+            let from = if epoch == from.epoch { from } else { Position::epoch_start(epoch) };
             self.clone().jobs_of_epoch(from)
         })
     }
@@ -82,7 +82,7 @@ impl Schedule {
                 let next = match (within == last, window + 1 == windows) {
                     (false, _) => here,
                     (true, false) => Position { window: window + 1, within: 0, ..here },
-                    (true, true) => Position::of_epoch(from.epoch + 1),
+                    (true, true) => Position::epoch_start(from.epoch + 1),
                 };
                 Job { samples: shard.select(samples), next, augment }
             };

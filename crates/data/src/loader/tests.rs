@@ -62,8 +62,8 @@ fn resuming_gives_exactly_the_remaining_batches() {
     for (done, (_, position)) in whole.iter().enumerate() {
         assert_eq!(batches(&dataset, &train(2, 2), *position), whole[done + 1..], "{position:?}");
     }
-    assert_eq!(whole[5].1, Position::of_epoch(1));
-    assert_eq!(whole[11].1, Position::of_epoch(2));
+    assert_eq!(whole[5].1, Position::epoch_start(1));
+    assert_eq!(whole[11].1, Position::epoch_start(2));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) struct RecordLocation {
 pub(super) struct Scan {
     /// Key, offset and size of the records with intact headers.
     pub(super) records: Vec<(StoreKey, u64, u64)>,
-    /// Offsets where damage begins.
+    /// RelativePositions where damage begins.
     pub(super) damaged: Vec<u64>,
     /// Whether the last damage reaches the end of the file, as while another process writes a record.
     pub(super) torn: bool,

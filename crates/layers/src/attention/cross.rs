@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Attended, Noise, Pass, Sight, attention_weights};
+use plimsoll_tape::{AttentionInputs, AttentionMask, Noise, Pass, attention_weights};
 
 use super::cache::select_rows;
 use super::mix::attend;
@@ -50,8 +50,8 @@ pub struct CrossMemory {
 }
 
 impl CrossMemory {
-    fn sight(&self) -> Sight {
-        Sight { keys: self.lengths.as_slice().into(), causal: false, first: 0 }
+    fn sight(&self) -> AttentionMask {
+        AttentionMask { key_lengths: self.lengths.as_slice().into(), causal: false, first_query: 0 }
     }
 
     /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam
@@ -127,7 +127,8 @@ impl CrossAttention {
 
     /// Attention weights `[b, h, u, t]` of `x` `[b, u, d]`, without dropout. For plots: the tensor is large.
     pub fn weights(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<4> {
-        let scores = pass.full(self.query(x, pass)).matmul(pass.full(memory.key.clone()).swap_dims(2, 3));
+        let scores =
+            pass.at_least_fp32(self.query(x, pass)).matmul(pass.at_least_fp32(memory.key.clone()).swap_dims(2, 3));
         attention_weights(scores, &memory.sight(), &Noise::off(), 0.0)
     }
 
@@ -140,7 +141,7 @@ impl CrossAttention {
 
     /// Weighted values `[b, h, u, w]`; `value` may have more channels than the keys, which come out as well.
     fn mixed(&self, query: Tensor<4>, memory: &CrossMemory, value: Tensor<4>, pass: &Pass) -> Tensor<4> {
-        let parts = Attended { query, key: memory.key.clone(), value, offsets: None };
+        let parts = AttentionInputs { query, key: memory.key.clone(), value, positions: None };
         attend(parts, &memory.sight(), pass, self.dropout)
     }
 

@@ -8,7 +8,7 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::Precision;
-use plimsoll_tape::{Attended, Offsets, Pass, Sight, glance};
+use plimsoll_tape::{AttentionInputs, AttentionMask, Pass, RelativePositions, single_query_attention};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
@@ -128,11 +128,12 @@ impl Attention {
         if t == 1 && self.position.is_none() && pass.choice().precision == Precision::Fp32 {
             // One query that attends to all keys: causal masking changes nothing.
             let [_, h, _, w] = query.dims();
-            let mixed = glance(query * (1.0 / (w as f64).sqrt()), &key, &value, count);
+            let mixed = single_query_attention(query * (1.0 / (w as f64).sqrt()), &key, &value, count);
             return pass.dense(&self.output, mixed.reshape([b, 1, h * w]));
         }
         let (key, value) = (key.narrow(2, 0, count), value.narrow(2, 0, count));
-        let sight = Sight { keys: vec![count as u32; b].into(), causal: self.causal, first };
+        let sight =
+            AttentionMask { key_lengths: vec![count as u32; b].into(), causal: self.causal, first_query: first };
         pass.dense(&self.output, self.mixed(query, key, value, sight, pass))
     }
 
@@ -149,7 +150,14 @@ impl Attention {
     }
 
     /// Attention over projected queries, keys and values: heads side by side, `[b, t, d]`, before the output layer.
-    fn mixed(&self, query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, sight: Sight, pass: &Pass) -> Tensor<3> {
+    fn mixed(
+        &self,
+        query: Tensor<4>,
+        key: Tensor<4>,
+        value: Tensor<4>,
+        sight: AttentionMask,
+        pass: &Pass,
+    ) -> Tensor<3> {
         let [b, h, t, w] = query.dims();
         let (scale, keys) = (1.0 / (w as f64).sqrt(), key.dims()[2]);
         let (query, offsets) = match (&self.position, &self.bias_content, &self.bias_position) {
@@ -158,13 +166,13 @@ impl Attention {
                     let bias = bias.val().reshape([1, h, 1, w]).cast(query.dtype());
                     (query.clone() + bias) * scale
                 };
-                let table = offsets(sight.first, t, keys, h * w, &query.device()).unsqueeze::<3>();
+                let table = offsets(sight.first_query, t, keys, h * w, &query.device()).unsqueeze::<3>();
                 let table = pass.dense(position, table).reshape([1, t + keys - 1, h, w]).swap_dims(1, 2);
-                (biased(content_bias), Some(Offsets { query: biased(position_bias), table }))
+                (biased(content_bias), Some(RelativePositions { query: biased(position_bias), table }))
             }
             _ => (query * scale, None),
         };
-        let mixed = attend(Attended { query, key, value, offsets }, &sight, pass, self.dropout);
+        let mixed = attend(AttentionInputs { query, key, value, positions: offsets }, &sight, pass, self.dropout);
         mixed.swap_dims(1, 2).reshape([b, t, h * w])
     }
 }
@@ -172,7 +180,7 @@ impl Attention {
 impl Branch for Attention {
     fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let [query, key, value] = self.parts(x, 0, pass);
-        let sight = Sight { keys: lengths.each().into(), causal: self.causal, first: 0 };
+        let sight = AttentionMask { key_lengths: lengths.each().into(), causal: self.causal, first_query: 0 };
         self.mixed(query, key, value, sight, pass)
     }
 

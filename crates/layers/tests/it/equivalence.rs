@@ -7,7 +7,7 @@ use plimsoll_core::{Choice, Key, SampleId};
 use plimsoll_layers::{
     AttentionConfig, ConformerConfig, HeadPositions, KeyValueCache, Lengths, NormKind, TransformerConfig,
 };
-use plimsoll_tape::{Noise, Pass, initialise, remat};
+use plimsoll_tape::{Noise, Pass, initialize, remat};
 
 use crate::block::{Block, Check, Sequence, every_block, gradients, sequence, with_weights};
 use crate::fixture::{Fixture, close};
@@ -178,7 +178,7 @@ fn random(b: usize, t: usize) -> Tensor<3> {
 fn causal_attention_ignores_later_frames_and_equals_cached_steps() {
     for positions in [HeadPositions::Absolute, HeadPositions::Relative, HeadPositions::Rotary] {
         let config = AttentionConfig { positions, causal: true, ..AttentionConfig::new(16, 4) };
-        let attention = initialise(config.init(&Device::flex()), Key::new(1));
+        let attention = initialize(config.init(&Device::flex()), Key::new(1));
         let x = random(2, 9);
         let whole = attention.forward(x.clone(), &Lengths::new(vec![9, 9], 9), &Pass::plain());
         let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
@@ -196,7 +196,7 @@ fn causal_attention_ignores_later_frames_and_equals_cached_steps() {
 #[test]
 fn decoder_steps_equal_whole_sequence_after_row_selection() {
     let device = Device::flex();
-    let block = initialise(TransformerConfig::new(16, 4).init_decoder(&device), Key::new(1));
+    let block = initialize(TransformerConfig::new(16, 4).init_decoder(&device), Key::new(1));
     let (x, memory) = (random(2, 5), random(2, 7) * 2.0);
     let (lengths, memory_lengths) = (Lengths::new(vec![5, 5], 5), Lengths::new(vec![7, 4], 7));
     // Reorder the sequences and continue the second one twice, as beam search does.

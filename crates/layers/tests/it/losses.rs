@@ -114,7 +114,7 @@ fn guided_attention_agrees_with_pytorch_whole_and_in_chunks() {
     let guide = GuidedAttention::new(0.2, &queries, &keys, &device);
     let layer = identity_attention(&device, h * w);
     for chunk in [None, std::num::NonZeroU32::new(4)] {
-        let pass = Pass::plain().by(Choice { attention_chunk: chunk, ..Choice::default() });
+        let pass = Pass::plain().with_choice(Choice { attention_chunk: chunk, ..Choice::default() });
         let (query, key) = (head("query", u), head("key", k));
         let memory = Tensor::cat(vec![joined(&key, k), Tensor::zeros([b, k, h * w], &device)], 2);
         let memory = layer.project_memory(memory, &keys, &pass);

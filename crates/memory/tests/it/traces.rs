@@ -99,7 +99,7 @@ impl Task for ValueReader {
     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
         let loss = self.inner.loss(batch, pass);
         let seen: f32 = loss.sum.clone().into_scalar();
-        StepLoss::of(loss.sum * f64::from(seen))
+        StepLoss::new(loss.sum * f64::from(seen))
     }
 }
 
@@ -156,7 +156,7 @@ impl Task for Table {
 
     fn loss(&self, (rows, labels): &Self::Tensors, _: &Pass) -> StepLoss {
         let wanted = labels.clone().float().unsqueeze_dim(1);
-        StepLoss::of((self.layer.forward(rows.clone()) - wanted).square().sum())
+        StepLoss::new((self.layer.forward(rows.clone()) - wanted).square().sum())
     }
 }
 

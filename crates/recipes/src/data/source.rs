@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use plimsoll_core::{BatchSource, Delivered, Grid, HostBatch, Key, Position, Skipped, SourceError};
+use plimsoll_core::{BatchSource, DeliveredBatch, Grid, HostBatch, Key, Position, Skipped, SourceError};
 use plimsoll_data::{LoadError, Loader, LoaderConfig, Mode, Shard};
 
 use super::PreparedData;
@@ -40,7 +40,7 @@ pub(crate) struct Source<'a> {
 impl BatchSource for Source<'_> {
     type Batch = HostBatch;
 
-    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<HostBatch>, SourceError>> {
         let next = self.loader.next()?;
         if let (Some(reporter), Ok(delivered)) = (self.reporter, &next) {
             for Skipped { name, reason } in &delivered.skipped {
@@ -57,8 +57,8 @@ impl BatchSource for Source<'_> {
         self.loader.batches_in_epoch()
     }
 
-    fn give_back(&mut self, batch: HostBatch) {
-        self.loader.give_back(batch);
+    fn recycle(&mut self, batch: HostBatch) {
+        self.loader.recycle(batch);
     }
 }
 

@@ -125,7 +125,7 @@ impl Decoder {
             Some(norm) => apply_layer_norm(norm, x, pass),
             None => x,
         };
-        pass.full(pass.dense(&self.output, x))
+        pass.at_least_fp32(pass.dense(&self.output, x))
     }
 }
 

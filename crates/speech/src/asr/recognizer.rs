@@ -8,7 +8,7 @@ use plimsoll_layers::{
     Conformer, ConformerConfig, HeadPositions, LengthPolicy, Lengths, Subsampling, SubsamplingConfig, add_sinusoids,
     ctc_greedy, ctc_loss, is_ctc_feasible,
 };
-use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize};
 use plimsoll_text::Tokenizer;
 
 use super::decode::{BeamOptions, CtcScores, Hypothesis, attention_beam, ctc_prefix_beam, joint_beam, rescore};
@@ -37,7 +37,7 @@ impl RecognizerConfig {
     /// # Panics
     /// When the sizes contradict each other, for example when `d_model` is not a multiple of `heads`.
     pub fn init(&self, device: &Device, key: Key) -> Recognizer {
-        initialise(self.init_unseeded(device), key.with("weights"))
+        initialize(self.init_unseeded(device), key.with("weights"))
     }
 
     /// A recognizer on `device` with Burn's initial weights, which follow no seed. Use it to load weights from a file
@@ -79,13 +79,13 @@ impl Recognizer {
     /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same to the
     /// last bit.
     pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (EncodedAudio, Vec<usize>) {
-        let pass = &pass.by(self.config.length.apply_to(*pass.choice()));
+        let pass = &pass.with_choice(self.config.length.apply_to(*pass.choice()));
         let (x, lengths) = match (&self.subsampling, &self.input) {
             (Some(subsampling), _) => subsampling.forward(features, lengths, pass),
             (None, Some(input)) => (pass.dense(input, features), lengths.clone()),
             (None, None) => (features, lengths.clone()),
         };
-        let (x, lengths, cut) = self.config.length.truncate(pass.full(x), lengths);
+        let (x, lengths, cut) = self.config.length.truncate(pass.at_least_fp32(x), lengths);
         // As in the Transformer: an untrained model has small values, which position vectors of amplitude one would
         // hide.
         let [_, _, d] = x.dims();
@@ -105,7 +105,7 @@ impl Recognizer {
 
     /// The CTC logits `[b, t', v]`: a score of every token in every frame, before the softmax.
     pub fn ctc_logits(&self, encoded: &EncodedAudio, pass: &Pass) -> Tensor<3> {
-        pass.full(pass.dense(&self.output, encoded.frames.clone()))
+        pass.at_least_fp32(pass.dense(&self.output, encoded.frames.clone()))
     }
 
     /// The best tokens of each utterance, found by `search`. `features` are `[b, t, f]`, of which `frame_lengths` are
@@ -176,7 +176,7 @@ impl Recognizer {
             }
             _ => (ctc.sum, Vec::new()),
         };
-        StepLoss { sum, parts, left_out: ctc.infeasible, cut }
+        StepLoss { sum, parts, left_out: ctc.infeasible, truncated: cut }
     }
 
     /// The hypotheses of one utterance, best first.

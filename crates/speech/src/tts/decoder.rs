@@ -189,20 +189,20 @@ impl MelDecoder {
     }
 
     fn condition(&self, voice: Tensor<3>, pass: &Pass) -> Tensor<3> {
-        pass.full(pass.dense(&self.condition, voice))
+        pass.at_least_fp32(pass.dense(&self.condition, voice))
     }
 
     /// The input of the blocks for frames `[b, u, f]`; the first frame is the input of step `first`.
     fn embed(&self, x: Tensor<3>, condition: Tensor<3>, first: usize, prenet_noise: &Noise, pass: &Pass) -> Tensor<3> {
         let x = self.prenet.forward(x, first, prenet_noise, pass);
-        add_sinusoids(pass.full(pass.dense(&self.input, x)) + condition, first)
+        add_sinusoids(pass.at_least_fp32(pass.dense(&self.input, x)) + condition, first)
     }
 
     fn outputs(&self, x: Tensor<3>, pass: &Pass) -> (Tensor<3>, Tensor<2>) {
         let x = apply_layer_norm(&self.norm, x, pass);
-        let frames = pass.full(pass.dense(&self.frames, x.clone()));
+        let frames = pass.at_least_fp32(pass.dense(&self.frames, x.clone()));
         let [b, u, all] = frames.dims();
-        let stop = pass.full(pass.dense(&self.stop, x)).reshape([b, u]);
+        let stop = pass.at_least_fp32(pass.dense(&self.stop, x)).reshape([b, u]);
         (frames.reshape([b, u * self.reduction, all / self.reduction]), stop)
     }
 }

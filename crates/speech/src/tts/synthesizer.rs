@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{HostBatch, Key};
 use plimsoll_layers::{GuidedAttention, Lengths, Postnet, PostnetConfig, mel_distance, stop_loss};
-use plimsoll_tape::{Noise, Pass, StepLoss, Task, TensorBatch, initialise};
+use plimsoll_tape::{Noise, Pass, StepLoss, Task, TensorBatch, initialize};
 
 use super::decoder::{Conditioning, MelDecoder};
 use super::text_encoder::{EncodedText, TextEncoder};
@@ -54,7 +54,7 @@ impl SynthesizerConfig {
     /// # Panics
     /// When the sizes contradict each other, for example when `text_dim` is not a multiple of `text_heads`.
     pub fn init(&self, device: &Device, key: Key) -> Synthesizer {
-        initialise(self.init_unseeded(device), key.with("weights"))
+        initialize(self.init_unseeded(device), key.with("weights"))
     }
 
     /// A synthesizer on `device` with Burn's initial weights, which follow no seed. Use it to load weights from a file
@@ -183,7 +183,7 @@ impl Synthesizer {
 
     /// `pass` with chunked attention when the length policy asks for it.
     pub(super) fn with_length_policy(&self, pass: &Pass) -> Pass {
-        pass.by(self.config.length.apply_to(*pass.choice()))
+        pass.with_choice(self.config.length.apply_to(*pass.choice()))
     }
 
     /// The voices `[b, 1, v]` of a batch, from its references or, without references, from its utterances.
@@ -230,7 +230,7 @@ impl Task for Synthesizer {
         let guided = self.config.loss.guide_weight > 0.0;
         let parts = self.losses(&self.teacher_forced(batch, guided, pass.noise(), pass));
         let sum = parts.iter().map(|(_, part)| part.clone()).reduce(|sum, part| sum + part);
-        StepLoss { parts, ..StepLoss::of(sum.expect("frames and stops are always compared")) }
+        StepLoss { parts, ..StepLoss::new(sum.expect("frames and stops are always compared")) }
     }
 }
 

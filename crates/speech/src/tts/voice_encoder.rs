@@ -43,7 +43,7 @@ impl VoiceEncoder {
     /// Encodes normalized log-mels `[b, r, f]` to voices `[b, 1, v]`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let encoded = self.encoder.forward(x, lengths, pass);
-        let speaker = pass.full(pass.dense(&self.speaker, encoded.clone())).tanh();
+        let speaker = pass.at_least_fp32(pass.dense(&self.speaker, encoded.clone())).tanh();
         match &self.style {
             Some(style) => Tensor::cat(vec![speaker, style.forward(encoded, pass)], 2),
             None => speaker,

@@ -1,7 +1,8 @@
-//! Exact attention from a chunk of queries at a time: memory that grows with the length, and not with its square.
+//! Exact attention over chunks of queries: memory grows with the sequence length instead of its square.
 //!
-//! The forward pass keeps queries, keys and values. The backward pass computes the weights of a chunk again and uses them
-//! up before it goes on to the next. What the chunks mixed is not computed again: nothing in the backward pass reads it.
+//! The forward pass keeps queries, keys and values. The backward pass recomputes the weights of one chunk, uses them
+//! and frees them before the next chunk. It does not recompute the outputs of the chunks, because no gradient needs
+//! them.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -14,112 +15,120 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::autodiff::Autodiff;
 
-use super::shift::{relative_shift, shifted_back};
-use super::weights::{Sight, Weights};
+use super::shift::{relative_shift, relative_shift_backward};
+use super::weights::{AttentionMask, WeightsOp};
 use crate::Noise;
-use crate::bridge::{Surface, on_backend};
+use crate::bridge::{PrimitiveBackend, on_backend};
 
 // Shapes: b batch, h heads, q queries, k keys, w width of a head.
 
-/// What attention is computed from. The queries are scaled already.
+/// Inputs of attention. The caller has already scaled the queries.
 #[derive(Clone, Debug)]
-pub struct Attended {
-    /// `[b, h, q, w]`.
+pub struct AttentionInputs {
+    /// Queries `[b, h, q, w]`.
     pub query: Tensor<4>,
-    /// `[b, h, k, w]`.
+    /// Keys `[b, h, k, w]`.
     pub key: Tensor<4>,
-    /// `[b, h, k, w]`.
+    /// Values `[b, h, k, w]`.
     pub value: Tensor<4>,
-    /// What relative attention adds to the scores.
-    pub offsets: Option<Offsets>,
+    /// Relative position term of the scores, if attention is relative.
+    pub positions: Option<RelativePositions>,
 }
 
-/// The part of the scores that depends on distances.
+/// Inputs of the relative position term of attention scores (Dai et al. 2019).
 #[derive(Clone, Debug)]
-pub struct Offsets {
-    /// The queries as they look at distances, scaled, `[b, h, q, w]`.
+pub struct RelativePositions {
+    /// Queries for the position term, scaled, `[b, h, q, w]`.
     pub query: Tensor<4>,
-    /// What they look at, `[1, h, q - 1 + k, w]`, from the longest distance back to the longest ahead.
+    /// Embeddings of the distances, `[1, h, q - 1 + k, w]`, from the furthest key behind the query to the furthest key
+    /// ahead.
     pub table: Tensor<4>,
 }
 
-/// The values `[b, h, q, w]` that every query sees, weighted: attention over `parts`, `chunk` queries at a time.
+/// Attention output `[b, h, q, w]`, computed for `chunk` queries at a time.
 ///
-/// The same as scores, [`attention_weights`](super::attention_weights) and a product with the values, dropout included,
-/// and the same gradients. All parts are in the same numbers; sums are in fp32.
-pub fn chunked_attention(parts: Attended, sight: &Sight, noise: &Noise, rate: f64, chunk: NonZeroU32) -> Tensor<4> {
-    let plan = Plan { sight: sight.clone(), noise: noise.clone(), rate, chunk: chunk.get() as usize };
-    let device = parts.query.device();
+/// Values and gradients equal those of scores, [`attention_weights`](super::attention_weights) and a product with the
+/// values, dropout included. All inputs have the same dtype; sums are in fp32.
+pub fn chunked_attention(
+    inputs: AttentionInputs,
+    mask: &AttentionMask,
+    noise: &Noise,
+    rate: f64,
+    chunk: NonZeroU32,
+) -> Tensor<4> {
+    let op = ChunkedAttention { mask: mask.clone(), noise: noise.clone(), rate, chunk: chunk.get() as usize };
+    let device = inputs.query.device();
     if !device.is_autodiff() {
-        return plan.forward(&parts);
+        return op.forward(&inputs);
     }
-    on_backend!(&device, B => on_tape::<B>(parts, plan))
+    on_backend!(&device, B => on_tape::<B>(inputs, op))
 }
 
 #[derive(Clone, Debug)]
-struct Plan {
-    sight: Sight,
+struct ChunkedAttention {
+    mask: AttentionMask,
     noise: Noise,
     rate: f64,
     chunk: usize,
 }
 
-/// The gradients by query, key, value, and by the query and the table of the offsets.
-type Found = [Option<Tensor<4>>; 5];
+/// Gradients of query, key, value, and of the query and the table of the positions.
+type InputGradients = [Option<Tensor<4>>; 5];
 
-impl Plan {
-    /// The first query of each chunk and how many there are.
+impl ChunkedAttention {
+    /// First query and number of queries of each chunk.
     fn chunks(&self, queries: usize) -> impl Iterator<Item = (usize, usize)> {
         let chunk = self.chunk;
         (0..queries).step_by(chunk).map(move |first| (first, chunk.min(queries - first)))
     }
 
-    fn weights(&self, first: usize) -> Weights {
-        let sight = Sight { first: self.sight.first + first, ..self.sight.clone() };
-        Weights { mask: self.noise.mask(self.rate, sight.first), sight }
+    fn weights(&self, first: usize) -> WeightsOp {
+        let visibility = AttentionMask { first_query: self.mask.first_query + first, ..self.mask.clone() };
+        WeightsOp { dropout: self.noise.mask(self.rate, visibility.first_query), visibility }
     }
 
-    /// Softmax and weights of a chunk.
-    fn both(&self, parts: &Attended, first: usize, count: usize) -> (Tensor<4>, Tensor<4>) {
-        let query = parts.query.clone().narrow(2, first, count);
-        let mut scores = query.matmul(parts.key.clone().swap_dims(2, 3));
-        if let Some(offsets) = &parts.offsets {
-            let (look, table) = offsets.of(first, count, parts.key.dims()[2]);
-            let keys = parts.key.dims()[2];
-            scores = scores + relative_shift(look.matmul(table.swap_dims(2, 3)), keys);
+    /// Softmax of a chunk, and its weights after dropout.
+    fn softmax_and_weights(&self, inputs: &AttentionInputs, first: usize, count: usize) -> (Tensor<4>, Tensor<4>) {
+        let query = inputs.query.clone().narrow(2, first, count);
+        let mut scores = query.matmul(inputs.key.clone().swap_dims(2, 3));
+        if let Some(positions) = &inputs.positions {
+            let (position_query, table) = positions.chunk(first, count, inputs.key.dims()[2]);
+            let keys = inputs.key.dims()[2];
+            scores = scores + relative_shift(position_query.matmul(table.swap_dims(2, 3)), keys);
         }
-        self.weights(first).both(scores)
+        self.weights(first).softmax_and_weights(scores)
     }
 
-    fn forward(&self, parts: &Attended) -> Tensor<4> {
-        let chunks = self.chunks(parts.query.dims()[2]);
-        let mixed = chunks.map(|(first, count)| self.both(parts, first, count).1.matmul(parts.value.clone()));
-        Tensor::cat(mixed.collect(), 2)
+    fn forward(&self, inputs: &AttentionInputs) -> Tensor<4> {
+        let chunks = self.chunks(inputs.query.dims()[2]);
+        let outputs =
+            chunks.map(|(first, count)| self.softmax_and_weights(inputs, first, count).1.matmul(inputs.value.clone()));
+        Tensor::cat(outputs.collect(), 2)
     }
 
-    fn backward(&self, parts: &Attended, above: &Tensor<4>) -> Found {
-        let (mut by_query, mut by_look) = (Vec::new(), Vec::new());
-        let (mut by_key, mut by_value): (Option<Tensor<4>>, Option<Tensor<4>>) = (None, None);
-        let mut by_table = parts.offsets.as_ref().map(|offsets| Tensor::zeros_like(&offsets.table));
-        for (first, count) in self.chunks(parts.query.dims()[2]) {
-            let above = above.clone().narrow(2, first, count);
-            let (softmax, weights) = self.both(parts, first, count);
-            add(&mut by_value, weights.swap_dims(2, 3).matmul(above.clone()));
-            let by_weights = above.matmul(parts.value.clone().swap_dims(2, 3));
-            let by_scores = self.weights(first).gradient(softmax, by_weights);
-            by_query.push(by_scores.clone().matmul(parts.key.clone()));
-            let query = parts.query.clone().narrow(2, first, count);
-            add(&mut by_key, by_scores.clone().swap_dims(2, 3).matmul(query));
-            if let (Some(offsets), Some(sum)) = (&parts.offsets, &mut by_table) {
-                let (look, table) = offsets.of(first, count, parts.key.dims()[2]);
-                let by_offsets = shifted_back(by_scores);
-                by_look.push(by_offsets.clone().matmul(table));
-                let part = by_offsets.swap_dims(2, 3).matmul(look).sum_dim(0);
-                offsets.add(sum, part, first, count);
+    fn backward(&self, inputs: &AttentionInputs, grad_output: &Tensor<4>) -> InputGradients {
+        let (mut grad_query, mut grad_position_query) = (Vec::new(), Vec::new());
+        let (mut grad_key, mut grad_value): (Option<Tensor<4>>, Option<Tensor<4>>) = (None, None);
+        let mut grad_table = inputs.positions.as_ref().map(|positions| Tensor::zeros_like(&positions.table));
+        for (first, count) in self.chunks(inputs.query.dims()[2]) {
+            let grad_output = grad_output.clone().narrow(2, first, count);
+            let (softmax, weights) = self.softmax_and_weights(inputs, first, count);
+            add(&mut grad_value, weights.swap_dims(2, 3).matmul(grad_output.clone()));
+            let grad_weights = grad_output.matmul(inputs.value.clone().swap_dims(2, 3));
+            let grad_scores = self.weights(first).gradient(softmax, grad_weights);
+            grad_query.push(grad_scores.clone().matmul(inputs.key.clone()));
+            let query = inputs.query.clone().narrow(2, first, count);
+            add(&mut grad_key, grad_scores.clone().swap_dims(2, 3).matmul(query));
+            if let (Some(positions), Some(sum)) = (&inputs.positions, &mut grad_table) {
+                let (position_query, table) = positions.chunk(first, count, inputs.key.dims()[2]);
+                let grad_distances = relative_shift_backward(grad_scores);
+                grad_position_query.push(grad_distances.clone().matmul(table));
+                let part = grad_distances.swap_dims(2, 3).matmul(position_query).sum_dim(0);
+                positions.add(sum, part, first, count);
             }
         }
         let joined = |parts: Vec<Tensor<4>>| (!parts.is_empty()).then(|| Tensor::cat(parts, 2));
-        [joined(by_query), by_key, by_value, joined(by_look), by_table]
+        [joined(grad_query), grad_key, grad_value, joined(grad_position_query), grad_table]
     }
 }
 
@@ -130,54 +139,57 @@ fn add(sum: &mut Option<Tensor<4>>, part: Tensor<4>) {
     });
 }
 
-impl Offsets {
-    /// Where the distances of a chunk begin in the table: its last query is so much before the last of all.
+impl RelativePositions {
+    /// Index in the table of the first distance of a chunk: the distance between the last query of the chunk and the
+    /// last query.
     fn start(&self, first: usize, count: usize) -> usize {
         self.query.dims()[2] - first - count
     }
 
-    /// What the queries of a chunk look at, and the part of the table that they see, for every sample.
-    fn of(&self, first: usize, count: usize, keys: usize) -> (Tensor<4>, Tensor<4>) {
-        let look = self.query.clone().narrow(2, first, count);
+    /// Position queries of a chunk, and the part of the table that they use, expanded to all samples.
+    fn chunk(&self, first: usize, count: usize, keys: usize) -> (Tensor<4>, Tensor<4>) {
+        let position_query = self.query.clone().narrow(2, first, count);
         let table = self.table.clone().narrow(2, self.start(first, count), count - 1 + keys);
-        let [b, h, _, w] = look.dims();
+        let [b, h, _, w] = position_query.dims();
         let l = table.dims()[2];
-        (look, table.expand([b, h, l, w]))
+        (position_query, table.expand([b, h, l, w]))
     }
 
-    /// Adds a chunk's part to the gradient by the table.
+    /// Adds the gradient of a chunk to the gradient of the table.
     fn add(&self, sum: &mut Tensor<4>, part: Tensor<4>, first: usize, count: usize) {
         let [_, h, l, w] = part.dims();
         let start = self.start(first, count);
-        let place = [0..1, 0..h, start..start + l, 0..w];
-        let before = sum.clone().slice(place.clone());
-        *sum = sum.clone().slice_assign(place, before + part);
+        let range = [0..1, 0..h, start..start + l, 0..w];
+        let before = sum.clone().slice(range.clone());
+        *sum = sum.clone().slice_assign(range, before + part);
     }
 }
 
 type Tracked<B> = FloatTensor<Autodiff<B>>;
 
-fn on_tape<B: Surface>(parts: Attended, plan: Plan) -> Tensor<4> {
-    let device = parts.query.device();
+fn on_tape<B: PrimitiveBackend>(inputs: AttentionInputs, op: ChunkedAttention) -> Tensor<4> {
+    let device = inputs.query.device();
     let track = |x: Tensor<4>| -> Tracked<B> {
         let plain = B::plain;
-        if x.is_autodiff() { B::tracked(x) } else { B::tracked(B::lifted::<4>(plain(x))) }
+        if x.is_autodiff() { B::tracked(x) } else { B::tracked(B::constant::<4>(plain(x))) }
     };
-    let off = |x: &Tracked<B>| B::from_plain::<4>(x.clone().into_primitive());
-    let [query, key, value] = [parts.query, parts.key, parts.value].map(track);
-    let offsets = parts.offsets.map(|offsets| [offsets.query, offsets.table].map(track));
-    let plain = Attended {
-        query: off(&query),
-        key: off(&key),
-        value: off(&value),
-        offsets: offsets.as_ref().map(|[query, table]| Offsets { query: off(query), table: off(table) }),
+    let untracked = |x: &Tracked<B>| B::from_plain::<4>(x.clone().into_primitive());
+    let [query, key, value] = [inputs.query, inputs.key, inputs.value].map(track);
+    let positions = inputs.positions.map(|positions| [positions.query, positions.table].map(track));
+    let plain = AttentionInputs {
+        query: untracked(&query),
+        key: untracked(&key),
+        value: untracked(&value),
+        positions: positions
+            .as_ref()
+            .map(|[query, table]| RelativePositions { query: untracked(query), table: untracked(table) }),
     };
-    let output = B::plain(plan.forward(&plain));
-    let nothing = |device: &Device| B::tracked(Tensor::<4>::zeros([1; 4], device));
-    let [look, table] = offsets.unwrap_or_else(|| [nothing(&device), nothing(&device)]);
-    let nodes = [query, key, value, look, table].map(|x| x.node());
+    let output = B::plain(op.forward(&plain));
+    let placeholder = |device: &Device| B::tracked(Tensor::<4>::zeros([1; 4], device));
+    let [position_query, table] = positions.unwrap_or_else(|| [placeholder(&device), placeholder(&device)]);
+    let nodes = [query, key, value, position_query, table].map(|x| x.node());
     B::from_tracked(match Step::<B>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
-        OpsKind::Tracked(step) => step.finish((plan, plain), output),
+        OpsKind::Tracked(step) => step.finish((op, plain), output),
         OpsKind::UnTracked(step) => step.finish(output),
     })
 }
@@ -185,13 +197,13 @@ fn on_tape<B: Surface>(parts: Attended, plan: Plan) -> Tensor<4> {
 #[derive(Debug)]
 struct Step<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 5> for Step<B> {
-    type State = (Plan, Attended);
+impl<B: PrimitiveBackend> Backward<B, 5> for Step<B> {
+    type State = (ChunkedAttention, AttentionInputs);
 
     fn backward(self, ops: Ops<Self::State, 5>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let above = B::from_plain::<4>(gradients.consume::<B>(&ops.node));
-        let (plan, parts) = ops.state;
-        for (parent, found) in ops.parents.iter().zip(plan.backward(&parts, &above)) {
+        let grad_output = B::from_plain::<4>(gradients.consume::<B>(&ops.node));
+        let (op, inputs) = ops.state;
+        for (parent, found) in ops.parents.iter().zip(op.backward(&inputs, &grad_output)) {
             if let (Some(parent), Some(found)) = (parent, found) {
                 gradients.register::<B>(parent.id, B::plain(found));
             }

@@ -1,26 +1,29 @@
-//! Depthwise convolution over time, in the order that the other layers keep their values in.
+//! Depthwise convolution over time, without transposing the input.
 
 use burn::tensor::Tensor;
 use burn::tensor::module::conv1d;
 use burn::tensor::ops::ConvOptions;
 
-use super::activation::wide;
-use super::host::{HostOp, Input, is_host, run};
+use crate::host::{HostOp, Input, is_host, run};
+use crate::simd::vectorized;
 
 // Shapes: b batch, t frames, d channels, k frames of the kernel.
 
-/// `[b, t, d]` convolved over time with one kernel for each channel, `weight` `[d, 1, k]`, and shifted by `bias` `[d]`.
-/// The result has as many frames: beyond both ends stand zeros.
+/// Convolves `x` `[b, t, d]` over time with one kernel per channel (`weight` `[d, 1, k]`) and adds `bias` `[d]`. The
+/// output has the same number of frames: the input is padded with zeros at both ends.
 ///
 /// # Panics
-/// Where `k` is even, or the channels differ.
+/// If `k` is even, or the numbers of channels differ.
 pub fn depthwise(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> {
     let [b, t, d] = x.dims();
     let [channels, _, k] = weight.dims();
-    assert!(channels == d && bias.dims() == [d] && k % 2 == 1, "one odd kernel and one bias for each channel");
+    assert!(
+        channels == d && bias.dims() == [d] && k % 2 == 1,
+        "depthwise needs an odd kernel and one kernel and bias per channel"
+    );
     if is_host(&x) && is_host(&weight) {
         let op = Depthwise { t, d, k };
-        return run(op, [Input::of(x), Input::of(weight), Input::of(bias)], [b, t, d]);
+        return run(op, [Input::new(x), Input::new(weight), Input::new(bias)], [b, t, d]);
     }
     let options = ConvOptions::new([1], [k / 2], [1], d);
     conv1d(x.swap_dims(1, 2), weight, Some(bias), options).swap_dims(1, 2)
@@ -34,7 +37,7 @@ struct Depthwise {
 }
 
 impl Depthwise {
-    /// The kernels `[d, k]` as `[k, d]`: each tap beside the channels that it multiplies.
+    /// Kernels `[d, k]` transposed to `[k, d]`, so that a tap lies beside the channels that it multiplies.
     fn taps(&self, weight: &[f32]) -> Vec<f32> {
         let mut taps = vec![0.0; self.k * self.d];
         for channel in 0..self.d {
@@ -45,7 +48,7 @@ impl Depthwise {
         taps
     }
 
-    /// For each tap the frames of an utterance that it joins: output frame and input frame, one after the other.
+    /// Pairs of output frame and input frame that tap `tap` connects within an utterance.
     fn pairs(&self, tap: usize) -> impl Iterator<Item = (usize, usize)> {
         let side = self.k / 2;
         let first = side.saturating_sub(tap);
@@ -61,7 +64,7 @@ impl HostOp<3> for Depthwise {
         let d = self.d;
         let taps = self.taps(weight);
         let mut y = vec![0.0; x.len()];
-        wide(
+        vectorized(
             #[inline(always)]
             || {
                 for (y, x) in y.chunks_exact_mut(self.t * d).zip(x.chunks_exact(self.t * d)) {
@@ -69,7 +72,7 @@ impl HostOp<3> for Depthwise {
                     for tap in 0..self.k {
                         let w = &taps[tap * d..(tap + 1) * d];
                         for (to, from) in self.pairs(tap) {
-                            fused(&mut y[to * d..(to + 1) * d], &x[from * d..(from + 1) * d], w);
+                            multiply_add(&mut y[to * d..(to + 1) * d], &x[from * d..(from + 1) * d], w);
                         }
                     }
                 }
@@ -78,44 +81,50 @@ impl HostOp<3> for Depthwise {
         y
     }
 
-    fn backward(&self, [x, weight, bias]: [&[f32]; 3], above: &[f32], wanted: [bool; 3]) -> [Option<Vec<f32>>; 3] {
+    fn backward(
+        &self,
+        [x, weight, bias]: [&[f32]; 3],
+        grad_output: &[f32],
+        wanted: [bool; 3],
+    ) -> [Option<Vec<f32>>; 3] {
         let d = self.d;
         let taps = self.taps(weight);
-        let (mut by_x, mut by_taps, mut by_bias) = (vec![0.0; x.len()], vec![0.0; taps.len()], vec![0.0; bias.len()]);
-        wide(
+        let (mut grad_x, mut grad_taps, mut grad_bias) =
+            (vec![0.0; x.len()], vec![0.0; taps.len()], vec![0.0; bias.len()]);
+        vectorized(
             #[inline(always)]
             || {
                 let size = self.t * d;
-                for ((by_x, x), above) in
-                    by_x.chunks_exact_mut(size).zip(x.chunks_exact(size)).zip(above.chunks_exact(size))
+                for ((grad_x, x), grad_output) in
+                    grad_x.chunks_exact_mut(size).zip(x.chunks_exact(size)).zip(grad_output.chunks_exact(size))
                 {
-                    for row in above.chunks_exact(d) {
-                        by_bias.iter_mut().zip(row).for_each(|(sum, &g)| *sum += g);
+                    for row in grad_output.chunks_exact(d) {
+                        grad_bias.iter_mut().zip(row).for_each(|(sum, &g)| *sum += g);
                     }
                     for tap in 0..self.k {
                         let place = tap * d..(tap + 1) * d;
                         for (to, from) in self.pairs(tap) {
-                            let g = &above[to * d..(to + 1) * d];
-                            fused(&mut by_x[from * d..(from + 1) * d], g, &taps[place.clone()]);
-                            fused(&mut by_taps[place.clone()], g, &x[from * d..(from + 1) * d]);
+                            let g = &grad_output[to * d..(to + 1) * d];
+                            multiply_add(&mut grad_x[from * d..(from + 1) * d], g, &taps[place.clone()]);
+                            multiply_add(&mut grad_taps[place.clone()], g, &x[from * d..(from + 1) * d]);
                         }
                     }
                 }
             },
         );
-        let mut by_weight = vec![0.0; weight.len()];
+        let mut grad_weight = vec![0.0; weight.len()];
         for channel in 0..d {
             for tap in 0..self.k {
-                by_weight[channel * self.k + tap] = by_taps[tap * d + channel];
+                grad_weight[channel * self.k + tap] = grad_taps[tap * d + channel];
             }
         }
         let [x, w, b] = wanted;
-        [x.then_some(by_x), w.then_some(by_weight), b.then_some(by_bias)]
+        [x.then_some(grad_x), w.then_some(grad_weight), b.then_some(grad_bias)]
     }
 }
 
 #[inline(always)]
-fn fused(sum: &mut [f32], a: &[f32], b: &[f32]) {
+fn multiply_add(sum: &mut [f32], a: &[f32], b: &[f32]) {
     sum.iter_mut().zip(a).zip(b).for_each(|((sum, &a), &b)| *sum += a * b);
 }
 
@@ -139,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_gradients_are_those_of_a_grouped_convolution() {
+    fn values_and_gradients_equal_those_of_a_grouped_convolution() {
         for (t, k) in [(9, 5), (2, 7), (1, 15), (12, 1)] {
             let all = |f: fn(Tensor<3>, Tensor<3>, Tensor<1>) -> Tensor<3>| {
                 let (x, w, b) = (tensor([2, t, 6], 1), tensor([6, 1, k], 2), tensor([6], 3));

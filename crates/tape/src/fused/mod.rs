@@ -1,26 +1,22 @@
-//! Operations in one pass where Burn's CPU backend takes many.
+//! Neural network operations that take one pass over memory on the CPU.
 //!
-//! On the CPU, Burn computes an activation and its gradient as a dozen operations, each with a buffer of its own and with
-//! the scalar exponential of the C library. Here each is one pass forward and one pass back, by the widest instructions
-//! that the processor has. On every other device the same operation is composed of Burn's own: a GPU backend fuses
-//! them, and the recording device sees what that backend would do.
+//! On the CPU, Burn computes an activation and its gradient as a dozen operations, each with its own buffer and with
+//! the scalar exponential of the C library. The functions here take one pass forward and one pass backward, with the
+//! widest instructions of the processor. On all other devices they are composed of Burn's operations: a GPU backend
+//! fuses those, and a capture device records what that backend would execute.
 
 mod activation;
 mod chunked;
 mod depthwise;
-mod glance;
-mod host;
 mod norm;
 mod shift;
+mod single_query;
 mod weights;
 
 pub use activation::{glu, silu, tanh};
-pub use chunked::{Attended, Offsets, chunked_attention};
+pub use chunked::{AttentionInputs, RelativePositions, chunked_attention};
 pub use depthwise::depthwise;
-pub use glance::glance;
 pub use norm::layer_norm;
 pub use shift::relative_shift;
-pub use weights::{Sight, attention_weights};
-
-pub(crate) use activation::wide;
-pub(crate) use host::{Beside, Host, is_host, on_host};
+pub use single_query::single_query_attention;
+pub use weights::{AttentionMask, attention_weights};

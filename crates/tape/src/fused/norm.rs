@@ -1,27 +1,31 @@
-//! Layer norm: every row to mean zero and variance one, then scaled and shifted.
+//! Layer norm: each row gets mean zero and variance one, then a scale and a shift per value.
 
 use burn::tensor::Tensor;
 
-use super::activation::wide;
-use super::host::{HostOp, Input, is_host, run};
+use crate::host::{HostOp, Input, is_host, run};
+use crate::simd::{sum, vectorized};
 
-/// `x` with each row, which is what lies along the last axis, at mean zero and variance one, times `scale` plus `shift`.
+/// Normalizes each row of `x` (its last axis) to mean zero and variance one, then multiplies by `scale` and adds
+/// `shift`.
 ///
-/// `epsilon` is added to the variance; 1e-5 is what PyTorch and Burn take.
+/// `epsilon` is added to the variance. PyTorch and Burn use 1e-5.
 ///
 /// # Panics
-/// Where the last axis, `scale` and `shift` differ in length.
+/// If the last axis, `scale` and `shift` differ in length.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<D> {
     let shape = x.dims();
     let width = shape[D - 1];
-    assert!(scale.dims() == [width] && shift.dims() == [width], "one scale and one shift for each value of a row");
+    assert!(
+        scale.dims() == [width] && shift.dims() == [width],
+        "layer norm needs one scale and one shift per value of a row"
+    );
     if is_host(&x) && is_host(&scale) {
         let op = LayerNorm { width, epsilon: epsilon as f32 };
-        return run(op, [Input::of(x), Input::of(scale), Input::of(shift)], shape);
+        return run(op, [Input::new(x), Input::new(scale), Input::new(shift)], shape);
     }
-    let centred = x.clone() - x.mean_dim(D - 1);
-    let deviation = (centred.clone().square().mean_dim(D - 1) + epsilon).sqrt();
-    centred / deviation * scale.unsqueeze() + shift.unsqueeze()
+    let centered = x.clone() - x.mean_dim(D - 1);
+    let deviation = (centered.clone().square().mean_dim(D - 1) + epsilon).sqrt();
+    centered / deviation * scale.unsqueeze() + shift.unsqueeze()
 }
 
 #[derive(Clone, Debug)]
@@ -31,7 +35,7 @@ struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Mean and one over the deviation of a row.
+    /// Mean of a row, and one over its standard deviation.
     #[inline(always)]
     fn moments(&self, row: &[f32]) -> (f32, f32) {
         let n = self.width as f32;
@@ -41,22 +45,12 @@ impl LayerNorm {
     }
 }
 
-/// A sum in sixteen parts: wide registers need additions that do not wait for each other.
-#[inline(always)]
-pub(super) fn sum(values: impl ExactSizeIterator<Item = f32>) -> f32 {
-    let mut parts = [0.0; 16];
-    for (place, value) in values.enumerate() {
-        parts[place % 16] += value;
-    }
-    parts.iter().sum()
-}
-
 impl HostOp<3> for LayerNorm {
     const NAME: &'static str = "layer_norm";
 
     fn forward(&self, [x, scale, shift]: [&[f32]; 3]) -> Vec<f32> {
         let mut y = vec![0.0; x.len()];
-        wide(
+        vectorized(
             #[inline(always)]
             || {
                 for (y, x) in y.chunks_exact_mut(self.width).zip(x.chunks_exact(self.width)) {
@@ -70,34 +64,36 @@ impl HostOp<3> for LayerNorm {
         y
     }
 
-    fn backward(&self, [x, scale, _]: [&[f32]; 3], above: &[f32], wanted: [bool; 3]) -> [Option<Vec<f32>>; 3] {
+    fn backward(&self, [x, scale, _]: [&[f32]; 3], grad_output: &[f32], wanted: [bool; 3]) -> [Option<Vec<f32>>; 3] {
         let width = self.width;
-        let mut by_x = vec![0.0; x.len()];
-        let (mut by_scale, mut by_shift) = (vec![0.0; width], vec![0.0; width]);
+        let mut grad_x = vec![0.0; x.len()];
+        let (mut grad_scale, mut grad_shift) = (vec![0.0; width], vec![0.0; width]);
         let n = width as f32;
-        wide(
+        vectorized(
             #[inline(always)]
             || {
-                let rows = by_x.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(above.chunks_exact(width));
-                for ((by_x, x), above) in rows {
+                let rows =
+                    grad_x.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(grad_output.chunks_exact(width));
+                for ((grad_x, x), grad_output) in rows {
                     let (mean, inverse) = self.moments(x);
-                    // The slope by the normed row; what of it is the row's mean or points along it changes nothing.
-                    for (by_x, (above, scale)) in by_x.iter_mut().zip(above.iter().zip(scale)) {
-                        *by_x = above * scale;
+                    // The gradient of the normalized row. Its mean and its component along the normalized row do not
+                    // change the output.
+                    for (grad_x, (grad_output, scale)) in grad_x.iter_mut().zip(grad_output.iter().zip(scale)) {
+                        *grad_x = grad_output * scale;
                     }
-                    let flat = sum(by_x.iter().copied()) / n;
-                    let along = sum(by_x.iter().zip(x).map(|(g, x)| g * (x - mean) * inverse)) / n;
+                    let flat = sum(grad_x.iter().copied()) / n;
+                    let along = sum(grad_x.iter().zip(x).map(|(g, x)| g * (x - mean) * inverse)) / n;
                     for i in 0..width {
                         let normed = (x[i] - mean) * inverse;
-                        by_x[i] = inverse * (by_x[i] - flat - normed * along);
-                        by_scale[i] += above[i] * normed;
-                        by_shift[i] += above[i];
+                        grad_x[i] = inverse * (grad_x[i] - flat - normed * along);
+                        grad_scale[i] += grad_output[i] * normed;
+                        grad_shift[i] += grad_output[i];
                     }
                 }
             },
         );
         let [x, scale, shift] = wanted;
-        [x.then_some(by_x), scale.then_some(by_scale), shift.then_some(by_shift)]
+        [x.then_some(grad_x), scale.then_some(grad_scale), shift.then_some(grad_shift)]
     }
 }
 
@@ -115,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_gradients_are_those_of_burn() {
+    fn values_and_gradients_equal_those_of_burn() {
         let device = Device::flex().autodiff();
         for width in [1, 5, 16, 50] {
             let results = |ours: bool| {
@@ -124,13 +120,18 @@ mod tests {
                 let y = if ours {
                     layer_norm(x.clone(), scale.clone(), shift.clone(), 1e-5)
                 } else {
-                    let centred = x.clone() - x.clone().mean_dim(2);
-                    let deviation = (centred.clone().square().mean_dim(2) + 1e-5).sqrt();
-                    centred / deviation * scale.clone().unsqueeze() + shift.clone().unsqueeze()
+                    let centered = x.clone() - x.clone().mean_dim(2);
+                    let deviation = (centered.clone().square().mean_dim(2) + 1e-5).sqrt();
+                    centered / deviation * scale.clone().unsqueeze() + shift.clone().unsqueeze()
                 };
                 let grads = (y.clone() * tensor([3, 2, width], 4, &device)).sum().backward();
-                let by_x = x.grad(&grads).unwrap().into_data();
-                [y.into_data(), by_x, scale.grad(&grads).unwrap().into_data(), shift.grad(&grads).unwrap().into_data()]
+                let grad_x = x.grad(&grads).unwrap().into_data();
+                [
+                    y.into_data(),
+                    grad_x,
+                    scale.grad(&grads).unwrap().into_data(),
+                    shift.grad(&grads).unwrap().into_data(),
+                ]
             };
             for (ours, theirs) in results(true).iter().zip(&results(false)) {
                 ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-4, 2e-4));

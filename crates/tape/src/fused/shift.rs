@@ -1,41 +1,41 @@
-//! From offsets to keys: the step of relative attention that moves every row by its own place.
+//! Relative shift: turns attention scores by distance into scores by key.
 
 use burn::tensor::{Shape, Tensor};
 
-use super::host::{Host, HostOp, Input, is_host, on_host, run};
-use crate::bridge::Surface;
+use crate::bridge::PrimitiveBackend;
+use crate::host::{HostBackend, HostOp, Input, is_host, on_host, run};
 
-// Shapes: b samples, h heads, q queries, l offsets, k keys.
+// Shapes: b samples, h heads, q queries, l distances, k keys.
 
-/// Scores by offset `[b, h, q, l]` to scores by key `[b, h, q, keys]`.
+/// Turns scores by distance `[b, h, q, l]` into scores by key `[b, h, q, keys]`.
 ///
-/// Row `r` is read from place `q - 1 - r` on: the offsets go down from the first key of the last query, so that each
-/// query earlier finds its own one place further right (Dai et al. 2019).
+/// Row `r` of the result is row `r` of `scores` from index `q - 1 - r` on. Distances decrease along the row, beginning
+/// with the distance between the last query and the first key (Dai et al. 2019).
 ///
 /// # Panics
-/// Where `l` is not `q - 1 + keys`.
+/// If `l` is not `q - 1 + keys`.
 pub fn relative_shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
     let [b, h, q, l] = scores.dims();
-    assert_eq!(l, q - 1 + keys, "one offset for each distance of a query from a key");
+    assert_eq!(l, q - 1 + keys, "relative_shift needs one score for each distance between a query and a key");
     if is_host(&scores) {
-        return run(Shift { q, l, keys }, [Input::of(scores)], [b, h, q, keys]);
+        return run(Shift { q, l, keys }, [Input::new(scores)], [b, h, q, keys]);
     }
-    // A row that is one longer than it is read moves every row by one more than the row before.
+    // Padding makes a row one longer than it is read, which moves each row by one more than the row before.
     let zeros = Tensor::zeros([b, h, q, 1], (&scores.device(), scores.dtype()));
     let padded = Tensor::cat(vec![zeros, scores], 3).reshape([b, h, l + 1, q]);
     padded.narrow(2, 1, l).reshape([b, h, q, l]).narrow(3, 0, keys)
 }
 
-/// The gradient of [`relative_shift`], off the tape: scores by key `[b, h, q, keys]` back to scores by offset.
-pub(super) fn shifted_back(gradient: Tensor<4>) -> Tensor<4> {
+/// Gradient of [`relative_shift`], without autodiff: scores by key `[b, h, q, keys]` to scores by distance.
+pub(super) fn relative_shift_backward(gradient: Tensor<4>) -> Tensor<4> {
     let [b, h, q, keys] = gradient.dims();
     let l = q - 1 + keys;
     if is_host(&gradient) {
         let op = Shift { q, l, keys };
         return on_host!(gradient, B => {
-            let above = B::contiguous(B::plain(gradient));
+            let grad_output = B::contiguous(B::plain(gradient));
             let unshifted = |values: &[&[f32]]| vec![op.unshifted(values[0])];
-            B::from_plain(B::make(Shift::NAME, &[&above], vec![Shape::new([b, h, q, l])], unshifted).remove(0))
+            B::from_plain(B::compute(Shift::NAME, &[&grad_output], vec![Shape::new([b, h, q, l])], unshifted).remove(0))
         });
     }
     let options = (&gradient.device(), gradient.dtype());
@@ -53,7 +53,7 @@ struct Shift {
 
 impl HostOp<1> for Shift {
     const NAME: &'static str = "relative_shift";
-    const KEEPS: bool = false;
+    const KEEPS_INPUTS: bool = false;
 
     fn forward(&self, [scores]: [&[f32]; 1]) -> Vec<f32> {
         let mut shifted = Vec::with_capacity(scores.len() / self.l * self.keys);
@@ -64,18 +64,18 @@ impl HostOp<1> for Shift {
         shifted
     }
 
-    fn backward(&self, _: [&[f32]; 1], above: &[f32], _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
-        [Some(self.unshifted(above))]
+    fn backward(&self, _: [&[f32]; 1], grad_output: &[f32], _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
+        [Some(self.unshifted(grad_output))]
     }
 }
 
 impl Shift {
-    fn unshifted(&self, above: &[f32]) -> Vec<f32> {
-        let mut gradient = vec![0.0; above.len() / self.keys * self.l];
-        let rows = gradient.chunks_exact_mut(self.l).zip(above.chunks_exact(self.keys));
-        for (row, (gradient, above)) in rows.enumerate() {
+    fn unshifted(&self, grad_output: &[f32]) -> Vec<f32> {
+        let mut gradient = vec![0.0; grad_output.len() / self.keys * self.l];
+        let rows = gradient.chunks_exact_mut(self.l).zip(grad_output.chunks_exact(self.keys));
+        for (row, (gradient, grad_output)) in rows.enumerate() {
             let first = self.q - 1 - row % self.q;
-            gradient[first..first + self.keys].copy_from_slice(above);
+            gradient[first..first + self.keys].copy_from_slice(grad_output);
         }
         gradient
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_shifts_as_every_device_does() {
+    fn host_and_device_shift_alike() {
         let device = Device::flex().autodiff();
         for (q, keys) in [(3, 5), (4, 4), (1, 3), (5, 2)] {
             let l = q - 1 + keys;
@@ -102,8 +102,8 @@ mod tests {
             });
             assert_eq!(results[0], results[1], "{q} queries, {keys} keys");
             let y = Tensor::<4>::from_data(results[0][0].clone(), &Device::flex());
-            let by_hand = [shifted_back(y.clone()), shifted_back(y.cast(FloatDType::F64))];
-            for x in by_hand {
+            let backward = [relative_shift_backward(y.clone()), relative_shift_backward(y.cast(FloatDType::F64))];
+            for x in backward {
                 assert_eq!((x * 2.0).into_data().convert::<f32>(), results[0][1]);
             }
         }

@@ -1,4 +1,4 @@
-//! What a dropout drops: drawn in one pass on the CPU, from whole numbers on every other device, never kept.
+//! Dropout masks: drawn in one pass on the CPU, from integer tensors on other devices, and never kept.
 
 use std::marker::PhantomData;
 
@@ -11,17 +11,18 @@ use plimsoll_core::Key;
 use rayon::prelude::*;
 
 use super::Source;
-use crate::bridge::{Surface, on_backend};
-use crate::fused::{Beside, Host, is_host, on_host, wide};
-use crate::is_recording;
-use crate::record::unread_ints;
+use crate::bridge::{PrimitiveBackend, on_backend};
+use crate::capture::{is_capture_device, placeholder_ints};
+use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
+use crate::simd::vectorized;
 
-/// What is dropped from one tensor.
+/// The mask of one tensor, as the rule to draw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
     source: Source,
     rate: f64,
-    /// Where along the axis before the last the tensor begins: a chunk of queries draws what all of them would.
+    /// Index of the tensor's first row on the second-last axis of the whole: a chunk of queries draws the mask of its
+    /// part.
     first: usize,
 }
 
@@ -30,105 +31,111 @@ impl Mask {
         Self { source: source.clone(), rate, first }
     }
 
-    /// The factor of what stays.
+    /// Factor of the values that stay.
     pub(crate) fn scale(&self) -> f32 {
         (1.0 / (1.0 - self.rate)) as f32
     }
 
-    /// Draws below it are dropped.
+    /// Random bits below this number drop the value.
     pub(crate) fn threshold(&self) -> u32 {
         (self.rate * 4_294_967_296.0) as u32
     }
 
-    /// The two halves of the key of each row of a tensor of this shape, a row being what lies along the last axis.
-    pub(crate) fn rows(&self, shape: &[usize]) -> Vec<[u32; 2]> {
-        assert!(shape.len() > 1, "samples have values along at least one more axis");
-        assert_eq!(shape[0], self.source.samples.len(), "one id for each sample of the batch");
+    /// The two halves of the key of each row of a tensor of this shape. A row is the last axis.
+    pub(crate) fn row_keys(&self, shape: &[usize]) -> Vec<[u32; 2]> {
+        assert!(shape.len() > 1, "dropout needs a tensor of at least two axes");
+        assert_eq!(shape[0], self.source.samples.len(), "dropout needs one sample id for each entry of the first axis");
         let halves = |key: Key| [key.bits() as u32, (key.bits() >> 32) as u32];
         let mut rows = Vec::with_capacity(shape[..shape.len() - 1].iter().product());
         for id in self.source.samples.iter() {
-            self.rows_below(self.source.key.at(id.0), &shape[1..shape.len() - 1], &mut |key| rows.push(halves(key)));
+            self.collect_row_keys(self.source.key.at(id.0), &shape[1..shape.len() - 1], &mut |key| {
+                rows.push(halves(key))
+            });
         }
         rows
     }
 
-    /// The keys of the rows below the one with `key`, whose own axes are `axes`: of the coordinates, and not of the
-    /// running number, which would depend on the padding.
-    fn rows_below(&self, key: Key, axes: &[usize], found: &mut impl FnMut(Key)) {
+    /// Appends the keys of the rows below `key`, whose axes are `axes`. Keys follow from coordinates instead of row
+    /// numbers, because row numbers depend on padding.
+    fn collect_row_keys(&self, key: Key, axes: &[usize], found: &mut impl FnMut(Key)) {
         let Some((&extent, rest)) = axes.split_first() else { return found(key) };
         let first = if rest.is_empty() { self.first as u64 } else { 0 };
-        for place in first..first + extent as u64 {
-            self.rows_below(key.at(place), rest, found);
+        for index in first..first + extent as u64 {
+            self.collect_row_keys(key.at(index), rest, found);
         }
     }
 
-    /// Bytes of the keys of the rows of a tensor of this shape.
+    /// Bytes of the row keys of a tensor of this shape.
     pub(crate) fn scratch(shape: &[usize]) -> usize {
         shape[..shape.len() - 1].iter().product::<usize>() * size_of::<[u32; 2]>()
     }
 
-    /// Sets what is dropped of `values` to zero, and scales what stays.
+    /// Applies the mask to `values` in place, with the scale.
     fn apply(&self, values: &mut [f32], shape: &[usize]) {
         let (scale, threshold) = (self.scale(), self.threshold());
         let width = shape[shape.len() - 1].max(1);
-        let rows = self.rows(shape);
+        let rows = self.row_keys(shape);
         let fill = |values: &mut [f32], row: &[[u32; 2]]| {
-            wide(
+            vectorized(
                 #[inline(always)]
                 || {
                     for (values, &key) in values.chunks_exact_mut(width).zip(row) {
-                        for (place, value) in values.iter_mut().enumerate() {
-                            *value = if draw(key, place as u32) < threshold { 0.0 } else { *value * scale };
+                        for (index, value) in values.iter_mut().enumerate() {
+                            *value = if random_bits(key, index as u32) < threshold { 0.0 } else { *value * scale };
                         }
                     }
                 },
             );
         };
-        // Pieces of some thousand values: threads cost more than they give below that.
-        let lines = (1_usize << 14).div_ceil(width);
-        values.par_chunks_mut(lines * width).zip(rows.par_chunks(lines)).for_each(|(values, row)| fill(values, row));
+        // Tasks of a few thousand values: smaller ones cost more than they save.
+        let task_rows = (1_usize << 14).div_ceil(width);
+        values
+            .par_chunks_mut(task_rows * width)
+            .zip(rows.par_chunks(task_rows))
+            .for_each(|(values, row)| fill(values, row));
     }
 
-    /// Where a tensor of `shape` on `device`, which is off the tape, keeps its values: the same draws as on the host.
-    pub(super) fn keeps<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
+    /// Boolean mask of the values that stay, for a tensor of `shape` on `device` (without autodiff). It equals the mask
+    /// that the CPU draws.
+    pub(super) fn keep_mask<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
         let width = shape[D - 1];
         let count = shape[..D - 1].iter().product();
-        let rows = if is_recording(device) { Vec::new() } else { self.rows(&shape) };
+        let rows = if is_capture_device(device) { Vec::new() } else { self.row_keys(&shape) };
         let half = |index: usize| -> Tensor<2, Int> {
-            if let Some(column) = unread_ints([count, 1], device) {
+            if let Some(column) = placeholder_ints([count, 1], device) {
                 return column.expand([count, width]);
             }
             let values: Vec<i32> = rows.iter().map(|row| row[index] as i32).collect();
             let column = TensorData::new(values, [rows.len(), 1]);
             Tensor::<2, Int>::from_data(column, (device, DType::I32)).expand([rows.len(), width])
         };
-        // What a step of the golden ratio makes of each place, on the host: one row for all.
-        let steps: Vec<i32> = (0..width as u32).map(|place| place.wrapping_mul(GOLDEN) as i32).collect();
+        // Column index times the golden ratio constant, computed on the host: one row for all.
+        let steps: Vec<i32> = (0..width as u32).map(|index| index.wrapping_mul(GOLDEN) as i32).collect();
         let steps: Tensor<2, Int> = Tensor::from_data(TensorData::new(steps, [1, width]), (device, DType::I32));
-        let drawn = draws(half(0).bitwise_xor(steps.expand([count, width])), half(1));
-        // Unsigned numbers compare as signed ones do when the first bit of both is turned over.
+        let drawn = random_bits_tensor(half(0).bitwise_xor(steps.expand([count, width])), half(1));
+        // Unsigned numbers compare like signed ones after the first bit of both is flipped.
         let threshold = (self.threshold() ^ 0x8000_0000) as i32;
         drawn.bitwise_xor_scalar(i32::MIN).greater_equal_elem(threshold).reshape(shape)
     }
 }
 
 const GOLDEN: u32 = 0x9e37_79b9;
-const FIRST: u32 = 0x7feb_352d;
-const SECOND: u32 = 0x846c_a68b;
+const MULTIPLIER_1: u32 = 0x7feb_352d;
+const MULTIPLIER_2: u32 = 0x846c_a68b;
 
-/// A number of 32 bits, even over all, for a `place` along a row: the mixer "lowbias32" (Wellons 2018) over the first
-/// half of the row's key and the place, with the second half in between.
+/// 32 uniform random bits for index `index` of a row: the mixer "lowbias32" (Wellons 2018) over the first half of the
+/// row's key and the index, with the second half added in between.
 #[inline(always)]
-pub(crate) fn draw([low, high]: [u32; 2], place: u32) -> u32 {
-    let mut x = low ^ place.wrapping_mul(GOLDEN);
-    x = (x ^ (x >> 16)).wrapping_mul(FIRST);
-    x = ((x ^ (x >> 15)).wrapping_add(high)).wrapping_mul(SECOND);
+pub(crate) fn random_bits([low, high]: [u32; 2], index: u32) -> u32 {
+    let mut x = low ^ index.wrapping_mul(GOLDEN);
+    x = (x ^ (x >> 16)).wrapping_mul(MULTIPLIER_1);
+    x = ((x ^ (x >> 15)).wrapping_add(high)).wrapping_mul(MULTIPLIER_2);
     x ^ (x >> 16)
 }
 
-/// [`draw`] for a whole tensor, in signed numbers, whose sums and products wrap to the same bits.
-fn draws(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int> {
-    // Shifting a signed number copies its first bit: the mask takes the copies away.
+/// [`random_bits`] for a tensor, in signed integers, whose sums and products wrap to the same bits.
+fn random_bits_tensor(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int> {
+    // Shifting a signed number right copies its sign bit; the mask clears the copies.
     let shifted = |x: &Tensor<2, Int>, by: u32| {
         x.clone().bitwise_right_shift_scalar(by as i32).bitwise_and_scalar((u32::MAX >> by) as i32)
     };
@@ -136,19 +143,20 @@ fn draws(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int> {
         let right = shifted(&x, by);
         x.bitwise_xor(right)
     };
-    let x = mixed(x, 16).mul_scalar(FIRST as i32);
-    let x = (mixed(x, 15) + high).mul_scalar(SECOND as i32);
+    let x = mixed(x, 16).mul_scalar(MULTIPLIER_1 as i32);
+    let x = (mixed(x, 15) + high).mul_scalar(MULTIPLIER_2 as i32);
     mixed(x, 16)
 }
 
-/// Drops from `x` what `mask` says, on the tape if `x` is.
+/// Dropout of `x` by `mask`, with autodiff if `x` has it.
 pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     if !x.is_autodiff() {
         return drop_plain(x, &mask);
     }
     let device = x.device();
     on_backend!(&device, B => {
-        // Taken apart, so that nobody else holds the values if the tape does not.
+        // `into_parts` releases the graph's reference, so that the values can be changed in place if the graph does not
+        // keep them.
         let (values, node) = B::tracked(x).into_parts();
         let y = drop_plain(B::from_plain::<D>(values), &mask);
         let step = Drop::<B, D>(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
@@ -159,30 +167,30 @@ pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     })
 }
 
-/// The same, off the tape.
+/// Dropout without autodiff.
 fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask) -> Tensor<D> {
     let shape = x.dims();
     if is_host(&x) {
         return on_host!(x, B => {
-            let beside = Beside::scratch(Mask::scratch(&shape));
+            let args = InPlaceArgs::scratch(Mask::scratch(&shape));
             let apply = |values: &mut [f32], _: &mut [f32], _: &[&[f32]]| mask.apply(values, &shape);
-            B::from_plain(B::change("dropout", B::plain(x), beside, apply).0)
+            B::from_plain(B::change_in_place("dropout", B::plain(x), args, apply).0)
         });
     }
-    let keeps = mask.keeps(shape, &x.device());
-    x.mul_scalar(mask.scale()).mask_fill(keeps.bool_not(), 0.0)
+    let keep_mask = mask.keep_mask(shape, &x.device());
+    x.mul_scalar(mask.scale()).mask_fill(keep_mask.bool_not(), 0.0)
 }
 
 #[derive(Debug)]
 struct Drop<B, const D: usize>(PhantomData<B>);
 
-impl<B: Surface, const D: usize> Backward<B, 1> for Drop<B, D> {
+impl<B: PrimitiveBackend, const D: usize> Backward<B, 1> for Drop<B, D> {
     type State = Mask;
 
     fn backward(self, ops: Ops<Mask, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let above: Tensor<D> = B::from_plain(gradients.consume::<B>(&ops.node));
+        let grad_output: Tensor<D> = B::from_plain(gradients.consume::<B>(&ops.node));
         if let Some(parent) = &ops.parents[0] {
-            gradients.register::<B>(parent.id, B::plain(drop_plain(above, &ops.state)));
+            gradients.register::<B>(parent.id, B::plain(drop_plain(grad_output, &ops.state)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A module's parameters as leaves of another tape.
+//! Copies of the parameters of a module as leaves of another graph.
 
 use burn::module::{ModuleMapper, Param};
 use burn::tensor::Tensor;
@@ -6,35 +6,36 @@ use burn_autodiff::NodeId;
 use burn_autodiff::grads::Gradients;
 use burn_backend::tensor::FloatTensor;
 
-use crate::bridge::Surface;
+use crate::bridge::PrimitiveBackend;
 
-/// Takes the gradient of a leaf out of a tape.
-pub(super) type Take<B> = Box<dyn FnOnce(&mut Gradients) -> Option<FloatTensor<B>>>;
+/// Removes the gradient of a leaf from the gradients of a backward pass.
+pub(super) type TakeGradient<B> = Box<dyn FnOnce(&mut Gradients) -> Option<FloatTensor<B>>>;
 
-/// What takes the gradient of `leaf`.
-pub(super) fn take<B: Surface, const D: usize>(leaf: &Tensor<D>) -> Take<B> {
+/// Function that removes the gradient of `leaf`.
+pub(super) fn take<B: PrimitiveBackend, const D: usize>(leaf: &Tensor<D>) -> TakeGradient<B> {
     let leaf = B::tracked(leaf.clone());
     Box::new(move |tape| leaf.grad_remove(tape))
 }
 
-/// Gives a module's parameters new leaves: recorded ones for the second pass, silent ones for the first.
-pub(super) struct Leaves<B: Surface> {
+/// Replaces the parameters of a module by new leaves: without gradients for the first pass, with gradients for the
+/// second.
+pub(super) struct Leaves<B: PrimitiveBackend> {
     record: bool,
-    /// For each recorded leaf the node of the parameter that it stands for.
-    pub(super) found: Vec<(NodeId, Take<B>)>,
+    /// For each leaf with a gradient, the node of the parameter that it replaces.
+    pub(super) found: Vec<(NodeId, TakeGradient<B>)>,
 }
 
-impl<B: Surface> Leaves<B> {
-    pub(super) fn silent() -> Self {
+impl<B: PrimitiveBackend> Leaves<B> {
+    pub(super) fn without_gradients() -> Self {
         Self { record: false, found: Vec::new() }
     }
 
-    pub(super) fn recorded() -> Self {
+    pub(super) fn with_gradients() -> Self {
         Self { record: true, found: Vec::new() }
     }
 }
 
-impl<B: Surface> ModuleMapper for Leaves<B> {
+impl<B: PrimitiveBackend> ModuleMapper for Leaves<B> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (id, value, mapper) = param.consume();
         if !value.is_autodiff() {
@@ -42,7 +43,7 @@ impl<B: Surface> ModuleMapper for Leaves<B> {
         }
         let required = value.is_require_grad() || value.is_tracked();
         let original = B::tracked(value);
-        let leaf = B::lifted::<D>(original.clone().into_primitive()).set_require_grad(self.record && required);
+        let leaf = B::constant::<D>(original.clone().into_primitive()).set_require_grad(self.record && required);
         if self.record && required {
             self.found.push((original.node().id(), take::<B, D>(&leaf)));
         }

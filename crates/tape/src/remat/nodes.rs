@@ -1,12 +1,13 @@
-//! What a rematerialised block leaves on the tape.
+//! Graph nodes of a rematerialized block.
 //!
 //! ```text
 //! inputs --> joins --> hub --> one exit for each output
 //! ```
 //!
-//! Burn's operations have one output and a fixed number of inputs. Here the inputs that want a gradient are joined by
-//! nodes that compute nothing and only keep the order; the exits leave the gradients from above in slots; and the hub,
-//! which runs when all of them have, runs the block again and hands out what it finds.
+//! An operation of Burn has one output and a fixed number of inputs. Join nodes compute nothing; they connect the
+//! inputs that require a gradient, so that the hub runs before their operations in the backward pass. Each exit stores
+//! the gradient of one output in a slot. The hub runs after all exits: it computes the block again and distributes the
+//! gradients.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,52 +23,51 @@ use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::autodiff::Autodiff;
 
 use crate::FloatMapper;
-use crate::bridge::Surface;
-use crate::parameters::plain_device;
+use crate::bridge::{PrimitiveBackend, inner_device};
 
-/// A tensor that holds its place on the tape.
-pub(super) type Guard<B> = FloatTensor<Autodiff<B>>;
+/// A tensor that keeps its node in the graph alive.
+pub(super) type TrackedTensor<B> = FloatTensor<Autodiff<B>>;
 
-/// The gradients that a second run gives, each with the node it belongs to.
+/// Gradients of the second pass, each with its node.
 pub(super) type Outcome<B> = Vec<(NodeId, FloatTensor<B>)>;
 
-/// Runs a block again.
+/// Computes a block again, with its gradients.
 pub(super) type Run<B> = Arc<dyn Fn() -> Outcome<B> + Send + Sync>;
 
-/// Where the exits leave the gradients from above.
-pub(super) struct Slots<B: Surface>(Arc<Mutex<Vec<Option<FloatTensor<B>>>>>);
+/// Slots in which the exits store the gradients of the outputs.
+pub(super) struct Slots<B: PrimitiveBackend>(Arc<Mutex<Vec<Option<FloatTensor<B>>>>>);
 
-impl<B: Surface> Default for Slots<B> {
+impl<B: PrimitiveBackend> Default for Slots<B> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<B: Surface> Clone for Slots<B> {
+impl<B: PrimitiveBackend> Clone for Slots<B> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<B: Surface> Slots<B> {
-    /// A new slot, and its place.
-    fn open(&self) -> usize {
+impl<B: PrimitiveBackend> Slots<B> {
+    /// Adds a slot and returns its index.
+    fn add(&self) -> usize {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push(None);
         slots.len() - 1
     }
 
-    fn leave(&self, place: usize, gradient: FloatTensor<B>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(gradient);
+    fn store(&self, index: usize, gradient: FloatTensor<B>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(gradient);
     }
 
-    /// All that was left, in the order of the outputs.
+    /// The stored gradients in the order of the outputs; the slots are empty afterwards.
     pub(super) fn take(&self) -> Vec<Option<FloatTensor<B>>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// State that Burn wants to clone and print.
+/// State of a node, for which Burn requires `Clone` and `Debug`.
 struct Opaque<T>(T);
 
 impl<T: Clone> Clone for Opaque<T> {
@@ -78,15 +78,20 @@ impl<T: Clone> Clone for Opaque<T> {
 
 impl<T> fmt::Debug for Opaque<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a block to run again")
+        f.write_str("a block to compute again")
     }
 }
 
-/// The node that runs a block again, after all that `inputs` are made from and before all that is made from it.
-pub(super) fn hub<B: Surface>(inputs: Vec<Guard<B>>, run: Run<B>, device: &Device) -> Guard<B> {
-    let nothing = B::plain(Tensor::<1>::zeros([1], &plain_device(device)));
-    // Where no input wants a gradient, as in a batch, the parameters still do: a leaf that nobody asks stands in.
-    let leaf = || B::tracked(B::lifted::<1>(nothing.clone()).require_grad());
+/// The node that computes a block again: in the backward pass it runs after the nodes of the block's outputs and before
+/// the nodes of `inputs`.
+pub(super) fn hub<B: PrimitiveBackend>(
+    inputs: Vec<TrackedTensor<B>>,
+    run: Run<B>,
+    device: &Device,
+) -> TrackedTensor<B> {
+    let nothing = B::plain(Tensor::<1>::zeros([1], &inner_device(device)));
+    // If no input requires a gradient, the parameters still do: an unused leaf takes the place of the inputs.
+    let leaf = || B::tracked(B::constant::<1>(nothing.clone()).require_grad());
     let joined = inputs.into_iter().reduce(|a, b| join::<B>(a, b, nothing.clone())).unwrap_or_else(leaf);
     match Hub::<B>(PhantomData).prepare::<NoCheckpointing>([joined.node()]).compute_bound().stateful() {
         OpsKind::Tracked(step) => step.finish(Opaque(run), nothing),
@@ -94,41 +99,44 @@ pub(super) fn hub<B: Surface>(inputs: Vec<Guard<B>>, run: Run<B>, device: &Devic
     }
 }
 
-fn join<B: Surface>(a: Guard<B>, b: Guard<B>, nothing: FloatTensor<B>) -> Guard<B> {
+fn join<B: PrimitiveBackend>(a: TrackedTensor<B>, b: TrackedTensor<B>, nothing: FloatTensor<B>) -> TrackedTensor<B> {
     match Join::<B>(PhantomData).prepare::<NoCheckpointing>([a.node(), b.node()]).compute_bound().stateful() {
         OpsKind::Tracked(step) => step.finish((), nothing),
         OpsKind::UnTracked(step) => step.finish(nothing),
     }
 }
 
-/// Puts each output behind the hub.
-pub(super) struct Exit<B: Surface> {
-    pub(super) hub: Guard<B>,
+/// Adds an exit node after the hub for each output.
+pub(super) struct Exit<B: PrimitiveBackend> {
+    pub(super) hub: TrackedTensor<B>,
     pub(super) slots: Slots<B>,
 }
 
-impl<B: Surface> FloatMapper for Exit<B> {
-    fn float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
+impl<B: PrimitiveBackend> FloatMapper for Exit<B> {
+    fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D> {
         if !tensor.is_autodiff() {
             return tensor;
         }
         let output = B::plain(tensor);
-        let place = self.slots.open();
-        let step = Out::<B>(PhantomData).prepare::<NoCheckpointing>([self.hub.node()]).compute_bound().stateful();
+        let index = self.slots.add();
+        let step = ExitStep::<B>(PhantomData).prepare::<NoCheckpointing>([self.hub.node()]).compute_bound().stateful();
         B::from_tracked(match step {
-            OpsKind::Tracked(step) => step.finish(Opaque((place, self.slots.clone())), output),
+            OpsKind::Tracked(step) => step.finish(Opaque((index, self.slots.clone())), output),
             OpsKind::UnTracked(step) => step.finish(output),
         })
     }
 }
 
-/// A root for `output`: its backward pass hands `output` the gradient `above`.
-pub(super) fn seed<B: Surface, const D: usize>(output: Tensor<D>, above: FloatTensor<B>) -> Tensor<1> {
-    let nothing = B::plain(Tensor::<1>::zeros([1], &plain_device(&output.device())));
+/// A scalar whose backward pass gives `output` the gradient `grad_output`.
+pub(super) fn gradient_root<B: PrimitiveBackend, const D: usize>(
+    output: Tensor<D>,
+    grad_output: FloatTensor<B>,
+) -> Tensor<1> {
+    let nothing = B::plain(Tensor::<1>::zeros([1], &inner_device(&output.device())));
     let output = B::tracked(output);
     let step = Seed::<B>(PhantomData).prepare::<NoCheckpointing>([output.node()]).compute_bound().stateful();
     B::from_tracked(match step {
-        OpsKind::Tracked(step) => step.finish(Opaque(above), nothing),
+        OpsKind::Tracked(step) => step.finish(Opaque(grad_output), nothing),
         OpsKind::UnTracked(step) => step.finish(nothing),
     })
 }
@@ -136,7 +144,7 @@ pub(super) fn seed<B: Surface, const D: usize>(output: Tensor<D>, above: FloatTe
 #[derive(Debug)]
 struct Join<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 2> for Join<B> {
+impl<B: PrimitiveBackend> Backward<B, 2> for Join<B> {
     type State = ();
 
     fn backward(self, _: Ops<(), 2>, _: &mut Gradients, _: &mut Checkpointer) {}
@@ -145,7 +153,7 @@ impl<B: Surface> Backward<B, 2> for Join<B> {
 #[derive(Debug)]
 struct Hub<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 1> for Hub<B> {
+impl<B: PrimitiveBackend> Backward<B, 1> for Hub<B> {
     type State = Opaque<Run<B>>;
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
@@ -156,21 +164,21 @@ impl<B: Surface> Backward<B, 1> for Hub<B> {
 }
 
 #[derive(Debug)]
-struct Out<B>(PhantomData<B>);
+struct ExitStep<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 1> for Out<B> {
+impl<B: PrimitiveBackend> Backward<B, 1> for ExitStep<B> {
     type State = Opaque<(usize, Slots<B>)>;
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (place, slots) = ops.state.0;
-        slots.leave(place, gradients.consume::<B>(&ops.node));
+        let (index, slots) = ops.state.0;
+        slots.store(index, gradients.consume::<B>(&ops.node));
     }
 }
 
 #[derive(Debug)]
 struct Seed<B>(PhantomData<B>);
 
-impl<B: Surface> Backward<B, 1> for Seed<B> {
+impl<B: PrimitiveBackend> Backward<B, 1> for Seed<B> {
     type State = Opaque<FloatTensor<B>>;
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {

@@ -1,4 +1,4 @@
-//! Rematerialised blocks beside plain ones.
+//! Rematerialized blocks compared with plain ones.
 
 use burn::nn::{BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig};
 use burn::nn::{Linear, LinearConfig};
@@ -8,7 +8,7 @@ use burn::tensor::{Device, TensorData};
 use plimsoll_core::{Key, SampleId};
 
 use super::*;
-use crate::{Noise, backward, initialise, silu};
+use crate::{Noise, backward, initialize, silu};
 
 #[derive(Module, Debug)]
 struct Stack {
@@ -37,7 +37,7 @@ impl Stack {
 
 fn stack(device: &Device) -> Stack {
     let layer = || LinearConfig::new(6, 6).init(device);
-    initialise(Stack { first: layer(), second: layer() }, Key::new(1))
+    initialize(Stack { first: layer(), second: layer() }, Key::new(1))
 }
 
 fn input(device: &Device) -> Tensor<2> {
@@ -55,7 +55,7 @@ fn values(gradients: &GradientsParams, stack: &Stack) -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn gradients_are_the_same_to_the_last_bit_with_dropout_and_shared_parameters() {
+fn gradients_are_bit_identical_with_dropout_and_shared_parameters() {
     let device = Device::flex().autodiff();
     let stack = stack(&device);
     let gradients = |again| {
@@ -68,7 +68,7 @@ fn gradients_are_the_same_to_the_last_bit_with_dropout_and_shared_parameters() {
 }
 
 #[test]
-fn blocks_may_be_nested_and_the_input_gets_its_gradient() {
+fn nested_blocks_pass_the_gradient_to_the_input() {
     let device = Device::flex().autodiff();
     let stack = stack(&device);
     let gradient = |again: bool| {
@@ -84,7 +84,7 @@ fn blocks_may_be_nested_and_the_input_gets_its_gradient() {
 }
 
 #[test]
-fn the_recording_device_sees_both_passes() {
+fn capture_contains_both_passes() {
     let operations = |again| {
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
@@ -100,25 +100,25 @@ fn the_recording_device_sees_both_passes() {
 }
 
 #[test]
-fn without_a_tape_the_block_just_runs() {
+fn without_autodiff_the_block_runs_once() {
     let device = Device::flex();
     let stack = stack(&device);
     let x = input(&device);
     assert_eq!(stack.forward(x.clone(), true).into_data(), stack.forward(x, false).into_data());
 }
 
-/// Somebody else's block: whole numbers in, two outputs, one input that wants no gradient, running statistics.
+/// A block with integer input, two outputs, one input that requires no gradient, and running statistics.
 #[derive(Module, Debug)]
-struct Odd {
+struct MixedBlock {
     embedding: Embedding,
     norm: BatchNorm,
     mix: Linear,
 }
 
-type OddInputs = (Tensor<2, Int>, Tensor<2>, [Tensor<2>; 2]);
+type MixedInputs = (Tensor<2, Int>, Tensor<2>, [Tensor<2>; 2]);
 
-impl Odd {
-    fn forward(&self, (ids, constant, [a, b]): OddInputs) -> (Tensor<2>, Vec<Tensor<2>>) {
+impl MixedBlock {
+    fn forward(&self, (ids, constant, [a, b]): MixedInputs) -> (Tensor<2>, Vec<Tensor<2>>) {
         let [n, _] = ids.dims();
         let embedded: Tensor<2> = self.embedding.forward(ids).reshape([n, 6]);
         let mixed = self.norm.forward(self.mix.forward(embedded + a.clone() * constant));
@@ -126,42 +126,42 @@ impl Odd {
     }
 }
 
-fn odd(device: &Device) -> Odd {
-    let odd = Odd {
+fn mixed_block(device: &Device) -> MixedBlock {
+    let block = MixedBlock {
         embedding: EmbeddingConfig::new(5, 6).init(device),
         norm: BatchNormConfig::new(6).init(device),
         mix: LinearConfig::new(6, 6).init(device),
     };
-    initialise(odd, Key::new(4))
+    initialize(block, Key::new(4))
 }
 
-/// Gradients of parameters and inputs, and the running statistics after three passes.
-fn odd_results(again: bool) -> Vec<TensorData> {
+/// Gradients of parameters and inputs, and the running statistics, after three passes.
+fn mixed_results(again: bool) -> Vec<TensorData> {
     let device = Device::flex().autodiff();
-    let odd = odd(&device);
+    let block = mixed_block(&device);
     let mut results = Vec::new();
     for _ in 0..3 {
         let ids = Tensor::<2, Int>::from_ints([[1], [3], [3], [0]], &device);
         let (a, b) = (input(&device).require_grad(), (input(&device) * 2.0).require_grad());
         let inputs = (ids, input(&device) + 1.0, [a.clone(), b.clone()]);
         let (first, rest) = match again {
-            true => remat(&odd, inputs, Odd::forward),
-            false => odd.forward(inputs),
+            true => remat(&block, inputs, MixedBlock::forward),
+            false => block.forward(inputs),
         };
         // The third output reaches no loss.
         let loss = (first.clone() * first).sum() + rest[0].clone().sum();
         let tape = loss.backward();
         results.extend([a.grad(&tape).unwrap().into_data(), b.grad(&tape).unwrap().into_data()]);
-        let gradients = GradientsParams::from_grads(tape, &odd);
-        results.push(gradients.get::<2>(odd.embedding.weight.id).unwrap().into_data());
-        results.push(gradients.get::<2>(odd.mix.weight.id).unwrap().into_data());
+        let gradients = GradientsParams::from_grads(tape, &block);
+        results.push(gradients.get::<2>(block.embedding.weight.id).unwrap().into_data());
+        results.push(gradients.get::<2>(block.mix.weight.id).unwrap().into_data());
     }
-    let norm = odd.norm.valid();
+    let norm = block.norm.valid();
     results.extend([norm.running_mean.value().into_data(), norm.running_var.value().into_data()]);
     results
 }
 
 #[test]
-fn any_inputs_and_outputs_and_statistics_that_move_once() {
-    assert_eq!(odd_results(true), odd_results(false));
+fn mixed_inputs_and_outputs_work_and_statistics_move_once() {
+    assert_eq!(mixed_results(true), mixed_results(false));
 }

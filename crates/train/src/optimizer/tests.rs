@@ -4,7 +4,7 @@ use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, TensorData};
 use plimsoll_core::Key;
-use plimsoll_tape::{backward, collect, initialise};
+use plimsoll_tape::{backward, collect, initialize};
 
 use super::*;
 
@@ -66,7 +66,7 @@ struct Net {
 fn net(seed: u64) -> Net {
     let device = Device::flex().autodiff();
     let (wide, narrow) = (LinearConfig::new(33, 65), LinearConfig::new(65, 8));
-    initialise(Net { wide: wide.init(&device), narrow: narrow.init(&device) }, Key::new(seed))
+    initialize(Net { wide: wide.init(&device), narrow: narrow.init(&device) }, Key::new(seed))
 }
 
 impl Net {

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{
-    Batch, BatchShape, BatchSource, Bytes, Delivered, MemoryGate, OutOfMemory, Position, Skipped, SourceError, Stage,
+    Batch, BatchShape, BatchSource, Bytes, DeliveredBatch, MemoryGate, OutOfMemory, Position, Skipped, SourceError,
+    Stage,
 };
 use plimsoll_tape::{Task, collect};
 
@@ -33,7 +34,7 @@ pub(super) struct TrainingLoop<'a, T: Task> {
     /// Step of the last checkpoint on disk.
     written: Option<u64>,
     /// Next batch, if it was fetched while the device computed.
-    next_batch: Option<Result<Delivered<T::Batch>, SourceError>>,
+    next_batch: Option<Result<DeliveredBatch<T::Batch>, SourceError>>,
 }
 
 impl<'a, T: Task> TrainingLoop<'a, T> {
@@ -132,7 +133,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     }
 
     /// Whether another step follows directly after the one on `delivered`, as far as known in advance.
-    fn continues_after(&self, delivered: &Delivered<T::Batch>) -> bool {
+    fn continues_after(&self, delivered: &DeliveredBatch<T::Batch>) -> bool {
         let (limits, step) = (&self.options.limits, self.state.step + 1);
         let epoch = delivered.position.epoch;
         let is_last = limits.steps.is_some_and(|steps| step >= steps) || limits.epochs.is_some_and(|all| epoch >= all);
@@ -142,7 +143,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     /// One batch: a step, or an event with the reason why there was none.
     pub(super) fn step(
         &mut self,
-        delivered: Delivered<T::Batch>,
+        delivered: DeliveredBatch<T::Batch>,
         source: &mut dyn BatchSource<Batch = T::Batch>,
     ) -> Result<(), TrainError> {
         if let Some(written) = self.writer.done() {
@@ -182,7 +183,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             Ok(report) => self.report_step(report, &delivered, step_seconds),
             Err(error) => return self.handle_failure(error),
         }
-        source.give_back(delivered.batch);
+        source.recycle(delivered.batch);
         Ok(())
     }
 
@@ -196,7 +197,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(all.iter().flat_map(|part| serde_json::from_slice::<Vec<Skipped>>(part).unwrap_or_default()).collect())
     }
 
-    fn report_step(&mut self, report: StepReport, delivered: &Delivered<T::Batch>, step_seconds: f64) {
+    fn report_step(&mut self, report: StepReport, delivered: &DeliveredBatch<T::Batch>, step_seconds: f64) {
         let (start, batch) = (Instant::now(), &delivered.batch);
         self.state.failures = 0;
         self.state.step = report.step;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use plimsoll_core::{Batch, MemoryGate, MicroBatch, OutOfMemory, Stage};
-use plimsoll_tape::{Statistics, Task};
+use plimsoll_tape::{BufferSnapshot, Task};
 
 use super::accumulate::StepAccumulator;
 use super::micro_batch::MicroBatchJob;
@@ -54,11 +54,11 @@ impl<T: Task> Trainer<T> {
         let lost_replica = |source| StepError::ReplicaLost { step, source };
         // With several replicas a failed micro-batch must not enter the sum, which would be lost for all.
         let mut check_each = self.replica.ranks() > 1;
-        let before = Statistics::of(&self.task);
+        let before = BufferSnapshot::from_module(&self.task);
         let mut attempts = 0;
         for restart in 0..RESTARTS {
             if restart > 0 {
-                self.task = before.put_back(&self.task);
+                self.task = before.restore(&self.task);
                 // The prefetched micro-batch belongs to the next step.
                 self.prefetched = None;
             }
@@ -161,7 +161,7 @@ impl<T: Task> Trainer<T> {
             }
             let is_only = sums.is_empty() && queue.is_empty() && group.micro_batches.len() == 1;
             let asks = self.config.async_errors && (check_each || !is_only);
-            let before = Statistics::of(&self.task);
+            let before = BufferSnapshot::from_module(&self.task);
             let failed = self.compute_group(request, &group, asks, (&mut sums, prefetched.take()))?;
             if failed.is_empty() {
                 sums.fitted(group.shape);
@@ -170,7 +170,7 @@ impl<T: Task> Trainer<T> {
             // If several lanes moved buffers and only some failed, the buffers cannot be separated; models with such
             // buffers use one lane.
             if failed.len() == group.micro_batches.len() {
-                self.task = before.put_back(&self.task);
+                self.task = before.restore(&self.task);
             }
             clean_up(&self.device);
             let (failed, new): (Vec<MicroBatch>, Vec<OutOfMemory>) = failed.into_iter().unzip();

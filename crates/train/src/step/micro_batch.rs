@@ -103,7 +103,7 @@ impl MicroBatchJob<'_> {
         let fallbacks = fallbacks(self.choice);
         let choice = fallbacks[(micro_batch.fallback_level as usize).min(fallbacks.len() - 1)];
         let pass = Pass::new(choice, Noise::new(self.key, ids));
-        let StepLoss { sum, parts, left_out, cut: truncated } = task.loss(tensors, &pass);
+        let StepLoss { sum, parts, left_out, truncated } = task.loss(tensors, &pass);
         self.gate.check(Stage::Forward)?;
         *stage = Stage::Backward;
         let loss = sum.clone().without_autodiff();

@@ -17,7 +17,7 @@ use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, MemoryGate, MemoryMeter, SingleReplica, Stage};
-use plimsoll_tape::{Statistics, Task, sweep};
+use plimsoll_tape::{BufferSnapshot, Task, free_dropped_graphs};
 
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
 use accumulate::StepAccumulator;
@@ -162,10 +162,10 @@ impl<T: Task> Trainer<T> {
         micro_batches: Option<&[MicroBatch]>,
     ) -> Result<GradientsParams, StepError> {
         let step = self.optimizer.steps() + 1;
-        let before = Statistics::of(&self.task);
+        let before = BufferSnapshot::from_module(&self.task);
         self.prefetched = None;
         let computed = self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut Vec::new(), &mut |_| {});
-        self.task = before.put_back(&self.task);
+        self.task = before.restore(&self.task);
         let (mut sums, _) = computed?;
         let factor = sums.correction() / self.scale.factor();
         Ok(gradients::scaled(&self.task, sums.take_gradients(), factor))
@@ -177,10 +177,10 @@ impl<T: Task> Trainer<T> {
         micro_batches: Option<&[MicroBatch]>,
         hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
-        let before = Statistics::of(&self.task);
+        let before = BufferSnapshot::from_module(&self.task);
         let report = self.attempt(batch, micro_batches, hook);
         if report.is_err() {
-            self.task = before.put_back(&self.task);
+            self.task = before.restore(&self.task);
         }
         report
     }
@@ -292,7 +292,7 @@ impl<T: Task> std::fmt::Debug for Trainer<T> {
 
 /// Frees memory without owner: graph nodes of abandoned passes, and tensors that are dropped but still in the queue.
 pub(crate) fn clean_up(device: &Device) {
-    sweep();
+    free_dropped_graphs();
     let _ = device.flush();
     device.memory_cleanup();
 }

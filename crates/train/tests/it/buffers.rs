@@ -43,7 +43,7 @@ impl Task for Normed {
         // As in Burn's batch norm: the new value is read in the next pass.
         self.mean.update((mean.clone() * 0.9 + now * 0.1).detach());
         let off = batch.features.clone() - mean.reshape([1, 1, FEATURES]);
-        StepLoss::of((off * self.scale.val().reshape([1, 1, FEATURES])).square().sum())
+        StepLoss::new((off * self.scale.val().reshape([1, 1, FEATURES])).square().sum())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use plimsoll_core::{Batch, BatchSource, Collective, Delivered, HostBatch, Key, Measure, Position, SourceError};
+use plimsoll_core::{Batch, BatchSource, Collective, DeliveredBatch, HostBatch, Key, Measure, Position, SourceError};
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
     CheckpointStore, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig, OptimizerConfig, Outcome,
@@ -32,13 +32,13 @@ impl Batches {
 impl BatchSource for Batches {
     type Batch = HostBatch;
 
-    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<HostBatch>, SourceError>> {
         let first = (self.position.epoch * 10 + self.position.batch) * 8;
         let whole = batch(first..first + 8, 20);
         let done = self.position.batch + 1;
         self.position = Position { epoch: self.position.epoch + done / 10, batch: done % 10, ..Position::default() };
         let batch = if self.ranks == 1 { whole } else { whole.shard(self.rank, self.ranks) };
-        Some(Ok(Delivered { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
+        Some(Ok(DeliveredBatch { batch, position: self.position, skipped: Vec::new(), waited: Duration::ZERO }))
     }
 
     fn batches_in_epoch(&self) -> u64 {

@@ -6,7 +6,7 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
-use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialise, layer_norm, silu};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize, layer_norm, silu};
 
 /// Features per frame.
 pub(crate) const FEATURES: usize = 8;
@@ -29,7 +29,7 @@ impl Net {
             offset: Param::from_tensor(Tensor::zeros([width], device)),
             narrow: LinearConfig::new(width, 1).init(device),
         };
-        initialise(net, Key::new(3))
+        initialize(net, Key::new(3))
     }
 
     /// Sum of the squared errors over all frames.
@@ -43,10 +43,10 @@ impl Net {
         let mask: Vec<f32> =
             batch.frame_lengths.iter().flat_map(|&n| (0..t).map(move |place| f32::from(place < n as usize))).collect();
         let mask = Tensor::<3>::from_data(TensorData::new(mask, [b, t, 1]), &x.device()).cast(x.dtype());
-        let h = pass.full(pass.dense(&self.widen, x));
+        let h = pass.at_least_fp32(pass.dense(&self.widen, x));
         let h = layer_norm(h, self.scale.val(), self.offset.val(), 1e-5);
         let h = pass.with("hidden").dropout(silu(h), 0.2);
-        let y = pass.full(pass.dense(&self.narrow, h));
+        let y = pass.at_least_fp32(pass.dense(&self.narrow, h));
         ((y - wanted) * mask).square().sum()
     }
 }
@@ -64,7 +64,7 @@ impl Task for Net {
     }
 
     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
-        StepLoss::of(self.off(batch, pass))
+        StepLoss::new(self.off(batch, pass))
     }
 }
 

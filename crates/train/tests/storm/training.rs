@@ -9,7 +9,7 @@ use std::time::Duration;
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_core::{
-    BatchSource, Bytes, CountingAllocator, Delivered, HostBatch, Key, Measure, MemoryGate, OutOfMemory, Position,
+    BatchSource, Bytes, CountingAllocator, DeliveredBatch, HostBatch, Key, Measure, MemoryGate, OutOfMemory, Position,
     SourceError, Stage,
 };
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
@@ -71,13 +71,13 @@ struct Batches<'a>(&'a StormSetup, Position);
 impl BatchSource for Batches<'_> {
     type Batch = HostBatch;
 
-    fn next_batch(&mut self) -> Option<Result<Delivered<HostBatch>, SourceError>> {
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<HostBatch>, SourceError>> {
         let Self(setup, at) = self;
         let batch = setup.batch_at(*at);
         let done = at.batch + 1;
         let position = Position { epoch: at.epoch + done / EPOCH, batch: done % EPOCH, ..Position::default() };
         self.1 = position;
-        Some(Ok(Delivered { batch, position, skipped: Vec::new(), waited: Duration::ZERO }))
+        Some(Ok(DeliveredBatch { batch, position, skipped: Vec::new(), waited: Duration::ZERO }))
     }
 
     fn batches_in_epoch(&self) -> u64 {

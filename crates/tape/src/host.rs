@@ -1,4 +1,5 @@
-//! Operations over plain slices, put on the tape of the CPU backend, or written down as what they take.
+//! Operations over host slices: on the CPU they are computed, on a capture device recorded with the memory that they
+//! take.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -13,67 +14,67 @@ use burn_backend::{AutodiffBackend, TensorData, TensorMetadata};
 use burn_dispatch::backends::autodiff::Autodiff;
 use burn_dispatch::backends::{Capture, Flex};
 
-use crate::bridge::{Family, Surface, family, plays_host};
+use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops};
 
 type Plain = FloatTensor<Flex>;
 
-/// An operation on `N` tensors, as passes over their values.
+/// An operation on `N` tensors, defined by forward and backward passes over their values.
 pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
-    /// Its name in a recording.
+    /// Name in a capture.
     const NAME: &'static str;
-    /// Whether the backward pass reads the inputs; without, it is given none.
-    const KEEPS: bool = true;
+    /// Whether the backward pass reads the inputs. If not, they are not kept, and it gets empty slices.
+    const KEEPS_INPUTS: bool = true;
 
-    /// The values of the result.
+    /// Values of the result.
     fn forward(&self, inputs: [&[f32]; N]) -> Vec<f32>;
 
-    /// The gradients by each input that is `wanted`, given the one that arrives from `above`.
-    fn backward(&self, inputs: [&[f32]; N], above: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
+    /// Gradients of the inputs that are `wanted`, given the gradient of the result.
+    fn backward(&self, inputs: [&[f32]; N], grad_output: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
 }
 
-/// Where a host operation is computed, or recorded with the memory that it would take.
-pub(crate) trait Host: Surface {
-    /// `tensor` with its values in one row of memory, copied where they are not.
+/// A backend on which host operations run: they are computed, or recorded with the memory that they would take.
+pub(crate) trait HostBackend: PrimitiveBackend {
+    /// `tensor` with contiguous values; copied if they are not.
     fn contiguous(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// New tensors of `shapes` from the values of `inputs`.
-    fn make(
+    fn compute(
         name: &'static str,
         inputs: &[&FloatTensor<Self>],
         shapes: Vec<Shape>,
         compute: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
     ) -> Vec<FloatTensor<Self>>;
 
-    /// Lets `change` write the values of `tensor`: in place where nobody else holds them, in a copy where somebody
-    /// does. Beside it `change` reads `inputs`, fills a new tensor of the shape `fresh`, and uses `scratch` bytes.
-    fn change(
+    /// Lets `change` overwrite the values of `tensor`: in place if it is the only owner, otherwise in a copy. `change`
+    /// also reads `args.inputs`, fills a new tensor of shape `args.second_output` and uses `args.scratch` bytes.
+    fn change_in_place(
         name: &'static str,
         tensor: FloatTensor<Self>,
-        work: Beside<'_, Self>,
+        args: InPlaceArgs<'_, Self>,
         change: impl FnOnce(&mut [f32], &mut [f32], &[&[f32]]),
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
 }
 
-/// What a change in place takes beside what it changes.
-pub(crate) struct Beside<'a, B: Surface> {
+/// Arguments of a change in place besides the changed tensor.
+pub(crate) struct InPlaceArgs<'a, B: PrimitiveBackend> {
     pub(crate) inputs: &'a [&'a FloatTensor<B>],
-    pub(crate) fresh: Option<Shape>,
+    pub(crate) second_output: Option<Shape>,
     pub(crate) scratch: usize,
 }
 
-impl<B: Surface> Beside<'_, B> {
-    /// Nothing but `scratch` bytes.
+impl<B: PrimitiveBackend> InPlaceArgs<'_, B> {
+    /// No inputs and no second output, only `scratch` bytes.
     pub(crate) fn scratch(scratch: usize) -> Self {
-        Self { inputs: &[], fresh: None, scratch }
+        Self { inputs: &[], second_output: None, scratch }
     }
 }
 
-impl Host for Flex {
+impl HostBackend for Flex {
     fn contiguous(tensor: Plain) -> Plain {
         tensor.to_contiguous()
     }
 
-    fn make(
+    fn compute(
         _: &'static str,
         inputs: &[&Plain],
         shapes: Vec<Shape>,
@@ -83,13 +84,13 @@ impl Host for Flex {
         compute(&inputs).into_iter().zip(shapes).map(|(values, shape)| tensor(values, shape)).collect()
     }
 
-    fn change(
+    fn change_in_place(
         _: &'static str,
         mut tensor: Plain,
-        Beside { inputs, fresh, .. }: Beside<'_, Self>,
+        InPlaceArgs { inputs, second_output, .. }: InPlaceArgs<'_, Self>,
         change: impl FnOnce(&mut [f32], &mut [f32], &[&[f32]]),
     ) -> (Plain, Option<Plain>) {
-        let mut new = vec![0.0; fresh.as_ref().map_or(0, Shape::num_elements)];
+        let mut new = vec![0.0; second_output.as_ref().map_or(0, Shape::num_elements)];
         tensor = if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() };
         let count = tensor.shape().num_elements();
         if tensor.layout().start_offset() != 0 || tensor.bytes().len() != count * size_of::<f32>() {
@@ -97,21 +98,21 @@ impl Host for Flex {
         }
         let inputs: Vec<&[f32]> = inputs.iter().map(|tensor| values(tensor)).collect();
         change(tensor.storage_mut::<f32>(), &mut new, &inputs);
-        (tensor, fresh.map(|shape| self::tensor(new, shape)))
+        (tensor, second_output.map(|shape| self::tensor(new, shape)))
     }
 }
 
-/// Whether `tensor` is one that a [`HostOp`] can take: it is on the CPU, or on a recording of one.
+/// Whether a [`HostOp`] can take `tensor`: fp32 values on the CPU, or on a capture device that simulates the CPU.
 pub(crate) fn is_host<const D: usize>(tensor: &Tensor<D>) -> bool {
-    plays_host(&tensor.device()) && tensor.dtype() == DType::F32
+    runs_host_ops(&tensor.device()) && tensor.dtype() == DType::F32
 }
 
-/// Whether `tensor` is on the CPU itself.
-pub(crate) fn is_computed<const D: usize>(tensor: &Tensor<D>) -> bool {
+/// Whether `tensor` has fp32 values on the CPU itself.
+pub(crate) fn is_on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
     family(&tensor.device()) == Family::Flex && tensor.dtype() == DType::F32
 }
 
-/// Runs `$body` with `$B` standing for the backend of `$tensor`, which [is on the host](is_host).
+/// Runs `$body` with `$B` as the backend type of `$tensor`, which must be [on the host](is_host).
 macro_rules! on_host {
     ($tensor:expr, $B:ident => $body:expr) => {
         match $crate::bridge::family(&$tensor.device()) {
@@ -128,38 +129,38 @@ macro_rules! on_host {
 }
 pub(crate) use on_host;
 
-/// What `read` makes of the values of a tensor that [is on the CPU](is_computed) and off the tape.
-pub(crate) fn host_values<R, const D: usize>(tensor: Tensor<D>, read: impl FnOnce(&[f32]) -> R) -> R {
+/// Passes the values of a tensor to `read`. The tensor must be [on the CPU](is_on_cpu) and without autodiff.
+pub(crate) fn with_cpu_values<R, const D: usize>(tensor: Tensor<D>, read: impl FnOnce(&[f32]) -> R) -> R {
     read(values(&Flex::plain(tensor).to_contiguous()))
 }
 
-/// A tensor of any rank on its way into a [`HostOp`].
+/// Input of a [`HostOp`]: a tensor of any rank.
 pub(crate) enum Input {
     /// On the CPU.
-    Computed(Place<Flex>),
-    /// On a recording of it.
-    Recorded(Place<Capture>),
+    Computed(MaybeTracked<Flex>),
+    /// On a capture device that simulates the CPU.
+    Recorded(MaybeTracked<Capture>),
 }
 
-/// Where a tensor is.
-pub(crate) enum Place<B: Surface> {
-    /// On the tape.
+/// A tensor with or without autodiff.
+pub(crate) enum MaybeTracked<B: PrimitiveBackend> {
+    /// With autodiff.
     Tracked(FloatTensor<Autodiff<B>>),
-    /// Outside it.
+    /// Without autodiff.
     Plain(FloatTensor<B>),
 }
 
 impl Input {
-    pub(crate) fn of<const D: usize>(tensor: Tensor<D>) -> Self {
+    pub(crate) fn new<const D: usize>(tensor: Tensor<D>) -> Self {
         match family(&tensor.device()) {
-            Family::Flex => Self::Computed(Place::of(tensor)),
-            _ => Self::Recorded(Place::of(tensor)),
+            Family::Flex => Self::Computed(MaybeTracked::new(tensor)),
+            _ => Self::Recorded(MaybeTracked::new(tensor)),
         }
     }
 }
 
-impl<B: Host> Place<B> {
-    fn of<const D: usize>(tensor: Tensor<D>) -> Self {
+impl<B: HostBackend> MaybeTracked<B> {
+    fn new<const D: usize>(tensor: Tensor<D>) -> Self {
         if tensor.is_autodiff() { Self::Tracked(B::tracked(tensor)) } else { Self::Plain(B::plain(tensor)) }
     }
 
@@ -178,7 +179,7 @@ impl<B: Host> Place<B> {
     }
 }
 
-/// Runs `op` on `inputs`; the result has `shape`, and is on the tape where any input is.
+/// Runs `op` on `inputs`. The result has `shape`, and has autodiff if any input has.
 pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
     op: Op,
     inputs: [Input; N],
@@ -186,27 +187,27 @@ pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
 ) -> Tensor<D> {
     if inputs.iter().any(|input| matches!(input, Input::Recorded(_))) {
         let recorded = |input| match input {
-            Input::Recorded(place) => place,
-            Input::Computed(_) => unreachable!("one operation, one device"),
+            Input::Recorded(tensor) => tensor,
+            Input::Computed(_) => unreachable!("all inputs of an operation are on one device"),
         };
         return run_on::<Capture, Op, N, D>(op, inputs.map(recorded), shape);
     }
     let computed = |input| match input {
-        Input::Computed(place) => place,
-        Input::Recorded(_) => unreachable!("one operation, one device"),
+        Input::Computed(tensor) => tensor,
+        Input::Recorded(_) => unreachable!("all inputs of an operation are on one device"),
     };
     run_on::<Flex, Op, N, D>(op, inputs.map(computed), shape)
 }
 
-fn run_on<B: Host, Op: HostOp<N>, const N: usize, const D: usize>(
+fn run_on<B: HostBackend, Op: HostOp<N>, const N: usize, const D: usize>(
     op: Op,
-    inputs: [Place<B>; N],
+    inputs: [MaybeTracked<B>; N],
     shape: [usize; D],
 ) -> Tensor<D> {
-    let plain = inputs.each_ref().map(Place::plain);
-    let forward = |values: &[&[f32]]| vec![op.forward(std::array::from_fn(|place| values[place]))];
-    let output = B::make(Op::NAME, &plain.each_ref(), vec![Shape::new(shape)], forward).remove(0);
-    if inputs.iter().all(|input| matches!(input, Place::Plain(_))) {
+    let plain = inputs.each_ref().map(MaybeTracked::plain);
+    let forward = |values: &[&[f32]]| vec![op.forward(std::array::from_fn(|tensor| values[tensor]))];
+    let output = B::compute(Op::NAME, &plain.each_ref(), vec![Shape::new(shape)], forward).remove(0);
+    if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {
         return B::from_plain(output);
     }
     let nodes = inputs.map(|input| input.tracked().node());
@@ -214,7 +215,7 @@ fn run_on<B: Host, Op: HostOp<N>, const N: usize, const D: usize>(
     B::from_tracked(match step {
         OpsKind::Tracked(step) => {
             let shapes = plain.each_ref().map(TensorMetadata::shape);
-            step.finish((op, shapes, Op::KEEPS.then_some(plain)), output)
+            step.finish((op, shapes, Op::KEEPS_INPUTS.then_some(plain)), output)
         }
         OpsKind::UnTracked(step) => step.finish(output),
     })
@@ -223,18 +224,18 @@ fn run_on<B: Host, Op: HostOp<N>, const N: usize, const D: usize>(
 #[derive(Debug)]
 struct HostStep<B, Op, const N: usize>(PhantomData<(B, Op)>);
 
-impl<B: Host, Op: HostOp<N>, const N: usize> Backward<B, N> for HostStep<B, Op, N> {
+impl<B: HostBackend, Op: HostOp<N>, const N: usize> Backward<B, N> for HostStep<B, Op, N> {
     type State = (Op, [Shape; N], Option<[FloatTensor<B>; N]>);
 
     fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let above = B::contiguous(gradients.consume::<B>(&ops.node));
+        let grad_output = B::contiguous(gradients.consume::<B>(&ops.node));
         let (op, shapes, kept) = ops.state;
         let wanted = ops.parents.each_ref().map(Option::is_some);
-        let mut inputs = vec![&above];
+        let mut inputs = vec![&grad_output];
         inputs.extend(kept.iter().flatten());
         let wanted_shapes = shapes.into_iter().zip(wanted).filter_map(|(shape, wanted)| wanted.then_some(shape));
-        let mut found = B::make(Op::NAME, &inputs, wanted_shapes.collect(), |values| {
-            let inputs = std::array::from_fn(|place| values.get(place + 1).copied().unwrap_or_default());
+        let mut found = B::compute(Op::NAME, &inputs, wanted_shapes.collect(), |values| {
+            let inputs = std::array::from_fn(|tensor| values.get(tensor + 1).copied().unwrap_or_default());
             op.backward(inputs, values[0], wanted).into_iter().flatten().collect()
         })
         .into_iter();
@@ -248,7 +249,7 @@ impl<B: Host, Op: HostOp<N>, const N: usize> Backward<B, N> for HostStep<B, Op, 
 }
 
 fn values(tensor: &Plain) -> &[f32] {
-    tensor.as_slice().expect("contiguous, and of 32 bits")
+    tensor.as_slice().expect("the values are contiguous fp32")
 }
 
 fn tensor(values: Vec<f32>, shape: Shape) -> Plain {

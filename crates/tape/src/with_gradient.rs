@@ -1,4 +1,4 @@
-//! Operations whose gradient is known in closed form, and so need no tape of their own.
+//! Scalars with a known gradient: results of computations that autodiff did not record.
 
 use burn::tensor::{Shape, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -7,18 +7,19 @@ use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use std::marker::PhantomData;
 
-use crate::bridge::{Surface, off_tape, on_backend};
+use crate::bridge::{PrimitiveBackend, on_backend, without_autodiff};
 
-/// Puts a scalar `value`, computed elsewhere from `input`, on the tape with its known `gradient` by `input`.
+/// Attaches a known gradient to a scalar: `value` was computed from `input` without autodiff, and `gradient` is its
+/// derivative by `input`.
 ///
-/// The result is `value`; in the backward pass `input` receives `gradient`, times what arrives from above. `value` and
-/// `gradient` carry no tape of their own.
+/// The result is `value` with autodiff. In the backward pass `input` gets `gradient` times the gradient of the result.
+/// Any graphs of `value` and `gradient` are dropped. For losses that are computed on the host, such as CTC.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use plimsoll_tape::with_gradient;
 ///
-/// // The sum of squares, told rather than recorded.
+/// // The sum of squares, with its gradient computed by hand.
 /// let device = Device::flex().autodiff();
 /// let x = Tensor::<1>::from_floats([1.0, -2.0], &device).require_grad();
 /// let inner = x.clone().without_autodiff();
@@ -28,17 +29,22 @@ use crate::bridge::{Surface, off_tape, on_backend};
 /// ```
 ///
 /// # Panics
-/// Where `input` is not on an autodiff device, or `gradient` has another shape.
+/// If `input` is not on an autodiff device, or `gradient` has another shape.
 pub fn with_gradient<const D: usize>(input: Tensor<D>, value: Tensor<1>, gradient: Tensor<D>) -> Tensor<1> {
-    assert_eq!(input.dims(), gradient.dims(), "a gradient has the shape of what it belongs to");
+    assert_eq!(input.dims(), gradient.dims(), "the gradient must have the shape of the input");
     let device = input.device();
     on_backend!(&device, B => with_gradient_on::<B, D>(input, value, gradient))
 }
 
-fn with_gradient_on<B: Surface, const D: usize>(input: Tensor<D>, value: Tensor<1>, gradient: Tensor<D>) -> Tensor<1> {
+fn with_gradient_on<B: PrimitiveBackend, const D: usize>(
+    input: Tensor<D>,
+    value: Tensor<1>,
+    gradient: Tensor<D>,
+) -> Tensor<1> {
     let input = B::tracked(input);
-    let (value, gradient) = (B::plain(value), Known(off_tape(gradient)));
-    let step = KnownStep::<B, D>(PhantomData).prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful();
+    let (value, gradient) = (B::plain(value), KnownGradient(without_autodiff(gradient)));
+    let step =
+        WithGradientStep::<B, D>(PhantomData).prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful();
     B::from_tracked(match step {
         OpsKind::Tracked(step) => step.finish(gradient, value),
         OpsKind::UnTracked(step) => step.finish(value),
@@ -46,19 +52,19 @@ fn with_gradient_on<B: Surface, const D: usize>(input: Tensor<D>, value: Tensor<
 }
 
 #[derive(Clone, Debug)]
-struct Known<const D: usize>(Tensor<D>);
+struct KnownGradient<const D: usize>(Tensor<D>);
 
 #[derive(Debug)]
-struct KnownStep<B, const D: usize>(PhantomData<B>);
+struct WithGradientStep<B, const D: usize>(PhantomData<B>);
 
-impl<B: Surface, const D: usize> Backward<B, 1> for KnownStep<B, D> {
-    type State = Known<D>;
+impl<B: PrimitiveBackend, const D: usize> Backward<B, 1> for WithGradientStep<B, D> {
+    type State = KnownGradient<D>;
 
-    fn backward(self, ops: Ops<Known<D>, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let above: Tensor<1> = B::from_plain(gradients.consume::<B>(&ops.node));
-        let above: Tensor<D> = above.reshape(Shape::new([1; D]));
+    fn backward(self, ops: Ops<KnownGradient<D>, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let grad_output: Tensor<1> = B::from_plain(gradients.consume::<B>(&ops.node));
+        let grad_output: Tensor<D> = grad_output.reshape(Shape::new([1; D]));
         if let Some(parent) = &ops.parents[0] {
-            gradients.register::<B>(parent.id, B::plain(ops.state.0 * above));
+            gradients.register::<B>(parent.id, B::plain(ops.state.0 * grad_output));
         }
     }
 }
@@ -76,28 +82,28 @@ mod tests {
         weight: Param<Tensor<2>>,
     }
 
-    fn told(weights: &Weights) -> Tensor<1> {
-        let inner = off_tape(weights.weight.val());
+    fn known(weights: &Weights) -> Tensor<1> {
+        let inner = without_autodiff(weights.weight.val());
         with_gradient(weights.weight.val(), inner.clone().square().sum(), inner * 2.0)
     }
 
     #[test]
-    fn a_told_gradient_equals_a_recorded_one() {
+    fn known_gradient_equals_recorded_gradient() {
         let device = Device::flex().autodiff();
         let weights = Weights { weight: Param::from_data([[1.0, -2.0], [0.5, 3.0]], &device) };
         let recorded = backward(weights.weight.val().square().sum() * 0.25, &weights);
-        let told = backward(told(&weights) * 0.25, &weights);
+        let known = backward(known(&weights) * 0.25, &weights);
         let read = |g: burn::optim::GradientsParams| g.get::<2>(weights.weight.id).unwrap().into_data();
-        assert_eq!(read(told), read(recorded));
+        assert_eq!(read(known), read(recorded));
     }
 
     #[test]
-    fn the_recording_device_sees_it_too() {
+    fn works_on_the_capture_device() {
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
             let device = device.clone().autodiff();
             let weights = Weights { weight: Param::from_data([[1.0, -2.0]], &device) };
-            assert_eq!(backward(told(&weights), &weights).len(), 1);
+            assert_eq!(backward(known(&weights), &weights).len(), 1);
             scope.complete([], [])
         });
         assert!(captured.unwrap().graph.operations.len() > 3);

@@ -1,0 +1,395 @@
+//! Captures: the operations that a training step would execute on a device, recorded without executing them.
+//!
+//! A capture device computes nothing and keeps no values, so a step of any size is recorded in milliseconds. It
+//! simulates either a GPU, for which everything is composed of Burn's operations, or the CPU, for which this crate has
+//! operations of its own. The latter are recorded as [`CustomOp`]s with the memory that they take.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{Bool, BoolStore, DType, Device, DeviceConfig, Int, Shape, Tensor};
+use burn_backend::TensorMetadata;
+use burn_backend::tensor::FloatTensor;
+use burn_dispatch::backends::Capture;
+use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
+use burn_router::RouterClient;
+
+use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops, simulate_cpu};
+use crate::host::{HostBackend, InPlaceArgs};
+
+/// The kind of device that a capture device simulates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SimulatedDevice {
+    /// The CPU, with the one-pass operations of this crate.
+    Cpu,
+    /// A GPU: a device with its own memory.
+    Gpu,
+}
+
+/// Why a capture failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The recorded code read values, which a capture does not have, or panicked.
+    #[error("the model cannot be traced: {reason}")]
+    Failed {
+        /// Message of the panic or of Burn.
+        reason: String,
+    },
+}
+
+/// An open capture: its device, marks and tensor ids.
+#[derive(Debug)]
+pub struct CaptureSession {
+    device: Device,
+    anchor: Tensor<1>,
+}
+
+impl CaptureSession {
+    /// The capture device, with autodiff.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Records the mark `name` between the operations so far and those to come.
+    pub fn mark(&self, name: &str) {
+        let anchor = Capture::plain(self.anchor.clone());
+        anchor.client.register_op(custom("mark", name, Vec::new(), Vec::new(), 0));
+    }
+
+    /// Id of `tensor` in the capture.
+    pub fn id<const D: usize>(&self, tensor: &Tensor<D>) -> burn_ir::TensorId {
+        Capture::plain(tensor.clone()).id()
+    }
+
+    /// A new tensor id, greater than those of all tensors so far and less than those of later tensors. Two of them
+    /// enclose the tensors made in between.
+    pub fn next_id(&self) -> burn_ir::TensorId {
+        Capture::plain(self.anchor.clone()).client.create_empty_handle()
+    }
+
+    /// `module` without autodiff, as in validation and inference.
+    ///
+    /// Does the same as Burn's `valid`, which panics on a capture device.
+    pub fn without_autodiff<M: Module>(&self, module: M) -> M {
+        struct WithoutAutodiff;
+        impl ModuleMapper for WithoutAutodiff {
+            fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+                let (id, value, mapper) = param.consume();
+                Param::from_mapped_value(id, crate::without_autodiff(value), mapper)
+            }
+        }
+        module.map(&mut WithoutAutodiff)
+    }
+}
+
+/// Records the operations of `work` on a device that simulates `simulated` and computes nothing.
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::Tensor;
+/// use plimsoll_tape::{CustomOp, SimulatedDevice, backward, capture};
+///
+/// // Forward and backward pass of a linear layer of a million by a million, without computing it.
+/// let operations = capture(SimulatedDevice::Gpu, |session| {
+///     let layer = LinearConfig::new(1 << 20, 1 << 20).init(session.device());
+///     let loss = layer.forward(Tensor::<2>::zeros([4, 1 << 20], session.device())).sum();
+///     session.mark("backward");
+///     backward(loss, &layer);
+/// })?;
+/// assert!(operations.iter().any(|operation| matches!(CustomOp::parse(operation), Some(CustomOp::Mark("backward")))));
+/// # Ok::<(), plimsoll_tape::CaptureError>(())
+/// ```
+///
+/// # Errors
+/// [`CaptureError::Failed`] if `work` panics or reads the value of a tensor, which a capture does not have.
+pub fn capture(
+    simulated: SimulatedDevice,
+    work: impl FnOnce(&CaptureSession),
+) -> Result<Vec<OperationIr>, CaptureError> {
+    let device = acquire_device(simulated);
+    let record = || {
+        device.capture_scope(|scope| {
+            set_dtypes(simulated, &device);
+            let tape = device.clone().autodiff();
+            let session = CaptureSession { anchor: Tensor::zeros([1], &tape), device: tape };
+            work(&session);
+            scope.complete([], [])
+        })
+    };
+    IS_CAPTURING.set(true);
+    let captured = catch_unwind(AssertUnwindSafe(record));
+    IS_CAPTURING.set(false);
+    release_device(simulated, device);
+    match captured {
+        Ok(Ok(captured)) => Ok(captured.graph.operations),
+        Ok(Err(error)) => Err(CaptureError::Failed { reason: error.to_string() }),
+        Err(panic) => Err(CaptureError::Failed { reason: panic_message(&*panic) }),
+    }
+}
+
+/// Runs `work` with a capture device, where building a module of any size takes neither memory nor time.
+///
+/// For example to count the parameters of a model before training. The result must not hold tensors of that device.
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use plimsoll_tape::{count, on_capture_device};
+///
+/// let parameters = on_capture_device(|device| count(&LinearConfig::new(1 << 20, 1 << 20).init(device)));
+/// assert_eq!(parameters, (1 << 40) + (1 << 20));
+/// ```
+///
+/// # Panics
+/// If `work` panics.
+pub fn on_capture_device<R>(work: impl FnOnce(&Device) -> R) -> R {
+    let device = Device::capture();
+    let mut result = None;
+    let captured = device.capture_scope(|scope| {
+        result = Some(work(&device.clone().autodiff()));
+        scope.complete([], [])
+    });
+    assert!(captured.is_ok(), "an empty capture succeeds");
+    result.expect("the capture ran `work`")
+}
+
+/// Whether `device` is a capture device, which records operations and computes nothing.
+pub fn is_capture_device(device: &Device) -> bool {
+    family(device) == Family::Capture
+}
+
+thread_local! {
+    static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread runs [`capture`]. A panic on it then becomes a [`CaptureError`], and a panic hook need not print
+/// it.
+pub fn is_capturing() -> bool {
+    IS_CAPTURING.get()
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("panic without a message").to_string()
+}
+
+/// Unused capture devices, kept for reuse: Burn has ids for only 65,536 of them in a process.
+static IDLE_DEVICES: Mutex<Vec<(SimulatedDevice, Device)>> = Mutex::new(Vec::new());
+
+fn acquire_device(simulated: SimulatedDevice) -> Device {
+    let mut idle = IDLE_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(index) = idle.iter().position(|(kind, _)| *kind == simulated) {
+        return idle.swap_remove(index).1;
+    }
+    let device = Device::capture();
+    if simulated == SimulatedDevice::Cpu {
+        simulate_cpu(&device);
+    }
+    device
+}
+
+/// Sets the integer and boolean types of `device` to those of the simulated device. They cannot change later.
+fn set_dtypes(simulated: SimulatedDevice, device: &Device) {
+    let store = if simulated == SimulatedDevice::Cpu { BoolStore::Native } else { BoolStore::U32 };
+    let config = DeviceConfig::default().int_dtype(DType::I32).bool_dtype(DType::Bool(store));
+    let _ = device.clone().configure(config);
+}
+
+fn release_device(simulated: SimulatedDevice, device: Device) {
+    IDLE_DEVICES.lock().unwrap_or_else(PoisonError::into_inner).push((simulated, device));
+}
+
+/// An operation in a capture that is not one of Burn's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CustomOp<'a> {
+    /// Mark written by [`CaptureSession::mark`].
+    Mark(&'a str),
+    /// The output is the input with contiguous values: a copy if they are not contiguous, otherwise the input itself.
+    Contiguous,
+    /// The outputs are new tensors; the inputs are read and contiguous.
+    Make(&'a str),
+    /// The first output is the first input, changed: in place if it has no other owner, otherwise in a copy. A second
+    /// output is a new tensor, allocated before the change.
+    Change {
+        /// Name of the operation.
+        name: &'a str,
+        /// Bytes of temporary memory.
+        scratch: u64,
+    },
+    /// Host memory that is used for a moment.
+    Scratch {
+        /// Name of the use.
+        name: &'a str,
+        /// Bytes.
+        bytes: u64,
+    },
+}
+
+const PREFIX: &str = "plimsoll.";
+
+impl<'a> CustomOp<'a> {
+    /// The custom operation that `operation` stands for; `None` if it is one of Burn's.
+    pub fn parse(operation: &'a OperationIr) -> Option<Self> {
+        let OperationIr::Custom(custom) = operation else { return None };
+        let (kind, name) = custom.id.strip_prefix(PREFIX)?.split_once('/')?;
+        let bytes = custom.scalars.first().map_or(0, |scalar| match scalar {
+            ScalarIr::UInt(bytes) => *bytes,
+            _ => 0,
+        });
+        match kind {
+            "mark" => Some(Self::Mark(name)),
+            "contiguous" => Some(Self::Contiguous),
+            "make" => Some(Self::Make(name)),
+            "change" => Some(Self::Change { name, scratch: bytes }),
+            "scratch" => Some(Self::Scratch { name, bytes }),
+            _ => None,
+        }
+    }
+}
+
+/// Records that `bytes` of host memory are in use at this moment for `name`, if `tensor` is on a capture device that
+/// simulates the CPU. On all other devices nothing happens.
+///
+/// For code that works on host slices between tensors, such as a loss that is computed on the host.
+pub fn record_scratch<const D: usize>(tensor: &Tensor<D>, name: &str, bytes: usize) {
+    if family(&tensor.device()) == Family::Capture && runs_host_ops(&tensor.device()) {
+        let tensor = Capture::plain(tensor.clone());
+        tensor.client.register_op(custom("scratch", name, Vec::new(), Vec::new(), bytes));
+    }
+}
+
+/// An integer tensor of `shape` in place of data copied from the host, if `device` is a capture device. The capture
+/// counts its memory; computing its values would be a waste.
+pub(crate) fn placeholder_ints<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Int>> {
+    Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), DType::I32, device)?))
+}
+
+/// The same for booleans.
+pub(crate) fn placeholder_bools<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Bool>> {
+    let store = device.settings().bool_dtype;
+    Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), store.into(), device)?))
+}
+
+fn host_data(shape: Shape, dtype: DType, device: &Device) -> Option<Recorded> {
+    if family(device) != Family::Capture {
+        return None;
+    }
+    let client = Capture::plain(Tensor::<1>::zeros([1], device)).client.clone();
+    let output = TensorIr::uninit(client.create_empty_handle(), shape, dtype);
+    Some(client.register(custom("make", "from the host", Vec::new(), vec![output], 0)).remove(0))
+}
+
+fn custom(kind: &str, name: &str, inputs: Vec<TensorIr>, outputs: Vec<TensorIr>, bytes: usize) -> OperationIr {
+    let scalars = vec![ScalarIr::UInt(bytes as u64)];
+    OperationIr::Custom(CustomOpIr { id: format!("{PREFIX}{kind}/{name}"), inputs, outputs, scalars })
+}
+
+type Recorded = FloatTensor<Capture>;
+
+/// Records an operation that reads `inputs` and creates tensors of `shapes`.
+fn record_custom(kind: &str, name: &str, inputs: Vec<Recorded>, shapes: Vec<Shape>, scratch: usize) -> Vec<Recorded> {
+    let client = inputs.first().map(|tensor| tensor.client.clone()).expect("a custom operation has an input");
+    let fresh = |shape| TensorIr::uninit(client.create_empty_handle(), shape, DType::F32);
+    let outputs: Vec<TensorIr> = shapes.into_iter().map(fresh).collect();
+    let inputs = inputs.into_iter().map(Recorded::into_ir).collect();
+    client.register(custom(kind, name, inputs, outputs, scratch))
+}
+
+impl HostBackend for Capture {
+    fn contiguous(tensor: Recorded) -> Recorded {
+        let shape = tensor.shape();
+        record_custom("contiguous", "", vec![tensor], vec![shape], 0).remove(0)
+    }
+
+    fn compute(
+        name: &'static str,
+        inputs: &[&Recorded],
+        shapes: Vec<Shape>,
+        _: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
+    ) -> Vec<Recorded> {
+        record_custom("make", name, inputs.iter().map(|&tensor| tensor.clone()).collect(), shapes, 0)
+    }
+
+    fn change_in_place(
+        name: &'static str,
+        tensor: Recorded,
+        args: InPlaceArgs<'_, Self>,
+        _: impl FnOnce(&mut [f32], &mut [f32], &[&[f32]]),
+    ) -> (Recorded, Option<Recorded>) {
+        let shapes = [Some(tensor.shape()), args.second_output].into_iter().flatten().collect();
+        let others = args.inputs.iter().map(|&input| input.clone());
+        let inputs = std::iter::once(tensor).chain(others).collect();
+        let mut outputs = record_custom("change", name, inputs, shapes, args.scratch).into_iter();
+        (outputs.next().expect("the first output is the changed tensor"), outputs.next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::TensorData;
+
+    use super::*;
+    use crate::{backward, layer_norm, silu};
+    use burn::nn::LinearConfig;
+
+    fn step(session: &CaptureSession) {
+        let device = session.device();
+        let layer = LinearConfig::new(4, 4).init(device);
+        let (scale, shift) = (Tensor::ones([4], device), Tensor::zeros([4], device));
+        let x = layer_norm(layer.forward(Tensor::<2>::zeros([3, 4], device)), scale, shift, 1e-5);
+        let loss = silu(x).sum();
+        record_scratch(&loss, "table", 77);
+        session.mark("backward");
+        assert_eq!(backward(loss, &layer).len(), 2);
+    }
+
+    fn custom_ops(operations: &[OperationIr]) -> Vec<CustomOp<'_>> {
+        operations.iter().filter_map(CustomOp::parse).filter(|op| !matches!(op, CustomOp::Contiguous)).collect()
+    }
+
+    #[test]
+    fn capture_of_the_cpu_has_the_operations_of_this_crate() {
+        let operations = capture(SimulatedDevice::Cpu, step).unwrap();
+        let expected = [
+            CustomOp::Make("layer_norm"),
+            CustomOp::Make("silu"),
+            CustomOp::Scratch { name: "table", bytes: 77 },
+            CustomOp::Mark("backward"),
+            CustomOp::Make("silu"),
+            CustomOp::Make("layer_norm"),
+        ];
+        assert_eq!(custom_ops(&operations), expected);
+    }
+
+    #[test]
+    fn capture_of_a_gpu_has_only_operations_of_burn() {
+        let operations = capture(SimulatedDevice::Gpu, step).unwrap();
+        assert_eq!(custom_ops(&operations), [CustomOp::Mark("backward")]);
+        assert!(operations.len() > 30);
+    }
+
+    #[test]
+    fn integers_have_the_type_of_the_simulated_device() {
+        for simulated in [SimulatedDevice::Cpu, SimulatedDevice::Gpu] {
+            capture(simulated, |session| {
+                let device = session.device();
+                let ids = Tensor::<1, Int>::from_data(TensorData::from([1_i32, 2]), device);
+                assert_eq!(ids.dtype(), DType::I32);
+            })
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn reading_values_fails_with_a_reason() {
+        let read = |session: &CaptureSession| {
+            let _ = Tensor::<1>::zeros([1], session.device()).into_scalar::<f32>();
+        };
+        let CaptureError::Failed { reason } = capture(SimulatedDevice::Gpu, read).unwrap_err();
+        assert!(reason.contains("no concrete value"), "{reason}");
+        // The device can be used again.
+        assert!(capture(SimulatedDevice::Gpu, step).is_ok());
+    }
+}

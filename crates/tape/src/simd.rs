@@ -1,0 +1,61 @@
+//! Loops over slices that the compiler vectorizes: dispatch to the widest instructions, sum and exponential.
+
+use pulp::{Arch, WithSimd};
+
+/// Runs `work` compiled for the widest instructions that the processor supports.
+pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
+    struct Work<F>(F);
+    impl<R, F: FnOnce() -> R> WithSimd for Work<F> {
+        type Output = R;
+        #[inline(always)]
+        fn with_simd<S: pulp::Simd>(self, simd: S) -> R {
+            simd.vectorize(
+                #[inline(always)]
+                || self.0(),
+            )
+        }
+    }
+    Arch::new().dispatch(Work(work))
+}
+
+/// Sum in sixteen partial sums: wide registers need additions that do not depend on each other.
+#[inline(always)]
+pub(crate) fn sum(values: impl ExactSizeIterator<Item = f32>) -> f32 {
+    let mut parts = [0.0; 16];
+    for (place, value) in values.enumerate() {
+        parts[place % 16] += value;
+    }
+    parts.iter().sum()
+}
+
+/// Exponential within 2 units in the last place: Cephes' `expf` without branches, so that the compiler vectorizes it.
+/// The argument is clamped to `[-87, 88]`.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    let x = x.clamp(-87.0, 88.0);
+    // x = n ln 2 + r, with ln 2 in two parts so that r keeps its digits.
+    let n = (x * std::f32::consts::LOG2_E + 12_582_912.0) - 12_582_912.0;
+    let r = (x - n * 0.693_359_4) + n * 2.121_944_4e-4;
+    let mut p = 1.987_569_1e-4;
+    for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
+        p = p * r + c;
+    }
+    let value = p * r * r + r + 1.0;
+    // 2^n, built from its exponent bits.
+    value * f32::from_bits(((n as i32 + 127) << 23) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponential_is_accurate_and_finite() {
+        for i in -9000..9000 {
+            let x = i as f32 * 0.01;
+            let (ours, exact) = (exp(x), f64::from(x.clamp(-87.0, 88.0)).exp());
+            assert!((f64::from(ours) - exact).abs() <= 2.5e-7 * exact, "{x}: {ours} {exact}");
+        }
+        assert!(exp(1e30).is_finite() && exp(-1e30) >= 0.0);
+    }
+}
