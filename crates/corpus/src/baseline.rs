@@ -246,7 +246,7 @@ fn templates_fail_on_unseen_voices() {
     let tests: Vec<Utterance> = (0..30).map(|i| utterance(100 + i, 10_000 + i as u64, true)).collect();
     let cer = baseline_cer(&templates(24, true), &tests);
     println!("connected-word templates, unseen voices: CER {cer:.3}");
-    assert!(cer > 0.40, "a nearest-template recogniser reads this corpus with a CER of {cer:.3}");
+    assert!(cer > 0.40, "a nearest-template recognizer reads this corpus with a CER of {cer:.3}");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn templates_work_in_easy_conditions() {
     // One voice, no noise, no room: the conditions that the method was made for.
     let tests: Vec<Utterance> = (0..10).map(|i| utterance(0, 10_000 + i, false)).collect();
     let cer = baseline_cer(&templates(1, false), &tests);
-    assert!(cer < 0.15, "the recogniser itself is broken: CER {cer:.3}");
+    assert!(cer < 0.15, "the recognizer itself is broken: CER {cer:.3}");
 }
 
 /// Matches whole stored utterances instead of words: the result of memory alone.

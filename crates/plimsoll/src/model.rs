@@ -110,9 +110,9 @@ impl Part {
 
 impl Sizes {
     fn new(model: ModelPlan, log_mel: LogMel) -> Self {
-        let (parameters, counted) = on_capture_device(|paper| match &model {
-            ModelPlan::Recognizer(model) => count_module(model.init_unseeded(paper)),
-            ModelPlan::Synthesizer(model) => count_module(model.init_unseeded(paper)),
+        let (parameters, counted) = on_capture_device(|device| match &model {
+            ModelPlan::Recognizer(model) => count_module(model.init_unseeded(device)),
+            ModelPlan::Synthesizer(model) => count_module(model.init_unseeded(device)),
         });
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }

@@ -63,9 +63,9 @@ pub(crate) fn resolve(
         }),
         model => model,
     };
-    let parameters = on_capture_device(|paper| match &model {
-        ModelPlan::Recognizer(model) => trained(model.init_unseeded(paper), config),
-        ModelPlan::Synthesizer(model) => trained(model.init_unseeded(paper), config),
+    let parameters = on_capture_device(|device| match &model {
+        ModelPlan::Recognizer(model) => trained(model.init_unseeded(device), config),
+        ModelPlan::Synthesizer(model) => trained(model.init_unseeded(device), config),
     });
     let parameters = parameters?;
     let data = data(config, prepared);

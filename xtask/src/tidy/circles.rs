@@ -6,8 +6,7 @@ use super::house::House;
 use super::module_tree::{Edges, ModuleTree};
 use super::{Finding, Weight};
 
-/// A warning until the circles of today are open.
-const WEIGHT: Weight = Weight::Warns;
+const WEIGHT: Weight = Weight::Breaks;
 
 /// Circles among the files of each crate. A module and the modules around it may import each other.
 pub(super) fn among_files(house: &House) -> Vec<Finding> {

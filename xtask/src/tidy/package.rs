@@ -7,8 +7,7 @@ use super::imports::{Body, read};
 use super::module_tree::joined;
 use super::{Finding, Weight};
 
-/// A warning until the manifests have everything.
-const WEIGHT: Weight = Weight::Warns;
+const WEIGHT: Weight = Weight::Breaks;
 
 const ROOT: &str = "Cargo.toml";
 /// What a stranger needs to find a crate and to use it.
@@ -108,7 +107,7 @@ mod tests {
     #[test]
     fn a_crate_describes_itself() {
         check(descriptions, &[(PATH, WHOLE), README], &[]);
-        let said = |missing: &str| format!("{PATH}:1: warning: a package needs {missing}");
+        let said = |missing: &str| format!("{PATH}:1: a package needs {missing}");
         let no_readme = said("readme (a file in the folder of the crate)");
         check(descriptions, &[(PATH, WHOLE)], &[&no_readme]);
         check(descriptions, &[(PATH, &format!("{WHOLE}readme = \"OTHER.md\"\n")), README], &[&no_readme]);
@@ -123,19 +122,19 @@ mod tests {
         check(
             descriptions,
             &[(PATH, &format!("{WHOLE}publish = false\n")), README],
-            &[&format!("{PATH}:7: warning: {why}")],
+            &[&format!("{PATH}:7: {why}")],
         );
         check(
             workspace,
             &[(ROOT, "[workspace.package]\npublish = false\n")],
-            &[&format!("Cargo.toml:2: warning: {why}")],
+            &[&format!("Cargo.toml:2: {why}")],
         );
         check(workspace, &[(ROOT, "[workspace.package]\nversion = \"1.0.0\"\n")], &[]);
     }
 
     #[test]
     fn path_dependencies_name_a_version() {
-        let said = "Cargo.toml:2: warning: `x` needs a version beside its path: a package keeps only the version";
+        let said = "Cargo.toml:2: `x` needs a version beside its path: a package keeps only the version";
         for (dependency, expected) in [
             ("x = { path = \"crates/x\" }", &[said][..]),
             ("x = { path = \"crates/x\", version = \"0.1.0\" }", &[]),
@@ -148,7 +147,7 @@ mod tests {
     #[test]
     fn included_files_lie_in_the_crate() {
         let outside =
-            "crates/x/src/a/b.rs:2: warning: `configs/c.toml` lies outside of the crate, so a package would lack it";
+            "crates/x/src/a/b.rs:2: `configs/c.toml` lies outside of the crate, so a package would lack it";
         for (include, expected) in [
             ("include_str!(\"../../../../configs/c.toml\");", &[outside][..]),
             ("include_str!(concat!(\"../../../../configs/c.toml\"));", &[outside]),

@@ -1,4 +1,4 @@
-//! Voices of known pitch and formants, and voices that must be told apart.
+//! Voices of known pitch and formants, and voices that must be distinguished.
 
 use plimsoll_audio::VoiceTraits;
 use plimsoll_core::{Key, Seconds};

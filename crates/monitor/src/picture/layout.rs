@@ -50,7 +50,7 @@ pub(super) struct Panel {
     pub(super) y_label_at: f64,
     pub(super) x_ticks: Vec<Tick>,
     /// Whether its x axis has label and numbers, or only ticks.
-    pub(super) x_labelled: bool,
+    pub(super) x_labeled: bool,
 }
 
 /// Position of a color bar.
@@ -73,9 +73,9 @@ impl Layout {
             let mut panel = Panel::empty(plot);
             if shown[index] {
                 panel.fill(map, colors(picture, index), shared_x);
-                panel.x_labelled = shared_x.is_none() || last_shown == Some(index);
+                panel.x_labeled = shared_x.is_none() || last_shown == Some(index);
             }
-            let axis_height = if panel.x_labelled { X_AXIS_HEIGHT } else { 0.0 };
+            let axis_height = if panel.x_labeled { X_AXIS_HEIGHT } else { 0.0 };
             top = plot.bottom() + axis_height + MAP_GAP;
             panels.push(panel);
         }
@@ -93,15 +93,7 @@ impl Layout {
 
 impl Panel {
     fn empty(plot: Frame) -> Self {
-        Self {
-            plot,
-            image: plot,
-            colors: None,
-            y_ticks: vec![],
-            y_label_at: plot.x,
-            x_ticks: vec![],
-            x_labelled: false,
-        }
+        Self { plot, image: plot, colors: None, y_ticks: vec![], y_label_at: plot.x, x_ticks: vec![], x_labeled: false }
     }
 
     fn fill(&mut self, map: &Heatmap<'_>, colors: Colors, shared_x: Option<(f64, f64)>) {

@@ -124,12 +124,12 @@ fn draw_map(svg: &mut Svg, map: &Heatmap<'_>, panel: &Panel) {
         draw_tick_up(svg, plot.x, -TICK, plot, tick);
     }
     for tick in &panel.x_ticks {
-        draw_tick_across(svg, plot, tick, panel.x_labelled);
+        draw_tick_across(svg, plot, tick, panel.x_labeled);
     }
     let style = Text { size: 13.0, anchor: Anchor::Middle, ..Text::default() };
     let (middle, label) = (plot.y + plot.height / 2.0, svg::fitted(&map.y.label, plot.height, 13.0));
     svg.text(panel.y_label_at, middle, &label, Text { upwards: true, ..style });
-    if panel.x_labelled {
+    if panel.x_labeled {
         let label = svg::fitted(&map.x.label, plot.width, 13.0);
         svg.text(plot.x + plot.width / 2.0, plot.bottom() + 38.0, &label, style);
     }
@@ -144,10 +144,10 @@ fn draw_tick_up(svg: &mut Svg, x: f64, length: f64, plot: Frame, tick: &Tick) {
     svg.text(x + length * 1.75, y + 4.0, &tick.label, Text { anchor, ..Text::default() });
 }
 
-fn draw_tick_across(svg: &mut Svg, plot: Frame, tick: &Tick, labelled: bool) {
+fn draw_tick_across(svg: &mut Svg, plot: Frame, tick: &Tick, labeled: bool) {
     let x = plot.x + tick.at * plot.width;
     svg.line(x, plot.bottom(), x, plot.bottom() + TICK);
-    if labelled {
+    if labeled {
         let style = Text { anchor: Anchor::Middle, ..Text::default() };
         svg.text(x, plot.bottom() + TICK + 13.0, &tick.label, style);
     }

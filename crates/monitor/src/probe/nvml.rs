@@ -187,7 +187,7 @@ mod tests {
                 let gpu = gpus.inventory().gpus.into_iter().next().expect("a GPU that answers");
                 assert!(gpu.uuid.starts_with("GPU-"), "{gpu:?}");
                 assert!(gpu.mig || gpus.memory(&gpu.uuid).is_ok(), "{gpu:?}");
-                assert!(gpus.memory("GPU-nobody").is_err());
+                assert!(gpus.memory("GPU-unknown").is_err());
             }
             Err(why) => assert!(why.to_string().contains("NVIDIA driver"), "{why}"),
         }

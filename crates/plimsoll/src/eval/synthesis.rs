@@ -110,12 +110,12 @@ fn synthesize(
         return Err(Failure::invalid(message, "`plimsoll data check LIST` finds wrong paths, offsets and durations"));
     }
     let device = pipeline.model().devices().into_iter().next().expect("a model has parameters");
-    let mut careful = InferenceRunner::new(&device, &OpenGate, BATCH_SIZE);
+    let mut runner = InferenceRunner::new(&device, &OpenGate, BATCH_SIZE);
     let bar = reading_bar(readable.len());
     for chunk in readable.chunks(BATCH_SIZE) {
         let samples: Vec<HostSample> = chunk.iter().map(|(_, sample)| sample.clone()).collect();
         let start = Instant::now();
-        let spoken = evaluate_synthesis(pipeline.model(), &samples, BATCH_SIZE, &mut careful).failed()?.utterances;
+        let spoken = evaluate_synthesis(pipeline.model(), &samples, BATCH_SIZE, &mut runner).failed()?.utterances;
         report.speak_seconds += start.elapsed().as_secs_f64();
         for ((index, _), utterance) in chunk.iter().zip(spoken) {
             report.add(args, pipeline, judge, &dataset.utterance(*index).text, &utterance)?;

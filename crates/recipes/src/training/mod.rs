@@ -198,7 +198,7 @@ impl RunContext<'_> {
             return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
         }
         let best = apply(trainer.task, store.best().failed()?.evaluation_weights()).failed()?;
-        let scores = task.finish(best, &mut self.careful(&device, self.memory), self)?;
+        let scores = task.finish(best, &mut self.inference_runner(&device, self.memory), self)?;
         let totals = &recorder.totals;
         let summary = summary(self, &outcome.state, totals, scores);
         summary.write(self.folder.path()).failed()?;
@@ -275,7 +275,7 @@ impl RunContext<'_> {
         let shard = Shard { rank: trainer.replica().rank(), ranks: trainer.replica().ranks() };
         let mut source = self.prepared.training_source(&self.plan, state.position, shard);
         let mut validate =
-            |model: &T::Model, step, careful: &mut InferenceRunner<'_>| task.validate(model, step, careful, self);
+            |model: &T::Model, step, runner: &mut InferenceRunner<'_>| task.validate(model, step, runner, self);
         let options = RunOptions {
             validate_every: training.validate_every(),
             save_every: training.checkpoint_interval,
@@ -306,7 +306,7 @@ impl RunContext<'_> {
     }
 
     /// Runs work outside of steps, such as validation, with as many utterances at once as fit.
-    fn careful<'a>(&self, device: &Device, gate: &'a dyn MemoryGate) -> InferenceRunner<'a> {
+    fn inference_runner<'a>(&self, device: &Device, gate: &'a dyn MemoryGate) -> InferenceRunner<'a> {
         InferenceRunner::new(device, gate, usize::MAX)
     }
 }

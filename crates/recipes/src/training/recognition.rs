@@ -38,11 +38,11 @@ impl Recognition {
     fn evaluate(
         &self,
         model: &Recognizer,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<RecognitionEvaluation, EvaluationError> {
         let prepared = &run.prepared;
-        let others = careful.collective();
+        let others = runner.collective();
         let mut source =
             prepared.validation_source(&run.plan, Shard { rank: others.rank(), ranks: others.ranks() }, run.reporter);
         let options = EvaluationOptions {
@@ -50,7 +50,7 @@ impl Recognition {
             tokenizer: &prepared.tokenizer,
             search: &Search::Greedy,
         };
-        evaluate_recognition(model, &mut source, &options, careful)?.gather(others)
+        evaluate_recognition(model, &mut source, &options, runner)?.gather(others)
     }
 }
 
@@ -73,20 +73,20 @@ impl TrainingTask for Recognition {
         &self,
         model: &Recognizer,
         _: u64,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Score, String> {
-        let evaluation = self.evaluate(model, careful, run).map_err(|error| error.to_string())?;
+        let evaluation = self.evaluate(model, runner, run).map_err(|error| error.to_string())?;
         Ok(Score { value: evaluation.characters.rate(), all: evaluation.measures() })
     }
 
     fn finish(
         &self,
         model: Recognizer,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure> {
-        let evaluation = self.evaluate(&model, careful, run).failed()?;
+        let evaluation = self.evaluate(&model, runner, run).failed()?;
         let held_out = evaluation.utterances.len();
         Ok(FinalScores { scores: evaluation.measures(), held_out, examples: examples(&evaluation) })
     }

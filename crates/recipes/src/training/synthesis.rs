@@ -48,10 +48,10 @@ impl Synthesis {
         &self,
         model: &Synthesizer,
         count: usize,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<SynthesisEvaluation, EvaluationError> {
-        tts::evaluate_synthesis(model, &held_out(run, count), SYNTHESIS_BATCH, careful)
+        tts::evaluate_synthesis(model, &held_out(run, count), SYNTHESIS_BATCH, runner)
     }
 
     /// The measures of a validation: those of free synthesis in `synthesis`, and the loss with teacher forcing.
@@ -59,11 +59,11 @@ impl Synthesis {
         &self,
         model: &Synthesizer,
         synthesis: &SynthesisEvaluation,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Vec<Measure>, EvaluationError> {
         let mut source = run.prepared.validation_source(&run.plan, Shard::default(), run.reporter);
-        let losses = tts::teacher_forced_losses(model, &mut source, careful)?;
+        let losses = tts::teacher_forced_losses(model, &mut source, runner)?;
         let mel = losses.get("fine").or(losses.get("rough")).copied().unwrap_or(f64::NAN);
         Ok(vec![
             Measure::number(
@@ -176,17 +176,17 @@ impl TrainingTask for Synthesis {
         &self,
         model: &Synthesizer,
         step: u64,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Score, String> {
-        if careful.collective().rank() > 0 {
+        if runner.collective().rank() > 0 {
             // Only the first replica validates: there are few utterances, and their samples go into files.
             return Ok(Score { value: f64::NAN, all: Vec::new() });
         }
         let synthesis =
-            self.synthesize(model, VALIDATION_UTTERANCES, careful, run).map_err(|error| error.to_string())?;
+            self.synthesize(model, VALIDATION_UTTERANCES, runner, run).map_err(|error| error.to_string())?;
         self.write_samples(model, &synthesis, step, run)?;
-        let all = self.scores(model, &synthesis, careful, run).map_err(|error| error.to_string())?;
+        let all = self.scores(model, &synthesis, runner, run).map_err(|error| error.to_string())?;
         // An utterance that does not stop by itself continues with a hum, which is close to any speech. So each one adds
         // one nat to the score, about the distance between noise and speech.
         let value = synthesis.mean_distance() + (1.0 - synthesis.stopped_share());
@@ -196,11 +196,11 @@ impl TrainingTask for Synthesis {
     fn finish(
         &self,
         model: Synthesizer,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure> {
-        let synthesis = self.synthesize(&model, FINAL_UTTERANCES, careful, run).failed()?;
-        let scores = self.scores(&model, &synthesis, careful, run).failed()?;
+        let synthesis = self.synthesize(&model, FINAL_UTTERANCES, runner, run).failed()?;
+        let scores = self.scores(&model, &synthesis, runner, run).failed()?;
         Ok(FinalScores { scores, held_out: synthesis.utterances.len(), examples: Vec::new() })
     }
 

@@ -39,7 +39,7 @@ pub(super) trait TrainingTask {
         &self,
         model: &Self::Model,
         step: u64,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Score, String>;
 
@@ -50,7 +50,7 @@ pub(super) trait TrainingTask {
     fn finish(
         &self,
         model: Self::Model,
-        careful: &mut InferenceRunner<'_>,
+        runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure>;
 
