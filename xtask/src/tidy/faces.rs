@@ -42,8 +42,7 @@ mod tests {
             format!("//! A.\npub mod a;\npub use a::{{{names}}};\nmod b;\nuse b::B;\npub(crate) use b::C;\n")
         };
         let path = "crates/a/src/lib.rs";
-        let said =
-            "crates/a/src/lib.rs:1: the face lists 61 names, more than 60: group them in public modules";
+        let said = "crates/a/src/lib.rs:1: the face lists 61 names, more than 60: group them in public modules";
         check(lengths, &[(path, &face(60))], &[]);
         check(lengths, &[(path, &face(61))], &[said]);
         check(lengths, &[("crates/plimsoll/src/lib.rs", &face(61)), ("crates/a/src/b.rs", &face(61))], &[]);

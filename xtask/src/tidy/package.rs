@@ -119,16 +119,8 @@ mod tests {
     #[test]
     fn a_crate_can_be_published() {
         let why = "with `publish = false`, `cargo package` does not find this crate for the crates that depend on it";
-        check(
-            descriptions,
-            &[(PATH, &format!("{WHOLE}publish = false\n")), README],
-            &[&format!("{PATH}:7: {why}")],
-        );
-        check(
-            workspace,
-            &[(ROOT, "[workspace.package]\npublish = false\n")],
-            &[&format!("Cargo.toml:2: {why}")],
-        );
+        check(descriptions, &[(PATH, &format!("{WHOLE}publish = false\n")), README], &[&format!("{PATH}:7: {why}")]);
+        check(workspace, &[(ROOT, "[workspace.package]\npublish = false\n")], &[&format!("Cargo.toml:2: {why}")]);
         check(workspace, &[(ROOT, "[workspace.package]\nversion = \"1.0.0\"\n")], &[]);
     }
 
@@ -146,8 +138,7 @@ mod tests {
 
     #[test]
     fn included_files_lie_in_the_crate() {
-        let outside =
-            "crates/x/src/a/b.rs:2: `configs/c.toml` lies outside of the crate, so a package would lack it";
+        let outside = "crates/x/src/a/b.rs:2: `configs/c.toml` lies outside of the crate, so a package would lack it";
         for (include, expected) in [
             ("include_str!(\"../../../../configs/c.toml\");", &[outside][..]),
             ("include_str!(concat!(\"../../../../configs/c.toml\"));", &[outside]),

@@ -220,7 +220,8 @@ mod tests {
 
     #[test]
     fn names_the_plain_word() {
-        let found = "a.md:1: house word `nobody` (again in line 3): write what is missing: `unknown`, `no process`, `not used`";
+        let found =
+            "a.md:1: house word `nobody` (again in line 3): write what is missing: `unknown`, `no process`, `not used`";
         crate::tidy::check(
             of_the_house,
             &[("a.md", "Nobody.\n\nNobody.\n"), ("xtask/src/tidy/words.rs", "// told")],

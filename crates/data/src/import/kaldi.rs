@@ -129,7 +129,7 @@ impl<T> Extra<T> {
             match value {
                 Ok(value) => drop(known.insert(key, value)),
                 Err(kind) => {
-                    builder.add_issue(SourceLocation { file: file.clone(), line: Some(line) }, Some(key), kind)
+                    builder.add_issue(SourceLocation { file: file.clone(), line: Some(line) }, Some(key), kind);
                 }
             }
         }

@@ -29,7 +29,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     for list in lists {
         let folder = folder_of(&list).to_path_buf();
         builder.read_optional_list(&list, |builder, location, line| {
-            chapter_line(builder, location, line, &folder, &mut audio_files)
+            chapter_line(builder, location, line, &folder, &mut audio_files);
         });
     }
     audio_files.add_textless(builder);

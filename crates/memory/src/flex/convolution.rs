@@ -14,7 +14,7 @@ impl Flex<'_> {
     /// `conv3d_impl`: rearranges input and kernels, and needs a tile of columns for each thread.
     pub(super) fn convolution(&mut self, x: Value, weight: Value, out: &[usize], groups: usize) -> Value {
         let is_bf16 = x.width == 2;
-        let read = [&x, &weight].map(|value| if is_bf16 { self.to_f32(value) } else { self.read(value) });
+        let read = [&x, &weight].map(|value| if is_bf16 { self.widen(value) } else { self.read(value) });
         let (inputs, outputs) = (x.shape[1], weight.shape[0]);
         let (is_depthwise, is_small) = (groups == inputs && groups > 1, groups == 1 && inputs <= 4 && outputs <= 16);
         let result = if is_depthwise || is_small {
@@ -32,13 +32,13 @@ impl Flex<'_> {
             result
         };
         self.free(read);
-        let result = if is_bf16 { self.to_bf16(result) } else { result };
+        let result = if is_bf16 { self.narrow(result) } else { result };
         self.free([x, weight]);
         result
     }
 
     /// `convert_bf16_to_f32`: a contiguous copy, and then a copy in 32 bits.
-    fn to_f32(&mut self, value: &Value) -> Value {
+    fn widen(&mut self, value: &Value) -> Value {
         let read = self.read(value);
         let wide = self.heap.fresh(&value.shape, 4);
         self.heap.free(read);
@@ -46,7 +46,7 @@ impl Flex<'_> {
     }
 
     /// The result in 16 bits, while the one in 32 bits still exists.
-    fn to_bf16(&mut self, wide: Value) -> Value {
+    fn narrow(&mut self, wide: Value) -> Value {
         let narrow = self.heap.fresh(&wide.shape, 2);
         self.heap.free(wide);
         narrow
@@ -61,7 +61,7 @@ impl Flex<'_> {
         groups: usize,
     ) -> Value {
         let is_bf16 = gradient.width == 2;
-        let read = [gradient, weight].map(|value| if is_bf16 { self.to_f32(value) } else { self.read(value) });
+        let read = [gradient, weight].map(|value| if is_bf16 { self.widen(value) } else { self.read(value) });
         let result = self.heap.fresh(out, 4);
         let column: usize = weight.shape[1..].iter().product();
         let space: usize = gradient.shape[2..].iter().product();
@@ -70,7 +70,7 @@ impl Flex<'_> {
         let columns = self.heap.scratch(together * column * tile * 4);
         self.heap.free(columns);
         self.free(read);
-        if is_bf16 { self.to_bf16(result) } else { result }
+        if is_bf16 { self.narrow(result) } else { result }
     }
 
     /// `conv_weight_grad_no_groups`: convolves the input with the gradient, with samples and channels exchanged.

@@ -240,7 +240,7 @@ fn process_environments_are_detected() {
         Evidence { kernel: "Linux version 6.8.0-45-generic", first_group: "0::/init.scope", ..Evidence::default() };
     let container = ProcessEnv { container: true, ..HOME };
     let check = |evidence: Evidence<'_>, expected: ProcessEnv| {
-        assert_eq!(ProcessEnv::from_evidence(&evidence), expected, "{evidence:?}")
+        assert_eq!(ProcessEnv::from_evidence(&evidence), expected, "{evidence:?}");
     };
     check(Evidence { pid_namespace: first, ..evidence }, HOME);
     check(evidence, HOME);

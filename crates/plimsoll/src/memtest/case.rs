@@ -84,7 +84,7 @@ pub(crate) fn measure<S: Case>(
     let forward = traced.timeline.at_start_of(Phase::Backward);
     preallocate_pages(&chosen.device, traced.largest())
         .map_err(|reason| Failure::invalid(reason, "choose a smaller case"))?;
-    let predicted_bytes = traced.reserved(StepMemory { micro_batches: micro_batches, ..StepMemory::default() }).0;
+    let predicted_bytes = traced.reserved(StepMemory { micro_batches, ..StepMemory::default() }).0;
     measured(subject, shape, choice, (micro_batches, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
     let in_use = InUse {
@@ -108,7 +108,7 @@ fn predicted<S: Case>(
         BackendRules::Flex { .. } if micro_batches > 1 => host_bytes(&subject.batch(shape)),
         BackendRules::Flex { .. } | BackendRules::Cube { .. } => Bytes(0),
     };
-    Ok(RunMemory::new(&traced, None, StepMemory { micro_batches: micro_batches, host_batch, ..StepMemory::default() }))
+    Ok(RunMemory::new(&traced, None, StepMemory { micro_batches, host_batch, ..StepMemory::default() }))
 }
 
 /// Memory of a batch on the host.

@@ -91,7 +91,7 @@ impl RunDisplay for View {
             }
             Event::OutOfMemory { step, failure, limit } => match failure.stage {
                 Stage::Checkpoint => {
-                    self.print_line(&format!("note: {failure}, after step {step}: written without a copy in memory"))
+                    self.print_line(&format!("note: {failure}, after step {step}: written without a copy in memory"));
                 }
                 _ => self.print_line(&format!(
                     "note: step {step}: {failure}; at most {limit} utterances at once from now on"
@@ -101,14 +101,13 @@ impl RunDisplay for View {
                 let names = names.join("`, `");
                 self.print_line(&format!("warning: step {step}: left out, too large for memory even alone: `{names}`"));
             }
-            Event::Drift { step, phase, planned_bytes, peak_bytes } => {
+            Event::Drift { step, phase, planned_bytes, peak_bytes }
                 // Printed once; the record of the run has all of them.
-                if !std::mem::replace(&mut self.drift_shown, true) {
+                if !std::mem::replace(&mut self.drift_shown, true) => {
                     self.print_line(&format!(
                         "warning: step {step} used {peak_bytes} in the {phase}; the plan was {planned_bytes}"
                     ));
                 }
-            }
             Event::RateLowered { step, factor } => {
                 self.print_line(&format!(
                     "after step {step}: validations no longer improve; the learning rate is now {factor:.3} of the scheduled one"

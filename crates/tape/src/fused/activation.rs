@@ -62,7 +62,7 @@ impl HostOp<1> for Silu {
                     .iter_mut()
                     .zip(x)
                     .zip(grad_output)
-                    .for_each(|((g, &x), &grad_output)| *g = grad_output * silu_derivative(x))
+                    .for_each(|((g, &x), &grad_output)| *g = grad_output * silu_derivative(x));
             },
         );
         [Some(gradient)]

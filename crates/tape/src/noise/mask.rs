@@ -49,7 +49,7 @@ impl Mask {
         let mut rows = Vec::with_capacity(shape[..shape.len() - 1].iter().product());
         for id in self.source.samples.iter() {
             self.collect_row_keys(self.source.key.at(id.0), &shape[1..shape.len() - 1], &mut |key| {
-                rows.push(halves(key))
+                rows.push(halves(key));
             });
         }
         rows

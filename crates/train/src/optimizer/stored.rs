@@ -55,9 +55,9 @@ impl StoredState {
                 let Blocks { codes, scales, .. } = &**blocks;
                 let shape = codes.dims().to_vec();
                 let data = codes.clone().into_data().try_into_vec().expect("codes lie in integers of 32 bits");
-                let codes = StateTensor { name: format!("{name}{}", CODES), shape, data: StateData::I32(data) };
+                let codes = StateTensor { name: format!("{name}{CODES}"), shape, data: StateData::I32(data) };
                 let data = read(scales.clone().reshape([-1]));
-                let (name, shape) = (format!("{name}{}", SCALES), vec![data.len()]);
+                let (name, shape) = (format!("{name}{SCALES}"), vec![data.len()]);
                 vec![codes, StateTensor { name, shape, data: StateData::F32(data) }]
             }
         }

@@ -73,7 +73,7 @@ impl<T: Task> Trainer<T> {
                 let (mut prefetched, governor, device) = (None, &self.governor, &self.device);
                 // If the prefetch fails, the next step sends the micro-batch itself.
                 hook(&mut |next| {
-                    prefetched = attempt(|| PrefetchedMicroBatch::send(next, governor, device)).ok().flatten()
+                    prefetched = attempt(|| PrefetchedMicroBatch::send(next, governor, device)).ok().flatten();
                 });
                 self.prefetched = prefetched;
             }

@@ -195,7 +195,7 @@ pub(crate) fn run_training(
     let mut note = |event: &Event| match event {
         Event::Step(step) => {
             log.lost.push(step.attempts - step.ledger.len());
-            log.ledger.push((position, step.ledger.iter().map(|&part| part.into()).collect()));
+            log.ledger.push((position, step.ledger.clone()));
             position = step.position;
             log.limits.push(step.ledger.iter().map(|part| part.len as usize).max().unwrap_or(0));
             log.peak = log.peak.max(step.peak_bytes);
