@@ -246,7 +246,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Joins the rows, each padded with zeros to `width`, in a vector from `buffer`.
+/// Joins the rows into one vector, each row padded with zeros to `width`. `buffer` returns a vector with room for the
+/// given number of values.
 fn concat_padded<'a, T: Copy + Default + 'a>(
     rows: impl ExactSizeIterator<Item = &'a [T]>,
     width: usize,

@@ -76,7 +76,7 @@ impl<C: Collective + ?Sized> Collective for Box<C> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("replica {rank} is gone")]
 pub struct CollectiveError {
-    /// Its index.
+    /// Rank of the replica that has ended.
     pub rank: usize,
 }
 

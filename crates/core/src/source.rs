@@ -158,9 +158,9 @@ pub struct DeliveredBatch<B> {
 /// A sample that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Name in the manifest.
+    /// Name of the sample in the manifest.
     pub name: String,
-    /// Why it was left out.
+    /// Why the sample was left out.
     pub reason: String,
 }
 

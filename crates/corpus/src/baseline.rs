@@ -1,8 +1,8 @@
 //! Proof that the corpus is not trivial: a connected-word recognizer of stored templates must fail on it.
 //!
 //! The recognizer was the best method of its time (Bridle, Brown and Chamberlain, 1982: dynamic time warping over all
-//! templates in one pass). It has normalized cepstra, several voices for every word, and its one parameter set to the
-//! best value.
+//! templates in one pass). It gets normalized cepstra, templates of several voices for every word, and the best value of
+//! its one parameter, the cost of a new word.
 
 use crate::lexicon::{Lexicon, sentence};
 use crate::recording::Recording;

@@ -16,7 +16,7 @@ pub(super) struct Glottis {
     tilt: LowPass,
 }
 
-/// One sample of the glottis.
+/// One output sample of [`Glottis`].
 pub(super) struct GlottalSample {
     /// Derivative of the flow, at most about one.
     pub(super) flow: f32,
@@ -54,13 +54,12 @@ impl Glottis {
     }
 }
 
-/// Derivative of the pulse of Klatt and Klatt (1990): a slow opening, and an abrupt closing at one.
+/// Derivative of the pulse of Klatt and Klatt (1990): a slow opening, and an abrupt closing at `along` = 1.
 fn pulse(along: f32) -> f32 {
     if along < 1.0 { along * (2.0 - 3.0 * along) } else { 0.0 }
 }
 
-/// Smooths the jump at the closing, `past` samples ago, so that it makes no tones above half the sample rate
-/// (polyBLEP).
+/// Correction that smooths the jump at the closing, `past` samples ago, and so reduces aliasing (polyBLEP).
 fn poly_blep(past: f32) -> f32 {
     if (-1.0..0.0).contains(&past) {
         0.5 * (past + 1.0).powi(2)

@@ -108,7 +108,8 @@ fn hum(length: usize, key: Key) -> Vec<f32> {
     once.iter().copied().cycle().take(length).collect()
 }
 
-/// Three speakers at once, played backwards, so that none of their words can be taken for one of the speaker's.
+/// Babble noise: three speakers at once, played backward, so that none of their words can be mistaken for a word of the
+/// utterance.
 fn babble(length: usize, key: Key) -> Vec<f32> {
     let n_words = Lexicon::english().words().len();
     let mut mix = vec![0.0; length];

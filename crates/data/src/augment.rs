@@ -64,8 +64,8 @@ pub struct Noise {
     /// Lowest signal-to-noise ratio, in decibels. Serialized as `least`. Default: 10, as in a noisy street.
     #[serde(rename = "least")]
     pub snr_min_db: f64,
-    /// Highest signal-to-noise ratio, in decibels; the ratio is uniform between both. Serialized as `most`. Default: 30, as
-    /// in a quiet room.
+    /// Highest signal-to-noise ratio, in decibels. The ratio is drawn uniformly between the lowest and the highest.
+    /// Serialized as `most`. Default: 30, as in a quiet room.
     #[serde(rename = "most")]
     pub snr_max_db: f64,
 }

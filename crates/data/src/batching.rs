@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// The lengths of a sample, known before its audio is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleMeta {
-    /// Its id.
+    /// Id of the sample.
     pub id: SampleId,
-    /// Feature frames by its listed duration, before any change of speed.
+    /// Number of feature frames, computed from the listed duration, before any change of speed.
     pub frames: Frames,
-    /// Number of tokens of its text.
+    /// Number of tokens of the text.
     pub tokens: u32,
-    /// Duration of its audio.
+    /// Duration of the audio.
     pub seconds: Seconds,
 }
 
@@ -267,7 +267,7 @@ impl Fill {
     }
 }
 
-/// Cuts `order` into runs. A run ends before the sample that would make it too full.
+/// Cuts `order` into runs. A sample that would make the current run too full starts the next run.
 fn cut_into_runs(order: &[usize], seconds: impl Fn(usize) -> f64, too_full: impl Fn(&Fill) -> bool) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
     let mut fill = Fill::default();

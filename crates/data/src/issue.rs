@@ -101,10 +101,10 @@ pub enum IssueKind {
     /// The id is empty.
     #[error("it has no id")]
     NoId,
-    /// The list has no text for it, or an empty one.
+    /// The list has no text for the utterance, or an empty one.
     #[error("it has no text")]
     NoText,
-    /// The list does not say which audio file it is in. Holds the reason.
+    /// The list does not say which audio file the utterance is in. Holds the reason.
     #[error("it has no audio: {0}")]
     NoAudio(String),
     /// The line is not valid UTF-8 from this byte on, counted from 1.
@@ -124,15 +124,15 @@ pub enum IssueKind {
         /// What stands there.
         value: String,
     },
-    /// The utterance ends before it begins.
+    /// The end of the utterance is not after its start.
     #[error("it begins at {start} and ends at {end}")]
     EndsBeforeStart {
-        /// Its start, in seconds.
+        /// Start of the utterance, in seconds.
         start: f64,
-        /// Its end, in seconds.
+        /// End of the utterance, in seconds.
         end: f64,
     },
-    /// A line, a text or a name is longer than any honest one, so the rest was not read.
+    /// A line, a text or a name is longer than the limit, so the rest was not read.
     #[error("the {field} is longer than {max_bytes} bytes")]
     FieldTooLong {
         /// What is too long: `line`, `text`, `name`.
@@ -168,7 +168,7 @@ pub enum IssueKind {
     /// The audio file cannot be read. Holds the error with its causes, in one line.
     #[error("{0}")]
     UnreadableAudio(String),
-    /// The list says that the utterance is longer than its audio.
+    /// The duration in the list is longer than the audio.
     #[error("it should last {listed}, but its audio lasts only {found}")]
     WrongDuration {
         /// The duration in the list.

@@ -7,17 +7,17 @@ use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
 
 /// What to do with an utterance that is longer than the limit.
 ///
-/// A cut does not know which words were spoken before it. The text is divided in proportion to the sound on each side,
-/// which is right to a word or two. A recognizer with attention can learn from such texts, and a few of them harm no
+/// The words before a cut are not known, so the text is divided in proportion to the sound on each side, with an error
+/// of a word or two. A recognizer with attention can learn from such texts, and a few of them harm no
 /// recognizer. A corpus of mostly long utterances should be aligned instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LengthPolicy {
-    /// Leave it out. The default.
+    /// Leave the utterance out. The default.
     #[default]
     Refuse,
-    /// Cut it in its quietest places. Reads the audio.
+    /// Cut the utterance in its quietest places. Reads the audio.
     Split,
-    /// Cut it into equal parts.
+    /// Cut the utterance into equal parts.
     Chunk,
     /// Keep the beginning, and drop the rest with its share of the text.
     Truncate,

@@ -15,10 +15,10 @@ use crate::utterance::Utterance;
 use plimsoll_audio::LogMel;
 use plimsoll_text::{Case, normalize};
 
-/// A corpus, read: the utterances whose audio files exist, and an issue for each other one.
+/// Content of a corpus: the utterances whose audio files exist, and one issue for each of the others.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The file or folder that it was read from.
+    /// The file or folder that the corpus was read from.
     pub path: PathBuf,
     /// The layout of that file or folder.
     pub format: Format,
@@ -40,7 +40,7 @@ pub enum ManifestError {
     /// Every listed utterance has an issue.
     #[error("not one utterance of {} can be used ({count} listed); the first: {first}", path.display())]
     NothingUsable {
-        /// The corpus.
+        /// The file or folder of the corpus.
         path: PathBuf,
         /// Number of listed utterances.
         count: usize,
@@ -50,7 +50,7 @@ pub enum ManifestError {
     /// The file cannot be written.
     #[error("cannot write manifest {}", file.display())]
     Unwritable {
-        /// The file.
+        /// The file of the manifest.
         file: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -44,7 +44,7 @@ pub struct PeakRates {
     pub bf16: Option<f64>,
 }
 
-/// Why a text names no gpu.
+/// Why a text does not name a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
@@ -70,7 +70,8 @@ const SUGGESTIONS: usize = 3;
 /// Words before the distinctive part of a name.
 const PREFIXES: [&str; 5] = ["nvidia", "geforce", "tesla", "quadro", "rtx"];
 
-/// The GPU whose speed is assumed for a bare memory size up to a bound: a common one, not a fast one, of that class.
+/// GPUs whose speed is assumed if only a memory size is given, each with the largest size that it is assumed for. Each is
+/// a common GPU of its class, not a fast one.
 ///
 /// The bounds lie between the sizes on the market, so that `12GB` and `12GiB` are the same class.
 const STAND_INS: [(Bytes, &str); 5] = [
@@ -83,9 +84,9 @@ const STAND_INS: [(Bytes, &str); 5] = [
 const STAND_IN_ABOVE: &str = "A100 80GB";
 
 impl Gpu {
-    /// Whether its tensor cores compute in `precision`: fp16 from Volta on, bf16 from Ampere on.
+    /// Whether the GPU's tensor cores compute in `precision`: fp16 from Volta on, bf16 from Ampere on.
     ///
-    /// Older GPUs emulate both more slowly than they compute fp32, so no plan uses that.
+    /// Older GPUs emulate both more slowly than they compute fp32, so no plan uses these formats.
     pub fn supports(&self, precision: Precision) -> bool {
         self.tensor_rate(precision).is_some()
     }

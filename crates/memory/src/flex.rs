@@ -75,7 +75,7 @@ fn apply_note(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>) {
     inputs.into_iter().for_each(|input| heap.free(input));
 }
 
-/// `into_contiguous`: the value itself where it is a whole block in order, a copy otherwise.
+/// Simulates flex's `into_contiguous`: returns the value itself where it is a whole block in order, a copy otherwise.
 fn contiguous(heap: &mut Heap, value: Value) -> Value {
     if heap.is_whole(&value) {
         return value;
@@ -85,7 +85,7 @@ fn contiguous(heap: &mut Heap, value: Value) -> Value {
     copy
 }
 
-/// The backend at work on a heap. Its methods are grouped by kind of operation in the child modules.
+/// Simulates the memory of the flex backend on a heap. Its methods are grouped by kind of operation in the child modules.
 struct Flex<'a> {
     heap: &'a mut Heap,
     /// Threads that share an operation; each has scratch of its own.
@@ -93,7 +93,7 @@ struct Flex<'a> {
 }
 
 impl Flex<'_> {
-    /// `to_contiguous` by reference: the value stays until the operation ends.
+    /// Simulates flex's `to_contiguous` on a borrowed value: `value` stays in memory until the caller frees it.
     fn read(&mut self, value: &Value) -> Value {
         let shared = self.heap.share(value);
         contiguous(self.heap, shared)
@@ -112,7 +112,7 @@ impl Flex<'_> {
         value
     }
 
-    /// New outputs; inputs are read in any layout.
+    /// Allocates new outputs. The inputs are read in any layout.
     fn fresh_outputs(&mut self, operation: &OperationIr) {
         let inputs: Vec<Value> = operation.inputs().map(|input| self.heap.take(input)).collect();
         for output in operation.outputs() {
@@ -122,7 +122,7 @@ impl Flex<'_> {
         self.free(inputs);
     }
 
-    /// A new output; inputs are made contiguous first.
+    /// Makes the inputs contiguous, then allocates a new output.
     fn contiguous_inputs(&mut self, inputs: &[&TensorIr], out: &TensorIr) {
         let inputs: Vec<Value> = inputs.iter().map(|input| self.heap.take(input)).collect();
         let read: Vec<Value> = inputs.iter().map(|input| self.read(input)).collect();

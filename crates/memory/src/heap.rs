@@ -140,7 +140,7 @@ impl Heap {
         self.blocks.len() - 1
     }
 
-    /// Another handle with the same layout.
+    /// Another handle on the same block, with the same layout.
     pub(crate) fn share(&mut self, value: &Value) -> Value {
         self.blocks[value.block].handles += 1;
         Value {
@@ -172,8 +172,8 @@ impl Heap {
         value.is_contiguous() && value.offset == 0 && self.blocks[value.block].size == size
     }
 
-    /// The handle of an operation on its input: the last one where the operation consumes the tensor, a second one
-    /// otherwise.
+    /// Gives an operation a handle on the memory of its input: the tensor's own handle if the operation consumes the
+    /// tensor, and otherwise a second handle.
     pub(crate) fn take(&mut self, tensor: &TensorIr) -> Value {
         if tensor.status == TensorStatus::ReadWrite
             && let Some(value) = self.tensors.remove(&tensor.id)

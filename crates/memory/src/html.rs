@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
         at.map(|span| span.phase)
     }
 
-    /// The summary in two sentences.
+    /// Summary of the report in two sentences: the peak, and the number of allocations and moments.
     fn summary(&self) -> String {
         let (count, moments) = (grouped(self.timeline.allocations.len()), grouped(self.profile.moments()));
         let at = self.phase_at(self.peak.moment).map(|phase| format!(" ({})", phase_name(phase)));

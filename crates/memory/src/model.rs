@@ -111,7 +111,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(estimate)
     }
 
-    /// The same estimate in a run whose GPU pages are large enough for an allocation of `largest` bytes.
+    /// Like [`estimate`](Self::estimate), for a run whose GPU pages are large enough for an allocation of `largest` bytes.
     pub(crate) fn estimate_with_page(
         &self,
         bucket: BatchShape,

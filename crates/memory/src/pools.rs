@@ -42,7 +42,8 @@ impl Trace {
         self.reserved_with_page(self.largest(), step)
     }
 
-    /// The same, with pages preallocated for the larger of `largest` and this trace: a run has other lengths too.
+    /// Like [`reserved`](Self::reserved), with pages preallocated for `largest` bytes or the largest allocation of this
+    /// trace, whichever is larger: a run has other lengths too.
     pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
         let mut run = PoolSimulation::default();
         let page = run.reserve(self.largest().max(largest).0);

@@ -33,7 +33,7 @@ pub struct Trace {
     pub cost: Cost,
 }
 
-/// Why there is no trace.
+/// Why a micro-batch cannot be traced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {

@@ -15,7 +15,7 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The file system refused.
+    /// A file cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
         /// The file.

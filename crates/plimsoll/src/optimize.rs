@@ -34,7 +34,7 @@ pub(crate) struct OptimizeArgs {
     pub(crate) gpu: Vec<String>,
 }
 
-/// Writes a configuration that fits, and prints its changes.
+/// Writes a configuration whose run fits into memory, and prints the changes.
 pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     let text = std::fs::read_to_string(&args.config).map_err(|error| {
         let message = format!("cannot read {}: {error}", args.config.display());

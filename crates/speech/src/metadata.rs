@@ -40,13 +40,13 @@ pub enum ModelError {
     /// The folder has no `model.json`.
     #[error("{} holds no trained model: it has no model.json", folder.display())]
     NoModel {
-        /// The folder.
+        /// The folder that has no `model.json`.
         folder: PathBuf,
     },
     /// A file cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
-        /// The file.
+        /// The file that cannot be read or written.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -54,19 +54,19 @@ pub enum ModelError {
     /// `model.json` describes another kind of model.
     #[error("{} holds a model of the kind `{found}`, and {wanted} was expected", folder.display())]
     Kind {
-        /// The folder.
+        /// The folder of the model.
         folder: PathBuf,
-        /// The kind in the file.
+        /// The kind in `model.json`.
         found: String,
-        /// What was expected.
+        /// The expected kind, in words.
         wanted: &'static str,
     },
     /// `model.json` is not JSON, or its fields are not those of this version.
     #[error("{} does not describe {wanted} of this version", path.display())]
     Format {
-        /// The file.
+        /// The path of `model.json`.
         path: PathBuf,
-        /// What was expected.
+        /// The expected kind of model, in words.
         wanted: &'static str,
         /// The error of the JSON parser.
         source: serde_json::Error,

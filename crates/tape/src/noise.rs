@@ -11,7 +11,7 @@ pub(crate) use mask::{Mask, dropout, random_bits};
 
 /// Randomness of one forward pass, or none.
 ///
-/// Masks depend on the key (run, step, layer), on the id of each sample and on the position within the sample. They do
+/// Dropout masks depend on the key (run, step, layer), on the id of each sample and on the position within the sample. They do
 /// not depend on how the batch is split or ordered, on padding, or on how often the pass runs. Retries, micro-batches
 /// and rematerialization therefore give exactly the same result. All devices draw the same masks.
 #[derive(Clone, Debug, Default)]

@@ -87,15 +87,15 @@ where
     ))
 }
 
-/// The end of a block: its value in the first pass, and the entry of the output gradients in the second.
+/// How a block ends: what it returns in the first pass, and where the output gradients enter the second pass.
 trait BlockEnd<B: PrimitiveBackend, M, O: TensorTree>: Send + Sync + 'static {
-    /// Values of the outputs.
+    /// The outputs of the first pass.
     fn value(&self, module: &M, outputs: O) -> O;
     /// A scalar over all outputs whose backward pass gives each output its gradient.
     fn root(&self, module: &M, outputs: O, grad_output: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>>;
 }
 
-/// No tail: the outputs are those of the block.
+/// End of a block that has no tail: returns the outputs of the block unchanged.
 struct NoTail;
 
 impl<B: PrimitiveBackend, M, O: TensorTree> BlockEnd<B, M, O> for NoTail {

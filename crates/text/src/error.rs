@@ -56,7 +56,7 @@ pub enum TextError {
     /// The file cannot be read or written.
     #[error("cannot use vocabulary file {}", file.display())]
     File {
-        /// The file.
+        /// The vocabulary file.
         file: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -64,7 +64,7 @@ pub enum TextError {
     /// The file does not contain a vocabulary.
     #[error("{} is not a vocabulary file", file.display())]
     Json {
-        /// The file.
+        /// The file that was read.
         file: PathBuf,
         /// What is wrong with its JSON or its vocabulary.
         source: serde_json::Error,

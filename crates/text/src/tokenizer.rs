@@ -45,7 +45,7 @@ use crate::numbers::Numbers;
 pub struct Tokenizer {
     vocabulary: Vocabulary,
     languages: Vec<String>,
-    /// The id of each language.
+    /// Token id of each language, in the order of `languages`.
     language_ids: Vec<u32>,
     numbers: Numbers,
 }
@@ -130,7 +130,7 @@ impl Tokenizer {
         Self { numbers, ..self }
     }
 
-    /// How it reads numbers.
+    /// How the tokenizer reads numbers.
     pub fn numbers(&self) -> Numbers {
         self.numbers
     }

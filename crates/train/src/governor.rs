@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Steps without failure before a lowered limit is raised.
 const QUIET: u32 = 10;
-/// Upper bound on that wait. Each failed trial doubles the wait, so failures become rare.
+/// Largest number of these steps. Each failed trial doubles the wait, so failures become rare.
 const QUIET_MOST: u32 = 1280;
 /// Lengths are grouped into quarter octaves: twice the length is four buckets higher.
 const RUNGS_OF_AN_OCTAVE: f64 = 4.0;

@@ -20,6 +20,27 @@ pub(super) fn every_crate_is_named(house: &House) -> Vec<Finding> {
     findings
 }
 
+/// Each function of a walk, a table row of the form "| 1 | `name` | crates/a/src/b.rs | what |", stands in its file.
+pub(super) fn walks_exist(house: &House) -> Vec<Finding> {
+    let Some(map) = house.files.iter().find(|file| file.path == MAP) else { return Vec::new() };
+    let mut findings = Vec::new();
+    for (line_idx, line) in map.text.lines().enumerate() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let &["", number, name, path, _, ""] = &cells[..] else { continue };
+        if number.parse::<u32>().is_err() || !path.ends_with(".rs") {
+            continue;
+        }
+        let name = name.trim_matches('`');
+        let text = house.files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
+        let stands = [format!("fn {name}("), format!("fn {name}<")].iter().any(|start| text.contains(start));
+        if !stands {
+            let message = format!("`{name}` does not stand in {path}: correct the walk");
+            findings.push(Finding::breaks(MAP, line_idx + 1, message));
+        }
+    }
+    findings
+}
+
 /// Whether `word` stands in `text` by itself, so that `plimsoll-core` does not name `plimsoll`.
 fn names(text: &str, word: &str) -> bool {
     let ends_it = |char: Option<char>| !char.is_some_and(|char| char.is_alphanumeric() || "-_/".contains(char));
@@ -46,5 +67,18 @@ mod tests {
         with("see crates/core/src/lib.rs and crates/core", &[missing]);
         let no_map = "docs/ARCHITECTURE.md:1: the map is missing: a newcomer starts there";
         check(every_crate_is_named, &[core], &[no_map]);
+    }
+
+    #[test]
+    fn a_walk_names_functions_that_exist() {
+        let code = ("crates/a/src/b.rs", "//! B.\nfn run() {}\nfn step<T>() {}\n");
+        let good = "| 1 | `run` | crates/a/src/b.rs | runs |\n| 2 | `step` | crates/a/src/b.rs | steps |\n| word | meaning |\n";
+        check(walks_exist, &[code, (MAP, good)], &[]);
+        let bad = "| 1 | `sleep` | crates/a/src/b.rs | |\n| 2 | `run` | crates/a/src/c.rs | |\n";
+        let said = |line: usize, name: &str, path: &str| {
+            format!("docs/ARCHITECTURE.md:{line}: `{name}` does not stand in {path}: correct the walk")
+        };
+        let expected = [said(1, "sleep", "crates/a/src/b.rs"), said(2, "run", "crates/a/src/c.rs")];
+        check(walks_exist, &[code, (MAP, bad)], &expected.each_ref().map(String::as_str));
     }
 }

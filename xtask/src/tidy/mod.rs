@@ -72,6 +72,7 @@ const RULES: &[fn(&House) -> Vec<Finding>] = &[
     files::lengths,
     machine::paths,
     map::every_crate_is_named,
+    map::walks_exist,
     unwraps::outside_tests,
     circles::among_files,
     words::of_the_house,

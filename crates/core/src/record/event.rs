@@ -34,17 +34,17 @@ pub enum Event {
     },
     /// A computation did not fit into memory. It was repeated in smaller parts, and the run continues.
     OutOfMemory {
-        /// The step in which or after which it happened.
+        /// The step in which or after which the memory ran out.
         step: u64,
         /// The stage of the work and the message of the device.
         failure: OutOfMemory,
-        /// Utterances of this length that are computed at once from now on.
+        /// Number of utterances of this length that are computed at once from now on.
         #[serde(default)]
         limit: usize,
     },
     /// Utterances were left out because they do not fit into memory even alone.
     Unfit {
-        /// The step that they belong to.
+        /// The step that the utterances belong to.
         step: u64,
         /// Names of the utterances.
         names: Vec<String>,
@@ -53,16 +53,16 @@ pub enum Event {
     Drift {
         /// Number of the step.
         step: u64,
-        /// Stage that used the most.
+        /// Stage with the highest memory use.
         phase: Stage,
         /// Planned memory.
         planned_bytes: Bytes,
-        /// Memory that was used.
+        /// Highest memory use of the step.
         peak_bytes: Bytes,
     },
     /// The learning rate was lowered because validations no longer improved.
     RateLowered {
-        /// The step after which it was lowered.
+        /// The step after which the rate was lowered.
         step: u64,
         /// Factor on the scheduled rate from now on.
         factor: f64,

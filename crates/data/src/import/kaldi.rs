@@ -145,7 +145,7 @@ impl<T> Extra<T> {
 struct Segment {
     recording: String,
     start: f64,
-    /// `None` means the end of the recording.
+    /// End of the part in seconds; `None` for the end of the recording.
     end: Option<f64>,
 }
 

@@ -9,7 +9,7 @@ use super::Flex;
 use crate::heap::{Heap, Value, contiguous_strides};
 
 impl Flex<'_> {
-    /// Arithmetic and reductions.
+    /// Simulates arithmetic and reductions.
     pub(super) fn numeric(&mut self, numeric: &Numeric) {
         match numeric {
             Numeric::Add(op) | Numeric::Sub(op) | Numeric::Mul(op) | Numeric::Div(op) | Numeric::Rem(op) => {
@@ -41,7 +41,7 @@ impl Flex<'_> {
         }
     }
 
-    /// Functions of floats and matrix products.
+    /// Simulates functions of floats, and matrix products.
     pub(super) fn float(&mut self, float: &Float) {
         match float {
             Float::Matmul(op) => self.matmul(op),
@@ -64,7 +64,7 @@ impl Flex<'_> {
         }
     }
 
-    /// Activation functions and their gradients.
+    /// Simulates activation functions and their gradients.
     pub(super) fn activation(&mut self, activation: &Activation) {
         match activation {
             Activation::Relu(op) | Activation::Sigmoid(op) | Activation::Gelu(op) | Activation::LogSigmoid(op) => {
@@ -92,7 +92,7 @@ impl Flex<'_> {
         }
     }
 
-    /// `unary_op` and `scalar_op`: in place where no other tensor uses the block.
+    /// Simulates flex's `unary_op` and `scalar_op`, which work in place where no other tensor uses the block.
     fn unary(&mut self, value: Value) -> Value {
         if self.heap.is_unique(&value) && value.is_contiguous() && value.offset == 0 {
             return value;

@@ -14,7 +14,8 @@ use plimsoll_recipes::texts::read_manifest;
 
 /// The chosen utterances, with texts normalized as in training.
 ///
-/// `tokenizer` is that of the model. Held-out utterances are refused if the texts of the run now give another tokenizer.
+/// `tokenizer` is the tokenizer of the model. Held-out utterances are an error if the texts of the run now give another
+/// tokenizer: the texts have changed since training, so other utterances would be held out.
 pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let run = &args.run;
     let listed = |manifest: &Path, data: &DataConfig| {

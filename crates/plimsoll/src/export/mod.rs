@@ -25,7 +25,8 @@ const README: &str = "README.md";
 
 /// A kind of model that can be exported.
 trait Exportable: ModelKind {
-    /// Loads `weights` into a model of these sizes and counts its parameters. Fails if one is missing or unknown.
+    /// Loads `weights` into a model with this configuration and counts its parameters. Fails if a parameter is missing or
+    /// unknown.
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError>;
 
     /// The README of the exported model with the name `name`.

@@ -164,7 +164,7 @@ pub(crate) fn precision_name(precision: Precision) -> &'static str {
     }
 }
 
-/// A choice in words.
+/// The settings of a choice as text, such as `remat none, attention whole, bf16`.
 pub(crate) fn choice_text(choice: Choice) -> String {
     let chunk = choice.attention_chunk.map_or_else(|| "whole".into(), |chunk| format!("by {chunk}"));
     format!("remat {}, attention {chunk}, {}", remat_name(choice.remat), precision_name(choice.precision))

@@ -9,7 +9,7 @@ use super::kind::Kind;
 pub struct Alias {
     /// The older name, with its section.
     pub old: &'static str,
-    /// The present name.
+    /// The present name of the key.
     pub key: &'static str,
     conversion: Conversion,
 }

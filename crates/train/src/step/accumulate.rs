@@ -247,7 +247,7 @@ impl StepAccumulator {
     }
 }
 
-/// Results of a replica for the others.
+/// Results that a replica sends to the other replicas.
 #[derive(Serialize, Deserialize)]
 struct ReplicaReport {
     losses: Vec<(String, u64)>,

@@ -45,17 +45,7 @@ pub(super) fn corpora() -> Vec<Corpus> {
                 ("clip_durations.tsv", b"clip\tduration[ms]\ncv_kok_1.mp3\t4608\n"),
             ],
         ),
-        (
-            Format::Kaldi,
-            vec![
-                ("wav.scp", b"rec1 sph2pipe -f wav -p /data/rec1.flac |\nrec2 audio/rec 2.wav\n"),
-                ("text", b"a-1 one two\nb-1 three\nb-2 four\n"),
-                ("segments", b"a-1 rec1 0.5 2.25\nb-1 rec2 1 -1\nb-2 rec1 3 -1\n"),
-                ("utt2spk", b"a-1 a\nb-1 b\nb-2 b\n"),
-                ("utt2lang", b"a-1 kok\n"),
-                ("reco2dur", b"rec2 7.5\n"),
-            ],
-        ),
+        (Format::Kaldi, KALDI.to_vec()),
         (Format::Lhotse, vec![("cuts_train.jsonl.gz", CUTS)]),
         (
             Format::HuggingFace,
@@ -88,6 +78,15 @@ const MANIFEST: &[u8] = "\u{feff}{\"audio_filepath\": \"a.wav\", \"text\": \"न
 
 const LJSPEECH: &[u8] = b"LJ001-0001|He said \"12\".|He said \"twelve\".\nLJ001-0002|two\nLJ001-0003|raw|\n\
     LJ001-0004.ogg|four\nwavs/LJ001-0005.wav|five\n";
+
+const KALDI: &[(&str, &[u8])] = &[
+    ("wav.scp", b"rec1 sph2pipe -f wav -p /data/rec1.flac |\nrec2 audio/rec 2.wav\n"),
+    ("text", b"a-1 one two\nb-1 three\nb-2 four\n"),
+    ("segments", b"a-1 rec1 0.5 2.25\nb-1 rec2 1 -1\nb-2 rec1 3 -1\n"),
+    ("utt2spk", b"a-1 a\nb-1 b\nb-2 b\n"),
+    ("utt2lang", b"a-1 kok\n"),
+    ("reco2dur", b"rec2 7.5\n"),
+];
 
 const COMMON_VOICE: &[u8] = "client_id\tpath\tsentence_id\tsentence\tup_votes\tlocale\tsegment\r\n\
     spk1\tcv_kok_1.mp3\t9\t\"देव\" बरें करूं\t2\tkok\t\r\n\
