@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use crate::Misuse;
 
-/// The environment variable that sets `device.backend`.
+/// Environment variable that sets `device.backend`.
 pub(crate) const VARIABLE: &str = "PLIMSOLL_DEVICE__BACKEND";
-/// The same key after `--set`.
+/// Configuration key of the backend, as written after `--set`.
 const KEY: &str = "device.backend";
 
 /// A kind of device, as it is written after `--backend`.
@@ -20,19 +20,19 @@ enum Backend {
     Wgpu,
 }
 
-/// How much a command computes on a device.
+/// Amount of work of a command on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// It reads, writes or plans: the CPU build does it on every machine.
+    /// The command reads, writes or plans: the CPU build can run it on every machine.
     None,
-    /// It runs a model.
+    /// The command runs a model.
     Computes,
 }
 
-/// The feature of `plimsoll` to build with for these arguments; the CPU is always there and needs none.
+/// Returns the feature of `plimsoll` to build with for these arguments. The CPU is always built and needs no feature.
 ///
-/// `variable` is the value of [`VARIABLE`]. The arguments stay as they are: the program reads them again, and reports
-/// what is wrong with them.
+/// `variable` is the value of [`VARIABLE`]. The arguments stay as they are: the program parses them again, and reports
+/// mistakes in them.
 pub(crate) fn feature(
     args: &[OsString],
     variable: Option<&str>,
@@ -50,7 +50,8 @@ pub(crate) fn feature(
 }
 
 impl Backend {
-    /// As the program decides: the last `--set device.backend=X`, then `--backend X`, then the environment.
+    /// Finds the requested backend by the program's rules: the last `--set device.backend=X`, then `--backend X`, then
+    /// the environment.
     fn asked_for(args: &[&str], variable: Option<&str>) -> Result<Self, Misuse> {
         let flag = match values(args, "--backend").next() {
             Some(Some(name)) => Some(Self::from_name(name)?),
@@ -77,7 +78,7 @@ impl Backend {
 }
 
 impl Work {
-    /// What the command of these arguments does. A command that is not known here computes nothing.
+    /// Returns the work of the command in these arguments. A command that is not listed here computes nothing.
     fn of_command(args: &[&str]) -> Self {
         let has = |flag: &str| args.contains(&flag);
         if ["--help", "-h", "--version", "-V"].iter().any(|flag| has(flag)) {
@@ -91,7 +92,7 @@ impl Work {
     }
 }
 
-/// The first argument that is neither an option nor the value of one.
+/// Returns the first argument that is neither an option nor the value of an option.
 fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -104,7 +105,7 @@ fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
     None
 }
 
-/// What stands after each `option`, as `--option X` or `--option=X`; nothing where the arguments end.
+/// Returns the value after each `option`, as `--option X` or `--option=X`; nothing where the arguments end.
 fn values<'a>(args: &'a [&'a str], option: &'a str) -> impl Iterator<Item = Option<&'a str>> {
     args.iter().enumerate().filter_map(move |(place, arg)| match arg.strip_prefix(option)? {
         "" => Some(args.get(place + 1).copied()),
@@ -112,7 +113,7 @@ fn values<'a>(args: &'a [&'a str], option: &'a str) -> impl Iterator<Item = Opti
     })
 }
 
-/// Whether an NVIDIA driver answers on this machine.
+/// Returns whether an NVIDIA driver works on this machine.
 pub(crate) fn nvidia_answers() -> bool {
     // The file costs nothing to look for; containers and Windows may lack it and still have the tool.
     Path::new("/proc/driver/nvidia/version").exists()
@@ -129,7 +130,7 @@ pub(crate) fn nvidia_answers() -> bool {
 mod tests {
     use super::*;
 
-    /// The feature for a command line, or what is wrong with it.
+    /// Returns the feature for a command line, or the error message for it.
     fn feature_of(line: &str, variable: Option<&str>, nvidia: bool) -> Result<Option<&'static str>, String> {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         feature(&args, variable, || nvidia).map_err(|misuse| misuse.0)

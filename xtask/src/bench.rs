@@ -15,7 +15,7 @@ struct Bench {
     about: String,
 }
 
-/// `cargo xtask bench [NAME [args]]`; without a name it lists them.
+/// Runs `cargo xtask bench [NAME [args]]`; without a name it lists the benchmarks.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let benches = find(&root())?;
     let Some((name, rest)) = args.split_first() else {

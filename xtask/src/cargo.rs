@@ -8,19 +8,19 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The workspace's root. Asked of `cargo run` first, so that a moved checkout is still found.
+/// Returns the root of the workspace. `cargo run` is asked first, so that a moved checkout is still found.
 pub(crate) fn root() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&package).parent().expect("xtask lies in a folder of the workspace").to_owned()
 }
 
-/// The target directory: `cargo run` put this binary into `TARGET/<profile>/`, whatever chose `TARGET`.
+/// Returns the target directory: `cargo run` put this binary into `TARGET/<profile>/`, whatever set `TARGET`.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let xtask = env::current_exe().context("cannot find the path of xtask itself")?;
     Ok(xtask.ancestors().nth(2).context("xtask was not built into a target directory")?.to_owned())
 }
 
-/// A cargo command in the workspace's root.
+/// Makes a cargo command in the root of the workspace.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     forget_xtask(&mut command);
@@ -34,10 +34,11 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Takes back what `cargo run` added to the environment for xtask.
+/// Removes from the environment of `command` the variables that `cargo run` added for xtask.
 ///
 /// Build scripts watch some of these variables (`CARGO_PKG_NAME` for one), so a nested build that kept them would
-/// compile dependencies again that a plain `cargo build` has just compiled, and the other way round.
+/// compile dependencies again after a plain `cargo build`, and a plain `cargo build` would compile them again after the
+/// nested build.
 pub(crate) fn forget_xtask(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(is_about_xtask) {
@@ -60,21 +61,22 @@ fn is_about_xtask(name: &str) -> bool {
         || name.starts_with("CARGO_MANIFEST_")
 }
 
-/// `cargo run` prepends xtask's own output folders and the toolchain's libraries.
+/// Returns whether `cargo run` added `path` to the search path: xtask's own output folders and the toolchain's
+/// libraries.
 fn added_by_cargo_run(path: &Path) -> bool {
     let built = env::current_exe().ok().and_then(|xtask| Some(xtask.parent()?.to_owned()));
     let toolchain = env::var_os("CARGO").and_then(|cargo| Some(Path::new(&cargo).parent()?.parent()?.to_owned()));
     built.is_some_and(|dir| path.starts_with(dir)) || toolchain.is_some_and(|dir| path.starts_with(dir))
 }
 
-/// Whether `cargo NAME` exists here, a component or an installed command.
+/// Returns whether `cargo NAME` exists on this machine, as a component or an installed command.
 pub(crate) fn has_command(name: &str) -> bool {
     let mut ask = cargo();
     ask.args([name, "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     ask.status().is_ok_and(|status| status.success())
 }
 
-/// Builds one executable and says where it lies. Silent when it was up to date.
+/// Builds one executable and returns its path. Prints nothing when the executable was up to date.
 pub(crate) fn build_executable<S: AsRef<OsStr>>(args: &[S]) -> Result<Result<PathBuf, ExitCode>> {
     let mut command = cargo();
     command.arg("build").args(args).arg("--message-format=json-render-diagnostics");
@@ -101,7 +103,7 @@ pub(crate) fn build_executable<S: AsRef<OsStr>>(args: &[S]) -> Result<Result<Pat
     }
 }
 
-/// Shows what cargo says, except that it has finished: after a build the program speaks for itself.
+/// Copies cargo's output, except the line that says that cargo has finished, so that the output of the program follows.
 fn relay_without_finish(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     let (mut buffer, mut line) = ([0; 4096], Vec::new());
     loop {
@@ -128,7 +130,7 @@ fn relay_without_finish(mut from: impl Read, mut to: impl Write) -> io::Result<(
     }
 }
 
-/// The path in one of cargo's JSON messages. One field of one message is no reason to build a JSON library.
+/// Finds the path in one of cargo's JSON messages. A single field is no reason to build a JSON library.
 fn executable(message: &str) -> Option<PathBuf> {
     let (_, rest) = message.split_once(r#""executable":""#)?;
     let mut path = String::new();
@@ -142,12 +144,12 @@ fn executable(message: &str) -> Option<PathBuf> {
     }
 }
 
-/// The exit code of a finished child; 1 when a signal ended it.
+/// Returns the exit code of a finished child; 1 when a signal ended the child.
 pub(crate) fn code_of(status: ExitStatus) -> ExitCode {
     ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// Gives the process over to `program`, so that signals and the exit code are its own.
+/// Replaces this process by `program`, so that signals and the exit code are the program's.
 pub(crate) fn become_program(program: &Path, args: &[std::ffi::OsString]) -> Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(args);

@@ -1,4 +1,4 @@
-//! What the continuous integration runs: every check, cheapest first.
+//! Runs the checks of the continuous integration, cheapest first.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::tidy;
 
 struct Step {
     name: &'static str,
-    /// What to type to see this failure again.
+    /// Command that repeats a failure of the step.
     repeat: &'static str,
     run: fn() -> Result<ExitCode>,
 }
@@ -37,7 +37,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Runs the steps and stops at the first that fails.
+/// Runs the steps of the checks and stops at the first step that fails.
 pub(crate) fn run() -> Result<ExitCode> {
     for (command, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         if !has_command(command) {

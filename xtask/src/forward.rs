@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::backend::{self, nvidia_answers};
 use crate::cargo::{become_program, build_executable, target_dir};
 
-/// Runs `plimsoll` with these arguments, untouched, in the folder where the user stands.
+/// Runs `plimsoll` with these arguments, unchanged, in the current folder of the user.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let variable = std::env::var(backend::VARIABLE).ok();
     let feature = backend::feature(args, variable.as_deref(), nvidia_answers)?;

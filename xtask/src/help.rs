@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-/// The program's commands in the order of `plimsoll --help`, a line each: the name, a tab, what it does.
+/// Commands of the program in the order of `plimsoll --help`, a line each: the name, a tab, the description.
 ///
-/// A file, since help must not need a build of the program. A test of the program compares the two.
+/// The list is a file, since the help must not need a build of the program. A test of the program compares the two
+/// lists.
 const COMMANDS: &str = include_str!("commands.txt");
 
 const BEGINNING: &str = "\

@@ -56,7 +56,7 @@ fn no_arguments(command: &str, rest: &[OsString]) -> Result<()> {
     }
 }
 
-/// A command line that cannot be meant: exit code 2, as shells and `clap` have it.
+/// Error of a wrong command line: exit code 2, as in shells and `clap`.
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 

@@ -8,19 +8,19 @@ use anyhow::{Context, Result};
 
 use crate::cargo::{cargo, code_of, has_command};
 
-/// Tests named `long_*` look for this variable and return at once without it.
+/// Variable without which tests named `long_*` return at once.
 const LONG: &str = "PLIMSOLL_LONG";
 
-/// What to run, settled from the command line and the machine.
+/// Tests to run, chosen by the command line and the machine.
 pub(crate) struct Wish {
     pub(crate) nextest: bool,
     pub(crate) long: bool,
     pub(crate) locked: bool,
-    /// Anything else a person wrote: a name, `-p crate`, options of the runner.
+    /// Further arguments of the user: a test name, `-p crate`, options of the runner.
     pub(crate) extra: Vec<OsString>,
 }
 
-/// `cargo xtask test [--long] [extra]`.
+/// Runs `cargo xtask test [--long] [extra]`.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let mut wish = Wish::here();
     wish.extra = args.iter().filter(|arg| *arg != "--long").cloned().collect();
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
 }
 
 impl Wish {
-    /// Everything this machine runs by default.
+    /// Selects the tests that this machine runs by default.
     pub(crate) fn here() -> Self {
         Self {
             nextest: has_command("nextest"),
@@ -61,7 +61,7 @@ impl Wish {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The cargo commands, in order. Both runners compile the examples too, and no benchmarks.
+    /// Lists the cargo commands, in order. Each runner also compiles the examples, and no benchmarks.
     fn commands(&self) -> Vec<Vec<OsString>> {
         let mut tests: Vec<OsString> = if self.nextest { words("nextest run") } else { words("test") };
         tests.extend(self.common());

@@ -1,6 +1,6 @@
 //! Converts audio to log-mel features and back, and writes the result as a WAV file.
 //!
-//! `cargo run -p plimsoll-audio --example features -- speech.flac`: without a file, with a generated tone.
+//! `cargo run -p plimsoll-audio --example features -- speech.flac`. Without a file, a generated tone is converted.
 
 use std::f32::consts::TAU;
 

@@ -1,19 +1,20 @@
-//! Reuse of feature buffers, a pool for each thread.
+//! Reuse of feature buffers: each thread has a pool.
 //!
-//! The features of one utterance are just large enough for the allocator to map fresh pages from the system, and to have
-//! them zeroed, at every allocation. When features came from a cache, that took as long as all other work on a batch.
-//! A caller takes a buffer with [`take`], [`zeroed`] or [`copy_of`] and returns it with [`recycle`].
+//! The features of one utterance are just large enough for the allocator to map fresh pages from the system, and to
+//! have them zeroed, at every allocation. When features came from a cache, that took as long as all other work on a
+//! batch. A caller takes a buffer with [`take`], [`zeroed`] or [`copy_of`] and returns it with [`recycle`].
 
 use std::cell::RefCell;
 
-/// Buffers that one thread keeps: about one usual batch.
+/// Largest number of buffers in the pool of one thread: about one usual batch.
 const POOL_MAX: usize = 32;
 
 thread_local! {
     static POOL: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty vector with capacity for `count` values, from this thread's pool where it has one of a fitting size.
+/// Returns an empty vector with capacity for `count` values, from the pool of the current thread if a buffer there
+/// fits.
 pub fn take(count: usize) -> Vec<f32> {
     let pooled = POOL.with_borrow_mut(|pool| {
         let index = pool.iter().position(|buffer| fits(buffer, count))?;
@@ -22,14 +23,14 @@ pub fn take(count: usize) -> Vec<f32> {
     reuse(pooled, count)
 }
 
-/// A buffer of `count` zeros.
+/// Returns a buffer of `count` zeros from the pool of the current thread.
 pub fn zeroed(count: usize) -> Vec<f32> {
     let mut buffer = take(count);
     buffer.resize(count, 0.0);
     buffer
 }
 
-/// A copy of `values` in a pooled buffer.
+/// Copies `values` into a buffer from the pool of the current thread.
 pub fn copy_of(values: &[f32]) -> Vec<f32> {
     let mut buffer = take(values.len());
     buffer.extend_from_slice(values);
@@ -49,9 +50,9 @@ pub fn recycle(buffer: Vec<f32>) {
     });
 }
 
-/// `candidate`, emptied, if its capacity fits `count` values; otherwise a new vector, and the candidate is freed.
+/// Empties and returns `candidate` if its capacity fits `count` values; otherwise frees it and returns a new vector.
 ///
-/// For callers that keep their own pool, such as one shared between threads.
+/// For callers that keep their own pool, such as a pool shared between threads.
 pub fn reuse(candidate: Option<Vec<f32>>, count: usize) -> Vec<f32> {
     match candidate.filter(|buffer| fits(buffer, count)) {
         Some(mut buffer) => {
@@ -62,7 +63,7 @@ pub fn reuse(candidate: Option<Vec<f32>>, count: usize) -> Vec<f32> {
     }
 }
 
-/// Whether `buffer` holds `count` values and wastes at most half as much again.
+/// Whether the capacity of `buffer` is at least `count` values and at most half as much again.
 fn fits(buffer: &Vec<f32>, count: usize) -> bool {
     (count..=count + count / 2).contains(&buffer.capacity())
 }

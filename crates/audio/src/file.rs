@@ -1,8 +1,7 @@
 //! Audio files: reads WAV, FLAC, MP3 and Ogg with any channels and sample rate as mono samples in `-1..1`; writes WAV.
 //!
-//! Our own code reads WAV files, because a segment in the middle of an hour then costs one seek and one read.
-//! Symphonia decodes the compressed formats. The first bytes of a file decide between the two; its name does not
-//! matter.
+//! Code of this crate reads WAV files, because a segment in the middle of an hour then costs one seek and one read.
+//! Symphonia decodes the compressed formats. The reader is chosen by the first bytes of a file, not by the file name.
 
 mod compressed;
 mod wav;
@@ -20,14 +19,14 @@ pub use write::{wav_bytes, write_wav};
 /// One channel of audio.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Audio {
-    /// Samples between -1 and 1.
+    /// Samples of the audio, between -1 and 1.
     pub samples: Vec<f32>,
     /// Sample rate in hertz.
     pub rate: u32,
 }
 
 impl Audio {
-    /// Length of the audio.
+    /// Returns the length of the audio.
     pub fn duration(&self) -> Seconds {
         Samples(self.samples.len() as u64).at(self.rate)
     }
@@ -36,9 +35,9 @@ impl Audio {
 /// A part of an audio file. The default is the whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AudioSegment {
-    /// Start, from the beginning of the file.
+    /// Start of the segment, from the beginning of the file.
     pub offset: Seconds,
-    /// Length; `None` reads to the end of the file.
+    /// Length of the segment; `None` reads to the end of the file.
     pub duration: Option<Seconds>,
 }
 
@@ -46,11 +45,11 @@ pub struct AudioSegment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AudioKind {
-    /// Uncompressed samples.
+    /// WAV: uncompressed samples.
     Wav,
-    /// Lossless compression.
+    /// FLAC: lossless compression.
     Flac,
-    /// MPEG layer 3.
+    /// MP3: MPEG layer 3.
     Mp3,
     /// Vorbis in Ogg.
     Vorbis,
@@ -59,7 +58,7 @@ pub enum AudioKind {
 }
 
 impl AudioKind {
-    /// Name for messages, such as `Ogg Vorbis`.
+    /// Returns the name of the format for messages, such as `Ogg Vorbis`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wav => "WAV",
@@ -78,13 +77,13 @@ pub struct AudioInfo {
     pub kind: AudioKind,
     /// Sample rate in hertz.
     pub rate: u32,
-    /// Number of channels. Reading averages them into one.
+    /// Number of channels in the file. Readers average the channels into one.
     pub channels: u16,
     /// Length of the audio.
     pub duration: Seconds,
 }
 
-/// An [`AudioSegment`] in samples.
+/// Range of samples that an [`AudioSegment`] covers.
 struct SampleRange {
     first: u64,
     count: u64,
@@ -104,67 +103,67 @@ impl AudioInfo {
     }
 }
 
-/// Why an audio file cannot be read or written.
+/// Reason why an audio file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AudioError {
-    /// There is no such file.
+    /// The audio file does not exist.
     #[error("audio file {} does not exist", .0.display())]
     NotFound(PathBuf),
-    /// The file exists but the system cannot read it.
+    /// The audio file exists but cannot be read.
     #[error("cannot read audio file {}", file.display())]
     Unreadable {
-        /// The file.
+        /// Audio file that cannot be read.
         file: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system while reading.
         source: io::Error,
     },
     /// The file begins like a WAV file, but its header is broken.
     #[error("{} is not a WAV file: {problem}", file.display())]
     NotWav {
-        /// The file.
+        /// WAV file with a broken header.
         file: PathBuf,
-        /// What is wrong with the header.
+        /// Description of the fault in the header.
         problem: String,
     },
-    /// An audio file in a format that this crate does not read.
+    /// The file is an audio file in a format that this crate does not read.
     #[error("{} has an unsupported audio format: {found}", file.display())]
     Unsupported {
-        /// The file.
+        /// Audio file in an unsupported format.
         file: PathBuf,
-        /// What was found in it.
+        /// Name of the format that was found in the file.
         found: String,
     },
-    /// Not an audio file of any known format.
+    /// The file is not an audio file of any known format.
     #[error("{} is neither WAV, FLAC, MP3 nor Ogg", .0.display())]
     NotAudio(PathBuf),
     /// The audio cannot be decoded.
     #[error("audio file {} is damaged after {after}: {problem}", file.display())]
     Damaged {
-        /// The file.
+        /// Audio file that cannot be decoded.
         file: PathBuf,
-        /// How much of it could be decoded.
+        /// Length of the audio before the damage.
         after: Seconds,
-        /// What is wrong with it.
+        /// Description of the damage.
         problem: String,
     },
     /// A compressed file ends before the length that its header gives.
     #[error("audio file {} is cut short: {promised} expected, {found} found", file.display())]
     CutShort {
-        /// The file.
+        /// Compressed file that ends too early.
         file: PathBuf,
-        /// Where the audio should end.
+        /// Length of the audio according to the header.
         promised: Seconds,
-        /// Where it ends.
+        /// Length of the audio in the file.
         found: Seconds,
     },
-    /// The file holds no samples.
+    /// The audio file holds no samples.
     #[error("audio file {} is empty", .0.display())]
     Empty(PathBuf),
     /// The header of a WAV file gives more bytes than the file holds.
     #[error("audio file {} is truncated: its header promises {promised} bytes of audio, the file has {found}", file.display())]
     Truncated {
-        /// The file.
+        /// WAV file that is too short for its header.
         file: PathBuf,
         /// Bytes of audio according to the header.
         promised: u64,
@@ -174,33 +173,33 @@ pub enum AudioError {
     /// The requested segment is not inside the file.
     #[error("audio file {} lasts {length}, so nothing can be read from {from} to {to}", file.display())]
     Outside {
-        /// The file.
+        /// Audio file of the requested segment.
         file: PathBuf,
-        /// Length of the file.
+        /// Length of the audio file.
         length: Seconds,
-        /// Start of the segment.
+        /// Start of the requested segment.
         from: Seconds,
-        /// End of the segment.
+        /// End of the requested segment.
         to: Seconds,
     },
-    /// The file cannot be written.
+    /// The audio file cannot be written.
     #[error("cannot write audio file {}", file.display())]
     Unwritable {
-        /// The file.
+        /// Audio file that cannot be written.
         file: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system while writing.
         source: io::Error,
     },
 }
 
-/// Accepted sample rates in hertz. Others come from broken headers, and a resampler for them would need gigabytes.
+/// Accepted sample rates in hertz. Other rates come from broken headers, and a resampler for them would need gigabytes.
 const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
 
 /// Tolerance between the length of a file and a time in a manifest, because manifests round their times: a segment may
 /// end this much after its file.
 pub const DURATION_TOLERANCE: Seconds = Seconds(0.1);
 
-/// Reads a whole file at its own sample rate and averages its channels.
+/// Reads a whole audio file at its own sample rate and averages its channels.
 ///
 /// # Errors
 /// When the file is missing, unreadable, damaged, empty or not in a supported format.
@@ -208,10 +207,10 @@ pub fn read_recording(path: impl AsRef<Path>) -> Result<Audio, AudioError> {
     read_segment(path.as_ref(), AudioSegment::default())
 }
 
-/// Reads a whole file, averages its channels and resamples to `rate` hertz.
+/// Reads a whole audio file, averages its channels and resamples to `rate` hertz.
 ///
 /// # Errors
-/// As [`read_recording`].
+/// In the same cases as [`read_recording`].
 ///
 /// # Panics
 /// When `rate` is zero.
@@ -219,12 +218,12 @@ pub fn read_audio(path: impl AsRef<Path>, rate: u32) -> Result<Audio, AudioError
     Ok(at_rate(read_recording(path)?, rate))
 }
 
-/// Reads a segment of a file, averages its channels and resamples to `rate` hertz.
+/// Reads a segment of an audio file, averages its channels and resamples to `rate` hertz.
 ///
-/// Of the rest of the file it decodes only what is needed to find the segment.
+/// Decodes of the rest of the file only what is needed to find the segment.
 ///
 /// # Errors
-/// As [`read_recording`], and when the segment is not inside the file.
+/// In the same cases as [`read_recording`], and when the segment is not inside the file.
 ///
 /// # Panics
 /// When `rate` is zero.
@@ -232,13 +231,13 @@ pub fn read_audio_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
     Ok(at_rate(read_segment(path.as_ref(), segment)?, rate))
 }
 
-/// Reads format, sample rate, channels and length of a file without decoding it.
+/// Reads the format, sample rate, channels and length of an audio file without decoding it.
 ///
-/// For most formats this reads a header. An MP3 file is scanned to its end, because the length in its header is often
-/// a guess.
+/// For most formats, only a header is read. An MP3 file is scanned to its end, because the length in its header is
+/// often a guess.
 ///
 /// # Errors
-/// As [`read_recording`], except that damage behind the header is not noticed.
+/// In the same cases as [`read_recording`], except that damage behind the header is not noticed.
 pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
     if is_wav(path)? { wav::info(path) } else { compressed::info(path) }
@@ -252,7 +251,7 @@ fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError>
     if is_wav(path)? { wav::read(path, segment) } else { compressed::read(path, segment) }
 }
 
-/// Whether a file begins like a WAV file, whatever its name. A file of zero bytes is an error.
+/// Whether a file begins like a WAV file, whatever its name. An empty file is an error.
 fn is_wav(path: &Path) -> Result<bool, AudioError> {
     let mut first = Vec::with_capacity(4);
     File::open(path).and_then(|file| file.take(4).read_to_end(&mut first)).map_err(|error| unreadable(path, error))?;

@@ -25,9 +25,10 @@ pub fn resample(samples: Vec<f32>, from: u32, to: u32) -> Vec<f32> {
         .take_data()
 }
 
-/// The shortest block of at least `BLOCK` samples that holds an even number of common periods of the two rates.
+/// Computes the length of the shortest block of at least `BLOCK` samples that holds an even number of common periods of
+/// the two rates.
 ///
-/// With an odd number rubato's filter is off its center, and the output comes half a sample early.
+/// With an odd number of periods, rubato's filter is off its center, and the output comes half a sample early.
 fn block(from: usize, to: usize) -> usize {
     let period = from / greatest_common_divisor(from, to);
     period * BLOCK.div_ceil(period).next_multiple_of(2)

@@ -1,17 +1,17 @@
-//! Test signals for this crate.
+//! Test signals for `plimsoll-audio`.
 
 use std::f64::consts::TAU;
 use std::path::Path;
 
 use hound::{SampleFormat, WavSpec, WavWriter};
 
-/// A sine at half of full scale.
+/// Generates a sine wave at half of full scale.
 pub(crate) fn tone(hertz: f64, seconds: f64, rate: u32) -> Vec<f32> {
     let samples = (seconds * f64::from(rate)).round() as usize;
     (0..samples).map(|n| 0.5 * (TAU * hertz * n as f64 / f64::from(rate)).sin() as f32).collect()
 }
 
-/// Writes a 16-bit mono WAV file.
+/// Writes `samples` as a 16-bit mono WAV file.
 pub(crate) fn write_wav(path: &Path, samples: &[f32], rate: u32) {
     let spec = WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format: SampleFormat::Int };
     let mut writer = WavWriter::create(path, spec).unwrap();

@@ -1,8 +1,8 @@
-//! The built-in vocoder: from log-mel features back to audio, without a trained model.
+//! Built-in vocoder: converts log-mel features back to audio, without a trained model.
 //!
 //! Features keep the level of every mel channel in every frame, but lose the single bins of the spectrum and all
-//! phases. [`inverse_mel`] estimates bins with these mel levels; [`griffin_lim`] finds phases for which neighboring
-//! frames agree on the samples they share. The result sounds a little hollow, but is intelligible.
+//! phases. [`inverse_mel`] estimates bins with the mel levels of the features; [`griffin_lim`] finds phases for which
+//! neighboring frames agree on the samples they share. The result sounds a little hollow, but is intelligible.
 
 // Shapes: t frames, m mel channels, k bins of the spectrum; all frame after frame, as features are.
 
@@ -18,7 +18,7 @@ use crate::features::{FeatureError, LogMel, LogMelConfig, Normalize, Padding};
 use griffin_lim::GriffinLim;
 use inverse_mel::InverseMel;
 
-/// Why features cannot be converted back to audio.
+/// Reason why features cannot be converted back to audio.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VocoderError {
@@ -28,26 +28,26 @@ pub enum VocoderError {
     /// Normalization over the utterance removed the level of each channel.
     #[error("features normalized over each utterance cannot be converted back to audio")]
     Normalized,
-    /// The dynamic range was limited relative to the loudest value, which is not in the features.
+    /// The dynamic range was limited relative to the loudest value, and the features do not contain that value.
     #[error("features with a `dynamic_range` cannot be converted back to audio")]
     DynamicRange,
     /// Pre-emphasis changed the audio, and the vocoder does not undo it.
     #[error("features with `preemphasis` cannot be converted back to audio")]
     Preemphasis,
-    /// Some samples between two frames are in no frame.
+    /// The hop is longer than the window, so that some samples between two frames are in no frame.
     #[error("features whose `hop_length` of {hop_length} is more than their `win_length` of {win_length} have gaps")]
     Gaps {
         /// Samples from one frame to the next.
         hop_length: usize,
-        /// Samples in a frame.
+        /// Length of the window in samples.
         win_length: usize,
     },
 }
 
 /// Converts log-mel features back to audio (Griffin-Lim with momentum).
 ///
-/// Threads can share one. Each waveform is computed on the calling thread, at 16 kHz about 40 times faster than real
-/// time (measured with a transform of 1024 and a hop of 200).
+/// Threads can share one vocoder. Each waveform is computed on the calling thread, at 16 kHz about 40 times faster than
+/// real time (measured with a transform of 1024 and a hop of 200).
 ///
 /// ```
 /// use plimsoll_audio::{LogMel, LogMelConfig, Vocoder};
@@ -67,10 +67,10 @@ pub struct Vocoder {
 }
 
 impl Vocoder {
-    /// Default number of Griffin-Lim iterations; with momentum, more of them change little.
+    /// Default number of Griffin-Lim iterations; with momentum, more iterations change little.
     pub const ITERATIONS: usize = 60;
 
-    /// A vocoder for features of `config`.
+    /// Prepares a vocoder for features of `config`.
     ///
     /// # Errors
     /// When `config` is invalid, or when its features cannot be converted back: with normalization, a `dynamic_range`,
@@ -94,18 +94,18 @@ impl Vocoder {
         Ok(Self { log_mel, inverse, iterations: Self::ITERATIONS })
     }
 
-    /// The same vocoder with another number of iterations. Default: [`Self::ITERATIONS`].
+    /// Sets the number of Griffin-Lim iterations. Default: [`Self::ITERATIONS`].
     #[must_use]
     pub fn with_iterations(self, iterations: usize) -> Self {
         Self { iterations, ..self }
     }
 
-    /// The configuration of its features.
+    /// Returns the configuration of the features that the vocoder converts.
     pub fn config(&self) -> &LogMelConfig {
         self.log_mel.config()
     }
 
-    /// The waveform of each of `utterances`, as from [`waveform`](Self::waveform), computed on all cores.
+    /// Computes the waveform of each of `utterances`, as [`waveform`](Self::waveform) does, on all cores.
     ///
     /// # Panics
     /// When the features of an utterance end inside a frame.
@@ -113,10 +113,10 @@ impl Vocoder {
         utterances.par_iter().map(|features| self.waveform(features)).collect()
     }
 
-    /// The waveform of the features `[t, m]`: samples between -1 and 1 at the configured sample rate.
+    /// Computes the waveform of the features `[t, m]`: samples between -1 and 1 at the configured sample rate.
     ///
-    /// It has as many frames as `features`, and about `t * hop_length` samples. On one machine the same features give
-    /// the same samples, to the last bit.
+    /// The waveform has as many frames as `features`, and about `t * hop_length` samples. On one machine, equal
+    /// features give bit-identical samples.
     ///
     /// # Panics
     /// When `features` end inside a frame.
@@ -132,7 +132,8 @@ impl Vocoder {
         limit_peak(sound)
     }
 
-    /// Samples of a waveform with this many frames: one hop for each, but too few to begin another frame.
+    /// Computes the samples of a waveform of `frames` frames: one hop for each frame, but too few to begin another
+    /// frame.
     fn length(&self, frames: usize) -> usize {
         let LogMelConfig { hop_length, n_fft, padding, drop_last_frame, .. } = *self.config();
         if padding == Padding::None {

@@ -1,8 +1,8 @@
-//! Pitch and formants, which tell voices apart.
+//! Measures pitch and formants, which tell voices apart.
 //!
-//! No trained model is involved: the [`pitch`] comes from the periodicity of the waveform, the [`formants`] from the
-//! filter that linear prediction finds. So synthesized speech can be compared with its speaker by a method that no
-//! training has influenced.
+//! The [`pitch`] comes from the periodicity of the waveform, the [`formants`] from the filter that linear prediction
+//! finds. No trained model is involved, so synthesized speech can be compared with its speaker by a method independent
+//! of any training.
 
 mod formants;
 mod pitch;
@@ -13,13 +13,15 @@ use crate::resample::resample;
 use formants::formants;
 use pitch::Yin;
 
-/// Higher sample rates are resampled to this one, so that a voice has the same traits at any rate.
+/// Sample rate of the analysis in hertz. Higher rates are resampled to it, so that a voice has equal traits at any
+/// rate.
 const RATE: u32 = 16_000;
 
-/// Analyzed frames per second.
+/// Number of analyzed frames per second.
 const FRAME_RATE: u32 = 100;
 
-/// Frames with less than this share of the loudest frame's power, 30 dB below it, are skipped.
+/// Smallest power of an analyzed frame, as a share of the loudest frame's power: 30 dB below it. Quieter frames are
+/// skipped.
 const QUIET: f32 = 0.001;
 
 /// Pitch and formants of a voice: the medians over its voiced frames.
@@ -29,7 +31,7 @@ pub struct VoiceTraits {
     pub pitch_hz: f64,
     /// The three lowest resonances of the vocal tract, in hertz.
     pub formants_hz: [f64; 3],
-    /// Length of the voiced frames that were measured.
+    /// Total length of the voiced frames that were measured.
     pub voiced_seconds: Seconds,
 }
 
@@ -56,7 +58,8 @@ impl VoiceTraits {
         Some(Self { pitch_hz: median(pitches)?, formants_hz: [formant(0)?, formant(1)?, formant(2)?], voiced_seconds })
     }
 
-    /// Distance between two voices: the root of the summed squares of the logarithms of the frequency ratios.
+    /// Computes the distance between two voices: the root of the summed squares of the logarithms of the frequency
+    /// ratios.
     ///
     /// One octave of pitch alone is 0.69. In the built-in corpus two voices are 0.5 apart on average, and a sentence
     /// of five words is 0.17 from the mean of its voice (measured), because formants also depend on the words: compare

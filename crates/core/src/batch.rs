@@ -7,15 +7,15 @@ use crate::{Batch, BatchShape, Frames, Grid, SampleId};
 /// An utterance as the loader delivers it: features, tokens and identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSample {
-    /// Id for random keys and records.
+    /// Id of the sample, for random keys and records.
     pub id: SampleId,
-    /// Name in the manifest, for messages.
+    /// Name of the sample in the manifest, for messages.
     pub name: String,
-    /// Features, one frame after the other.
+    /// Features of the audio, one frame after the other.
     pub features: Vec<f32>,
-    /// Text as token ids.
+    /// Text of the utterance as token ids.
     pub tokens: Vec<u32>,
-    /// Features of another audio segment of the same speaker; empty if the task needs none.
+    /// Features of another audio segment by the same speaker; empty if the task needs no voice reference.
     pub reference: Vec<f32>,
 }
 
@@ -24,54 +24,54 @@ pub struct HostSample {
 /// Shapes: b utterances, t frames, f features of a frame, u tokens, r frames of a voice reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostBatch {
-    /// Ids of the utterances.
+    /// Ids of the utterances in the batch.
     pub ids: Vec<SampleId>,
     /// Names of the utterances in the manifest, for messages.
     pub names: Vec<String>,
-    /// Features `[b, t, f]`; padding is zero.
+    /// Features `[b, t, f]` of the utterances, padded with zeros.
     pub features: Vec<f32>,
-    /// Number of features of a frame.
+    /// Number of features in a frame.
     pub feature_width: usize,
-    /// Number of frames with padding.
+    /// Number of frames of the longest utterance, with padding.
     pub frames: usize,
-    /// Number of frames of each utterance, without padding.
+    /// Number of frames in each utterance, without padding.
     pub frame_lengths: Vec<u32>,
-    /// Token ids `[b, u]`; padding is zero.
+    /// Token ids `[b, u]` of the utterances, padded with zeros.
     pub tokens: Vec<u32>,
-    /// Number of tokens with padding.
+    /// Number of tokens of the longest utterance, with padding.
     pub token_width: usize,
-    /// Number of tokens of each utterance, without padding.
+    /// Number of tokens in each utterance, without padding.
     pub token_lengths: Vec<u32>,
-    /// Features `[b, r, f]` of the voice references; padding is zero. Empty if there are no references.
+    /// Features `[b, r, f]` of the voice references, padded with zeros. Empty if the batch has no voice references.
     pub references: Vec<f32>,
-    /// Number of frames of a reference with padding.
+    /// Number of frames of the longest voice reference, with padding.
     pub reference_frames: usize,
-    /// Number of frames of each reference, without padding.
+    /// Number of frames in each voice reference, without padding.
     pub reference_lengths: Vec<u32>,
     /// Lengths to which batches are padded.
     pub grid: Grid,
 }
 
-/// Why samples cannot form a batch.
+/// Reason why samples cannot form a batch.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BatchError {
-    /// There is no sample.
+    /// The list of samples is empty.
     #[error("a batch needs at least one utterance")]
     Empty,
     /// The number of feature values of a sample is not a multiple of the frame width.
     #[error("utterance `{name}` has {values} feature values, which is not a whole number of frames of {width} values")]
     Ragged {
-        /// Name of the sample.
+        /// Name of the sample with the incomplete frame.
         name: String,
-        /// Number of its values.
+        /// Number of feature values of the sample.
         values: usize,
-        /// Number of values of a frame.
+        /// Number of feature values of a frame.
         width: usize,
     },
 }
 
 impl HostBatch {
-    /// Pads `samples` to the length of the longest, rounded up to the next length of `grid`.
+    /// Pads `samples` to the length of the longest sample, rounded up to the next length of `grid`.
     ///
     /// The grid limits the number of different shapes, and with it kernel compilation and autotuning on a GPU.
     ///
@@ -81,8 +81,8 @@ impl HostBatch {
         Self::collate_with(samples, feature_width, grid, Vec::with_capacity)
     }
 
-    /// Like [`collate`](Self::collate), with the features in a vector from `buffer`, which gets the number of values
-    /// and may return used memory.
+    /// Collates samples like [`collate`](Self::collate), but writes the features into a vector from `buffer`. `buffer`
+    /// gets the number of values and may return used memory.
     ///
     /// # Errors
     /// See [`collate`](Self::collate).
@@ -137,7 +137,7 @@ impl HostBatch {
         }
     }
 
-    /// Empty batch: the share of a replica when there are fewer utterances than replicas.
+    /// Creates an empty batch: the share of a replica when there are fewer utterances than replicas.
     pub fn empty(feature_width: usize, grid: &Grid) -> Self {
         Self {
             ids: Vec::new(),
@@ -156,7 +156,7 @@ impl HostBatch {
         }
     }
 
-    /// Tokens of utterance `index`, without padding.
+    /// Returns the tokens of utterance `index`, without padding.
     ///
     /// # Panics
     /// If `index` is outside the batch.
@@ -165,7 +165,7 @@ impl HostBatch {
         &self.tokens[start..start + self.token_lengths[index] as usize]
     }
 
-    /// A copy of utterance `index`, without padding.
+    /// Copies utterance `index`, without padding.
     ///
     /// # Panics
     /// If `index` is outside the batch.
@@ -198,7 +198,7 @@ impl Batch for HostBatch {
         &self.ids
     }
 
-    /// The utterances at `indices` as a batch, padded to the longest of them on the same grid.
+    /// Copies the utterances at `indices` to a new batch, padded on the same grid to the longest selected utterance.
     fn select(&self, indices: &[usize]) -> Self {
         let rows: Vec<Row<'_>> = indices.iter().map(|&index| self.row(index)).collect();
         match rows.is_empty() {
@@ -230,7 +230,7 @@ impl Batch for HostBatch {
     }
 }
 
-/// Borrowed utterance without padding, from a sample or a batch.
+/// Borrowed utterance without padding, taken from a sample or from a batch.
 struct Row<'a> {
     id: SampleId,
     name: &'a str,
@@ -246,8 +246,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Joins the rows into one vector, each row padded with zeros to `width`. `buffer` returns a vector with room for the
-/// given number of values.
+/// Joins rows into one vector, each row padded with zeros to `width`. `buffer` returns a vector with room for the given
+/// number of values.
 fn concat_padded<'a, T: Copy + Default + 'a>(
     rows: impl ExactSizeIterator<Item = &'a [T]>,
     width: usize,

@@ -1,16 +1,16 @@
-//! Execution choices of a training step: they change memory and time, and the result only by rounding.
+//! Execution choices of a training step. They change memory and time; the result changes only by rounding.
 
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-/// How a micro-batch is computed. The memory planner selects it. All choices give the same loss and gradients up to
+/// Way to compute a micro-batch, selected by the memory planner. All choices give the same loss and gradients up to
 /// rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Choice {
     /// Blocks that recompute their activations in the backward pass instead of keeping them.
     pub remat: Remat,
-    /// Number of queries that attention processes together; `None` for all.
+    /// Number of queries that attention processes together; `None` for all queries at once.
     pub attention_chunk: Option<NonZeroU32>,
     /// Number format of matrix products.
     pub precision: Precision,
@@ -20,19 +20,19 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remat {
-    /// No block: all activations are kept.
+    /// No block is rematerialized: all activations are kept.
     #[default]
     None,
-    /// Every second block, beginning with the first.
+    /// Every second block is rematerialized, beginning with the first block.
     Half,
-    /// Every block.
+    /// Every block is rematerialized.
     All,
-    /// The first `n` blocks.
+    /// The first `n` blocks are rematerialized.
     First(u32),
 }
 
 impl Remat {
-    /// Whether the block with this index, from 0, is rematerialized.
+    /// Returns whether the block with index `index`, from 0, is rematerialized.
     pub fn covers(self, index: usize) -> bool {
         match self {
             Self::None => false,
@@ -43,16 +43,16 @@ impl Remat {
     }
 }
 
-/// Number format of matrix products. Sums, norms and parameters are fp32 always.
+/// Number format of matrix products. Sums, norms and parameters are always in fp32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// 32 bits.
+    /// fp32: 32-bit floating point.
     #[default]
     Fp32,
-    /// 16 bits with the range of fp32. NVIDIA GPUs since Ampere compute it.
+    /// bf16: 16-bit floating point with the range of fp32. NVIDIA GPUs since Ampere compute it.
     Bf16,
-    /// 16 bits with a small range; training needs a loss scale. For Volta and Turing GPUs.
+    /// fp16: 16-bit floating point with a small range; training needs a loss scale. For Volta and Turing GPUs.
     Fp16,
 }
 

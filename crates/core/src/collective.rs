@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-/// Collective operations of one replica with all others.
+/// Collective operations between one replica and all other replicas.
 ///
 /// All replicas must call the same methods in the same order. A call returns when all replicas have made it. The
-/// trainer uses the trait and does not know whether threads, processes or machines implement it.
+/// trainer depends on this trait only, so threads, processes or machines can implement it.
 pub trait Collective: Send + Sync {
-    /// Index of this replica, from 0.
+    /// Returns the index of this replica, from 0.
     fn rank(&self) -> usize;
 
-    /// Number of replicas.
+    /// Returns the number of replicas.
     fn ranks(&self) -> usize;
 
-    /// All-gather: the bytes of each replica, in the order of the ranks.
+    /// All-gather: returns the bytes of each replica, in the order of the ranks.
     ///
     /// # Errors
     /// If another replica has ended.
@@ -36,7 +36,7 @@ pub trait Collective: Send + Sync {
         Ok(())
     }
 
-    /// Whether all replicas pass `true`.
+    /// Returns whether all replicas pass `true`.
     ///
     /// # Errors
     /// If another replica has ended.
@@ -44,7 +44,7 @@ pub trait Collective: Send + Sync {
         Ok(self.gather(vec![u8::from(yes)])?.iter().all(|answer| answer[..] == [1]))
     }
 
-    /// The bytes of replica `from`. The `own` bytes of the other replicas are ignored.
+    /// Broadcast: returns the bytes of replica `from`. The `own` bytes of the other replicas are ignored.
     ///
     /// # Errors
     /// If another replica has ended, or there is no replica `from`.
@@ -72,7 +72,7 @@ impl<C: Collective + ?Sized> Collective for Box<C> {
     }
 }
 
-/// Another replica has ended.
+/// Error of a collective operation: another replica has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("replica {rank} is gone")]
 pub struct CollectiveError {

@@ -2,9 +2,10 @@
 
 use std::error::Error;
 
-/// The message of `error`, followed by the message of each cause, separated by `: `.
+/// Formats the message of `error`, followed by the message of each cause, separated by `: `.
 ///
-/// An error of this workspace does not repeat its cause in its own message, so a log line or a list needs the whole chain.
+/// An error of this workspace does not repeat its cause in its own message, so a log line or a list needs the whole
+/// chain.
 ///
 /// ```
 /// use plimsoll_core::error_chain;

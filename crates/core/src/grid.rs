@@ -19,7 +19,7 @@ pub struct Grid {
     levels: Arc<[Level]>,
 }
 
-/// Padded number of frames, and the padded numbers of tokens used with it, in ascending order.
+/// Padded number of frames, and the padded numbers of tokens used with this number of frames, in ascending order.
 #[derive(Debug, PartialEq, Eq)]
 struct Level {
     frames: u32,
@@ -27,23 +27,23 @@ struct Level {
 }
 
 impl Default for Grid {
-    /// Pads nothing: multiples of 1.
+    /// Creates a grid that pads nothing: multiples of 1.
     fn default() -> Self {
         Self::multiples_of(NonZeroU32::MIN)
     }
 }
 
 impl Grid {
-    /// Pads frames to multiples of `step` and leaves tokens unchanged.
+    /// Creates a grid that pads frames to multiples of `step` and leaves tokens unchanged.
     pub fn multiples_of(step: NonZeroU32) -> Self {
         Self { step, levels: Arc::new([]) }
     }
 
     /// Fits levels to a data set, so that padding is as small as possible.
     ///
-    /// `lengths` holds the frames and tokens of each utterance. The grid gets at most `frame_levels` numbers of frames,
-    /// all multiples of `step`, and at most `token_levels` numbers of tokens for each. Utterances longer than the last
-    /// level are padded to a multiple of `step`, and their tokens are not padded.
+    /// `lengths` holds the numbers of frames and tokens of each utterance. The grid gets at most `frame_levels` numbers
+    /// of frames, all multiples of `step`, and at most `token_levels` numbers of tokens for each number of frames.
+    /// Utterances longer than the last level are padded to a multiple of `step`, and their tokens are not padded.
     pub fn from_lengths(lengths: &[(u32, u32)], frame_levels: usize, token_levels: usize, step: NonZeroU32) -> Self {
         let rounded = |frames: u32| frames.next_multiple_of(step.get());
         let frames = levels(lengths.iter().map(|&(frames, _)| rounded(frames)).collect(), frame_levels);
@@ -55,19 +55,19 @@ impl Grid {
         Self { step, levels: frames.into_iter().zip(tokens).map(level).collect() }
     }
 
-    /// Largest number of different shapes; `None` for a grid of multiples, which has no limit.
+    /// Returns the largest number of different shapes; `None` for a grid of multiples, which has no limit.
     pub fn shapes(&self) -> Option<usize> {
         let shapes = self.levels.iter().map(|level| level.tokens.len()).sum();
         (!self.levels.is_empty()).then_some(shapes)
     }
 
-    /// Padded length of `frames` frames.
+    /// Returns the padded length of `frames` frames.
     pub fn frames(&self, frames: u32) -> u32 {
         let index = self.levels.partition_point(|level| level.frames < frames);
         self.levels.get(index).map_or(frames.next_multiple_of(self.step.get()), |level| level.frames)
     }
 
-    /// Padded length of `tokens` tokens in a batch whose padded length is `frames`.
+    /// Returns the padded length of `tokens` tokens in a batch whose padded number of frames is `frames`.
     pub fn tokens(&self, frames: u32, tokens: u32) -> u32 {
         let Ok(index) = self.levels.binary_search_by_key(&frames, |level| level.frames) else { return tokens };
         let levels = &self.levels[index].tokens;
@@ -75,10 +75,11 @@ impl Grid {
     }
 }
 
-/// Number of candidate levels. More do not reduce padding further, and the time grows with the square.
+/// Number of candidate levels. More candidates do not reduce padding further, and the time grows with the square of
+/// their number.
 const POINTS: usize = 300;
 
-/// At most `count` levels that minimize the total padding of `values`; the highest one is the largest value.
+/// Computes at most `count` levels that minimize the total padding of `values`; the highest level is the largest value.
 ///
 /// Dynamic programming over the end of each level. Exact for up to `POINTS` values; more are reduced to `POINTS`
 /// quantiles.
@@ -138,7 +139,7 @@ mod tests {
         assert!(levels(vec![], 3).is_empty());
     }
 
-    /// Smallest possible padding, by trying all sets of levels.
+    /// Computes the smallest possible padding by trying all sets of levels.
     fn least(values: &[u32], count: usize) -> u32 {
         let top = *values.iter().max().unwrap();
         let mut others: Vec<u32> = values.to_vec();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct SampleId(pub u64);
 
 impl SampleId {
-    /// Id of the sample with the name `name` in the manifest: FNV-1a, then the SplitMix64 finalizer.
+    /// Computes the id of the sample named `name` in the manifest: FNV-1a, then the SplitMix64 finalizer.
     pub fn from_name(name: &str) -> Self {
         let fnv = name
             .bytes()
@@ -20,7 +20,7 @@ impl SampleId {
 /// Node in the tree of a run's random numbers; the root is the seed.
 ///
 /// [`with`](Self::with) and [`at`](Self::at) lead to child nodes. The same path gives the same numbers on all machines
-/// and in any order of calls; different paths give unrelated numbers. Not for cryptography.
+/// and in any order of calls; different paths give unrelated numbers. Not suitable for cryptography.
 ///
 /// ```
 /// use plimsoll_core::Key;
@@ -32,34 +32,34 @@ impl SampleId {
 pub struct Key(u64);
 
 impl Key {
-    /// Root of the tree for a seed.
+    /// Creates the root of the tree for a seed.
     pub fn new(seed: u64) -> Self {
         Self(mix(seed ^ 0x706c_696d_736f_6c6c))
     }
 
-    /// Child node for a name.
+    /// Returns the child node with the name `name`.
     #[must_use]
     pub fn with(self, name: &str) -> Self {
         self.at(SampleId::from_name(name).0)
     }
 
-    /// Child node for an index.
+    /// Returns the child node with the index `index`.
     #[must_use]
     pub fn at(self, index: u64) -> Self {
         Self(mix(self.0.rotate_left(17) ^ mix(index)))
     }
 
-    /// The 64 random bits of this node.
+    /// Returns the 64 random bits of this node.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Random number of this node, uniform in `[0, 1)`.
+    /// Returns the random number of this node, uniform in `[0, 1)`.
     pub fn unit(self) -> f64 {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Random integer of this node, uniform in `0..bound`.
+    /// Returns the random integer of this node, uniform in `0..bound`.
     ///
     /// # Panics
     /// If `bound` is zero.
@@ -76,7 +76,8 @@ impl Key {
     }
 }
 
-/// Finalizer of SplitMix64 (Steele, Lea, Flood 2014), with an offset so that zero does not map to zero.
+/// Mixes the bits of a value: finalizer of SplitMix64 (Steele, Lea, Flood 2014), with an offset so that zero does not
+/// map to zero.
 fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

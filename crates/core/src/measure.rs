@@ -15,27 +15,27 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// Short name, for lines and records.
+    /// Short name of the measure, for lines and records.
     pub name: Cow<'static, str>,
-    /// Full name, for readers who see it for the first time.
+    /// Full name of the measure, for readers who see it for the first time.
     #[serde(default)]
     pub label: Cow<'static, str>,
-    /// The number. JSON has `null` for NaN.
+    /// Measured number. NaN is `null` in JSON.
     #[serde(deserialize_with = "number_or_nan")]
     pub value: f64,
-    /// How the number is printed.
+    /// Unit in which the measured number is printed.
     #[serde(default)]
     pub unit: MeasureUnit,
 }
 
-/// How a measured number is printed.
+/// Unit in which a measured number is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "Cow<'_, str>")]
 #[non_exhaustive]
 pub enum MeasureUnit {
-    /// As a percentage: 1 is everything.
+    /// Share of a whole, printed as a percentage: 1 is 100 %.
     Share,
-    /// As it is. A unit of a newer program is read as this one.
+    /// Plain number, printed unchanged. A unit that only a newer program has is read as `Number`.
     #[default]
     Number,
 }
@@ -47,17 +47,17 @@ impl From<Cow<'_, str>> for MeasureUnit {
 }
 
 impl Measure {
-    /// A share of a whole, printed as a percentage.
+    /// Creates a measure of a share of a whole, printed as a percentage.
     pub fn share(name: &'static str, label: &'static str, value: f64) -> Self {
         Self { name: name.into(), label: label.into(), value, unit: MeasureUnit::Share }
     }
 
-    /// A plain number, such as a loss.
+    /// Creates a measure that is a plain number, such as a loss.
     pub fn number(name: &'static str, label: &'static str, value: f64) -> Self {
         Self { name: name.into(), label: label.into(), value, unit: MeasureUnit::Number }
     }
 
-    /// The value with its unit, without the name.
+    /// Formats the value with its unit, without the name.
     pub fn formatted_value(&self) -> String {
         match self.unit {
             MeasureUnit::Share => format!("{:.2} %", self.value * 100.0),

@@ -11,21 +11,21 @@ use crate::Bytes;
 ///
 /// The memory planner uses this trait, so its tests need no GPU.
 pub trait DeviceMemory {
-    /// Memory that is free now, after all existing allocations.
+    /// Returns the memory that is free now, after all existing allocations.
     ///
     /// # Errors
-    /// If the driver or the system does not report it.
+    /// If the driver or the operating system does not report the free memory.
     fn free(&self) -> Result<Bytes, ProbeError>;
 }
 
 /// Meter of the memory that this process uses on its training device.
 ///
-/// The trainer reads it around each step. [`CountingAllocator`] implements it for the CPU; on a GPU the memory pools of
-/// the backend do.
+/// The trainer reads the meter around each step. [`CountingAllocator`] implements this trait for the CPU; on a GPU the
+/// memory pools of the backend implement it.
 pub trait MemoryMeter: Send + Sync {
-    /// Memory in use now.
+    /// Returns the memory in use now.
     fn current(&self) -> Bytes;
-    /// Highest memory in use since the last [`reset_peak`](Self::reset_peak).
+    /// Returns the highest memory in use since the last [`reset_peak`](Self::reset_peak).
     fn peak(&self) -> Bytes;
     /// Sets the peak to the memory in use now.
     fn reset_peak(&self);
@@ -63,13 +63,13 @@ pub enum Stage {
     Forward,
     /// Backward pass of a micro-batch.
     Backward,
-    /// Sum of the gradients of two micro-batches.
+    /// Addition of the gradients of two micro-batches.
     Accumulate,
-    /// Norm of the whole gradient.
+    /// Computation of the norm of the whole gradient.
     Norm,
-    /// Update of the parameters and the optimizer state.
+    /// Update of the parameters and of the optimizer state.
     Update,
-    /// Validation.
+    /// Validation of the model.
     Validation,
     /// Copy of the run's state for a checkpoint.
     Checkpoint,
@@ -89,30 +89,32 @@ impl std::fmt::Display for Stage {
     }
 }
 
-/// Memory ran out. One type for all sources: an error of the device, a panic of the backend, or an exceeded budget.
+/// Error for exhausted memory. One type for all sources: an error of the device, a panic of the backend, or an exceeded
+/// budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("out of memory in the {stage}: {reason}")]
 pub struct OutOfMemory {
     /// Phase in which memory ran out.
     pub stage: Stage,
-    /// Message of the device or the budget.
+    /// Message of the device or of the budget.
     pub reason: String,
 }
 
-/// Reports that memory ran out on devices that do not report it themselves.
+/// Reports exhausted memory for devices that do not report it themselves.
 ///
 /// The trainer calls [`check`](Self::check) at points from which it can retry. A GPU needs no gate ([`OpenGate`]),
-/// because its operations fail. On the CPU a process without memory dies, so [`CountingAllocator`] reports when its
-/// budget was exceeded. Tests use a gate to simulate the event at any point.
+/// because its operations fail when memory runs out. On the CPU the operating system kills a process without memory, so
+/// [`CountingAllocator`] reports that its budget was exceeded. Tests use a gate to simulate exhausted memory at any
+/// point.
 pub trait MemoryGate: Send + Sync {
-    /// Checks the phase `stage`, which has just ended.
+    /// Checks whether memory ran out in the phase `stage`, which has just ended.
     ///
     /// # Errors
     /// If memory ran out since the last call.
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory>;
 }
 
-/// Gate that never reports: for devices whose operations fail when memory runs out.
+/// Gate that never reports exhausted memory: for devices whose operations fail when memory runs out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenGate;
 
@@ -134,33 +136,34 @@ impl<G: MemoryGate + ?Sized> MemoryGate for &G {
     }
 }
 
-/// The free memory of a device is unknown.
+/// Error of a memory probe: the free memory of a device is unknown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("cannot read the memory of {device}: {reason}")]
 pub struct ProbeError {
     /// Name of the device.
     pub device: String,
-    /// Message of the driver or the system.
+    /// Message of the driver or of the operating system.
     pub reason: String,
 }
 
 /// System allocator that counts the allocated bytes.
 ///
 /// A program declares it as its `#[global_allocator]` and reads it as a [`MemoryMeter`]. With a
-/// [budget](Self::set_budget) it is a [`MemoryGate`] as well: it never refuses memory, because that would end the
-/// process, but reports that a device with that much memory would have failed. An allocation costs two relaxed atomic
-/// additions more; tensors are few and large, so the cost in a training step is not measurable.
+/// [budget](Self::set_budget) it is a [`MemoryGate`] as well: an allocation above the budget still succeeds, because a
+/// failure would end the process, but the gate reports that a device with that much memory would have failed. The
+/// counters add two relaxed atomic additions to each allocation; tensors are few and large, so the cost in a training
+/// step is not measurable.
 #[derive(Debug)]
 pub struct CountingAllocator {
     current: AtomicUsize,
     peak: AtomicUsize,
     budget: AtomicUsize,
-    /// Highest memory in use above the budget since the last `take_overrun`; 0 if none.
+    /// Highest memory in use above the budget since the last `take_overrun`; 0 if the budget held.
     over: AtomicUsize,
 }
 
 impl CountingAllocator {
-    /// Allocator with all counters at zero and no budget.
+    /// Creates an allocator with all counters at zero and no budget.
     pub const fn new() -> Self {
         let (current, peak, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         Self { current, peak, budget: AtomicUsize::new(usize::MAX), over }
@@ -173,7 +176,7 @@ impl CountingAllocator {
         self.over.store(0, Relaxed);
     }
 
-    /// Highest memory in use above the budget since the last call; `None` if the budget held. Clears the value.
+    /// Returns the highest memory in use above the budget since the last call and clears it; `None` if the budget held.
     pub fn take_overrun(&self) -> Option<Bytes> {
         match self.over.swap(0, Relaxed) {
             0 => None,

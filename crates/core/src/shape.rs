@@ -1,4 +1,4 @@
-//! Shape of a batch: the numbers that decide how much memory a step takes.
+//! Shape of a batch: the numbers that determine how much memory a step takes.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use crate::Frames;
 
 /// Shape of a padded batch.
 ///
-/// If samples have no length (images of one size), both lengths are 1: see [`BatchShape::samples`]. If samples have one
-/// length, `tokens` is 1.
+/// If samples have no length (images of one size), `frames` and `tokens` are 1: see [`BatchShape::samples`]. If samples
+/// have one length, `tokens` is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BatchShape {
     /// Number of samples, such as utterances.
@@ -19,17 +19,17 @@ pub struct BatchShape {
 }
 
 impl BatchShape {
-    /// Shape of `count` samples without lengths.
+    /// Creates the shape of `count` samples without lengths.
     pub fn samples(count: u32) -> Self {
         Self { utterances: count, frames: Frames(1), tokens: 1 }
     }
 
-    /// Number of frames in the batch, with padding.
+    /// Returns the number of frames in the batch, with padding.
     pub fn frame_cells(&self) -> u64 {
         u64::from(self.utterances) * u64::from(self.frames.0)
     }
 
-    /// The same lengths for another number of samples.
+    /// Returns a shape with the same numbers of frames and tokens and another number of samples.
     pub fn with_utterances(self, utterances: u32) -> Self {
         Self { utterances, ..self }
     }

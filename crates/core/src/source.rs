@@ -9,10 +9,10 @@ use crate::{BatchShape, SampleId};
 
 /// A batch of samples in host memory.
 ///
-/// The trainer splits a batch into micro-batches that fit into memory, and the planner needs its shape. Both work with
-/// any kind of sample: an image, a row of a table, an utterance. Two methods are required. If samples have lengths,
-/// implement [`shape`](Batch::shape), [`shape_of`](Batch::shape_of) and [`valid_frames`](Batch::valid_frames) too; if
-/// they have names, [`name`](Batch::name).
+/// The trainer splits a batch into micro-batches that fit into memory, and the planner needs the shape of the batch.
+/// Both accept any kind of sample: an image, a row of a table, an utterance. Two methods are required. If samples have
+/// lengths, implement [`shape`](Batch::shape), [`shape_of`](Batch::shape_of) and [`valid_frames`](Batch::valid_frames)
+/// too; if samples have names, implement [`name`](Batch::name).
 ///
 /// ```
 /// use plimsoll_core::{Batch, BatchShape, SampleId};
@@ -42,45 +42,45 @@ use crate::{BatchShape, SampleId};
 /// assert_eq!(rows.shape(), BatchShape::samples(5));
 /// ```
 pub trait Batch: Clone + Send + Sync + 'static {
-    /// Ids of the samples, in order. Randomness of a step depends on the ids, not on the order.
+    /// Returns the ids of the samples, in order. Randomness of a step depends on the ids, not on the order.
     fn ids(&self) -> &[SampleId];
 
-    /// The samples at `indices`, in that order, as a batch; an empty batch if there are no indices.
+    /// Returns the samples at `indices`, in that order, as a batch; an empty batch if there are no indices.
     fn select(&self, indices: &[usize]) -> Self;
 
-    /// Number of samples.
+    /// Returns the number of samples.
     fn len(&self) -> usize {
         self.ids().len()
     }
 
-    /// Whether the batch is empty. Only the share of a replica may be empty.
+    /// Returns whether the batch is empty. Only the share of a replica may be empty.
     fn is_empty(&self) -> bool {
         self.ids().is_empty()
     }
 
-    /// Shape with padding.
+    /// Returns the shape of the batch, with padding.
     fn shape(&self) -> BatchShape {
         BatchShape::samples(self.len() as u32)
     }
 
-    /// Shape with padding of the samples in `range`, without making a batch of them.
+    /// Returns the shape, with padding, of the samples in `range`, without making a batch of them.
     ///
-    /// The default uses the lengths of the whole batch, an upper bound.
+    /// The default uses the lengths of the whole batch, which are an upper bound.
     fn shape_of(&self, range: Range<usize>) -> BatchShape {
         self.shape().with_utterances(range.len() as u32)
     }
 
-    /// Name of the sample at `index`, for messages.
+    /// Returns the name of the sample at `index`, for messages.
     fn name(&self, index: usize) -> String {
         format!("sample {}", self.ids()[index].0)
     }
 
-    /// Number of frames of all samples, without padding. A sample without a length counts as one frame.
+    /// Returns the number of frames of all samples, without padding. A sample without a length counts as one frame.
     fn valid_frames(&self) -> u64 {
         self.len() as u64
     }
 
-    /// Share of the frames that is padding, from 0 to 1.
+    /// Returns the share of padding in the frames of the batch, from 0 to 1.
     fn padding(&self) -> f64 {
         if self.is_empty() {
             return 0.0;
@@ -88,12 +88,12 @@ pub trait Batch: Clone + Send + Sync + 'static {
         1.0 - self.valid_frames() as f64 / self.shape().frame_cells().max(1) as f64
     }
 
-    /// Names of the samples in `range`, for messages.
+    /// Returns the names of the samples in `range`, for messages.
     fn names(&self, range: Range<usize>) -> Vec<String> {
         range.map(|index| self.name(index)).collect()
     }
 
-    /// The samples in `range` as a batch.
+    /// Returns the samples in `range` as a batch.
     ///
     /// # Panics
     /// If `range` is empty or outside the batch.
@@ -112,75 +112,75 @@ pub trait Batch: Clone + Send + Sync + 'static {
         starts.map(|start| self.part(start..(start + samples).min(self.len()))).collect()
     }
 
-    /// The share of replica `rank` out of `ranks`: each `ranks`-th sample. If a batch is sorted by length, the shares
-    /// take about equal work.
+    /// Returns the share of replica `rank` out of `ranks`: each `ranks`-th sample. If a batch is sorted by length, all
+    /// shares take about equal work.
     fn shard(&self, rank: usize, ranks: usize) -> Self {
         self.select(&(rank..self.len()).step_by(ranks.max(1)).collect::<Vec<_>>())
     }
 }
 
-/// Position of a run in its data: enough to continue exactly there.
+/// Position of a run in its data, from which the run can continue exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
     /// Number of completed epochs.
     pub epoch: u64,
-    /// Number of completed batches of this epoch.
+    /// Number of completed batches in the current epoch.
     pub batch: u64,
-    /// Number of completed windows of this epoch, for a source that deals its batches in windows.
+    /// Number of completed windows in the current epoch, for a source that deals its batches in windows.
     #[serde(default)]
     pub window: u64,
-    /// Number of completed batches of this window.
+    /// Number of completed batches in the current window.
     #[serde(default)]
     pub within: u64,
 }
 
 impl Position {
-    /// Start of epoch `epoch`, the first being 0.
+    /// Returns the position at the start of epoch `epoch`; the first epoch is 0.
     pub fn epoch_start(epoch: u64) -> Self {
         Self { epoch, ..Self::default() }
     }
 }
 
-/// A batch with its position in the data, as a source delivers it.
+/// Batch with its position in the data, as delivered by a source.
 #[derive(Clone, Debug)]
 pub struct DeliveredBatch<B> {
-    /// The batch.
+    /// Batch of samples.
     pub batch: B,
-    /// Position of the run after this batch.
+    /// Position of the run after the batch.
     pub position: Position,
-    /// Samples of this batch that could not be read.
+    /// Samples of the batch that could not be read.
     pub skipped: Vec<Skipped>,
     /// Time that the caller waited for the batch.
     pub waited: Duration,
 }
 
-/// A sample that was left out.
+/// Sample that was left out of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Name of the sample in the manifest.
     pub name: String,
-    /// Why the sample was left out.
+    /// Reason why the sample was left out.
     pub reason: String,
 }
 
-/// A source of batches: a data loader, or a [`BatchList`].
+/// Source of batches: a data loader, or a [`BatchList`].
 ///
 /// With this trait the trainer depends on neither files nor threads.
 pub trait BatchSource {
-    /// Type of a batch.
+    /// Type of the batches.
     type Batch: Batch;
 
-    /// The next batch in the order of the run. `None` after the end of the last epoch, also on later calls.
+    /// Returns the next batch in the order of the run; `None` after the end of the last epoch, also on later calls.
     ///
     /// # Errors
     /// [`SourceError`] if the source cannot continue.
     fn next_batch(&mut self) -> Option<Result<DeliveredBatch<Self::Batch>, SourceError>>;
 
-    /// Number of batches of an epoch.
+    /// Returns the number of batches in an epoch.
     fn batches_in_epoch(&self) -> u64;
 
-    /// Returns a used batch, so that the source can reuse its memory. The default drops it.
+    /// Takes back a used batch, so that the source can reuse its memory. The default drops the batch.
     fn recycle(&mut self, batch: Self::Batch) {
         drop(batch);
     }
@@ -194,7 +194,7 @@ pub struct BatchList<B> {
 }
 
 impl<B> BatchList<B> {
-    /// A source of `batches` that continues after `position`; a new run starts at `Position::default()`.
+    /// Creates a source of `batches` that continues after `position`; a new run starts at `Position::default()`.
     pub fn new(batches: Vec<B>, position: Position) -> Self {
         Self { batches, position }
     }
@@ -219,7 +219,7 @@ impl<B: Batch> BatchSource for BatchList<B> {
     }
 }
 
-/// A source cannot continue. The text says why.
+/// Error of a source that cannot continue. The text contains the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load the next batch: {0}")]
 pub struct SourceError(pub String);

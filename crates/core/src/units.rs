@@ -29,7 +29,7 @@ pub struct Samples(pub u64);
 #[serde(transparent)]
 pub struct Seconds(pub f64);
 
-/// A text is not a valid amount.
+/// Error for a text that is not a valid amount.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{text}` is not {expected}, such as `{example}`")]
 pub struct UnitError {
@@ -67,29 +67,29 @@ const TIME_UNITS: &[(&str, f64)] = &[
 ];
 
 impl Bytes {
-    /// Memory of `count` values of type `T`.
+    /// Computes the memory of `count` values of type `T`.
     pub fn for_values<T>(count: u64) -> Self {
         Self(count * size_of::<T>() as u64)
     }
 
-    /// `n` MiB.
+    /// Creates an amount of `n` MiB.
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
 
-    /// `n` GiB.
+    /// Creates an amount of `n` GiB.
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
 
-    /// `self - other`, or zero if `other` is larger.
+    /// Computes `self - other`, or zero if `other` is larger.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl Samples {
-    /// Duration of these samples at a sample rate of `rate` Hz.
+    /// Computes the duration of these samples at a sample rate of `rate` Hz.
     pub fn at(self, rate: u32) -> Seconds {
         Seconds(self.0 as f64 / f64::from(rate))
     }
@@ -128,7 +128,7 @@ impl FromStr for Samples {
     }
 }
 
-/// Parses a number, zero or above, with one of `units`. Without a unit the first one applies.
+/// Parses a non-negative number with one of `units`. A number without a unit has the first of `units`.
 fn parse(text: &str, units: &[(&str, f64)], expected: &'static str, example: &'static str) -> Result<f64, UnitError> {
     let error = || UnitError { text: text.into(), expected, example };
     let text = text.trim();
@@ -186,7 +186,7 @@ impl fmt::Display for Samples {
     }
 }
 
-/// Three significant digits, without trailing zeros after the point.
+/// Formats a number with three significant digits, without trailing zeros after the point.
 fn significant(amount: f64) -> String {
     let places = if amount >= 99.95 {
         0
@@ -198,7 +198,7 @@ fn significant(amount: f64) -> String {
     trimmed(amount, places)
 }
 
-/// `amount` with `places` decimal places, without trailing zeros.
+/// Formats `amount` with `places` decimal places, without trailing zeros.
 fn trimmed(amount: f64, places: usize) -> String {
     let text = format!("{amount:.places$}");
     if !text.contains('.') {
@@ -238,7 +238,7 @@ macro_rules! deserialize {
     };
 }
 
-/// `number` if it is an integer from 0 to `limit`.
+/// Returns `number` as an integer if it is an integer from 0 to `limit`.
 fn integer(number: f64, limit: f64) -> Option<f64> {
     (number >= 0.0 && number <= limit && number.fract() == 0.0).then_some(number)
 }

@@ -2,8 +2,8 @@
 //!
 //! `cargo run -p plimsoll-corpus --example voices -- seven green tigers`: words outside of the lexicon are skipped.
 
-use plimsoll_audio::{VoiceTraits, write_wav};
 use plimsoll_core::Key;
+use plimsoll_corpus::audio::{VoiceTraits, write_wav};
 use plimsoll_corpus::{Lexicon, SAMPLE_RATE, Voice, synthesize};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

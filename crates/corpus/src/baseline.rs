@@ -1,8 +1,8 @@
 //! Proof that the corpus is not trivial: a connected-word recognizer of stored templates must fail on it.
 //!
 //! The recognizer was the best method of its time (Bridle, Brown and Chamberlain, 1982: dynamic time warping over all
-//! templates in one pass). It gets normalized cepstra, templates of several voices for every word, and the best value of
-//! its one parameter, the cost of a new word.
+//! templates in one pass). It gets normalized cepstra, templates of several voices for every word, and the best value
+//! of its one parameter, the cost of a new word.
 
 use crate::lexicon::{Lexicon, sentence};
 use crate::recording::Recording;
@@ -22,7 +22,7 @@ const N_MELS: usize = 26;
 const N_CEPSTRA: usize = 13;
 const WIDTH: usize = 2 * N_CEPSTRA;
 const TEMPLATES_OF_A_WORD: usize = 5;
-/// Cost of a new word, in distances of one frame; the best of these values counts.
+/// Costs of a new word that are tried, in units of the distance of one frame; the cost with the best result counts.
 const ENTRIES: [f32; 6] = [0.0, 1.5, 3.0, 6.0, 10.0, 20.0];
 
 type Frame = [f32; WIDTH];
@@ -42,7 +42,7 @@ fn text_of_words(words: impl Iterator<Item = usize>) -> String {
     words.map(|word| Lexicon::english().words()[word].spelling).collect::<Vec<_>>().join(" ")
 }
 
-/// Utterance `index` as `make_corpus` would record it, or without room and noise.
+/// Synthesizes utterance `index` as `make_corpus` would record it, or without room and noise if not `recorded`.
 fn utterance(speaker: usize, index: u64, recorded: bool) -> Utterance {
     let key = Key::new(SEED).with("baseline").at(index);
     let words = sentence(Lexicon::english().words().len(), key.with("sentence"));
@@ -54,7 +54,7 @@ fn utterance(speaker: usize, index: u64, recorded: bool) -> Utterance {
     Utterance { words, frames: cepstra(&samples) }
 }
 
-/// Mel cepstra and their slopes, normalized to zero mean and unit variance over the utterance.
+/// Computes mel cepstra and their slopes, normalized to zero mean and unit variance over the utterance.
 fn cepstra(samples: &[f32]) -> Vec<Frame> {
     let fft = RealFftPlanner::<f32>::new().plan_fft_forward(WINDOW);
     let (filters, mut spectrum) = (mel_filters(), fft.make_output_vec());
@@ -72,7 +72,7 @@ fn cepstra(samples: &[f32]) -> Vec<Frame> {
     normalized(statics)
 }
 
-/// The bins of every mel band and their weights.
+/// Returns the bins of every mel band, each with its weight.
 fn mel_filters() -> Vec<Vec<(usize, f32)>> {
     let mel = |hertz: f32| 1127.0 * (1.0 + hertz / 700.0).ln();
     let (low, high) = (mel(60.0), mel(7600.0));
@@ -116,8 +116,8 @@ struct Template {
     frames: Vec<Frame>,
 }
 
-/// Words cut out of recordings of voices `0..n_voices`, every word from different voices if there are enough, and some
-/// silence.
+/// Cuts templates of words out of recordings of voices `0..n_voices`, every word from different voices if there are
+/// enough, and adds templates of silence.
 fn templates(n_voices: usize, recorded: bool) -> Vec<Template> {
     let n_words = Lexicon::english().words().len();
     let mut heard: Vec<Vec<usize>> = vec![Vec::new(); n_words];
@@ -142,7 +142,8 @@ fn templates(n_voices: usize, recorded: bool) -> Vec<Template> {
     unreachable!("every word is drawn in the end")
 }
 
-/// Sounds between words (silence, breath or hum), in pieces of three frames so that a path can leave at any time.
+/// Returns the sounds between words (silence, breath or hum), in pieces of three frames so that a path can leave at any
+/// time.
 fn gaps(utterance: &Utterance) -> impl Iterator<Item = Vec<Frame>> {
     let lead = std::iter::once(0..utterance.words[0].1.start);
     let inner = utterance.words.windows(2).map(|pair| pair[0].1.end..pair[1].1.start);
@@ -154,20 +155,20 @@ fn gaps(utterance: &Utterance) -> impl Iterator<Item = Vec<Frame>> {
     })
 }
 
-/// The frames whose windows are centered on `samples`.
+/// Returns the frames whose windows are centered on `samples`.
 fn cut(frames: &[Frame], samples: &Range<usize>) -> Vec<Frame> {
     let frame = |sample: usize| (sample.saturating_sub(WINDOW / 2) / HOP).min(frames.len() - 1);
     frames[frame(samples.start)..=frame(samples.end)].to_vec()
 }
 
-/// A path through the templates: its cost, and the frame at which it entered its current template.
+/// Path through the templates: its cost, and the frame at which it entered its current template.
 #[derive(Clone, Copy)]
 struct Path {
     cost: f32,
     entered: usize,
 }
 
-/// The words of the cheapest path through any templates in any order, where every word costs `entry`.
+/// Finds the words of the cheapest path through any templates in any order, where every word costs `entry`.
 fn recognize(distances: &[Vec<f32>], templates: &[Template], entry: f32) -> Vec<usize> {
     let nowhere = Path { cost: f32::MAX / 2.0, entered: 0 };
     let mut paths: Vec<Path> = vec![nowhere; distances[0].len()];
@@ -197,7 +198,7 @@ fn recognize(distances: &[Vec<f32>], templates: &[Template], entry: f32) -> Vec<
     words
 }
 
-/// Advances the paths in one template by a frame: stay, step or skip.
+/// Advances the paths in one template by a frame, which stays at a template frame, steps to the next or skips one.
 fn advance(paths: &mut [Path], distances: &[f32], fresh: Path) {
     for state in (0..paths.len()).rev() {
         let step = if state == 0 { fresh } else { paths[state - 1] };
@@ -220,13 +221,13 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Total edits over total reference characters.
+/// Computes the total number of edits divided by the total number of reference characters.
 fn pooled_cer(pairs: &[(String, String)]) -> f64 {
     let edits: usize = pairs.iter().map(|(reference, guess)| edits(reference, guess)).sum();
     edits as f64 / pairs.iter().map(|(reference, _)| reference.chars().count()).sum::<usize>() as f64
 }
 
-/// The character error rate of the recognizer on `tests`, with the best entry cost.
+/// Computes the character error rate of the recognizer on `tests`, with the best cost of a new word.
 fn baseline_cer(templates: &[Template], tests: &[Utterance]) -> f64 {
     let states: Vec<&Frame> = templates.iter().flat_map(|t| &t.frames).collect();
     let guesses = |test: &Utterance| {
@@ -257,7 +258,7 @@ fn templates_work_in_easy_conditions() {
     assert!(cer < 0.15, "the recognizer itself is broken: CER {cer:.3}");
 }
 
-/// Matches whole stored utterances instead of words: the result of memory alone.
+/// Matches whole stored utterances instead of words, which measures the result of memorizing alone.
 #[test]
 #[ignore = "a number for the record, half a minute long"]
 fn whole_utterances_fail_too() {
@@ -273,7 +274,8 @@ fn whole_utterances_fail_too() {
     assert!(cer > 0.60, "{cer:.3}");
 }
 
-/// Cost of warping one utterance onto another per frame of both; a step in both costs double.
+/// Computes the cost of warping one utterance onto another, divided by the total number of frames; a step in both
+/// utterances costs double.
 fn warped(a: &[Frame], b: &[Frame]) -> f32 {
     let mut row = vec![f32::MAX; b.len() + 1];
     row[0] = 0.0;

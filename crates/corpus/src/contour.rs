@@ -1,32 +1,32 @@
-//! Parameter tracks of the synthesizer: targets smoothed over time, because a tongue moves slowly.
+//! Parameter tracks of the synthesizer: articulation targets smoothed over time, because a tongue moves slowly.
 
 use crate::random::{log_normal, uniform};
 use crate::targets::{FRAME_RATE, Target, TargetSequence};
 use crate::voice::Voice;
 use plimsoll_core::Key;
 
-/// Parameters of the vocal tract in every frame.
+/// Parameters of the vocal tract in every frame, one track per parameter.
 pub(super) struct Contour {
-    /// The first three formants in hertz.
+    /// Frequencies of the first three formants in hertz, in every frame.
     pub(super) formants: [Vec<f32>; 3],
-    /// Opening of the nose, from 0 to 1.
+    /// Opening of the nose, from 0 to 1, in every frame.
     pub(super) nasal: Vec<f32>,
-    /// Level of the glottis.
+    /// Level of the glottal pulses in every frame.
     pub(super) voicing: Vec<f32>,
-    /// Level of breath.
+    /// Level of breath noise in every frame.
     pub(super) aspiration: Vec<f32>,
-    /// Level of noise in the mouth.
+    /// Level of frication noise, made in the mouth, in every frame.
     pub(super) frication: Vec<f32>,
-    /// Center frequency of that noise in hertz.
+    /// Center frequency of the frication noise in hertz, in every frame.
     pub(super) peak: Vec<f32>,
-    /// Bandwidth of that noise in hertz.
+    /// Bandwidth of the frication noise in hertz, in every frame.
     pub(super) width: Vec<f32>,
-    /// Pitch in hertz.
+    /// Pitch in hertz, in every frame.
     pub(super) pitch: Vec<f32>,
 }
 
 impl Contour {
-    /// The parameters of this voice for `targets`.
+    /// Computes the parameter tracks of `targets` in the voice `voice`.
     pub(super) fn new(targets: &TargetSequence, voice: &Voice, key: Key) -> Self {
         let column = |part: fn(&Target) -> f32| -> Vec<f32> {
             targets.segments.iter().flat_map(|s| std::iter::repeat_n(part(&s.target), s.n_frames)).collect()
@@ -49,19 +49,19 @@ impl Contour {
         }
     }
 
-    /// Number of frames.
+    /// Returns the number of frames of the tracks.
     pub(super) fn n_frames(&self) -> usize {
         self.pitch.len()
     }
 }
 
-/// Smooths a column with a triangle `secs` wide, made of two moving averages.
+/// Smooths a track with a triangle window `secs` wide, made of two moving averages.
 fn smooth(column: Vec<f32>, secs: f32) -> Vec<f32> {
     let reach = (secs * FRAME_RATE / 4.0).round() as usize;
     average(&average(&column, reach), reach)
 }
 
-/// Moving average over the neighbors up to `reach` frames away.
+/// Computes the moving average over the neighbors up to `reach` frames away.
 fn average(column: &[f32], reach: usize) -> Vec<f32> {
     let mean = |at: usize| {
         let around = &column[at.saturating_sub(reach)..(at + reach + 1).min(column.len())];
@@ -70,8 +70,8 @@ fn average(column: &[f32], reach: usize) -> Vec<f32> {
     (0..column.len()).map(mean).collect()
 }
 
-/// Pitch in hertz: it declines along the sentence, rises at accents and falls at the end; one sentence in five ends in
-/// a rise.
+/// Computes the pitch in hertz: it declines along the sentence, rises at accents and falls at the end; one sentence in
+/// five ends in a rise.
 fn pitch(targets: &TargetSequence, voice: &Voice, key: Key) -> Vec<f32> {
     let base = voice.pitch * log_normal(key.with("base"), 0.06 * voice.variability);
     let sinking = voice.restrain(uniform(key.with("sinking"), 0.10, 0.25), 0.175);
@@ -92,7 +92,7 @@ fn pitch(targets: &TargetSequence, voice: &Voice, key: Key) -> Vec<f32> {
     (0..n_frames).map(at).collect()
 }
 
-/// One at `center`, near zero 0.2 s away from it.
+/// Computes a bell curve that is one at `center`, and near zero 0.2 s away from it.
 fn bump(frame: usize, center: usize) -> f32 {
     let secs = (frame as f32 - center as f32) / FRAME_RATE;
     (-(secs / 0.09).powi(2)).exp()

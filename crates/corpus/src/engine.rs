@@ -1,4 +1,4 @@
-//! The trait of speech engines, and the formant synthesizer as an engine.
+//! Trait of speech engines, and its implementation for the formant synthesizer.
 
 use crate::error::CorpusError;
 use crate::lexicon::Lexicon;
@@ -6,21 +6,21 @@ use crate::synthesizer::synthesize;
 use crate::voice::Voice;
 use plimsoll_core::Key;
 
-/// A speech engine with many voices: the formant synthesizer or espeak-ng.
+/// Speech engine with many voices: the formant synthesizer or espeak-ng.
 pub(super) trait SpeechEngine: Sync {
-    /// The words that it can speak.
+    /// Returns the words that the engine can speak.
     fn words(&self) -> Vec<&'static str>;
 
-    /// Speech without room and noise, at [`SAMPLE_RATE`](crate::SAMPLE_RATE), of the `words` with these indices, in
-    /// the voice of `speaker`.
+    /// Synthesizes the `words` with these indices in the voice of `speaker`, without room and noise, at
+    /// [`SAMPLE_RATE`](crate::SAMPLE_RATE).
     fn say(&self, words: &[usize], speaker: usize, key: Key) -> Result<Vec<f32>, CorpusError>;
 }
 
-/// The built-in formant synthesizer.
+/// Speech engine of the built-in formant synthesizer.
 pub(super) struct FormantEngine {
-    /// Seed of the corpus, which decides the voices.
+    /// Seed of the corpus, which determines the voices.
     pub(super) seed: u64,
-    /// Whether its voices read aloud instead of speaking freely.
+    /// Whether the voices read aloud instead of speaking freely.
     pub(super) is_reading: bool,
 }
 

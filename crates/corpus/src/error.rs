@@ -3,22 +3,22 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a corpus cannot be made.
+/// Reason why a corpus cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CorpusError {
-    /// The options ask for zero utterances.
+    /// The corpus options ask for zero utterances.
     #[error("a corpus needs at least one utterance")]
     NoUtterances,
-    /// The options ask for zero speakers.
+    /// The corpus options ask for zero speakers.
     #[error("a corpus needs at least one speaker")]
     NoSpeakers,
     /// A file or folder cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// The file or folder.
+        /// File or folder that cannot be written.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The program espeak-ng is not installed.
@@ -30,25 +30,25 @@ pub enum CorpusError {
     /// The program espeak-ng failed.
     #[error("espeak-ng cannot say `{text}`: {message}")]
     EspeakFailed {
-        /// The text to be spoken.
+        /// Text that espeak-ng failed to speak.
         text: String,
-        /// Error message of the program, or what is wrong with its output.
+        /// Error message of espeak-ng, or description of the fault in its output.
         message: String,
     },
     /// espeak-ng has no voice for the language.
     #[error("espeak-ng has no voice for `{language}`; it has {}", known.join(", "))]
     UnknownLanguage {
-        /// The requested language.
+        /// Requested language, for which espeak-ng has no voice.
         language: String,
-        /// The languages it has.
+        /// Languages that espeak-ng supports.
         known: Vec<String>,
     },
     /// espeak-ng has a voice for the language, but this crate has no word list for it.
     #[error("there is no word list for `{language}`; there is one for {}", known.join(", "))]
     NoWords {
-        /// The requested language.
+        /// Requested language, for which this crate has no word list.
         language: String,
-        /// The languages with a word list.
+        /// Languages for which this crate has a word list.
         known: Vec<String>,
     },
 }

@@ -1,4 +1,4 @@
-//! The second speech engine: the program espeak-ng, started for every utterance.
+//! Speech engine of the external program espeak-ng, which is started for every utterance.
 
 use crate::engine::SpeechEngine;
 use crate::error::CorpusError;
@@ -11,10 +11,10 @@ use rubato::{Fft, FixedSync, Resampler};
 use std::io;
 use std::process::{Command, Output};
 
-/// Variants that sound like natural speakers; the others whisper or repeat one of these.
+/// Voice variants of espeak-ng that sound like natural speakers; its other variants whisper or repeat one of these.
 const VARIANTS: [&str; 11] = ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "f1", "f2", "f3", "f4"];
 
-/// espeak-ng in one of its languages.
+/// Speech engine of espeak-ng in one of its languages.
 pub(super) struct EspeakEngine {
     language: String,
     words: Vec<&'static str>,
@@ -22,7 +22,8 @@ pub(super) struct EspeakEngine {
 }
 
 impl EspeakEngine {
-    /// Checks that espeak-ng is installed, and that it and this crate support `language`.
+    /// Creates the engine, after a check that espeak-ng is installed and that both espeak-ng and this crate support
+    /// `language`.
     pub(super) fn new(language: &str, seed: u64) -> Result<Self, CorpusError> {
         let known = languages(&lossy_text(run(&["--voices"], "--voices")?.stdout));
         let language = language.to_string();
@@ -35,7 +36,7 @@ impl EspeakEngine {
         }
     }
 
-    /// The program's arguments for a speaker: voice, speed in words per minute, pitch from 0 to 99.
+    /// Returns the arguments of espeak-ng for a speaker: voice, speed in words per minute, pitch from 0 to 99.
     fn voice_arguments(&self, speaker: usize, key: Key) -> [String; 3] {
         let key_of_voice = Key::new(self.seed).with("espeak");
         let mut variants = VARIANTS;
@@ -83,14 +84,14 @@ fn lossy_text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The second column of the output of `espeak-ng --voices`, without its heading.
+/// Returns the second column of the output of `espeak-ng --voices`, without its heading.
 fn languages(table: &str) -> Vec<String> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).map(String::from).collect()
 }
 
-/// Sample rate and samples of a WAV file that was written to a pipe.
+/// Reads sample rate and samples of a WAV file that was written to a pipe.
 ///
-/// Its header cannot contain the length and claims about 2 GiB, so a strict reader would refuse it.
+/// The header of such a file cannot contain the length and declares about 2 GiB instead, so a strict reader would fail.
 fn wav_samples(bytes: &[u8]) -> Option<(u32, Vec<f32>)> {
     const HEADER: usize = 44;
     let header = bytes.get(..HEADER)?;
@@ -104,7 +105,7 @@ fn wav_samples(bytes: &[u8]) -> Option<(u32, Vec<f32>)> {
 
 /// Resamples `samples` to [`SAMPLE_RATE`].
 ///
-/// Not `plimsoll_audio::resample`: that uses other block lengths, which would change the samples of existing corpora.
+/// `plimsoll_audio::resample` is not used because its other block lengths would change the samples of existing corpora.
 fn resample(samples: &[f32], rate: u32) -> Vec<f32> {
     let mut resampler = Fft::<f32>::new(rate as usize, SAMPLE_RATE as usize, 1024, 1, FixedSync::Input)
         .expect("both rates are above zero");

@@ -1,8 +1,8 @@
-//! Second-order filters: resonances of a vocal tract, their inverse, and a low-pass filter.
+//! Second-order filters: resonances of a vocal tract, inverse resonances, and a low-pass filter.
 
 use std::f32::consts::PI;
 
-/// A resonance at one frequency.
+/// Filter with a resonance at one frequency.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Resonator {
     gain: f32,
@@ -12,7 +12,7 @@ pub(super) struct Resonator {
 }
 
 impl Resonator {
-    /// Sets the resonance to `hertz` with a bandwidth of `width` hertz; the state of the filter stays.
+    /// Sets the resonance to `hertz` with a bandwidth of `width` hertz; the state of the filter is kept.
     pub(super) fn tune(&mut self, hertz: f32, width: f32, rate: f32) {
         let radius = (-PI * width / rate).exp();
         self.far = -radius * radius;
@@ -37,7 +37,7 @@ impl Resonator {
     }
 }
 
-/// The inverse of a resonance: the frequency that an open nose removes.
+/// Inverse of a resonance: a filter that removes one frequency, as an open nose does.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Notch {
     taps: [f32; 3],
@@ -45,7 +45,7 @@ pub(super) struct Notch {
 }
 
 impl Notch {
-    /// Sets the notch to `hertz` with a bandwidth of `width` hertz.
+    /// Sets the removed frequency to `hertz` with a bandwidth of `width` hertz.
     pub(super) fn tune(&mut self, hertz: f32, width: f32, rate: f32) {
         let mut inverse = Resonator::default();
         inverse.tune(hertz, width, rate);
@@ -69,12 +69,12 @@ pub(super) struct LowPass {
 }
 
 impl LowPass {
-    /// Passes frequencies below `hertz`.
+    /// Creates a filter that passes frequencies below `hertz`.
     pub(super) fn new(hertz: f32, rate: f32) -> Self {
         Self { share: 1.0 - (-2.0 * PI * hertz / rate).exp(), last: 0.0 }
     }
 
-    /// Filters one sample.
+    /// Filters one sample, with a gain of one at zero hertz.
     pub(super) fn pass(&mut self, input: f32) -> f32 {
         self.last += self.share * (input - self.last);
         self.last
@@ -85,7 +85,7 @@ impl LowPass {
 mod tests {
     use super::*;
 
-    /// Gain of `filter` for a sine of `hertz`.
+    /// Measures the gain of `filter` for a sine of `hertz`.
     fn gain(mut filter: impl FnMut(f32) -> f32, hertz: f32) -> f32 {
         let wave = |n: i32| (2.0 * PI * hertz * n as f32 / 16000.0).sin();
         let power: f32 = (0..16000).map(|n| filter(wave(n)).powi(2)).skip(8000).sum();

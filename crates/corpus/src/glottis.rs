@@ -1,10 +1,10 @@
-//! The source of the voice: pulses of air through the glottis, slightly irregular.
+//! Glottal source of the voice: slightly irregular pulses of air through the glottis.
 
 use crate::filter::LowPass;
 use crate::random::WhiteNoise;
 use crate::voice::Voice;
 
-/// Oscillator that returns the derivative of the air flow, sample by sample.
+/// Oscillator that returns the derivative of the glottal air flow, sample by sample.
 pub(super) struct Glottis {
     open: f32,
     jitter: f32,
@@ -16,16 +16,16 @@ pub(super) struct Glottis {
     tilt: LowPass,
 }
 
-/// One output sample of [`Glottis`].
+/// Output sample of [`Glottis`].
 pub(super) struct GlottalSample {
-    /// Derivative of the flow, at most about one.
+    /// Derivative of the glottal air flow, at most about one.
     pub(super) flow: f32,
-    /// Share of breath that passes: one while the glottis is open, less while it is closed.
+    /// Share of breath that passes the glottis: one while it is open, less while it is closed.
     pub(super) gap: f32,
 }
 
 impl Glottis {
-    /// The glottis of `voice` at `rate` hertz.
+    /// Creates the glottis of `voice` at a sample rate of `rate` hertz.
     pub(super) fn new(voice: &Voice, rate: f32) -> Self {
         Self {
             open: voice.open,
@@ -39,7 +39,7 @@ impl Glottis {
         }
     }
 
-    /// The next sample at a pitch of `hertz`; `noise` varies the length and loudness of each period.
+    /// Returns the next sample at a pitch of `hertz`; `noise` varies the length and loudness of each pitch period.
     pub(super) fn next(&mut self, hertz: f32, noise: &mut WhiteNoise) -> GlottalSample {
         let step = hertz * self.period_scale / self.rate;
         self.phase += step;
@@ -54,12 +54,14 @@ impl Glottis {
     }
 }
 
-/// Derivative of the pulse of Klatt and Klatt (1990): a slow opening, and an abrupt closing at `along` = 1.
+/// Computes the derivative of the pulse of Klatt and Klatt (1990): a slow opening, and an abrupt closing where `along`
+/// is one.
 fn pulse(along: f32) -> f32 {
     if along < 1.0 { along * (2.0 - 3.0 * along) } else { 0.0 }
 }
 
-/// Correction that smooths the jump at the closing, `past` samples ago, and so reduces aliasing (polyBLEP).
+/// Computes a correction that smooths the jump at the closing of the glottis, `past` samples ago, and so reduces
+/// aliasing (polyBLEP).
 fn poly_blep(past: f32) -> f32 {
     if (-1.0..0.0).contains(&past) {
         0.5 * (past + 1.0).powi(2)

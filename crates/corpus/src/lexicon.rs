@@ -1,13 +1,13 @@
-//! The words of the built-in corpus, in spelling and in phones.
+//! Words of the built-in corpus, in spelling and in phones.
 
 use crate::phone::{Phone, phone};
 use plimsoll_core::Key;
 use std::sync::LazyLock;
 
-/// A word: its spelling and its phones.
+/// Word of a lexicon: its spelling and its phones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Word {
-    /// Spelling in lower-case letters.
+    /// Spelling of the word in lower-case letters.
     pub spelling: &'static str,
     pub(super) phones: Vec<&'static Phone>,
 }
@@ -19,7 +19,7 @@ pub struct Lexicon {
 }
 
 impl Lexicon {
-    /// English-like words, the same for every seed.
+    /// Returns the lexicon of English-like words, which does not depend on the seed.
     pub fn english() -> &'static Self {
         static ENGLISH: LazyLock<Lexicon> = LazyLock::new(|| Lexicon {
             words: ENGLISH_WORDS
@@ -30,13 +30,13 @@ impl Lexicon {
         &ENGLISH
     }
 
-    /// The words in their order.
+    /// Returns the words in the order of their indices.
     pub fn words(&self) -> &[Word] {
         &self.words
     }
 }
 
-/// A sentence of three to seven of `n_words` words; shorter ones are more frequent.
+/// Draws a sentence of three to seven of `n_words` words; shorter sentences are more frequent.
 ///
 /// Each word is drawn independently, so a model cannot learn an order of words.
 pub(super) fn sentence(n_words: usize, key: Key) -> Vec<usize> {

@@ -27,6 +27,9 @@ mod baseline;
 #[cfg(test)]
 mod tests;
 
+/// Audio files: what is needed to write the speech that this crate makes.
+pub use plimsoll_audio as audio;
+
 pub use error::CorpusError;
 pub use lexicon::{Lexicon, Word};
 pub use make::{CorpusOptions, CorpusReport, Engine, make_corpus};

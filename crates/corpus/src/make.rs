@@ -1,4 +1,4 @@
-//! Makes a corpus: utterances in parallel and independent of each other, the manifest last.
+//! Makes a corpus: first the utterances, in parallel and independent of each other, then the manifest.
 
 use crate::engine::{FormantEngine, SpeechEngine};
 use crate::error::CorpusError;
@@ -15,56 +15,56 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The corpus to make, and its folder.
+/// Options of the corpus to make, and its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorpusOptions {
-    /// The folder to fill; it is created if missing.
+    /// Folder of the corpus; it is created if missing.
     pub out: PathBuf,
-    /// Number of utterances; at least one.
+    /// Number of utterances in the corpus, at least one.
     pub utterances: usize,
-    /// Number of speakers, at least one. Utterance `i` is spoken by speaker `i % speakers`.
+    /// Number of speakers in the corpus, at least one. Utterance `i` is spoken by speaker `i % speakers`.
     pub speakers: usize,
-    /// Decides voices, sentences, rooms and noise.
+    /// Seed that determines voices, sentences, rooms and noise.
     pub seed: u64,
-    /// Uses only this many words, the first in their list; `None` uses all. The first ten English words are the
-    /// digits.
+    /// Number of words to use, from the start of the word list; `None` uses all words. The first ten English words are
+    /// the digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<usize>,
-    /// Read aloud and recorded without room and noise, like recordings for speech synthesis.
+    /// Whether the speech is read aloud and recorded without room and noise, like recordings for speech synthesis.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub studio: bool,
-    /// The speech engine.
+    /// Speech engine that speaks the corpus.
     pub engine: Engine,
 }
 
-/// The engine that speaks the corpus.
+/// Speech engine that speaks a corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Engine {
-    /// The built-in formant synthesizer, which speaks English-like words and needs no program.
+    /// Built-in formant synthesizer, which speaks English-like words and needs no external program.
     #[default]
     Formant,
-    /// The program espeak-ng, in any of its languages that has a word list here.
+    /// External program espeak-ng, in any of its languages for which this crate has a word list.
     EspeakNg {
-        /// The language in the notation of espeak-ng: `kok`, `hi`, `en-us`.
+        /// Language in the notation of espeak-ng: `kok`, `hi`, `en-us`.
         language: String,
     },
 }
 
-/// The corpus that was made.
+/// Size of a corpus that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CorpusReport {
-    /// Utterances written.
+    /// Number of utterances that were written.
     pub utterances: usize,
-    /// Speakers in them.
+    /// Number of speakers in the corpus.
     pub speakers: usize,
-    /// Total length of all utterances.
+    /// Total duration of all utterances.
     pub total: Seconds,
 }
 
-/// One line of the manifest, with NeMo's field names.
+/// Line of the manifest, with NeMo's field names.
 #[derive(Debug, Serialize)]
 struct ManifestLine {
     id: String,
@@ -74,10 +74,11 @@ struct ManifestLine {
     speaker: String,
 }
 
-/// Makes a corpus. After every utterance calls `progress` with the finished and the total number, from any thread.
+/// Makes a corpus. After every utterance calls `progress` with the finished and the total number of utterances, from
+/// any thread.
 ///
-/// The same options give the same bytes on any number of threads. The manifest is written last and atomically, and an
-/// older one is removed first, so a folder without a manifest is an interrupted corpus.
+/// Equal options give equal bytes on any number of threads. The manifest is written last and atomically, and an older
+/// manifest is removed first, so a folder without a manifest is an interrupted corpus.
 ///
 /// # Errors
 /// When the options ask for zero utterances or speakers, a file cannot be written, or espeak-ng is missing, fails or
@@ -163,7 +164,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CorpusError> {
     fs::write(path, bytes).map_err(write_error(path))
 }
 
-/// Writes a file completely or not at all.
+/// Writes a file atomically: completely or not at all.
 fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), CorpusError> {
     let draft = path.with_extension("jsonl.tmp");
     write_file(&draft, bytes)?;

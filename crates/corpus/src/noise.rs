@@ -8,9 +8,9 @@ use crate::voice::Voice;
 use plimsoll_core::Key;
 use std::f32::consts::TAU;
 
-/// Background noise of `length` samples with a power of one, mixed as the key decides.
+/// Mixes `length` samples of background noise with a power of one; `key` determines the mix.
 ///
-/// One kind dominates; the others are soft.
+/// One kind of noise dominates; the other kinds are soft.
 pub(super) fn background(length: usize, key: Key) -> Vec<f32> {
     let front = key.with("front").below(5);
     let weight = |kind: u64| {
@@ -32,13 +32,13 @@ pub(super) fn background(length: usize, key: Key) -> Vec<f32> {
     mix
 }
 
-/// The mean square of `samples`.
+/// Computes the mean square of `samples`.
 pub(super) fn power(samples: &[f32]) -> f32 {
     let sum: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
     (sum / samples.len().max(1) as f64) as f32
 }
 
-/// Adds `part`, normalized to a power of one, times `weight`.
+/// Adds `part`, normalized to a power of one and multiplied by `weight`, to `mix`.
 fn add(mix: &mut [f32], part: &[f32], weight: f32) {
     let scale = weight / power(part).sqrt().max(1e-9);
     mix.iter_mut().zip(part).for_each(|(sample, part)| *sample += scale * part);
@@ -57,7 +57,7 @@ fn modulate_level(mix: &mut [f32], key: Key) {
     }
 }
 
-/// Colored noise like that of machines: two broad resonances at random frequencies.
+/// Generates colored noise like the noise of machines: two broad resonances at random frequencies.
 fn machine(length: usize, key: Key) -> Vec<f32> {
     let mut white = WhiteNoise::new(key.with("white"));
     let mut resonances = [Resonator::default(); 2];
@@ -74,9 +74,10 @@ fn white(length: usize, key: Key) -> Vec<f32> {
     (0..length).map(|_| white.draw()).collect()
 }
 
-/// Pink noise, 3 dB per octave: three poles after Paul Kellet's economy filter, which is made for rates near 44.1 kHz.
+/// Generates pink noise, 3 dB per octave: three poles after Paul Kellet's economy filter, which is made for sample
+/// rates near 44.1 kHz.
 ///
-/// At 16 kHz it falls a little faster at the top, which does not matter for background noise.
+/// At 16 kHz the spectrum falls a little faster at the top, which does not matter for background noise.
 fn pink(length: usize, key: Key) -> Vec<f32> {
     let mut white = WhiteNoise::new(key);
     let mut poles = [0.0_f32; 3];
@@ -91,7 +92,7 @@ fn pink(length: usize, key: Key) -> Vec<f32> {
     (0..length).map(|_| draw()).collect()
 }
 
-/// Mains hum of 50 or 60 Hz with its first overtones.
+/// Generates mains hum of 50 or 60 Hz with its first overtones.
 fn hum(length: usize, key: Key) -> Vec<f32> {
     let mains = if key.with("mains").unit() < 0.5 { 50.0 } else { 60.0 };
     let tones: Vec<(f32, f32, f32)> = (1..=8)
@@ -108,8 +109,8 @@ fn hum(length: usize, key: Key) -> Vec<f32> {
     once.iter().copied().cycle().take(length).collect()
 }
 
-/// Babble noise: three speakers at once, played backward, so that none of their words can be mistaken for a word of the
-/// utterance.
+/// Generates babble noise: three speakers at once, played backward, so that none of their words can be mistaken for a
+/// word of the utterance.
 fn babble(length: usize, key: Key) -> Vec<f32> {
     let n_words = Lexicon::english().words().len();
     let mut mix = vec![0.0; length];

@@ -1,62 +1,62 @@
-//! The phones that words consist of, as acoustic targets of an average adult male vocal tract.
+//! Phones of the lexicon, as acoustic targets of an average adult male vocal tract.
 //!
-//! Vowels after Peterson and Barney (1952), consonant loci and noise after Klatt (1980), rounded.
+//! Vowels follow Peterson and Barney (1952), consonant loci and noise follow Klatt (1980), rounded.
 
-/// The first three formants in hertz.
+/// Frequencies of the first three formants in hertz.
 pub(super) type Formants = [f32; 3];
 
 /// Manner of articulation, which decides the parts of a phone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// Open and voiced; may glide from one target to another.
+    /// Voiced sound of an open vocal tract, which may glide from one target to another.
     Vowel,
-    /// Voiced and narrower than a vowel: l, r, w, y.
+    /// Voiced sound of a vocal tract narrower than for a vowel: l, r, w, y.
     Approximant,
-    /// Voiced through the nose.
+    /// Voiced sound through the nose.
     Nasal,
     /// Noise from a narrow constriction, voiced or voiceless.
     Fricative,
-    /// Silence and then a burst.
+    /// Silence of a closure, followed by a burst.
     Stop,
-    /// A stop that opens into a fricative.
+    /// Stop that opens into a fricative.
     Affricate,
     /// Breath through the vocal tract of the following vowel.
     Breath,
 }
 
-/// Noise made at the constriction.
+/// Noise made at a constriction of the vocal tract.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Frication {
-    /// Center frequency in hertz; `None` is the second formant, as for velar sounds.
+    /// Center frequency of the noise in hertz; `None` is the second formant, as for velar sounds.
     pub(super) peak: Option<f32>,
-    /// Bandwidth in hertz.
+    /// Bandwidth of the noise in hertz.
     pub(super) width: f32,
-    /// Level, relative to the hiss of an s.
+    /// Level of the noise, relative to the hiss of an s.
     pub(super) level: f32,
 }
 
-/// One sound of the language.
+/// Phone: one sound of the language.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Phone {
-    /// Name in the lexicon (ARPAbet, in lower case).
+    /// Name of the phone in the lexicon (ARPAbet, in lower case).
     pub(super) name: &'static str,
-    /// Manner of articulation.
+    /// Manner of articulation of the phone.
     pub(super) manner: Manner,
-    /// Whether the glottis vibrates.
+    /// Whether the glottis vibrates during the phone.
     pub(super) voiced: bool,
-    /// Formants at its start.
+    /// Formants at the start of the phone.
     pub(super) from: Formants,
-    /// Formants at its end; only a diphthong has others there.
+    /// Formants at the end of the phone, which differ from the formants at its start only for a diphthong.
     pub(super) to: Formants,
-    /// Usual length in seconds; for stops that of the closure.
+    /// Usual length of the phone in seconds; for stops the length of the closure.
     pub(super) secs: f32,
-    /// How far its second formant moves towards that of the neighboring vowel, from 0 to 1.
+    /// Share by which the second formant moves towards the second formant of the neighboring vowel, from 0 to 1.
     pub(super) coarticulation: f32,
-    /// The noise of stops, affricates and fricatives.
+    /// Noise of the phone, for stops, affricates and fricatives.
     pub(super) frication: Frication,
 }
 
-/// The phone with this name.
+/// Returns the phone with this name.
 pub(super) fn phone(name: &str) -> Option<&'static Phone> {
     PHONES.iter().find(|phone| phone.name == name)
 }
@@ -101,7 +101,7 @@ const RIDGE: Formants = [240.0, 1750.0, 2650.0];
 const PALATE: Formants = [260.0, 1950.0, 2600.0];
 const VELUM: Formants = [230.0, 1700.0, 2150.0];
 
-/// Every phone.
+/// All phones of the lexicon.
 pub(super) static PHONES: [Phone; 40] = [
     vowel("iy", [280.0, 2290.0, 3010.0], 0.115),
     vowel("ih", [400.0, 1970.0, 2550.0], 0.085),

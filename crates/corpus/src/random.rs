@@ -2,19 +2,19 @@
 
 use plimsoll_core::Key;
 
-/// A uniform number in `low..high`.
+/// Draws a uniform number in `low..high`.
 pub(super) fn uniform(key: Key, low: f32, high: f32) -> f32 {
     low + (high - low) * key.unit() as f32
 }
 
-/// An approximately normal number with mean zero and standard deviation one, never beyond 3.5 (Irwin-Hall, four
+/// Draws an approximately normal number with mean zero and standard deviation one, never beyond 3.5 (Irwin-Hall, four
 /// terms).
 pub(super) fn normal(key: Key) -> f32 {
     let sum: f64 = (0..4).map(|term| key.at(term).unit()).sum();
     ((sum - 2.0) * 3.0_f64.sqrt()) as f32
 }
 
-/// A log-normal factor around one; its logarithm has the standard deviation `spread`.
+/// Draws a log-normal factor around one; its logarithm has the standard deviation `spread`.
 pub(super) fn log_normal(key: Key, spread: f32) -> f32 {
     (spread * normal(key)).exp()
 }
@@ -26,12 +26,12 @@ pub(super) struct WhiteNoise {
 }
 
 impl WhiteNoise {
-    /// The noise of this key.
+    /// Creates the noise that `key` determines.
     pub(super) fn new(key: Key) -> Self {
         Self { key, next: 0 }
     }
 
-    /// The next number.
+    /// Returns the next number of the sequence.
     pub(super) fn draw(&mut self) -> f32 {
         self.next += 1;
         // The upper 24 bits, because an f32 holds no more.

@@ -10,14 +10,14 @@ use plimsoll_core::Key;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recording {
     key: Key,
-    /// Signal-to-noise ratio in decibels.
+    /// Signal-to-noise ratio of the recording in decibels.
     pub(super) snr_db: f32,
-    /// Peak amplitude, where one is full scale.
+    /// Peak amplitude of the recording, where one is full scale.
     pub(super) peak: f32,
 }
 
 impl Recording {
-    /// The conditions that this key decides.
+    /// Draws the recording conditions that `key` determines.
     pub(super) fn new(key: Key) -> Self {
         // The root makes good recordings more frequent than bad ones; all lie between 5 and 20 dB.
         let snr_db = 5.0 + 15.0 * uniform(key.with("snr"), 0.0, 1.0).sqrt();
@@ -25,7 +25,7 @@ impl Recording {
         Self { key, snr_db, peak: 10.0_f32.powf(peak_db / 20.0) }
     }
 
-    /// The recording of `dry` speech: with room, noise and the final level.
+    /// Records `dry` speech: adds room and noise and sets the final level.
     pub(super) fn record(&self, dry: &[f32]) -> Vec<f32> {
         let mut sound = self.speech(dry);
         let noise = self.noise(&sound);
@@ -36,12 +36,12 @@ impl Recording {
         sound
     }
 
-    /// The speech alone, in its room.
+    /// Returns the speech in its room, without noise.
     pub(super) fn speech(&self, dry: &[f32]) -> Vec<f32> {
         reverberate(dry, self.key.with("room"))
     }
 
-    /// The background noise for this speech, at its level.
+    /// Computes the background noise for `speech`, at the level of the signal-to-noise ratio.
     pub(super) fn noise(&self, speech: &[f32]) -> Vec<f32> {
         let mut noise = background(speech.len(), self.key.with("noise"));
         let level = (speech_power(speech) / 10.0_f32.powf(self.snr_db / 10.0)).sqrt();
@@ -50,10 +50,11 @@ impl Recording {
     }
 }
 
-/// Sound below this share of the peak, 50 dB down, counts as silence before or after the speech.
+/// Level relative to the peak, 50 dB down, below which sound before or after the speech counts as silence.
 const SILENCE: f32 = 0.003;
 
-/// The studio recording of `dry` speech: no noise, a peak of 0.7 to 0.9, and 50 to 100 ms of silence at both ends.
+/// Records `dry` speech in a studio: without noise, with a peak of 0.7 to 0.9, and 50 to 100 ms of silence at both
+/// ends.
 pub(super) fn studio_recording(dry: &[f32], key: Key) -> Vec<f32> {
     let loudest = dry.iter().fold(0.0_f32, |most, sample| most.max(sample.abs()));
     let heard = |sample: &f32| sample.abs() > SILENCE * loudest;
@@ -66,7 +67,7 @@ pub(super) fn studio_recording(dry: &[f32], key: Key) -> Vec<f32> {
     [silence("studio lead"), speech, silence("studio trail")].concat()
 }
 
-/// Mean power of the speech: of 20 ms blocks at most 35 dB below the loudest.
+/// Computes the mean power of the speech, over blocks of 20 ms that are at most 35 dB below the loudest block.
 pub(super) fn speech_power(samples: &[f32]) -> f32 {
     let blocks: Vec<f32> = samples.chunks(SAMPLE_RATE as usize / 50).map(power).collect();
     let floor = blocks.iter().copied().fold(0.0, f32::max) * 10.0_f32.powf(-3.5);

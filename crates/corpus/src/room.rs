@@ -5,7 +5,7 @@ use crate::random::uniform;
 use crate::synthesizer::SAMPLE_RATE;
 use plimsoll_core::Key;
 
-/// `samples` as they sound in the room that this key decides, with the same length and start.
+/// Simulates how `samples` sound in the room that `key` determines; length and start of the sound do not change.
 pub(super) fn reverberate(samples: &[f32], key: Key) -> Vec<f32> {
     let samples = &damp_treble(samples, key.with("muffled"));
     let mut sound = samples.clone();
@@ -18,14 +18,14 @@ pub(super) fn reverberate(samples: &[f32], key: Key) -> Vec<f32> {
     sound
 }
 
-/// Treble loss on the way to the microphone: up to half of it.
+/// Simulates the loss of treble on the way to the microphone: up to half of it.
 fn damp_treble(samples: &[f32], key: Key) -> Vec<f32> {
     let mut low = LowPass::new(uniform(key.with("hertz"), 1000.0, 3000.0), SAMPLE_RATE as f32);
     let lost = uniform(key.with("lost"), 0.0, 0.5);
     samples.iter().map(|sample| (1.0 - lost) * sample + lost * low.pass(*sample)).collect()
 }
 
-/// Early reflections: delays in samples, and amplitudes.
+/// Draws early reflections: their delays in samples, and their amplitudes.
 fn early_reflections(key: Key) -> impl Iterator<Item = (usize, f32)> {
     let nearness = uniform(key.with("nearness"), 0.2, 0.6);
     (0..2 + key.with("count").below(4)).map(move |wall| {
@@ -35,7 +35,7 @@ fn early_reflections(key: Key) -> impl Iterator<Item = (usize, f32)> {
     })
 }
 
-/// Late reverberation: four comb filters of different lengths with one decay time (Schroeder, 1962).
+/// Computes late reverberation by four comb filters of different lengths with one decay time (Schroeder, 1962).
 fn late_reverb(samples: &[f32], key: Key) -> Vec<f32> {
     let fade_secs = uniform(key.with("fade"), 0.10, 0.35);
     let mut tail = vec![0.0; samples.len()];

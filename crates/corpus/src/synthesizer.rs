@@ -1,4 +1,4 @@
-//! The formant synthesizer: a glottis and noise, filtered by resonances (after Klatt, 1980).
+//! Formant synthesizer: glottal pulses and noise, filtered by resonances (after Klatt, 1980).
 
 use crate::contour::Contour;
 use crate::filter::{Notch, Resonator};
@@ -16,18 +16,18 @@ pub const SAMPLE_RATE: u32 = 16_000;
 const RATE: f32 = SAMPLE_RATE as f32;
 const FRAME_SAMPLES: usize = (RATE / FRAME_RATE) as usize;
 
-/// Synthesized speech, and the position of each word in it.
+/// Synthesized speech, and the position of each word in its samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthesizedSpeech {
-    /// Samples at [`SAMPLE_RATE`], without noise or room, with a peak of about one.
+    /// Samples of the speech at [`SAMPLE_RATE`], without noise or room, with a peak of about one.
     pub samples: Vec<f32>,
-    /// The index of each word in the lexicon, and its samples.
+    /// Index in the lexicon and sample range of each word.
     pub words: Vec<(usize, Range<usize>)>,
 }
 
 /// Speaks `words`, indices into [`Lexicon::english`], in the voice `voice`.
 ///
-/// The key decides what varies from sentence to sentence: pace, pitch, pauses and the length of every phone.
+/// `key` determines everything that varies between sentences: pace, pitch, pauses and the length of every phone.
 ///
 /// # Panics
 /// When an index is not in the lexicon.
@@ -41,7 +41,7 @@ pub fn synthesize(words: &[usize], voice: &Voice, key: Key) -> SynthesizedSpeech
     SynthesizedSpeech { samples, words: words.iter().copied().zip(targets.words.iter().map(place)).collect() }
 }
 
-/// A vocal tract: resonances in series for the glottis, and one in parallel for noise of the mouth.
+/// Vocal tract: resonances in series for the glottal pulses, and one in parallel for the noise of the mouth.
 struct Tract<'a> {
     voice: &'a Voice,
     glottis: Glottis,
@@ -88,7 +88,7 @@ impl<'a> Tract<'a> {
         samples
     }
 
-    /// Sets every resonance to its values in this frame.
+    /// Sets every resonance to its values in frame `frame` of `contour`.
     fn tune(&mut self, contour: &Contour, frame: usize) {
         let (voice, nasal) = (self.voice, contour.nasal[frame]);
         // Bandwidths after Klatt (1980); an open nose damps the mouth.
@@ -148,7 +148,7 @@ mod tests {
         Lexicon::english().words().iter().position(|word| word.spelling == spelling).unwrap()
     }
 
-    /// Share of the power of `samples` between two frequencies, by a plain Fourier transform.
+    /// Computes the share of the power of `samples` between two frequencies, by a plain Fourier transform.
     fn share(samples: &[f32], low: usize, high: usize) -> f32 {
         let bin = |hertz: usize| {
             let angle = |n: usize| std::f32::consts::TAU * hertz as f32 * n as f32 / RATE;

@@ -1,4 +1,4 @@
-//! From words to a sequence of articulation targets with their lengths.
+//! Conversion of words to a sequence of articulation targets with their lengths.
 
 use crate::lexicon::Word;
 use crate::phone::{Formants, Frication, Manner, Phone};
@@ -7,50 +7,50 @@ use crate::voice::Voice;
 use plimsoll_core::Key;
 use std::ops::Range;
 
-/// Frames per second of targets and parameter tracks.
+/// Number of frames per second of targets and parameter tracks.
 pub(super) const FRAME_RATE: f32 = 200.0;
 
-/// Target values of the vocal tract.
+/// Articulation target: parameter values that the vocal tract moves towards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Target {
     /// Formants in hertz, scaled to the speaker.
     pub(super) formants: Formants,
     /// Opening of the nose, from 0 to 1.
     pub(super) nasal: f32,
-    /// Level of the glottis.
+    /// Level of the glottal pulses.
     pub(super) voicing: f32,
-    /// Level of breath through the whole tract.
+    /// Level of breath noise through the whole vocal tract.
     pub(super) aspiration: f32,
-    /// Level of noise made in the mouth.
+    /// Level of frication noise, made in the mouth.
     pub(super) frication: f32,
-    /// Center frequency of that noise in hertz.
+    /// Center frequency of the frication noise in hertz.
     pub(super) peak: f32,
-    /// Bandwidth of that noise in hertz.
+    /// Bandwidth of the frication noise in hertz.
     pub(super) width: f32,
 }
 
-/// A target and its length.
+/// Articulation target and its length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Segment {
-    /// The target.
+    /// Articulation target of the segment.
     pub(super) target: Target,
-    /// Number of frames.
+    /// Length of the segment in frames.
     pub(super) n_frames: usize,
 }
 
-/// All targets of a sentence, in order.
+/// All articulation targets of a sentence, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TargetSequence {
-    /// The targets, from the silence before to the silence after the sentence.
+    /// Segments of the sentence, from the silence before to the silence after it.
     pub(super) segments: Vec<Segment>,
-    /// The frames of every word.
+    /// Range of frames of every word.
     pub(super) words: Vec<Range<usize>>,
-    /// The middle frame of every word's first vowel, where its accent falls.
+    /// Middle frame of the first vowel of every word, where the accent of the word falls.
     pub(super) accents: Vec<usize>,
 }
 
 impl TargetSequence {
-    /// The targets of a sentence as this voice would say it.
+    /// Computes the targets of a sentence in the voice `voice`.
     pub(super) fn new(words: &[&Word], voice: &Voice, key: Key) -> Self {
         let pace = voice.pace * log_normal(key.with("pace"), 0.10 * voice.variability);
         let targets = Self { segments: Vec::new(), words: Vec::new(), accents: Vec::new() };
@@ -71,7 +71,7 @@ impl TargetSequence {
         builder.targets
     }
 
-    /// Number of frames.
+    /// Returns the number of frames of all segments.
     pub(super) fn n_frames(&self) -> usize {
         self.segments.iter().map(|s| s.n_frames).sum()
     }
@@ -89,7 +89,7 @@ impl SequenceBuilder<'_> {
         self.push(secs, Target::silent(SCHWA));
     }
 
-    /// A sound between words that is in no text: mostly none, else a pause, a breath or an `mm`.
+    /// Adds a sound between words that is in no text: mostly none, else a pause, a breath or an `mm`.
     fn hesitation(&mut self, key: Key) {
         if self.voice.is_reading() {
             return;
@@ -171,7 +171,7 @@ impl Target {
 struct Context<'a> {
     word: &'a Word,
     place: usize,
-    /// Whether this is before the end of the word's first vowel; in our words the first vowel bears the stress.
+    /// Whether the phone is before the end of the word's first vowel; in this lexicon the first vowel bears the stress.
     stressed: bool,
     voice: &'a Voice,
     key: Key,
@@ -186,30 +186,30 @@ impl Context<'_> {
         self.place + 1 == self.word.phones.len()
     }
 
-    /// Whether this is an r that the speaker drops: after a vowel, where no vowel follows.
+    /// Returns whether the phone is an r that the speaker drops: after a vowel, where no vowel follows.
     fn is_silent_r(&self, phone: &Phone) -> bool {
         let follows = |next: &&Phone| next.manner == Manner::Vowel;
         let before_vowel = self.word.phones.get(self.place + 1).is_some_and(follows);
         phone.name == "r" && !self.voice.rhotic && self.before(Manner::Vowel) && !before_vowel
     }
 
-    /// The formants of `phone` with a small random deviation, because speakers never reach a target exactly.
+    /// Varies the formants of `phone` by a small random deviation, because speakers never reach a target exactly.
     fn varied(&self, phone: &Phone, formants: Formants) -> Formants {
         let formants = self.voice.formants(phone, formants);
         [0, 1, 2].map(|i| formants[i] * log_normal(self.key.with("aim").at(i as u64), 0.03))
     }
 
-    /// The formants of a vowel, moved towards a schwa when it is not stressed.
+    /// Computes the formants of a vowel, moved towards a schwa if the vowel is not stressed.
     fn vowel(&self, phone: &Phone, formants: Formants) -> Formants {
         let vowel_reduction = if self.stressed { 0.0 } else { self.voice.vowel_reduction };
         self.varied(phone, [0, 1, 2].map(|i| formants[i] + vowel_reduction * (SCHWA[i] - formants[i])))
     }
 }
 
-/// Formants of the neutral tongue position.
+/// Formants of the schwa, the vowel of the neutral tongue position, in hertz.
 const SCHWA: Formants = [480.0, 1450.0, 2450.0];
 
-/// The targets of one phone with their usual length in seconds.
+/// Returns the targets of one phone with their usual lengths in seconds.
 ///
 /// The level of each manner relative to a vowel follows the amplitudes in Klatt (1980), rounded.
 fn parts(phone: &Phone, context: &Context<'_>) -> Vec<(f32, Target)> {
@@ -246,7 +246,8 @@ fn parts(phone: &Phone, context: &Context<'_>) -> Vec<(f32, Target)> {
     }
 }
 
-/// Formants at the start of a phone; the second moves towards that of the nearest vowel in the word.
+/// Computes the formants at the start of a phone; the second formant moves towards the second formant of the nearest
+/// vowel in the word.
 fn coarticulated(phone: &Phone, context: &Context<'_>) -> Formants {
     let own = context.varied(phone, phone.from);
     let (voice, (before, after)) = (context.voice, context.word.phones.split_at(context.place));

@@ -19,7 +19,7 @@ fn options(out: &Path, seed: u64) -> CorpusOptions {
     }
 }
 
-/// Every file of a corpus with its bytes.
+/// Makes a corpus and returns the bytes of each of its files.
 fn bytes_of(options: &CorpusOptions) -> BTreeMap<String, Vec<u8>> {
     make_corpus(options, &|_, _| ()).unwrap();
     let folders = [options.out.clone(), options.out.join("wavs")];
@@ -70,7 +70,7 @@ fn manifest_and_metadata_describe_the_audio() {
     assert!((1.5..2.5).contains(&(total / 60.0)), "{} s an utterance", total / 60.0);
 }
 
-/// Checks format, length and loudness, and returns the seconds.
+/// Checks format, length and loudness of a WAV file, and returns its duration in seconds.
 fn check_wav(path: &Path, duration: &serde_json::Value) -> f64 {
     let mut wav = hound::WavReader::open(path).unwrap();
     let spec = wav.spec();
@@ -82,7 +82,7 @@ fn check_wav(path: &Path, duration: &serde_json::Value) -> f64 {
     secs
 }
 
-/// Everything in a manifest but durations: ids, files, texts and speakers.
+/// Returns all fields of a manifest except durations: ids, files, texts and speakers.
 fn lines_of(folder: &Path) -> Vec<[String; 4]> {
     let text = fs::read_to_string(folder.join("manifest.jsonl")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());

@@ -1,11 +1,12 @@
 //! Word lists for espeak-ng: about sixty simple words in each supported language.
 //!
-//! The Konkani voice of espeak-ng 1.51 reads most vowel signs by their names, so its words are long. The mapping from
-//! characters to sound is consistent nevertheless, and a model learns it; the other lists are read correctly.
+//! The Konkani voice of espeak-ng 1.51 spells out most vowel signs by their names, so its words sound long. The mapping
+//! from characters to sound is consistent nevertheless, and a model learns it; words of the other languages are
+//! pronounced correctly.
 
 use crate::lexicon::Lexicon;
 
-/// The words for `language`, or for its base language, such as `en` for `en-us`.
+/// Returns the words for `language`, or for its base language, such as `en` for `en-us`.
 pub(super) fn words(language: &str) -> Option<Vec<&'static str>> {
     let family = language.split(['-', '_']).next().unwrap_or(language);
     if family == "en" {
@@ -15,7 +16,7 @@ pub(super) fn words(language: &str) -> Option<Vec<&'static str>> {
     Some(words.split_whitespace().collect())
 }
 
-/// The languages with a word list.
+/// Returns the languages that have a word list.
 pub(super) fn languages() -> Vec<String> {
     std::iter::once("en").chain(LISTS.iter().map(|(name, _)| *name)).map(String::from).collect()
 }

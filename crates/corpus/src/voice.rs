@@ -1,37 +1,38 @@
-//! Voices: the vocal tract and the habits of a speaker.
+//! Voices of the formant synthesizer: vocal tract and speaking style of a speaker.
 
 use crate::phone::{Formants, Phone};
 use crate::random::{log_normal, normal, uniform};
 use plimsoll_core::Key;
 
-/// A speaker of the formant synthesizer.
+/// Voice of a speaker of the formant synthesizer.
 ///
-/// The same seed and number give the same voice; another seed gives entirely different voices.
+/// Equal seeds and speaker numbers give equal voices; another seed gives entirely different voices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Voice {
-    /// Key of this voice's own random choices.
+    /// Key of the random choices of this voice.
     key: Key,
-    /// Factors on the formants of an average male tract: the first three, and all higher ones.
+    /// Factors on the formants of an average male vocal tract: one for each of the first three formants, and one for
+    /// all higher formants.
     scales: [f32; 4],
-    /// Usual pitch in hertz.
+    /// Usual pitch of the voice in hertz.
     pub(super) pitch: f32,
     /// Pitch change of an accent, as a share of the pitch.
     pub(super) liveliness: f32,
-    /// Share of a period in which the glottis is open.
+    /// Share of a pitch period in which the glottis is open.
     pub(super) open: f32,
-    /// Frequency in hertz above which the voice falls off.
+    /// Frequency in hertz above which the spectrum of the voice falls off.
     pub(super) tilt: f32,
-    /// Breath through the open glottis.
+    /// Level of breath noise through the open glottis.
     pub(super) breath: f32,
-    /// Variation of the length of periods.
+    /// Variation of the length of pitch periods.
     pub(super) jitter: f32,
-    /// Variation of the loudness of periods.
+    /// Variation of the loudness of pitch periods.
     pub(super) shimmer: f32,
-    /// Usual length of phones, relative to the table.
+    /// Usual length of phones, as a factor on the lengths in the phone table.
     pub(super) pace: f32,
-    /// Seconds that a transition between two targets takes.
+    /// Duration of the transition between two articulation targets, in seconds.
     pub(super) transition_secs: f32,
-    /// Bandwidth of formants, relative to the usual one.
+    /// Factor on the usual bandwidth of formants.
     pub(super) damping: f32,
     /// Level of frication noise, relative to the voice.
     pub(super) hiss: f32,
@@ -39,17 +40,17 @@ pub struct Voice {
     pub(super) vowel_reduction: f32,
     /// Probability that a stop at the end of a word is released audibly.
     pub(super) release: f32,
-    /// Whether an r after a vowel is pronounced.
+    /// Whether the speaker pronounces an r after a vowel.
     pub(super) rhotic: bool,
     /// Variation around the usual values of the voice; 1 is free speech.
     pub(super) variability: f32,
 }
 
-/// Variation of a practiced reader relative to free speech: a guess that still gives every sentence another melody.
+/// Variation of a practiced reader relative to free speech: a guess that still gives every sentence a different melody.
 const READING: f32 = 0.3;
 
 impl Voice {
-    /// Voice number `speaker` of the corpus with this seed.
+    /// Creates the voice of speaker number `speaker` in the corpus with this seed.
     pub fn new(seed: u64, speaker: usize) -> Self {
         let key = Key::new(seed).with("voice").at(speaker as u64);
         // Body size: large speakers have long vocal tracts and low pitch, though not strictly.
@@ -78,30 +79,30 @@ impl Voice {
         }
     }
 
-    /// The same voice reading aloud, as in a studio: evenly, without breaths, hesitations and questions.
+    /// Changes the voice to read aloud, as in a studio: evenly, without breaths, hesitations and questions.
     #[must_use]
     pub fn reading(self) -> Self {
         Self { variability: READING, ..self }
     }
 
-    /// Whether the voice reads aloud instead of speaking freely.
+    /// Returns whether the voice reads aloud instead of speaking freely.
     pub(super) fn is_reading(&self) -> bool {
         self.variability < 1.0
     }
 
-    /// A drawn value, moved towards `usual` when the voice reads aloud.
+    /// Moves the random value `drawn` towards `usual` if the voice reads aloud.
     pub(super) fn restrain(&self, drawn: f32, usual: f32) -> f32 {
         if self.is_reading() { usual + (drawn - usual) * self.variability } else { drawn }
     }
 
-    /// `formants` of `phone` in this vocal tract and accent.
+    /// Adapts `formants` of `phone` to the vocal tract and accent of this voice.
     pub(super) fn formants(&self, phone: &Phone, formants: Formants) -> Formants {
         // Accents shift vowels more than consonants; 7 % keeps neighbors such as `ih` and `eh` apart.
         let accent = self.key.with("accent").with(phone.name);
         [0, 1, 2].map(|i| formants[i] * self.scales[i] * (0.07 * normal(accent.at(i as u64))).exp())
     }
 
-    /// A noise frequency, or a formant above the third, in this vocal tract.
+    /// Scales a noise frequency, or a formant above the third, to the vocal tract of this voice.
     pub(super) fn high(&self, hertz: f32) -> f32 {
         hertz * self.scales[3]
     }

@@ -1,15 +1,15 @@
 //! Feeds the batches of a corpus: `cargo run -p plimsoll-data --example batches -- [CORPUS] [SECONDS A BATCH]`.
 //!
-//! CORPUS is a folder or a list in any layout. Without it, the example writes thirty short tones and reads them.
+//! CORPUS is a folder or a list in any layout. Without CORPUS, the example writes thirty short tones and reads them.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::{Batch, Bytes, Key, Position, Seconds};
+use plimsoll_data::audio::{LogMel, LogMelConfig};
+use plimsoll_data::text::Tokenizer;
 use plimsoll_data::{Augment, BatchSize, BatchingConfig, Dataset, Limits, Loader, LoaderConfig, Manifest, Mode, Shard};
-use plimsoll_text::Tokenizer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes tones of half a second to three seconds, in the layout of LJSpeech.
+/// Writes tones of half a second to three seconds in the layout of LJSpeech, and returns the folder of the corpus.
 fn tones(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     std::fs::create_dir(folder.join("wavs"))?;
     let spec = hound::WavSpec {

@@ -1,6 +1,7 @@
-//! Peak memory of loading in each of fifty epochs. The argument is the number of epochs.
+//! Measures the peak memory of loading in each of fifty epochs. The argument is the number of epochs.
 //!
-//! The built-in corpus with 1600 utterances and all augmentation, two workers, features on disk and not in memory.
+//! The data are the built-in corpus with 1600 utterances and all augmentation. Two workers load; features are kept on
+//! disk and not in memory.
 
 use std::error::Error;
 use std::num::{NonZeroU32, NonZeroUsize};

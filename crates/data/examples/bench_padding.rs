@@ -1,8 +1,9 @@
-//! Padding and repeated pairs of our batches and of lhotse's bucketing sampler (--python PATH, --seconds N of a batch).
+//! Measures padding and repeated pairs of our batches and of lhotse's bucketing sampler (--python PATH, --seconds N of
+//! a batch).
 //!
-//! Thirty thousand lengths distributed as in LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`). lhotse is installed
-//! into a virtual environment under `target/`, unless --python names a Python with it. Without lhotse, only ours is
-//! measured.
+//! The data are thirty thousand lengths distributed as in LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`).
+//! lhotse is installed into a virtual environment under `target/`, unless --python names a Python with lhotse. Without
+//! lhotse, only our batches are measured.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A Python with lhotse, installed into `folder` if needed.
+/// Returns the path of a Python with lhotse, which is installed into `folder` if needed.
 fn lhotse(folder: &Path) -> Result<PathBuf, String> {
     let python = folder.join("bin/python");
     let run = |command: &mut Command| match command.output() {
@@ -110,7 +111,7 @@ fn print(corpus: &str, whose: &str, samples: &[SampleMeta], epochs: &[Vec<Vec<us
     );
 }
 
-/// The share of the pairs in one batch of the first epoch that are in one batch of the second, too.
+/// Computes the share of the pairs in one batch of the first epoch that are in one batch of the second epoch, too.
 fn meetings([first, second]: &[Vec<Vec<usize>>; 2]) -> f64 {
     let batch_of: HashMap<usize, usize> = second
         .iter()

@@ -1,4 +1,4 @@
-//! Time to resume in the middle of an epoch of a million samples. The argument is the number of samples.
+//! Measures the time to resume in the middle of an epoch of a million samples. The argument is the number of samples.
 
 use std::num::NonZeroU32;
 use std::time::Instant;

@@ -1,7 +1,8 @@
-//! Time of storing and reading features for one utterance, and of computing them. The argument is the number of records.
+//! Measures the time of storing, reading and computing the features of one utterance. The argument is the number of
+//! records.
 //!
-//! Medians for ten seconds of speech, from the page cache. Records that this process has written are read into a buffer,
-//! those that it found when it opened the store are mapped.
+//! Times are medians for ten seconds of speech, from the page cache. Records that this process has written are read
+//! into a buffer; records that it found when it opened the store are mapped.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -45,7 +46,7 @@ fn microseconds(since: Instant) -> f64 {
     1e6 * since.elapsed().as_secs_f64()
 }
 
-/// The median time in microseconds: less sensitive to other work on the machine than the mean.
+/// Measures the median time of `work` in microseconds: less sensitive to other work on the machine than the mean.
 fn each(records: u64, work: impl Fn(u64)) -> f64 {
     let timed = |n| {
         let start = Instant::now();

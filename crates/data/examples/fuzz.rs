@@ -1,8 +1,8 @@
 //! Reads hostile input for some minutes: `fuzz manifests|metadata|audio|cache [MINUTES] [SEED]`.
 //!
-//! Good files are changed at random (bits, bytes, pieces removed, doubled or taken from other files, words of the format) and
-//! read. It reports panics with the seed of the case, the slowest case, the peak memory and the memory that stays in use. The
-//! exit code is 1 after a panic.
+//! Valid files are changed at random (bits, bytes, pieces removed, doubled or taken from other files, words of the
+//! format) and read. The report names panics with the seed of the case, the slowest case, the peak memory and the
+//! memory that stays in use. The exit code is 1 after a panic.
 
 use std::error::Error;
 use std::fs;
@@ -19,7 +19,7 @@ use plimsoll_text::Tokenizer;
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// Names and contents of files.
+/// Names and contents of the files of a corpus.
 type Files = Vec<(String, Vec<u8>)>;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -84,7 +84,7 @@ fn write(folder: &Path, files: &Files, key: Key) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Words that reach deeper into the readers than random bytes.
+/// Words of the file formats, which reach deeper into the readers than random bytes.
 const WORDS: [&str; 18] =
     ["\"", "|", "\t", "\n", "\r\n", "{", "}", "[", "]", ":", "-1", "1e308", "NaN", "null", "\u{feff}", "..", "/", "é"];
 
@@ -140,7 +140,7 @@ fn values(n: u64) -> Vec<f32> {
     (0..20 + n * 13).map(|i| (i * n) as f32 * 0.25).collect()
 }
 
-/// Every record that is found must have the stored values.
+/// Reads a store and checks that every record found has the stored values.
 fn read_cache(folder: &Path) {
     let _ = survey_store(folder, &|_| {});
     let config = StoreConfig { limit: Bytes::mib(1), precision: StorePrecision::F32 };

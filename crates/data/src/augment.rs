@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// SpecAugment (Park et al. 2019) without time warping: masks over spans of time and bands of frequency.
 ///
-/// The default is the paper's policy `LD` with its limit of 0.2 for the share of an utterance that one mask may cover.
+/// The default is the policy `LD` of the paper with its limit of 0.2 for the share of an utterance that one mask may
+/// cover.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpecAugment {
@@ -28,7 +29,7 @@ impl Default for SpecAugment {
 }
 
 impl SpecAugment {
-    /// Masks features `[t, n_mels]` in place. Masked cells get the mean of the utterance.
+    /// Masks features `[t, n_mels]` in place. Masked cells are set to the mean of the utterance.
     pub fn apply(&self, features: &mut [f32], n_mels: usize, key: Key) {
         let frames = features.len() / n_mels.max(1);
         if frames == 0 {
@@ -47,7 +48,7 @@ impl SpecAugment {
     }
 }
 
-/// A random range inside `length`: first its width, uniform over `0..=longest`, then its start.
+/// Draws a random range inside `length`: first the width, uniform over `0..=longest`, then the start.
 fn mask(length: usize, longest: u64, key: Key) -> std::ops::Range<usize> {
     let length = length as u64;
     let width = key.with("width").below(longest.min(length) + 1);
@@ -104,8 +105,8 @@ impl Noise {
     }
 }
 
-/// A number uniform over `-1..1` (xorshift64, Marsaglia 2003). A [`Key`] for each of a million samples would take longer
-/// than computing the features.
+/// Draws a number uniform over `-1..1` (xorshift64, Marsaglia 2003). A [`Key`] for each of a million samples would take
+/// longer than computing the features.
 fn uniform(state: &mut u64) -> f32 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -113,11 +114,11 @@ fn uniform(state: &mut u64) -> f32 {
     (*state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
 }
 
-/// Why an augmentation is not valid.
+/// Reason why an augmentation is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AugmentError {
-    /// A speed is outside 0.5 to 2, where speech stays speech.
+    /// A speed is outside 0.5 to 2, the range in which speech stays intelligible.
     #[error("the speed is {0}; it must be between 0.5 and 2")]
     Speed(f32),
     /// `time_mask_share` is outside 0 to 1.
@@ -129,25 +130,25 @@ pub enum AugmentError {
          between 0 and 1, both ratios between -20 and 100 with the lower one first, and the gain between 0 and 100"
     )]
     Decibels {
-        /// The share of utterances with noise.
+        /// Share of utterances that get noise.
         share: f64,
-        /// The lowest signal-to-noise ratio.
+        /// Lowest signal-to-noise ratio, in decibels.
         snr_min_db: f64,
-        /// The highest signal-to-noise ratio.
+        /// Highest signal-to-noise ratio, in decibels.
         snr_max_db: f64,
-        /// The largest change of level.
+        /// Largest change of the level in either direction, in decibels.
         gain_db: f64,
     },
 }
 
-/// The augmentation of training utterances.
+/// Augmentation of training utterances.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Augment {
-    /// Masks over the features.
+    /// Masks over spans of time and bands of frequency of the features.
     pub spec: SpecAugment,
-    /// Speeds to draw from with equal probability, such as `[0.9, 1.0, 1.1]` (Ko et al. 2015). Each from 0.5 to 2. Default:
-    /// empty, which keeps the speed.
+    /// Speeds to draw from with equal probability, such as `[0.9, 1.0, 1.1]` (Ko et al. 2015). Each speed is from 0.5
+    /// to 2. Default: empty, which keeps the speed.
     pub speeds: Vec<f32>,
     /// Noise added to the audio.
     pub noise: Noise,
@@ -157,10 +158,10 @@ pub struct Augment {
 }
 
 impl Augment {
-    /// Checks the range of every number.
+    /// Checks the range of every number of the augmentation.
     ///
     /// # Errors
-    /// Names the first number that is out of range.
+    /// When a number is out of range; the error names the first such number.
     pub fn check(&self) -> Result<(), AugmentError> {
         if let Some(&speed) = self.speeds.iter().find(|speed| !(0.5..=2.0).contains(*speed)) {
             return Err(AugmentError::Speed(speed));
@@ -179,7 +180,8 @@ impl Augment {
         if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(AugmentError::Share(share)) }
     }
 
-    /// Whether [`apply_to_samples`](Self::apply_to_samples) changes the audio at `key`. If not, cached features can be used.
+    /// Whether [`apply_to_samples`](Self::apply_to_samples) changes the audio at `key`. If not, cached features can be
+    /// used.
     pub fn changes_samples(&self, key: Key) -> bool {
         self.gain_db > 0.0 || self.noise.applies(key)
     }
@@ -196,13 +198,13 @@ impl Augment {
         }
     }
 
-    /// The speed of the utterance at `key`.
+    /// Draws the speed of the utterance at `key`.
     pub fn speed(&self, key: Key) -> f32 {
         let choice = || key.with("speed").below(self.speeds.len() as u64) as usize;
         if self.speeds.is_empty() { 1.0 } else { self.speeds[choice()] }
     }
 
-    /// How many times longer an utterance can become, at the slowest speed. Memory must be planned for it.
+    /// Computes by which factor an utterance becomes longer at the slowest speed. Memory must be planned for it.
     pub fn max_stretch(&self) -> f64 {
         self.speeds.iter().map(|&speed| 1.0 / f64::from(speed)).fold(1.0, f64::max)
     }
@@ -216,7 +218,7 @@ mod tests {
 
     const MELS: usize = 8;
 
-    /// The masked cells: features are 1 and -1 with a mean of 0, which masks write.
+    /// Returns which cells are masked: features are 1 and -1 with a mean of 0, and masks write the mean.
     fn masked(spec: &SpecAugment, frames: usize, key: Key) -> Vec<bool> {
         let mut features: Vec<f32> = (0..frames * MELS).map(|n| if n % 2 == 0 { 1.0 } else { -1.0 }).collect();
         spec.apply(&mut features, MELS, key);

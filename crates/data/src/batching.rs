@@ -1,11 +1,11 @@
-//! Batching: which utterances make a batch. It depends only on their lengths, the configuration and the seed.
+//! Batching: divides utterances into batches. The result depends only on lengths, the configuration and the seed.
 
 use std::num::NonZeroU32;
 
 use plimsoll_core::{Frames, Grid, Key, SampleId, Seconds};
 use serde::{Deserialize, Serialize};
 
-/// The lengths of a sample, known before its audio is read.
+/// Lengths of a sample, known before its audio is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleMeta {
     /// Id of the sample.
@@ -18,18 +18,18 @@ pub struct SampleMeta {
     pub seconds: Seconds,
 }
 
-/// The size of an effective batch: one optimizer step.
+/// Size of an effective batch: one optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BatchSize {
     /// A number of utterances.
     Utterances(NonZeroU32),
-    /// An amount of audio including padding. An utterance that is longer makes a batch of its own.
+    /// An amount of audio including padding. An utterance longer than this makes a batch of its own.
     Seconds(Seconds),
 }
 
 impl BatchSize {
-    /// Utterances that fit into a batch whose longest one takes `seconds`.
+    /// Computes how many utterances fit into a batch whose longest utterance takes `seconds`.
     fn utterances_at(self, seconds: f64) -> usize {
         match self {
             Self::Utterances(most) => most.get() as usize,
@@ -38,26 +38,27 @@ impl BatchSize {
     }
 }
 
-/// How batches are made. The device does not matter, so a run keeps its data order on another device.
+/// Settings of batching. The device has no influence, so a run keeps its data order on another device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchingConfig {
-    /// The size of an effective batch.
+    /// Size of an effective batch.
     pub size: BatchSize,
-    /// Window: the number of batches within which utterances are sorted by length. Default: a seventh of the epoch, between
-    /// 16 and 150.
+    /// Window: the number of batches within which utterances are sorted by length. Default: a seventh of the epoch,
+    /// between 16 and 150.
     ///
-    /// A larger window means less padding and less randomness: of the pairs of utterances in one batch, 5 to 8 % meet again
-    /// in the next epoch with 7 to 11 windows an epoch, and fewer with more windows (docs/LOG.md, 2026-11-21).
+    /// A larger window means less padding and less randomness: of the pairs of utterances in one batch, 5 to 8 % meet
+    /// again in the next epoch with 7 to 11 windows an epoch, and fewer with more windows (docs/LOG.md, 2026-11-21).
     #[serde(default)]
     pub window: Option<NonZeroU32>,
-    /// Frames are padded to a multiple of this number, so that there are fewer different shapes. Default: 1.
+    /// Number of frames whose multiples batches are padded to, so that there are fewer different shapes. Default: 1.
     #[serde(default = "default_grid")]
     pub frame_grid: NonZeroU32,
     /// Largest number of combinations of padded frames and tokens, with levels chosen from the lengths of the data.
     /// Default: no limit.
     ///
-    /// Batches that are not full have fewer utterances. Counting these too, three to four times as many shapes occur.
+    /// Batches that are not full have fewer utterances. Counting such batches too, three to four times as many shapes
+    /// occur.
     #[serde(default)]
     pub shapes: Option<NonZeroU32>,
 }
@@ -67,20 +68,20 @@ fn default_grid() -> NonZeroU32 {
 }
 
 impl BatchingConfig {
-    /// Batches of `size`, with the default window and no limit on shapes.
+    /// Returns a configuration for batches of `size`, with the default window and no limit on shapes.
     pub fn new(size: BatchSize) -> Self {
         Self { size, window: None, frame_grid: default_grid(), shapes: None }
     }
 }
 
-/// Levels of frames for each level of tokens. For the same number of shapes, 6 gave less audio padding and more text
-/// padding, and 4 the opposite (docs/LOG.md, 2026-11-21).
+/// Ratio of the number of frame levels to the number of token levels. For an equal number of shapes, a ratio of 6 gave
+/// less audio padding and more text padding, and 4 the opposite (docs/LOG.md, 2026-11-21).
 const FRAMES_FOR_TOKENS: f64 = 4.5;
 /// Largest number of samples whose lengths choose the levels.
 const MAX_LENGTHS: usize = 20_000;
 
 impl BatchingConfig {
-    /// The grid of lengths that batches of `samples` are padded to.
+    /// Computes the grid of lengths that batches of `samples` are padded to.
     pub fn grid(&self, samples: &[SampleMeta]) -> Grid {
         let Some(shapes) = self.shapes else { return Grid::multiples_of(self.frame_grid) };
         let frames = (FRAMES_FOR_TOKENS * f64::from(shapes.get())).sqrt().round().max(1.0);
@@ -93,9 +94,9 @@ impl BatchingConfig {
     }
 }
 
-/// All batches of one epoch, as indices into `samples`. Every sample is in exactly one batch.
+/// Computes all batches of one epoch, as indices into `samples`. Every sample is in exactly one batch.
 ///
-/// These are the batches of an [`Epoch`], window after window.
+/// The batches are in the order of an [`Epoch`], window after window.
 pub fn epoch_batches(samples: &[SampleMeta], config: &BatchingConfig, seed: Key, epoch: u64) -> Vec<Vec<usize>> {
     let epoch = config.epoch(samples, &config.grid(samples), seed, epoch);
     (0..epoch.windows()).flat_map(|window| epoch.batches(samples, window)).collect()
@@ -103,12 +104,13 @@ pub fn epoch_batches(samples: &[SampleMeta], config: &BatchingConfig, seed: Key,
 
 /// One pass over the samples, in windows. To resume in the middle, only the current window must be made.
 ///
-/// The samples are shuffled and cut into windows of equal size. A window is halved by frames or by tokens, whichever leaves
-/// less padding, until each part is one batch; then its batches are shuffled. No sample is dropped, so a few batches of a
-/// window may not be full.
+/// The samples are shuffled and cut into windows of equal size. A window is halved by frames or by tokens, whichever
+/// leaves less padding, until each part is one batch; then its batches are shuffled. No sample is dropped, so a few
+/// batches of a window may not be full.
 #[derive(Clone, Debug)]
 pub struct Epoch {
-    /// Indices in shuffled order. `u32` because memory access dominates the shuffle of a million samples.
+    /// Indices of the samples in shuffled order. `u32` because memory access dominates the shuffle of a million
+    /// samples.
     order: Vec<u32>,
     windows: usize,
     size: BatchSize,
@@ -117,14 +119,14 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Number of windows.
+    /// Returns the number of windows of the epoch.
     pub fn windows(&self) -> usize {
         self.windows
     }
 
-    /// The batches of window number `window`, as indices into `samples`; empty beyond the last window.
+    /// Computes the batches of window number `window`, as indices into `samples`; empty beyond the last window.
     ///
-    /// `samples` must be the ones that the epoch was made from.
+    /// `samples` must be the samples that the epoch was made from.
     pub fn batches(&self, samples: &[SampleMeta], window: usize) -> Vec<Vec<usize>> {
         if window >= self.windows {
             return Vec::new();
@@ -146,8 +148,8 @@ const MAX_WINDOW: f64 = 150.0;
 const MIN_WINDOW: f64 = 16.0;
 
 impl BatchingConfig {
-    /// Shuffles the samples of epoch number `epoch`, without making its batches. `grid` is [`grid`](Self::grid) of the same
-    /// samples.
+    /// Shuffles the samples of epoch number `epoch`, without making its batches. `grid` must be the
+    /// [`grid`](Self::grid) of `samples`.
     ///
     /// # Panics
     /// With more than four billion samples.
@@ -160,7 +162,7 @@ impl BatchingConfig {
         Epoch { order, windows, size: self.size, grid: grid.clone(), key: key.with("batches") }
     }
 
-    /// Number of windows of an epoch.
+    /// Computes the number of windows of an epoch.
     fn windows(&self, samples: &[SampleMeta]) -> usize {
         let batches = match self.size {
             BatchSize::Utterances(most) => samples.len() as f64 / f64::from(most.get()),
@@ -172,11 +174,11 @@ impl BatchingConfig {
     }
 }
 
-/// A part is not split by tokens where that would make this many times the batches of a split by frames: they would be
-/// small.
+/// Largest number of batches after a split by tokens, relative to a split by frames. Beyond it, batches would be small,
+/// and a part is not split by tokens.
 const MAX_TOKEN_SPLIT: f64 = 1.2;
 
-/// The padded lengths of a sample in a batch of its own.
+/// Padded lengths of a sample in a batch of its own.
 #[derive(Clone, Copy)]
 struct Padded {
     frames: u32,
@@ -194,7 +196,7 @@ impl Padded {
 
 /// Splits a window into batches with little padding of frames and of tokens, as indices into `window`.
 ///
-/// It works on padded lengths, so that full batches with the same number of frames have the same number of utterances.
+/// The split uses padded lengths, so that full batches with equal numbers of frames have equal numbers of utterances.
 fn split_window(window: &[Padded], size: BatchSize) -> Vec<Vec<usize>> {
     let mut by_frames: Vec<usize> = (0..window.len()).collect();
     let mut by_tokens = by_frames.clone();
@@ -247,7 +249,7 @@ pub(crate) fn ordered_batches(samples: &[SampleMeta], order: &[usize], size: Bat
     cut_into_runs(order, |index| samples[index].seconds.0, |fill| fill.exceeds(size))
 }
 
-/// The size of a run of consecutive samples.
+/// Size of a run of consecutive samples.
 #[derive(Clone, Copy, Default)]
 struct Fill {
     utterances: u64,

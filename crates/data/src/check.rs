@@ -1,4 +1,4 @@
-//! Checks the promises of a listing: audio files exist, are as long as listed, and fit the limits of a run.
+//! Checks a listing: audio files exist, are as long as listed, and fit the limits of a run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,26 +14,26 @@ use crate::utterance::Utterance;
 use plimsoll_audio::{AudioError, AudioInfo, AudioSegment, DURATION_TOLERANCE, audio_info, read_audio_segment};
 use plimsoll_text::Tokenizer;
 
-/// How much of each audio file is read. Deeper checks find more and take longer.
+/// Depth of a check: how much of each audio file is read. Deeper checks find more and take longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckDepth {
-    /// Only looks whether the file exists. A file is opened only where the list has no duration.
+    /// Checks only whether the audio file exists. A file is opened only where the list has no duration.
     Exists,
-    /// Reads the header, so wrong durations are found.
+    /// Reads the header of each audio file, so wrong durations are found.
     #[default]
     Header,
-    /// Decodes every sample, so damaged and silent audio is found.
+    /// Decodes every sample of each audio file, so damaged and silent audio is found.
     Decode,
 }
 
-/// What a corpus is checked for.
+/// Requirements that a corpus is checked for.
 #[derive(Clone, Copy, Default)]
 pub struct CheckOptions<'a> {
-    /// How much of each audio file is read.
+    /// Depth of the check: how much of each audio file is read.
     pub depth: CheckDepth,
-    /// The vocabulary that texts must stay inside; `None` accepts every character.
+    /// Tokenizer with the vocabulary that texts must stay inside; `None` accepts every character.
     pub tokenizer: Option<&'a Tokenizer>,
-    /// The limits of the run.
+    /// Limits of the run on durations and texts.
     pub limits: Limits<'a>,
 }
 
@@ -42,7 +42,7 @@ pub struct CheckOptions<'a> {
 pub struct Checked {
     /// Usable utterances, in the order of the corpus.
     pub utterances: Vec<Utterance>,
-    /// One issue for each other utterance. Those of the import come first.
+    /// One issue for each unusable utterance. Issues of the import come first.
     pub issues: Vec<Issue>,
     /// Number of issues beyond the million that an import keeps.
     pub more_issues: usize,
@@ -51,31 +51,32 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Number of issues for each [kind](IssueKind::name).
+    /// Counts the issues of each [kind](IssueKind::name).
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         count_by_name(&self.issues)
     }
 
-    /// Number of listed utterances, usable or not.
+    /// Returns the number of listed utterances, usable or not.
     pub fn listed(&self) -> usize {
         self.utterances.len() + self.issues.len() + self.more_issues
     }
 
-    /// Number of utterances that no run can use. Those outside the limits or the vocabulary of one run do not count.
+    /// Returns the number of utterances that no run can use. Utterances outside the limits or the vocabulary of one run
+    /// do not count.
     pub fn broken(&self) -> usize {
         let usable_elsewhere = self.issues.iter().filter(|issue| issue.kind.depends_on_run()).count();
         self.issues.len() + self.more_issues - usable_elsewhere
     }
 }
 
-/// Receives the progress of a check: how many files or utterances are done, and how many there are.
+/// Callback for the progress of a check: gets how many files or utterances are done, and how many there are.
 ///
-/// It is called from several threads, so the numbers may arrive out of order.
+/// The callback runs on several threads, so the numbers may arrive out of order.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// Checks every entry of `listing`.
 ///
-/// Files are opened in parallel, and each only once, also where many utterances share it. Entries that cannot be used
+/// Files are opened in parallel, and each file only once, even if many utterances share it. Entries that cannot be used
 /// become [issues](Checked::issues); the check itself does not fail.
 pub fn check(listing: Listing, options: &CheckOptions<'_>, progress: Progress<'_>) -> Checked {
     let mut checked = Checked { issues: listing.issues, more_issues: listing.more_issues, ..Checked::default() };
@@ -113,10 +114,10 @@ fn text_or_limit_issue(utterance: &Utterance, options: &CheckOptions<'_>) -> Opt
         .or_else(|| broken_limit(utterance, &options.limits))
 }
 
-/// Samples below this absolute value are silence: 80 dB below full scale.
+/// Upper limit of the absolute value of silent samples: 80 dB below full scale.
 const SILENCE: f32 = 1e-4;
 
-/// Decodes every utterance, in parallel; for each, what is wrong with its audio.
+/// Decodes every utterance in parallel, and returns for each the issue of its audio, if any.
 fn decode_all(found: &[(SourceLocation, Utterance)], progress: Progress<'_>) -> Vec<Option<IssueKind>> {
     let done = AtomicUsize::new(0);
     let decode = |(_, utterance): &(SourceLocation, Utterance)| {
@@ -140,7 +141,7 @@ fn audio_issue(error: &AudioError) -> IssueKind {
     }
 }
 
-/// The header of each audio file, `None` where it was not read, or why the file cannot be used.
+/// Header of each audio file (`None` where it was not read), or the issue of a file that cannot be used.
 struct AudioFiles(HashMap<PathBuf, Result<Option<AudioInfo>, IssueKind>>);
 
 impl AudioFiles {
@@ -158,7 +159,7 @@ impl AudioFiles {
         Self(needed.into_par_iter().map(one).collect())
     }
 
-    /// The duration of an utterance: as listed where the file is long enough, else up to the end of the file.
+    /// Returns the duration of an utterance: as listed where the file is long enough, else up to the end of the file.
     fn measure(&self, entry: &Entry) -> Result<Seconds, IssueKind> {
         let info = self.0[&entry.audio].clone()?;
         let Some(info) = info else { return Ok(entry.duration.unwrap_or_default()) };
@@ -199,7 +200,7 @@ mod tests {
     use crate::import::{ImportOptions, import};
     use crate::testing::{tone, write_wav};
 
-    /// A corpus with one of each issue, and good utterances.
+    /// Writes a corpus with one utterance for each kind of issue, and usable utterances.
     fn corpus() -> TempDir {
         let folder = TempDir::new().unwrap();
         write_wav(&folder.path().join("a.wav"), &tone(300.0, 1.0, 8_000), 8_000);

@@ -17,16 +17,16 @@ mod voices;
 use cache::MemoryCache;
 use voices::Voices;
 
-/// Why a sample or a batch cannot be loaded.
+/// Reason why a sample or a batch cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The audio of an utterance cannot be read.
     #[error("cannot load utterance `{name}`")]
     Audio {
-        /// The id of the utterance.
+        /// Id of the utterance.
         name: String,
-        /// What is wrong with its audio.
+        /// Error of reading the audio.
         source: AudioError,
     },
     /// The samples do not fit into one batch.
@@ -35,9 +35,9 @@ pub enum LoadError {
     /// A loader thread panicked while it loaded a batch. The thread goes on with the next batch.
     #[error("a loader thread panicked while loading the batch of `{first}`: {message}")]
     Panic {
-        /// The id of the first utterance of the batch.
+        /// Id of the first utterance of the batch.
         first: String,
-        /// The message of the panic.
+        /// Message of the panic.
         message: String,
     },
     /// A loader thread ended, and its batch is lost.
@@ -48,30 +48,30 @@ pub enum LoadError {
         "{count} of {of} utterances could not be loaded in one epoch, and {most} may fail; the last was `{last}`: {reason}"
     )]
     TooManyUnreadable {
-        /// Number of utterances that failed in this epoch.
+        /// Number of utterances that failed in the epoch.
         count: u64,
         /// Number of utterances of the data set.
         of: usize,
-        /// Number of utterances that may fail.
+        /// Number of utterances that may fail in one epoch.
         most: u64,
-        /// The id of the last one.
+        /// Id of the last utterance that failed.
         last: String,
-        /// Why it failed.
+        /// Reason why the last utterance failed.
         reason: String,
     },
-    /// As many utterances as the data set has failed in a row, without a batch in between.
+    /// Loading failed for as many utterances in a row as the data set has, without a batch in between.
     #[error("none of {count} utterances could be loaded; the first was `{first}`: {reason}")]
     NothingReadable {
         /// Number of utterances that failed.
         count: usize,
-        /// The id of the first one.
+        /// Id of the first utterance that failed.
         first: String,
-        /// Why it failed.
+        /// Reason why the first utterance failed.
         reason: String,
     },
 }
 
-/// Utterances with everything to make samples of them. The threads of a loader share one data set.
+/// Utterances with all objects needed to make samples of them. The threads of a loader share one data set.
 ///
 /// The `with_` methods add augmentation and caches:
 ///
@@ -97,18 +97,18 @@ pub struct Dataset {
     store: Option<FeatureStore>,
 }
 
-/// Features on disk.
+/// Store of features on disk, with the parameters of the features.
 struct FeatureStore {
     store: Arc<Store>,
-    /// All parameters that the features depend on, besides the audio. Part of every key.
+    /// All parameters that the features depend on, besides the audio. They are part of every key.
     parameters: String,
 }
 
 impl Dataset {
-    /// A data set of `utterances`, without augmentation and without caches.
+    /// Creates a data set of `utterances`, without augmentation and without caches.
     ///
-    /// Characters outside the vocabulary of `tokenizer` become its unknown token. They are counted, and one warning in the
-    /// log names the first.
+    /// Characters outside the vocabulary of `tokenizer` become its unknown token. They are counted, and one warning in
+    /// the log names the first.
     pub fn new(utterances: Vec<Utterance>, log_mel: LogMel, tokenizer: Tokenizer) -> Self {
         let (tokens, unknown): (Vec<_>, Vec<usize>) =
             utterances.iter().map(|utterance| tokenizer.encode_lossy(&utterance.text)).unzip();
@@ -122,7 +122,7 @@ impl Dataset {
         Self { utterances, tokens, log_mel, tokenizer, augment, voices, unknown_characters, cache, store }
     }
 
-    /// The same with augmentation of every sample that is loaded with a key.
+    /// Adds augmentation of every sample that is loaded with a key.
     ///
     /// # Errors
     /// When a number of the augmentation is out of range.
@@ -132,15 +132,15 @@ impl Dataset {
         Ok(self)
     }
 
-    /// The same with features kept in memory, up to `limit`. Augmented features are never kept.
+    /// Keeps features in memory, up to `limit`. Augmented features are never kept.
     #[must_use]
     pub fn with_memory_cache(mut self, limit: Bytes) -> Self {
         self.cache = MemoryCache::new(self.utterances.len(), limit);
         self
     }
 
-    /// The same for speech synthesis. Each text gets a language token, if the tokenizer has one, and an end token. Each
-    /// sample gets a reference of its voice: at most `reference` frames of another utterance of its speaker.
+    /// Prepares the data set for speech synthesis. Each text gets a language token, if the tokenizer has one, and an
+    /// end token. Each sample gets a voice reference: at most `reference` frames of another utterance of its speaker.
     ///
     /// An utterance is its own reference where its speaker is unknown or has no other utterance.
     #[must_use]
@@ -152,10 +152,11 @@ impl Dataset {
         self
     }
 
-    /// The same with features kept on disk: features that another epoch or run has computed are read instead.
+    /// Keeps features on disk: features that another epoch or run has computed are read instead.
     ///
-    /// Their key is made from the content of the audio file and the parameters of the features, so they are never out of
-    /// date. A 16-bit store rounds all features, also new ones, so that samples do not depend on what was stored before.
+    /// The key of features is made from the content of the audio file and the parameters of the features, so stored
+    /// features are never out of date. A 16-bit store rounds all features, also new ones, so that samples do not depend
+    /// on what was stored before.
     #[must_use]
     pub fn with_store(mut self, store: Arc<Store>) -> Self {
         let parameters = format!("log-mel 1 {}", self.log_mel.config().cache_key());
@@ -163,17 +164,17 @@ impl Dataset {
         self
     }
 
-    /// Number of utterances.
+    /// Returns the number of utterances.
     pub fn len(&self) -> usize {
         self.utterances.len()
     }
 
-    /// Whether there is no utterance.
+    /// Whether the data set has no utterance.
     pub fn is_empty(&self) -> bool {
         self.utterances.is_empty()
     }
 
-    /// Utterance number `index`.
+    /// Returns utterance number `index`.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
@@ -181,32 +182,32 @@ impl Dataset {
         &self.utterances[index]
     }
 
-    /// The feature extractor.
+    /// Returns the feature extractor.
     pub fn log_mel(&self) -> &LogMel {
         &self.log_mel
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The augmentation of training samples.
+    /// Returns the augmentation of training samples, if any.
     pub fn augment(&self) -> Option<&Augment> {
         self.augment.as_ref()
     }
 
-    /// Number of characters in all texts that are outside the vocabulary.
+    /// Returns the number of characters in all texts that are outside the vocabulary.
     pub fn unknown_characters(&self) -> usize {
         self.unknown_characters
     }
 
-    /// Memory that cached features take now.
+    /// Returns the memory that cached features take now.
     pub fn cached_bytes(&self) -> Bytes {
         self.cache.used()
     }
 
-    /// The lengths of sample `index`, without reading its audio.
+    /// Returns the lengths of sample `index`, without reading its audio.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
@@ -220,12 +221,12 @@ impl Dataset {
         }
     }
 
-    /// The lengths of all samples.
+    /// Returns the lengths of all samples.
     pub fn metas(&self) -> Vec<SampleMeta> {
         (0..self.len()).map(|index| self.meta(index)).collect()
     }
 
-    /// Loads sample `index`. With a key it is augmented; the same key always gives the same sample.
+    /// Loads sample `index`. With a key, the sample is augmented; equal keys always give equal samples.
     ///
     /// # Errors
     /// When the audio of the utterance, or of its voice reference, cannot be read.
@@ -257,7 +258,8 @@ impl Dataset {
         Ok(HostSample { id, name, features, tokens: self.tokens[index].clone(), reference })
     }
 
-    /// A part of another utterance in the voice of utterance `index`. `key` decides which utterance and which part.
+    /// Returns a part of another utterance in the voice of utterance `index`. `key` decides which utterance and which
+    /// part.
     fn reference(&self, voices: &Voices, index: usize, key: Key) -> Result<Vec<f32>, LoadError> {
         let key = key.with("reference");
         let other = voices.pick_other(index, key);
@@ -272,7 +274,7 @@ impl Dataset {
         Ok(reference)
     }
 
-    /// Features without augmentation, from the memory cache where possible.
+    /// Returns features without augmentation, from the memory cache where possible.
     fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
         if let Some(features) = self.cache.get(index) {
             return Ok(buffers::copy_of(features));
@@ -282,7 +284,7 @@ impl Dataset {
         Ok(features)
     }
 
-    /// Features from the store where possible; otherwise they are computed by `make` and stored.
+    /// Returns features from the store where possible; otherwise computes them with `make` and stores them.
     fn stored(
         &self,
         index: usize,
@@ -303,12 +305,12 @@ impl Dataset {
         Ok(features)
     }
 
-    /// Features of the utterance at `speed`: faster and higher in pitch, as by sox's `speed`.
+    /// Computes the features of utterance `index` at `speed`: faster speech is higher in pitch, as by sox's `speed`.
     fn features_at(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
         self.stored(index, speed, || Ok(self.log_mel.extract(&self.samples_at(index, speed)?)))
     }
 
-    /// The samples of the utterance at `speed`.
+    /// Reads the audio samples of utterance `index` at `speed`.
     fn samples_at(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
         let audio = self.audio(index)?;
         if speed == 1.0 {

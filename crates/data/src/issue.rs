@@ -1,16 +1,17 @@
-//! One finding about one utterance: why it cannot be used, and where it is listed.
+//! Issues: one finding about one utterance each, with the reason why it cannot be used and the place where it is
+//! listed.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use plimsoll_core::Seconds;
 
-/// A line of a file, or a whole file.
+/// Place in a corpus: a line of a file, or a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
-    /// The file, or a folder that cannot be read.
+    /// File of the place, or a folder that cannot be read.
     pub file: PathBuf,
-    /// The line, counted from 1; `None` for the whole file.
+    /// Number of the line, counted from 1; `None` for the whole file.
     pub line: Option<usize>,
 }
 
@@ -23,22 +24,22 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// Why one utterance cannot be used.
+/// Reason why one utterance cannot be used, with the place where it is listed.
 ///
 /// Import, check and selection all report their findings as issues. `Display` gives one line for logs and lists:
 /// ``manifest.jsonl:4: `a17`: it has no text``.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Issue {
-    /// Where the utterance is listed; `None` where the utterance came without a list.
+    /// Place where the utterance is listed; `None` for an utterance that came without a list.
     pub location: Option<SourceLocation>,
-    /// The id of the utterance; `None` where it could not be read.
+    /// Id of the utterance; `None` where it could not be read.
     pub id: Option<String>,
-    /// What is wrong.
+    /// Kind of the issue, with the facts.
     pub kind: IssueKind,
 }
 
 impl Issue {
-    /// An issue of the utterance `id`, without a location.
+    /// Creates an issue of the utterance `id`, without a location.
     pub(crate) fn for_utterance(id: impl Into<String>, kind: IssueKind) -> Self {
         Self { location: None, id: Some(id.into()), kind }
     }
@@ -63,36 +64,36 @@ impl fmt::Display for Issue {
     }
 }
 
-/// What is wrong with an utterance, with the facts.
+/// Kind of an issue of an utterance, with the facts.
 ///
-/// The first group comes from reading lists, the second from looking at audio files, the third from the limits and the
-/// vocabulary of one run.
+/// The first group of kinds comes from reading lists, the second from checking audio files, the third from the limits
+/// and the vocabulary of one run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IssueKind {
     /// The line is not a JSON object. Holds the message of the parser.
     #[error("a JSON object was expected: {0}")]
     NotJson(String),
-    /// A required key is missing.
+    /// A required key is missing. Holds the key.
     #[error("the key `{0}` is missing")]
     MissingKey(&'static str),
-    /// The header lacks a required column.
+    /// The header lacks a required column. Holds the name of the column.
     #[error("the header names no column `{0}`, so nothing of this file can be read")]
     MissingColumn(&'static str),
     /// A list or an object stands where a text is expected.
     #[error("`{key}` is {found}, and a text was expected")]
     WrongType {
-        /// The key.
+        /// Key with a value of the wrong type.
         key: &'static str,
-        /// What stands there: `a list`, `an object`.
+        /// Type of the value that was found: `a list`, `an object`.
         found: &'static str,
     },
     /// The line has too few or too many columns.
     #[error("expected {expected}; columns found: {found}")]
     WrongColumnCount {
-        /// The expected columns, in words.
+        /// Description of the expected columns.
         expected: String,
-        /// The number of columns in the line.
+        /// Number of columns in the line.
         found: usize,
     },
     /// A quoted field is not closed.
@@ -101,27 +102,27 @@ pub enum IssueKind {
     /// The id is empty.
     #[error("it has no id")]
     NoId,
-    /// The list has no text for the utterance, or an empty one.
+    /// The utterance has no text in the list, or an empty text.
     #[error("it has no text")]
     NoText,
-    /// The list does not say which audio file the utterance is in. Holds the reason.
+    /// The audio file of the utterance is unknown. Holds the reason.
     #[error("it has no audio: {0}")]
     NoAudio(String),
-    /// The line is not valid UTF-8 from this byte on, counted from 1.
+    /// The line is not valid UTF-8. Holds the number of the first invalid byte, counted from 1.
     #[error("not UTF-8, from byte {0} on")]
     NotUtf8(usize),
-    /// The line is not valid UTF-16 from this character on, counted from 1.
+    /// The line is not valid UTF-16. Holds the number of the first invalid character, counted from 1.
     #[error("not UTF-16, from character {0} on")]
     NotUtf16(usize),
-    /// An earlier utterance, listed here, has the same id.
+    /// An earlier utterance has an equal id. Holds the place where the earlier utterance is listed.
     #[error("its id is already used at {0}")]
     DuplicateId(SourceLocation),
     /// A time is not a finite number of seconds, or it is negative.
     #[error("`{key}` is {value}, and a number of seconds was expected")]
     InvalidTime {
-        /// The key or column of the time.
+        /// Key or column of the invalid time.
         key: &'static str,
-        /// What stands there.
+        /// Invalid value of the time, as written in the list.
         value: String,
     },
     /// The end of the utterance is not after its start.
@@ -135,34 +136,34 @@ pub enum IssueKind {
     /// A line, a text or a name is longer than the limit, so the rest was not read.
     #[error("the {field} is longer than {max_bytes} bytes")]
     FieldTooLong {
-        /// What is too long: `line`, `text`, `name`.
+        /// Kind of text that is too long: `line`, `text`, `name`.
         field: &'static str,
-        /// The limit in bytes.
+        /// Largest allowed length in bytes.
         max_bytes: usize,
     },
-    /// The system cannot read a file or a folder, or stops before its end. Holds the message of the system.
+    /// A file or a folder cannot be read to its end. Holds the message of the operating system.
     #[error("it cannot be read from here on: {0}")]
     Unreadable(String),
-    /// Kaldi: the audio is the output of a command. Commands are never run.
+    /// The audio of a Kaldi utterance is the output of a command. Commands are never run. Holds the command.
     #[error("its audio is made by a command, which is not run: {0}")]
     AudioFromCommand(String),
-    /// Kaldi: the audio is part of an archive.
+    /// The audio of a Kaldi utterance is part of an archive. Holds the place in the archive.
     #[error("its audio is in an archive, which cannot be read: {0}")]
     AudioInArchive(String),
-    /// Lhotse: the audio is in memory, on the network or in a tar file. Holds Lhotse's name for the type.
+    /// The audio of a Lhotse utterance is in memory, on the network or in a tar file. Holds Lhotse's name for the type.
     #[error("its audio is of type `{0}`, and only files can be read")]
     AudioNotInFile(String),
-    /// Lhotse: the cut has another type than `MonoCut`.
+    /// A Lhotse cut has another type than `MonoCut`. Holds the name of the type.
     #[error("it is a `{0}`, and only a `MonoCut` can be read")]
     NotMonoCut(String),
-    /// Lhotse: the utterance is one channel of a file with this many channels.
+    /// A Lhotse utterance is one channel of a file with several channels. Holds the number of channels.
     #[error("it is one of {0} channels of its file, and files are read with their channels mixed")]
     OneOfSeveralChannels(usize),
-    /// Lhotse: the recording has a transform, such as a change of speed. Holds its name.
+    /// A Lhotse recording has a transform, such as a change of speed. Holds the name of the transform.
     #[error("its recording is changed by `{0}`, and files are only read as they are")]
     ChangedRecording(String),
 
-    /// The audio file does not exist.
+    /// The audio file does not exist. Holds the path.
     #[error("audio file {} does not exist", .0.display())]
     MissingAudio(PathBuf),
     /// The audio file cannot be read. Holds the error with its causes, in one line.
@@ -171,50 +172,52 @@ pub enum IssueKind {
     /// The duration in the list is longer than the audio.
     #[error("it should last {listed}, but its audio lasts only {found}")]
     WrongDuration {
-        /// The duration in the list.
+        /// Duration of the utterance in the list.
         listed: Seconds,
-        /// The audio from the start of the utterance to the end of the file.
+        /// Length of the audio from the start of the utterance to the end of the file.
         found: Seconds,
     },
-    /// The utterance starts after the end of its file.
+    /// The utterance starts after the end of its audio file.
     #[error("it starts at {offset}, but its audio lasts only {length}")]
     StartsAfterEnd {
-        /// The start of the utterance.
+        /// Start of the utterance in the audio file.
         offset: Seconds,
-        /// The length of the file.
+        /// Length of the audio file.
         length: Seconds,
     },
-    /// Every sample is below -80 dB of full scale.
+    /// Every sample of the audio is below -80 dB of full scale.
     #[error("its audio is silent")]
     Silent,
 
-    /// The text has characters outside the vocabulary. Holds the message of the tokenizer, which names the first.
+    /// The text has characters outside the vocabulary. Holds the message of the tokenizer, which names the first such
+    /// character.
     #[error("{0}")]
     UnknownCharacters(String),
-    /// The audio is shorter than the limit.
+    /// The audio is shorter than the limit. Holds the duration of the audio.
     #[error("too short: it lasts {0}")]
     TooShort(Seconds),
-    /// The audio is longer than the limit.
+    /// The audio is longer than the limit. Holds the duration of the audio.
     #[error("too long: it lasts {0}")]
     TooLong(Seconds),
     /// The text has no character left after normalization.
     #[error("empty text")]
     EmptyText,
-    /// The text is longer than the limit. Holds its number of characters.
+    /// The text is longer than the limit. Holds the number of characters in the text.
     #[error("too long a text: it has {0} characters")]
     TextTooLong(usize),
     /// The text needs more frames than a CTC loss gets from the audio.
     #[error("too little audio for the text: {needed} frames needed, {frames} there")]
     TooLittleAudio {
-        /// Frames that the loss would get.
+        /// Number of frames that the loss would get.
         frames: u64,
-        /// Frames that the text needs.
+        /// Number of frames that the text needs.
         needed: u64,
     },
 }
 
 impl IssueKind {
-    /// A fixed name without the facts, for counting. Reports for scripts use it, so the names do not change.
+    /// Returns a fixed name of the kind without the facts, for counting. The names do not change, because scripts read
+    /// them in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NotJson(_) => "not JSON",

@@ -26,6 +26,11 @@ mod loader;
 #[cfg(test)]
 mod testing;
 
+/// Audio files and features, whose types this crate takes.
+pub use plimsoll_audio as audio;
+/// Tokenizers, which this crate takes.
+pub use plimsoll_text as text;
+
 pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};

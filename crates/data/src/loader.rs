@@ -1,4 +1,4 @@
-//! The loader: threads that load batches ahead and deliver them in a fixed order.
+//! Loader: threads that load batches ahead and deliver them in a fixed order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -24,24 +24,26 @@ use pipeline::Pipeline;
 use schedule::{Job, Schedule};
 use tuning::Tuning;
 
-/// Loads the batches of a run ahead, in threads.
+/// Loader of the batches of a run, which threads load ahead.
 ///
-/// As an iterator it gives the batches from a position on. Their order and content depend on the data set, the
-/// configuration and the seed, never on the number or the timing of threads. Dropping it ends its threads.
+/// As an iterator, a loader returns the batches from a position on. The order and content of batches depend on the data
+/// set, the configuration and the seed, never on the number or the timing of threads. Dropping the loader ends its
+/// threads.
 pub struct Loader {
     pipeline: Pipeline<Result<Loaded, LoadError>>,
     schedule: Arc<Schedule>,
-    /// The epoch that the loader started in.
+    /// Number of the epoch that the loader started in.
     first_epoch: u64,
-    /// Number of batches of that epoch, once asked for.
+    /// Number of batches of the first epoch, once asked for.
     batches_in_epoch: OnceLock<u64>,
-    /// Number of utterances of the data set. As many failures without a batch in between mean that nothing is readable.
+    /// Number of utterances of the data set. This many failures without a batch in between mean that nothing is
+    /// readable.
     n_utterances: usize,
-    /// Utterances skipped since the start.
+    /// Number of utterances skipped since the start.
     skipped: u64,
     /// Skipped utterances that come with the next delivered batch.
     unreported: Vec<Skipped>,
-    /// The epoch that is being delivered, and the number of its utterances that failed so far.
+    /// Number of the epoch that is being delivered, and the number of its utterances that failed so far.
     failures: (u64, u64),
     max_failures: u64,
     tuning: Tuning,
@@ -90,12 +92,13 @@ impl Loader {
         }
     }
 
-    /// Current number of threads, and of batches that are loaded ahead. Both can grow when they were not configured.
+    /// Returns the current number of threads, and of batches that are loaded ahead. Numbers that were not configured
+    /// can grow.
     pub fn workers_and_prefetch(&self) -> (usize, usize) {
         self.pipeline.size()
     }
 
-    /// Number of utterances skipped since the start.
+    /// Returns the number of utterances skipped since the start.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -153,10 +156,10 @@ impl BatchSource for Loader {
         Some(next.map_err(SourceError::from))
     }
 
-    /// Number of batches in the epoch that the loader started in.
+    /// Counts the batches in the epoch that the loader started in.
     ///
-    /// Batches of a number of utterances give every epoch the same number; batches of a number of seconds, a few more or
-    /// less.
+    /// Batches of a number of utterances give every epoch an equal number of batches; with batches of a number of
+    /// seconds, other epochs have a few more or less.
     fn batches_in_epoch(&self) -> u64 {
         let count = || self.schedule.windows(self.first_epoch).map(|batches| batches.len() as u64).sum();
         *self.batches_in_epoch.get_or_init(count)
@@ -195,16 +198,16 @@ impl Iterator for Loader {
     }
 }
 
-/// The result of a job.
+/// Result of a loading job.
 struct Loaded {
-    /// `None` when every utterance was skipped.
+    /// Loaded batch; `None` when every utterance was skipped.
     batch: Option<HostBatch>,
     position: Position,
     skipped: Vec<Skipped>,
 }
 
 /// Loads one batch. With several replicas (`is_shared`), a batch without utterances is an empty batch and not `None`,
-/// because all replicas must get the same number of batches.
+/// because all replicas must get an equal number of batches.
 fn load(
     dataset: &Dataset,
     job: &Job,

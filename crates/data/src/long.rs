@@ -5,36 +5,37 @@ use plimsoll_core::Seconds;
 use crate::utterance::Utterance;
 use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
 
-/// What to do with an utterance that is longer than the limit.
+/// Policy for utterances that are longer than the limit.
 ///
 /// The words before a cut are not known, so the text is divided in proportion to the sound on each side, with an error
-/// of a word or two. A recognizer with attention can learn from such texts, and a few of them harm no
-/// recognizer. A corpus of mostly long utterances should be aligned instead.
+/// of a word or two. A recognizer with attention can learn from such texts, and a few of them harm no recognizer. A
+/// corpus of mostly long utterances should be aligned instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LengthPolicy {
-    /// Leave the utterance out. The default.
+    /// Leave the long utterance out. The default.
     #[default]
     Refuse,
-    /// Cut the utterance in its quietest places. Reads the audio.
+    /// Cut the long utterance in its quietest places. Reads the audio.
     Split,
-    /// Cut the utterance into equal parts.
+    /// Cut the long utterance into equal parts.
     Chunk,
-    /// Keep the beginning, and drop the rest with its share of the text.
+    /// Keep the beginning of the long utterance, and drop the rest with its share of the text.
     Truncate,
 }
 
-/// Length of the quiet place of a cut: shorter than the pause between two words, longer than the closure of a consonant.
+/// Length of the quiet place for a cut: shorter than the pause between two words, longer than the closure of a
+/// consonant.
 const PAUSE: Seconds = Seconds(0.1);
 
 /// Sample rate for finding quiet places, in Hz. Low, because loudness does not depend on the rate.
 const RATE: u32 = 8_000;
 
-/// A tenth of a second with less than this share of the loudest one's power, 40 dB below, counts as silent.
+/// Largest power of a silent tenth of a second, as a share of the power of the loudest: 40 dB below it.
 const SILENT_POWER: f32 = 1e-4;
 
 impl LengthPolicy {
-    /// The parts of `utterance`, none longer than `longest`: empty for [`Refuse`](Self::Refuse), the utterance itself where
-    /// it is short enough.
+    /// Divides `utterance` into parts not longer than `longest`: no parts for [`Refuse`](Self::Refuse), the utterance
+    /// itself where it is short enough.
     ///
     /// The ids of parts are the id of the utterance with `#1`, `#2` and so on.
     ///
@@ -68,7 +69,8 @@ impl LengthPolicy {
     }
 }
 
-/// The parts of an utterance: audio up to each of `ends`, text up to each of `texts`, both as shares from 0 to 1.
+/// Returns the parts of an utterance: audio up to each of `ends`, text up to each of `texts`, given as shares from 0 to
+/// 1.
 fn parts_of(utterance: &Utterance, ends: &[f64], texts: &[f64]) -> Vec<Utterance> {
     let Utterance { id, offset, duration, .. } = utterance;
     let mut start = 0.0;
@@ -86,7 +88,7 @@ fn parts_of(utterance: &Utterance, ends: &[f64], texts: &[f64]) -> Vec<Utterance
     ends.iter().enumerate().zip(texts).map(part).collect()
 }
 
-/// The share of all sound that lies before each of `cuts`; 1 for the last, which is the end.
+/// Computes the share of all sound that lies before each of `cuts`; 1 for the last cut, which is the end.
 fn sound_shares(samples: &[f32], cuts: &[usize]) -> Vec<f64> {
     let window = (PAUSE.0 * f64::from(RATE)) as usize;
     let power: Vec<f32> = samples.chunks(window).map(|part| part.iter().map(|x| x * x).sum()).collect();
@@ -97,7 +99,7 @@ fn sound_shares(samples: &[f32], cuts: &[usize]) -> Vec<f64> {
     cuts.iter().map(|&cut| if cut == samples.len() { 1.0 } else { sounding(cut) as f64 / all }).collect()
 }
 
-/// `text` cut at shares of its characters, between words where it has spaces.
+/// Cuts `text` at shares of its characters, between words where it has spaces.
 fn split_text(text: &str, shares: &[f64]) -> Vec<String> {
     let characters: Vec<(usize, char)> = text.char_indices().collect();
     let spaces: Vec<usize> = (0..characters.len()).filter(|&idx| characters[idx].1.is_whitespace()).collect();
@@ -116,7 +118,8 @@ fn split_text(text: &str, shares: &[f64]) -> Vec<String> {
     shares.iter().map(cut).collect()
 }
 
-/// The ends of parts of `samples` no longer than `longest`, as indices; the last one is the end of the samples.
+/// Finds the ends of parts of `samples` not longer than `longest`, as indices; the last index is the end of the
+/// samples.
 ///
 /// Each part ends in the middle of the quietest tenth of a second in the second half of the longest possible part.
 pub fn cuts_at_silence(samples: &[f32], rate: u32, longest: Seconds) -> Vec<usize> {
@@ -130,7 +133,7 @@ pub fn cuts_at_silence(samples: &[f32], rate: u32, longest: Seconds) -> Vec<usiz
     ends
 }
 
-/// The index of the middle of the quietest `pause` samples in the second half of `samples`.
+/// Finds the index of the middle of the quietest `pause` samples in the second half of `samples`.
 fn quietest(samples: &[f32], pause: usize) -> usize {
     let loudness = |start: usize| samples[start..start + pause].iter().map(|x| x * x).sum::<f32>();
     let starts = (samples.len() / 2..=samples.len() - pause).step_by(pause.div_ceil(4));
@@ -146,7 +149,7 @@ mod tests {
     use super::*;
     use crate::testing::{tone, write_wav};
 
-    /// Sixty seconds with a pause from the 21st second to the 22nd and one in the 45th, called `a`.
+    /// Writes an utterance `a` of sixty seconds with a pause from the 21st second to the 22nd and a pause in the 45th.
     fn long(folder: &TempDir, text: &str) -> Utterance {
         let mut samples = tone(300.0, 60.0, RATE);
         for pause in [21.0..22.0, 44.5..44.8] {

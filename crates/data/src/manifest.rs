@@ -15,14 +15,14 @@ use crate::utterance::Utterance;
 use plimsoll_audio::LogMel;
 use plimsoll_text::{Case, normalize};
 
-/// Content of a corpus: the utterances whose audio files exist, and one issue for each of the others.
+/// Content of a corpus: the utterances whose audio files exist, and one issue for each other utterance.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The file or folder that the corpus was read from.
+    /// File or folder that the corpus was read from.
     pub path: PathBuf,
-    /// The layout of that file or folder.
+    /// Layout of the corpus.
     pub format: Format,
-    /// The utterances, in the order of the corpus.
+    /// Usable utterances, in the order of the corpus.
     pub utterances: Vec<Utterance>,
     /// One issue for each listed utterance that cannot be used.
     pub issues: Vec<Issue>,
@@ -30,7 +30,7 @@ pub struct Manifest {
     pub more_issues: usize,
 }
 
-/// Why a manifest cannot be read or written.
+/// Reason why a manifest cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
@@ -40,25 +40,26 @@ pub enum ManifestError {
     /// Every listed utterance has an issue.
     #[error("not one utterance of {} can be used ({count} listed); the first: {first}", path.display())]
     NothingUsable {
-        /// The file or folder of the corpus.
+        /// File or folder of the corpus.
         path: PathBuf,
         /// Number of listed utterances.
         count: usize,
-        /// The first issue.
+        /// Message of the first issue.
         first: String,
     },
-    /// The file cannot be written.
+    /// The file of the manifest cannot be written.
     #[error("cannot write manifest {}", file.display())]
     Unwritable {
-        /// The file of the manifest.
+        /// File of the manifest.
         file: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system while writing.
         source: io::Error,
     },
 }
 
 impl Manifest {
-    /// Reads a corpus in any [`Format`]: JSON lines as [`write`](Self::write) makes them, an LJSpeech folder, and so on.
+    /// Reads a corpus in any [`Format`]: JSON lines as [`write`](Self::write) makes them, an LJSpeech folder, and so
+    /// on.
     ///
     /// Lines that make no sense and utterances without audio become [`issues`](Self::issues). Audio files are not
     /// opened, except where the list has no duration: then the header is read.
@@ -72,7 +73,7 @@ impl Manifest {
     /// Reads a corpus with facts that its files do not contain, such as the layout or the language.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// In the same cases as [`read`](Self::read).
     pub fn read_with(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Self, ManifestError> {
         let listing = import(&path, options)?;
         let (path, format) = (path.as_ref().to_path_buf(), listing.format);
@@ -88,7 +89,7 @@ impl Manifest {
         }
     }
 
-    /// Divides the utterances by `limits`, and logs a warning for each one that is excluded.
+    /// Divides the utterances by `limits`, and logs a warning for each excluded utterance.
     pub fn select(&self, limits: &Limits<'_>) -> Selection {
         let mut selection = Selection::default();
         for utterance in &self.utterances {
@@ -103,12 +104,12 @@ impl Manifest {
         selection
     }
 
-    /// Total duration of the utterances.
+    /// Computes the total duration of the utterances.
     pub fn duration(&self) -> Seconds {
         self.utterances.iter().map(|utterance| utterance.duration).sum()
     }
 
-    /// Share of the listed utterances that cannot be used, from 0 to 1.
+    /// Computes the share of the listed utterances that cannot be used, from 0 to 1.
     pub fn unusable_share(&self) -> f64 {
         let unusable = self.issues.len() + self.more_issues;
         unusable as f64 / (unusable + self.utterances.len()).max(1) as f64
@@ -117,8 +118,8 @@ impl Manifest {
     /// Writes `utterances` as JSON lines with NeMo's keys, and with the lengths that a model gets: the frames of
     /// `log_mel`, and the characters of the normalized text.
     ///
-    /// Paths of audio below the manifest's folder are relative to it, so both can move together. The file is written
-    /// under another name and then renamed: a crash never leaves half a manifest.
+    /// Paths of audio below the manifest's folder are written relative to it, so that audio and manifest can move
+    /// together. The file is written under another name and then renamed: a crash never leaves half a manifest.
     ///
     /// # Errors
     /// When the folder does not exist or the file cannot be written.
@@ -133,7 +134,7 @@ impl Manifest {
     }
 }
 
-/// One written line. The field names are the keys in the file.
+/// Line of a written manifest. The field names are the keys in the file.
 #[derive(Serialize)]
 struct Line<'a> {
     id: &'a str,

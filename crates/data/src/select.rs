@@ -1,4 +1,4 @@
-//! The limits of a run, and which utterances are outside them.
+//! Limits of a run, and the selection of utterances inside them.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,15 @@ use crate::issue::{Issue, IssueKind};
 use crate::utterance::Utterance;
 use plimsoll_text::{Case, normalize};
 
-/// What an utterance must be like for one run.
+/// Limits of one run on the durations and texts of utterances.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
-    /// Shortest duration that is kept. Default: any above zero.
+    /// Shortest duration that is kept. Default: any duration above zero.
     pub shortest: Seconds,
     /// Longest duration that is kept. Default: no limit.
     pub longest: Seconds,
-    /// Frames that a CTC loss gets from audio of a given duration, after all subsampling; `None` without such a loss.
+    /// Function that computes the frames that a CTC loss gets from audio of a given duration, after all subsampling;
+    /// `None` without such a loss.
     ///
     /// CTC needs one frame for each character, and one more between two equal characters (Graves et al. 2006). An
     /// utterance with fewer frames has an infinite loss.
@@ -46,13 +47,13 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Number of excluded utterances for each [kind](IssueKind::name) of issue.
+    /// Counts the excluded utterances for each [kind](IssueKind::name) of issue.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         count_by_name(&self.excluded)
     }
 }
 
-/// Number of issues of each kind.
+/// Counts the issues of each kind.
 pub(crate) fn count_by_name(issues: &[Issue]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for issue in issues {
@@ -61,7 +62,7 @@ pub(crate) fn count_by_name(issues: &[Issue]) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// The first limit that `utterance` breaks, if any.
+/// Returns an issue for the first limit that `utterance` breaks, if any.
 pub(crate) fn broken_limit(utterance: &Utterance, limits: &Limits<'_>) -> Option<IssueKind> {
     let duration = utterance.duration;
     if duration < limits.shortest {
@@ -82,7 +83,7 @@ pub(crate) fn broken_limit(utterance: &Utterance, limits: &Limits<'_>) -> Option
     (frames < needed).then_some(IssueKind::TooLittleAudio { frames, needed })
 }
 
-/// Frames that a CTC loss needs for `text`: one for each character and one between equal neighbors.
+/// Computes the frames that a CTC loss needs for `text`: one for each character and one between equal neighbors.
 fn ctc_frames(text: &str) -> u64 {
     let characters: Vec<char> = normalize(text, Case::Keep).chars().collect();
     let repeats = characters.windows(2).filter(|pair| pair[0] == pair[1]).count();

@@ -6,37 +6,38 @@ use plimsoll_core::Key;
 
 use crate::utterance::Utterance;
 
-/// With fewer speakers, holding out a whole one would take too many of the training voices.
+/// Smallest number of speakers for holding out whole speakers. Of fewer speakers, one would be too many of the training
+/// voices.
 const MIN_SPEAKERS: usize = 4;
 
-/// The unit that was held out.
+/// Unit that is held out for validation: speakers or utterances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitBy {
-    /// All utterances of some speakers, so validation measures unseen voices.
+    /// All utterances of some speakers are held out, so validation measures unseen voices.
     Speaker,
-    /// Single utterances. The same voices may occur on both sides.
+    /// Single utterances are held out. A voice may occur in training and in validation.
     Utterance,
 }
 
-/// Two disjoint lists of utterances, neither empty.
+/// Disjoint lists of utterances for training and for validation, neither empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     /// Utterances for training.
     pub train: Vec<Utterance>,
     /// Utterances for validation.
     pub validation: Vec<Utterance>,
-    /// The unit that was held out.
+    /// Unit that was held out for validation.
     pub by: SplitBy,
 }
 
-/// Why utterances cannot be split.
+/// Reason why utterances cannot be split.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SplitError {
-    /// There are fewer than two utterances.
+    /// There are fewer than two utterances. Holds their number.
     #[error("{0} utterances cannot be split into training and validation")]
     TooFew(usize),
-    /// The share is not between 0 and 1.
+    /// The share of validation is not between 0 and 1. Holds the share.
     #[error("the validation share is {0}; it must be above 0 and below 1")]
     Share(f64),
 }
@@ -44,11 +45,11 @@ pub enum SplitError {
 /// Holds out about `share` of the utterances for validation.
 ///
 /// With four or more named speakers, whole speakers are held out, at least one; utterances without a speaker stay in
-/// training. With fewer, single utterances are held out.
+/// training. With fewer speakers, single utterances are held out.
 ///
-/// The same utterances, share and key always give the same split. A changed list does not: the number to hold out grows
+/// Equal utterances, share and key always give an equal split. A changed list does not: the number to hold out grows
 /// with the list, so adding utterances can move utterances and whole speakers from training to validation, or back. A
-/// model that was trained before such a change may have seen what is now validation data.
+/// model that was trained before such a change may have been trained on data that is now validation data.
 ///
 /// # Errors
 /// With fewer than two utterances, or when `share` is not above 0 and below 1.
@@ -74,7 +75,7 @@ pub fn hold_out(utterances: &[Utterance], share: f64, key: Key) -> Result<Split,
     Ok(split)
 }
 
-/// The indices of the utterances of each named speaker.
+/// Returns the indices of the utterances of each named speaker.
 fn speakers(utterances: &[Utterance]) -> BTreeMap<&str, Vec<usize>> {
     let mut speakers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, utterance) in utterances.iter().enumerate() {
@@ -85,7 +86,7 @@ fn speakers(utterances: &[Utterance]) -> BTreeMap<&str, Vec<usize>> {
     speakers
 }
 
-/// Goes through the speakers in random order, and holds out each one that brings the count closer to `wanted`.
+/// Holds out speakers in random order: each speaker that brings the count closer to `wanted`.
 fn hold_out_speakers(speakers: BTreeMap<&str, Vec<usize>>, wanted: usize, total: usize, key: Key) -> Vec<bool> {
     let count = speakers.len();
     let smallest = speakers.values().min_by_key(|indices| indices.len()).cloned().unwrap_or_default();
@@ -112,7 +113,7 @@ fn hold_out_utterances(utterances: &[Utterance], wanted: usize, key: Key) -> Vec
     mark(utterances.len(), order.into_iter().take(wanted))
 }
 
-/// `true` at each of `indices`.
+/// Returns `total` flags that are `true` at each of `indices`.
 fn mark(total: usize, indices: impl Iterator<Item = usize>) -> Vec<bool> {
     let mut marks = vec![false; total];
     indices.for_each(|index| marks[index] = true);

@@ -1,4 +1,4 @@
-//! BufferSnapshot of a corpus: lengths of utterances and texts, speakers, languages and characters.
+//! Statistics of a corpus: lengths of utterances and texts, speakers, languages and characters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use serde::Serialize;
 use crate::utterance::Utterance;
 use plimsoll_text::{Case, normalize};
 
-/// A corpus in numbers. Serialized for scripts, so the names in JSON do not change.
+/// Statistics of a corpus. They are serialized for scripts, so the names in JSON do not change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CorpusStats {
     /// Number of utterances.
     pub utterances: usize,
-    /// Total duration.
+    /// Total duration of the utterances.
     pub total: Seconds,
     /// Number of named speakers.
     pub speakers: usize,
@@ -30,42 +30,42 @@ pub struct CorpusStats {
     pub character_counts: BTreeMap<char, usize>,
 }
 
-/// The distribution of a number over a corpus.
+/// Distribution of a number over a corpus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Smallest value; `least` in JSON.
+    /// Smallest of the values; `least` in JSON.
     #[serde(rename = "least")]
     pub min: f64,
-    /// 10th percentile; `tenth` in JSON.
+    /// 10th percentile of the values; `tenth` in JSON.
     #[serde(rename = "tenth")]
     pub p10: f64,
-    /// Median.
+    /// Median of the values.
     pub median: f64,
-    /// 90th percentile; `ninetieth` in JSON.
+    /// 90th percentile of the values; `ninetieth` in JSON.
     #[serde(rename = "ninetieth")]
     pub p90: f64,
-    /// Largest value; `most` in JSON.
+    /// Largest of the values; `most` in JSON.
     #[serde(rename = "most")]
     pub max: f64,
-    /// Mean.
+    /// Mean of the values.
     pub mean: f64,
-    /// Histogram: at most 40 bins of equal width, in order.
+    /// Histogram of the values: at most 40 bins of equal width, in order.
     pub bins: Vec<Bin>,
 }
 
 /// One bin of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bin {
-    /// Lower bound, included.
+    /// Lower bound of the bin, included.
     pub from: f64,
-    /// Upper bound, excluded. The last bin also counts every larger value.
+    /// Upper bound of the bin, excluded. The last bin also counts every larger value.
     pub to: f64,
-    /// Number of values.
+    /// Number of values in the bin.
     pub count: usize,
 }
 
 impl CorpusStats {
-    /// The statistics of `utterances`.
+    /// Computes the statistics of `utterances`.
     pub fn new(utterances: &[Utterance]) -> Self {
         let texts: Vec<String> = utterances.iter().map(|u| normalize(&u.text, Case::Keep)).collect();
         let characters = || texts.iter().map(|text| text.chars().count() as f64);
@@ -92,11 +92,11 @@ impl CorpusStats {
     }
 }
 
-/// Approximate number of bins: as many lines as fit on a screen.
+/// Approximate number of bins of a histogram: as many lines as fit on a screen.
 const BINS: f64 = 20.0;
 
 impl Spread {
-    /// The distribution of `values`; every field is zero without a finite value.
+    /// Computes the distribution of `values`; every field is zero without a finite value.
     pub fn new(mut values: Vec<f64>) -> Self {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
@@ -110,7 +110,7 @@ impl Spread {
     }
 }
 
-/// Bins of a round width, so that about `BINS` of them reach from the smallest value to `end`.
+/// Computes bins of a round width, so that about `BINS` of them reach from the smallest value to `end`.
 fn bins(values: &[f64], end: f64) -> Vec<Bin> {
     let min = values[0];
     let width = round_up((end - min).max(1e-9) / BINS);
@@ -126,7 +126,7 @@ fn bins(values: &[f64], end: f64) -> Vec<Bin> {
     bins
 }
 
-/// The smallest of …, 0.5, 1, 2, 5, 10, 20, … that is not below `width`.
+/// Returns the smallest of …, 0.5, 1, 2, 5, 10, 20, … that is not below `width`.
 fn round_up(width: f64) -> f64 {
     let magnitude = 10f64.powf(width.log10().floor());
     let steps = [1.0, 2.0, 5.0].map(|step| step * magnitude);

@@ -1,4 +1,4 @@
-//! Tones and small corpora for the tests of this crate.
+//! Tones and small corpora for the tests of `plimsoll-data`.
 
 use std::f64::consts::TAU;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::{Augment, Dataset, Utterance};
 use plimsoll_audio::{LogMel, LogMelConfig, Normalize};
 use plimsoll_text::Tokenizer;
 
-/// A sine at half of full scale.
+/// Generates a sine wave at half of full scale.
 pub(crate) fn tone(hertz: f64, seconds: f64, rate: u32) -> Vec<f32> {
     let samples = (seconds * f64::from(rate)).round() as usize;
     (0..samples).map(|n| 0.5 * (TAU * hertz * n as f64 / f64::from(rate)).sin() as f32).collect()
 }
 
-/// Writes a mono file with 16 bits.
+/// Writes `samples` as a mono WAV file with 16 bits.
 pub(crate) fn write_wav(path: &Path, samples: &[f32], rate: u32) {
     let spec = WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format: SampleFormat::Int };
     let mut writer = WavWriter::create(path, spec).unwrap();
@@ -26,7 +26,7 @@ pub(crate) fn write_wav(path: &Path, samples: &[f32], rate: u32) {
     writer.finalize().unwrap();
 }
 
-/// The utterances of a folder of tones.
+/// Utterances of a folder of tones.
 pub(crate) struct Corpus(pub(crate) Vec<Utterance>);
 
 /// Writes `count` tones of different lengths, as `0.wav`, `1.wav` and so on.

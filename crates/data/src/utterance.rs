@@ -1,24 +1,25 @@
-//! One utterance of a corpus.
+//! Utterances of a corpus.
 
 use std::path::PathBuf;
 
 use plimsoll_core::Seconds;
 
-/// A segment of an audio file and the text spoken in it.
+/// Segment of an audio file, with the text spoken in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Utterance {
-    /// Its name, unique in the manifest. Augmentation and splits are keyed by it: another id gives other random numbers.
+    /// Id of the utterance, unique in the manifest. Augmentation and splits are keyed by it: another id gives other
+    /// random numbers.
     pub id: String,
-    /// The audio file.
+    /// Audio file that contains the utterance.
     pub audio: PathBuf,
-    /// Where the utterance starts in the file.
+    /// Start of the utterance in the audio file.
     pub offset: Seconds,
-    /// How long it is.
+    /// Duration of the utterance.
     pub duration: Seconds,
-    /// The spoken text, as written in the manifest: not normalized.
+    /// Spoken text, as written in the manifest: not normalized.
     pub text: String,
-    /// The name of the speaker, where known.
+    /// Name of the speaker, if known.
     pub speaker: Option<String>,
-    /// The language, where known.
+    /// Language of the utterance, if known.
     pub language: Option<String>,
 }

@@ -11,7 +11,7 @@ use plimsoll_tape::{Noise, Pass, backward, initialize};
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// Width and heads of the layer, as in the recognizer of 24.8M parameters.
+/// Width of the layer, as in the recognizer of 24.8M parameters. `HEADS` is from the same model.
 const WIDTH: usize = 256;
 const HEADS: usize = 4;
 
@@ -46,7 +46,8 @@ fn pass(attention: &Attention, x: &Tensor<3>, chunk: Option<NonZeroU32>) -> Meas
     Measured { bytes, seconds, result: result.into_data().try_into_vec().expect("in fp32") }
 }
 
-/// Measures both ways and prints them. The runs alternate, so that other load slows both alike; the first round warms up.
+/// Measures chunked and whole attention and prints the results. The runs alternate, so that other load slows both
+/// alike; the first round warms up.
 fn compare(name: &str, attention: &Attention, positions: usize, chunk: NonZeroU32, device: &Device) {
     let x = input(positions, device);
     let mut ratios = Vec::new();

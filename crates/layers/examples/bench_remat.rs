@@ -1,4 +1,5 @@
-//! Measures memory and time of plain and rematerialized Conformer blocks: `cargo xtask bench remat [BLOCKS WIDTH FRAMES]`.
+//! Measures memory and time of plain and rematerialized Conformer blocks:
+//! `cargo xtask bench remat [BLOCKS WIDTH FRAMES]`.
 
 use std::time::Instant;
 
@@ -32,8 +33,8 @@ impl Encoder {
     }
 }
 
-/// Activation memory, seconds and gradient sum of one forward and backward pass. Activation memory is the peak minus the
-/// memory in use before and the gradients.
+/// Measures activation memory, seconds and gradient sum of one forward and backward pass. Activation memory is the peak
+/// minus the memory in use before the pass and the memory of the gradients.
 fn pass(encoder: &Encoder, x: &Tensor<3>, choice: Remat) -> (Bytes, f64, f32) {
     let before = MEMORY.current();
     MEMORY.reset_peak();
@@ -49,7 +50,7 @@ fn pass(encoder: &Encoder, x: &Tensor<3>, choice: Remat) -> (Bytes, f64, f32) {
     (peak.saturating_sub(before + held), seconds, sum.1)
 }
 
-/// Sum of the absolute gradients of the first block: must be equal for all choices.
+/// Sum of the absolute gradients of the first block, which must be equal for all choices.
 struct Sum<'a>(&'a burn::optim::GradientsParams, f32);
 
 impl plimsoll_tape::NamedVisitor for Sum<'_> {

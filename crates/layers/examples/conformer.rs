@@ -19,7 +19,7 @@ struct Recognizer {
 }
 
 impl Recognizer {
-    /// Features `[b, t, WIDTH]` to scores `[b, t, VOCABULARY]`.
+    /// Computes scores `[b, t, VOCABULARY]` from features `[b, t, WIDTH]`.
     fn forward(&self, x: Tensor<3>, lengths: &Lengths) -> Tensor<3> {
         let pass = Pass::plain();
         pass.dense(&self.output, self.block.forward(x, lengths, &pass))

@@ -1,4 +1,4 @@
-//! Residual branches that end in a linear layer, so that a block can recompute all of a branch but that layer.
+//! Residual branches that end in a linear layer, so that a block can recompute a branch without its last layer.
 
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
@@ -9,19 +9,19 @@ use crate::{Lengths, apply_layer_norm};
 
 // Shapes: b batch, t frames, d model width, i input width of the last linear layer.
 
-/// Layer whose last step is a linear layer.
+/// Layer of a residual branch that ends in a linear layer.
 ///
 /// The backward pass of a linear layer needs its input and not its output. A rematerialized block therefore recomputes
 /// [`before_output`](Branch::before_output) only, and never repeats the last matrix product.
 pub(crate) trait Branch: Module + Sync + 'static {
-    /// `[b, t, d]` to the input `[b, t, i]` of the last linear layer.
+    /// Computes the input `[b, t, i]` of the last linear layer from `[b, t, d]`.
     fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3>;
 
-    /// The last linear layer.
+    /// Returns the last linear layer of the branch.
     fn output_layer(&self) -> &Linear;
 }
 
-/// Applies `norm`, then the whole of `layer`, its linear layer included: `[b, t, d]` to `[b, t, d]`.
+/// Applies `norm`, then the whole of `layer`, including its last linear layer: `[b, t, d]` to `[b, t, d]`.
 ///
 /// With `rematerialize`, the tape keeps `x` and the backward pass computes the activations inside the branch again. The
 /// result and the gradients are equal to the last bit either way.

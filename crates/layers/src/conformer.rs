@@ -1,4 +1,4 @@
-//! Conformer block.
+//! Conformer block of a speech encoder.
 
 use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig};
@@ -18,13 +18,13 @@ pub struct ConformerConfig {
     pub d_model: usize,
     /// Number of attention heads. Must divide `d_model`.
     pub heads: usize,
-    /// Frames under the depthwise kernel. Odd. Default: 15.
+    /// Number of frames under the depthwise kernel. Must be odd. Default: 15.
     pub kernel: usize,
     /// Inner width of the feed-forward layers divided by `d_model`. Default: 4.
     pub feed_forward_multiplier: usize,
     /// Position information that attention adds. Default: absolute.
     pub positions: HeadPositions,
-    /// Norm inside the convolution. Default: layer norm.
+    /// Norm inside the convolution layer. Default: layer norm.
     pub norm: NormKind,
     /// Dropout probability in training, in `[0, 1)`. Default: 0.1.
     pub dropout: f64,
@@ -49,7 +49,8 @@ pub struct Conformer {
 }
 
 impl ConformerConfig {
-    /// Block of width `d_model` with `heads` attention heads and the defaults of the other fields.
+    /// Creates the configuration of a block of width `d_model` with `heads` attention heads and the defaults of the
+    /// other fields.
     pub fn new(d_model: usize, heads: usize) -> Self {
         Self {
             d_model,
@@ -87,15 +88,17 @@ impl ConformerConfig {
 }
 
 impl Conformer {
-    /// `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have no meaning.
+    /// Applies the block: `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have
+    /// no meaning.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         self.run(x, lengths, pass, false)
     }
 
-    /// Like [`forward`](Self::forward), with less memory and more time: equal results and gradients to the last bit.
+    /// Applies the block like [`forward`](Self::forward), with less memory and more time. Results and gradients are
+    /// equal to the last bit.
     ///
-    /// The tape keeps the input of each of the four parts. The backward pass computes their activations again, except
-    /// the linear layer at the end of each.
+    /// The tape keeps the input of each of the four parts. The backward pass computes the activations of the parts
+    /// again, except the linear layer at the end of each part.
     pub fn forward_rematerialized(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         self.run(x, lengths, pass, true)
     }

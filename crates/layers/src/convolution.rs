@@ -14,7 +14,7 @@ use crate::{Lengths, Norm, NormConfig, NormKind};
 pub struct ConvolutionConfig {
     /// Width of the model.
     pub d_model: usize,
-    /// Frames under the depthwise kernel. Odd, so that the number of frames stays the same.
+    /// Number of frames under the depthwise kernel. Must be odd, so that the number of frames stays unchanged.
     pub kernel: usize,
     /// Norm after the depthwise convolution.
     pub norm: NormKind,
@@ -22,8 +22,8 @@ pub struct ConvolutionConfig {
     pub dropout: f64,
 }
 
-/// Pointwise convolution, gated linear unit, depthwise convolution over time, norm, SiLU, pointwise convolution (Gulati
-/// et al. 2020).
+/// Convolution layer of a Conformer: pointwise convolution, gated linear unit, depthwise convolution over time, norm,
+/// SiLU, pointwise convolution (Gulati et al. 2020).
 ///
 /// The pointwise convolutions are linear layers. Padding is set to zero before the depthwise convolution, like the
 /// frames beyond the edges.
@@ -60,7 +60,7 @@ impl ConvolutionConfig {
 }
 
 impl Convolution {
-    /// `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame.
+    /// Applies the layer: `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         pass.dropout(pass.dense(&self.output, self.before_output(x, lengths, pass)), self.dropout)
     }

@@ -5,7 +5,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 
 // Shapes: b batch, u tokens, v vocabulary.
 
-/// Cross-entropy `[1]` of `logits` `[b, u, v]`, before softmax, summed over all tokens of `targets`.
+/// Computes the cross-entropy `[1]` of `logits` `[b, u, v]`, before softmax, summed over all tokens of `targets`.
 ///
 /// `smoothing` in `[0, 1)` is the part of each label that is spread evenly over the vocabulary (Szegedy et al. 2016).
 /// Equals PyTorch's `CrossEntropyLoss(label_smoothing=smoothing, reduction="sum")`. A target may be shorter than `u`,

@@ -11,23 +11,24 @@ use crate::Lengths;
 /// Id of the blank token. The vocabulary of a CTC model must reserve it.
 pub const CTC_BLANK: u32 = 0;
 
-/// CTC loss of a batch.
+/// Result of the CTC loss of a batch.
 #[derive(Debug)]
 pub struct CtcLoss {
     /// Sum `[1]` of the negative log-probabilities of the texts. Differentiable if the logits are.
     pub sum: Tensor<1>,
-    /// Indices of samples with fewer frames than their text needs. They add nothing to the sum and have a zero
+    /// Indices of samples with fewer frames than their text needs. Such samples add nothing to the sum and have a zero
     /// gradient.
     pub infeasible: Vec<usize>,
 }
 
-/// Whether `frames` suffice to read `tokens`: one frame for each token, and one for a blank between equal neighbors.
+/// Returns whether `frames` frames suffice for CTC to read `tokens`: one frame for each token, and one frame for a
+/// blank between equal neighbors.
 pub fn is_ctc_feasible(frames: usize, tokens: &[u32]) -> bool {
     let repeats = tokens.windows(2).filter(|pair| pair[0] == pair[1]).count();
     frames >= tokens.len() + repeats
 }
 
-/// CTC loss of `logits` `[b, t, v]`, before softmax, for the `texts` of the batch (Graves et al. 2006).
+/// Computes the CTC loss of `logits` `[b, t, v]`, before softmax, for the `texts` of the batch (Graves et al. 2006).
 ///
 /// Equals PyTorch's `ctc_loss` with `reduction="sum"` and `zero_infinity=True`. Frames beyond `lengths` do not count
 /// and have a zero gradient.
@@ -79,7 +80,7 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
     CtcLoss { sum: with_gradient(logits, total, gradient), infeasible }
 }
 
-/// Loss of one sample. Overwrites its logits `[t, v]` in `cells` with their gradient.
+/// Computes the CTC loss of one sample. Overwrites the logits `[t, v]` of the sample in `cells` with their gradient.
 fn sample_loss(cells: &mut [f32], v: usize, text: &[u32]) -> f64 {
     let log_probs = log_softmax(cells, v);
     let t = cells.len() / v;
@@ -119,7 +120,8 @@ fn sample_loss(cells: &mut [f32], v: usize, text: &[u32]) -> f64 {
     -total
 }
 
-/// Forward variables `[t, states]`: log-probability of all prefixes that end in a state, with that frame's emission.
+/// Computes the forward variables `[t, states]`: the log-probability of all prefixes that end in a state at a frame,
+/// including the emission at this frame.
 fn forward_pass(
     log_probs: &[f64],
     v: usize,
@@ -149,7 +151,7 @@ fn forward_pass(
     alpha
 }
 
-/// Log-softmax of each row of `v` logits, in 64 bits.
+/// Computes the log-softmax of each row of `v` logits, in 64 bits.
 fn log_softmax(logits: &[f32], v: usize) -> Vec<f64> {
     let mut values = Vec::with_capacity(logits.len());
     for row in logits.chunks_exact(v) {
@@ -160,13 +162,14 @@ fn log_softmax(logits: &[f32], v: usize) -> Vec<f64> {
     values
 }
 
-/// `ln(exp(a) + exp(b))` without overflow.
+/// Computes `ln(exp(a) + exp(b))` without overflow.
 fn log_add(a: f64, b: f64) -> f64 {
     let (high, low) = if a > b { (a, b) } else { (b, a) };
     if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// Greedy CTC decoding of `logits` `[b, t, v]`: the best token of each valid frame, without repeats and blanks.
+/// Decodes `logits` `[b, t, v]` with greedy CTC decoding: the best token of each valid frame, without repeats and
+/// blanks.
 pub fn ctc_greedy(logits: Tensor<3>, lengths: &Lengths) -> Vec<Vec<u32>> {
     let [_, t, _] = logits.dims();
     let best = logits.without_autodiff().argmax(2).into_data().convert::<i64>();
@@ -207,7 +210,7 @@ mod tests {
         (loss.sum.into_scalar::<f32>(), gradient, loss.infeasible)
     }
 
-    /// Loss by definition: enumerates all paths of `t` tokens that read as the text.
+    /// Computes the CTC loss by definition: enumerates all paths of `t` tokens that read as the text.
     fn by_enumeration(values: &[f32], v: usize, text: &[u32]) -> f64 {
         let log_probs = log_softmax(values, v);
         let t = values.len() / v;

@@ -13,10 +13,10 @@ use crate::branch::Branch;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activation {
-    /// `x * sigmoid(x)`, also called Swish, as in Conformers.
+    /// SiLU, also called Swish: `x * sigmoid(x)`, as in Conformers.
     #[default]
     Silu,
-    /// `max(x, 0)`, as in the first Transformers.
+    /// ReLU: `max(x, 0)`, as in the first Transformers.
     Relu,
 }
 
@@ -33,7 +33,7 @@ pub struct FeedForwardConfig {
     pub dropout: f64,
 }
 
-/// Two linear layers with an activation between them, applied to each frame (Vaswani et al. 2017).
+/// Feed-forward layer: two linear layers with an activation between them, applied to each frame (Vaswani et al. 2017).
 #[derive(Module, Debug)]
 pub struct FeedForward {
     widen: Linear,
@@ -55,19 +55,20 @@ impl FeedForwardConfig {
 }
 
 impl FeedForward {
-    /// `[b, t, d]` to `[b, t, d]`. Frames do not mix, so padding needs no mask.
+    /// Applies the layer: `[b, t, d]` to `[b, t, d]`. Frames do not mix, so padding needs no mask.
     pub fn forward(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
         self.output_dropout(pass.dense(&self.narrow, self.activated(x, pass)), pass)
     }
 
-    /// `[b, t, d]` to the activations between the two linear layers.
+    /// Computes the activations between the two linear layers from `[b, t, d]`.
     fn activated(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
         let wide = pass.dense(&self.widen, x);
         let inner = if self.relu { relu(wide) } else { silu(wide) };
         pass.with("inner").dropout(inner, self.dropout)
     }
 
-    /// Dropout after the last linear layer. Separate, because a block applies that layer itself.
+    /// Applies the dropout after the last linear layer. It is separate, because a block applies the last linear layer
+    /// itself.
     pub(crate) fn output_dropout(&self, y: Tensor<3>, pass: &Pass) -> Tensor<3> {
         pass.with("outer").dropout(y, self.dropout)
     }

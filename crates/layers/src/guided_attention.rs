@@ -6,7 +6,7 @@ use crate::Lengths;
 
 // Shapes: b batch, h heads, u queries, t keys, w width of a head, c columns of the guide.
 
-/// Distance, in multiples of sigma, at which the Gaussian counts as zero: it is below 4e-6 there.
+/// Distance, in multiples of sigma, beyond which the Gaussian counts as zero: at this distance it is below 4e-6.
 const REACH: f64 = 5.0;
 
 /// Guided attention loss (Tachibana et al. 2018): penalizes attention away from the diagonal.
@@ -17,7 +17,8 @@ const REACH: f64 = 5.0;
 /// The penalty needs no attention weights in memory. On `[-1, 1]` the Gaussian is, up to 4e-6, a Fourier series of a
 /// few terms, and each term splits into a product of a function of `i` and a function of `j`. The functions of `j`
 /// become extra columns of the values, which attention mixes like the other columns; a product with the functions of
-/// `i` then gives the penalty. This works for any way to compute attention: at once, in chunks, or rematerialized.
+/// `i` then gives the penalty. This method works for any way to compute attention: at once, in chunks, or
+/// rematerialized.
 #[derive(Clone, Debug)]
 pub struct GuidedAttention {
     queries: Tensor<4>,
@@ -25,8 +26,8 @@ pub struct GuidedAttention {
 }
 
 impl GuidedAttention {
-    /// Guide for `queries` over `keys`. `sigma` is the width of the diagonal as a fraction of the sequence; the paper
-    /// uses 0.2.
+    /// Creates a guide for `queries` over `keys`. `sigma` is the width of the diagonal as a fraction of the sequence;
+    /// the paper (Tachibana et al. 2018) uses 0.2.
     ///
     /// # Panics
     /// If `sigma` is not above zero.
@@ -53,7 +54,7 @@ impl GuidedAttention {
         Self { queries: table(queries, weighted, device), keys: table(keys, waves, device) }
     }
 
-    /// Values `[b, h, t, w]` with the columns of the guide appended: `[b, h, t, w + c]`.
+    /// Appends the columns of the guide to the values `[b, h, t, w]`: `[b, h, t, w + c]`.
     pub(crate) fn append(&self, values: Tensor<4>) -> Tensor<4> {
         let [b, h, t, _] = values.dims();
         let [_, _, _, c] = self.keys.dims();
@@ -61,8 +62,8 @@ impl GuidedAttention {
         Tensor::cat(vec![values, columns], 3)
     }
 
-    /// Splits the attention output `[b, h, u, w + c]` of such values: the output `[b, h, u, w]`, and the penalty `[1]`
-    /// summed over all valid queries and averaged over the heads.
+    /// Splits the attention output `[b, h, u, w + c]` of values from [`append`](Self::append) into the output
+    /// `[b, h, u, w]` and the penalty `[1]`, summed over all valid queries and averaged over the heads.
     pub(crate) fn split(&self, mixed: Tensor<4>) -> (Tensor<4>, Tensor<1>) {
         let [_, h, _, all] = mixed.dims();
         let c = self.keys.dims()[3];
@@ -73,7 +74,8 @@ impl GuidedAttention {
     }
 }
 
-/// `[b, 1, n, c]`: for each valid position the `waves` at its fraction of the sequence; zeros in the padding.
+/// Builds a table `[b, 1, n, c]`: for each valid position the `waves` at its fraction of the sequence; zeros in the
+/// padding.
 fn table(lengths: &Lengths, waves: impl Fn(f64) -> Vec<f64>, device: &Device) -> Tensor<4> {
     let c = waves(0.0).len();
     let mut values = Vec::with_capacity(lengths.each().len() * lengths.width() * c);
@@ -94,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// Penalty by definition, from all weights.
+    /// Computes the penalty by definition, from all attention weights.
     fn by_definition(weights: &[f32], [b, h, u, t]: [usize; 4], queries: &[u32], keys: &[u32], sigma: f64) -> f64 {
         let mut sum = 0.0;
         for (index, &weight) in weights.iter().enumerate() {

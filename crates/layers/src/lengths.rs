@@ -10,7 +10,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// `lengths` of sequences that are padded to `width`, all in frames or tokens.
+    /// Creates the lengths of sequences that are padded to `width`. `lengths` and `width` count frames or tokens.
     ///
     /// # Panics
     /// If a length is above `width`.
@@ -20,22 +20,22 @@ impl Lengths {
         Self { lengths, width }
     }
 
-    /// Valid length of each sequence.
+    /// Returns the valid length of each sequence.
     pub fn each(&self) -> &[u32] {
         &self.lengths
     }
 
-    /// Padded length: the size of the time axis.
+    /// Returns the padded length: the size of the time axis.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Whether at least one sequence is shorter than the padded length.
+    /// Returns whether at least one sequence is shorter than the padded length.
     pub fn is_padded(&self) -> bool {
         self.lengths.iter().any(|&length| (length as usize) < self.width)
     }
 
-    /// Padding mask `[b, t]`: true in the padding. `None` if no sequence is padded.
+    /// Builds the padding mask `[b, t]`: true in the padding. `None` if no sequence is padded.
     pub fn padding(&self, device: &Device) -> Option<Tensor<2, Bool>> {
         self.is_padded().then(|| self.positions(device).greater_equal(self.column(device)))
     }

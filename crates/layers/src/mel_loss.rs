@@ -1,4 +1,4 @@
-//! Losses of a synthesizer: distance of its frames from the true frames, and prediction of the last step.
+//! Losses of a synthesizer: distance of predicted frames from true frames, and prediction of the last step.
 
 use burn::tensor::activation::log_sigmoid;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -12,17 +12,17 @@ use crate::Lengths;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Distance {
-    /// The absolute difference.
+    /// L1 distance: the absolute difference.
     #[default]
     L1,
     /// Huber loss with delta 1 (Huber 1964): `e² / 2` for differences `e` below 1, `|e| - 1/2` above.
     Huber,
 }
 
-/// Distance `[1]` of predicted frames `found` from `truth`, both `[b, t, f]`: the mean over features, summed over valid
-/// frames.
+/// Computes the distance `[1]` of predicted frames `found` from `truth`, both `[b, t, f]`: the mean over features,
+/// summed over valid frames.
 ///
-/// Equals PyTorch's `L1Loss` or `HuberLoss` over the valid frames, times their number.
+/// Equals PyTorch's `L1Loss` or `HuberLoss` over the valid frames, times the number of valid frames.
 pub fn mel_distance(found: Tensor<3>, truth: Tensor<3>, lengths: &Lengths, distance: Distance) -> Tensor<1> {
     let [_, _, f] = found.dims();
     let error = lengths.clear_padding(found - truth).abs();
@@ -37,10 +37,10 @@ pub fn mel_distance(found: Tensor<3>, truth: Tensor<3>, lengths: &Lengths, dista
     each.sum() / f as f64
 }
 
-/// Binary cross-entropy `[1]` of the stop prediction `logits` `[b, u]`, before the sigmoid, summed over all valid
-/// `steps`.
+/// Computes the binary cross-entropy `[1]` of the stop prediction `logits` `[b, u]`, before the sigmoid, summed over
+/// all valid `steps`.
 ///
-/// The target is 1 at the last valid step of each sequence and 0 before. Equals PyTorch's
+/// The target is 1 at the last valid step of each sequence and 0 before this step. Equals PyTorch's
 /// `BCEWithLogitsLoss(pos_weight=weight, reduction="sum")` over the valid steps.
 pub fn stop_loss(logits: Tensor<2>, steps: &Lengths, weight: f64) -> Tensor<1> {
     let device = logits.device();
@@ -50,7 +50,8 @@ pub fn stop_loss(logits: Tensor<2>, steps: &Lengths, weight: f64) -> Tensor<1> {
     (positive + negative).sum().neg()
 }
 
-/// Mask `[b, u]`: 1 at the last valid step of each sequence (`last`), or at all valid steps before it.
+/// Builds a mask `[b, u]`: 1 at the last valid step of each sequence (`last`), or at all valid steps before the last
+/// valid step.
 fn step_mask(steps: &Lengths, last: bool, device: &Device) -> Tensor<2> {
     let (b, u) = (steps.each().len(), steps.width());
     let mark = |length: u32| (0..u as u32).map(move |step| f32::from(step < length && (step + 1 == length) == last));

@@ -10,7 +10,7 @@ use crate::Lengths;
 
 // Shapes: b batch, t frames, d channels, g groups.
 
-/// Added to a variance before the square root. The default of PyTorch and Burn.
+/// Number added to a variance before the square root. The default of PyTorch and Burn.
 const EPSILON: f64 = 1e-5;
 
 /// Weight of a new batch in the running statistics. The default of PyTorch.
@@ -27,30 +27,31 @@ pub fn apply_layer_norm(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> Tensor<3
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NormKind {
-    /// All channels of one frame. Equals PyTorch's `LayerNorm`.
+    /// Layer norm, over all channels of one frame. Equals PyTorch's `LayerNorm`.
     #[default]
     Layer,
-    /// The channels of a group, over all valid frames of one sequence. The value is the number of groups. Without
-    /// padding it equals PyTorch's `GroupNorm`.
+    /// Group norm, over the channels of a group and all valid frames of one sequence. The value is the number of
+    /// groups. Without padding it equals PyTorch's `GroupNorm`.
     Group(usize),
-    /// Each channel, over all valid frames of the batch; in evaluation, running statistics. Without padding it equals
-    /// PyTorch's `BatchNorm1d`.
+    /// Batch norm, for each channel over all valid frames of the batch; in evaluation with running statistics. Without
+    /// padding it equals PyTorch's `BatchNorm1d`.
     ///
-    /// Results depend on which utterances share a batch, and on the split into micro-batches. Meant for models that
-    /// were trained with it.
+    /// Results depend on which utterances share a batch, and on the split into micro-batches. Batch norm is meant for
+    /// models that were trained with it.
     Batch,
 }
 
 /// Configuration of a [`Norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct NormConfig {
-    /// Channels.
+    /// Number of channels.
     pub channels: usize,
     /// Values over which mean and variance are computed.
     pub kind: NormKind,
 }
 
-/// Normalizes to mean 0 and variance 1, then applies a learned scale and shift to each channel. Padding does not count.
+/// Norm that ignores padding: normalizes to mean 0 and variance 1, then applies a learned scale and shift to each
+/// channel.
 #[derive(Module, Debug)]
 pub struct Norm {
     gamma: Param<Tensor<1>>,
@@ -81,7 +82,7 @@ impl NormConfig {
 }
 
 impl Norm {
-    /// `[b, t, d]` to `[b, t, d]` in fp32.
+    /// Applies the norm: `[b, t, d]` to `[b, t, d]` in fp32.
     ///
     /// On an autodiff device a batch norm uses and records the statistics of the batch; on other devices it uses the
     /// running statistics, like Burn's `BatchNorm`.
@@ -96,7 +97,7 @@ impl Norm {
         }
     }
 
-    /// Running mean and variance `[d]` of a batch norm; `None` for other kinds.
+    /// Returns the running mean and variance `[d]` of a batch norm; `None` for other kinds of norms.
     pub fn running_stats(&self) -> Option<(Tensor<1>, Tensor<1>)> {
         Some((self.mean.as_ref()?.value_sync(), self.variance.as_ref()?.value_sync()))
     }

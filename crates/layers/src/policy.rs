@@ -1,4 +1,4 @@
-//! How a model treats long sequences.
+//! Policies for long sequences in a model.
 
 use std::num::NonZeroU32;
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
 
-/// How a model limits the memory of attention over long sequences.
+/// Policy by which a model limits the memory of attention over long sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LengthPolicy {
-    /// All queries at once. Memory grows with the square of the length.
+    /// Attention over all queries at once. Memory grows with the square of the length.
     #[default]
     Exact,
-    /// This many queries at a time. Equal results up to rounding; memory grows with the length, and the backward pass
-    /// computes the scores again.
+    /// Attention over this many queries at a time. Results are equal up to rounding; memory grows with the length, and
+    /// the backward pass computes the scores again.
     Chunked(NonZeroU32),
-    /// Cuts sequences to this many frames before attention and reports which ones were cut.
+    /// Truncation of sequences to this many frames before attention. The indices of truncated sequences are reported.
     Truncate(NonZeroU32),
 }
 
@@ -32,8 +32,8 @@ impl LengthPolicy {
         choice
     }
 
-    /// Cuts `x` `[b, t, d]` under [`Truncate`](Self::Truncate): the tensor, its lengths, and the indices of the
-    /// sequences that lost frames. Other policies change nothing.
+    /// Truncates `x` `[b, t, d]` under [`Truncate`](Self::Truncate). Returns the tensor, its lengths, and the indices
+    /// of the sequences that lost frames. Other policies change nothing.
     pub fn truncate(self, x: Tensor<3>, lengths: Lengths) -> (Tensor<3>, Lengths, Vec<usize>) {
         let Self::Truncate(limit) = self else { return (x, lengths, Vec::new()) };
         let limit = limit.get();

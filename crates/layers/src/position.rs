@@ -5,13 +5,13 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 // Shapes: b batch, h heads, t frames, d model width, w width of a head.
 
-/// Frequencies of Vaswani et al. 2017 for `d` channels: one for each pair of channels.
+/// Computes the frequencies of Vaswani et al. 2017 for `d` channels: one frequency for each pair of channels.
 fn frequencies(d: usize) -> Vec<f64> {
     assert!(d.is_multiple_of(2), "position encodings need an even width, not {d}");
     (0..d / 2).map(|i| (-(2.0 * i as f64 / d as f64) * 1e4_f64.ln()).exp()).collect()
 }
 
-/// A row `[d]` for each position: sine in channel `2k`, cosine in channel `2k + 1`.
+/// Computes a row `[d]` for each position: sine in channel `2k`, cosine in channel `2k + 1`.
 fn sinusoids(positions: impl Iterator<Item = f64>, d: usize, device: &Device) -> Tensor<2> {
     let frequencies = frequencies(d);
     let phases = positions.flat_map(|position| frequencies.iter().map(move |f| position * f));
@@ -20,7 +20,7 @@ fn sinusoids(positions: impl Iterator<Item = f64>, d: usize, device: &Device) ->
     Tensor::from_data(TensorData::new(values, [rows, d]), device)
 }
 
-/// Adds sinusoidal positions to `x` `[b, t, d]` (Vaswani et al. 2017). Its first frame has the position `first`.
+/// Adds sinusoidal positions to `x` `[b, t, d]` (Vaswani et al. 2017). The first frame of `x` has the position `first`.
 ///
 /// # Panics
 /// If `d` is odd.
@@ -30,15 +30,15 @@ pub fn add_sinusoids(x: Tensor<3>, first: usize) -> Tensor<3> {
     x + table.unsqueeze::<3>()
 }
 
-/// Sinusoids `[keys - 1 + queries, d]` of all distances from the queries `first..first + queries` to the keys
-/// `0..keys`, in decreasing order: from the last query and key 0 to the first query and the last key.
+/// Computes the sinusoids `[keys - 1 + queries, d]` of all distances from the queries `first..first + queries` to the
+/// keys `0..keys`, in decreasing order: from the last query and key 0 to the first query and the last key.
 pub(crate) fn offsets(first: usize, queries: usize, keys: usize, d: usize, device: &Device) -> Tensor<2> {
     let largest = (first + queries - 1) as f64;
     sinusoids((0..keys - 1 + queries).map(|index| largest - index as f64), d, device)
 }
 
-/// Applies rotary positions to queries or keys `x` `[b, h, t, w]` (Su et al. 2021). Its first frame has the position
-/// `first`.
+/// Applies rotary positions to queries or keys `x` `[b, h, t, w]` (Su et al. 2021). The first frame of `x` has the
+/// position `first`.
 ///
 /// Channel `k` rotates together with channel `k + w / 2`, as in GPT-NeoX and Hugging Face models.
 ///
@@ -67,12 +67,12 @@ pub struct LearnedPositions {
 }
 
 impl LearnedPositions {
-    /// Table of `max_len` positions of width `d`, initially zero.
+    /// Creates a table of `max_len` positions of width `d`, initially zero.
     pub fn init(max_len: usize, d: usize, device: &Device) -> Self {
         Self { table: Param::from_tensor(Tensor::zeros([max_len, d], device)) }
     }
 
-    /// Number of positions in the table.
+    /// Returns the number of positions in the table.
     pub fn max_len(&self) -> usize {
         self.table.lazy_shape()[0]
     }

@@ -14,11 +14,11 @@ use crate::{Lengths, apply_layer_norm};
 /// Configuration of a [`Postnet`].
 #[derive(Clone, Copy, Debug)]
 pub struct PostnetConfig {
-    /// Features of a frame.
+    /// Number of features in a frame.
     pub features: usize,
-    /// Channels between the convolutions.
+    /// Number of channels between the convolutions.
     pub channels: usize,
-    /// Frames under each convolution. Odd, so that the number of frames stays the same.
+    /// Number of frames under each convolution. Must be odd, so that the number of frames stays unchanged.
     pub kernel: usize,
     /// Number of convolutions, at least 2.
     pub layers: usize,
@@ -26,7 +26,8 @@ pub struct PostnetConfig {
     pub dropout: f64,
 }
 
-/// Convolutions over time with layer norm and tanh between them (Tacotron 2, Shen et al. 2018).
+/// Postnet of a synthesizer: convolutions over time with layer norm and tanh between them (Tacotron 2, Shen et al.
+/// 2018).
 ///
 /// The paper uses batch norm. Layer norm gives the same gradient for any split of a batch into micro-batches.
 #[derive(Module, Debug)]
@@ -54,7 +55,8 @@ impl PostnetConfig {
 }
 
 impl Postnet {
-    /// The correction `[b, t, f]` of frames `x` `[b, t, f]`; the caller adds it. Padding counts as zeros.
+    /// Computes the correction `[b, t, f]` of frames `x` `[b, t, f]`; the caller adds the correction to `x`. Padding
+    /// counts as zeros.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         self.layers.iter().enumerate().fold(x, |x, (index, layer)| {
             let y = pass.at_least_fp32(convolve(layer, x, lengths, pass));

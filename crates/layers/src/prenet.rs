@@ -11,21 +11,22 @@ use plimsoll_tape::{Noise, Pass};
 /// Configuration of a [`Prenet`].
 #[derive(Clone, Copy, Debug)]
 pub struct PrenetConfig {
-    /// Features of a frame.
+    /// Number of features in a frame.
     pub features: usize,
-    /// Width of each layer.
+    /// Width of each linear layer.
     pub width: usize,
-    /// Number of layers.
+    /// Number of linear layers.
     pub layers: usize,
     /// Dropout probability, in training and in synthesis, in `[0, 1)`.
     pub dropout: f64,
 }
 
-/// Linear layers with ReLU and dropout that stays on in synthesis (Tacotron, Wang et al. 2017).
+/// Prenet of a synthesizer: linear layers with ReLU and dropout that stays on in synthesis (Tacotron, Wang et al.
+/// 2017).
 ///
-/// A frame nearly determines the next one. Dropout prevents the decoder from copying it, so that it must use the text.
-/// In synthesis the input is a predicted frame, which is worse than the true frames of training; the decoder has
-/// learned not to rely on it.
+/// A frame nearly determines the next frame. Dropout prevents the decoder from copying the previous frame, so that it
+/// must use the text. In synthesis the input is a predicted frame, which is worse than the true frames of training; a
+/// decoder trained with dropout does not rely on this input.
 #[derive(Module, Debug)]
 pub struct Prenet {
     layers: Vec<Linear>,
@@ -42,7 +43,7 @@ impl PrenetConfig {
 }
 
 impl Prenet {
-    /// Frames `[b, u, f]` to `[b, u, w]`. The first frame belongs to decoder step `first`.
+    /// Applies the prenet: frames `[b, u, f]` to `[b, u, w]`. The first frame belongs to decoder step `first`.
     ///
     /// The dropout mask depends on `noise` and on the step, so that decoding step by step drops the same values as one
     /// call over the whole sequence. With [`Noise::off`] nothing is dropped.

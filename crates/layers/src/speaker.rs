@@ -12,7 +12,7 @@ use crate::{CrossAttention, CrossAttentionConfig, Lengths, apply_layer_norm};
 
 // Shapes: b batch, t frames, f features, c channels, n style tokens, d width of a style, i input width.
 
-/// Added to the variance of a pooled channel: the square root has no finite gradient at zero.
+/// Number added to the variance of a pooled channel: the square root has no finite gradient at zero.
 const EPSILON: f64 = 1e-5;
 
 /// Score of padding frames. Softmax turns it into exactly zero next to any usual score.
@@ -21,13 +21,13 @@ const MASKED: f32 = -3e4;
 /// Configuration of a [`SpeakerEncoder`].
 #[derive(Clone, Copy, Debug)]
 pub struct SpeakerEncoderConfig {
-    /// Features of a frame.
+    /// Number of features in a frame.
     pub features: usize,
-    /// Channels of the convolutions.
+    /// Number of channels of the convolutions.
     pub channels: usize,
     /// Number of convolutions, at least 1.
     pub layers: usize,
-    /// Frames under each convolution. Odd, so that the number of frames stays the same.
+    /// Number of frames under each convolution. Must be odd, so that the number of frames stays unchanged.
     pub kernel: usize,
     /// Dropout probability in training, in `[0, 1)`.
     pub dropout: f64,
@@ -60,14 +60,14 @@ impl SpeakerEncoderConfig {
         }
     }
 
-    /// Width of the output vector: twice the channels.
+    /// Returns the width of the output vector: twice the number of channels.
     pub fn width(&self) -> usize {
         2 * self.channels
     }
 }
 
 impl SpeakerEncoder {
-    /// Recordings `[b, t, f]` to one vector each, `[b, 1, 2c]`. Padding does not count.
+    /// Encodes each recording of `[b, t, f]` as one vector: `[b, 1, 2c]`. Padding does not count.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let layers = self.layers.iter().zip(&self.norms).enumerate();
         let frames = layers.fold(x, |x, (index, (layer, norm))| {
@@ -87,13 +87,13 @@ pub struct AttentivePooling {
 }
 
 impl AttentivePooling {
-    /// Builds the layer for `channels` on `device`.
+    /// Builds the layer for `channels` channels on `device`.
     pub fn init(channels: usize, device: &Device) -> Self {
         let hidden = LinearConfig::new(channels, channels).init(device);
         Self { hidden, score: LinearConfig::new(channels, 1).init(device) }
     }
 
-    /// `[b, t, c]` to `[b, 1, 2c]`: means, then standard deviations. Padding gets a weight of zero.
+    /// Pools `[b, t, c]` to `[b, 1, 2c]`: means, then standard deviations. Padding gets a weight of zero.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let hidden = tanh(pass.at_least_fp32(pass.dense(&self.hidden, x.clone())));
         let scores = pass.at_least_fp32(pass.dense(&self.score, hidden));
@@ -130,8 +130,8 @@ pub struct StyleTokens {
 }
 
 impl StyleTokensConfig {
-    /// Builds the layer on `device`. The tokens are zero, and stay equal to each other in training unless they
-    /// get random values first, for example from `plimsoll_tape::initialize`.
+    /// Builds the layer on `device`. The tokens are zero, and stay equal to each other in training unless they get
+    /// random values first, for example from `plimsoll_tape::initialize`.
     ///
     /// # Panics
     /// If there is no token, or `heads` does not divide `width`.
@@ -148,7 +148,7 @@ impl StyleTokensConfig {
 }
 
 impl StyleTokens {
-    /// Style `[b, 1, d]` for the query vector `x` `[b, 1, i]`.
+    /// Computes the style `[b, 1, d]` for the query vector `x` `[b, 1, i]`.
     pub fn forward(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
         let [b, _, _] = x.dims();
         let tokens = self.tokens.val().tanh();

@@ -16,21 +16,21 @@ use crate::Lengths;
 /// Configuration of a [`Subsampling`].
 #[derive(Clone, Copy, Debug)]
 pub struct SubsamplingConfig {
-    /// Features of one input frame.
+    /// Number of features in an input frame.
     pub features: usize,
-    /// Width of one output frame.
+    /// Width of an output frame.
     pub d_model: usize,
-    /// Channels of the convolutions.
+    /// Number of channels of the convolutions.
     pub channels: usize,
-    /// Reduction of the frame rate: 2, 4 or 8.
+    /// Factor by which the frame rate is reduced: 2, 4 or 8.
     pub factor: usize,
 }
 
-/// Convolutions of 3 x 3 with stride 2 and ReLU, each of which halves time and frequency, then a linear layer. With a
-/// factor of 4 it equals ESPnet's `Conv2dSubsampling` without positions.
+/// Subsampling layer: convolutions of 3 x 3 with stride 2 and ReLU, each of which halves time and frequency, then a
+/// linear layer. With a factor of 4 it equals ESPnet's `Conv2dSubsampling` without positions.
 ///
 /// The convolutions add no padding at the edges, so a valid output frame depends on valid input frames only. An
-/// utterance too short for one output frame gets one that covers padding, too.
+/// utterance too short for one output frame gets one output frame that covers padding, too.
 #[derive(Module, Debug)]
 pub struct Subsampling {
     layers: Vec<Conv2d>,
@@ -54,14 +54,14 @@ impl SubsamplingConfig {
         }
     }
 
-    /// Number of output frames for `frames` input frames. At least 1: `forward` pads short inputs.
+    /// Computes the number of output frames for `frames` input frames. At least 1: `forward` pads short inputs.
     pub fn frames_after(factor: usize, frames: u32) -> u32 {
         (0..factor.max(1).ilog2()).fold(frames as usize, |n, _| halved(n)).max(1) as u32
     }
 }
 
 impl Subsampling {
-    /// `[b, t, f]` to `[b, t', d]`, with the valid lengths after subsampling.
+    /// Reduces the frames: `[b, t, f]` to `[b, t', d]`. Also returns the valid lengths after subsampling.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (Tensor<3>, Lengths) {
         let factor = 1 << self.layers.len();
         // The fewest input frames that give one output frame: 3 for a factor of 2, 7 for 4, 15 for 8.
@@ -85,7 +85,7 @@ impl Subsampling {
     }
 }
 
-/// Output size of a convolution with kernel 3 and stride 2 over `n` positions.
+/// Computes the output size of a convolution with kernel 3 and stride 2 over `n` positions.
 fn halved(n: usize) -> usize {
     n.saturating_sub(1) / 2
 }

@@ -27,14 +27,16 @@ pub struct TransformerConfig {
     pub activation: Activation,
     /// Position information that self-attention adds. Default: absolute.
     pub positions: HeadPositions,
-    /// True for pre-norm (Xiong et al. 2020), false for post-norm (Vaswani et al. 2017). Default: true.
+    /// Whether the norm comes before each layer: true for pre-norm (Xiong et al. 2020), false for post-norm (Vaswani et
+    /// al. 2017). Default: true.
     pub norm_first: bool,
     /// Dropout probability in training, in `[0, 1)`. Default: 0.1.
     pub dropout: f64,
 }
 
 impl TransformerConfig {
-    /// Blocks of width `d_model` with `heads` attention heads and the defaults of the other fields.
+    /// Creates the configuration of blocks of width `d_model` with `heads` attention heads and the defaults of the
+    /// other fields.
     pub fn new(d_model: usize, heads: usize) -> Self {
         Self {
             d_model,
@@ -96,7 +98,7 @@ impl TransformerConfig {
     }
 }
 
-/// Residual connection around `inside`, with the norm before it (`norm_first`) or after the sum.
+/// Applies a residual connection around `inside`, with the norm before `inside` (`norm_first`) or after the sum.
 fn residual(
     norm: &LayerNorm,
     norm_first: bool,
@@ -123,7 +125,8 @@ pub struct EncoderBlock {
 }
 
 impl EncoderBlock {
-    /// `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have no meaning.
+    /// Applies the block: `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have
+    /// no meaning.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let x = residual(&self.norm_attention, self.norm_first, x, pass, |x| {
             let attended = self.attention.forward(x, lengths, &pass.with("weights"));
@@ -149,7 +152,7 @@ pub struct DecoderBlock {
     dropout: f64,
 }
 
-/// State of one decoder block during decoding step by step: the keys and values of earlier tokens and of the memory.
+/// State of one decoder block during decoding step by step: keys and values of earlier tokens and of the memory.
 #[derive(Clone, Debug)]
 pub struct DecoderCache {
     tokens: KeyValueCache,
@@ -167,19 +170,19 @@ impl DecoderCache {
         self.memory.select(rows);
     }
 
-    /// Number of tokens decoded so far.
+    /// Returns the number of tokens decoded so far.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Whether no token is decoded yet.
+    /// Returns whether no token is decoded yet.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 }
 
 impl DecoderBlock {
-    /// Decodes all tokens `x` `[b, u, d]` at once over `memory` `[b, t, m]`: `[b, u, d]`.
+    /// Decodes all tokens `x` `[b, u, d]` at once over `memory` `[b, t, m]`. The result is `[b, u, d]`.
     ///
     /// A token depends on itself, on earlier tokens and on the valid frames of the memory.
     pub fn forward(
@@ -196,7 +199,7 @@ impl DecoderBlock {
         .0
     }
 
-    /// Like [`forward`](Self::forward), and returns the penalty `[1]` of `guide` as well: the sum over all valid
+    /// Decodes like [`forward`](Self::forward), and also returns the penalty `[1]` of `guide`: the sum over all valid
     /// tokens, averaged over the heads.
     pub fn forward_guided(
         &self,
@@ -212,8 +215,8 @@ impl DecoderBlock {
         })
     }
 
-    /// Like [`forward`](Self::forward), and returns the cross-attention weights `[b, h, u, t]` as well. For plots: the
-    /// tensor is large.
+    /// Decodes like [`forward`](Self::forward), and also returns the cross-attention weights `[b, h, u, t]`. For plots:
+    /// the tensor is large.
     pub fn forward_with_weights(
         &self,
         x: Tensor<3>,
@@ -249,21 +252,21 @@ impl DecoderBlock {
         (y, extra.expect("the residual connection calls its closure"))
     }
 
-    /// Empty state for decoding step by step over `memory` `[b, t, m]`.
+    /// Creates the empty state for decoding step by step over `memory` `[b, t, m]`.
     pub fn cache(&self, memory: Tensor<3>, lengths: &Lengths, pass: &Pass) -> DecoderCache {
         DecoderCache { tokens: KeyValueCache::default(), memory: self.cross.project_memory(memory, lengths, pass) }
     }
 
-    /// Decodes the next tokens `x` `[b, u, d]` and adds them to `cache`: `[b, u, d]`.
+    /// Decodes the next tokens `x` `[b, u, d]` and adds their keys and values to `cache`. The result is `[b, u, d]`.
     ///
-    /// The results of several calls equal those of one [`forward`](Self::forward) over all tokens, up to rounding.
+    /// The results of several calls equal the result of one [`forward`](Self::forward) over all tokens, up to rounding.
     pub fn extend(&self, x: Tensor<3>, cache: &mut DecoderCache, pass: &Pass) -> Tensor<3> {
         let DecoderCache { tokens, memory } = cache;
         let attend = |x| self.attention.extend(x, tokens, &pass.with("weights"));
         self.residuals(x, pass, attend, |x, pass| self.cross.attend(x, memory, pass))
     }
 
-    /// The three residual connections, with self-attention and cross-attention given as functions.
+    /// Applies the three residual connections, with self-attention and cross-attention given as functions.
     fn residuals(
         &self,
         x: Tensor<3>,

@@ -7,7 +7,7 @@ use plimsoll_core::{Batch, BatchShape, Precision, SampleId};
 use plimsoll_memory::{BackendRules, Demand, MemoryModel, Speed, Traceable, find, plan};
 use plimsoll_tape::{Pass, StepLoss, Task, remat};
 
-/// Sequences of 512 tokens, embedded in 768 features. A plan needs no values.
+/// Sequences of 512 tokens, embedded in 768 features. A batch for a plan has no values.
 #[derive(Clone)]
 struct Sequences(Vec<SampleId>);
 impl Batch for Sequences {

@@ -1,4 +1,4 @@
-//! The backends whose use of memory is modeled.
+//! The backends whose memory use is modeled.
 
 use plimsoll_tape::SimulatedDevice;
 use serde::Serialize;
@@ -9,30 +9,30 @@ use crate::cube;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum BackendRules {
-    /// Burn's CPU backend. Its memory is the memory of the process.
+    /// Burn's CPU backend. Its tensors are in the memory of the process.
     Flex {
-        /// Threads that share an operation.
+        /// CPU threads that share an operation.
         threads: usize,
     },
     /// Burn's GPU backends, which are built on CubeCL.
     Cube {
-        /// Whether elementwise operations are fused into one kernel, which never stores what lies between them.
+        /// Whether elementwise operations are fused into one kernel, which stores no intermediate results.
         fusion: bool,
     },
 }
 
 impl BackendRules {
-    /// The CPU of this machine, with all its threads.
+    /// Returns the backend for the CPU of this machine, with all threads of the CPU.
     pub fn host() -> Self {
         Self::Flex { threads: std::thread::available_parallelism().map_or(1, usize::from) }
     }
 
-    /// A GPU with fusion, as this workspace builds it.
+    /// Returns the backend for a GPU with fusion, as this workspace builds it.
     pub fn gpu() -> Self {
         Self::Cube { fusion: true }
     }
 
-    /// The device that a recording stands for.
+    /// Returns the kind of device that the recording simulates.
     pub(crate) fn played(self) -> SimulatedDevice {
         match self {
             Self::Flex { .. } => SimulatedDevice::Cpu,
@@ -40,7 +40,7 @@ impl BackendRules {
         }
     }
 
-    /// Allocation sizes are rounded up to a multiple of this many bytes.
+    /// Returns the bytes to whose multiples the backend rounds allocation sizes up.
     pub(crate) fn alignment(self) -> usize {
         match self {
             Self::Flex { .. } => 1,
@@ -48,7 +48,7 @@ impl BackendRules {
         }
     }
 
-    /// Host memory of parameters and operations beside their tensors. Zero for a GPU: it is not GPU memory.
+    /// Returns the host memory of parameters and operations beside their tensors. Zero for a GPU: it is not GPU memory.
     pub(crate) fn handle_bytes(self) -> HandleBytes {
         match self {
             Self::Flex { .. } => HandleBytes { parameter: 2300, operation: 600 },
@@ -60,8 +60,8 @@ impl BackendRules {
 /// Bytes of bookkeeping beside tensors, measured on models of many small layers (docs/LOG.md, 2026-11-21).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandleBytes {
-    /// For each parameter: its handle, its name and its place on the tape.
+    /// Bytes of bookkeeping for each parameter: handle, name and place on the tape.
     pub(crate) parameter: usize,
-    /// For each operation that waits for the backward pass.
+    /// Bytes of bookkeeping for each operation that waits for the backward pass.
     pub(crate) operation: usize,
 }

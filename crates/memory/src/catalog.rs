@@ -15,63 +15,63 @@ mod tests;
 /// A GPU, with the properties that a plan needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gpu {
-    /// Product name, with the memory where there are several sizes.
+    /// Product name of the GPU, with the memory size where the product has several.
     pub name: Cow<'static, str>,
-    /// Nominal memory.
+    /// Nominal memory of the GPU.
     pub memory: Bytes,
     /// Memory that the driver reports to a CUDA process, without error correction and the reserve of the driver.
     pub usable: Bytes,
-    /// Memory bandwidth in bytes per second.
+    /// Memory bandwidth of the GPU in bytes per second.
     pub bandwidth: f64,
-    /// Peak rates of arithmetic.
+    /// Peak rates of arithmetic in each precision.
     pub peak: PeakRates,
-    /// CUDA compute capability, major and minor.
+    /// CUDA compute capability of the GPU, major and minor.
     pub capability: (u8, u8),
     #[serde(skip)]
     aliases: &'static [&'static str],
 }
 
-/// Peak operations per second in each precision: dense, accumulated in fp32, from the data sheets.
+/// Peak operations per second of a GPU in each precision: dense, accumulated in fp32, from the data sheets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PeakRates {
-    /// On the CUDA cores.
+    /// Peak fp32 operations per second on the CUDA cores.
     pub fp32: f64,
-    /// On tensor cores that round fp32 factors to 19 bits, from Ampere on.
+    /// Peak tf32 operations per second on tensor cores, which round fp32 factors to 19 bits. From Ampere on.
     pub tf32: Option<f64>,
-    /// On tensor cores, from Volta on.
+    /// Peak fp16 operations per second on tensor cores. From Volta on.
     pub fp16: Option<f64>,
-    /// On tensor cores, from Ampere on.
+    /// Peak bf16 operations per second on tensor cores. From Ampere on.
     pub bf16: Option<f64>,
 }
 
-/// Why a text does not name a GPU.
+/// Error of a text that names no GPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
-    /// Neither a known GPU nor a size.
+    /// The text is neither the name of a known GPU nor a memory size.
     #[error("no GPU is called `{text}`; similar names: {}; a size such as `24GiB` works too", nearest.join(", "))]
     Unknown {
-        /// The text.
+        /// Text that names no GPU.
         text: String,
-        /// Similar names, the most similar first.
+        /// Names of GPUs similar to the text, the most similar first.
         nearest: Vec<&'static str>,
     },
-    /// A size of zero.
+    /// The text is a memory size of zero.
     #[error("a GPU of `{text}` has no memory to plan")]
     NoMemory {
-        /// The text.
+        /// Text that names a size of zero.
         text: String,
     },
 }
 
-/// Names that an error suggests.
+/// Number of similar names that an error suggests.
 const SUGGESTIONS: usize = 3;
 
-/// Words before the distinctive part of a name.
+/// Words of a GPU's name that come before its distinctive part.
 const PREFIXES: [&str; 5] = ["nvidia", "geforce", "tesla", "quadro", "rtx"];
 
-/// GPUs whose speed is assumed if only a memory size is given, each with the largest size that it is assumed for. Each is
-/// a common GPU of its class, not a fast one.
+/// GPUs whose speed is assumed if only a memory size is given, each with the largest size that it is assumed for. Each
+/// is a common GPU of its class, not a fast one.
 ///
 /// The bounds lie between the sizes on the market, so that `12GB` and `12GiB` are the same class.
 const STAND_INS: [(Bytes, &str); 5] = [
@@ -84,16 +84,16 @@ const STAND_INS: [(Bytes, &str); 5] = [
 const STAND_IN_ABOVE: &str = "A100 80GB";
 
 impl Gpu {
-    /// Whether the GPU's tensor cores compute in `precision`: fp16 from Volta on, bf16 from Ampere on.
+    /// Returns whether the GPU's tensor cores compute in `precision`: fp16 from Volta on, bf16 from Ampere on.
     ///
-    /// Older GPUs emulate both more slowly than they compute fp32, so no plan uses these formats.
+    /// Older GPUs emulate fp16 and bf16 more slowly than they compute fp32, so no plan uses these formats on them.
     pub fn supports(&self, precision: Precision) -> bool {
         self.tensor_rate(precision).is_some()
     }
 
-    /// Peak operations per second in `precision`, or in fp32 where it is not supported.
+    /// Returns the peak operations per second in `precision`, or in fp32 where `precision` is not supported.
     ///
-    /// The rate of fp32 is that of the CUDA cores: a backend decides whether it rounds to tf32.
+    /// The fp32 rate is the rate of the CUDA cores: a backend decides whether it rounds to tf32.
     pub fn rate(&self, precision: Precision) -> f64 {
         self.tensor_rate(precision).unwrap_or(self.peak.fp32)
     }
@@ -106,7 +106,7 @@ impl Gpu {
         }
     }
 
-    /// Every normalized name and alias, alone and followed by the memory.
+    /// Lists every normalized name and alias of the GPU, alone and followed by the memory.
     fn spellings(&self) -> impl Iterator<Item = String> + '_ {
         let gib = self.memory.0 >> 30;
         std::iter::once(self.name.as_ref()).chain(self.aliases.iter().copied()).flat_map(move |name| {
@@ -117,7 +117,8 @@ impl Gpu {
         })
     }
 
-    /// A GPU of which only the memory is known. All of it is usable, and its speed is that of a common GPU of its class.
+    /// Makes a GPU of which only the memory is known: all of it is usable, and the speed is that of a common GPU of its
+    /// class.
     fn of_size(text: &str, memory: Bytes) -> Self {
         let class = STAND_INS.iter().find(|(most, _)| memory <= *most).map_or(STAND_IN_ABOVE, |(_, name)| name);
         let stand_in = catalog().iter().find(|gpu| gpu.name == class).expect("stand-ins are in the catalog");
@@ -126,17 +127,17 @@ impl Gpu {
     }
 }
 
-/// Every GPU that is known by name, oldest first.
+/// Returns every GPU that is known by name, oldest first.
 pub fn catalog() -> &'static [Gpu] {
     gpus::GPUS
 }
 
-/// The GPU that `text` names. Case, spaces and vendor words do not matter (`RTX 3060`, `3060-12g`,
-/// `NVIDIA A100-SXM4-80GB`), and a memory size will do.
+/// Finds the GPU that `text` names. Case, spaces and vendor words do not matter (`RTX 3060`, `3060-12g`, `NVIDIA
+/// A100-SXM4-80GB`), and a memory size will do.
 ///
-/// A name of several sizes, such as `a100`, means the smallest: a plan for it fits the others too. A size,
-/// such as `12GB` or `24g`, is read as [`Bytes`] reads it and needs its unit, because a bare number is a GPU's name.
-/// All of it counts as usable, and its speed is that of a common GPU of that size.
+/// A name of several sizes, such as `a100`, means the smallest size: a plan for it fits the larger sizes too. A memory
+/// size, such as `12GB` or `24g`, is read as [`Bytes`] reads it and needs its unit, because a bare number is a GPU's
+/// name. All of that memory counts as usable, and the speed is that of a common GPU of the size.
 ///
 /// # Errors
 /// [`CatalogError::Unknown`] where `text` is neither a name nor a size, [`CatalogError::NoMemory`] for a size of zero.
@@ -153,7 +154,7 @@ pub fn find(text: &str) -> Result<Gpu, CatalogError> {
     }
 }
 
-/// A name in lower case, without spaces and vendor words: `NVIDIA RTX 6000 Ada Generation` becomes `6000ada`.
+/// Writes a name in lower case, without spaces and vendor words: `NVIDIA RTX 6000 Ada Generation` becomes `6000ada`.
 fn normalize_name(name: &str) -> String {
     let joined: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let lower = joined.to_ascii_lowercase();
@@ -164,7 +165,7 @@ fn normalize_name(name: &str) -> String {
     rest.to_string()
 }
 
-/// The names of the GPUs most similar to `wanted`, by their most similar spelling.
+/// Returns the names of the GPUs most similar to `wanted`, by their most similar spelling.
 fn nearest(wanted: &str) -> Vec<&'static str> {
     let similarity = |gpu: &Gpu| gpu.spellings().map(|name| strsim::jaro_winkler(&name, wanted)).fold(0.0, f64::max);
     let mut gpus: Vec<(f64, &'static Gpu)> = catalog().iter().map(|gpu| (similarity(gpu), gpu)).collect();

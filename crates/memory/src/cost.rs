@@ -7,49 +7,50 @@ use serde::Serialize;
 
 use crate::catalog::Gpu;
 
-/// The work of a micro-batch.
+/// Work that a device does for a micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
-    /// Floating-point operations of matrix products and convolutions.
+    /// Floating-point operations of all matrix products and convolutions.
     pub operations: f64,
-    /// Bytes that are read and written.
+    /// Bytes that all kernels read and write.
     pub bytes: f64,
-    /// Kernel launches.
+    /// Number of kernel launches.
     pub launches: f64,
 }
 
-/// The speed of a device.
+/// Speed of a device, in arithmetic, memory traffic and kernel launches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     /// Floating-point operations per second of matrix products, as reached in practice.
     pub operations: f64,
     /// Bytes per second to and from memory, as reached in practice.
     pub bytes: f64,
-    /// Seconds for a kernel launch.
+    /// Seconds that a kernel launch takes.
     pub launch: f64,
 }
 
 impl Speed {
-    /// The speed that training reaches on `gpu`: half of its peak arithmetic, 70 % of its bandwidth, and 5 microseconds
-    /// for a kernel launch.
+    /// Estimates the speed that training reaches on `gpu`: half of its peak arithmetic, 70 % of its bandwidth, and 5
+    /// microseconds for a kernel launch.
     pub fn for_gpu(gpu: &Gpu, precision: Precision) -> Self {
         Self { operations: gpu.rate(precision) * 0.5, bytes: gpu.bandwidth * 0.7, launch: 5e-6 }
     }
 
-    /// The speed of a CPU with `threads` cores that have wide vector registers.
+    /// Estimates the speed of a CPU with `threads` cores that have wide vector registers.
     pub fn for_host(threads: usize) -> Self {
         let threads = threads as f64;
         Self { operations: 6e10 * threads, bytes: 5e9 * threads, launch: 1e-6 }
     }
 
-    /// Seconds for `cost`. Arithmetic and memory traffic add up, because kernels rarely overlap them.
+    /// Computes the seconds that work of `cost` takes. Arithmetic and memory traffic add up, because kernels rarely
+    /// overlap them.
     pub fn seconds(&self, cost: &Cost) -> f64 {
         cost.operations / self.operations + cost.bytes / self.bytes + cost.launches * self.launch
     }
 }
 
 impl Cost {
-    /// Linear interpolation from this cost (`share` 0) to `other` (`share` 1), or extrapolation beyond.
+    /// Interpolates linearly from this cost (`share` 0) to `other` (`share` 1), or extrapolates beyond.
     pub(crate) fn interpolate(&self, other: &Self, share: f64) -> Self {
         let between = |a: f64, b: f64| a + (b - a) * share;
         Self {
@@ -59,7 +60,7 @@ impl Cost {
         }
     }
 
-    /// Adds one operation of a recording.
+    /// Adds the cost of one operation of a recording.
     pub(crate) fn count(&mut self, operation: &OperationIr) {
         if costs_nothing(operation) {
             return;
@@ -71,7 +72,7 @@ impl Cost {
     }
 }
 
-/// Whether the cost model ignores the operation: views, uploads, and notes that compute nothing.
+/// Returns whether the cost model ignores the operation: views, uploads, and notes that compute nothing.
 fn costs_nothing(operation: &OperationIr) -> bool {
     use plimsoll_tape::ir::BaseOperationIr as Base;
     match operation {
@@ -86,7 +87,7 @@ fn costs_nothing(operation: &OperationIr) -> bool {
     }
 }
 
-/// Floating-point operations of `operation`; 0 where it is no matrix product or convolution.
+/// Counts the floating-point operations of `operation`; 0 unless it is a matrix product or a convolution.
 fn products(operation: &OperationIr) -> f64 {
     let count = |tensor: &TensorIr| tensor.shape.num_elements() as f64;
     // Each output of a convolution is a sum over a kernel, and so is each part of its gradients.

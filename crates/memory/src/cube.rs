@@ -14,13 +14,13 @@ use plimsoll_tape::ir::{
 
 use crate::heap::{Heap, contiguous_strides};
 
-/// Allocation sizes are multiples of this many bytes.
+/// Bytes to whose multiples CubeCL rounds allocation sizes up.
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// The most operations of a fused kernel.
+/// Largest number of operations in a fused kernel.
 const FUSED_OPERATIONS_MAX: usize = 64;
 
-/// Operations that are collected for one fused kernel: their outputs with a name for the timeline, and their inputs.
+/// Operations collected for one fused kernel: their outputs with a name for the timeline, and their inputs.
 #[derive(Debug, Default)]
 pub(crate) struct FusionGroup {
     made: Vec<(TensorIr, &'static str)>,
@@ -29,8 +29,8 @@ pub(crate) struct FusionGroup {
 }
 
 impl FusionGroup {
-    /// Applies operation `index` to `heap`. `last` has the last operation that reads each tensor, and `is_lasting` says
-    /// which tensors outlive the recording.
+    /// Applies operation `index` to `heap`. `last` maps each tensor to the last operation that reads it, and
+    /// `is_lasting` is true for tensors that outlive the recording.
     pub(crate) fn apply(
         &mut self,
         heap: &mut Heap,
@@ -109,9 +109,9 @@ impl FusionGroup {
     }
 }
 
-/// Working memory of a kernel in bytes. Where autotuning may choose among several kernels, that of the one that needs the
-/// most. The gradients of a convolution are matrix products with its columns (im2col): every value occurs once for each
-/// position of the kernel that reads it (`burn-cubecl`, `kernel/conv`).
+/// Computes the working memory of a kernel in bytes. Where autotuning may choose among several kernels, the kernel that
+/// needs the most counts. The gradients of a convolution are matrix products with its columns (im2col): every value
+/// occurs once for each position of the convolution kernel that reads it (`burn-cubecl`, `kernel/conv`).
 fn workspace(operation: &OperationIr) -> [usize; 3] {
     let OperationIr::Module(module) = operation else { return [0; 3] };
     let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
@@ -157,7 +157,7 @@ fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
     true
 }
 
-/// Whether an operation can be fused: it is elementwise or a view.
+/// Returns whether an operation can be fused: it is elementwise or a view.
 fn is_fusible(operation: &OperationIr) -> bool {
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => matches!(

@@ -7,7 +7,7 @@ use plimsoll_core::{BatchShape, Precision};
 use crate::backend::BackendRules;
 use crate::run_memory::StepMemory;
 
-/// What a training run needs, independent of the GPU and its budget.
+/// Requirements of a training run, independent of the GPU and its budget.
 ///
 /// [`Demand::new`] gives defaults; the fields can be changed one by one.
 #[derive(Clone, Debug)]
@@ -15,13 +15,13 @@ pub struct Demand {
     /// One batch shape for each length bucket. `utterances` is the whole batch of a step, before it is split into
     /// micro-batches.
     pub buckets: Vec<BatchShape>,
-    /// Blocks of the model that support rematerialization.
+    /// Number of blocks of the model that support rematerialization.
     pub blocks: u32,
-    /// Candidate counts of rematerialized blocks; the planner takes the fastest that fits.
+    /// Candidate counts of rematerialized blocks; the planner takes the fastest count that fits.
     pub remat_counts: Vec<u32>,
     /// Candidate chunk sizes of attention in queries; `None` computes all queries at once.
     pub chunks: Vec<Option<NonZeroU32>>,
-    /// Precision of matrix products.
+    /// Precision of the matrix products of the run.
     pub precision: Precision,
     /// Fixed size of a micro-batch in utterances; `None` lets the planner choose it.
     pub micro_batch: Option<u32>,
@@ -31,13 +31,13 @@ pub struct Demand {
     pub step: StepMemory,
     /// Batches that are sent to the device ahead of their step.
     pub prefetch: u32,
-    /// The value of `step.state_bits` with 8-bit optimizer state. If nothing fits, the planner checks whether a
-    /// run with that state would.
+    /// Bits of optimizer state for each parameter value when the state has 8 bits, as in `step.state_bits`. If nothing
+    /// fits, the planner checks whether a run with 8-bit state would fit.
     pub eight_bit_state_bits: u64,
 }
 
 impl Demand {
-    /// A run over `buckets` in fp32 with AdamW, one prefetched batch and no rematerialization.
+    /// Makes the demand of a run over `buckets` in fp32 with AdamW, one prefetched batch and no rematerialization.
     pub fn new(buckets: Vec<BatchShape>, rules: BackendRules) -> Self {
         Self {
             buckets,
@@ -53,14 +53,14 @@ impl Demand {
         }
     }
 
-    /// Counts of rematerialized blocks from none to all of `blocks`, in at most nine values.
+    /// Returns counts of rematerialized blocks from none to all of `blocks`, in at most nine values.
     pub fn remat_counts_up_to(blocks: u32) -> Vec<u32> {
         let mut counts: Vec<u32> = (0..=8).map(|eighths| blocks * eighths / 8).collect();
         counts.dedup();
         counts
     }
 
-    /// The same demand for a model of `blocks` blocks, any number of which may be rematerialized.
+    /// Returns the same demand for a model of `blocks` blocks, any number of which may be rematerialized.
     #[must_use]
     pub fn with_blocks(self, blocks: u32) -> Self {
         Self { blocks, remat_counts: Self::remat_counts_up_to(blocks), ..self }

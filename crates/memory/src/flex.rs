@@ -85,10 +85,10 @@ fn contiguous(heap: &mut Heap, value: Value) -> Value {
     copy
 }
 
-/// Simulates the memory of the flex backend on a heap. Its methods are grouped by kind of operation in the child modules.
+/// Simulates the memory of the flex backend on a heap. Its methods are grouped by kind of operation, in child modules.
 struct Flex<'a> {
     heap: &'a mut Heap,
-    /// Threads that share an operation; each has scratch of its own.
+    /// CPU threads that share an operation; each has scratch memory of its own.
     threads: usize,
 }
 
@@ -112,7 +112,7 @@ impl Flex<'_> {
         value
     }
 
-    /// Allocates new outputs. The inputs are read in any layout.
+    /// Allocates new blocks for the outputs of an operation that reads its inputs in any layout.
     fn fresh_outputs(&mut self, operation: &OperationIr) {
         let inputs: Vec<Value> = operation.inputs().map(|input| self.heap.take(input)).collect();
         for output in operation.outputs() {
@@ -122,7 +122,7 @@ impl Flex<'_> {
         self.free(inputs);
     }
 
-    /// Makes the inputs contiguous, then allocates a new output.
+    /// Makes the inputs contiguous, then allocates a new block for the output.
     fn contiguous_inputs(&mut self, inputs: &[&TensorIr], out: &TensorIr) {
         let inputs: Vec<Value> = inputs.iter().map(|input| self.heap.take(input)).collect();
         let read: Vec<Value> = inputs.iter().map(|input| self.read(input)).collect();

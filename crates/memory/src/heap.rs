@@ -1,8 +1,8 @@
 //! The memory of a device: blocks, and the tensors that use them.
 //!
-//! A [`Value`] is a handle on a block, with a layout, like the tensor of a backend. Handles are counted: an operation may
-//! overwrite a block that has one handle, and a block is freed with its last handle. `flex` and `cube` follow the code of
-//! their backends and move values without numbers.
+//! A [`Value`] is a handle on a block, with a layout, like the tensor of a backend. Handles are counted: an operation
+//! may overwrite a block that has one handle, and a block is freed with its last handle. `flex` and `cube` follow the
+//! code of the backends and move these handles without any numbers.
 
 use std::collections::HashMap;
 
@@ -18,17 +18,17 @@ pub(crate) struct Value {
     pub(crate) shape: Vec<usize>,
     pub(crate) strides: Vec<isize>,
     pub(crate) offset: usize,
-    /// Bytes of one element.
+    /// Bytes of one element of the value.
     pub(crate) width: usize,
 }
 
 impl Value {
-    /// The number of elements.
+    /// Returns the number of elements of the value.
     pub(crate) fn count(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether the elements are in row-major order without gaps. Axes of length 1 do not count.
+    /// Returns whether the elements are in row-major order without gaps. Axes of length 1 do not count.
     pub(crate) fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for (&length, &stride) in self.shape.iter().zip(&self.strides).rev() {
@@ -44,7 +44,7 @@ impl Value {
     }
 }
 
-/// The strides of `shape` in row-major order.
+/// Computes the strides of `shape` in row-major order.
 pub(crate) fn contiguous_strides(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -64,7 +64,7 @@ struct Block {
     made_by: &'static str,
 }
 
-/// The memory of a device while operations are replayed.
+/// Memory of a device while operations are replayed.
 #[derive(Debug)]
 pub(crate) struct Heap {
     blocks: Vec<Block>,
@@ -73,12 +73,12 @@ pub(crate) struct Heap {
     phase: Phase,
     phases: Vec<PhaseSpan>,
     operation: &'static str,
-    /// Sizes are rounded up to a multiple of this many bytes, as by the allocator of the device.
+    /// Bytes to whose multiples sizes are rounded up, as by the allocator of the device.
     alignment: usize,
 }
 
 impl Heap {
-    /// An empty heap whose sizes are multiples of `alignment` bytes.
+    /// Makes an empty heap whose sizes are multiples of `alignment` bytes.
     pub(crate) fn new(alignment: usize) -> Self {
         Self {
             blocks: Vec::new(),
@@ -91,7 +91,7 @@ impl Heap {
         }
     }
 
-    /// Begins `phase`.
+    /// Begins `phase` in the timeline.
     pub(crate) fn enter(&mut self, phase: Phase) {
         let start = self.now + 1;
         if let Some(last) = self.phases.last_mut() {
@@ -101,19 +101,20 @@ impl Heap {
         self.phase = phase;
     }
 
-    /// Names the operation that allocates from here on.
+    /// Sets the name of the operation to which later allocations belong.
     pub(crate) fn begin(&mut self, operation: &'static str) {
         self.operation = operation;
     }
 
-    /// A new contiguous value with elements of `width` bytes.
+    /// Allocates a contiguous value with elements of `width` bytes.
     pub(crate) fn fresh(&mut self, shape: &[usize], width: usize) -> Value {
         let size = shape.iter().product::<usize>() * width;
         let block = self.block(size);
         Value { block, shape: shape.to_vec(), strides: contiguous_strides(shape), offset: 0, width }
     }
 
-    /// A new value that exists twice for a moment: flex allocates plain bytes first, and then copies them to aligned ones.
+    /// Allocates a value that exists twice for a moment: flex allocates plain bytes first, and then copies them to
+    /// aligned bytes.
     pub(crate) fn aligned(&mut self, shape: &[usize], width: usize) -> Value {
         let bytes = self.scratch(shape.iter().product::<usize>() * width);
         let value = self.fresh(shape, width);
@@ -121,7 +122,7 @@ impl Heap {
         value
     }
 
-    /// Working memory that is in use until [`free`](Self::free).
+    /// Allocates working memory that is in use until [`free`](Self::free).
     pub(crate) fn scratch(&mut self, bytes: usize) -> Value {
         self.fresh(&[bytes], 1)
     }
@@ -140,7 +141,7 @@ impl Heap {
         self.blocks.len() - 1
     }
 
-    /// Another handle on the same block, with the same layout.
+    /// Returns another handle on the block of `value`, with the same layout.
     pub(crate) fn share(&mut self, value: &Value) -> Value {
         self.blocks[value.block].handles += 1;
         Value {
@@ -152,7 +153,7 @@ impl Heap {
         }
     }
 
-    /// Drops a handle, and with the last one the block.
+    /// Drops a handle on a block, and frees the block with its last handle.
     pub(crate) fn free(&mut self, value: Value) {
         let block = &mut self.blocks[value.block];
         block.handles -= 1;
@@ -161,12 +162,12 @@ impl Heap {
         }
     }
 
-    /// Whether `value` is the only handle on its block.
+    /// Returns whether `value` is the only handle on its block.
     pub(crate) fn is_unique(&self, value: &Value) -> bool {
         self.blocks[value.block].handles == 1
     }
 
-    /// Whether `value` is its whole block, in row-major order.
+    /// Returns whether `value` is its whole block, in row-major order.
     pub(crate) fn is_whole(&self, value: &Value) -> bool {
         let size = (value.count() * value.width).next_multiple_of(self.alignment);
         value.is_contiguous() && value.offset == 0 && self.blocks[value.block].size == size
@@ -210,17 +211,18 @@ impl Heap {
         }
     }
 
-    /// Whether the tensor has memory.
+    /// Returns whether tensor `id` has memory.
     pub(crate) fn has(&self, id: TensorId) -> bool {
         self.tensors.contains_key(&id)
     }
 
-    /// Whether the elements of the tensor are in row-major order.
+    /// Returns whether the elements of tensor `id` are in row-major order.
     pub(crate) fn is_contiguous(&self, id: TensorId) -> bool {
         self.tensors.get(&id).is_some_and(Value::is_contiguous)
     }
 
-    /// Whether a tensor of `size` bytes can take over the block of `id`: it has one handle, no owner, and the same size.
+    /// Returns whether a tensor of `size` bytes can take over the block of `id`: the block has one handle, no owner,
+    /// and the same size.
     pub(crate) fn can_reuse(&self, id: TensorId, size: usize) -> bool {
         self.tensors.get(&id).is_some_and(|value| {
             let block = &self.blocks[value.block];
@@ -228,28 +230,28 @@ impl Heap {
         })
     }
 
-    /// Moves the memory of `id` to `tensor`.
+    /// Moves the memory of tensor `id` to `tensor`.
     pub(crate) fn reuse(&mut self, id: TensorId, tensor: &TensorIr) {
         if let Some(value) = self.tensors.remove(&id) {
             self.give(tensor, value);
         }
     }
 
-    /// Drops the handle of a tensor.
+    /// Drops the handle of tensor `id`.
     pub(crate) fn drop_tensor(&mut self, id: TensorId) {
         if let Some(value) = self.tensors.remove(&id) {
             self.free(value);
         }
     }
 
-    /// Sets the owner of the block of a tensor.
+    /// Sets the owner of the block of tensor `id`.
     pub(crate) fn set_owner(&mut self, id: TensorId, owner: Owner) {
         if let Some(value) = self.tensors.get(&id) {
             self.blocks[value.block].owner = Some(owner);
         }
     }
 
-    /// Bytes of the blocks of `ids`, each block counted once.
+    /// Sums the bytes of the blocks of `ids`, each block counted once.
     pub(crate) fn bytes_of(&self, ids: &[TensorId]) -> Bytes {
         let mut blocks: Vec<usize> = ids.iter().filter_map(|id| Some(self.tensors.get(id)?.block)).collect();
         blocks.sort_unstable();
@@ -257,8 +259,9 @@ impl Heap {
         Bytes(blocks.into_iter().map(|block| self.blocks[block].size as u64).sum())
     }
 
-    /// Every allocation, as a timeline. The owner of a block without one follows from its lifetime: a block that was
-    /// allocated before the backward pass and is alive when that begins is an activation, any other is temporary.
+    /// Makes a timeline of every allocation. The owner of a block without one follows from the block's lifetime: a
+    /// block that was allocated before the backward pass and is alive when that pass begins is an activation, any other
+    /// block is temporary.
     pub(crate) fn into_timeline(mut self) -> Timeline {
         let end = self.now + 1;
         if let Some(last) = self.phases.last_mut() {

@@ -12,28 +12,29 @@ mod drawing;
 #[cfg(test)]
 mod tests;
 
-/// The most columns of the drawing: about its width in pixels.
+/// Largest number of columns of the drawing: about the width of the drawing in pixels.
 const COLUMNS_MAX: usize = 1200;
 
-/// Rows of the table of the largest allocations.
+/// Number of rows in the table of the largest allocations.
 const LARGEST: usize = 20;
 
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/hover.js");
 
-/// The contents of the page, computed once.
+/// Contents of the HTML page, computed once.
 struct Report<'a> {
     timeline: &'a Timeline,
     profile: MemoryProfile,
     columns: Vec<Column>,
     peak: Level,
-    /// The owners that ever have memory, from the bottom of the drawing, with the most that each has at once.
+    /// Owners that ever have memory, from the bottom of the drawing, each with the most memory that it has at once.
     owners: Vec<(Owner, Bytes)>,
 }
 
-/// `timeline` as an HTML page: a drawing of memory over time, and tables of the peak by owner, phase and allocation.
+/// Writes `timeline` as an HTML page: a drawing of memory over time, and tables of the peak by owner, phase and
+/// allocation.
 ///
-/// The page loads nothing else, so it can be mailed, archived and opened offline.
+/// The page loads no other file, so it can be mailed, archived and opened offline.
 pub fn html_page(title: &str, timeline: &Timeline) -> String {
     let report = Report::new(timeline);
     let title = escape(title);
@@ -84,13 +85,13 @@ impl<'a> Report<'a> {
         Self { timeline, profile, columns, peak, owners }
     }
 
-    /// The phase at `moment`.
+    /// Returns the phase at `moment`.
     fn phase_at(&self, moment: usize) -> Option<Phase> {
         let at = self.timeline.phases.iter().find(|span| span.start <= moment && moment < span.end);
         at.map(|span| span.phase)
     }
 
-    /// Summary of the report in two sentences: the peak, and the number of allocations and moments.
+    /// Writes the summary of the report in two sentences: the peak, and the number of allocations and moments.
     fn summary(&self) -> String {
         let (count, moments) = (grouped(self.timeline.allocations.len()), grouped(self.profile.moments()));
         let at = self.phase_at(self.peak.moment).map(|phase| format!(" ({})", phase_name(phase)));
@@ -103,7 +104,7 @@ impl<'a> Report<'a> {
         )
     }
 
-    /// Every owner with its color and its largest memory, from the top of the drawing.
+    /// Writes the legend: every owner with its color and its largest memory, from the top of the drawing.
     fn legend(&self) -> String {
         let mut items = String::new();
         for (owner, most) in self.owners.iter().rev() {
@@ -113,7 +114,7 @@ impl<'a> Report<'a> {
         format!("<p>Largest memory of each owner, from the top of the drawing:</p>\n<ul>{items}</ul>")
     }
 
-    /// Table of the memory of each owner at the peak.
+    /// Writes the table of the memory of each owner at the peak.
     fn by_owner(&self) -> String {
         let stack = self.profile.at(self.peak.moment);
         let total = stack.total();
@@ -130,7 +131,7 @@ impl<'a> Report<'a> {
         table("At the peak, by owner", &["owner", "memory", "share"], &rows, &foot)
     }
 
-    /// Table of the peak of each phase.
+    /// Writes the table of the peak of each phase.
     fn by_phase(&self) -> String {
         let mut phases: Vec<(Phase, Level)> = Vec::new();
         for span in &self.timeline.phases {
@@ -149,7 +150,7 @@ impl<'a> Report<'a> {
         table("Peak of each phase", &["phase", "memory", "moment"], &rows, "")
     }
 
-    /// Table of the largest allocations that are alive at the peak.
+    /// Writes the table of the largest allocations that are alive at the peak.
     fn largest(&self) -> String {
         let at = self.peak.moment;
         let alive = self.timeline.allocations.iter().filter(|one| one.birth <= at && at < one.death);
@@ -166,7 +167,8 @@ impl<'a> Report<'a> {
         table(&caption, &["size", "owner", "phase", "made by"], &rows, "")
     }
 
-    /// JSON for the script: for each column its range, its highest moment, and the bytes of each owner at that moment.
+    /// Writes the JSON for the script: for each column its range, its highest moment, and the bytes of each owner at
+    /// that moment.
     fn data(&self) -> String {
         let column = |column: &Column| {
             let head = [column.moments.start, column.moments.end, column.highest.moment].map(|moment| moment as u64);
@@ -189,17 +191,17 @@ fn table(caption: &str, heads: &[&str], rows: &str, foot: &str) -> String {
     )
 }
 
-/// A square in the color of `owner`.
+/// Writes a square in the color of `owner`.
 fn swatch(owner: Owner) -> String {
     format!(r#"<i class="swatch {}"></i>"#, owner_name(owner))
 }
 
-/// Appends formatted text.
+/// Appends formatted text to `page`.
 fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
     page.write_fmt(text).expect("writing to a string cannot fail");
 }
 
-/// A number with commas between its thousands.
+/// Writes a number with commas between its thousands.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -212,7 +214,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-/// `text` escaped for an HTML element or a quoted attribute.
+/// Escapes `text` for an HTML element or a quoted attribute.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

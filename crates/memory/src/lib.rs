@@ -1,13 +1,15 @@
 //! Plans the memory of a training run before its first step, and without the GPU on which it will run.
 //!
-//! A model is [traced](trace()) on a recording device of Burn: a step of any size takes milliseconds and no tensor memory.
-//! The rules of a backend turn the recording into a [`Timeline`], in which every byte has an owner and every moment a phase.
-//! [`RunMemory`] adds optimizer, validation and checkpoint. A [`MemoryModel`] estimates all batch sizes from a few traces, and
-//! [`plan()`] finds the fastest micro-batch of each length that fits a budget, for example that of a [`Gpu`] of the
-//! [`catalog()`]. If nothing fits, the error has the missing memory and the cheapest change that would help.
+//! A model is [traced](trace()) on a recording device of Burn: a step of any size takes milliseconds and no tensor
+//! memory. The rules of a backend turn the recording into a [`Timeline`], in which every byte has an owner and every
+//! moment a phase. [`RunMemory`] adds optimizer, validation and checkpoint. A [`MemoryModel`] estimates all batch sizes
+//! from a few traces, and [`plan()`] finds the fastest micro-batch of each length that fits a budget, for example the
+//! memory of a [`Gpu`] of the [`catalog()`]. If nothing fits, the error has the missing memory and the cheapest change
+//! that would help.
 //!
-//! Any Burn model can be planned. It needs a [`Task`](plimsoll_tape::Task), which is its loss on a batch type of its own, and
-//! a [`Traceable`], which builds the model and its batches. `examples/transformer.rs` plans the Transformer encoder of Burn.
+//! Any Burn model can be planned. It needs a [`Task`](plimsoll_tape::Task), which is the model's loss on its own batch
+//! type, and a [`Traceable`], which builds the model and its batches. `examples/transformer.rs` plans the Transformer
+//! encoder of Burn.
 //!
 #![doc = include_str!("../README.md")]
 

@@ -14,20 +14,20 @@ use crate::run_memory::{RunMemory, StepMemory};
 use crate::trace::{Trace, TraceError, batch_bytes, trace, trace_validation};
 use crate::traceable::Traceable;
 
-/// The estimate for one size of micro-batch.
+/// Memory and cost estimate for one size of micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryEstimate {
-    /// Peak memory of a run with such micro-batches.
+    /// Peak memory of a run with micro-batches of this size.
     pub peak: Bytes,
-    /// The work of one micro-batch.
+    /// Cost of computing one micro-batch.
     pub cost: Cost,
-    /// The largest single allocation.
+    /// Size of the largest single allocation of the run.
     pub largest: Bytes,
 }
 
 /// A model with its demand, and the traces from which plans are made.
 ///
-/// It is independent of budget and GPU, so one memory model serves the plans for many GPUs. Estimates are cached.
+/// A memory model is independent of budget and GPU, so one serves the plans for many GPUs. Estimates are cached.
 pub struct MemoryModel<'a, S> {
     traceable: &'a S,
     demand: Demand,
@@ -40,10 +40,11 @@ pub struct MemoryModel<'a, S> {
     gradients: Bytes,
 }
 
-/// Two traces of a bucket, of [`SAMPLED_UTTERANCES`] utterances.
+/// Two traces of a bucket, one for each size in [`SAMPLED_UTTERANCES`].
 type Pair = Arc<[Trace; 2]>;
 
-/// Sizes of the two micro-batches that are traced; other sizes are interpolated or extrapolated linearly.
+/// Sizes of the two micro-batches that are traced, in utterances; other sizes are interpolated or extrapolated
+/// linearly.
 const SAMPLED_UTTERANCES: [u32; 2] = [2, 5];
 
 impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
@@ -81,7 +82,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(Self { traceable, demand, costs, pairs, estimates, validations, parameters, weights, gradients })
     }
 
-    /// The approximate cost of a micro-batch, linear in utterances and rematerialized blocks. No new trace is made.
+    /// Approximates the cost of a micro-batch, linear in utterances and rematerialized blocks, without a new trace.
     pub(crate) fn approximate_cost(
         &self,
         bucket: BatchShape,
@@ -97,7 +98,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         if remat > 0.0 { at(false).interpolate(&at(true), remat.min(1.0)) } else { at(false) }
     }
 
-    /// The estimate for micro-batches of `utterances` utterances of `bucket`, computed as `choice` says.
+    /// Estimates micro-batches of `utterances` utterances of `bucket`, computed with `choice`.
     ///
     /// # Errors
     /// [`TraceError`] where the model cannot be traced with this choice.
@@ -111,7 +112,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(estimate)
     }
 
-    /// Like [`estimate`](Self::estimate), for a run whose GPU pages are large enough for an allocation of `largest` bytes.
+    /// Estimates like [`estimate`](Self::estimate), for a run whose GPU pages are large enough for an allocation of
+    /// `largest` bytes.
     pub(crate) fn estimate_with_page(
         &self,
         bucket: BatchShape,
@@ -129,7 +131,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(MemoryEstimate { peak, cost: trace.cost, largest: trace.largest() })
     }
 
-    /// The memory over time of a run with such micro-batches, without validation, and the cost of one of them.
+    /// Computes the memory over time of a run with micro-batches of `utterances` utterances, without validation, and
+    /// the cost of one micro-batch.
     ///
     /// # Errors
     /// [`TraceError`] where the model cannot be traced with this choice.
@@ -143,7 +146,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok((RunMemory::new(&trace, None, self.step(bucket, utterances)?), trace.cost))
     }
 
-    /// What a step of `bucket` needs beside its micro-batches of `utterances` utterances.
+    /// Computes the memory of a step of `bucket` beside its micro-batches of `utterances` utterances.
     fn step(&self, bucket: BatchShape, utterances: u32) -> Result<StepMemory, TraceError> {
         Ok(StepMemory {
             micro_batches: bucket.utterances.div_ceil(utterances.max(1)),
@@ -151,8 +154,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         })
     }
 
-    /// The trace of a micro-batch. On a GPU every allocation grows linearly with the utterances, so two traces suffice.
-    /// The CPU backend changes its algorithms at certain sizes, so there every size has a trace of its own.
+    /// Returns the trace of a micro-batch. On a GPU every allocation grows linearly with the utterances, so two traces
+    /// suffice. The CPU backend changes its algorithms at certain sizes, so each size is traced separately there.
     fn trace(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<Trace, TraceError> {
         let exactly = || trace(self.traceable, bucket.with_utterances(utterances), choice, self.demand.rules);
         if matches!(self.demand.rules, BackendRules::Flex { .. }) {
@@ -170,7 +173,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         known[0].interpolate(&known[1], share(utterances)).map_or_else(exactly, Ok)
     }
 
-    /// Peak memory of validating `utterances` utterances of `bucket`, without the weights.
+    /// Computes the peak memory of validating `utterances` utterances of `bucket`, without the weights.
     pub(crate) fn validation(&self, bucket: BatchShape, utterances: u32) -> Result<Bytes, TraceError> {
         let key = (bucket, utterances);
         if let Some(found) = self.validations.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
@@ -182,31 +185,31 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(found)
     }
 
-    /// Memory between steps: weights, optimizer state and workspace.
+    /// Computes the memory between steps: weights, optimizer state and workspace.
     pub fn idle(&self) -> Bytes {
         Bytes(self.weights.0 + self.demand.step.state_of(self.values()).0 + self.demand.step.workspace.0)
     }
 
-    /// Memory that does not depend on the batch: weights, gradients and optimizer state.
+    /// Computes the memory that does not depend on the batch: weights, gradients and optimizer state.
     pub fn fixed(&self) -> Bytes {
         Bytes(self.weights.0 + self.gradients.0 + self.demand.step.state_of(self.values()).0)
     }
 }
 
 impl<S> MemoryModel<'_, S> {
-    /// The demand that it was made for.
+    /// Returns the demand from which this memory model was made.
     pub fn demand(&self) -> &Demand {
         &self.demand
     }
 
-    /// The number of trainable parameter values.
+    /// Returns the number of trainable parameter values.
     pub fn values(&self) -> u64 {
         self.parameters.iter().sum()
     }
 }
 
 impl<S: Traceable> MemoryModel<'_, S> {
-    /// What a step of `bucket` needs beside its micro-batches.
+    /// Computes the memory of a step of `bucket` beside its micro-batches.
     fn beside_micro_batches(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
         let demand = self.demand();
         let one = batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)?;
@@ -220,13 +223,13 @@ impl<S: Traceable> MemoryModel<'_, S> {
     }
 }
 
-/// The position of `utterances` between the two [`SAMPLED_UTTERANCES`]: 0 at the first, 1 at the second.
+/// Returns the position of `utterances` between the two [`SAMPLED_UTTERANCES`]: 0 at the first, 1 at the second.
 fn share(utterances: u32) -> f64 {
     (f64::from(utterances) - f64::from(SAMPLED_UTTERANCES[0]))
         / f64::from(SAMPLED_UTTERANCES[1] - SAMPLED_UTTERANCES[0])
 }
 
-/// The two traces from which all batch sizes of a bucket are interpolated.
+/// Makes the two traces from which all batch sizes of a bucket are interpolated.
 fn pair<S: Traceable>(
     traceable: &S,
     bucket: BatchShape,
@@ -239,8 +242,8 @@ fn pair<S: Traceable>(
 }
 
 impl Trace {
-    /// Linear interpolation from this trace (`share` 0) to `other` (`share` 1), or `None` if they differ in more than
-    /// sizes.
+    /// Interpolates linearly from this trace (`share` 0) to `other` (`share` 1). Returns `None` if the traces differ in
+    /// more than sizes.
     fn interpolate(&self, other: &Self, share: f64) -> Option<Self> {
         let (mine, theirs) = (&self.timeline, &other.timeline);
         if mine.allocations.len() != theirs.allocations.len() || mine.phases != theirs.phases {

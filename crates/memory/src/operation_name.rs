@@ -3,7 +3,7 @@
 use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{BaseOperationIr, FloatOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr};
 
-/// The name of `operation` for people.
+/// Returns the name under which a timeline shows `operation`.
 pub(crate) fn operation_name(operation: &OperationIr) -> &'static str {
     match operation {
         OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => base_name(base),

@@ -1,22 +1,24 @@
 //! A timeline as a trace file for `ui.perfetto.dev` and `chrome://tracing`.
 //!
-//! The format is the Chrome trace event format in its object form. It has only time, so a moment becomes a microsecond.
+//! The format is the Chrome trace event format in its object form. The format has only time, so a moment becomes a
+//! microsecond.
 
 use serde_json::{Map, Value, json};
 
 use crate::profile::{Level, MemoryProfile, OWNERS, owner_name, phase_name};
 use crate::timeline::{Owner, Timeline};
 
-/// The most counter events of a trace. It keeps the file near 2 MB at any number of moments.
+/// Largest number of counter events in a trace. It keeps the file near 2 MB at any number of moments.
 const COUNTERS_MAX: usize = 10_000;
 
-/// The one process of the trace. Its name is the title, which the format keeps nowhere else.
+/// Id of the only process in the trace. The title is stored as the name of this process, because the format has no
+/// other field for a title.
 const PROCESS: u32 = 1;
 const THREAD: u32 = 1;
 
-/// `timeline` as a trace in JSON: counters of each owner and of the total, the phases, and a mark at the peak.
+/// Writes `timeline` as a trace in JSON: counters of each owner and of the total, the phases, and a mark at the peak.
 ///
-/// Beyond 10,000 moments only the highest moment of each of 10,000 columns is kept, so the peak always is.
+/// Beyond 10,000 moments only the highest moment of each of 10,000 columns is kept, so the peak is always kept.
 pub fn perfetto_trace(title: &str, timeline: &Timeline) -> String {
     let profile = MemoryProfile::new(timeline);
     let peak = profile.peak();
@@ -51,7 +53,7 @@ fn name(what: &str, name: &str) -> Value {
     json!({ "ph": "M", "pid": PROCESS, "tid": THREAD, "name": what, "args": { "name": name } })
 }
 
-/// Two events: all owners in one counter, which is drawn as a stack, and the total.
+/// Makes two counter events: one with all owners, which is drawn as a stack, and one with the total.
 fn counters(level: &Level, owners: &[Owner]) -> [Value; 2] {
     let event =
         |name: &str, args: Value| json!({ "ph": "C", "pid": PROCESS, "name": name, "ts": level.moment, "args": args });

@@ -14,21 +14,21 @@ use crate::traceable::Traceable;
 /// How the batches of one length are computed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BucketPlan {
-    /// The batch of a step.
+    /// Batch shape of a whole step.
     pub bucket: BatchShape,
-    /// Utterances of a micro-batch.
+    /// Number of utterances in a micro-batch.
     pub micro_batch: u32,
-    /// Micro-batches of a step.
+    /// Number of micro-batches in a step.
     pub accumulation: u32,
     /// How a micro-batch is computed: rematerialization, attention chunk, precision.
     pub choice: Choice,
-    /// Peak memory of a run with these micro-batches.
+    /// Peak memory of a run with micro-batches of this size.
     pub peak: Bytes,
     /// Estimated seconds of a step. The cost model is good enough to compare plans, not to predict times.
     pub seconds: f64,
 }
 
-/// The plan of a run.
+/// The plan of a run: how each bucket is computed, and the memory that the run needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// Memory that the run may use.
@@ -38,11 +38,11 @@ pub struct Plan {
     /// The largest single allocation of the run. On a GPU the run must preallocate pages of this size (`plimsoll-train`
     /// has a function for it): `peak` holds only then.
     pub largest: Bytes,
-    /// Precision of matrix products.
+    /// Precision of the matrix products of the run.
     pub precision: Precision,
-    /// Batches that are sent to the device ahead of their step.
+    /// Number of batches that are sent to the device ahead of their step.
     pub prefetch: u32,
-    /// Weights, gradients and optimizer state.
+    /// Memory of weights, gradients and optimizer state.
     pub fixed: Bytes,
     /// Utterances of the longest bucket that validation computes at once.
     pub validation_batch: u32,
@@ -51,7 +51,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Estimated utterances per second, for one step of each bucket.
+    /// Estimates the utterances per second, for one step of each bucket.
     pub fn throughput(&self) -> f64 {
         let utterances: f64 = self.buckets.iter().map(|bucket| f64::from(bucket.bucket.utterances)).sum();
         utterances / self.buckets.iter().map(|bucket| bucket.seconds).sum::<f64>().max(f64::MIN_POSITIVE)
@@ -60,7 +60,7 @@ impl Plan {
 
 /// Finds the fastest plan for the demand of `model` within `budget`, on a device of `speed`.
 ///
-/// The peak of every bucket is that of its own trace, not of an approximation.
+/// The peak of every bucket comes from a trace of that bucket, not from an approximation.
 ///
 /// # Errors
 /// [`PlanError::Empty`] without buckets, [`PlanError::NoBudget`] for a budget of zero, [`PlanError::NothingFits`] where one
@@ -86,7 +86,7 @@ pub fn plan<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes, spee
     Ok(Plan { budget, peak, largest, precision, prefetch, fixed, validation_batch, buckets })
 }
 
-/// The fastest plan of one bucket within the budget.
+/// Finds the fastest plan of one bucket within the budget.
 ///
 /// Memory grows with the utterances, so bisection finds the largest micro-batch of each strategy. A strategy is skipped if
 /// it would be slower than the best one even with the whole batch at once.
@@ -126,8 +126,8 @@ fn bucket_plan<S: Traceable + Sync>(
 
 /// Makes all buckets fit one GPU memory pool, and returns the largest allocation of any of them.
 ///
-/// The pages of the pool are as large as that allocation, so a long bucket raises the memory of the short ones. Buckets
-/// that no longer fit get smaller micro-batches. The CPU has no such pages, and its plans stay as they are.
+/// The pages of the pool are as large as that allocation, so a long bucket raises the memory of the short buckets.
+/// Buckets that no longer fit get smaller micro-batches. The CPU has no such pages, so plans for the CPU are unchanged.
 fn fit_shared_pages<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     buckets: &mut [BucketPlan],
@@ -158,7 +158,7 @@ fn fit_shared_pages<S: Traceable + Sync>(
     Ok(largest)
 }
 
-/// The estimate of one utterance of the longest bucket, computed with the least memory.
+/// Estimates one utterance of the longest bucket, computed with the least memory.
 fn smallest<S: Traceable + Sync>(model: &MemoryModel<'_, S>) -> Result<MemoryEstimate, TraceError> {
     let demand = model.demand();
     let choice =
@@ -166,7 +166,7 @@ fn smallest<S: Traceable + Sync>(model: &MemoryModel<'_, S>) -> Result<MemoryEst
     model.estimate(longest(model), 1, choice)
 }
 
-/// The most utterances of the longest bucket whose validation fits the budget, at least 1.
+/// Finds the largest number of utterances of the longest bucket whose validation fits the budget, at least 1.
 fn validation_batch<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes) -> Result<u32, PlanError> {
     let bucket = longest(model);
     let (one, two) = (model.validation(bucket, 1)?, model.validation(bucket, 2)?);

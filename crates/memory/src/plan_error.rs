@@ -1,4 +1,4 @@
-//! Why there is no plan, and the cheapest change that would make the run fit.
+//! Reasons why no plan fits, and the cheapest change that would make the run fit.
 
 use plimsoll_core::{BatchShape, Bytes, Choice, Precision, Remat};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::traceable::Traceable;
 pub enum Change {
     /// Use smaller micro-batches.
     MicroBatch {
-        /// Utterances of a micro-batch.
+        /// Largest number of utterances in a micro-batch that fits.
         utterances: u32,
     },
     /// Rematerialize every block.
@@ -25,12 +25,12 @@ pub enum Change {
     Rematerialize,
     /// Compute attention in chunks of queries.
     Chunk {
-        /// Queries of a chunk.
+        /// Number of queries in an attention chunk.
         queries: u32,
     },
     /// Compute matrix products in 16 bits.
     Precision {
-        /// The 16-bit format.
+        /// 16-bit format of the matrix products.
         precision: Precision,
     },
     /// Keep the optimizer state in 8 bits.
@@ -38,7 +38,7 @@ pub enum Change {
     EightBitOptimizer,
     /// Use a smaller model.
     SmallerModel {
-        /// The share of the parameters that would fit, between 0.01 and 1.
+        /// Share of the parameters that would fit, between 0.01 and 1.
         share: f64,
     },
 }
@@ -61,17 +61,17 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// Why there is no plan.
+/// Reason why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
     /// The demand has no batch.
     #[error("there is nothing to plan: {what}")]
     Empty {
-        /// What is missing.
+        /// Part of the demand that is missing.
         what: &'static str,
     },
-    /// The budget is zero.
+    /// The memory budget is zero.
     #[error("a budget of {budget} holds nothing: the smallest plan needs {needed}")]
     NoBudget {
         /// Memory that the run may use.
@@ -85,15 +85,15 @@ pub enum PlanError {
         bucket.utterances, bucket.frames.0
     )]
     NothingFits {
-        /// The micro-batch that does not fit.
+        /// Shape of the micro-batch that does not fit.
         bucket: BatchShape,
-        /// Its peak memory.
+        /// Peak memory of the micro-batch that does not fit.
         needed: Bytes,
         /// Memory that the run may use.
         budget: Bytes,
-        /// `needed` minus `budget`.
+        /// Memory missing from the budget: `needed` minus `budget`.
         missing: Bytes,
-        /// The cheapest change that would make it fit, or `None` if no single change would.
+        /// The cheapest change that would make the run fit, or `None` if no single change would.
         change: Option<Change>,
     },
     /// The model could not be traced.
@@ -101,10 +101,11 @@ pub enum PlanError {
     Trace(#[from] TraceError),
 }
 
-/// The error for a micro-batch that needs `needed` and not `budget`, with the cheapest change that would make it fit.
+/// Makes the error for a micro-batch that needs more memory than `budget`, with the cheapest change that would make the
+/// micro-batch fit.
 ///
-/// Changes are tried in the order of what they cost, and each keeps those before it: a smaller micro-batch,
-/// rematerialization, smaller attention chunks, bf16, 8-bit optimizer state, a smaller model.
+/// Changes are tried from the cheapest to the most costly, and each is added to the changes before it: a smaller
+/// micro-batch, rematerialization, smaller attention chunks, bf16, 8-bit optimizer state, a smaller model.
 pub(crate) fn nothing_fits<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     bucket: BatchShape,

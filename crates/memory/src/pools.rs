@@ -1,10 +1,11 @@
-//! The memory pools of CubeCL: how they cut GPU memory into pages, and how much of it a run reserves.
+//! The memory pools of CubeCL: how they divide GPU memory into pages, and how much of it a run reserves.
 //!
-//! Follows `memory_management` of `cubecl-server` 0.11.3. Small allocations have pages of their own. All others share
-//! pages that are one MiB larger than the largest allocation so far, and take the first hole that is large enough. An
-//! allocation that is larger than the pages starts a new pool of larger ones. Empty pages of an old pool are freed, empty
-//! pages of the current pool stay. (CubeCL also moves allocations off old pages when the device is nearly full. That is
-//! not modeled: a run that preallocates pages for its largest allocation has no old pages.)
+//! Follows `memory_management` of `cubecl-server` 0.11.3. Small allocations have pages of their own. All other
+//! allocations share pages that are one MiB larger than the largest allocation so far, and take the first hole that is
+//! large enough. An allocation that is larger than the pages starts a new pool with larger pages. Empty pages of an old
+//! pool are freed, empty pages of the current pool stay. (CubeCL also moves allocations off old pages when the device
+//! is nearly full. Such moves are not modeled: a run that preallocates pages for its largest allocation has no old
+//! pages.)
 
 use std::collections::BTreeMap;
 
@@ -14,36 +15,37 @@ use crate::run_memory::StepMemory;
 use crate::timeline::{Allocation, Owner, Timeline};
 use crate::trace::Trace;
 
-/// Page size for small allocations.
+/// Size in bytes of a page for small allocations.
 const SMALL_PAGE: u64 = 8 << 20;
-/// The largest small allocation.
+/// Size in bytes of the largest allocation that counts as small.
 const SMALL_MAX: u64 = 64 << 10;
-/// The smallest page size for other allocations.
+/// Smallest page size in bytes for allocations that are not small.
 const SMALLEST_PAGE: u64 = 2 << 20;
-/// A page is this much larger than the allocation that it is made for, and its size is a multiple of this.
+/// Bytes by which a page is larger than the allocation that it is made for. Page sizes are multiples of this number.
 const SLACK: u64 = 1 << 20;
-/// Memory that is reserved outside the pools, for kernel arguments and for reading values back.
+/// Bytes reserved outside the pools, for kernel arguments and for reading values back.
 const OUTSIDE_POOLS: u64 = 3 << 20;
 
 impl Trace {
-    /// The largest single allocation.
+    /// Returns the size of the largest single allocation of the micro-batch.
     ///
-    /// The pages of a GPU pool are as large as the largest allocation so far, and new allocations cannot use older, smaller
-    /// pages. A run that first makes and drops an allocation of this size has pages of one size only; `plimsoll-train` has
-    /// a function for it. Without that, the pools of a Conformer took up to 1.7 times as much (docs/LOG.md).
+    /// The pages of a GPU pool are as large as the largest allocation so far, and new allocations cannot use older,
+    /// smaller pages. A run that first makes and drops an allocation of this size has pages of one size only;
+    /// `plimsoll-train` has a function that does so. Without it, the pools of a Conformer took up to 1.7 times as much
+    /// memory (docs/LOG.md).
     pub fn largest(&self) -> Bytes {
         self.timeline.allocations.iter().map(|one| one.size).max().unwrap_or_default()
     }
 
-    /// The most memory that the pools of CubeCL reserve in the first two steps of a run whose largest micro-batch this is,
-    /// with pages preallocated for [`largest`](Self::largest). The first step creates the optimizer state, the second
-    /// updates it.
+    /// Computes the most memory that the pools of CubeCL reserve in the first two steps of a run whose largest
+    /// micro-batch has this trace, with pages preallocated for [`largest`](Self::largest). The first step creates the
+    /// optimizer state, the second step updates it.
     pub fn reserved(&self, step: StepMemory) -> Bytes {
         self.reserved_with_page(self.largest(), step)
     }
 
-    /// Like [`reserved`](Self::reserved), with pages preallocated for `largest` bytes or the largest allocation of this
-    /// trace, whichever is larger: a run has other lengths too.
+    /// Computes the same as [`reserved`](Self::reserved), with pages preallocated for `largest` bytes or the largest
+    /// allocation of this trace, whichever is larger: a run also has batches of other lengths.
     pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
         let mut run = PoolSimulation::default();
         let page = run.reserve(self.largest().max(largest).0);
@@ -67,11 +69,11 @@ impl Trace {
     }
 }
 
-/// The moment of a birth (`true`) or death (`false`), and the index of the allocation.
+/// Moment of a birth (`true`) or death (`false`), and the index of the allocation.
 type Change = (usize, bool, usize);
 
-/// Births and deaths of a micro-batch in order, without the weights, which exist already, and without the deaths of
-/// gradients, which stay.
+/// Lists the births and deaths of a micro-batch in order, without the weights, which exist already, and without the
+/// deaths of gradients, which stay.
 fn changes(trace: &Timeline) -> Vec<Change> {
     let own = |one: &Allocation| one.owner != Owner::Weights && one.birth < one.death;
     let mut changes = Vec::with_capacity(trace.allocations.len() * 2);
@@ -112,7 +114,7 @@ impl PoolSimulation {
         slots.into_iter().for_each(|slot| self.pools.free(slot));
     }
 
-    /// All micro-batches of a step. Returns the gradients.
+    /// Simulates all micro-batches of a step. Returns the gradients.
     fn micro_batches(&mut self, trace: &Timeline, changes: &[Change], count: u32) -> Vec<Slot> {
         let gradients = self.micro_batch(trace, changes);
         if count > 1 {
@@ -123,7 +125,7 @@ impl PoolSimulation {
         gradients
     }
 
-    /// One micro-batch. Returns the gradients, which stay alive after it.
+    /// Simulates one micro-batch. Returns the gradients, which stay alive after the micro-batch.
     fn micro_batch(&mut self, trace: &Timeline, changes: &[Change]) -> Vec<Slot> {
         let mut slots = vec![None; trace.allocations.len()];
         for &(_, is_birth, index) in changes {
@@ -136,7 +138,7 @@ impl PoolSimulation {
     }
 }
 
-/// The position of an allocation.
+/// Position of an allocation in the pools.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     pool: usize,
@@ -145,7 +147,8 @@ struct Slot {
     size: u64,
 }
 
-/// The first pool is for small allocations, the last one for all others. Those between are old and only free pages.
+/// Memory pools of a device. The first pool is for small allocations, the last pool for all other allocations. Pools
+/// between these two are old and only free pages.
 #[derive(Debug)]
 struct Pools {
     pools: Vec<Pool>,
@@ -200,7 +203,7 @@ impl Pool {
         Self { page_size, pages: Vec::new() }
     }
 
-    /// The page, the start on it, and the bytes that were newly reserved.
+    /// Reserves `size` bytes. Returns the page, the start on the page, and the bytes by which the reserved memory grew.
     fn reserve(&mut self, size: u64) -> (usize, u64, u64) {
         for (index, page) in self.pages.iter_mut().enumerate() {
             if let Some(start) = page.reserve(size) {
@@ -214,11 +217,11 @@ impl Pool {
     }
 }
 
-/// The free ranges of a page, by start and length.
+/// Free ranges of a page, by start and length.
 #[derive(Debug)]
 struct Page {
     holes: BTreeMap<u64, u64>,
-    /// An upper bound of the longest hole. It becomes exact when a search fails.
+    /// Upper bound of the length of the longest hole. The bound becomes exact when a search fails.
     most: u64,
 }
 

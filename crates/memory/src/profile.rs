@@ -6,7 +6,8 @@ use plimsoll_core::Bytes;
 
 use crate::timeline::{Owner, Phase, Timeline};
 
-/// Every owner, in the order in which a drawing stacks them: lasting memory at the bottom, so that it stays level.
+/// Every owner, in the order in which a drawing stacks them: lasting memory at the bottom, so that its edges stay
+/// level.
 pub(crate) const OWNERS: [Owner; 8] = [
     Owner::Weights,
     Owner::Optimizer,
@@ -18,7 +19,7 @@ pub(crate) const OWNERS: [Owner; 8] = [
     Owner::Temporaries,
 ];
 
-/// The name of an owner in drawings.
+/// Returns the name of an owner in drawings.
 pub(crate) fn owner_name(owner: Owner) -> &'static str {
     match owner {
         Owner::Weights => "weights",
@@ -32,7 +33,7 @@ pub(crate) fn owner_name(owner: Owner) -> &'static str {
     }
 }
 
-/// The name of a phase in drawings.
+/// Returns the name of a phase in drawings.
 pub(crate) fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Forward => "forward",
@@ -44,49 +45,49 @@ pub(crate) fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// The bytes of each owner.
+/// Bytes that each owner has at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnerBytes([u64; OWNERS.len()]);
 
 impl OwnerBytes {
-    /// The bytes of one owner.
+    /// Returns the bytes of one owner.
     pub(crate) fn of(&self, owner: Owner) -> Bytes {
         Bytes(self.0[owner as usize])
     }
 
-    /// The bytes of all owners.
+    /// Returns the sum of the bytes of all owners.
     pub(crate) fn total(&self) -> Bytes {
         Bytes(self.0.iter().sum())
     }
 }
 
-/// A moment with the memory of each owner.
+/// A moment of a timeline, with the memory of each owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// The moment.
+    /// Moment of the timeline at which the owners have this memory.
     pub(crate) moment: usize,
-    /// The bytes of each owner.
+    /// Bytes of each owner at the moment.
     pub(crate) stack: OwnerBytes,
 }
 
-/// A range of moments, with the one that has the most memory.
+/// A range of moments, with the moment that has the most memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// The moments.
+    /// Range of moments that the column covers.
     pub(crate) moments: Range<usize>,
-    /// The first moment among them with the most memory.
+    /// First moment of the column at which memory is largest.
     pub(crate) highest: Level,
 }
 
 /// Memory by owner over the moments of a timeline. Only changes are stored, at most two for each allocation.
 pub(crate) struct MemoryProfile {
-    /// The moments at which memory changes, in order; the first is moment 0.
+    /// Moments at which memory changes, in order; the first is moment 0.
     levels: Vec<Level>,
     moments: usize,
 }
 
 impl MemoryProfile {
-    /// The profile of `timeline`. Allocations without a lifetime do not count.
+    /// Computes the profile of `timeline`. Allocations without a lifetime do not count.
     pub(crate) fn new(timeline: &Timeline) -> Self {
         let lasting = || timeline.allocations.iter().filter(|one| one.birth < one.death);
         let mut events: Vec<(usize, usize, Owner, u64)> = Vec::with_capacity(timeline.allocations.len() * 2);
@@ -111,22 +112,23 @@ impl MemoryProfile {
         Self { levels, moments }
     }
 
-    /// The number of moments.
+    /// Returns the number of moments of the timeline.
     pub(crate) fn moments(&self) -> usize {
         self.moments
     }
 
-    /// The first moment with the most memory.
+    /// Returns the first moment with the most memory.
     pub(crate) fn peak(&self) -> Level {
         self.highest(0..self.moments)
     }
 
-    /// Memory of each owner at `moment`.
+    /// Returns the memory of each owner at `moment`.
     pub(crate) fn at(&self, moment: usize) -> OwnerBytes {
         self.levels[self.index_at(moment)].stack
     }
 
-    /// The first moment of `moments` with the most memory; the start of an empty range.
+    /// Returns the first moment of the range `moments` with the most memory; the start of the range if the range is
+    /// empty.
     pub(crate) fn highest(&self, moments: Range<usize>) -> Level {
         let mut highest = Level { moment: moments.start, stack: self.at(moments.start) };
         let later = &self.levels[self.index_at(moments.start) + 1..];
@@ -138,12 +140,13 @@ impl MemoryProfile {
         highest
     }
 
-    /// The most memory that `owner` has at any moment, which may be another moment than the peak.
+    /// Returns the most memory that `owner` has at any moment, which may be another moment than the peak.
     pub(crate) fn most(&self, owner: Owner) -> Bytes {
         self.levels.iter().map(|level| level.stack.of(owner)).max().unwrap_or_default()
     }
 
-    /// The profile in at most `most` columns of equal width. Each has its highest moment, so one of them has the peak.
+    /// Divides the profile into at most `most` columns of equal width. Each column keeps its highest moment, so one
+    /// column has the peak.
     pub(crate) fn columns(&self, most: usize) -> Vec<Column> {
         let count = self.moments.min(most);
         let edge = |index: usize| (index as u128 * self.moments as u128 / count as u128) as usize;
@@ -155,25 +158,25 @@ impl MemoryProfile {
             .collect()
     }
 
-    /// The last level that starts at `moment` or before.
+    /// Returns the index of the last level that starts at `moment` or before.
     fn index_at(&self, moment: usize) -> usize {
         self.levels.partition_point(|level| level.moment <= moment) - 1
     }
 }
 
 impl Timeline {
-    /// Peak memory.
+    /// Computes the peak memory of the timeline.
     pub fn peak(&self) -> Bytes {
         MemoryProfile::new(self).peak().stack.total()
     }
 
-    /// Memory just before `phase` begins for the first time, or `None` if it never does.
+    /// Returns the memory just before `phase` begins for the first time, or `None` if the phase never begins.
     pub fn at_start_of(&self, phase: Phase) -> Option<Bytes> {
         let start = self.phases.iter().find(|span| span.phase == phase)?.start;
         Some(MemoryProfile::new(self).at(start.saturating_sub(1)).total())
     }
 
-    /// Memory of each owner at the moment of the peak, largest first. Owners without memory are left out.
+    /// Returns the memory of each owner at the moment of the peak, largest first. Owners without memory are left out.
     pub fn owners_at_peak(&self) -> Vec<(Owner, Bytes)> {
         let peak = MemoryProfile::new(self).peak();
         let mut owners: Vec<(Owner, Bytes)> = OWNERS.iter().map(|&owner| (owner, peak.stack.of(owner))).collect();
@@ -182,7 +185,7 @@ impl Timeline {
         owners
     }
 
-    /// Peak memory of each phase, in the order in which the phases first begin.
+    /// Returns the peak memory of each phase, in the order in which the phases first begin.
     pub fn peaks_by_phase(&self) -> Vec<(Phase, Bytes)> {
         let profile = MemoryProfile::new(self);
         let mut peaks: Vec<(Phase, Bytes)> = Vec::new();
@@ -196,7 +199,7 @@ impl Timeline {
         peaks
     }
 
-    /// The phase at the moment of the peak.
+    /// Returns the phase at the moment of the peak.
     pub fn phase_at_peak(&self) -> Option<Phase> {
         let moment = MemoryProfile::new(self).peak().moment;
         self.phases.iter().find(|span| (span.start..span.end).contains(&moment)).map(|span| span.phase)
@@ -208,7 +211,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::timeline::{Allocation, PhaseSpan};
 
-    /// A timeline of `count` random allocations from `seed`, in three phases.
+    /// Makes a timeline of `count` random allocations from `seed`, in three phases.
     pub(crate) fn random_timeline(seed: u64, count: usize, moments: usize) -> Timeline {
         let mut state = seed;
         let mut draw = |below: usize| {
@@ -231,7 +234,7 @@ pub(crate) mod tests {
         Timeline { allocations, phases, moments }
     }
 
-    /// Reference: sums the allocations that are alive at one moment.
+    /// Sums the allocations that are alive at one moment, as a reference for the profile.
     fn sum_at(timeline: &Timeline, moment: usize) -> OwnerBytes {
         let mut stack = OwnerBytes::default();
         for one in timeline.allocations.iter().filter(|one| one.birth <= moment && moment < one.death) {

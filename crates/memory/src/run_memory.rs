@@ -6,18 +6,19 @@ use crate::timeline::{Owner, Timeline};
 use crate::timeline_builder::TimelineBuilder;
 use crate::trace::Trace;
 
-/// What a step needs beside the micro-batch itself.
+/// Memory of a step beside the micro-batch itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepMemory {
-    /// Micro-batches of a step. More than two groups of parallel ones take no more memory than two. Default: 1.
+    /// Number of micro-batches in a step. More than two groups of parallel micro-batches take no more memory than two
+    /// groups. Default: 1.
     pub micro_batches: u32,
-    /// Micro-batches that are computed at the same time. Default: 1.
+    /// Number of micro-batches that are computed at the same time. Default: 1.
     pub parallel_micro_batches: u32,
-    /// The whole batch on the host, where the device uses the same memory; 0 for a GPU.
+    /// Size of the whole batch on the host, where host and device share memory; 0 for a GPU.
     pub host_batch: Bytes,
-    /// Batches that were sent to the device ahead of their step.
+    /// Memory of the batches that were sent to the device ahead of their step.
     pub prefetch: Bytes,
-    /// Memory that a library or the driver allocates for itself.
+    /// Memory that libraries and the driver allocate for themselves.
     pub workspace: Bytes,
     /// Optimizer state for each parameter value, in bits. Default: 64, for AdamW in fp32.
     pub state_bits: u64,
@@ -26,7 +27,7 @@ pub struct StepMemory {
 }
 
 impl StepMemory {
-    /// Optimizer state of `values` parameter values.
+    /// Computes the optimizer state of `values` parameter values.
     pub fn state_of(&self, values: u64) -> Bytes {
         Bytes((values * self.state_bits).div_ceil(8))
     }
@@ -46,20 +47,20 @@ impl Default for StepMemory {
     }
 }
 
-/// The memory of a run: one step, with validation and a checkpoint where there are such.
+/// The memory of a run: one step, with validation and a checkpoint where the run has them.
 #[derive(Clone, Debug)]
 pub struct RunMemory {
-    /// Every allocation, phase after phase.
+    /// Every allocation of the run, phase after phase.
     pub timeline: Timeline,
-    /// Weights, gradients and optimizer state: the part that does not depend on the batch.
+    /// Memory that does not depend on the batch: weights, gradients and optimizer state.
     pub fixed: Bytes,
 }
 
 impl RunMemory {
-    /// The memory of a run whose largest micro-batch is `trace` and whose validation is `validation`.
+    /// Computes the memory of a run whose largest micro-batch is `trace` and whose validation is `validation`.
     ///
-    /// The step is the second one of a run: from then on the optimizer state exists while micro-batches are computed,
-    /// which gives the peak. (The first step creates that state from the gradients and ends like the others.)
+    /// The step is the second step of a run: from then on the optimizer state exists while micro-batches are computed,
+    /// which gives the peak. (The first step creates that state from the gradients and ends like every other step.)
     pub fn new(trace: &Trace, validation: Option<&Timeline>, step: StepMemory) -> Self {
         let values: u64 = trace.parameters.iter().sum();
         let state = step.state_of(values);
@@ -96,7 +97,7 @@ impl RunMemory {
         Self { timeline: builder.build(), fixed }
     }
 
-    /// Peak memory.
+    /// Returns the peak memory of the run.
     pub fn peak(&self) -> Bytes {
         self.timeline.peak()
     }

@@ -10,12 +10,12 @@ use crate::model::MemoryModel;
 use crate::trace::TraceError;
 use crate::traceable::Traceable;
 
-/// A way to compute a bucket that leaves the result as it is.
+/// A way to compute a bucket. All strategies give the same result, with different memory and time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Strategy {
-    /// Blocks that are rematerialized.
+    /// Number of blocks that are rematerialized.
     pub(crate) remat_count: u32,
-    /// Queries that attention computes at once; all where `None`.
+    /// Number of queries that attention computes at once; `None` for all queries.
     pub(crate) chunk: Option<NonZeroU32>,
 }
 
@@ -24,20 +24,20 @@ pub(crate) struct Strategy {
 pub(crate) struct Candidate {
     /// How a micro-batch is computed.
     pub(crate) strategy: Strategy,
-    /// Its utterances.
+    /// Number of utterances in a micro-batch.
     pub(crate) micro_batch: u32,
     /// Estimated seconds of a whole step.
     pub(crate) seconds: f64,
 }
 
 impl Strategy {
-    /// Every combination that `demand` allows.
+    /// Lists every strategy that `demand` allows.
     pub(crate) fn all(demand: &Demand) -> impl Iterator<Item = Self> + '_ {
         let counts = &demand.remat_counts;
         demand.chunks.iter().flat_map(move |&chunk| counts.iter().map(move |&remat_count| Self { remat_count, chunk }))
     }
 
-    /// The allowed combination that needs the least memory: most rematerialization, smallest chunk.
+    /// Returns the allowed strategy that needs the least memory: most rematerialization, smallest chunk.
     pub(crate) fn smallest(demand: &Demand) -> Self {
         Self {
             remat_count: demand.remat_counts.iter().copied().max().unwrap_or(0),
@@ -45,7 +45,7 @@ impl Strategy {
         }
     }
 
-    /// The strategy of `choice`.
+    /// Makes the strategy that corresponds to `choice`.
     pub(crate) fn from_choice(choice: Choice, demand: &Demand) -> Self {
         let remat_count = match choice.remat {
             Remat::None => 0,
@@ -56,7 +56,7 @@ impl Strategy {
         Self { remat_count, chunk: choice.attention_chunk }
     }
 
-    /// The execution choice of this strategy, in the precision of `demand`.
+    /// Makes the execution choice of this strategy, in the precision of `demand`.
     pub(crate) fn choice(self, demand: &Demand) -> Choice {
         let remat = match self.remat_count {
             0 => Remat::None,
@@ -67,17 +67,17 @@ impl Strategy {
     }
 }
 
-/// The chunk that is tried to save memory. 64 queries are few, and still enough to keep a GPU busy.
+/// Returns the attention chunk that is tried to save memory. 64 queries are few, and still enough to keep a GPU busy.
 pub(crate) fn small_chunk() -> Option<NonZeroU32> {
     NonZeroU32::new(64)
 }
 
-/// Queries of a chunk; no chunk is wider than any.
+/// Returns the number of queries of a chunk; for no chunk, a number larger than any chunk.
 pub(crate) fn chunk_width(chunk: Option<NonZeroU32>) -> u32 {
     chunk.map_or(u32::MAX, NonZeroU32::get)
 }
 
-/// The largest micro-batch that fits the budget, or `None` if not even one utterance does.
+/// Finds the largest micro-batch that fits the budget; `None` if not even one utterance fits.
 pub(crate) fn most_that_fit<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     bucket: BatchShape,
@@ -109,7 +109,8 @@ pub(crate) fn most_that_fit<S: Traceable + Sync>(
     Ok(Some(fitting))
 }
 
-/// The fastest micro-batch of at most `most` utterances. Among equals it is the largest: fewer shapes occur then.
+/// Finds the fastest micro-batch of at most `most` utterances. Of equally fast micro-batches it takes the largest:
+/// fewer shapes occur then.
 pub(crate) fn fastest<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     bucket: BatchShape,
@@ -131,7 +132,7 @@ pub(crate) fn fastest<S: Traceable + Sync>(
     all.reduce(faster).expect("at least one utterance")
 }
 
-/// Seconds of a step over `utterances`: full micro-batches, and one of the rest.
+/// Estimates the seconds of a step over `utterances`: full micro-batches, and one micro-batch of the rest.
 fn step_seconds(utterances: u32, micro_batch: u32, speed: &Speed, cost: impl Fn(u32) -> Cost) -> f64 {
     let full = f64::from(utterances / micro_batch) * speed.seconds(&cost(micro_batch));
     match utterances % micro_batch {

@@ -1,9 +1,9 @@
-//! The memory of a step over time: every allocation with its owner, its first moment and its last.
+//! The memory of a step over time: every allocation with its owner, its first moment and its last moment.
 
 use plimsoll_core::Bytes;
 use serde::Serialize;
 
-/// The part of training that an allocation belongs to.
+/// Part of training to which an allocation belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
@@ -17,7 +17,7 @@ pub enum Owner {
     Activations,
     /// Tensors that are created and freed within one pass.
     Temporaries,
-    /// The batch that is computed.
+    /// The batch that the step computes.
     Batch,
     /// Batches that were sent to the device ahead of their step.
     Prefetch,
@@ -25,49 +25,49 @@ pub enum Owner {
     Workspace,
 }
 
-/// What the run does at a moment.
+/// Phase of a run, such as the forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Computes the loss.
+    /// The forward pass, which computes the loss.
     Forward,
-    /// Computes the gradients, rematerialization included.
+    /// The backward pass, which computes the gradients, rematerialization included.
     Backward,
-    /// Updates the parameters.
+    /// The update of the parameters by the optimizer.
     Optimizer,
-    /// Evaluates a batch without gradients.
+    /// The evaluation of a batch without gradients.
     Validation,
-    /// Transcribes or synthesizes with the model.
+    /// The use of the model to transcribe or synthesize.
     Decoding,
-    /// Copies the state to save it.
+    /// The copy of the state that a checkpoint saves.
     Checkpoint,
 }
 
-/// A block of memory with its lifetime.
+/// A block of memory with its lifetime, owner and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Allocation {
-    /// Its size.
+    /// Size of the block of memory.
     pub size: Bytes,
-    /// The first moment at which it exists.
+    /// The first moment at which the block exists.
     pub birth: usize,
-    /// The first moment at which it no longer exists.
+    /// The first moment at which the block no longer exists.
     pub death: usize,
-    /// What it belongs to.
+    /// Part of training to which the block belongs.
     pub owner: Owner,
-    /// The phase in which it was allocated.
+    /// The phase in which the block was allocated.
     pub phase: Phase,
-    /// The operation that allocated it.
+    /// Name of the operation that allocated the block.
     pub made_by: &'static str,
 }
 
-/// A phase with its moments.
+/// A phase with its range of moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PhaseSpan {
-    /// The phase.
+    /// Phase that the run is in from `start` to `end`.
     pub phase: Phase,
-    /// Its first moment.
+    /// The first moment of the phase.
     pub start: usize,
-    /// The first moment after it.
+    /// The first moment after the phase.
     pub end: usize,
 }
 
@@ -75,10 +75,10 @@ pub struct PhaseSpan {
 /// operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// Every allocation, in the order of birth.
+    /// Every allocation of the step, in the order of birth.
     pub allocations: Vec<Allocation>,
-    /// Every phase, in order. A phase may occur several times.
+    /// Every phase of the step, in order. A phase may occur several times.
     pub phases: Vec<PhaseSpan>,
-    /// The number of moments.
+    /// Number of moments of the timeline.
     pub moments: usize,
 }

@@ -11,25 +11,25 @@ pub(crate) struct TimelineBuilder {
     now: usize,
 }
 
-/// The index in the timeline of an allocation that is still alive.
+/// Index in the timeline of an allocation that is still alive.
 pub(crate) type AllocationIndex = usize;
 
 impl TimelineBuilder {
-    /// Adds memory that is there from the first to the last moment. Zero bytes are left out.
+    /// Adds memory that exists from the first to the last moment. Allocations of zero bytes are left out.
     pub(crate) fn resident(&mut self, size: Bytes, owner: Owner) {
         if size.0 > 0 {
             self.resident_made_by(size, owner, "resident");
         }
     }
 
-    /// Adds memory that is there from the first to the last moment, made by the operation `made_by`.
+    /// Adds memory that exists from the first to the last moment, made by the operation `made_by`.
     pub(crate) fn resident_made_by(&mut self, size: Bytes, owner: Owner, made_by: &'static str) {
         let death = usize::MAX;
         self.timeline.allocations.push(Allocation { size, birth: 0, death, owner, phase: Phase::Forward, made_by });
     }
 
-    /// Adds the phases of `trace`, computed `count` times at once, without its weights. Returns the gradients of each
-    /// copy: they stay alive after it.
+    /// Adds the phases of `trace`, without its weights, as `count` micro-batches that are computed at the same time.
+    /// Returns the gradients of each micro-batch: they stay alive after it.
     pub(crate) fn micro_batches(&mut self, trace: &Timeline, count: u32) -> Vec<Vec<AllocationIndex>> {
         let first = trace.phases.first().map_or(0, |span| span.start);
         let start = self.now + 1;
@@ -57,7 +57,8 @@ impl TimelineBuilder {
     }
 
     /// Adds the gradient norm and AdamW, as `plimsoll-train` computes them: parameter by parameter, each gradient is
-    /// squared into a new tensor and each parameter is written beside the old one. All old parameters go at the end.
+    /// squared into a new tensor, and each new parameter is written beside the old parameter. All old parameters are
+    /// freed at the end.
     pub(crate) fn optimizer(&mut self, parameters: &[u64], gradients: Vec<AllocationIndex>) {
         self.enter(Phase::Optimizer);
         let phase = Phase::Optimizer;
@@ -94,7 +95,7 @@ impl TimelineBuilder {
         copy
     }
 
-    /// Ends the life of some allocations.
+    /// Ends the life of the allocations with these indices.
     pub(crate) fn release(&mut self, indices: impl IntoIterator<Item = AllocationIndex>) {
         for index in indices {
             self.timeline.allocations[index].death = self.now + 1;
@@ -102,7 +103,7 @@ impl TimelineBuilder {
         self.now += 1;
     }
 
-    /// The finished timeline. What is still alive dies at its end.
+    /// Returns the finished timeline. Allocations that are still alive end at its last moment.
     pub(crate) fn build(mut self) -> Timeline {
         let end = self.now + 2;
         for one in &mut self.timeline.allocations {
@@ -119,7 +120,7 @@ impl TimelineBuilder {
         self.timeline.allocations.len() - 1
     }
 
-    /// Begins a phase at the next moment.
+    /// Begins `phase` at the next moment.
     fn enter(&mut self, phase: Phase) {
         let start = self.now + 1;
         self.timeline.phases.push(PhaseSpan { phase, start, end: start });

@@ -21,19 +21,20 @@ use crate::traceable::Traceable;
 /// The trace of one micro-batch.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Memory during forward and backward pass. The weights exist from the start.
+    /// Memory during forward and backward pass of the micro-batch. The weights exist from the start.
     pub timeline: Timeline,
-    /// Values of each parameter that has a gradient, in the order in which the optimizer updates them.
+    /// Number of values of each parameter that has a gradient, in the order in which the optimizer updates the
+    /// parameters.
     pub parameters: Vec<u64>,
-    /// Parameters and buffers of the model.
+    /// Memory of the parameters and buffers of the model.
     pub weights: Bytes,
-    /// Gradients of all parameters.
+    /// Memory of the gradients of all parameters.
     pub gradients: Bytes,
-    /// The work of the micro-batch, for the cost model.
+    /// Cost of computing the micro-batch, for the cost model.
     pub cost: Cost,
 }
 
-/// Why a micro-batch cannot be traced.
+/// Reason why a micro-batch cannot be traced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -45,18 +46,19 @@ pub enum TraceError {
     NoGradient,
 }
 
-/// Tensors that stay alive after their last use in the recording, and what else a replay needs of the model.
+/// Tensors that stay alive after their last use in the recording, and other facts about the model that a replay needs.
 #[derive(Default)]
 struct LiveTensors {
     weights: Vec<TensorId>,
     gradients: Vec<TensorId>,
     batch: Vec<TensorId>,
     parameters: Vec<u64>,
-    /// Thousandths of the blocks that are rematerialized; these keep second handles on their parameters.
+    /// Thousandths of the blocks that are rematerialized; a rematerialized block keeps second handles on its
+    /// parameters.
     covered_thousandths: usize,
 }
 
-/// Traces a micro-batch of `shape`, computed as `choice` says, on the backend of `rules`.
+/// Traces a micro-batch of `shape`, computed with `choice`, on the backend of `rules`.
 ///
 /// # Errors
 /// [`TraceError::Record`] where the model reads tensor values, and [`TraceError::NoGradient`] where nothing is trained.
@@ -114,7 +116,7 @@ pub fn trace_validation<S: Traceable>(
     Ok(replay(&operations, live, rules).timeline)
 }
 
-/// Memory of a batch of `shape` on its device.
+/// Computes the memory of a batch of `shape` on its device.
 pub(crate) fn batch_bytes<S: Traceable>(
     traceable: &S,
     shape: BatchShape,
@@ -133,7 +135,7 @@ pub(crate) fn batch_bytes<S: Traceable>(
     Ok(Bytes(outputs.map(|output| (output.shape.num_elements() * output.dtype.size()) as u64).sum()))
 }
 
-/// Plays the recording on a heap that follows `rules`.
+/// Replays the recording on a heap that follows `rules`.
 fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) -> Trace {
     let mut heap = Heap::new(rules.alignment());
     let lasting: HashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
@@ -186,7 +188,7 @@ fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) ->
     Trace { timeline: heap.into_timeline(), parameters: live.parameters, weights, gradients, cost }
 }
 
-/// The tensors whose ids lie between `start` and `end`, except those that other tensors among them replaced.
+/// Lists the tensors whose ids lie between `start` and `end`, except tensors that other tensors in this range replaced.
 fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) -> Vec<TensorId> {
     let is_between = |id: TensorId| start < id && id < end;
     let all = operations.iter().flat_map(|operation| operation.inputs().chain(operation.outputs()));
@@ -199,7 +201,7 @@ fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) 
     made.into_iter().collect()
 }
 
-/// About how many thousandths of the blocks `remat` covers. An estimate suffices: it only sizes bookkeeping.
+/// Estimates how many thousandths of the blocks `remat` covers. An estimate suffices: it only sizes bookkeeping.
 fn covered_thousandths(remat: Remat) -> usize {
     match remat {
         Remat::None => 0,
@@ -218,8 +220,8 @@ fn phase_of(mark: &str) -> Option<Phase> {
     }
 }
 
-/// The last operation that reads each tensor. A recording does not show when a handle is dropped, so a tensor is freed
-/// after its last read, which holds for nearly all.
+/// Finds the last operation that reads each tensor. A recording does not show when a handle is dropped, so a tensor is
+/// freed after its last read, which is right for nearly all tensors.
 fn last_uses(operations: &[OperationIr]) -> HashMap<TensorId, usize> {
     let reads = |(index, operation): (usize, &OperationIr)| -> Vec<(TensorId, usize)> {
         operation.inputs().map(|input| (input.id, index)).collect()

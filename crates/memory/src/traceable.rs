@@ -6,15 +6,15 @@ use plimsoll_tape::{Pass, Task};
 
 /// Builds a model and its largest batches for a trace.
 ///
-/// The planner builds the model on a recording device, which uses the sizes of the parameters and not their values.
+/// The planner builds the model on a recording device, which uses the sizes of the parameters but not their values.
 pub trait Traceable {
-    /// The model with its loss.
+    /// Type of the model with its loss.
     type Task: Task;
 
-    /// The model on `device`. Its parameters need no initial values.
+    /// Builds the model on `device`. Its parameters need no initial values.
     fn init(&self, device: &Device) -> Self::Task;
 
-    /// A batch in which every sample has the full length of `shape`, so that it needs the most memory.
+    /// Makes a batch in which every sample has the full length of `shape`, so that the batch needs the most memory.
     fn batch(&self, shape: BatchShape) -> <Self::Task as Task>::Batch;
 
     /// Validates one batch, without gradients. By default this computes the loss; override it for a model that

@@ -1,4 +1,4 @@
-//! GPUs and host of this machine: `cargo run -p plimsoll-monitor --example gpus`, with `-- --json` for programs.
+//! Prints GPUs and host of this machine: `cargo run -p plimsoll-monitor --example gpus`, with `-- --json` for programs.
 
 use plimsoll_monitor::Machine;
 

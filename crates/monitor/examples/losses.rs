@@ -1,4 +1,5 @@
-//! The losses of a run from its record: `cargo run -p plimsoll-monitor --example losses -- runs/asr-1/metrics.jsonl`.
+//! Prints the losses of a run from its record:
+//! `cargo run -p plimsoll-monitor --example losses -- runs/asr-1/metrics.jsonl`.
 
 use std::path::Path;
 

@@ -6,7 +6,7 @@ use plimsoll_monitor::{Axis, Heatmap, Picture, RecordError, Ticks};
 
 const TEXT: &str = "the plimsoll line <& it's سلام, नमस्ते>";
 const MELS: usize = 80;
-/// Frames per second.
+/// Feature frames per second.
 const RATE: f64 = 86.0;
 
 fn main() -> Result<(), RecordError> {
@@ -35,7 +35,7 @@ fn seconds(n_frames: usize) -> Axis {
     Axis { label: "time, s".into(), ticks: Ticks::Scale { from: 0.0, to: n_frames as f64 / RATE } }
 }
 
-/// An attention that moves along the text, a little slower in the middle.
+/// Computes an attention that moves along the text, a little slower in the middle.
 fn alignment(n_characters: usize, steps: usize) -> Vec<f32> {
     let weight = |character: usize, step: usize| {
         let time = step as f64 / steps as f64;
@@ -51,7 +51,7 @@ fn spectrogram<'a>(title: &str, values: &'a [f32]) -> Heatmap<'a> {
     Heatmap { title: title.into(), values, columns, x: seconds(columns), y }
 }
 
-/// Harmonics of a voice with a moving pitch, in syllables.
+/// Computes harmonics of a voice with a moving pitch, in syllables.
 fn mel(n_frames: usize, sharpness: f64) -> Vec<f32> {
     let energy = |channel: usize, frame: usize| {
         let (time, height) = (frame as f64 / RATE, channel as f64 / MELS as f64);

@@ -1,5 +1,5 @@
-//! The runs in a folder: `cargo run -p plimsoll-monitor --example runs -- runs`. With names after it: these runs side by
-//! side.
+//! Prints the runs in a folder: `cargo run -p plimsoll-monitor --example runs -- runs`. Names of runs after the folder
+//! print a comparison of these runs.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};

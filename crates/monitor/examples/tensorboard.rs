@@ -1,4 +1,4 @@
-//! A curve for TensorBoard, of a run that is killed and resumed:
+//! Writes a curve for TensorBoard, of a run that is killed and resumed:
 //! `cargo run -p plimsoll-monitor --example tensorboard -- FOLDER`, then `tensorboard --logdir FOLDER`.
 
 use std::path::Path;

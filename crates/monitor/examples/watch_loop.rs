@@ -1,6 +1,7 @@
-//! Records a training loop of your own and reports it: `cargo run -p plimsoll-monitor --example watch_loop -- FOLDER`.
+//! Records a training loop that is not part of Plimsoll, and reports it:
+//! `cargo run -p plimsoll-monitor --example watch_loop -- FOLDER`.
 //!
-//! The loop fits a line by gradient descent. No other part of Plimsoll is needed.
+//! The loop fits a line by gradient descent. It needs no part of Plimsoll but this crate and `plimsoll-core`.
 
 use std::path::Path;
 use std::time::{Instant, UNIX_EPOCH};

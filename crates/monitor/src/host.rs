@@ -4,26 +4,27 @@ use plimsoll_core::Bytes;
 use serde::Serialize;
 use sysinfo::{CGroupLimits, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// Memory and processors of the host, and the part that this process can use.
+/// Memory and processors of the host, and the part of both that this process can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Host {
-    /// Installed memory.
+    /// Installed memory of the host.
     pub memory: Bytes,
-    /// Limit of the container or control group, if it is below the installed memory.
+    /// Memory limit of the container or control group, if it is below the installed memory.
     pub memory_limit: Option<Bytes>,
-    /// Memory that this process can still allocate, under the limit.
+    /// Memory that this process can still allocate without exceeding the limit of its container or control group.
     pub available: Bytes,
     /// Hardware threads that this process can run on.
     pub logical_cpus: usize,
 }
 
-/// Memory that this process can use in total: that of the host, or the limit of its container or control group.
+/// Returns the memory that this process can use in total: the memory of the host, or the limit of the container or
+/// control group.
 pub fn host_memory() -> Bytes {
     Host::read().usable()
 }
 
 impl Host {
-    /// Reads the host from the operating system.
+    /// Reads memory and processors of the host from the operating system.
     pub fn read() -> Self {
         let mut system = System::new();
         system.refresh_memory();
@@ -35,13 +36,13 @@ impl Host {
         }
     }
 
-    /// Memory that this process can use in total.
+    /// Returns the memory that this process can use in total.
     pub fn usable(&self) -> Bytes {
         self.memory_limit.unwrap_or(self.memory)
     }
 
-    /// The host under `limits`. Each limit leaves what its group does not hold. The page cache of a group counts as free,
-    /// because the system reclaims it on demand.
+    /// Computes the usable part of the host under `limits` of control groups. Each limit leaves the memory that its
+    /// group does not hold. The page cache of a group counts as free, because the system reclaims it on demand.
     fn within(memory: Bytes, available: Bytes, limits: impl Iterator<Item = CGroupLimits>) -> Self {
         let mut host = Self { memory, memory_limit: None, available, logical_cpus: 1 };
         for limit in limits.filter(|limit| limit.total_memory < memory.0) {
@@ -53,8 +54,8 @@ impl Host {
     }
 }
 
-/// Limits of the control group of this process. The lookup of `sysinfo` for the whole system reads the root group, which is
-/// that of this process only in a container; batch systems and services set limits further down.
+/// Reads the limits of the control group of this process. The lookup of `sysinfo` for the whole system reads the root
+/// group, which is the group of this process only in a container; batch systems and services set limits further down.
 fn own_limits(system: &mut System) -> Option<CGroupLimits> {
     let pid = sysinfo::get_current_pid().ok()?;
     let kind = ProcessRefreshKind::nothing().without_tasks();

@@ -1,4 +1,5 @@
-//! Records and reports of a training run, and the state of the machine it runs on. It observes and never controls.
+//! Records and reports of a training run, and reports of the machine that it runs on. This crate only observes: it
+//! controls neither run nor machine.
 //!
 //! - [`Recorder`] writes the events of a run, one JSON object per line; [`TensorBoardFile`] writes its curves.
 //! - [`Summary`] holds its result, and [`RunReport`] reads a run's folder again: alone, in a [table](run_table), or in a

@@ -1,4 +1,4 @@
-//! The record of a run: one JSON object per line, flushed as it happens.
+//! The record of a run: one JSON object per line, flushed after every event.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -8,29 +8,30 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plimsoll_core::{Event, Record};
 use serde_json::Value;
 
-/// How far from the end of a file its last line is searched. The longest lines list the samples left out of a batch.
+/// Maximum distance from the end of a file at which the start of the last line is searched. The longest lines list the
+/// samples left out of a batch.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why a record, a report or a picture cannot be written or read.
+/// Reason why a record, a report or a picture cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// A file cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
-        /// The file.
+        /// File that cannot be read or written.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line is not a record.
+    /// A line of the file is not a record.
     #[error("{}: line {line} is not a record", path.display())]
     Line {
-        /// The file.
+        /// File with the line that is not a record.
         path: PathBuf,
-        /// Number of the line, the first being 1.
+        /// Number of the line that is not a record, starting at 1.
         line: usize,
-        /// What is wrong with the line.
+        /// Parser error of the line.
         source: serde_json::Error,
     },
 }
@@ -56,8 +57,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Opens the record at `path` to add lines, or creates it. An incomplete last line is removed, because the next line
-    /// would be appended to it and be lost with it.
+    /// Opens the record at `path` to append lines, or creates it. An incomplete last line is removed, because the next
+    /// line would be appended to it and become unreadable too.
     ///
     /// # Errors
     /// [`RecordError::Io`] if the file cannot be opened, read or shortened.
@@ -81,7 +82,7 @@ impl Recorder {
     }
 }
 
-/// Makes the file end with a whole line.
+/// Makes the file end with a complete line: adds a missing line break, or removes an incomplete line.
 fn remove_incomplete_line(file: &mut File) -> std::io::Result<()> {
     let start = file.metadata()?.len().saturating_sub(LINE_BYTES_MAX);
     file.seek(SeekFrom::Start(start))?;
@@ -99,9 +100,9 @@ fn remove_incomplete_line(file: &mut File) -> std::io::Result<()> {
     }
 }
 
-/// Reads a record, of this program or an older one. An incomplete last line is skipped.
+/// Reads a record that this version or an older version of the program wrote. An incomplete last line is skipped.
 ///
-/// Events of a newer schema come as [`Event::Unknown`].
+/// Events of a newer schema are read as [`Event::Unknown`].
 ///
 /// # Errors
 /// [`RecordError::Io`] if the file cannot be read, [`RecordError::Line`] if a line other than the last is not a record.

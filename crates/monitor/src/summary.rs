@@ -12,25 +12,25 @@ use crate::RecordError;
 
 /// Result of a run.
 ///
-/// In `summary.json` every score stands under its own name and, with label and unit, in the list `scores`.
+/// In `summary.json` every score is a field of its own and, with label and unit, an entry of the list `scores`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "SummaryFile", into = "SummaryFile")]
 pub struct Summary {
     /// Name of the run.
     pub name: String,
-    /// Whether the run reached its end; false if it was stopped.
+    /// Whether the run reached its end; false if the run was stopped.
     pub complete: bool,
-    /// What was measured on the held-out utterances.
+    /// Scores of the model on the held-out utterances.
     pub scores: Vec<Measure>,
     /// Number of held-out utterances.
     pub held_out: usize,
-    /// Seconds of training: steps and waiting for data, without validation.
+    /// Training time in seconds: steps and waiting for data, without validation.
     pub train_seconds: f64,
-    /// Peak memory.
+    /// Peak memory of the run.
     pub peak_bytes: Bytes,
-    /// Completed steps.
+    /// Number of completed steps.
     pub steps: u64,
-    /// Completed epochs.
+    /// Number of completed epochs.
     pub epochs: u64,
     /// Number of parameters of the model.
     pub parameters: u64,
@@ -38,9 +38,9 @@ pub struct Summary {
     pub audio_seconds_per_second: f64,
     /// Share of the training time that was spent waiting for data.
     pub wait_share: f64,
-    /// Median over the steps of that share.
+    /// Median over the steps of the share of the step's time that was spent waiting for data.
     pub wait_share_median: f64,
-    /// 99th percentile over the steps of that share.
+    /// 99th percentile over the steps of the share of the step's time that was spent waiting for data.
     pub wait_share_p99: f64,
     /// Numbers of utterances that were left out, by reason.
     pub left_out: Vec<(String, usize)>,
@@ -48,26 +48,26 @@ pub struct Summary {
     pub examples: Vec<Example>,
 }
 
-/// An utterance with what the model made of it.
+/// Utterance with the output of the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Example {
     /// Name of the utterance in the manifest.
     pub name: String,
-    /// Its text.
+    /// Reference text of the utterance.
     pub truth: String,
-    /// Output of the model.
+    /// Output of the model for the utterance.
     pub output: String,
 }
 
-/// `summary.json` as it is written and read.
+/// Fields of `summary.json` as they are written and read.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct SummaryFile {
     schema_version: u32,
     name: String,
     complete: bool,
-    /// Missing before the schema had a version.
+    /// List of scores. `None` in files of schema version 0, which have no such list.
     scores: Option<Vec<Measure>>,
     held_out: usize,
     train_seconds: f64,
@@ -81,7 +81,7 @@ struct SummaryFile {
     wait_share_p99: f64,
     left_out: Vec<(String, usize)>,
     examples: Vec<Example>,
-    /// The scores by name, and what a newer program may add.
+    /// Scores by name, and fields that a newer version of the program added.
     #[serde(flatten)]
     by_name: BTreeMap<String, Value>,
 }
@@ -145,7 +145,7 @@ impl From<SummaryFile> for Summary {
 }
 
 impl Summary {
-    /// Writes `summary.json` and `summary.md` into a run's folder.
+    /// Writes `summary.json` and `summary.md` into the folder of the run.
     ///
     /// # Errors
     /// [`RecordError::Io`] if a file cannot be written.
@@ -158,7 +158,7 @@ impl Summary {
         Ok(())
     }
 
-    /// The summary as a page for people.
+    /// Formats the summary as a Markdown page for people.
     pub fn to_markdown(&self) -> String {
         let mut page = format!("# {}\n\n", self.name);
         let state = if self.complete { "complete" } else { "stopped before its end" };

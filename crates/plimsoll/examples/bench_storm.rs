@@ -21,12 +21,12 @@ use plimsoll_train::{Event, Governor, PlannedLimit};
 use net::FEATURES;
 use training::{BATCH, Faults, STEPS, StormSetup, StormTable, replayed, run_training};
 
-/// Every n-th batch has long utterances.
+/// Interval of batches with long utterances: every n-th batch has them.
 const EVERY: u64 = 10;
-/// Injected failures, besides those of the device.
+/// Number of injected failures, besides the failures of the device.
 const INJECTED: usize = 100;
 
-/// Unused: only the device's memory counts here.
+/// Allocator that is not used: only the device's memory counts here.
 static NOTHING: CountingAllocator = CountingAllocator::new();
 
 #[cfg(feature = "cuda")]
@@ -44,7 +44,7 @@ fn device() -> Device {
     Device::flex()
 }
 
-/// Smallest tensor that does not fit into device memory, in steps of 25 %, if it is below 64 GiB.
+/// Finds the smallest tensor that does not fit into device memory, in steps of 25 %, if it is below 64 GiB.
 fn too_large(device: &Device) -> Option<Bytes> {
     let holds = |bytes: u64| {
         let sum = Tensor::<1>::ones([(bytes / 4) as usize], device).narrow(0, 0, 1).try_into_scalar::<f32>();
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     if is_same && apart < 0.01 && storm.failures() > injected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Relative norm of the difference of two sets of weights.
+/// Computes the relative norm of the difference of two sets of weights.
 fn distance(one: &[NamedTensor], other: &[NamedTensor]) -> f64 {
     let values = |all: &[NamedTensor]| -> Vec<f64> {
         all.iter().flat_map(|tensor| tensor.values.iter().map(|value| f64::from(*value))).collect()

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use plimsoll_core::CountingAllocator;
 use plimsoll_recipes::Failure;
 
+use crate::backend_flag::BackendFlag;
 use crate::config::ConfigCommand;
 use crate::corpus::{self, CorpusCommand};
 use crate::data::DataCommand;
@@ -68,6 +69,9 @@ pub(crate) enum Command {
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
+        /// Accepted everywhere.
+        #[command(flatten)]
+        _backend: BackendFlag,
     },
     /// Check, count and import a corpus of recordings and texts
     #[command(subcommand)]
@@ -94,7 +98,7 @@ impl Command {
                 model::info(&args)
             }
             Self::Optimize(args) => optimize::optimize(&args),
-            Self::GpuInfo { json } => gpu_info::gpu_info(json),
+            Self::GpuInfo { json, .. } => gpu_info::gpu_info(json),
             Self::Memtest(args) => memtest::memtest(&args, verbose, meter),
             Self::Data(command) => command.run(),
             Self::Runs(command) => command.run(),

@@ -12,7 +12,7 @@ use plimsoll_recipes::{Failure, FailureExt};
 /// The subcommands of `plimsoll config`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Prints every key, its value, and where the value came from.
+    /// Print every key, its value, and where the value came from
     Print {
         /// Print JSON in place of commented TOML.
         #[arg(long)]
@@ -21,13 +21,13 @@ pub(crate) enum ConfigCommand {
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Checks the configuration without training, and prints a summary.
+    /// Check the configuration without training, and print a summary
     Validate {
         /// The configuration to check.
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Lists the file, the environment variables and the flags that are read, and the keys that they set.
+    /// List the file, the environment variables and the flags that are read, and the keys that they set
     Path {
         /// The configuration whose sources to list.
         #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) enum ConfigCommand {
 }
 
 impl ConfigCommand {
-    /// Runs the command with the variables of `environment`, and writes its output to `out`.
+    /// Runs the subcommand with the variables of `environment`, and writes its output to `out`.
     ///
     /// # Errors
     /// If the configuration cannot be loaded, or `out` cannot be written to.
@@ -55,7 +55,7 @@ impl ConfigCommand {
     }
 }
 
-/// The output of `config validate`.
+/// Formats the output of `config validate`.
 fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
     let config = &loaded.config;
     let batch = match config.data.batch_seconds {
@@ -81,7 +81,7 @@ fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
     )
 }
 
-/// The output of `config path`.
+/// Formats the output of `config path`.
 fn list_sources(sources: &ConfigSources) -> String {
     let missing = if sources.file_is_missing { " (does not exist)" } else { "" };
     let mut text = format!("later sources override earlier ones\nfile: {}{missing}\n", sources.file);

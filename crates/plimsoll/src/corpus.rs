@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use plimsoll_corpus::{CorpusOptions, Engine};
 use plimsoll_recipes::{Failure, corpus};
 
+use crate::backend_flag::BackendFlag;
 use crate::terminal::Terminal;
 
 /// Commands of `corpus`.
@@ -46,6 +47,9 @@ pub(crate) struct CorpusArgs {
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Accepted everywhere.
+    #[command(flatten)]
+    pub(crate) _backend: BackendFlag,
 }
 
 /// Makes a corpus and prints its size.

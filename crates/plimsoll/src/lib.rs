@@ -3,6 +3,7 @@
 //! `plimsoll-recipes` does the work; call it from your own program. The commands are described by `plimsoll --help` and in
 //! `docs/commands`.
 
+mod backend_flag;
 mod cli;
 mod config;
 mod corpus;
@@ -41,13 +42,14 @@ pub fn program(memory: &'static CountingAllocator) -> ExitCode {
     }
 }
 
-/// The environment variables with a Unicode name and value. The variables of Plimsoll have both.
+/// Iterates over the environment variables with a Unicode name and value. All variables that Plimsoll reads are
+/// Unicode.
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Stops printing panics that Plimsoll catches and reports itself: an operation that cannot be recorded, and memory that
-/// ran out on the device.
+/// Hides the messages of panics that Plimsoll catches and reports itself: an operation that cannot be recorded, and
+/// device memory that ran out.
 fn silence_handled_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -64,7 +64,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The vocabulary size: as configured, or as training would derive it from its texts.
+/// Returns the vocabulary size: as configured, or as training would derive it from its texts.
 fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
     if let Some(vocabulary) = config.model.vocabulary {
         return Ok(vocabulary as usize);
@@ -88,7 +88,7 @@ struct Sizes {
 #[derive(Debug, PartialEq)]
 struct Part {
     name: String,
-    /// Number of parameters of each block; a part without blocks counts as one.
+    /// Number of parameters of each block; a part without blocks counts as one block.
     blocks: Vec<u64>,
 }
 
@@ -97,7 +97,8 @@ impl Part {
         self.blocks.iter().sum()
     }
 
-    /// `12 x 1,522,944` if there are several blocks of equal size, otherwise nothing.
+    /// Formats block count and size as in `12 x 1,522,944` if there are several blocks of equal size; else returns an
+    /// empty text.
     fn each(&self) -> String {
         match self.blocks.as_slice() {
             [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|block| block == first) => {
@@ -117,7 +118,7 @@ impl Sizes {
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
 
-    /// The frames of `seconds` of audio, and the positions that attention computes over.
+    /// Computes the frames of `seconds` of audio, and the positions that attention computes over.
     fn frames(&self, seconds: f64) -> (u32, u32) {
         let frames = self.log_mel.frames_in(Seconds(seconds)).0;
         let positions = match &self.model {
@@ -127,7 +128,7 @@ impl Sizes {
         (frames, positions)
     }
 
-    /// Features per frame, tokens, and the name of the positions that attention computes over.
+    /// Returns the features per frame, the tokens, and the name of the positions that attention computes over.
     fn facts(&self) -> (usize, usize, &'static str) {
         match &self.model {
             ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),
@@ -135,7 +136,7 @@ impl Sizes {
         }
     }
 
-    /// The sizes as JSON.
+    /// Formats the sizes as JSON.
     fn json(&self) -> Value {
         let Self { parameters, .. } = self;
         let (features, vocabulary, _) = self.facts();
@@ -171,7 +172,7 @@ impl Sizes {
         json
     }
 
-    /// The sizes as text.
+    /// Formats the sizes as text.
     fn summary(&self) -> String {
         let Self { parameters, parts, .. } = self;
         let (bands, vocabulary, positions) = self.facts();
@@ -200,12 +201,12 @@ impl Sizes {
     }
 }
 
-/// Trainable values of a module: in total, and by parameter.
+/// Counts the trainable values of a module: in total, and by parameter.
 fn count_module(module: impl Module) -> (u64, Vec<(String, u64)>) {
     (count(&module), counted(module))
 }
 
-/// Name and number of trainable values of each parameter; their sum is `count`.
+/// Lists the name and the number of trainable values of each parameter; the numbers add up to `count`.
 fn counted(model: impl Module) -> Vec<(String, u64)> {
     struct Counted(Vec<(String, u64)>);
     impl NamedVisitor for Counted {
@@ -236,7 +237,7 @@ fn parts(counted: &[(String, u64)]) -> Vec<Part> {
     parts
 }
 
-/// The part of a parameter, and the number of its block in the part.
+/// Returns the part of the model that a parameter belongs to, and the number of its block in the part.
 fn part_of(parameter: &str) -> (String, usize) {
     let fields: Vec<&str> = parameter.split('.').collect();
     // These have parts of their own.
@@ -246,7 +247,7 @@ fn part_of(parameter: &str) -> (String, usize) {
     (name.join("."), block)
 }
 
-/// `number` with a comma between groups of three digits.
+/// Formats `number` with a comma between groups of three digits.
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -300,7 +301,8 @@ mod tests {
         assert_eq!(found, expected.map(|(name, count, each)| (name.to_string(), count, each.to_string())));
     }
 
-    /// KonkaniVani's small model as published; the running statistics of its batch norms are not trainable.
+    /// The parts of KonkaniVani's small model, as published, add up; the running statistics of its batch norms are not
+    /// trainable.
     #[test]
     fn parts_sum_to_all_parameters() {
         let model = plimsoll_speech::asr::RecognizerConfig::konkani(128, 6, 3, 200);

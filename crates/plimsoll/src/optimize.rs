@@ -19,6 +19,8 @@ use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt};
 
+use crate::backend_flag::BackendFlag;
+
 /// Arguments of `optimize`.
 #[derive(Debug, Args)]
 pub(crate) struct OptimizeArgs {
@@ -32,6 +34,9 @@ pub(crate) struct OptimizeArgs {
     /// CPU if there is none.
     #[arg(long, value_name = "NAME|SIZE")]
     pub(crate) gpu: Vec<String>,
+    /// Accepted everywhere.
+    #[command(flatten)]
+    pub(crate) _backend: BackendFlag,
 }
 
 /// Writes a configuration whose run fits into memory, and prints the changes.
@@ -83,7 +88,7 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints why nothing fits, and returns the exit code.
+/// Prints the reason why no plan fits, and returns the exit code.
 fn report_no_fit(error: &PlanError, target: &Target) -> ExitCode {
     eprintln!("{}: does not fit: {error}", target.name());
     if let PlanError::NothingFits { change: Some(change), .. } = error {
@@ -92,10 +97,10 @@ fn report_no_fit(error: &PlanError, target: &Target) -> ExitCode {
     ExitCode::from(DOES_NOT_FIT)
 }
 
-/// The plan with the changes that lead to it, or the reason why none fits.
+/// A plan with the changes that lead to it, or the reason why no plan fits.
 type PlanWithChanges = Result<(Plan, Vec<Change>), PlanError>;
 
-/// Searches the fastest plan that fits, and the changes of the configuration for it.
+/// Searches the fastest plan that fits, and the changes of the configuration for that plan.
 fn changes<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,
@@ -125,7 +130,7 @@ fn changes<S: Traceable + Sync>(
     )))
 }
 
-/// The changes from the choice `old` to `choice` with micro-batches of `micro_batch` utterances.
+/// Lists the changes from the choice `old` to `choice` with micro-batches of `micro_batch` utterances.
 fn changes_to(builder: &DemandBuilder, (old, choice): (Choice, Choice), micro_batch: u32, peak: &str) -> Vec<Change> {
     let config = &builder.config;
     let mut changes = Vec::new();
@@ -163,12 +168,12 @@ fn changes_to(builder: &DemandBuilder, (old, choice): (Choice, Choice), micro_ba
     changes
 }
 
-/// Whether micro-batches of this size split a batch, or the configuration names a size already.
+/// Returns whether micro-batches of this size split a batch, or the configuration names a size already.
 fn is_split(config: &RunConfig, micro_batch: u32) -> bool {
     config.data.effective_utterances().is_none_or(|whole| micro_batch < whole) || config.training.micro_batch.is_some()
 }
 
-/// The lines that only one of two texts has: removed ones first, then added ones.
+/// Lists the lines that only one of two texts has: removed lines first, then added lines.
 fn difference(old: &str, new: &str) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let removed = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}"));

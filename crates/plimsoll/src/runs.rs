@@ -10,6 +10,8 @@ use serde_json::json;
 
 use plimsoll_recipes::{Failure, FailureExt};
 
+use crate::backend_flag::BackendFlag;
+
 /// Time without a record after which a run counts as ended. Validations of a large model take minutes.
 const SILENCE: Duration = Duration::from_secs(600);
 
@@ -33,6 +35,9 @@ pub(crate) struct ListArgs {
     /// Print one JSON object per run and line instead of a table.
     #[arg(long)]
     json: bool,
+    /// Accepted everywhere.
+    #[command(flatten)]
+    _backend: BackendFlag,
 }
 
 /// Arguments of `runs show`.
@@ -44,6 +49,9 @@ pub(crate) struct ShowArgs {
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    /// Accepted everywhere.
+    #[command(flatten)]
+    _backend: BackendFlag,
 }
 
 /// Arguments of `runs compare`.
@@ -55,10 +63,13 @@ pub(crate) struct CompareArgs {
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    /// Accepted everywhere.
+    #[command(flatten)]
+    _backend: BackendFlag,
 }
 
 impl RunsCommand {
-    /// Runs the command.
+    /// Runs the subcommand of `runs`.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let quiet_since = SystemTime::now() - SILENCE;
         match self {
@@ -100,7 +111,7 @@ fn list(args: &ListArgs, quiet_since: SystemTime) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report on the run in the folder `path`, or with that name in `runs`.
+/// Reads the report on the run in the folder `path`, or on the run with that name in `runs`.
 fn report(path: &Path, quiet_since: SystemTime) -> Result<RunReport, Failure> {
     let by_name = Path::new("runs").join(path);
     let report = [path, &by_name].into_iter().find_map(|path| RunReport::read(path, quiet_since));

@@ -21,7 +21,7 @@ use plimsoll_recipes::reader;
 use plimsoll_recipes::training::pictures;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Characters of a text that a message quotes at most.
+/// Maximum number of characters of a text that a message quotes.
 const EXCERPT_CHARS: usize = 60;
 
 /// A text and the file for its speech.
@@ -68,7 +68,8 @@ pub(crate) struct SayArgs {
     pub(crate) backend: String,
 }
 
-/// Speaks one text, or every line of a file. A line that fails is reported, and the others go on; the exit code is then 2.
+/// Synthesizes one text, or every line of a file. A line that fails is reported, and the other lines continue; the exit
+/// code is then 2.
 pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     let requests = requests(args)?;
     let device = reader::device(&args.backend)?;
@@ -94,7 +95,7 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
 }
 
-/// The text of the command line, or the lines of a file that are not blank.
+/// Returns the text of the command line, or the lines of a file that are not blank.
 fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     let Some(file) = &args.file else {
         let text = match args.text.as_deref() {
@@ -133,7 +134,7 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     Ok(requests)
 }
 
-/// The voice of the recording that was named, or the default voice of the run.
+/// Encodes the voice of the recording that was named, or the default voice of the run.
 fn voice(args: &SayArgs, pipeline: &SpeechPipeline) -> Result<Voice, Failure> {
     let default_voice = ModelFolder(&args.run).default_voice();
     let path = args.speaker.as_deref().unwrap_or(&default_voice);
@@ -147,7 +148,7 @@ fn voice(args: &SayArgs, pipeline: &SpeechPipeline) -> Result<Voice, Failure> {
     })
 }
 
-/// Speaks one text and writes its files.
+/// Synthesizes one text and writes its files.
 fn synthesize(
     args: &SayArgs,
     pipeline: &SpeechPipeline,
@@ -177,7 +178,7 @@ fn synthesize(
     Ok(speech)
 }
 
-/// The failure for `error`, with help.
+/// Makes the failure for `error`, with a hint.
 fn synthesis_failure(error: &SynthesisError) -> Failure {
     let help = match error {
         SynthesisError::EmptyText => "give a text, or `-` to read it from standard input",
@@ -209,7 +210,7 @@ fn draw(
     Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
 }
 
-/// Prints the file with its length, and warnings.
+/// Prints the name of the file, the length of the speech, and warnings.
 fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechRequest, speech: &SynthesizedSpeech) {
     let rate = pipeline.sample_rate();
     let length = Samples(speech.samples.len() as u64).at(rate);
@@ -230,7 +231,7 @@ fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechReque
     }
 }
 
-/// The JSON object for one file.
+/// Makes the JSON object for one file.
 fn report(request: &SpeechRequest, speech: &SynthesizedSpeech, length: Seconds, unknown: &str) -> Value {
     let stopped = speech.cut_off_segments().next().is_none();
     json!({
@@ -243,7 +244,7 @@ fn report(request: &SpeechRequest, speech: &SynthesizedSpeech, length: Seconds, 
     })
 }
 
-/// The beginning of `text` in quotes, for a message.
+/// Returns the beginning of `text` in quotes, for a message.
 fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT_CHARS) {
         Some((end, _)) => format!("\"{}…\"", &text[..end]),
@@ -251,7 +252,7 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// A progress bar over lines, or over the parts of one long text; hidden if standard error is not a terminal.
+/// Makes a progress bar over lines, or over the parts of one long text; hidden if standard error is not a terminal.
 fn bar(requests: &[SpeechRequest]) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

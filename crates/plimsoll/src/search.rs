@@ -25,7 +25,7 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// The search that the flags describe.
+    /// Returns the search that the flags describe.
     pub(crate) fn resolve(&self) -> Result<Search, Failure> {
         if !(0.0..=1.0).contains(&self.ctc_weight) {
             let message = format!("`--ctc-weight` is {}, expected a share from 0 to 1", self.ctc_weight);

@@ -9,14 +9,14 @@ use signal_hook::flag;
 /// State that SIGINT and SIGTERM set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signals {
-    /// True after the first signal.
+    /// Stop flag: true after the first signal.
     pub(crate) stop: Arc<AtomicBool>,
     /// Number of the last signal.
     last: Arc<AtomicUsize>,
 }
 
 impl Signals {
-    /// Installs the handlers.
+    /// Installs the handlers of SIGINT and SIGTERM.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let signals = Self::default();
         for signal in [SIGINT, SIGTERM] {
@@ -28,13 +28,13 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The exit code for the last signal.
+    /// Returns the exit code for the last signal.
     pub(crate) fn exit_code(&self) -> u8 {
         exit_code(self.last.load(Ordering::Relaxed) as i32) as u8
     }
 }
 
-/// The convention of shells: 128 plus the number of the signal.
+/// Returns the exit code for a signal by the convention of shells: 128 plus the number of the signal.
 fn exit_code(signal: i32) -> i32 {
     128 + signal
 }

@@ -8,14 +8,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_recipes::reporter::{Level, Progress, Reporter};
 use plimsoll_recipes::{Failure, FailureKind};
 
-/// Exit code of a command that failed while running.
+/// Exit code of a command that failed while it ran.
 const FAILED: u8 = 1;
 /// Exit code of wrong usage, configuration or input.
 const INVALID: u8 = 2;
 
 /// Prints a failure and maps it to an exit code.
 pub(crate) trait ExitCodeExt {
-    /// Prints the message on standard error and returns the exit code.
+    /// Prints the message of the failure on standard error and returns the exit code.
     fn print(&self) -> ExitCode;
 }
 
@@ -69,13 +69,13 @@ impl Drop for Bar {
     }
 }
 
-/// A progress bar with `length` units; hidden if standard error is not a terminal.
+/// Makes a progress bar with `length` units; hidden if standard error is not a terminal.
 pub(crate) fn bar(label: &str, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}, {eta} left").expect("the template is valid");
     ProgressBar::new(length).with_style(style).with_message(label.to_owned())
 }
 
-/// A spinner for work of unknown length; hidden if standard error is not a terminal.
+/// Makes a spinner for work of unknown length; hidden if standard error is not a terminal.
 pub(crate) fn spinner(label: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -85,7 +85,7 @@ pub(crate) fn spinner(label: &str) -> ProgressBar {
     bar
 }
 
-/// A progress bar for reading `count` recordings; hidden for a single one.
+/// Makes a progress bar for reading `count` recordings; hidden for a single recording.
 pub(crate) fn reading_bar(count: usize) -> ProgressBar {
     if count < 2 { ProgressBar::hidden() } else { bar("reading recordings", count as u64) }
 }

@@ -48,7 +48,8 @@ pub(crate) struct TranscribeArgs {
     pub(crate) search: SearchArgs,
 }
 
-/// Transcribes every recording in order. One that cannot be read is reported, and the others go on; the exit code is then 2.
+/// Transcribes every recording in order. A recording that cannot be read is reported, and the other recordings
+/// continue; the exit code is then 2.
 pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     let files = files(&args.inputs)?;
     let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?)?;
@@ -94,10 +95,10 @@ fn print_result(file: &Path, transcript: &Result<Transcript, AudioError>, json: 
     }
 }
 
-/// Extensions of the files of a folder that are read. A file that is named itself can have any extension.
+/// Extensions of the files that are read from a folder. A file that is named itself can have any extension.
 const EXTENSIONS: [&str; 6] = ["wav", "flac", "mp3", "ogg", "oga", "opus"];
 
-/// The named files, and the audio files of named folders in the order of their names.
+/// Lists the named files, and the audio files of named folders in the order of their names.
 fn files(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for input in inputs {

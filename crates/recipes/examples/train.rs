@@ -8,7 +8,7 @@ use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{NoDisplay, PlannedRun, TrainingOutcome};
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Counts the memory of the process, which is the memory that is planned on the CPU.
+/// Counts the memory of the process. On the CPU, this is the memory that is planned.
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 

@@ -11,9 +11,9 @@ use crate::reporter::{Level, Reporter};
 /// File name of the manifest in the folder of a corpus. It is written last, so a corpus that has it is complete.
 const MANIFEST: &str = "manifest.jsonl";
 
-/// Folder of the built-in corpus that `config` describes, whether it exists or not.
+/// Returns the folder of the built-in corpus that `config` describes, whether it exists or not.
 ///
-/// The name holds all options, so that a corpus with other options is never taken for this one.
+/// The name holds all options, so that a corpus with other options is never mistaken for this corpus.
 fn folder(config: &DataConfig) -> PathBuf {
     let DataConfig { corpus_utterances, corpus_speakers, corpus_seed, corpus_words, corpus_studio, .. } = config;
     let words = corpus_words.map(|words| format!("-words{words}")).unwrap_or_default();
@@ -21,7 +21,7 @@ fn folder(config: &DataConfig) -> PathBuf {
     config.corpus_dir.join(format!("formant-{corpus_utterances}x{corpus_speakers}{words}{studio}-seed{corpus_seed}"))
 }
 
-/// Whether the built-in corpus that `config` describes exists and is complete.
+/// Returns whether the built-in corpus that `config` describes exists and is complete.
 pub fn exists(config: &DataConfig) -> bool {
     folder(config).join(MANIFEST).exists()
 }
@@ -61,7 +61,7 @@ pub fn make_with_progress(options: &CorpusOptions, reporter: &dyn Reporter) -> R
     make_corpus(options, &|done, _| progress.set(done as u64)).invalid()
 }
 
-/// One line about a corpus that was made: utterances, voices, length and folder.
+/// Summarizes a corpus that was made in one line: utterances, voices, length and folder.
 pub fn summary(report: &CorpusReport, options: &CorpusOptions) -> String {
     let &CorpusReport { utterances, speakers, total } = report;
     let out = options.out.display();

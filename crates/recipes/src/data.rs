@@ -31,9 +31,9 @@ type LeftOut = BTreeMap<&'static str, usize>;
 
 /// The data of a run: utterances with their tokenizer, ready to be loaded.
 pub struct PreparedData {
-    /// Training utterances.
+    /// Training utterances of the run.
     pub training: Arc<Dataset>,
-    /// Validation utterances, shortest first.
+    /// Validation utterances of the run, shortest first.
     pub validation: Arc<Dataset>,
     /// Reference text of each validation utterance, by its id.
     pub validation_texts: HashMap<String, String>,
@@ -41,7 +41,7 @@ pub struct PreparedData {
     pub grid: Grid,
     /// The tokenizer of the texts.
     pub tokenizer: Tokenizer,
-    /// How validation utterances were chosen: `voices`, `utterances` or `another manifest`.
+    /// Method by which validation utterances were chosen: `voices`, `utterances` or `another manifest`.
     pub held_out: &'static str,
     /// Number of utterances that are not used, by reason.
     pub left_out: LeftOut,
@@ -122,12 +122,12 @@ pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<PreparedDa
     })
 }
 
-/// Share of a CPU memory budget that cached features may take. They only save time; steps need the memory.
+/// Share of a CPU memory budget that cached features may take. Cached features only save time; steps need the memory.
 const CACHE_SHARE: f64 = 0.25;
 /// Share of the feature cache that is for validation utterances.
 const VALIDATION_SHARE: f64 = 0.2;
 
-/// Memory for cached features: of training utterances, and of validation utterances.
+/// Computes the memory for cached features: of training utterances, and of validation utterances.
 pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
     let is_host = match config.device.backend {
         BackendChoice::Cpu => true,
@@ -152,15 +152,16 @@ pub fn store(data: &DataConfig) -> Result<Option<Arc<Store>>, Failure> {
     data.cache_dir.as_ref().map(open).transpose()
 }
 
-/// Sorts by duration. Evaluation keeps the order of its data, and batches of like lengths need little padding.
+/// Sorts utterances by duration. Evaluation keeps the order of its data, and batches of similar lengths need little
+/// padding.
 fn by_length(mut utterances: Vec<Utterance>) -> Vec<Utterance> {
     utterances.sort_by(|a, b| a.duration.0.total_cmp(&b.duration.0));
     utterances
 }
 
 impl PreparedData {
-    /// Mean and standard deviation of the log-mel features, from up to 200 training utterances. Utterances that cannot be
-    /// read are skipped.
+    /// Computes mean and standard deviation of the log-mel features, from up to 200 training utterances. Utterances
+    /// that cannot be read are skipped.
     ///
     /// # Errors
     /// If none of these utterances can be read.
@@ -187,8 +188,8 @@ impl PreparedData {
         Ok(MelNormalization { mean: mean as f32, std: spread as f32 })
     }
 
-    /// Limits on the length of synthesized speech: the range of frames per token in the training utterances, and the most
-    /// tokens of one of them.
+    /// Computes limits on the length of synthesized speech: the range of frames per token in the training utterances,
+    /// and the number of tokens of the longest training utterance.
     pub fn length_bounds(&self) -> LengthBounds {
         let metas = self.training.metas();
         let ratios = metas.iter().map(|meta| f64::from(meta.frames.0) / f64::from(meta.tokens.max(1)));

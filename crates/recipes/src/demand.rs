@@ -35,7 +35,7 @@ const PREFETCH: u32 = 1;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DemandBuilder {
-    /// The configuration.
+    /// Configuration of the run.
     pub config: RunConfig,
     /// The model of the configuration.
     pub model: ModelPlan,
@@ -44,7 +44,8 @@ pub struct DemandBuilder {
 }
 
 impl DemandBuilder {
-    /// For a configuration without a corpus: the longest utterances and the vocabulary are what `config` allows.
+    /// Makes the builder for a configuration without a corpus: the longest utterances and the vocabulary are the
+    /// largest that `config` permits.
     ///
     /// # Errors
     /// If the feature settings of the configuration are impossible.
@@ -56,12 +57,12 @@ impl DemandBuilder {
         Ok(Self { config, model, shapes })
     }
 
-    /// How the configuration computes a micro-batch on `target`.
+    /// Returns the way in which the configuration computes a micro-batch on `target`.
     pub fn choice(&self, target: &Target) -> Choice {
         mapping::choice(&self.config, &self.model, target.precision())
     }
 
-    /// The demand on `target` with the configuration as it is written.
+    /// Computes the demand on `target` with the configuration as it is written.
     pub fn as_written(&self, target: &Target) -> Demand {
         let (config, choice, blocks) = (&self.config, self.choice(target), self.model.blocks());
         let passes = match choice.remat {
@@ -93,8 +94,8 @@ impl DemandBuilder {
         }
     }
 
-    /// The demand on `target` if the planner may change every setting that does not change the result: micro-batch,
-    /// rematerialization, chunked attention.
+    /// Computes the demand on `target` if the planner may change every setting that does not change the result:
+    /// micro-batch, rematerialization, chunked attention.
     pub fn at_best(&self, target: &Target) -> Demand {
         let (written, blocks) = (self.as_written(target), self.model.blocks());
         let mut remat_counts = vec![0, blocks.div_ceil(2), blocks];
@@ -109,7 +110,7 @@ impl DemandBuilder {
     }
 }
 
-/// How the optimizer keeps its state on `target`.
+/// Returns the form in which the optimizer keeps its state on `target`.
 fn state_form(config: &RunConfig, target: &Target) -> StateForm {
     match (mapping::optimizer_state(config), target) {
         // On the CPU, host memory is device memory: moving the state there would save nothing.
@@ -118,7 +119,7 @@ fn state_form(config: &RunConfig, target: &Target) -> StateForm {
     }
 }
 
-/// Vocabulary size of a model whose training texts are not known.
+/// Returns the vocabulary size of a model whose training texts are not known.
 fn assumed_vocabulary(config: &RunConfig) -> usize {
     match config.data.tokenizer {
         TokenizerChoice::Bpe => config.data.bpe_size as usize,

@@ -7,34 +7,34 @@ use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::error::Failure;
 
-/// A device for training, with what the plan needs to know of it.
+/// A device for training, with its properties for the plan.
 #[derive(Clone, Debug)]
 pub struct TrainingDevice {
-    /// The Burn device, without autodiff.
+    /// Burn device, without autodiff.
     pub device: Device,
-    /// Name for people.
+    /// Name of the device for people.
     pub name: String,
-    /// Whether the device is the CPU: then its memory is the memory of the process.
+    /// Whether the device is the CPU: then the memory of the device is the memory of the process.
     pub is_host: bool,
-    /// Number of micro-batches that it computes at the same time: threads on the CPU, 1 on a GPU.
+    /// Number of micro-batches that the device computes at the same time: threads on the CPU, 1 on a GPU.
     pub lanes: usize,
-    /// The fastest precision that is safe on it.
+    /// Fastest precision that is safe on the device.
     pub precision: Precision,
-    /// Index of the device among those of its backend, from 0.
+    /// Index of the device among the devices of its backend, from 0.
     pub index: usize,
 }
 
 /// One replica of a run: its device with autodiff, and its connection to the other replicas.
 pub(crate) struct ReplicaDevice {
-    /// The device, with autodiff.
+    /// Device of the replica, with autodiff.
     pub(crate) device: Device,
-    /// The connection to the other replicas.
+    /// Connection to the other replicas.
     pub(crate) replica: Box<dyn Replica>,
 }
 
-/// Memory of a GPU, read from the pools of Burn's backend.
+/// Meter of a GPU's memory, which reads the pools of Burn's backend.
 ///
-/// Pools never shrink, so what they have reserved is the peak, even if it is read after the step.
+/// Pools never shrink, so their reserved memory is the peak, even if it is read after the step.
 #[derive(Debug)]
 struct PoolMeter {
     device: Device,
@@ -53,7 +53,7 @@ impl MemoryMeter for PoolMeter {
 }
 
 impl TrainingDevice {
-    /// The device that `config` selects. `auto` selects CUDA if the program was built with it, else the CPU.
+    /// Opens the device that `config` selects. `auto` selects CUDA if the program was built with it, else the CPU.
     ///
     /// # Errors
     /// If the program was built without the selected backend.
@@ -67,7 +67,7 @@ impl TrainingDevice {
         }
     }
 
-    /// Measures the memory of this device: `process` on the CPU, the backend's pools on a GPU.
+    /// Returns the meter of this device's memory: `process` on the CPU, the backend's pools on a GPU.
     pub fn meter(&self, process: &'static CountingAllocator) -> Box<dyn MemoryMeter> {
         match self.is_host {
             true => Box::new(process),
@@ -75,9 +75,9 @@ impl TrainingDevice {
         }
     }
 
-    /// Reports when a phase of a step has exceeded the memory budget.
+    /// Returns a gate that reports when a phase of a step has exceeded the memory budget.
     ///
-    /// On the CPU, `process` compares what the process holds with `budget`. On a GPU nothing is reported here: its
+    /// On the CPU, `process` compares the memory of the process with `budget`. On a GPU the gate reports nothing:
     /// operations fail when memory runs out.
     pub fn gate(&self, process: &'static CountingAllocator, budget: Option<Bytes>) -> Box<dyn MemoryGate> {
         if !self.is_host {
@@ -105,7 +105,7 @@ impl TrainingDevice {
         devices.iter().zip(gpus).map(|(device, gpu)| on(device, Box::new(gpu))).collect()
     }
 
-    /// The device of the replica with this rank.
+    /// Returns the device of the replica with this rank.
     #[cfg(feature = "cuda")]
     fn of_rank(&self, rank: usize) -> Device {
         Device::cuda(self.index + rank)
@@ -142,7 +142,7 @@ fn cuda(index: usize) -> Result<TrainingDevice, Failure> {
     })
 }
 
-/// The fastest safe precision of the CUDA device `index`.
+/// Returns the fastest safe precision of the CUDA device `index`.
 #[cfg(feature = "cuda")]
 fn precision_of_gpu(index: usize) -> Precision {
     let machine = plimsoll_monitor::Machine::probe();

@@ -32,18 +32,19 @@ struct Message {
 }
 
 impl Failure {
-    /// A failure of the kind [`FailureKind::Invalid`]. `message` says what is wrong, `help` says what would be right.
+    /// Makes a failure of the kind [`FailureKind::Invalid`]. `message` states the mistake, `help` states how to correct
+    /// it.
     pub fn invalid(message: impl Into<String>, help: impl Into<String>) -> Self {
         let message = Message { message: message.into(), help: Some(help.into()) };
         Self { report: Report::new(message), kind: FailureKind::Invalid }
     }
 
-    /// The kind of the failure.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// The message with its causes and its hint, as `miette` prints it.
+    /// Returns the message with its causes and its hint, as `miette` prints it.
     pub fn report(&self) -> &Report {
         &self.report
     }
@@ -63,12 +64,12 @@ impl Error for Failure {
 
 /// Turns the error of a result into a [`Failure`].
 pub trait FailureExt<T> {
-    /// For errors that mean a wrong request.
+    /// Turns an error that means a wrong request into a [`Failure`].
     ///
     /// # Errors
     /// The error of `self`, as a [`Failure`] of the kind [`FailureKind::Invalid`].
     fn invalid(self) -> Result<T, Failure>;
-    /// For errors that can happen to a right request.
+    /// Turns an error that can happen to a right request into a [`Failure`].
     ///
     /// # Errors
     /// The error of `self`, as a [`Failure`] of the kind [`FailureKind::Failed`].

@@ -9,15 +9,15 @@ use plimsoll_monitor::{Host, Machine, NvmlGpus};
 /// A GPU that this process may use.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalGpu {
-    /// Its entry in the catalogue, under the name that the driver gives it.
+    /// Data of the GPU in the catalog, under the name that the driver gives it.
     pub(crate) gpu: Gpu,
-    /// Memory that is free now. Other processes hold the rest.
+    /// Memory of the GPU that is free now. Other processes hold the rest.
     pub(crate) free: Bytes,
 }
 
 /// Finds the first CUDA GPU that this process may use; `None` without one, or if its memory cannot be read.
 ///
-/// A GPU that the catalogue does not list gets the speed of listed GPUs with about the same memory.
+/// A GPU that the catalog does not list gets the speed of listed GPUs with about the same memory.
 pub(crate) fn gpu() -> Option<LocalGpu> {
     let gpus = NvmlGpus::load();
     let machine = Machine::from_source(gpus.as_ref().map(|gpus| gpus as _).map_err(Clone::clone));
@@ -29,7 +29,8 @@ pub(crate) fn gpu() -> Option<LocalGpu> {
     Some(LocalGpu { gpu, free: memory.free })
 }
 
-/// Memory of the device that a run uses by default: all memory of the local GPU, or else what the host allows a process.
+/// Returns the memory of the device that a run uses by default: all memory of the local GPU, or else the memory that
+/// the host permits a process.
 pub(crate) fn memory() -> Bytes {
     gpu().map_or_else(|| Host::read().usable(), |local| local.gpu.memory)
 }

@@ -15,9 +15,10 @@ use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
 use crate::target::Target;
 
-/// Maximum number of batches that a loader holds if the configuration does not set it, with the one in the current step.
+/// Maximum number of batches that a loader holds if the configuration does not set it, including the batch of the
+/// current step.
 const LOADED_BATCHES: u64 = 18;
-/// Share of a CPU budget that the plan does not use: for its error, and for short needs of the process.
+/// Share of a CPU budget that the plan does not use: for errors of the plan, and for short needs of the process.
 const MARGIN: f64 = 0.04;
 /// Memory that reading and decoding a few files takes at once.
 const DECODE_BUFFERS: Bytes = Bytes::mib(4);
@@ -27,13 +28,13 @@ const DECODE_BUFFERS: Bytes = Bytes::mib(4);
 pub(crate) struct MemoryRequest<'a> {
     /// The plan of the run, without its memory.
     pub(crate) run: &'a RunPlan,
-    /// Its data.
+    /// Data of the run.
     pub(crate) prepared: &'a PreparedData,
-    /// The device that trains.
+    /// Device that trains.
     pub(crate) device: &'a TrainingDevice,
-    /// Counts the memory of the process.
+    /// Allocator that counts the memory of the process.
     pub(crate) process: &'static CountingAllocator,
-    /// Shows progress and notes.
+    /// Receiver of progress and notes.
     pub(crate) reporter: &'a dyn Reporter,
 }
 
@@ -82,7 +83,8 @@ impl MemoryRequest<'_> {
         }
     }
 
-    /// Result of planning if `error` prevented a plan: a failure, or only a note if the run has no limit to keep.
+    /// Returns the result of planning if `error` prevented a plan: a failure, or only a note if the run has no limit to
+    /// keep.
     fn without_plan(&self, error: &PlanError, outside_model: Bytes) -> Result<Option<MemoryPlan>, Failure> {
         let budget = self.run.training.budget;
         if budget.is_none() && self.device.is_host {
@@ -106,7 +108,8 @@ impl MemoryRequest<'_> {
         Err(Failure::invalid(format!("the run does not fit{into}: {why}{beside}"), change))
     }
 
-    /// Memory that the process needs beside model and steps: what it holds now, cached features, and waiting batches.
+    /// Computes the memory that the process needs beside model and steps: the memory in use now, cached features, and
+    /// waiting batches.
     fn outside_model(&self, metas: &[SampleMeta]) -> Bytes {
         let (config, prepared) = (&self.run.config, self.prepared);
         let width = prepared.training.log_mel().n_mels() as u64;
@@ -125,7 +128,7 @@ impl MemoryRequest<'_> {
     }
 }
 
-/// The plan for `written`. If that does not fit, the fastest plan with other settings that give the same result.
+/// Plans `written`. If that does not fit, returns the fastest plan with other settings that give the same result.
 fn plan_within<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,
@@ -144,7 +147,7 @@ fn plan_within<S: Traceable + Sync>(
     }
 }
 
-/// The target that stands for `device`; `None` if its memory is neither known nor limited.
+/// Returns the target that stands for `device`; `None` if its memory is neither known nor limited.
 fn target_for(config: &RunConfig, device: &TrainingDevice, lanes: usize, budget: Option<Bytes>) -> Option<Target> {
     if device.is_host {
         let Target::Host { memory, .. } = Target::host() else { return None };

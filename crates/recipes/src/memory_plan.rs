@@ -7,16 +7,16 @@ use plimsoll_memory::{BucketPlan, Plan};
 use plimsoll_train::PlannedLimit;
 use serde::Serialize;
 
-/// PlannedLimit memory of a run. Serialized under the field names that `plan.toml` has always had.
+/// Planned memory of a run. Serialized under the field names that `plan.toml` has always had.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoryPlan {
     /// Memory that the run may use, if limited.
     pub budget: Option<Bytes>,
-    /// Memory that the process needs beside model and steps (manifests, cached features, waiting batches), if the device
-    /// is the CPU; else 0.
+    /// Memory that the process needs beside model and steps (manifests, cached features, waiting batches), if the
+    /// device is the CPU; else 0.
     #[serde(rename = "around")]
     pub outside_model: Bytes,
-    /// Number of replicas that share this memory: all on the CPU, 1 on GPUs.
+    /// Number of replicas that share the memory of the device: all replicas on the CPU, 1 on GPUs.
     #[serde(rename = "sharing")]
     pub sharing_replicas: u64,
     /// Plan of one replica: model, optimizer and steps.
@@ -24,13 +24,13 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// PlannedLimit peak of all replicas that share the memory, with the rest of the process.
+    /// Computes the planned peak of all replicas that share the memory, with the rest of the process.
     pub fn peak(&self) -> Bytes {
         Bytes(self.plan.peak.0 * self.sharing_replicas + self.outside_model.0)
     }
 
-    /// For each planned batch shape: how many utterances to compute at once on `lanes` lanes, and how. The governor starts
-    /// with these.
+    /// Returns for each planned batch shape the number of utterances to compute at once on `lanes` lanes, and the
+    /// settings of the computation. The governor starts with these values.
     pub fn governor_plan(&self, lanes: usize) -> Vec<PlannedLimit> {
         let planned = |bucket: &BucketPlan| PlannedLimit {
             shape: bucket.bucket,
@@ -40,9 +40,9 @@ impl MemoryPlan {
         self.plan.buckets.iter().map(planned).collect()
     }
 
-    /// For each planned batch shape: the memory that is expected at the peak of a step.
+    /// Returns for each planned batch shape the memory that is expected at the peak of a step.
     ///
-    /// On a GPU this is the peak of the whole run for every shape, because its pools never shrink.
+    /// On a GPU this is the peak of the whole run for every shape, because the GPU's pools never shrink.
     pub fn expected_peaks(&self, is_host: bool) -> Vec<(BatchShape, Bytes)> {
         if !is_host {
             return self.plan.buckets.iter().map(|bucket| (bucket.bucket, self.peak())).collect();

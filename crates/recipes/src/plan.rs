@@ -12,7 +12,7 @@ use crate::config::RunConfig;
 use crate::mapping::ModelPlan;
 use crate::memory_plan::MemoryPlan;
 
-/// The complete plan of a run. Nothing in it is left open: the same plan on the same machine gives the same run.
+/// The complete plan of a run. It leaves nothing open: equal plans on one machine give equal runs.
 ///
 /// In `plan.toml` the fields that serde skips stand in the [header](Self::header).
 #[derive(Clone, Debug, Serialize)]
@@ -20,7 +20,7 @@ pub struct RunPlan {
     /// Name of the run, if the configuration gives one.
     #[serde(skip)]
     pub name: Option<String>,
-    /// Version of Plimsoll.
+    /// Version of Plimsoll that made the plan.
     #[serde(skip)]
     pub version: &'static str,
     /// Git commit that the program was built from, 12 digits.
@@ -32,20 +32,20 @@ pub struct RunPlan {
     /// Name of the device that trains.
     #[serde(skip)]
     pub device: String,
-    /// Number of parameters that are trained; frozen ones do not count.
+    /// Number of parameters that are trained; frozen parameters do not count.
     #[serde(skip)]
     pub parameters: u64,
-    /// The data: utterances and batches.
+    /// Plan of the data: utterances and batches.
     pub data: DataPlan,
-    /// The training: how long, and how a step is computed.
+    /// Plan of the training: its length, and the computation of a step.
     pub training: TrainingPlan,
-    /// The model, with the vocabulary and the statistics that come from the data.
+    /// Configuration of the model, with the vocabulary and the statistics that come from the data.
     pub model: ModelPlan,
-    /// PlannedLimit memory; `None` if the memory of the device is not known.
+    /// Planned memory; `None` if the memory of the device is not known.
     pub memory: Option<MemoryPlan>,
     /// Settings of the log-mel features.
     pub features: LogMelConfig,
-    /// The configuration that the plan was made from.
+    /// Configuration that the plan was made from.
     pub config: RunConfig,
 }
 
@@ -58,7 +58,7 @@ pub struct DataPlan {
     pub training_seconds: Seconds,
     /// Number of validation utterances.
     pub validation_utterances: usize,
-    /// How validation utterances were chosen: `voices` (all utterances of some speakers), `utterances`, or
+    /// Method by which validation utterances were chosen: `voices` (all utterances of some speakers), `utterances`, or
     /// `another manifest`.
     pub held_out: &'static str,
     /// Number of utterances that are not used, by reason.
@@ -70,9 +70,9 @@ pub struct DataPlan {
 /// Settings of the training.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainingPlan {
-    /// Steps until the end, if epochs or steps are limited.
+    /// Number of steps until the end, if epochs or steps are limited.
     pub total_steps: Option<u64>,
-    /// Epochs until the end, if limited.
+    /// Number of epochs until the end, if limited.
     pub epochs: Option<u64>,
     /// Seconds of training, if limited.
     pub max_seconds: Option<f64>,
@@ -80,58 +80,58 @@ pub struct TrainingPlan {
     pub micro_batch: usize,
     /// Memory that the run may use, if limited.
     pub budget: Option<Bytes>,
-    /// Steps between validations; 0 for one at the end of each epoch.
+    /// Number of steps between validations; 0 for one validation at the end of each epoch.
     pub validation_interval: u64,
-    /// Steps between checkpoints.
+    /// Number of steps between checkpoints.
     pub checkpoint_interval: u64,
     /// Number of newest checkpoints that are kept.
     pub keep_checkpoints: usize,
-    /// Number of checkpoints with the best scores that are kept as well.
+    /// Number of checkpoints with the best scores that are kept besides the newest checkpoints.
     pub keep_best: usize,
-    /// The run ends after this number of validations without a better score.
+    /// Number of validations without a better score after which the run ends.
     pub early_stopping: Option<u32>,
     /// Decay of the exponential moving average of the weights; `None` for no average.
     pub ema_decay: Option<f64>,
     /// Name prefixes of the parameters that are not trained.
     pub freeze: Vec<String>,
-    /// What to do with an utterance that does not fit into memory even alone.
+    /// Treatment of an utterance that does not fit into memory even alone.
     pub does_not_fit: Unfit,
     /// Whether the device reports failures only when a result is read, as GPUs do.
     #[serde(rename = "tells_late")]
     pub async_errors: bool,
-    /// The gradient is clipped to this L2 norm.
+    /// Limit on the L2 norm of the gradient, to which the gradient is clipped.
     pub clip_norm: f64,
-    /// How a micro-batch is computed: rematerialization, chunked attention, precision.
+    /// Settings of the computation of a micro-batch: rematerialization, chunked attention, precision.
     pub choice: Choice,
     /// Number of replicas; each has a part of every batch.
     pub replicas: usize,
     /// Number of micro-batches that each replica computes at the same time.
     pub lanes: usize,
-    /// The optimizer.
+    /// Optimizer that updates the weights.
     pub optimizer: OptimizerConfig,
-    /// How the optimizer keeps its state: fp32, 8 bits, or in host memory.
+    /// Form of the optimizer's state: fp32, 8 bits, or in host memory.
     pub optimizer_state: StateForm,
     /// Schedule of the learning rate.
     pub schedule: Schedule,
-    /// How the learning rate falls when the validation score no longer improves; `None` for other schedules.
+    /// Settings that lower the learning rate when the validation score no longer improves; `None` for other schedules.
     pub plateau: Option<PlateauConfig>,
 }
 
 impl TrainingPlan {
-    /// Conditions that end the run. The first one that is met counts.
+    /// Returns the conditions that end the run. The first condition that is met counts.
     pub fn limits(&self) -> Limits {
         let time = self.max_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Limits { steps: self.total_steps, epochs: self.epochs, time, stale: self.early_stopping }
     }
 
-    /// Steps between validations; `None` for one at the end of each epoch.
+    /// Returns the number of steps between validations; `None` for one validation at the end of each epoch.
     pub fn validate_every(&self) -> Option<u64> {
         (self.validation_interval > 0).then_some(self.validation_interval)
     }
 }
 
 impl RunPlan {
-    /// Header of `plan.toml`. Programs that list runs read only this part, so its fields are stable.
+    /// Returns the header of `plan.toml`. Programs that list runs read only this part, so its fields are stable.
     pub fn header(&self) -> PlanHeader {
         PlanHeader {
             schema_version: SCHEMA_VERSION,
@@ -147,7 +147,7 @@ impl RunPlan {
         }
     }
 
-    /// Settings of the [`Trainer`](plimsoll_train::Trainer).
+    /// Returns the settings of the [`Trainer`](plimsoll_train::Trainer).
     pub fn trainer_config(&self) -> TrainerConfig {
         TrainerConfig {
             optimizer: self.training.optimizer,
@@ -163,15 +163,15 @@ impl RunPlan {
         }
     }
 
-    /// Device, memory budget and number of replicas, as text.
+    /// Returns device, memory budget and number of replicas, as text.
     ///
-    /// A checkpoint holds it: what the governor learned about memory is used again only if this text is equal.
+    /// A checkpoint holds this text: the limits that the governor learned are used again only if the text is equal.
     pub fn memory_scope(&self) -> String {
         let budget = self.training.budget.map_or_else(|| "all its memory".into(), |budget| budget.to_string());
         format!("{}, {budget}, {} replicas", self.device, self.training.replicas)
     }
 
-    /// The conditions that end the run, for people.
+    /// Describes the conditions that end the run, for people.
     fn end(&self) -> String {
         let training = &self.training;
         let mut ends = Vec::new();

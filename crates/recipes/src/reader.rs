@@ -48,7 +48,7 @@ impl Reader {
     }
 }
 
-/// The device for `backend`: auto, cpu, cuda or wgpu.
+/// Opens the device for `backend`: auto, cpu, cuda or wgpu.
 ///
 /// # Errors
 /// If `backend` is none of these, or the program was built without it.

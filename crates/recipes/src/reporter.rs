@@ -3,11 +3,11 @@
 /// Importance of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// What happens now.
+    /// Message about the current work.
     Info,
-    /// A decision that may surprise.
+    /// Message about a decision that may surprise.
     Note,
-    /// Something is wrong, but the work continues.
+    /// Message about a problem that does not stop the work.
     Warning,
 }
 
@@ -18,14 +18,15 @@ pub trait Reporter: Sync {
         let _ = (level, text);
     }
 
-    /// Starts the display of long work: `label` names it ("planning memory"), `length` is the number of its parts if known.
+    /// Starts the display of long work: `label` names it ("planning memory"), `length` is the number of its parts if
+    /// known.
     fn progress(&self, label: &str, length: Option<u64>) -> Box<dyn Progress> {
         let _ = (label, length);
         Box::new(Silent)
     }
 }
 
-/// Display of long work. The work has ended when this is dropped.
+/// Display of long work. Dropping it ends the display.
 pub trait Progress: Send + Sync {
     /// Sets the number of parts that are done.
     fn set(&self, done: u64) {

@@ -46,8 +46,8 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
 /// Makes the plan of a run, except for its memory.
 ///
 /// # Errors
-/// If the vocabulary is too small for the texts, if a prefix of `training.freeze` names no parameter, if no utterance can
-/// be read, or if the device cannot train several replicas.
+/// If the vocabulary is too small for the texts, if a prefix of `training.freeze` names no parameter, if no utterance
+/// can be read, or if the device cannot train several replicas.
 pub(crate) fn resolve(
     config: &RunConfig,
     prepared: &PreparedData,
@@ -86,7 +86,7 @@ pub(crate) fn resolve(
     })
 }
 
-/// Number of parameters of `model` that are trained.
+/// Counts the parameters of `model` that are trained.
 ///
 /// # Errors
 /// If a prefix of `training.freeze` names no parameter.
@@ -94,7 +94,7 @@ fn trained<M: Module>(model: M, config: &RunConfig) -> Result<u64, Failure> {
     Ok(count(&freeze(model, &config.training.freeze).invalid()?))
 }
 
-/// Vocabulary size: the tokens of the texts, or more if the configuration asks for more.
+/// Computes the vocabulary size: the tokens of the texts, or more if the configuration asks for more.
 ///
 /// # Errors
 /// If the configuration asks for less than the texts need.
@@ -109,7 +109,7 @@ fn vocabulary(config: &RunConfig, needed: usize) -> Result<usize, Failure> {
     }
 }
 
-/// The data part of the plan.
+/// Makes the data part of the plan.
 fn data(config: &RunConfig, prepared: &PreparedData) -> DataPlan {
     let metas = prepared.training.metas();
     let batches =
@@ -124,7 +124,7 @@ fn data(config: &RunConfig, prepared: &PreparedData) -> DataPlan {
     }
 }
 
-/// The training part of the plan.
+/// Makes the training part of the plan.
 fn training(
     config: &RunConfig,
     model: &ModelPlan,
@@ -190,7 +190,7 @@ fn training(
     })
 }
 
-/// Memory that the configuration allows on `device`; `None` if it sets no limit.
+/// Computes the memory limit of the configuration on `device`; `None` if it sets no limit.
 fn budget(training: &TrainingConfig, device: &TrainingDevice) -> Option<Bytes> {
     // Only a limit that is a fraction needs the memory of the device.
     let all = match training.max_memory_fraction {

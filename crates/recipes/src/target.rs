@@ -12,16 +12,16 @@ use crate::mapping;
 /// A device that memory is planned for.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A GPU from the catalogue, or the GPU of this machine.
+    /// A GPU from the catalog, or the GPU of this machine.
     Gpu {
-        /// Its memory and its speed.
+        /// Memory and speed of the GPU.
         gpu: Gpu,
-        /// Memory that a process may use: from the catalogue, or what is free now on a local GPU.
+        /// Memory of the GPU that a process may use: from the catalog, or the free memory of a local GPU.
         usable: Bytes,
     },
     /// The CPU of this machine.
     Host {
-        /// Memory that a process may use.
+        /// Memory of the host that a process may use.
         memory: Bytes,
         /// Number of threads that compute.
         threads: usize,
@@ -29,7 +29,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The first CUDA GPU that this process may use, or the CPU if there is none.
+    /// Returns the first CUDA GPU that this process may use, or the CPU if there is none.
     pub fn local() -> Self {
         match machine::gpu() {
             Some(LocalGpu { gpu, free }) => Self::Gpu { gpu, usable: free },
@@ -37,19 +37,19 @@ impl Target {
         }
     }
 
-    /// The CPU of this machine, with all its logical processors.
+    /// Returns the CPU of this machine, with all its logical processors.
     pub fn host() -> Self {
         let host = Host::read();
         Self::Host { memory: host.usable(), threads: host.logical_cpus }
     }
 
-    /// A GPU with `memory`, whose speed is that of GPUs of about this size; `None` if the catalogue has none such.
+    /// Returns a GPU with `memory` and the speed of GPUs of about this size; `None` if the catalog has no such GPU.
     pub fn gpu_with_memory(memory: Bytes) -> Option<Self> {
         let gpu = find(&format!("{} B", memory.0)).ok()?;
         Some(Self::Gpu { usable: memory, gpu })
     }
 
-    /// Name for people: the name of the GPU, or the CPU with its number of threads.
+    /// Returns the name for people: the name of the GPU, or the CPU with its number of threads.
     pub fn name(&self) -> String {
         match self {
             Self::Gpu { gpu, .. } => gpu.name.to_string(),
@@ -57,7 +57,8 @@ impl Target {
         }
     }
 
-    /// Memory that a run of `config` may use here: the limit of the configuration, and never more than is usable.
+    /// Computes the memory that a run of `config` may use on the target: the limit of the configuration, and never more
+    /// than is usable.
     pub fn budget(&self, config: &RunConfig) -> Bytes {
         let all = match self {
             Self::Gpu { usable, .. } => *usable,
@@ -66,7 +67,7 @@ impl Target {
         mapping::budget(&config.training, all).map_or(all, |budget| budget.min(all))
     }
 
-    /// The fastest safe precision: bf16 or fp16 on GPUs that compute it fast, fp32 on the CPU.
+    /// Returns the fastest safe precision: bf16 or fp16 on GPUs that compute it fast, fp32 on the CPU.
     pub fn precision(&self) -> Precision {
         match self {
             Self::Gpu { gpu, .. } => fastest_precision(Some(gpu.capability.0)),
@@ -74,7 +75,7 @@ impl Target {
         }
     }
 
-    /// How Burn's backend for this device allocates memory.
+    /// Returns the rules by which Burn's backend for this device allocates memory.
     pub fn rules(&self) -> BackendRules {
         match self {
             Self::Gpu { .. } => BackendRules::gpu(),
@@ -82,7 +83,7 @@ impl Target {
         }
     }
 
-    /// Speed of computing in `precision`, by which the planner compares plans.
+    /// Returns the speed of computing in `precision`, by which the planner compares plans.
     pub fn speed(&self, precision: Precision) -> Speed {
         match self {
             Self::Gpu { gpu, .. } => Speed::for_gpu(gpu, precision),
@@ -91,8 +92,8 @@ impl Target {
     }
 }
 
-/// The fastest precision of a CUDA GPU whose compute capability has this major number: bf16 from Ampere (8) on, fp16 on Volta
-/// and Turing (7), fp32 on older GPUs and if the number is not known.
+/// Returns the fastest precision of a CUDA GPU whose compute capability has this major number: bf16 from Ampere (8) on,
+/// fp16 on Volta and Turing (7), fp32 on older GPUs and if the number is not known.
 pub(crate) fn fastest_precision(major: Option<u8>) -> Precision {
     match major {
         Some(8..) => Precision::Bf16,
@@ -101,7 +102,8 @@ pub(crate) fn fastest_precision(major: Option<u8>) -> Precision {
     }
 }
 
-/// Targets for `names`, each the name of a GPU (`T4`), a memory size (`8GiB`) or `cpu`. Without names: the local device.
+/// Makes targets for `names`, each the name of a GPU (`T4`), a memory size (`8GiB`) or `cpu`. Without names: the local
+/// device.
 ///
 /// # Errors
 /// If a name is neither a known GPU, nor a size, nor `cpu`.

@@ -23,7 +23,7 @@ pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure
     Ok(manifest)
 }
 
-/// A function that normalizes a text for models of `data`: numbers as words if asked for, then spaces and case.
+/// Returns a function that normalizes a text for models of `data`: numbers as words if asked for, then spaces and case.
 ///
 /// # Errors
 /// If the file `data.tokenizer_file` cannot be read.
@@ -33,8 +33,8 @@ pub fn text_normalizer(data: &DataConfig) -> Result<impl Fn(&str) -> String, Fai
     Ok(move |text: &str| normalize(&numbers.apply(text), case))
 }
 
-/// How numbers are written for models of `data`. The setting in the tokenizer file holds unless the configuration says
-/// otherwise.
+/// Returns the way in which numbers are written for models of `data`. The setting in the tokenizer file holds unless
+/// the configuration has another setting.
 fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
     match (data.numbers, &data.tokenizer_file) {
         (NumbersChoice::English, _) => Ok(Numbers::English),
@@ -43,7 +43,8 @@ fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
     }
 }
 
-/// Reads or trains the tokenizer of `config`. `training` gives its characters, or the texts from which BPE learns pieces.
+/// Reads or trains the tokenizer of `config`. `training` gives its characters, or the texts from which BPE learns
+/// pieces.
 ///
 /// A synthesizer whose utterances have more than one language gets a token for each language.
 ///

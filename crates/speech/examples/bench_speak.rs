@@ -13,7 +13,7 @@ const TOKENS: usize = 40;
 const ROUNDS: usize = 11;
 const LENGTHS: [usize; 4] = [50, 100, 500, 550];
 
-/// A synthesizer that generates at least `frames` frames for [`TOKENS`] tokens, and few more.
+/// Builds a synthesizer that generates at least `frames` frames for [`TOKENS`] tokens, and few more.
 fn model(width: usize, layers: usize, frames: usize) -> Synthesizer {
     let tokens = TOKENS as f64;
     // `LengthBounds::frame_bounds` gives half of the minimum, and 1.5 times the maximum plus 40.

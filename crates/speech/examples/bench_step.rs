@@ -19,7 +19,7 @@ use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// Measured steps, after one warm-up step.
+/// Number of training steps that are measured, after one warm-up step.
 const STEPS: usize = 20;
 const VOCABULARY: usize = 256;
 const TOKENS: usize = 40;
@@ -129,7 +129,7 @@ impl Drop for Torch {
     }
 }
 
-/// One of our configurations of the step, with its measurements.
+/// A configuration of Plimsoll's training step, with its measurements.
 struct Ours {
     name: &'static str,
     trainer: Trainer<Recognizer>,

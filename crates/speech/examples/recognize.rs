@@ -5,11 +5,11 @@
 use std::num::NonZeroUsize;
 
 use burn::tensor::Device;
-use plimsoll_audio::LogMelConfig;
 use plimsoll_core::Key;
 use plimsoll_speech::asr::{RecognizerConfig, RecognizerMetadata, Search, Transcriber};
+use plimsoll_speech::audio::LogMelConfig;
+use plimsoll_speech::text::Tokenizer;
 use plimsoll_tape::count;
-use plimsoll_text::Tokenizer;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Features and tokens come first: the sizes of the model follow from them.

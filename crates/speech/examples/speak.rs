@@ -4,8 +4,8 @@ use std::error::Error;
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_audio::{read_audio, write_wav};
 use plimsoll_speech::ModelFolder;
+use plimsoll_speech::audio::{read_audio, write_wav};
 use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline};
 
 fn main() -> Result<(), Box<dyn Error>> {

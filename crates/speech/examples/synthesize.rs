@@ -4,10 +4,10 @@
 //! text.
 
 use burn::tensor::Device;
-use plimsoll_audio::{LogMelConfig, write_wav};
 use plimsoll_core::Key;
+use plimsoll_speech::audio::{LogMelConfig, write_wav};
+use plimsoll_speech::text::Tokenizer;
 use plimsoll_speech::tts::{SpeechOptions, SpeechPipeline, SynthesizerConfig, SynthesizerMetadata};
-use plimsoll_text::Tokenizer;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A preset whose features can be turned back into sound.

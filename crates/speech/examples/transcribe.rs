@@ -1,8 +1,8 @@
 //! Transcribes a recording with a trained run: `... --example transcribe -- RUN RECORDING.wav`.
 
 use burn::tensor::Device;
-use plimsoll_audio::read_audio;
 use plimsoll_speech::asr::{Search, Transcriber};
+use plimsoll_speech::audio::read_audio;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();

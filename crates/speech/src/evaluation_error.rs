@@ -3,7 +3,7 @@
 use plimsoll_core::{CollectiveError, SourceError};
 use plimsoll_train::InferenceError;
 
-/// Why an evaluation failed.
+/// Error of an evaluation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluationError {
@@ -13,7 +13,7 @@ pub enum EvaluationError {
     /// Another replica that evaluates a share of the utterances has stopped.
     #[error(transparent)]
     Replica(#[from] CollectiveError),
-    /// The device failed, for example because one utterance alone needs more memory than it has.
+    /// The device failed, for example because a single utterance needs more memory than the device has.
     #[error(transparent)]
     Device(#[from] InferenceError),
 }

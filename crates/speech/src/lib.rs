@@ -10,5 +10,10 @@ pub mod score;
 mod testing;
 pub mod tts;
 
+/// Audio files and features, whose types this crate takes.
+pub use plimsoll_audio as audio;
+/// Tokenizers, which this crate takes.
+pub use plimsoll_text as text;
+
 pub use evaluation_error::EvaluationError;
 pub use metadata::{ModelError, ModelFolder, ModelKind, ModelMetadata};

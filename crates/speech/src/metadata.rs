@@ -14,61 +14,61 @@ use serde_json::Value;
 pub trait ModelKind: Serialize + DeserializeOwned {
     /// Name of the kind in files: `asr` or `tts`.
     const KIND: &'static str;
-    /// Name of the kind in messages, with its article: `a recognizer`.
+    /// Name of the kind in messages, with its article, such as `a recognizer`.
     const NAME: &'static str;
 }
 
-/// Everything besides the weights that is needed to use a model. It is the file `model.json` of a model's folder.
+/// Everything besides the weights that is needed to use a model; stored as `model.json` in the folder of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelMetadata<M> {
     /// [`ModelKind::KIND`] of the model.
     kind: String,
-    /// The model's configuration, mostly its sizes. Older files call it `recogniser`.
+    /// Configuration of the model, mostly its sizes. Older files call this field `recogniser`.
     #[serde(alias = "recogniser")]
     pub model: M,
-    /// The features that the model reads or writes.
+    /// Settings of the features that the model reads or writes.
     pub features: LogMelConfig,
-    /// Maps texts to the model's tokens and back.
+    /// Tokenizer, which maps texts to the model's tokens and back.
     pub tokenizer: Tokenizer,
 }
 
-/// Why the model of a folder cannot be read or used.
+/// Error of reading or using the model of a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// The folder has no `model.json`.
     #[error("{} holds no trained model: it has no model.json", folder.display())]
     NoModel {
-        /// The folder that has no `model.json`.
+        /// Folder that has no `model.json`.
         folder: PathBuf,
     },
     /// A file cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
-        /// The file that cannot be read or written.
+        /// File that cannot be read or written.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// `model.json` describes another kind of model.
     #[error("{} holds a model of the kind `{found}`, and {wanted} was expected", folder.display())]
     Kind {
-        /// The folder of the model.
+        /// Folder of the model.
         folder: PathBuf,
-        /// The kind in `model.json`.
+        /// Kind of model that `model.json` names.
         found: String,
-        /// The expected kind, in words.
+        /// Expected kind of model, in words.
         wanted: &'static str,
     },
-    /// `model.json` is not JSON, or its fields are not those of this version.
+    /// `model.json` is not JSON, or does not have the fields of this version.
     #[error("{} does not describe {wanted} of this version", path.display())]
     Format {
-        /// The path of `model.json`.
+        /// Path of `model.json`.
         path: PathBuf,
-        /// The expected kind of model, in words.
+        /// Expected kind of model, in words.
         wanted: &'static str,
-        /// The error of the JSON parser.
+        /// Error of the JSON parser.
         source: serde_json::Error,
     },
     /// The run has no checkpoint that can be read.
@@ -101,27 +101,27 @@ pub enum ModelError {
 pub struct ModelFolder<'a>(pub &'a Path);
 
 impl ModelFolder<'_> {
-    /// Path of `model.json`: the [`ModelMetadata`].
+    /// Returns the path of `model.json`, which holds the [`ModelMetadata`].
     pub fn metadata_file(self) -> PathBuf {
         self.0.join("model.json")
     }
 
-    /// Path of the folder with a run's checkpoints.
+    /// Returns the path of the folder with a run's checkpoints.
     pub fn checkpoints(self) -> PathBuf {
         self.0.join("checkpoints")
     }
 
-    /// Path of the weights of an exported model, in the safetensors format.
+    /// Returns the path of the weights of an exported model, in the safetensors format.
     pub fn exported_weights(self) -> PathBuf {
         self.0.join("model.safetensors")
     }
 
-    /// Path of the recording whose voice a synthesizer uses when the caller names no other.
+    /// Returns the path of the recording whose voice a synthesizer uses when the caller names no other recording.
     pub fn default_voice(self) -> PathBuf {
         self.0.join("voice.wav")
     }
 
-    /// Kind of the model in the folder, `asr` or `tts`, or `unknown` where `model.json` names none.
+    /// Reads the kind of the model in the folder, `asr` or `tts`; `unknown` where `model.json` names no kind.
     ///
     /// # Errors
     /// [`ModelError::NoModel`], [`ModelError::Io`] or [`ModelError::Format`] when `model.json` is missing, unreadable
@@ -130,8 +130,8 @@ impl ModelFolder<'_> {
         Ok(self.value()?["kind"].as_str().unwrap_or("unknown").into())
     }
 
-    /// Weights of the run's best checkpoint, the averaged ones (EMA) where the checkpoint has them. Without a folder of
-    /// checkpoints these are the weights of the exported model.
+    /// Reads the weights of the run's best checkpoint: the averaged weights (EMA) where the checkpoint has them.
+    /// Without a folder of checkpoints, reads the weights of the exported model.
     ///
     /// # Errors
     /// [`ModelError::Checkpoint`] or [`ModelError::Weights`] when the file is missing or damaged.
@@ -154,13 +154,13 @@ impl ModelFolder<'_> {
 }
 
 impl<M: ModelKind> ModelMetadata<M> {
-    /// Metadata of a model with this configuration, these features and this tokenizer.
+    /// Makes the metadata of a model with this configuration, these features and this tokenizer.
     pub fn new(model: M, features: LogMelConfig, tokenizer: Tokenizer) -> Self {
         Self { kind: M::KIND.into(), model, features, tokenizer }
     }
 
-    /// Whether both models have the same features and the same tokens, so that one can continue the training of the
-    /// other.
+    /// Returns whether two models have the same features and the same tokens, so that one can continue the training of
+    /// the other.
     ///
     /// The configurations may differ in values that do not change the weights, such as dropout. A difference that
     /// changes the weights is reported when they are loaded.
@@ -178,7 +178,7 @@ impl<M: ModelKind> ModelMetadata<M> {
         std::fs::write(&path, text).map_err(|source| ModelError::Io { path, source })
     }
 
-    /// Reads `model.json` of `folder`.
+    /// Reads `model.json` in `folder`.
     ///
     /// # Errors
     /// [`ModelError::NoModel`] without the file, [`ModelError::Kind`] when it describes another kind of model,

@@ -8,7 +8,8 @@ use plimsoll_tape::TensorBatch;
 use crate::asr::{Recognizer, RecognizerConfig};
 use crate::tts::{Synthesizer, SynthesizerConfig};
 
-/// A batch of silent utterances that all have the full length of `shape`, so that it needs the most memory.
+/// Makes a batch of silent utterances that all have the full length of `shape`, so that the batch needs the most
+/// memory.
 ///
 /// Consecutive tokens differ where the vocabulary allows it: CTC needs an extra frame between equal tokens.
 fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize) -> HostBatch {
@@ -39,7 +40,7 @@ impl Traceable for RecognizerConfig {
         batch(shape, self.features, self.vocabulary, 0)
     }
 
-    /// Validation of a recognizer computes the logits and the loss.
+    /// Computes the logits and the loss, as the validation of a recognizer does.
     fn validate(&self, task: &Recognizer, batch: &TensorBatch) {
         let _ = task.encode_with_loss(batch);
     }

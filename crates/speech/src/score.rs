@@ -19,37 +19,38 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCounts {
-    /// Units that are equal in both.
+    /// Number of units that are equal in reference and hypothesis.
     pub hits: u64,
-    /// Units of the reference that the hypothesis replaced by another.
+    /// Number of units of the reference that the hypothesis replaced by another unit.
     pub substitutions: u64,
-    /// Units of the reference that are missing in the hypothesis.
+    /// Number of units of the reference that are missing in the hypothesis.
     pub deletions: u64,
-    /// Units of the hypothesis that the reference does not have.
+    /// Number of units of the hypothesis that the reference does not have.
     pub insertions: u64,
 }
 
 impl ErrorCounts {
-    /// Compares words. Runs of white space separate words; case and punctuation count.
+    /// Counts errors in words. Runs of white space separate words; case and punctuation count.
     pub fn words(reference: &str, hypothesis: &str) -> Self {
         let words = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
         align(&words(reference), &words(hypothesis))
     }
 
-    /// Compares Unicode code points. White space at both ends is removed; spaces inside count.
+    /// Counts errors in Unicode code points. White space at both ends is removed; spaces inside count.
     pub fn characters(reference: &str, hypothesis: &str) -> Self {
         let characters = |text: &str| text.trim().chars().collect::<Vec<_>>();
         align(&characters(reference), &characters(hypothesis))
     }
 
-    /// Number of units in the reference.
+    /// Returns the number of units in the reference.
     pub fn reference_length(&self) -> u64 {
         self.hits + self.substitutions + self.deletions
     }
 
-    /// Errors divided by the units of the reference: 0 is perfect, and insertions can raise it above 1.
+    /// Computes the error rate: errors divided by the units of the reference. 0 is perfect, and insertions can raise it
+    /// above 1.
     ///
-    /// With an empty reference this is the number of insertions, as in jiwer.
+    /// With an empty reference the rate is the number of insertions, as in jiwer.
     pub fn rate(&self) -> f64 {
         let errors = (self.substitutions + self.deletions + self.insertions) as f64;
         if self.reference_length() == 0 { errors } else { errors / self.reference_length() as f64 }
@@ -74,7 +75,8 @@ impl Sum for ErrorCounts {
     }
 }
 
-/// Counts of a minimal alignment (Levenshtein distance), found by walking the table of costs backwards.
+/// Counts the errors of a minimal alignment (Levenshtein distance), which is found by walking the table of costs
+/// backwards.
 fn align<T: PartialEq>(reference: &[T], hypothesis: &[T]) -> ErrorCounts {
     let width = hypothesis.len() + 1;
     let mut cost = vec![0usize; (reference.len() + 1) * width];

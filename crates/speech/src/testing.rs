@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, Choice, Grid, HostBatch, HostSample, Key};
 use plimsoll_tape::{NamedVisitor, Noise, Pass, Task, backward, count, walk};
 
-/// The loss of `samples` and the gradients of all parameters in one vector, computed in micro-batches of at most
+/// Computes the loss of `samples`, and the gradients of all parameters in one vector, in micro-batches of at most
 /// `pieces` utterances.
 pub(crate) fn gradient_under<T: Task<Batch = HostBatch>>(
     model: &T,
@@ -38,7 +38,7 @@ pub(crate) fn gradient_under<T: Task<Batch = HostBatch>>(
     (loss, sum)
 }
 
-/// The norm of the difference, divided by the norm of `expected`.
+/// Computes the norm of the difference of `found` and `expected`, divided by the norm of `expected`.
 pub(crate) fn apart(found: &[f32], expected: &[f32]) -> f32 {
     let norm = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>().sqrt();
     let difference: Vec<f32> = found.iter().zip(expected).map(|(a, b)| a - b).collect();

@@ -1,4 +1,4 @@
-//! Time of keyed dropout compared with Burn's: `cargo xtask bench dropout`.
+//! Measures the time of keyed dropout compared with Burn's dropout: `cargo xtask bench dropout`.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Key, SampleId};
 use plimsoll_tape::Noise;
 
-/// Seconds of one forward and backward pass.
+/// Measures the seconds of one forward and backward pass.
 fn timed<const D: usize>(x: &Tensor<D>, dropout: impl Fn(Tensor<D>) -> Tensor<D>) -> f64 {
     let x = x.clone().require_grad();
     let start = Instant::now();

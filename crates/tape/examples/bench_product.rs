@@ -1,4 +1,4 @@
-//! Speed of matrix products on the CPU, in the shapes of a speech recognizer: `cargo xtask bench product`.
+//! Measures the speed of matrix products on the CPU, in the shapes of a speech recognizer: `cargo xtask bench product`.
 
 use std::time::Instant;
 

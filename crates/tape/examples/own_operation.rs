@@ -19,7 +19,7 @@ impl Perceptron {
     }
 }
 
-/// Sum of squares, with its gradient computed by hand.
+/// Computes the sum of squares, with its gradient derived by hand.
 fn sum_of_squares(x: Tensor<2>) -> Tensor<1> {
     let inner = x.clone().without_autodiff();
     with_gradient(x, inner.clone().square().sum(), inner * 2.0)

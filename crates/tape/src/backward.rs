@@ -23,7 +23,7 @@ pub fn backward<M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
 ///
 /// Burn 0.22 does not free such a graph at once: each backward pass of any other graph frees one operation of it, from
 /// its input on. After an out-of-memory failure the memory is needed before the next attempt. This function runs 4,096
-/// empty backward passes on the CPU, more than the deepest model has operations in a row. They take about ten
+/// empty backward passes on the CPU, more than the deepest model has operations in a row. The passes take about ten
 /// milliseconds.
 pub fn free_dropped_graphs() {
     let device = Device::flex().autodiff();
@@ -32,8 +32,8 @@ pub fn free_dropped_graphs() {
     }
 }
 
-/// Upper bound of the operations in a row from the input of a model to its loss: a Conformer of 17 blocks has about
-/// 1,500.
+/// Upper bound of the number of operations in a row from the input of a model to its loss: a Conformer of 17 blocks has
+/// about 1,500.
 const DEEPEST: usize = 4096;
 
 fn backward_on<B: PrimitiveBackend, M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {

@@ -1,4 +1,4 @@
-//! A batch of utterances on a device, the input of a speech model.
+//! Batch of utterances on a device, the input of a speech model.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Batch, HostBatch, SampleId};
@@ -8,30 +8,30 @@ use plimsoll_core::{Batch, HostBatch, SampleId};
 /// Shapes: b utterances, t frames, f features of a frame, r frames of a voice reference.
 #[derive(Clone, Debug)]
 pub struct TensorBatch {
-    /// Features `[b, t, f]`; padding is zero.
+    /// Features `[b, t, f]` of the utterances, padded with zeros.
     pub features: Tensor<3>,
-    /// Number of frames of each utterance, without padding.
+    /// Number of frames in each utterance, without padding.
     pub frame_lengths: Vec<u32>,
     /// Token ids of each utterance, without padding.
     pub tokens: Vec<Vec<u32>>,
-    /// Ids of the utterances.
+    /// Ids of the utterances in the batch.
     pub ids: Vec<SampleId>,
     /// Voice references, if the batch has them.
     pub references: Option<References>,
 }
 
-/// Audio segments of the same speakers, from which a model derives their voices.
+/// Voice references: audio segments of the same speakers, from which a model derives their voices.
 #[derive(Clone, Debug)]
 pub struct References {
-    /// Features `[b, r, f]`; padding is zero.
+    /// Features `[b, r, f]` of the voice references, padded with zeros.
     pub features: Tensor<3>,
-    /// Number of frames of each reference, without padding.
+    /// Number of frames in each voice reference, without padding.
     pub lengths: Vec<u32>,
 }
 
 impl TensorBatch {
-    /// Copies `batch` to `device`. Where the backend supports it, the copy goes through page-locked memory, which a GPU
-    /// reads without help of the CPU.
+    /// Copies `batch` to `device`. Where the backend supports it, the copy uses page-locked memory, which a GPU reads
+    /// without help of the CPU.
     pub fn send(batch: &HostBatch, device: &Device) -> Self {
         let data = |values: &[f32], frames: usize| {
             TensorData::new(values.to_vec(), [batch.len(), frames, batch.feature_width])

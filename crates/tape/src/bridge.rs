@@ -11,19 +11,19 @@ use burn_backend::{AutodiffBackend, Backend, BackendTypes};
 use burn_dispatch::backends::Capture;
 use burn_dispatch::{DispatchDevice, DispatchKindConversion, DispatchTensor};
 
-/// Backend of a device, with or without autodiff.
+/// Kind of backend of a device, with or without autodiff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// The CPU.
+    /// Backend Flex, for the CPU.
     Flex,
-    /// Burn's capture device: it records operations and computes nothing.
+    /// Burn's capture device, which records operations and computes nothing.
     Capture,
-    /// All GPUs, and software devices with the same backend.
+    /// Backend of all GPUs, and of software devices with the same backend.
     #[cfg(feature = "cube")]
     Cube,
 }
 
-/// Backend family of `device`.
+/// Returns the backend family of `device`.
 pub(crate) fn family(device: &Device) -> Family {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => Family::Flex,
@@ -34,7 +34,8 @@ pub(crate) fn family(device: &Device) -> Family {
     }
 }
 
-/// Whether operations over host slices run on `device`: it is the CPU, or a capture device that simulates the CPU.
+/// Returns whether operations over host slices run on `device`: the device is the CPU, or a capture device that
+/// simulates the CPU.
 pub(crate) fn runs_host_ops(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => true,
@@ -77,18 +78,18 @@ macro_rules! on_backend {
 }
 pub(crate) use on_backend;
 
-/// A backend whose primitives can be taken out of Burn's [`Tensor`] and put back. "Tracked" means on the autodiff
+/// Backend whose primitives can be extracted from Burn's [`Tensor`] and wrapped again. "Tracked" means on the autodiff
 /// backend.
 pub(crate) trait PrimitiveBackend: Backend {
-    /// Autodiff primitive of a tensor on an autodiff device.
+    /// Extracts the autodiff primitive of a tensor on an autodiff device.
     fn tracked<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Autodiff<Self>>;
-    /// A tensor from an autodiff primitive.
+    /// Wraps an autodiff primitive in a tensor.
     fn from_tracked<const D: usize>(primitive: FloatTensor<Autodiff<Self>>) -> Tensor<D>;
-    /// Primitive of a tensor without autodiff. A tensor on an autodiff device loses its graph.
+    /// Extracts the primitive of a tensor without autodiff. A tensor on an autodiff device loses its graph.
     fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Self>;
-    /// A tensor without autodiff from a primitive.
+    /// Wraps a primitive without autodiff in a tensor.
     fn from_plain<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
-    /// A tensor on the autodiff device that has no parents in the graph and requires no gradient.
+    /// Creates a tensor on the autodiff device that has no parents in the graph and requires no gradient.
     fn constant<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
 }
 
@@ -121,15 +122,15 @@ where
     }
 }
 
-/// `tensor` without its autodiff graph, on every device.
+/// Returns `tensor` without its autodiff graph, on every device.
 ///
-/// Does the same as [`Tensor::without_autodiff`], which panics on the capture device.
+/// The result equals [`Tensor::without_autodiff`], which panics on the capture device.
 pub fn without_autodiff<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     on_backend!(&device, B => B::from_plain(B::plain(tensor)))
 }
 
-/// `device` without autodiff.
+/// Returns `device` without autodiff.
 pub fn inner_device(device: &Device) -> Device {
     device.clone().inner()
 }
@@ -140,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// All devices that need no GPU.
+    /// Returns all devices that need no GPU, with their backend families.
     fn devices() -> [(Device, Family); 2] {
         [(Device::flex(), Family::Flex), (Device::capture(), Family::Capture)]
     }
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Runs each conversion once; the results must not depend on the backend.
+    /// Runs each conversion once and checks the results, which must not depend on the backend.
     fn check_conversions(device: &Device) {
         let x = tensor(&device.clone().autodiff()).require_grad();
         on_backend!(device, B => {

@@ -9,11 +9,11 @@ use burn::tensor::Tensor;
 
 /// Values of all float parameters of a module that require no gradient, at one moment.
 ///
-/// A batch norm updates its running statistics in every forward pass. A pass that is repeated, or whose step is given
-/// up, must not update them twice or at all. Take a snapshot before the pass and restore it afterwards.
+/// A batch norm updates its running statistics in every forward pass. A repeated pass must update them only once, and
+/// an abandoned step must not update them at all. Take a snapshot before the pass and restore it afterwards.
 ///
-/// Burn's `RunningState` is shared between the clones of a module, written in place, and keeps the updates of other
-/// threads pending until the value is read. A snapshot merges pending updates first; restoring affects all clones.
+/// Burn's `RunningState` is shared between the clones of a module and written in place. Updates of other threads stay
+/// pending until the value is read. A snapshot merges pending updates first; restoring affects all clones.
 ///
 /// ```
 /// use burn::nn::BatchNormConfig;
@@ -32,7 +32,7 @@ use burn::tensor::Tensor;
 pub struct BufferSnapshot(HashMap<ParamId, Box<dyn Any + Send>>);
 
 impl BufferSnapshot {
-    /// Snapshot of `module` now.
+    /// Takes a snapshot of the current buffers of `module`.
     pub fn from_module<M: Module>(module: &M) -> Self {
         let mut found = Self::default();
         module.visit(&mut found);

@@ -1,8 +1,8 @@
 //! Captures: the operations that a training step would execute on a device, recorded without executing them.
 //!
 //! A capture device computes nothing and keeps no values, so a step of any size is recorded in milliseconds. It
-//! simulates either a GPU, for which everything is composed of Burn's operations, or the CPU, for which this crate has
-//! operations of its own. The latter are recorded as [`CustomOp`]s with the memory that they take.
+//! simulates either a GPU, for which all code is composed of Burn's operations, or the CPU, for which this crate has
+//! operations of its own. The operations of this crate are recorded as [`CustomOp`]s with the memory that they take.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,16 +19,16 @@ use burn_router::RouterClient;
 use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops, simulate_cpu};
 use crate::host::{HostBackend, InPlaceArgs};
 
-/// The kind of device that a capture device simulates.
+/// Kind of device that a capture device simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SimulatedDevice {
-    /// The CPU, with the one-pass operations of this crate.
+    /// CPU, with the one-pass operations of this crate.
     Cpu,
-    /// A GPU: a device with its own memory.
+    /// GPU: a device with its own memory.
     Gpu,
 }
 
-/// Why a capture failed.
+/// Reason why a capture failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -40,7 +40,7 @@ pub enum CaptureError {
     },
 }
 
-/// An open capture: its device, marks and tensor ids.
+/// Open capture: its device, marks and tensor ids.
 #[derive(Debug)]
 pub struct CaptureSession {
     device: Device,
@@ -48,31 +48,31 @@ pub struct CaptureSession {
 }
 
 impl CaptureSession {
-    /// The capture device, with autodiff.
+    /// Returns the capture device, with autodiff.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Records the mark `name` between the operations so far and those to come.
+    /// Records the mark `name` between the operations so far and later operations.
     pub fn mark(&self, name: &str) {
         let anchor = Capture::plain(self.anchor.clone());
         anchor.client.register_op(custom("mark", name, Vec::new(), Vec::new(), 0));
     }
 
-    /// Id of `tensor` in the capture.
+    /// Returns the id of `tensor` in the capture.
     pub fn id<const D: usize>(&self, tensor: &Tensor<D>) -> burn_ir::TensorId {
         Capture::plain(tensor.clone()).id()
     }
 
-    /// A new tensor id, greater than those of all tensors so far and less than those of later tensors. Two of them
-    /// enclose the tensors made in between.
+    /// Creates a tensor id greater than the ids of all tensors so far and less than the ids of later tensors. Two such
+    /// ids enclose the tensors made in between.
     pub fn next_id(&self) -> burn_ir::TensorId {
         Capture::plain(self.anchor.clone()).client.create_empty_handle()
     }
 
-    /// `module` without autodiff, as in validation and inference.
+    /// Returns `module` without autodiff, as in validation and inference.
     ///
-    /// Does the same as Burn's `valid`, which panics on a capture device.
+    /// The result equals Burn's `valid`, which panics on a capture device.
     pub fn without_autodiff<M: Module>(&self, module: M) -> M {
         struct WithoutAutodiff;
         impl ModuleMapper for WithoutAutodiff {
@@ -132,7 +132,8 @@ pub fn capture(
 
 /// Runs `work` with a capture device, where building a module of any size takes neither memory nor time.
 ///
-/// For example to count the parameters of a model before training. The result must not hold tensors of that device.
+/// Use this function, for example, to count the parameters of a model before training. The result must not hold tensors
+/// of the capture device.
 ///
 /// ```
 /// use burn::nn::LinearConfig;
@@ -155,7 +156,7 @@ pub fn on_capture_device<R>(work: impl FnOnce(&Device) -> R) -> R {
     result.expect("the capture ran `work`")
 }
 
-/// Whether `device` is a capture device, which records operations and computes nothing.
+/// Returns whether `device` is a capture device, which records operations and computes nothing.
 pub fn is_capture_device(device: &Device) -> bool {
     family(device) == Family::Capture
 }
@@ -164,8 +165,8 @@ thread_local! {
     static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread runs [`capture`]. A panic on it then becomes a [`CaptureError`], and a panic hook need not print
-/// it.
+/// Returns whether this thread runs [`capture`]. A panic on such a thread becomes a [`CaptureError`], and a panic hook
+/// need not print it.
 pub fn is_capturing() -> bool {
     IS_CAPTURING.get()
 }
@@ -175,7 +176,7 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("panic without a message").to_string()
 }
 
-/// Unused capture devices, kept for reuse: Burn has ids for only 65,536 of them in a process.
+/// Unused capture devices, kept for reuse: Burn has ids for only 65,536 capture devices in a process.
 static IDLE_DEVICES: Mutex<Vec<(SimulatedDevice, Device)>> = Mutex::new(Vec::new());
 
 fn acquire_device(simulated: SimulatedDevice) -> Device {
@@ -190,7 +191,7 @@ fn acquire_device(simulated: SimulatedDevice) -> Device {
     device
 }
 
-/// Sets the integer and boolean types of `device` to those of the simulated device. They cannot change later.
+/// Sets the integer and boolean types of `device` to the types of the simulated device. They cannot change later.
 fn set_dtypes(simulated: SimulatedDevice, device: &Device) {
     let store = if simulated == SimulatedDevice::Cpu { BoolStore::Native } else { BoolStore::U32 };
     let config = DeviceConfig::default().int_dtype(DType::I32).bool_dtype(DType::Bool(store));
@@ -201,7 +202,7 @@ fn release_device(simulated: SimulatedDevice, device: Device) {
     IDLE_DEVICES.lock().unwrap_or_else(PoisonError::into_inner).push((simulated, device));
 }
 
-/// An operation in a capture that is not one of Burn's own.
+/// Operation in a capture that Burn does not define.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CustomOp<'a> {
     /// Mark written by [`CaptureSession::mark`].
@@ -213,16 +214,16 @@ pub enum CustomOp<'a> {
     /// The first output is the first input, changed: in place if it has no other owner, otherwise in a copy. A second
     /// output is a new tensor, allocated before the change.
     Change {
-        /// Name of the operation.
+        /// Name of the operation that changes its input.
         name: &'a str,
-        /// Bytes of temporary memory.
+        /// Bytes of temporary memory of the operation.
         scratch: u64,
     },
-    /// Host memory that is used for a moment.
+    /// Host memory that is used temporarily.
     Scratch {
-        /// Name of the use.
+        /// Name of the use of the memory.
         name: &'a str,
-        /// Bytes.
+        /// Number of bytes used.
         bytes: u64,
     },
 }
@@ -230,7 +231,7 @@ pub enum CustomOp<'a> {
 const PREFIX: &str = "plimsoll.";
 
 impl<'a> CustomOp<'a> {
-    /// The custom operation that `operation` stands for; `None` if it is one of Burn's.
+    /// Parses `operation` as a custom operation; `None` if it is one of Burn's operations.
     pub fn parse(operation: &'a OperationIr) -> Option<Self> {
         let OperationIr::Custom(custom) = operation else { return None };
         let (kind, name) = custom.id.strip_prefix(PREFIX)?.split_once('/')?;
@@ -250,9 +251,9 @@ impl<'a> CustomOp<'a> {
 }
 
 /// Records that `bytes` of host memory are in use at this moment for `name`, if `tensor` is on a capture device that
-/// simulates the CPU. On all other devices nothing happens.
+/// simulates the CPU. On all other devices this function does nothing.
 ///
-/// For code that works on host slices between tensors, such as a loss that is computed on the host.
+/// Code that works on host slices between tensors calls this function, such as a loss that is computed on the host.
 pub fn record_scratch<const D: usize>(tensor: &Tensor<D>, name: &str, bytes: usize) {
     if family(&tensor.device()) == Family::Capture && runs_host_ops(&tensor.device()) {
         let tensor = Capture::plain(tensor.clone());
@@ -260,13 +261,13 @@ pub fn record_scratch<const D: usize>(tensor: &Tensor<D>, name: &str, bytes: usi
     }
 }
 
-/// An integer tensor of `shape` in place of data copied from the host, if `device` is a capture device. The capture
-/// counts its memory; computing its values would be a waste.
+/// Creates an integer tensor of `shape` in place of data copied from the host, if `device` is a capture device. The
+/// capture counts the memory of the tensor and needs no values.
 pub(crate) fn placeholder_ints<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Int>> {
     Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), DType::I32, device)?))
 }
 
-/// The same for booleans.
+/// Creates a boolean tensor of `shape` in place of data copied from the host, if `device` is a capture device.
 pub(crate) fn placeholder_bools<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Bool>> {
     let store = device.settings().bool_dtype;
     Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), store.into(), device)?))

@@ -1,5 +1,4 @@
-//! Operations over host slices: on the CPU they are computed, on a capture device recorded with the memory that they
-//! take.
+//! Operations over host slices: computed on the CPU; recorded on a capture device, with the memory that they take.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -18,26 +17,27 @@ use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops};
 
 type Plain = FloatTensor<Flex>;
 
-/// An operation on `N` tensors, defined by forward and backward passes over their values.
+/// Operation on `N` tensors, defined by forward and backward passes over their values.
 pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
-    /// Name in a capture.
+    /// Name of the operation in a capture.
     const NAME: &'static str;
-    /// Whether the backward pass reads the inputs. If not, they are not kept, and it gets empty slices.
+    /// Whether the backward pass reads the inputs. If not, the inputs are not kept, and the backward pass gets empty
+    /// slices.
     const KEEPS_INPUTS: bool = true;
 
-    /// Values of the result.
+    /// Computes the values of the result.
     fn forward(&self, inputs: [&[f32]; N]) -> Vec<f32>;
 
-    /// Gradients of the inputs that are `wanted`, given the gradient of the result.
+    /// Computes the gradients of the inputs that are `wanted`, given the gradient of the result.
     fn backward(&self, inputs: [&[f32]; N], grad_output: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
 }
 
-/// A backend on which host operations run: they are computed, or recorded with the memory that they would take.
+/// Backend on which host operations run: it computes them, or records them with the memory that they would take.
 pub(crate) trait HostBackend: PrimitiveBackend {
-    /// `tensor` with contiguous values; copied if they are not.
+    /// Returns `tensor` with contiguous values, copied if they are not contiguous.
     fn contiguous(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// New tensors of `shapes` from the values of `inputs`.
+    /// Computes new tensors of `shapes` from the values of `inputs`.
     fn compute(
         name: &'static str,
         inputs: &[&FloatTensor<Self>],
@@ -63,7 +63,7 @@ pub(crate) struct InPlaceArgs<'a, B: PrimitiveBackend> {
 }
 
 impl<B: PrimitiveBackend> InPlaceArgs<'_, B> {
-    /// No inputs and no second output, only `scratch` bytes.
+    /// Creates arguments without inputs and second output, with `scratch` bytes of temporary memory.
     pub(crate) fn scratch(scratch: usize) -> Self {
         Self { inputs: &[], second_output: None, scratch }
     }
@@ -102,12 +102,13 @@ impl HostBackend for Flex {
     }
 }
 
-/// Whether a [`HostOp`] can take `tensor`: fp32 values on the CPU, or on a capture device that simulates the CPU.
+/// Returns whether a [`HostOp`] can take `tensor`: fp32 values on the CPU, or on a capture device that simulates the
+/// CPU.
 pub(crate) fn is_host<const D: usize>(tensor: &Tensor<D>) -> bool {
     runs_host_ops(&tensor.device()) && tensor.dtype() == DType::F32
 }
 
-/// Whether `tensor` has fp32 values on the CPU itself.
+/// Returns whether `tensor` has fp32 values on the CPU itself.
 pub(crate) fn is_on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
     family(&tensor.device()) == Family::Flex && tensor.dtype() == DType::F32
 }
@@ -136,17 +137,17 @@ pub(crate) fn with_cpu_values<R, const D: usize>(tensor: Tensor<D>, read: impl F
 
 /// Input of a [`HostOp`]: a tensor of any rank.
 pub(crate) enum Input {
-    /// On the CPU.
+    /// Tensor on the CPU.
     Computed(MaybeTracked<Flex>),
-    /// On a capture device that simulates the CPU.
+    /// Tensor on a capture device that simulates the CPU.
     Recorded(MaybeTracked<Capture>),
 }
 
-/// A tensor with or without autodiff.
+/// Tensor with or without autodiff.
 pub(crate) enum MaybeTracked<B: PrimitiveBackend> {
-    /// With autodiff.
+    /// Tensor with autodiff.
     Tracked(FloatTensor<Autodiff<B>>),
-    /// Without autodiff.
+    /// Tensor without autodiff.
     Plain(FloatTensor<B>),
 }
 
@@ -179,7 +180,7 @@ impl<B: HostBackend> MaybeTracked<B> {
     }
 }
 
-/// Runs `op` on `inputs`. The result has `shape`, and has autodiff if any input has.
+/// Runs `op` on `inputs`. The result has shape `shape`, and has autodiff if any input has autodiff.
 pub(crate) fn run<Op: HostOp<N>, const N: usize, const D: usize>(
     op: Op,
     inputs: [Input; N],

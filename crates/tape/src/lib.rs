@@ -1,5 +1,5 @@
-//! Training tools beside Burn's autodiff: gradients by parameter, rematerialization, keyed dropout, fused CPU operations,
-//! and captures of the operations of a training step.
+//! Training tools beside Burn's autodiff: gradients by parameter, rematerialization, keyed dropout, fused CPU
+//! operations, and captures of the operations of a training step.
 #![doc = include_str!("../README.md")]
 
 mod backward;

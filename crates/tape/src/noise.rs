@@ -9,11 +9,11 @@ use plimsoll_core::{Key, SampleId};
 
 pub(crate) use mask::{Mask, dropout, random_bits};
 
-/// Randomness of one forward pass, or none.
+/// Randomness of one forward pass, which may be off.
 ///
-/// Dropout masks depend on the key (run, step, layer), on the id of each sample and on the position within the sample. They do
-/// not depend on how the batch is split or ordered, on padding, or on how often the pass runs. Retries, micro-batches
-/// and rematerialization therefore give exactly the same result. All devices draw the same masks.
+/// Dropout masks depend on the key (run, step, layer), on the id of each sample and on the position within the sample.
+/// They do not depend on how the batch is split or ordered, on padding, or on how often the pass runs. Retries,
+/// micro-batches and rematerialization therefore give exactly the same result. All devices draw the same masks.
 #[derive(Clone, Debug, Default)]
 pub struct Noise(Option<Source>);
 
@@ -24,28 +24,28 @@ struct Source {
 }
 
 impl Noise {
-    /// No randomness, for validation and decoding.
+    /// Creates a noise without randomness, for validation and decoding.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// Randomness of `key` for a batch of `samples`.
+    /// Creates the randomness of `key` for a batch of `samples`.
     pub fn new(key: Key, samples: &[SampleId]) -> Self {
         Self(Some(Source { key, samples: samples.into() }))
     }
 
-    /// Whether dropout has an effect.
+    /// Returns whether dropout has an effect.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The branch named `name`. Each place that draws needs its own branch.
+    /// Returns the branch named `name`. Each place that draws random numbers needs its own branch.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
         self.map(|key| key.with(name))
     }
 
-    /// The branch with number `index`, such as a block of a stack.
+    /// Returns the branch with number `index`, such as a block of a stack.
     #[must_use]
     pub fn at(&self, index: usize) -> Self {
         self.map(|key| key.at(index as u64))
@@ -55,11 +55,11 @@ impl Noise {
         Self(self.0.as_ref().map(|s| Source { key: branch(s.key), samples: s.samples.clone() }))
     }
 
-    /// Sets each value of `x` to zero with probability `rate`, and multiplies the others by `1 / (1 - rate)`, which keeps the
-    /// mean.
+    /// Sets each value of `x` to zero with probability `rate`, and multiplies the remaining values by `1 / (1 - rate)`,
+    /// which keeps the mean.
     ///
     /// The first axis of `x` is the samples, in the order of their ids. The mask is not kept: the backward pass draws
-    /// it again.
+    /// the mask again.
     ///
     /// # Panics
     /// If the first axis is not as long as the list of samples, `x` has only one axis, or `rate` is not in `[0, 1)`.
@@ -67,9 +67,9 @@ impl Noise {
         self.dropout_from(x, rate, 0)
     }
 
-    /// Dropout of a part of a sequence that begins at position `first` of the second-last axis: the values that dropout
-    /// of the whole sequence would drop there. For sequences that grow during decoding, such as in the prenet of a
-    /// synthesizer.
+    /// Applies dropout to a part of a sequence that begins at position `first` of the second-last axis. It drops the
+    /// values that dropout of the whole sequence would drop in this part. For sequences that grow during decoding, such
+    /// as in the prenet of a synthesizer.
     ///
     /// # Panics
     /// See [`dropout`](Self::dropout).
@@ -80,7 +80,7 @@ impl Noise {
         }
     }
 
-    /// Mask of a dropout at `rate` for a tensor that begins at `first` on its second-last axis.
+    /// Returns the mask of a dropout at `rate` for a tensor that begins at `first` on its second-last axis.
     pub(crate) fn mask(&self, rate: f64, first: usize) -> Option<Mask> {
         assert!((0.0..1.0).contains(&rate), "the dropout rate must be in [0, 1), not {rate}");
         self.0.as_ref().filter(|_| rate > 0.0).map(|source| Mask::new(source, rate, first))

@@ -6,56 +6,57 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 
-/// Values of a parameter with its name, the path of fields that leads to it: `blocks.0.feed_forward.widen.weight`.
+/// Values of a parameter with the name of the parameter, the path of fields that leads to it:
+/// `blocks.0.feed_forward.widen.weight`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedTensor {
-    /// Path of fields, joined by dots.
+    /// Name of the parameter: path of fields, joined by dots.
     pub name: String,
-    /// Length of each axis.
+    /// Length of each axis of the parameter.
     pub shape: Vec<usize>,
-    /// Values; the last axis varies fastest.
+    /// Values of the parameter; the last axis varies fastest.
     pub values: Vec<f32>,
 }
 
-/// Why values or names do not fit a module.
+/// Reason why values or names do not fit a module.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParametersError {
     /// A parameter of the module has no value.
     #[error("the weights have no `{name}`: they belong to another model")]
     Missing {
-        /// The parameter's name.
+        /// Name of the parameter without a value.
         name: String,
     },
     /// A value belongs to no parameter of the module.
     #[error("the weights have `{name}`, which this model does not: they belong to another one")]
     Unknown {
-        /// The parameter's name.
+        /// Name of the value that belongs to no parameter.
         name: String,
     },
     /// No parameter name begins with the given prefix.
     #[error("no parameter of this model has a name that begins with `{name}`: its parts are {}", parts.join(", "))]
     NoMatch {
-        /// The given prefix.
+        /// Prefix that no parameter name begins with.
         name: String,
-        /// First parts of the names of the module.
+        /// First parts of the parameter names of the module.
         parts: Vec<String>,
     },
-    /// The shapes of a parameter and of its value differ.
+    /// The shape of a parameter differs from the shape of its value.
     #[error("`{name}` has shape {found:?} in the weights and {wanted:?} in this model")]
     Shape {
-        /// The parameter's name.
+        /// Name of the parameter whose shape differs.
         name: String,
-        /// Shape in the module.
+        /// Shape of the parameter in the module.
         wanted: Vec<usize>,
-        /// Shape of the value.
+        /// Shape of the given value.
         found: Vec<usize>,
     },
 }
 
-/// A visitor of float parameters and their names.
+/// Visitor of float parameters and their names.
 pub trait NamedVisitor {
-    /// Called for each float parameter. `name` is the path of fields, joined by dots.
+    /// Visits one float parameter. `name` is the path of fields, joined by dots.
     fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>);
 }
 
@@ -81,7 +82,7 @@ impl<V: NamedVisitor> ModuleVisitor for Walk<'_, V> {
     }
 }
 
-/// Values of all float parameters of `module`, converted to fp32.
+/// Collects the values of all float parameters of `module`, converted to fp32.
 pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
     struct Values(Vec<NamedTensor>);
     impl NamedVisitor for Values {
@@ -97,7 +98,7 @@ pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
     found.0
 }
 
-/// Number of trained values of `module`. Running statistics and frozen parameters do not count.
+/// Counts the trained values of `module`. Running statistics and frozen parameters do not count.
 pub fn count<M: Module>(module: &M) -> u64 {
     struct Count(u64);
     impl NamedVisitor for Count {
@@ -167,10 +168,10 @@ impl ModuleMapper for Freeze<'_> {
     }
 }
 
-/// Sets each float parameter of `module` to the value of its name.
+/// Sets each float parameter of `module` to the value with the same name.
 ///
 /// # Errors
-/// [`ParametersError`] if the names or a shape of `values` differ from those of `module`.
+/// [`ParametersError`] if the names or a shape of `values` differ from the names or shapes of `module`.
 pub fn apply<M: Module>(module: M, values: Vec<NamedTensor>) -> Result<M, ParametersError> {
     let values = values.into_iter().map(|v| (v.name.clone(), v)).collect();
     let mut mapper = Apply { path: Vec::new(), values, error: None };

@@ -7,7 +7,7 @@ use plimsoll_core::{Choice, Precision};
 
 use crate::Noise;
 
-/// What each layer of a forward pass needs besides its input.
+/// Settings that each layer of a forward pass needs besides its input.
 ///
 /// Matrix products and convolutions run in the precision of the [`Choice`]: a layer casts their operands with
 /// [`to_compute_dtype`](Pass::to_compute_dtype). Norms, softmax sums and losses run in fp32: a layer casts their inputs
@@ -29,51 +29,52 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// A pass with the settings of `choice` and the randomness of `noise`.
+    /// Creates a pass with the settings of `choice` and the randomness of `noise`.
     pub fn new(choice: Choice, noise: Noise) -> Self {
         Self { choice, noise }
     }
 
-    /// A pass without randomness, in fp32, without rematerialization and attention chunks: for validation, decoding and
-    /// examples.
+    /// Creates a pass without randomness, in fp32, without rematerialization and attention chunks: for validation,
+    /// decoding and examples.
     pub fn plain() -> Self {
         Self::default()
     }
 
-    /// Precision, rematerialization and attention chunk.
+    /// Returns the precision, rematerialization and attention chunk of the pass.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// Randomness of the pass.
+    /// Returns the randomness of the pass.
     pub fn noise(&self) -> &Noise {
         &self.noise
     }
 
-    /// The branch named `name`. Each place that draws needs its own branch.
+    /// Returns the branch named `name`. Each place that draws random numbers needs its own branch.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
         Self { choice: self.choice, noise: self.noise.with(name) }
     }
 
-    /// The branch with number `index`, such as a block of a stack.
+    /// Returns the branch with number `index`, such as a block of a stack.
     #[must_use]
     pub fn at(&self, index: usize) -> Self {
         Self { choice: self.choice, noise: self.noise.at(index) }
     }
 
-    /// The same pass with another choice.
+    /// Returns a copy of the pass with another choice.
     #[must_use]
     pub fn with_choice(&self, choice: Choice) -> Self {
         Self { choice, noise: self.noise.clone() }
     }
 
-    /// Sets each value to zero with probability `rate`: see [`Noise::dropout`].
+    /// Sets each value of `x` to zero with probability `rate`: see [`Noise::dropout`].
     pub fn dropout<const D: usize>(&self, x: Tensor<D>, rate: f64) -> Tensor<D> {
         self.noise.dropout(x, rate)
     }
 
-    /// `x` cast to the dtype of matrix products. In fp32 nothing is cast, so fp64 tensors of a gradient test stay fp64.
+    /// Casts `x` to the dtype of matrix products. In fp32 nothing is cast, so fp64 tensors of a gradient test stay
+    /// fp64.
     pub fn to_compute_dtype<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let (wanted, float) = match self.choice.precision {
             Precision::Fp32 => (DType::F32, FloatDType::F32),
@@ -84,22 +85,22 @@ impl Pass {
         if x.dtype() == wanted || self.choice.precision == Precision::Fp32 { x } else { x.cast(float) }
     }
 
-    /// `x` cast to fp32 if it has 16 bits; wider tensors stay as they are. For sums, norms and losses, and where
+    /// Casts `x` to fp32 if it has 16 bits; wider tensors stay unchanged. For sums, norms and losses, and where
     /// branches are added.
     pub fn at_least_fp32<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if matches!(x.dtype(), DType::F16 | DType::BF16) { x.cast(FloatDType::F32) } else { x }
     }
 
-    /// Matrix product of `a` and `b` in the precision of the pass.
+    /// Computes the matrix product of `a` and `b` in the precision of the pass.
     pub fn matmul<const D: usize>(&self, a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
         self.to_compute_dtype(a).matmul(self.to_compute_dtype(b))
     }
 
     /// Applies `layer` to the last axis of `x`, as one matrix product in the precision of the pass.
     ///
-    /// Burn 0.22 computes a linear layer over three axes as one product per entry of the first axis whenever that
+    /// Burn 0.22 computes a linear layer over three axes as one product per entry of the first axis whenever this
     /// appears to tile better. On the CPU one product over all rows makes a whole step 1.04x faster (docs/LOG.md,
-    /// 2026-11-21). It was not measured on a GPU.
+    /// 2026-11-21). The speed on a GPU was not measured.
     pub fn dense<const D: usize>(&self, layer: &Linear, x: Tensor<D>) -> Tensor<D> {
         let mut shape = x.dims();
         let rows = shape[..D - 1].iter().product::<usize>();

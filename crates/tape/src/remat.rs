@@ -27,7 +27,7 @@ use nodes::{Exit, Outcome, Slots, gradient_root, hub};
 ///
 /// - Results and gradients equal those of `block(module, inputs)`, to the last bit on the CPU: both passes run the same
 ///   kernels. Randomness in the block must come from a [`Pass`](crate::Pass), which draws the same values twice.
-/// - Running statistics, such as those of Burn's `BatchNorm`, are updated once.
+/// - Running statistics, such as the statistics of Burn's `BatchNorm`, are updated once.
 /// - The closure may capture other data, such as lengths, masks and the pass. Captured tensors are constants: they get
 ///   no gradient.
 /// - Blocks may share parameters and may be nested.
@@ -59,11 +59,11 @@ where
     on_backend!(&device, B => remat_on::<B, _, _, _, _, _>(module, inputs, block, NoTail, &device))
 }
 
-/// Like [`remat`], for a block that ends in the linear layer `tail`: applies that layer to `block(module, inputs)`. The
-/// second pass skips the product of the layer, which no gradient needs.
+/// Rematerializes like [`remat`], for a block that ends in the linear layer `tail`: applies `tail` to
+/// `block(module, inputs)`. The second pass skips the matrix product of `tail`, because no gradient depends on it.
 ///
-/// In layers that end in a product, such as feed-forward and attention layers, the product is about a third of the
-/// second pass.
+/// In layers that end in a matrix product, such as feed-forward and attention layers, this product is about a third of
+/// the second pass.
 pub fn remat_dense<M, I, F, const D: usize>(
     module: &M,
     inputs: I,
@@ -87,11 +87,11 @@ where
     ))
 }
 
-/// How a block ends: what it returns in the first pass, and where the output gradients enter the second pass.
+/// End of a block: what the block returns in the first pass, and where the output gradients enter the second pass.
 trait BlockEnd<B: PrimitiveBackend, M, O: TensorTree>: Send + Sync + 'static {
-    /// The outputs of the first pass.
+    /// Computes the outputs of the first pass.
     fn value(&self, module: &M, outputs: O) -> O;
-    /// A scalar over all outputs whose backward pass gives each output its gradient.
+    /// Builds a scalar over all outputs whose backward pass gives each output its gradient.
     fn root(&self, module: &M, outputs: O, grad_output: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>>;
 }
 
@@ -110,7 +110,7 @@ impl<B: PrimitiveBackend, M, O: TensorTree> BlockEnd<B, M, O> for NoTail {
     }
 }
 
-/// A linear layer as the tail; the second pass skips its product.
+/// End of a block with a linear layer as the tail; the second pass skips the matrix product of the layer.
 struct Tail<M> {
     layer: fn(&M) -> &Linear,
     pass: Pass,
@@ -145,7 +145,7 @@ impl<B: PrimitiveBackend, M: 'static, const D: usize> BlockEnd<B, M, Tensor<D>> 
     }
 }
 
-/// A sum of scalars, each of which gives one tensor its gradient.
+/// Sum of scalars, each of which gives one tensor its gradient.
 struct Roots<B>(Option<Tensor<1>>, PhantomData<B>);
 
 impl<B: PrimitiveBackend> Roots<B> {
@@ -162,7 +162,7 @@ impl<B: PrimitiveBackend> Roots<B> {
     }
 }
 
-/// The first autodiff device among those of the module and the inputs.
+/// Returns the first autodiff device among the devices of the module and the inputs.
 fn device_of<M: Module, I: TensorTree>(module: &M, inputs: I) -> (I, Option<Device>) {
     struct FindDevice(Option<Device>);
     impl FloatMapper for FindDevice {
@@ -206,10 +206,10 @@ where
     outputs.map_floats(&mut Exit { hub, slots })
 }
 
-/// Copies the inputs without their graph and remembers their nodes.
+/// Mapper that copies the inputs without their graph and stores their graph nodes.
 struct SaveInputs<B: PrimitiveBackend> {
     guards: Vec<nodes::TrackedTensor<B>>,
-    /// For each float input, the node that gets its gradient, if it requires one.
+    /// Node of each float input that gets the gradient of the input; `None` if the input requires no gradient.
     nodes: Vec<Option<NodeId>>,
 }
 
@@ -255,7 +255,7 @@ fn second_pass<
     restore.found.into_iter().filter_map(|(node, take)| Some((node, take(&mut tape)?))).collect()
 }
 
-/// Makes leaves of the inputs that require a gradient, in the graph of the second pass.
+/// Mapper that makes leaves of the inputs that require a gradient, in the graph of the second pass.
 struct RestoreInputs<'a, B: PrimitiveBackend> {
     nodes: std::slice::Iter<'a, Option<NodeId>>,
     found: Vec<(NodeId, TakeGradient<B>)>,
@@ -270,7 +270,7 @@ impl<B: PrimitiveBackend> FloatMapper for RestoreInputs<'_, B> {
     }
 }
 
-/// Adds up one scalar per output whose backward pass gives the output its gradient.
+/// Mapper that adds up one scalar per output whose backward pass gives the output its gradient.
 struct OutputRoots<B: PrimitiveBackend> {
     grad_output: std::vec::IntoIter<Option<FloatTensor<B>>>,
     total: Option<Tensor<1>>,

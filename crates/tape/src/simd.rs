@@ -18,7 +18,7 @@ pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     Arch::new().dispatch(Work(work))
 }
 
-/// Sum in sixteen partial sums: wide registers need additions that do not depend on each other.
+/// Computes a sum as sixteen partial sums: wide registers need additions that do not depend on each other.
 #[inline(always)]
 pub(crate) fn sum(values: impl ExactSizeIterator<Item = f32>) -> f32 {
     let mut parts = [0.0; 16];
@@ -28,8 +28,8 @@ pub(crate) fn sum(values: impl ExactSizeIterator<Item = f32>) -> f32 {
     parts.iter().sum()
 }
 
-/// Exponential within 2 units in the last place: Cephes' `expf` without branches, so that the compiler vectorizes it.
-/// The argument is clamped to `[-87, 88]`.
+/// Computes the exponential within 2 units in the last place: Cephes' `expf` without branches, so that the compiler
+/// vectorizes it. The argument is clamped to `[-87, 88]`.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 88.0);

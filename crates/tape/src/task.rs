@@ -1,4 +1,4 @@
-//! The trait that a model implements to be trained, planned and validated.
+//! Trait that a model implements to be trained, planned and validated.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -6,7 +6,7 @@ use plimsoll_core::Batch;
 
 use crate::Pass;
 
-/// A model with its training loss.
+/// Model with its training loss.
 ///
 /// The loss of a batch is a **sum** over its parts (such as tokens), and [`weight`](Task::weight) is the number of
 /// parts, known before the computation. The trainer divides the sum of the losses of a step by the sum of its weights.
@@ -56,31 +56,32 @@ use crate::Pass;
 /// }
 /// ```
 pub trait Task: Module {
-    /// A batch in host memory.
+    /// Type of a batch in host memory.
     type Batch: Batch;
-    /// The same batch on a device.
+    /// Type of a batch on a device.
     type Tensors;
 
     /// Copies `batch` to `device`.
     fn send(batch: &Self::Batch, device: &Device) -> Self::Tensors;
 
-    /// Weight of `batch` in its step, such as its number of tokens. It must follow from the host batch alone.
+    /// Returns the weight of `batch` in its step, such as its number of tokens. The weight must follow from the host
+    /// batch alone.
     ///
-    /// Default: the number of samples, for a loss that is a sum over samples.
+    /// The default is the number of samples, for a loss that is a sum over samples.
     fn weight(&self, batch: &Self::Batch) -> f64 {
         batch.len() as f64
     }
 
-    /// Sum of the losses of `batch`, computed with the settings and the randomness of `pass`.
+    /// Computes the sum of the losses of `batch`, with the settings and the randomness of `pass`.
     fn loss(&self, batch: &Self::Tensors, pass: &Pass) -> StepLoss;
 }
 
-/// The loss of one micro-batch.
+/// Loss of one micro-batch.
 #[derive(Debug)]
 pub struct StepLoss {
-    /// Sum of the losses, with autodiff.
+    /// Sum of the losses of the samples, with autodiff.
     pub sum: Tensor<1>,
-    /// Terms of the loss by name, for the report of the step. The trainer divides each by the weight of the step.
+    /// Terms of the loss by name, for the report of the step. The trainer divides each term by the weight of the step.
     pub parts: Vec<(&'static str, Tensor<1>)>,
     /// Indices of samples that have no finite loss and are not in the sum.
     pub left_out: Vec<usize>,
@@ -89,7 +90,7 @@ pub struct StepLoss {
 }
 
 impl StepLoss {
-    /// A loss over all samples, without terms.
+    /// Creates a loss over all samples, without terms.
     pub fn new(sum: Tensor<1>) -> Self {
         Self { sum, parts: Vec::new(), left_out: Vec::new(), truncated: Vec::new() }
     }

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Int, Tensor};
 
-/// A tensor, or a nested collection of tensors: the inputs or outputs of a block.
+/// Tensor or nested collection of tensors: the inputs or outputs of a block.
 ///
 /// Implemented for tensors of every kind, and for tuples of up to 8, arrays, vectors and options of [`TensorTree`]s.
 /// Integer and boolean tensors pass through [`map_floats`](TensorTree::map_floats) unchanged.
@@ -11,9 +11,9 @@ pub trait TensorTree: Clone + Send + Sync + 'static {
     fn map_floats<M: FloatMapper>(self, mapper: &mut M) -> Self;
 }
 
-/// A function over float tensors of every rank.
+/// Function over float tensors of every rank.
 pub trait FloatMapper {
-    /// Maps one tensor.
+    /// Maps one float tensor.
     fn map_float<const D: usize>(&mut self, tensor: Tensor<D>) -> Tensor<D>;
 }
 

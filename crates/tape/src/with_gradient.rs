@@ -9,11 +9,11 @@ use std::marker::PhantomData;
 
 use crate::bridge::{PrimitiveBackend, on_backend, without_autodiff};
 
-/// Attaches a known gradient to a scalar: `value` was computed from `input` without autodiff, and `gradient` is its
-/// derivative by `input`.
+/// Attaches a known gradient to a scalar: `value` was computed from `input` without autodiff, and `gradient` is the
+/// derivative of `value` by `input`.
 ///
 /// The result is `value` with autodiff. In the backward pass `input` gets `gradient` times the gradient of the result.
-/// Any graphs of `value` and `gradient` are dropped. For losses that are computed on the host, such as CTC.
+/// Any graphs of `value` and `gradient` are dropped. Used for losses that are computed on the host, such as CTC.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};

@@ -1,4 +1,4 @@
-//! Byte-pair encoding: pieces of words, trained on texts.
+//! Byte-pair encoding: word pieces trained on texts.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -11,19 +11,19 @@ use crate::encoded::Encoded;
 use crate::error::TextError;
 use crate::normalize::{Case, normalize};
 
-/// The character before every word, including the first, so that a word has the same pieces at every position.
+/// Character before every word, including the first word, so that a word has the same pieces at every position.
 ///
 /// SentencePiece uses U+2581, which may also occur in a text. A normalized text never begins with a space, so one
 /// space can be added at the start and removed again without loss.
 const SPACE: char = ' ';
 
-/// A trained vocabulary in its serialized form.
+/// Serialized form of a trained vocabulary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BpeLists {
-    /// The pieces in the order of their ids.
+    /// Word pieces in the order of their ids.
     pub(crate) pieces: Vec<String>,
-    /// Pairs that are merged to one piece, in the order of merging.
+    /// Pairs of pieces that are merged to one piece, in the order of merging.
     merges: Vec<(String, String)>,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct BpeVocabulary {
 }
 
 impl BpeVocabulary {
-    /// Trains on `texts` until there are `size` ids or nothing is left to merge.
+    /// Trains a vocabulary on `texts` until it has `size` ids or nothing is left to merge.
     ///
     /// The trainer of the `tokenizers` crate numbers characters by code point and merges the most frequent pair; of
-    /// equally frequent pairs the one with the lower ids. So neither the order of the texts nor that of its hash maps
-    /// matters, and a test checks this.
+    /// equally frequent pairs it merges the pair with the lower ids. The result therefore depends neither on the order
+    /// of the texts nor on the order of the trainer's hash maps, and a test checks this.
     pub(crate) fn train<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, size: usize) -> Result<Self, TextError> {
         let texts: Vec<String> = texts.into_iter().map(|text| normalize(text.as_ref(), Case::Keep)).collect();
         let characters: BTreeSet<char> = texts.iter().flat_map(|text| text.chars()).chain([SPACE]).collect();
@@ -61,7 +61,7 @@ impl BpeVocabulary {
         Self::new(BpeLists::from_model(&model))
     }
 
-    /// Takes pieces and merges of an earlier training.
+    /// Builds a vocabulary from the pieces and merges of an earlier training.
     pub(crate) fn new(lists: BpeLists) -> Result<Self, TextError> {
         let mut known = HashSet::new();
         if let Some(piece) = lists.pieces.iter().find(|&piece| !known.insert(piece.as_str())) {
@@ -82,12 +82,12 @@ impl BpeVocabulary {
         &self.lists
     }
 
-    /// Number of ids, including the reserved ones.
+    /// Returns the number of ids, including the reserved ids.
     pub(crate) fn size(&self) -> usize {
         self.lists.pieces.len() + CharTokenizer::RESERVED as usize
     }
 
-    /// The ids of a normalized text.
+    /// Encodes a normalized text as ids.
     pub(crate) fn encode(&self, text: &str) -> Encoded {
         let mut encoded = Encoded::default();
         for word in words(text) {
@@ -104,7 +104,7 @@ impl BpeVocabulary {
         encoded
     }
 
-    /// The text of `ids`, which are neither special nor languages.
+    /// Decodes `ids` to text. The ids must be neither special ids nor language ids.
     pub(crate) fn decode(&self, ids: &[u32]) -> String {
         let piece = |&id: &u32| {
             let place = id.checked_sub(CharTokenizer::RESERVED);
@@ -118,7 +118,7 @@ impl BpeVocabulary {
         self.model.token_to_id(character.encode_utf8(&mut [0; 4])).is_some()
     }
 
-    /// The ids of characters that are all known.
+    /// Merges characters, all of them known, to pieces and returns the ids of the pieces.
     fn merge(&self, characters: &str) -> impl Iterator<Item = u32> {
         let tokens = self.model.tokenize(characters).expect("every character is known");
         tokens.into_iter().map(|token| token.id)
@@ -126,7 +126,7 @@ impl BpeVocabulary {
 }
 
 impl BpeLists {
-    /// The trained vocabulary of `model`; only the model's JSON contains the merges.
+    /// Extracts the trained vocabulary of `model`; only the JSON form of the model contains the merges.
     fn from_model(model: &BPE) -> Self {
         #[derive(Deserialize)]
         struct Trained {
@@ -141,7 +141,7 @@ impl BpeLists {
     }
 }
 
-/// The words of a normalized text, each with a space before it.
+/// Splits a normalized text into words, each with a space before it.
 fn words(text: &str) -> impl Iterator<Item = String> {
     text.split_whitespace().map(|word| format!("{SPACE}{word}"))
 }

@@ -1,4 +1,4 @@
-//! A vocabulary of single characters.
+//! Vocabulary of single characters.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use crate::error::TextError;
 use crate::normalize::{Case, normalize};
 
-/// The serialized form.
+/// Serialized form of a character vocabulary.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VocabularyFile {
     characters: Vec<char>,
 }
 
-/// A vocabulary of single characters.
+/// Vocabulary of single characters.
 ///
-/// Ids: 0 is CTC's blank and padding, 1 an unknown character, 2 and 3 are a decoder's start and end; the characters
-/// follow in their order.
+/// Ids: 0 is the CTC blank and padding, 1 an unknown character, 2 and 3 are the start and end of a decoder's sequence;
+/// the characters follow in the order of the vocabulary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "VocabularyFile", into = "VocabularyFile")]
 pub struct CharTokenizer {
     characters: Vec<char>,
-    /// The characters in sorted order with their ids, for lookup.
+    /// Characters in sorted order with their ids, for lookup.
     ids: Vec<(char, u32)>,
 }
 
 impl CharTokenizer {
-    /// Id of CTC's blank and of padding.
+    /// Id of the CTC blank and of padding.
     pub const BLANK: u32 = 0;
     /// Id of unknown characters.
     pub const UNKNOWN: u32 = 1;
@@ -40,7 +40,7 @@ impl CharTokenizer {
     /// Number of ids before the first character.
     pub(crate) const RESERVED: u32 = 4;
 
-    /// The vocabulary of all characters in `texts`, in the order of their code points.
+    /// Builds the vocabulary of all characters in `texts`, in the order of their code points.
     pub fn from_texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
         let mut characters = BTreeSet::new();
         for text in texts {
@@ -49,7 +49,7 @@ impl CharTokenizer {
         Self::new(characters.into_iter().collect()).expect("a set has no duplicates")
     }
 
-    /// The vocabulary of `characters`, in the given order.
+    /// Builds the vocabulary of `characters`, in the given order.
     ///
     /// # Errors
     /// When a character is listed twice.
@@ -62,7 +62,7 @@ impl CharTokenizer {
         }
     }
 
-    /// Reads a vocabulary file.
+    /// Reads a vocabulary from a file.
     ///
     /// # Errors
     /// When the file cannot be read or does not contain a vocabulary.
@@ -72,7 +72,7 @@ impl CharTokenizer {
         serde_json::from_str(&text).map_err(|source| TextError::Json { file: file.into(), source })
     }
 
-    /// Writes a vocabulary file.
+    /// Writes the vocabulary to a file.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -83,17 +83,17 @@ impl CharTokenizer {
         fs::write(file, text + "\n").map_err(|source| TextError::File { file: file.into(), source })
     }
 
-    /// Number of ids, including the four reserved ones: the output width of a model.
+    /// Returns the number of ids, including the four reserved ids: the output width of a model.
     pub fn size(&self) -> usize {
         self.characters.len() + Self::RESERVED as usize
     }
 
-    /// The characters, in the order of their ids.
+    /// Returns the characters in the order of their ids.
     pub fn characters(&self) -> &[char] {
         &self.characters
     }
 
-    /// The ids of a text, with white space collapsed.
+    /// Encodes a text as ids, with white space collapsed.
     ///
     /// # Errors
     /// When a character is not in the vocabulary. [`encode_lossy`](Self::encode_lossy) accepts it.
@@ -105,8 +105,7 @@ impl CharTokenizer {
             .collect()
     }
 
-    /// The ids of a text, and the number of its characters that are unknown and have become
-    /// [`UNKNOWN`](Self::UNKNOWN).
+    /// Encodes a text as ids. Unknown characters become [`UNKNOWN`](Self::UNKNOWN); the second value is their number.
     pub fn encode_lossy(&self, text: &str) -> (Vec<u32>, usize) {
         let mut unknown = 0;
         let mut id = |character| {
@@ -119,7 +118,7 @@ impl CharTokenizer {
         (ids, unknown)
     }
 
-    /// The text of `ids`. Blank, start and end are dropped; unknown ids become U+FFFD.
+    /// Decodes `ids` to text. Blank, start and end are dropped; unknown ids become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let character = |&id: &u32| {
             let place = id.checked_sub(Self::RESERVED).map(|place| place as usize);

@@ -1,8 +1,8 @@
-//! The ids of a text, with the characters that the vocabulary does not contain.
+//! Token ids of a text, with the characters that the vocabulary does not contain.
 
 use crate::characters::CharTokenizer;
 
-/// The ids of a text and its unknown characters, both in the order of the text.
+/// Token ids of a text and its unknown characters, each list in the order of the text.
 #[derive(Default)]
 pub(crate) struct Encoded {
     pub(crate) ids: Vec<u32>,
@@ -10,7 +10,7 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// Appends the id for unknown characters, and `character` to the unknown ones.
+    /// Appends the id for unknown characters, and adds `character` to the unknown characters.
     pub(crate) fn push_unknown(&mut self, character: char) {
         self.ids.push(CharTokenizer::UNKNOWN);
         self.unknown.push(character);

@@ -1,4 +1,4 @@
-//! A Hugging Face `tokenizer.json` with a BPE model, its ids shifted behind our reserved ids.
+//! Hugging Face `tokenizer.json` with a BPE model, its ids shifted behind our reserved ids.
 
 use serde_json::Value;
 use tokenizers::models::ModelWrapper;
@@ -9,20 +9,22 @@ use crate::characters::CharTokenizer;
 use crate::encoded::Encoded;
 use crate::error::TextError;
 
-/// The token for a space in files whose pre-tokenizer would lose spaces, such as that of XTTS.
+/// Token for a space in files whose pre-tokenizer would lose spaces, such as the file of XTTS.
 ///
-/// The file does not say that this token replaces spaces: the code around the tokenizer did that. We do it whenever
-/// the token is in the file.
+/// The file does not contain the rule that this token replaces spaces: XTTS replaces them in the code around the
+/// tokenizer. We replace spaces whenever the token is in the file.
 const SPACE: &str = "[SPACE]";
 
-/// The unknown token that we add to files without one. Its line breaks keep it apart from texts, which have none here.
+/// Unknown token that we add to files without an unknown token. Its line breaks distinguish it from texts, which
+/// contain no line breaks here.
 const UNKNOWN: &str = "\n<unknown>\n";
 
-/// A tokenizer of the `tokenizers` crate. Its ids are shifted by the reserved ones, and its unknown id becomes ours.
+/// Tokenizer of the `tokenizers` crate. Its ids are shifted by the number of reserved ids, and its unknown id becomes
+/// our unknown id.
 #[derive(Clone, Debug)]
 pub(crate) struct HuggingFace {
     inner: tokenizers::Tokenizer,
-    /// The content of the file with its training settings off, without our additions to `inner`.
+    /// Content of the file with its training settings off, without our additions to `inner`.
     file: Value,
     /// Id of unknown characters in `inner`, before shifting.
     unknown: u32,
@@ -33,7 +35,7 @@ pub(crate) struct HuggingFace {
 }
 
 impl HuggingFace {
-    /// Takes the content of a file.
+    /// Builds a tokenizer from the content of a file.
     pub(crate) fn new(mut file: Value) -> Result<Self, TextError> {
         let read: Result<tokenizers::Tokenizer, _> = serde_json::from_value(file.clone());
         let mut inner = read.map_err(|error| TextError::HuggingFace(error.to_string()))?;
@@ -67,27 +69,27 @@ impl HuggingFace {
         Ok(Self { inner, file, unknown: unknown.unwrap_or(ids), space, ids })
     }
 
-    /// The content of the file, for saving.
+    /// Returns the content of the file, for saving.
     pub(crate) fn file(&self) -> &Value {
         &self.file
     }
 
-    /// Number of ids, including the reserved ones.
+    /// Returns the number of ids, including the reserved ids.
     pub(crate) fn size(&self) -> usize {
         (self.ids + CharTokenizer::RESERVED) as usize
     }
 
-    /// Id of a token in the file.
+    /// Returns the id of a token in the file.
     pub(crate) fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token).map(|id| id + CharTokenizer::RESERVED)
     }
 
-    /// The tokens of the file in the order of their ids.
+    /// Returns the tokens of the file in the order of their ids.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         (0..self.ids).map(|id| self.inner.id_to_token(id).unwrap_or_else(|| "<unused>".into()))
     }
 
-    /// The ids of a normalized text.
+    /// Encodes a normalized text as ids.
     pub(crate) fn encode(&self, text: &str) -> Encoded {
         let text = if self.space { text.replace(' ', SPACE) } else { text.into() };
         let characters: Vec<char> = text.chars().collect();
@@ -114,7 +116,8 @@ impl HuggingFace {
         encoded
     }
 
-    /// The text of `ids`, which are neither special nor languages; special tokens of the file are dropped.
+    /// Decodes `ids` to text. The ids must be neither reserved ids nor language ids; special tokens of the file are
+    /// dropped.
     pub(crate) fn decode(&self, ids: &[u32]) -> String {
         let tokens: Vec<String> = ids.iter().filter_map(|&id| self.token(id)).collect();
         let text = match self.inner.get_decoder() {
@@ -129,7 +132,7 @@ impl HuggingFace {
         text.strip_prefix(' ').map(str::to_owned).unwrap_or(text)
     }
 
-    /// The text of an id; `None` for special tokens.
+    /// Returns the text of an id; `None` for special tokens.
     fn token(&self, id: u32) -> Option<String> {
         let known = id.checked_sub(CharTokenizer::RESERVED).filter(|&id| id != self.unknown);
         match known.and_then(|id| self.inner.id_to_token(id)) {
@@ -140,7 +143,7 @@ impl HuggingFace {
     }
 }
 
-/// Equal when their files are; the type of the `tokenizers` crate has no equality.
+/// Compares tokenizers by their files, because the type of the `tokenizers` crate has no equality.
 impl PartialEq for HuggingFace {
     fn eq(&self, other: &Self) -> bool {
         self.file == other.file

@@ -3,18 +3,18 @@
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-/// Whether normalization changes the case.
+/// Setting for the case of normalized text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
     /// Keeps the case of the text.
     #[default]
     Keep,
-    /// Converts to lower case, in scripts that have it.
+    /// Converts text to lower case, in scripts that have lower case.
     Lower,
 }
 
-/// Collapses white space, trims both ends and composes characters (Unicode's NFC).
+/// Normalizes a text: collapses white space, trims both ends and composes characters (Unicode's NFC).
 ///
 /// A letter with an accent can be written as one character or as two, which look alike but would be two tokens.
 ///

@@ -1,10 +1,10 @@
-//! Numbers in texts: found in many scripts, and replaced by words.
+//! Numbers in texts: detection in many scripts, and replacement by words.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// How a tokenizer reads numbers.
+/// Setting for how a tokenizer reads numbers.
 ///
 /// ```
 /// use plimsoll_text::Numbers;
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Numbers {
-    /// Digit by digit; each digit is a character like others.
+    /// Numbers are read digit by digit; each digit is a character like other characters.
     #[default]
     AsWritten,
-    /// As English words, including ordinals such as `1st`. Years are read like other numbers.
+    /// Numbers are read as English words, including ordinals such as `1st`. Years are read like other numbers.
     English,
 }
 
 impl Numbers {
-    /// `text` with its numbers replaced as this setting says.
+    /// Replaces the numbers in `text` according to this setting.
     pub fn apply(self, text: &str) -> Cow<'_, str> {
         match self {
             Self::AsWritten => Cow::Borrowed(text),
@@ -33,15 +33,15 @@ impl Numbers {
     }
 }
 
-/// Zeros of scripts whose ten digits have consecutive code points and are written from the left.
+/// Zeros of the scripts whose ten digits have consecutive code points and are written from the left.
 const ZEROS: [char; 17] = ['0', '٠', '۰', '०', '০', '੦', '૦', '୦', '௦', '౦', '೦', '൦', '๐', '໐', '༠', '၀', '０'];
 
 /// Replaces each number in `text` by `to_words` of its plain digits, such as `1250` or `3.5`; `None` keeps the number.
 ///
 /// Digits may be of any script in a fixed list, such as Latin, Arabic or Devanagari. A comma or an apostrophe between
 /// groups of three digits is dropped; a point before more digits belongs to the number. Models learn words better than
-/// digits, and a synthesizer cannot pronounce a digit that it never heard, so apply this before a tokenizer, both in
-/// training and in use.
+/// digits, and a synthesizer cannot pronounce a digit that is missing in its training data, so apply this function
+/// before a tokenizer, both in training and in use.
 ///
 /// ```
 /// use plimsoll_text::{english_number, numbers_to_words};
@@ -52,8 +52,8 @@ pub fn numbers_to_words(text: &str, to_words: impl Fn(&str) -> Option<String>) -
     replace_numbers(text, |digits, _, _| Some((to_words(digits)?, 0)))
 }
 
-/// Replaces each number in `text`. `to_words` gets its digits and the characters before and after it; it returns the
-/// words, and how many of the characters after the number they replace too.
+/// Replaces each number in `text`. `to_words` gets the digits of the number and the characters before and after the
+/// number; it returns the words, and how many of the characters after the number the words replace too.
 fn replace_numbers(text: &str, to_words: impl Fn(&str, &[char], &[char]) -> Option<(String, usize)>) -> String {
     let characters: Vec<char> = text.chars().collect();
     let (mut output, mut place) = (String::with_capacity(text.len()), 0);
@@ -78,7 +78,8 @@ fn replace_numbers(text: &str, to_words: impl Fn(&str, &[char], &[char]) -> Opti
     output
 }
 
-/// The number that begins at `place`, in plain digits, and its end; the end is `place` when there is no number.
+/// Parses the number that begins at `place`: returns its plain digits and its end. The end is `place` when there is no
+/// number.
 fn number_at(characters: &[char], place: usize) -> (String, usize) {
     let digit = |at: usize| characters.get(at).copied().and_then(digit);
     let run = |from: usize| (from..).take_while(|&at| digit(at).is_some()).count();
@@ -134,10 +135,10 @@ const ONES: [&str; 20] = [
 const TENS: [&str; 10] = ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 const GROUPS: [&str; 7] = ["", " thousand", " million", " billion", " trillion", " quadrillion", " quintillion"];
 
-/// The English words for `digits`, for [`numbers_to_words`].
+/// Converts `digits` to English words, for [`numbers_to_words`].
 ///
-/// Whole numbers below 2⁶⁴ are read as numbers, larger ones give `None`; fractions and numbers with leading zeros are
-/// read digit by digit.
+/// Whole numbers below 2⁶⁴ are read as numbers, and larger whole numbers give `None`; fractions and numbers with
+/// leading zeros are read digit by digit.
 pub fn english_number(digits: &str) -> Option<String> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let number: u64 = whole.parse().ok()?;
@@ -158,7 +159,7 @@ pub fn english_number(digits: &str) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// `text` with its numbers as English words, separated by spaces from letters next to them.
+/// Replaces the numbers in `text` by English words, separated by spaces from letters next to them.
 fn numbers_to_english(text: &str) -> String {
     let apart =
         |character: Option<&char>| if character.is_some_and(|character| character.is_alphabetic()) { " " } else { "" };
@@ -171,7 +172,7 @@ fn numbers_to_english(text: &str) -> String {
     })
 }
 
-/// Length of the ordinal ending (`st`, `nd`, `rd`, `th`) at the start of `after`; 0 when there is none.
+/// Returns the length of the ordinal ending (`st`, `nd`, `rd`, `th`) at the start of `after`; 0 when there is none.
 fn english_ending(after: &[char]) -> usize {
     let ending: String = after.iter().take(2).flat_map(|character| character.to_lowercase()).collect();
     let rest = after.get(2..).unwrap_or_default();
@@ -180,7 +181,7 @@ fn english_ending(after: &[char]) -> usize {
     if ends && ["st", "nd", "rd", "th"].contains(&ending.as_str()) { 2 } else { 0 }
 }
 
-/// The English ordinal of `digits`.
+/// Converts `digits` to an English ordinal.
 fn english_ordinal(digits: &str) -> Option<String> {
     const ODD: [(&str, &str); 7] = [
         ("one", "first"),

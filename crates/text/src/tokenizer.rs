@@ -1,4 +1,4 @@
-//! Tokenizer of every model: characters or pieces of words, and language ids.
+//! Tokenizer of every model: characters or word pieces, and language ids.
 
 #[cfg(test)]
 mod hugging_face_tests;
@@ -20,11 +20,11 @@ use crate::hugging_face::HuggingFace;
 use crate::normalize::{Case, normalize};
 use crate::numbers::Numbers;
 
-/// Converts text to ids and back: characters or pieces of words, and ids for languages.
+/// Converts text to ids and back. A text becomes characters or word pieces; languages have ids of their own.
 ///
-/// Ids: 0 is CTC's blank and padding, 1 an unknown character, 2 and 3 are a decoder's start and end; the characters or
-/// pieces follow, then the languages in alphabetical order. Encoding a text never adds a language id:
-/// [`with_language_and_end`](Self::with_language_and_end) does, where a model needs it.
+/// Ids: 0 is the CTC blank and padding, 1 an unknown character, 2 and 3 are the start and end of a decoder's sequence;
+/// the characters or pieces follow, then the languages in alphabetical order. Encoding a text never adds a language id;
+/// a model that needs one calls [`with_language_and_end`](Self::with_language_and_end).
 ///
 /// ```
 /// use plimsoll_text::Tokenizer;
@@ -50,7 +50,7 @@ pub struct Tokenizer {
     numbers: Numbers,
 }
 
-/// The vocabulary that texts are split into.
+/// Vocabulary into which texts are split.
 #[derive(Clone, Debug, PartialEq)]
 enum Vocabulary {
     Characters(CharTokenizer),
@@ -59,7 +59,7 @@ enum Vocabulary {
 }
 
 impl Tokenizer {
-    /// Id of CTC's blank and of padding.
+    /// Id of the CTC blank and of padding.
     pub const BLANK: u32 = CharTokenizer::BLANK;
     /// Id of unknown characters.
     pub const UNKNOWN: u32 = CharTokenizer::UNKNOWN;
@@ -70,14 +70,14 @@ impl Tokenizer {
     /// Names of the ids before the first character or piece.
     const RESERVED: [&str; CharTokenizer::RESERVED as usize] = ["<blank>", "<unk>", "<sos>", "<eos>"];
 
-    /// A tokenizer of all characters in `texts`, in the order of their code points.
+    /// Builds a tokenizer of all characters in `texts`, in the order of their code points.
     pub fn characters<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
         Self::new(Vocabulary::Characters(CharTokenizer::from_texts(texts)))
     }
 
-    /// A tokenizer of word pieces trained on `texts`; the order of the texts does not matter.
+    /// Trains a tokenizer of word pieces on `texts`; the order of the texts does not matter.
     ///
-    /// `size` is the number of ids without those of languages. A small text may give fewer, because no piece spans two
+    /// `size` is the number of ids without language ids. A small text may give fewer ids, because no piece spans two
     /// words.
     ///
     /// # Errors
@@ -86,8 +86,8 @@ impl Tokenizer {
         BpeVocabulary::train(texts, size).map(|pieces| Self::new(Vocabulary::Bpe(Box::new(pieces))))
     }
 
-    /// Reads a vocabulary file, the `model.json` of a Plimsoll model, or a Hugging Face `tokenizer.json` with a BPE
-    /// model; the content of the file decides which.
+    /// Reads a tokenizer from a vocabulary file, the `model.json` of a Plimsoll model, or a Hugging Face
+    /// `tokenizer.json` with a BPE model. The kind of file is detected from its content.
     ///
     /// # Errors
     /// When the file cannot be read or does not contain a supported vocabulary.
@@ -105,10 +105,10 @@ impl Tokenizer {
         read(&text).map_err(|source| TextError::Json { file: file.into(), source })
     }
 
-    /// The same tokenizer with these languages instead of its own; their ids come after all others.
+    /// Replaces the languages of the tokenizer by `languages`; their ids come after all other ids.
     ///
-    /// If a Hugging Face file already has a token such as `[en]`, its id becomes that of the language, so that weights
-    /// trained with the file fit.
+    /// If a Hugging Face file already has a token such as `[en]`, the id of the token becomes the id of the language,
+    /// so that weights trained with the file fit.
     #[must_use]
     pub fn with_languages(self, languages: impl IntoIterator<Item = String>) -> Self {
         let languages: Vec<String> = languages.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
@@ -123,35 +123,35 @@ impl Tokenizer {
         Self { languages, language_ids, ..self }
     }
 
-    /// The same tokenizer with another way to read numbers. If it was trained on texts, apply `numbers` to those
-    /// first.
+    /// Replaces the way in which the tokenizer reads numbers. If the tokenizer was trained on texts, apply `numbers` to
+    /// these texts before the training.
     #[must_use]
     pub fn with_numbers(self, numbers: Numbers) -> Self {
         Self { numbers, ..self }
     }
 
-    /// How the tokenizer reads numbers.
+    /// Returns the way in which the tokenizer reads numbers.
     pub fn numbers(&self) -> Numbers {
         self.numbers
     }
 
-    /// The languages in alphabetical order.
+    /// Returns the languages in alphabetical order.
     pub fn languages(&self) -> &[String] {
         &self.languages
     }
 
-    /// The id of a language; `None` for one that the tokenizer does not have.
+    /// Returns the id of a language; `None` for a language that the tokenizer does not have.
     pub fn language(&self, name: &str) -> Option<u32> {
         let place = self.languages.binary_search_by(|language| language.as_str().cmp(name)).ok()?;
         Some(self.language_ids[place])
     }
 
-    /// Number of ids, including reserved ids and languages: the output width of a model.
+    /// Returns the number of ids, including reserved ids and languages: the output width of a model.
     pub fn size(&self) -> usize {
         self.vocabulary.size() + self.own_languages().count()
     }
 
-    /// The ids of a text, with white space collapsed.
+    /// Encodes a text as ids, with white space collapsed.
     ///
     /// # Errors
     /// When a character is not in the vocabulary. [`encode_lossy`](Self::encode_lossy) accepts it.
@@ -163,16 +163,15 @@ impl Tokenizer {
         }
     }
 
-    /// The ids of a text, and the number of its characters that are unknown and have become
-    /// [`UNKNOWN`](Self::UNKNOWN).
+    /// Encodes a text as ids. Unknown characters become [`UNKNOWN`](Self::UNKNOWN); the second value is their number.
     pub fn encode_lossy(&self, text: &str) -> (Vec<u32>, usize) {
         let Encoded { ids, unknown } = self.encoded(text);
         (ids, unknown.len())
     }
 
-    /// The input ids of a speech synthesis model: the language, `tokens`, then [`END`](Self::END).
+    /// Builds the input ids of a speech synthesis model: the language, `tokens`, then [`END`](Self::END).
     ///
-    /// Without languages in the tokenizer there is no language id. A missing or unknown language becomes
+    /// If the tokenizer has no languages, no language id is added. A missing or unknown language becomes
     /// [`UNKNOWN`](Self::UNKNOWN).
     pub fn with_language_and_end(&self, tokens: Vec<u32>, language: Option<&str>) -> Vec<u32> {
         let known = |name| self.language(name).unwrap_or(Self::UNKNOWN);
@@ -180,12 +179,12 @@ impl Tokenizer {
         first.into_iter().chain(tokens).chain([Self::END]).collect()
     }
 
-    /// The characters of a text that are not in the vocabulary.
+    /// Returns the characters of a text that are not in the vocabulary.
     pub fn unknown_characters(&self, text: &str) -> BTreeSet<char> {
         self.encoded(text).unknown.into_iter().collect()
     }
 
-    /// The text of `ids`. Blank, start, end and languages are dropped; unknown ids become U+FFFD.
+    /// Decodes `ids` to text. Blank, start, end and languages are dropped; unknown ids become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let dropped = |id: &u32| [Self::BLANK, Self::START, Self::END].contains(id) || self.language_ids.contains(id);
         let ids: Vec<u32> = ids.iter().copied().filter(|id| !dropped(id)).collect();
@@ -196,8 +195,8 @@ impl Tokenizer {
         }
     }
 
-    /// The name of each id, in order: `<blank>`, `<unk>`, `<sos>`, `<eos>`, characters or pieces, then languages such
-    /// as `[en]`.
+    /// Returns the name of each id, in order: `<blank>`, `<unk>`, `<sos>`, `<eos>`, characters or pieces, then
+    /// languages such as `[en]`.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Self::RESERVED.map(String::from).into();
         match &self.vocabulary {
@@ -217,7 +216,7 @@ impl Tokenizer {
         self.vocabulary.encode(&self.numbers.apply(text))
     }
 
-    /// The languages without a token in the vocabulary itself.
+    /// Returns the languages without a token in the vocabulary itself.
     fn own_languages(&self) -> impl Iterator<Item = &String> {
         let places = self.languages.iter().zip(&self.language_ids);
         places.filter(|&(_, &id)| id as usize >= self.vocabulary.size()).map(|(language, _)| language)
@@ -225,7 +224,7 @@ impl Tokenizer {
 }
 
 impl Vocabulary {
-    /// Number of ids, including the reserved ones.
+    /// Returns the number of ids, including the reserved ids.
     fn size(&self) -> usize {
         match self {
             Self::Characters(characters) => characters.size(),
@@ -234,7 +233,7 @@ impl Vocabulary {
         }
     }
 
-    /// The id of a language, if the vocabulary has a token for it.
+    /// Returns the id of a language, if the vocabulary has a token for the language.
     fn language(&self, name: &str) -> Option<u32> {
         match self {
             Self::Characters(_) | Self::Bpe(_) => None,
@@ -261,15 +260,15 @@ impl Vocabulary {
     }
 }
 
-/// The token for a language.
+/// Formats the token for a language, such as `[en]`.
 fn language_token(name: &str) -> String {
     format!("[{name}]")
 }
 
-/// The serialized form: exactly one of the first three fields, the languages, and how numbers are read.
+/// Serialized form of a tokenizer: exactly one of the first three fields, the languages, and the setting for numbers.
 ///
-/// An enum would express this better, but a vocabulary of characters without languages must be written as
-/// [`CharTokenizer`] writes it. An enum would need serde's `flatten` for that, which accepts misspelled keys.
+/// An enum would express this better, but a vocabulary of characters without languages must have the same form as a
+/// serialized [`CharTokenizer`]. For an enum, this form would need serde's `flatten`, which accepts misspelled keys.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedTokenizer {

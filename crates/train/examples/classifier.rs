@@ -7,7 +7,7 @@ use plimsoll_core::{Batch, Key, SampleId};
 use plimsoll_tape::{Pass, StepLoss, Task, initialize};
 use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig};
 
-/// Rows of a table of two columns. Here the values follow from the ids; real data would be a second field.
+/// Rows of a table of two columns. In this example the values follow from the ids; real data would be a second field.
 #[derive(Clone)]
 struct Rows(Vec<SampleId>);
 

@@ -41,7 +41,7 @@ impl Task for Line {
     }
 }
 
-/// Batch `number`: eight points of the line.
+/// Makes batch `number`: eight points of the line.
 fn points(number: u64) -> HostBatch {
     let sample = |i: u64| {
         let x = Key::new(1).at(number).at(i).unit() as f32;

@@ -43,7 +43,7 @@ impl Stack {
     }
 }
 
-/// Bytes of the state as reported by the optimizer and by the allocator, and milliseconds per step.
+/// Measures the bytes of the state as reported by the optimizer and by the allocator, and the milliseconds per step.
 fn measure(config: OptimizerConfig, form: StateForm) -> (u64, u64, f64) {
     let device = Device::flex().autodiff();
     let mut stack = Stack::new(&device);

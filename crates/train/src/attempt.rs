@@ -1,4 +1,4 @@
-//! Runs work that may panic because memory ran out: some backends report that only by a panic.
+//! Runs work that may panic because memory ran out: some backends report out of memory only by a panic.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -18,15 +18,16 @@ pub(crate) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|panic| panic_message(&*panic))
 }
 
-/// Message of a panic payload.
+/// Returns the message of a panic payload.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a thread failed without a message").to_string()
 }
 
-/// Whether this panic is an out-of-memory failure that the trainer catches and reports as an [`Event`](crate::Event).
+/// Returns whether this panic is an out-of-memory failure that the trainer catches and reports as an
+/// [`Event`](crate::Event).
 ///
-/// A program need not print such a panic. Call this in a panic hook.
+/// A program need not print such a panic. Call this function in a panic hook.
 ///
 /// ```
 /// let print = std::panic::take_hook();

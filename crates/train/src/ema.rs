@@ -17,17 +17,17 @@ pub struct Ema<M> {
 }
 
 impl<M: Module> Ema<M> {
-    /// An average that starts with the weights of `model`.
+    /// Makes an average that starts with the weights of `model`.
     pub fn new(model: &M, decay: f64) -> Self {
         Self { model: model.clone().map(&mut Detached), decay, steps: 0 }
     }
 
-    /// Model with the averaged weights.
+    /// Returns the model with the averaged weights.
     pub fn model(&self) -> &M {
         &self.model
     }
 
-    /// Number of updates so far.
+    /// Returns the number of updates so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -50,7 +50,7 @@ impl<M: Module> Ema<M> {
     }
 }
 
-/// Maps to the same values without autodiff.
+/// Maps parameters to the same values without autodiff.
 struct Detached;
 
 impl ModuleMapper for Detached {
@@ -59,7 +59,7 @@ impl ModuleMapper for Detached {
     }
 }
 
-/// Weights by parameter id; a clone of a model has the same ids.
+/// Weights by parameter id; a clone of a model has the ids of the original.
 struct Weights(HashMap<ParamId, Box<dyn Any>>);
 
 impl ModuleVisitor for Weights {

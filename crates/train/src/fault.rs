@@ -2,7 +2,7 @@
 
 use plimsoll_core::{OutOfMemory, Stage};
 
-/// Failure of one micro-batch or one read.
+/// Failure of one micro-batch, or of one read from the device.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// Out of memory: the work may succeed in smaller parts.
@@ -12,7 +12,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Sorts the message of a device or of a panic.
+    /// Sorts the message of a device or of a panic into out-of-memory and other failures.
     pub(crate) fn from_message(stage: Stage, text: String) -> Self {
         match is_out_of_memory(&text) {
             true => Self::Memory(OutOfMemory { stage, reason: text }),
@@ -21,7 +21,7 @@ impl Fault {
     }
 }
 
-/// Whether the message of a device or of a panic means out of memory.
+/// Returns whether the message of a device or of a panic means out of memory.
 pub(crate) fn is_out_of_memory(text: &str) -> bool {
     // CubeCL, wgpu and CUDA share no error type for it, and a panic has no type at all, so the text decides.
     const SIGNS: [&str; 11] = [

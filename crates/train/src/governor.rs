@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 /// Steps without failure before a lowered limit is raised.
 const QUIET: u32 = 10;
-/// Largest number of these steps. Each failed trial doubles the wait, so failures become rare.
+/// Longest wait, in steps, before a limit is raised. Each failed trial doubles the wait, so failures become rare.
 const QUIET_MOST: u32 = 1280;
-/// Lengths are grouped into quarter octaves: twice the length is four buckets higher.
+/// Number of length buckets per octave: twice the length is four buckets higher.
 const RUNGS_OF_AN_OCTAVE: f64 = 4.0;
 
-/// The largest number of utterances computed at once, for each utterance length.
+/// Governor of memory: the largest number of utterances computed at once, for each utterance length.
 ///
 /// The limits start from a plan or from one number. An out-of-memory failure halves the limit for its length and for
 /// all longer ones. After some steps without failure the limit rises again, up to its start. If a single utterance
@@ -25,18 +25,18 @@ pub struct Governor {
     state: GovernorState,
 }
 
-/// Planned limit for one length.
+/// Planned limit on the utterances computed at once, for one length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedLimit {
     /// Longest frames and tokens that this limit covers.
     pub shape: BatchShape,
-    /// Utterances computed at once.
+    /// Largest number of utterances computed at once.
     pub limit: usize,
-    /// Execution choice of its micro-batches.
+    /// Execution choice of the micro-batches that this limit covers.
     pub choice: Choice,
 }
 
-/// What a governor learned on a device, as a checkpoint stores it: the lowered limits by length.
+/// Limits that a governor learned on a device, as a checkpoint stores them: the lowered limits by length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GovernorState {
@@ -47,28 +47,29 @@ pub struct GovernorState {
 #[serde(deny_unknown_fields)]
 struct Bucket {
     limit: usize,
-    /// Limit without failures.
+    /// Limit of this length without failures.
     origin: usize,
-    /// Largest number that fitted for a while.
+    /// Largest number of utterances that fitted for a while.
     held: usize,
-    /// Smallest number that failed, since that many last fitted.
+    /// Smallest number of utterances that failed, since that many last fitted.
     failed: Option<usize>,
     #[serde(rename = "effort")]
     fallback_level: usize,
     quiet: u32,
-    /// Steps to wait before the failed number is tried again.
+    /// Steps to wait before the number of utterances that failed is tried again.
     patience: u32,
-    /// Whether the limit was raised, or the fallback level lowered, and has not proved itself yet.
+    /// Whether the limit was raised, or the fallback level lowered, and the new value is not yet confirmed by steps
+    /// without failure.
     on_trial: bool,
 }
 
 impl Governor {
-    /// A governor that starts with `limit` utterances for every length.
+    /// Makes a governor that starts with `limit` utterances for every length.
     pub fn new(limit: usize) -> Self {
         Self::from_plan(Vec::new(), limit)
     }
 
-    /// A governor that starts from a planned limit for each length and never exceeds `limit`.
+    /// Makes a governor that starts from a planned limit for each length and never exceeds `limit`.
     ///
     /// A planned shape covers all batches that are not longer. For batches longer than all planned shapes, the limit
     /// falls in proportion to the length.
@@ -77,14 +78,14 @@ impl Governor {
         Self { ceilings, otherwise: limit.max(1), state: GovernorState::default() }
     }
 
-    /// Number of utterances of this length that may be computed at once.
+    /// Returns the number of utterances of this length that may be computed at once.
     pub fn limit(&self, shape: BatchShape) -> usize {
         let learned = self.state.buckets.range(..=bucket_of(shape)).map(|(_, bucket)| bucket.limit).min();
         learned.unwrap_or(usize::MAX).min(self.ceiling(shape)).max(1)
     }
 
-    /// Fallback level for utterances of this length, an index into [`fallbacks`](crate::fallbacks): 0 for the planned
-    /// choice.
+    /// Returns the fallback level for utterances of this length, an index into [`fallbacks`](crate::fallbacks): 0 for
+    /// the planned choice.
     pub fn fallback_level(&self, shape: BatchShape) -> usize {
         self.state.buckets.range(..=bucket_of(shape)).map(|(_, bucket)| bucket.fallback_level).max().unwrap_or(0)
     }
@@ -126,12 +127,12 @@ impl Governor {
         raised
     }
 
-    /// What was learned, for a checkpoint.
+    /// Returns the learned limits, for a checkpoint.
     pub fn state(&self) -> &GovernorState {
         &self.state
     }
 
-    /// Restores what was learned on the same device under the same budget.
+    /// Restores limits that were learned on the same device under the same budget.
     pub fn restore(&mut self, state: GovernorState) {
         self.state = state;
     }
@@ -156,15 +157,15 @@ impl Governor {
         planned.min(self.otherwise)
     }
 
-    /// Planned limit of the shortest length that covers `shape`.
+    /// Returns the planned limit of the shortest length that covers `shape`.
     fn plan_of(&self, shape: BatchShape) -> Option<&PlannedLimit> {
         let covers =
             |planned: &&PlannedLimit| planned.shape.frames >= shape.frames && planned.shape.tokens >= shape.tokens;
         self.ceilings.iter().find(covers)
     }
 
-    /// Planned choice for a batch of `shape`, or that of the longest planned length if `shape` is longer. `None`
-    /// without a plan.
+    /// Returns the planned choice for a batch of `shape`, or the choice of the longest planned length if `shape` is
+    /// longer. `None` without a plan.
     pub fn choice(&self, shape: BatchShape) -> Option<Choice> {
         self.plan_of(shape).or(self.ceilings.last()).map(|planned| planned.choice)
     }
@@ -181,7 +182,8 @@ impl Bucket {
         (self.quiet, self.on_trial) = (0, false);
     }
 
-    /// Records that `count` utterances fitted. This clears a failure at that number or below: it was temporary.
+    /// Records that `count` utterances fitted. This clears a failure at `count` utterances or fewer: the failure was
+    /// temporary.
     fn record_fit(&mut self, count: usize) {
         if self.fallback_level == 0 && self.failed.is_some_and(|failed| failed <= count) {
             (self.failed, self.patience) = (None, QUIET);
@@ -217,7 +219,8 @@ impl Bucket {
     }
 }
 
-/// Bucket of the frames of `shape`. Tokens are not counted: texts are short beside audio and grow with it.
+/// Returns the length bucket of `shape` by its frames. Tokens are not counted: texts are short beside audio, and grow
+/// with it.
 fn bucket_of(shape: BatchShape) -> u32 {
     (f64::from(shape.frames.0.max(1)).log2() * RUNGS_OF_AN_OCTAVE).ceil() as u32
 }

@@ -9,8 +9,8 @@ use crate::step::clean_up;
 
 /// Runs inference on batches, split into micro-batches that fit into memory.
 ///
-/// It starts with whole batches. When a micro-batch does not fit, its size is halved and becomes the limit for all
-/// later ones, because the batches of one validation have similar lengths.
+/// The runner starts with whole batches. When a micro-batch does not fit, its size is halved and becomes the limit for
+/// all later micro-batches, because the batches of one validation have similar lengths.
 pub struct InferenceRunner<'a> {
     gate: &'a dyn MemoryGate,
     device: Device,
@@ -19,7 +19,7 @@ pub struct InferenceRunner<'a> {
     collective: &'a dyn Collective,
 }
 
-/// A micro-batch that cannot be computed, with its cause.
+/// Failure to compute a micro-batch, with its cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (in the micro-batch that starts with `{name}`)")]
 pub struct InferenceError {
@@ -30,21 +30,21 @@ pub struct InferenceError {
 }
 
 impl<'a> InferenceRunner<'a> {
-    /// Number of attempts for a single utterance.
+    /// Number of attempts for a single utterance before the inference fails.
     const ATTEMPTS: usize = 8;
 
-    /// A runner on `device` with at most `limit` utterances at once. `gate` reports whether memory sufficed.
+    /// Makes a runner on `device` with at most `limit` utterances at once. `gate` reports whether memory sufficed.
     pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
         Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), collective: &SingleReplica }
     }
 
-    /// The same runner as one of several replicas that share a validation.
+    /// Makes this runner one of several replicas that share a validation.
     #[must_use]
     pub fn with_collective(self, collective: &'a dyn Collective) -> Self {
         Self { collective, ..self }
     }
 
-    /// The collective of the replicas, through which a shared validation adds up its results.
+    /// Returns the collective of the replicas, through which a shared validation adds up its results.
     pub fn collective(&self) -> &'a dyn Collective {
         self.collective
     }
@@ -89,12 +89,12 @@ impl<'a> InferenceRunner<'a> {
         Ok(result)
     }
 
-    /// Largest number of utterances that fits at once, as far as known.
+    /// Returns the largest number of utterances that fits at once, as far as known.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// All out-of-memory failures so far.
+    /// Returns all out-of-memory failures so far.
     pub fn failures(&self) -> &[OutOfMemory] {
         &self.failures
     }

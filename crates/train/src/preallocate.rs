@@ -6,8 +6,8 @@ use plimsoll_core::Bytes;
 /// Allocates a tensor of `largest` bytes on `device` and frees it again.
 ///
 /// Burn's GPU backends cut memory from pages as large as the largest tensor so far. When a larger tensor comes, they
-/// add larger pages, and free space on the old pages is lost to it. A run that allocates its largest tensor first (see
-/// `plimsoll_memory::Trace::largest`) has pages of one size. On the CPU this call has no lasting effect.
+/// add larger pages, and free space on the old pages is lost to that tensor. A run that allocates its largest tensor
+/// first (see `plimsoll_memory::Trace::largest`) has pages of one size. On the CPU this call has no lasting effect.
 ///
 /// # Errors
 /// The device's message if there is no room.

@@ -8,7 +8,7 @@ use plimsoll_core::{Collective, CollectiveError, SingleReplica};
 
 /// A [`Collective`] that also sums tensors over all replicas.
 pub trait Replica: Collective {
-    /// Sum of `tensor` over all replicas, with the same bits on each.
+    /// Sums `tensor` over all replicas, with the same bits on each replica.
     ///
     /// # Errors
     /// If another replica is gone.
@@ -36,7 +36,7 @@ pub struct ThreadReplica {
     table: Arc<Table>,
 }
 
-/// Meeting point of the threads.
+/// Data through which the threads of the replicas exchange contributions.
 struct Table {
     round: Mutex<Round>,
     changed: Condvar,
@@ -52,7 +52,7 @@ struct Round {
 }
 
 impl ThreadReplica {
-    /// One replica for each of `count` ranks, each for a thread of its own.
+    /// Makes one replica for each of `count` ranks, each for a separate thread.
     pub fn for_ranks(count: usize) -> Vec<Self> {
         let round = Round { number: 0, brought: vec![None; count], last: Vec::new(), gone: None };
         let table = Arc::new(Table { round: Mutex::new(round), changed: Condvar::new() });
@@ -127,7 +127,7 @@ pub struct GpuReplica {
 }
 
 impl GpuReplica {
-    /// One replica for each of `devices`, in their order.
+    /// Makes one replica for each of `devices`, in their order.
     pub fn for_devices(devices: &[Device]) -> Vec<Self> {
         let devices: Vec<Device> = devices.iter().map(|device| device.clone().inner()).collect();
         ThreadReplica::for_ranks(devices.len())

@@ -13,41 +13,41 @@ use crate::{
 };
 use training_loop::TrainingLoop;
 
-/// Limits of a run; the first one reached ends it. Default: none.
+/// Limits of a run; the run ends when it reaches the first of them. Default: no limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Number of steps.
+    /// Largest number of steps.
     pub steps: Option<u64>,
-    /// Number of epochs.
+    /// Largest number of epochs.
     pub epochs: Option<u64>,
-    /// Time spent in steps and in waiting for batches.
+    /// Largest time spent in steps and in waiting for batches.
     pub time: Option<Duration>,
-    /// Validations in a row without improvement.
+    /// Largest number of validations in a row without improvement.
     pub stale: Option<u32>,
 }
 
-/// Options of a run.
+/// Options of a run: when it ends, validates and saves.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// When the run ends.
+    /// Limits that end the run.
     pub limits: Limits,
-    /// Steps between validations. `None`: after each epoch.
+    /// Number of steps between validations. `None`: a validation after each epoch.
     pub validate_every: Option<u64>,
-    /// Steps between checkpoints.
+    /// Number of steps between checkpoints.
     pub save_every: u64,
-    /// Steps in a row without a finite loss and gradient before the run fails. In fp16, four times as many, because
-    /// the loss scale adapts by overflows.
+    /// Number of steps in a row without a finite loss and gradient before the run fails. In fp16 the number is four
+    /// times as large, because the loss scale adapts by overflows.
     pub failures_max: u32,
     /// Reduction of the learning rate when validations no longer improve. `None`: no reduction.
     pub plateau: Option<PlateauConfig>,
-    /// Planned peak memory of a step by largest batch shape. A step that exceeds it by 3 % is reported as
+    /// Planned peak memory of a step by largest batch shape. A step that exceeds its plan by 3 % is reported as
     /// [`Event::Drift`].
     pub planned: Vec<(BatchShape, Bytes)>,
 }
 
 impl RunOptions {
-    /// Options of a run within `limits`: validation after each epoch, a checkpoint every 200 steps, 10 failures in a
-    /// row, no plateau, no plan.
+    /// Makes the options of a run within `limits`: validation after each epoch, a checkpoint every 200 steps, 10
+    /// failures in a row, no plateau, no plan.
     pub fn new(limits: Limits) -> Self {
         let planned = Vec::new();
         Self { limits, validate_every: None, save_every: 200, failures_max: 10, plateau: None, planned }
@@ -57,16 +57,16 @@ impl RunOptions {
 /// Result of a validation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// Value by which the best model is chosen; lower is better.
+    /// Score by which the best model is chosen; lower is better.
     pub value: f64,
-    /// All measures.
+    /// All measures of the validation.
     pub all: Vec<Measure>,
 }
 
 /// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// A limit was reached or the data ended.
+    /// A limit of the run was reached, or the data ended.
     Complete,
     /// Validations no longer improved.
     Stale,
@@ -77,11 +77,11 @@ pub enum Ending {
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Reason for its end.
+    /// Reason for the end of the run.
     pub ending: Ending,
-    /// State at the end.
+    /// State of the run at its end.
     pub state: RunState,
-    /// Result of the last validation of this call.
+    /// Result of the last validation in this call of `train`, if there was one.
     pub last_score: Option<Score>,
 }
 
@@ -92,12 +92,12 @@ pub enum TrainError {
     /// The data source failed.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A step failed, or too many in a row did.
+    /// A step failed, or too many steps in a row failed.
     #[error("the run stopped after {failures} failed {} in a row", if *failures == 1 { "step" } else { "steps" })]
     Step {
-        /// Number of failures in a row.
+        /// Number of failed steps in a row.
         failures: u32,
-        /// The last failure.
+        /// Error of the last failed step.
         source: StepError,
     },
     /// The final checkpoint cannot be written.
@@ -106,7 +106,7 @@ pub enum TrainError {
     /// Another replica is gone.
     #[error("cannot continue without the other replicas")]
     Replica(#[from] CollectiveError),
-    /// The validation failed, with its message.
+    /// The validation failed, with the message of its error.
     #[error("cannot validate: {0}")]
     Validation(String),
 }
@@ -127,7 +127,7 @@ pub struct Run<'a, T: Task> {
 }
 
 impl<'a, T: Task> Run<'a, T> {
-    /// A new run of `trainer` on the batches of `source`, with its checkpoints in `store`.
+    /// Makes a run of `trainer` on the batches of `source`, with its checkpoints in `store`.
     pub fn new(
         trainer: &'a mut Trainer<T>,
         source: &'a mut dyn BatchSource<Batch = T::Batch>,
@@ -137,19 +137,20 @@ impl<'a, T: Task> Run<'a, T> {
         Self { trainer, source, store, options, state: RunState::default(), stop: None, observer: None }
     }
 
-    /// Continues from `state`. The caller must have restored the trainer and the source to that state.
+    /// Sets the state from which the run continues. The caller must have restored the trainer and the source to that
+    /// state.
     #[must_use]
     pub fn with_state(self, state: RunState) -> Self {
         Self { state, ..self }
     }
 
-    /// Ends the run after the current step when `stop` becomes true.
+    /// Sets a flag that ends the run after the current step when it becomes true.
     #[must_use]
     pub fn with_stop(self, stop: &'a AtomicBool) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Reports events to `observer`.
+    /// Sets the observer to which the run reports its events.
     #[must_use]
     pub fn with_observer(self, observer: &'a mut dyn Observer) -> Self {
         Self { observer: Some(observer), ..self }

@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// Constant.
+    /// Constant learning rate.
     Constant,
-    /// Half a cosine, down to the final rate at the last step.
+    /// Half a cosine, from the highest rate down to the final rate at the last step.
     #[default]
     Cosine,
-    /// Falls with the inverse square root of the step.
+    /// Learning rate that falls with the inverse square root of the step.
     InverseSqrt,
-    /// Schedule of Noam (Vaswani et al. 2017): the curve of `InverseSqrt`, scaled so that its highest rate is the
-    /// peak. The warm-up has at least one step.
+    /// Schedule of Noam (Vaswani et al. 2017): the curve of `InverseSqrt`, scaled so that its highest rate is the peak.
+    /// The warm-up has at least one step.
     Noam,
-    /// Constant, until a [`Plateau`] lowers it because validations no longer improve.
+    /// Constant learning rate, until a [`Plateau`] lowers it because validations no longer improve.
     Plateau,
 }
 
-/// When and how a plateau of the validation score lowers the learning rate.
+/// Configuration of a plateau: when and how it lowers the learning rate as the validation score no longer improves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlateauConfig {
-    /// Validations without improvement before the rate is lowered.
+    /// Number of validations without improvement before the rate is lowered.
     pub patience: u32,
-    /// Factor on the rate each time.
+    /// Factor by which each plateau multiplies the learning rate.
     pub factor: f64,
     /// Lower bound on the product of the factors, as a share of the highest rate.
     pub least: f64,
@@ -36,9 +36,9 @@ pub struct PlateauConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plateau {
-    /// Current factor on the rate.
+    /// Current factor on the learning rate.
     pub factor: f64,
-    /// Validations in a row without improvement since the last reduction.
+    /// Number of validations in a row without improvement since the last reduction.
     pub stale: u32,
 }
 
@@ -60,29 +60,29 @@ impl Plateau {
     }
 }
 
-/// Linear warm-up from zero to the peak, then a [`Shape`].
+/// Learning rate schedule: a linear warm-up from zero to the peak, then a [`Shape`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Course after the warm-up.
+    /// Course of the learning rate after the warm-up.
     pub shape: Shape,
-    /// Highest rate.
+    /// Highest learning rate.
     pub peak: f64,
-    /// Rate at the last step of a cosine.
+    /// Learning rate at the last step of a cosine.
     pub last: f64,
-    /// Steps of the warm-up.
+    /// Number of steps in the warm-up.
     pub warmup: u64,
-    /// Steps of the whole run.
+    /// Number of steps in the whole run.
     pub total: u64,
 }
 
 impl Schedule {
-    /// The same rate at every step.
+    /// Makes a schedule with the same learning rate at every step.
     pub fn constant(rate: f64) -> Self {
         Self { shape: Shape::Constant, peak: rate, last: rate, warmup: 0, total: u64::MAX }
     }
 
-    /// Learning rate of `step`, where the first step is 1.
+    /// Returns the learning rate of `step`, where the first step is 1.
     pub fn rate(&self, step: u64) -> f64 {
         if step < self.warmup {
             return self.peak * step as f64 / self.warmup as f64;

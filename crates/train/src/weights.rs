@@ -13,32 +13,32 @@ use crate::optimizer::{StateData, StateTensor};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
-    /// File system error.
+    /// Reading or writing the file failed.
     #[error("cannot access {}", path.display())]
     Io {
-        /// File.
+        /// File that cannot be read or written.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// Not a complete safetensors file.
+    /// The file is not a complete safetensors file.
     #[error("{} is not a complete safetensors file", path.display())]
     Format {
-        /// File.
+        /// File that is not in safetensors format.
         path: PathBuf,
-        /// Error of the parser.
+        /// Error of the safetensors parser.
         source: safetensors::SafeTensorError,
     },
-    /// Tensor of a type that this version does not read.
+    /// The file has a tensor of a type that this version does not read.
     #[error("{}: `{name}` holds {dtype:?}, and only {readable} can be read", path.display())]
     Dtype {
-        /// File.
+        /// File of the tensor.
         path: PathBuf,
-        /// Name of the tensor.
+        /// Name of the tensor with the unsupported type.
         name: String,
-        /// Its type.
+        /// Type of the tensor in the file.
         dtype: Dtype,
-        /// Supported types.
+        /// Tensor types that can be read.
         readable: &'static str,
     },
 }
@@ -52,7 +52,7 @@ pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), Weights
     write_synced(path, &file).map_err(|source| WeightsError::Io { path: path.into(), source })
 }
 
-/// Bytes of a safetensors file. `path` is only for messages.
+/// Serializes tensors to the bytes of a safetensors file. `path` is only for messages.
 pub(crate) fn to_file(path: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, WeightsError> {
     file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::floats(&tensor.shape, &tensor.values))))
 }
@@ -68,7 +68,7 @@ pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
     })
 }
 
-/// Bytes of a safetensors file with an optimizer's state; each tensor keeps its number type.
+/// Serializes an optimizer's state to the bytes of a safetensors file; each tensor keeps its number type.
 pub(crate) fn state_to_file(path: &Path, tensors: &[StateTensor]) -> Result<Vec<u8>, WeightsError> {
     file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::of(tensor))))
 }
@@ -89,7 +89,7 @@ fn numbers<N>(view: &TensorView<'_>, number: fn([u8; 4]) -> N) -> Vec<N> {
     view.data().chunks_exact(4).map(|bytes| number(bytes.try_into().expect("chunks of four"))).collect()
 }
 
-/// A tensor to be serialized. Its bytes are made only when it is written, so only one tensor exists twice at a time.
+/// A tensor to be serialized. Its bytes are made only when they are written, so only one tensor exists twice at a time.
 struct Written<'a> {
     dtype: Dtype,
     shape: &'a [usize],
@@ -144,7 +144,7 @@ fn file_of<'a>(path: &Path, tensors: impl Iterator<Item = (&'a str, Written<'a>)
     safetensors::serialize(tensors, None).map_err(|source| WeightsError::Format { path: path.into(), source })
 }
 
-/// Reads every tensor of a file, in the order of their names, with `make`.
+/// Reads every tensor of a file with `make`, in the order of the tensors' names.
 fn read<T>(
     path: &Path,
     readable: &'static str,

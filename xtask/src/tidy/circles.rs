@@ -8,7 +8,7 @@ use super::{Finding, Weight};
 
 const WEIGHT: Weight = Weight::Breaks;
 
-/// Circles among the files of each crate. A module and the modules around it may import each other.
+/// Finds import circles among the files of each crate. A module and the modules around it may import each other.
 pub(super) fn among_files(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for root in house.rust().map(|file| file.path.as_str()).filter(|path| is_root(path)) {
@@ -21,13 +21,13 @@ pub(super) fn among_files(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// A library, a program, or one of several programs.
+/// Returns whether `path` is the root of a library, of a program, or of one of several programs.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.trim_start_matches("crates/").split('/').collect();
     matches!(parts[..], [_, "src", "lib.rs" | "main.rs"] | [_, "src", "bin", _])
 }
 
-/// Every set of files that reach each other.
+/// Finds every set of files that reach each other through imports.
 fn circles(edges: &Edges) -> Vec<BTreeSet<usize>> {
     let mut next = BTreeMap::<usize, Vec<usize>>::new();
     for (from, to) in edges.keys() {
@@ -52,7 +52,7 @@ fn reach(next: &BTreeMap<usize, Vec<usize>>, from: usize) -> BTreeSet<usize> {
     found
 }
 
-/// The shortest way through the circle and back to its beginning.
+/// Finds the shortest way through the circle and back to its beginning.
 fn shortest(edges: &Edges, circle: &BTreeSet<usize>) -> Vec<usize> {
     let ways = circle.iter().filter_map(|start| way_back(edges, circle, *start));
     ways.min_by_key(Vec::len).expect("every file of a circle has a way back")
@@ -74,7 +74,7 @@ fn way_back(edges: &Edges, circle: &BTreeSet<usize>, start: usize) -> Option<Vec
     None
 }
 
-/// One line for a circle: its shortest way, and its files where there are more.
+/// Formats a circle as one line: its shortest way, and its files where the circle has more files.
 fn finding(files: &[String], edges: &Edges, circle: &BTreeSet<usize>, root: &str) -> Finding {
     let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
     let short = |file: usize| files[file].strip_prefix(folder).unwrap_or(&files[file]).trim_start_matches('/');
@@ -94,7 +94,7 @@ fn finding(files: &[String], edges: &Edges, circle: &BTreeSet<usize>, root: &str
 mod tests {
     use super::*;
 
-    /// The circles of one crate, made of `(path in src, text)`, without the weight.
+    /// Compares the circles of one crate, made of `(path in src, text)`, with `expected`, without their weight.
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let files = files.iter().map(|(path, text)| (format!("crates/x/src/{path}"), (*text).to_owned()));
         let house = House::of(files).expect("there is no manifest to read");

@@ -6,10 +6,10 @@ use super::{Finding, Weight};
 
 const WEIGHT: Weight = Weight::Breaks;
 
-/// As many names as a person looks through.
+/// Maximum number of public names of a library: as many as a person looks through.
 const NAMES_MAX: usize = 60;
 
-/// Names in the `pub use` lists and the `pub mod` lines of each library; the program's library is no face.
+/// Counts the names in the `pub use` lists and the `pub mod` lines of each library, except the program's library.
 pub(super) fn lengths(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in house.rust().filter(|file| is_face(&file.path)) {

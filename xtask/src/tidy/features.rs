@@ -12,10 +12,10 @@ use super::Finding;
 use super::house::{House, Manifest};
 use crate::cargo::cargo;
 
-/// Compares what each crate builds by itself with what `cargo xtask test` builds.
+/// Compares the packages that each crate builds alone with the packages that `cargo xtask test` builds.
 ///
-/// The program is held to it, since people train and test in turn; the others only warn, since `cargo test -p` is
-/// a habit of those who can read the warning.
+/// A difference is an error for the program, since people train and test in turn. It is a warning for every other
+/// crate, since `cargo test -p` is a habit of people who can read the warning.
 pub(super) fn compiled_twice(house: &House) -> Result<Vec<Finding>> {
     let workspace = below_burn(&tree(&["--workspace", "--edges", "normal,build,dev"])?);
     let mut findings = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn compiled_twice(house: &House) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// `cargo tree`, one package a line: its depth, its name and version, a bar, its features.
+/// Runs `cargo tree` with one package a line: its depth, its name and version, a bar, its features.
 fn tree(args: &[&str]) -> Result<String> {
     let output = cargo()
         .args(["tree", "--locked", "--prefix", "depth", "--format", "{p}|{f}"])
@@ -61,10 +61,10 @@ fn tree(args: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).context("cargo tree printed something that is not text")
 }
 
-/// A package and every set of features it is built with.
+/// Packages, each with every set of features with which it is built.
 type Built = BTreeMap<String, BTreeSet<String>>;
 
-/// What Burn is made of, down to the last crate.
+/// Returns the packages that Burn depends on, down to the last crate.
 fn below_burn(tree: &str) -> Built {
     let (mut edges, mut path) = (BTreeMap::<&str, BTreeSet<&str>>::new(), Vec::<&str>::new());
     for line in tree.lines() {
@@ -94,7 +94,7 @@ fn below_burn(tree: &str) -> Built {
     built
 }
 
-/// Packages that `alone` builds with features that `workspace` never does.
+/// Lists the packages that `alone` builds with features that `workspace` never uses.
 fn differences(alone: &Built, workspace: &Built) -> Vec<String> {
     let mut differences = Vec::new();
     for (package, sets) in alone {

@@ -1,13 +1,13 @@
-//! Every Rust file says what it is for, and holds one idea.
+//! Checks that every Rust file states its purpose, and is not too long.
 
 use super::Finding;
 use super::house::House;
 
-/// At this length a file is a question, at the next it is two files.
+/// Number of lines from which a warning asks to divide a file; the next constant is the limit.
 const LINES_ASKED: usize = 400;
 const LINES_MAX: usize = 600;
 
-/// The first line of a file is its purpose.
+/// Checks that the first line of a file states its purpose.
 pub(super) fn first_lines(house: &House) -> Vec<Finding> {
     let silent = house.rust().filter(|file| !file.text.starts_with("//!"));
     silent
@@ -15,7 +15,7 @@ pub(super) fn first_lines(house: &House) -> Vec<Finding> {
         .collect()
 }
 
-/// Files that have grown beyond one idea.
+/// Finds files that are too long for a single idea.
 pub(super) fn lengths(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in house.rust() {

@@ -7,19 +7,20 @@ use anyhow::{Context, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Folders of the root that git ignores. Target folders elsewhere are known by the tag that cargo leaves in them.
+/// Folders of the root that git ignores. Target folders elsewhere are recognized by the tag file that cargo leaves in
+/// them.
 const IGNORED: &[&str] = &["target", "runs", "corpus", "shared"];
-/// Hidden folders that belong to the house.
+/// Hidden folders that belong to the repository.
 const HIDDEN: &[&str] = &[".cargo", ".ci", ".config", ".github"];
 
 pub(super) struct House {
     pub(super) files: Vec<TextFile>,
-    /// One for each member of the workspace.
+    /// Manifest of each member of the workspace.
     pub(super) manifests: Vec<Manifest>,
 }
 
 pub(super) struct TextFile {
-    /// From the root, with forward slashes.
+    /// Path of the file from the root, with forward slashes.
     pub(super) path: String,
     pub(super) text: String,
 }
@@ -34,13 +35,13 @@ pub(super) struct Manifest {
 pub(super) struct Dependency {
     pub(super) name: String,
     pub(super) line: usize,
-    /// Used by tests, examples and benchmarks alone.
+    /// Whether the dependency is used by tests, examples and benchmarks alone.
     pub(super) dev: bool,
     pub(super) from_workspace: bool,
 }
 
 impl House {
-    /// Reads what lies under `root`. Not through git: a copy without its history can be checked too.
+    /// Reads the files under `root`. It does not use git, so that a copy without its history can be checked too.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut files = Vec::new();
         walk(root, "", &mut files)?;
@@ -55,14 +56,14 @@ impl House {
         Ok(Self { files, manifests })
     }
 
-    /// The Rust files among them.
+    /// Iterates over the Rust files.
     pub(super) fn rust(&self) -> impl Iterator<Item = &TextFile> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 }
 
 impl TextFile {
-    /// Tests, examples and benchmarks: files that only check or show.
+    /// Returns whether the file only checks or shows: a test, an example or a benchmark.
     pub(super) fn only_checks_or_shows(&self) -> bool {
         let (folders, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
         name == "tests.rs" || folders.split('/').any(|folder| matches!(folder, "tests" | "examples" | "benches"))

@@ -7,24 +7,24 @@ use super::lexer::{Kind, Token, tokens};
 /// The body of a file or of an inline module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
-    /// Names of items that stand directly in it.
+    /// Names of items that are declared directly in the body.
     pub(super) items: BTreeSet<String>,
     pub(super) modules: Vec<Declared>,
     pub(super) uses: Vec<Use>,
-    /// Paths of at least two names that stand in code, such as `config::load` in `config::load(file)`.
+    /// Paths of at least two names in code, such as `config::load` in `config::load(file)`, each with its line.
     pub(super) paths: Vec<(Vec<String>, usize)>,
-    /// Every other name, for imports that end in `*`.
+    /// Every other name in code, each with its line, for imports that end in `*`.
     pub(super) words: Vec<(String, usize)>,
-    /// What stands in `include_str!` and its kin: the first string, such as `../page.css`.
+    /// Path in each `include_str!` and similar macro: its first string, such as `../page.css`, with its line.
     pub(super) includes: Vec<(String, usize)>,
 }
 
-/// `mod name;` or `mod name { ... }`.
+/// A module declaration: `mod name;` or `mod name { ... }`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Declared {
     pub(super) name: String,
     pub(super) public: bool,
-    /// What `#[path = "..."]` says.
+    /// Path in `#[path = "..."]`, if there is one.
     pub(super) path: Option<String>,
     pub(super) inline: Option<Body>,
 }
@@ -33,15 +33,15 @@ pub(super) struct Declared {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) path: Vec<String>,
-    /// The name it has in this module: none for `*` and `as _`.
+    /// Name of the import in this module: none for `*` and `as _`.
     pub(super) name: Option<String>,
     pub(super) glob: bool,
-    /// Only `pub`: `pub(crate)` is not public.
+    /// Whether the import is `pub`; `pub(crate)` is not public.
     pub(super) public: bool,
     pub(super) line: usize,
 }
 
-/// Reads the source of a file; nothing of a file that is only for tests.
+/// Parses the source of a file; a file that is only for tests gives an empty body.
 pub(super) fn read(source: &str) -> Body {
     let tokens: Vec<Token<'_>> = tokens(source).into_iter().filter(|token| token.kind != Kind::Comment).collect();
     let mut reader = Reader { tokens: &tokens, at: 0 };
@@ -51,7 +51,7 @@ pub(super) fn read(source: &str) -> Body {
     reader.body()
 }
 
-/// Words that begin an item, after which a comma does not end what an attribute belongs to.
+/// Words that begin an item. After such a word, a comma does not end the item of an attribute.
 const ITEMS: [&str; 17] = [
     "pub",
     "fn",
@@ -72,7 +72,7 @@ const ITEMS: [&str; 17] = [
     "macro_rules",
 ];
 
-/// What the attributes of an item say.
+/// Facts from the attributes of an item.
 #[derive(Default)]
 struct Attributes {
     for_tests: bool,
@@ -97,13 +97,13 @@ impl<'a> Reader<'a> {
         self.peek(ahead).filter(|token| token.kind == Kind::Word).map(|token| token.text)
     }
 
-    /// Whether the file begins with `#![cfg(test)]`.
+    /// Returns whether the file begins with `#![cfg(test)]`.
     fn only_for_tests(&self) -> bool {
         let text: Vec<&str> = self.tokens.iter().take(8).map(|token| token.text).collect();
         text == ["#", "!", "[", "cfg", "(", "test", ")", "]"]
     }
 
-    /// Reads up to the brace that closes this module, or to the end.
+    /// Parses up to the brace that closes this module, or to the end of the file.
     fn body(&mut self) -> Body {
         let (mut body, mut depth) = (Body::default(), 0_usize);
         let (mut attributes, mut public) = (Attributes::default(), false);
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         body
     }
 
-    /// `pub` and what stands behind it in brackets; whether there was something.
+    /// Skips `pub` and its brackets; returns whether there was a `pub`.
     fn visibility(&mut self) -> bool {
         self.at += 1;
         let restricted = self.next_is(0, "(") && (self.next_is(2, ")") || self.next_is(1, "in"));
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The place behind the bracket that closes the one that opens here.
+    /// Returns the place behind the bracket that closes the bracket at the current place.
     fn after_group(&self) -> usize {
         let mut depth = 0_usize;
         for (ahead, token) in self.tokens[self.at..].iter().enumerate() {
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         self.tokens.len()
     }
 
-    /// Passes over an item, a field, a variant, an arm or a statement.
+    /// Skips an item, a field, a variant, an arm or a statement.
     fn skip_item(&mut self) {
         let is_item = self.word(0).is_some_and(|word| ITEMS.contains(&word));
         let mut keyword = self.word(0);
@@ -237,7 +237,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One branch of a `use` tree, up to the comma, the brace or the semicolon behind it.
+    /// Parses one branch of a `use` tree, up to the comma, the brace or the semicolon behind it.
     fn tree(&mut self, body: &mut Body, path: &mut Vec<String>, public: bool) {
         let n_names = path.len();
         let mut done = false;
@@ -286,7 +286,7 @@ impl<'a> Reader<'a> {
         path.truncate(n_names);
     }
 
-    /// One token of code, or a path of several.
+    /// Parses one token of code, or a path of several tokens.
     fn code(&mut self, body: &mut Body, depth: &mut usize) {
         let token = self.peek(0).expect("the caller looked");
         match token.text {
@@ -323,7 +323,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The path in `include!("path")` or `include!(concat!("path", ...))`.
+    /// Returns the path in `include!("path")` or `include!(concat!("path", ...))`.
     fn included(&self) -> Option<(String, usize)> {
         let argument = self.tokens[self.at..].get(3..)?;
         let text = match argument.first()?.is("concat") {
@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
         (text.kind == Kind::Text).then(|| (text.text.trim_matches('"').to_owned(), text.line))
     }
 
-    /// The name of the item whose keyword stands here.
+    /// Returns the name of the item whose keyword is at the current place.
     fn item_name(&self) -> Option<&'a str> {
         match self.word(0)? {
             "fn" | "struct" | "enum" | "union" | "trait" | "type" => self.word(1),

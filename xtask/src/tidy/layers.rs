@@ -3,7 +3,7 @@
 use super::Finding;
 use super::house::House;
 
-/// Where a crate stands, and what it may use of ours.
+/// Layer of a crate, and the workspace crates that it may depend on.
 struct Place {
     package: &'static str,
     storey: u8,
@@ -23,7 +23,7 @@ const TRAIN: &str = "plimsoll-train";
 const MONITOR: &str = "plimsoll-monitor";
 const SPEECH: &str = "plimsoll-speech";
 
-/// The house as docs/ARCHITECTURE.md draws it. A change here is a design decision.
+/// Layers of the workspace as docs/ARCHITECTURE.md draws them. A change here is a design decision.
 const HOUSE: &[Place] = &[
     Place { package: CORE, storey: 0, uses: &[], burn: false },
     Place { package: TAPE, storey: 1, uses: &[CORE], burn: true },
@@ -57,7 +57,7 @@ const HOUSE: &[Place] = &[
     Place { package: "xtask", storey: u8::MAX, uses: &[], burn: false },
 ];
 
-/// Holds every manifest to its place in the house.
+/// Checks the dependencies in every manifest against the layers of the workspace.
 pub(super) fn edges(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for manifest in &house.manifests {

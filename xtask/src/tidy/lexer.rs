@@ -2,7 +2,7 @@
 //!
 //! It knows as much of the language as the rules need: a string is not code, and a comment is not a string.
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A comment of any kind, with its slashes.
@@ -17,23 +17,23 @@ pub(super) enum Kind {
     Other,
 }
 
-/// A piece of the source.
+/// A token: a piece of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind,
     pub(super) text: &'a str,
-    /// Counted from 1; of its first character.
+    /// Line of the token's first character, counted from 1.
     pub(super) line: usize,
 }
 
 impl Token<'_> {
-    /// Whether this is the keyword or the punctuation `text`.
+    /// Returns whether this token is the keyword or the punctuation `text`.
     pub(super) fn is(&self, text: &str) -> bool {
         matches!(self.kind, Kind::Word | Kind::Mark) && self.text == text
     }
 }
 
-/// The tokens of `source`, in order. An unfinished string or comment ends with the source.
+/// Splits `source` into tokens, in order. An unfinished string or comment ends with the source.
 pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
     while at < source.len() {
@@ -51,7 +51,7 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// The kind and the length of the token that `rest` begins with; no kind for white space.
+/// Returns the kind and the length of the token at the beginning of `rest`; no kind for white space.
 fn first(rest: &str) -> (Option<Kind>, usize) {
     let char = rest.chars().next().expect("the caller stops at the end");
     if char.is_whitespace() {
@@ -78,7 +78,8 @@ fn first(rest: &str) -> (Option<Kind>, usize) {
     }
 }
 
-/// A word of `len` bytes, unless it is the prefix of a literal or of a raw identifier.
+/// Returns the kind and the length of a word of `len` bytes, or of the literal or raw identifier whose prefix the word
+/// is.
 fn after_prefix(rest: &str, len: usize) -> (Option<Kind>, usize) {
     let (word, after) = rest.split_at(len);
     if matches!(word, "r" | "br" | "cr") {
@@ -111,7 +112,7 @@ fn len_while(text: &str, is_in: impl Fn(char) -> bool) -> usize {
     text.find(|char| !is_in(char)).unwrap_or(text.len())
 }
 
-/// Block comments nest.
+/// Returns the length of a block comment, which may contain other block comments.
 fn block_comment_len(rest: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     loop {
@@ -130,7 +131,7 @@ fn block_comment_len(rest: &str) -> usize {
     }
 }
 
-/// The length up to and including the closing `quote`.
+/// Returns the length up to and including the closing `quote`.
 fn quoted_len(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, char) in rest.char_indices().skip(1) {

@@ -3,10 +3,10 @@
 use super::Finding;
 use super::house::House;
 
-/// Folders that exist on the machines this house was built on. `/tmp/` is on everyone's.
+/// Folders that exist only on the machines of the developers. `/tmp/` exists on every machine, so it is not listed.
 const MACHINE: [&str; 2] = ["/work/", "/root/"];
 
-/// Paths that mean nothing elsewhere, in every text file but xtask's, which has to name them.
+/// Finds paths of the developers' machines in every text file except xtask's own files, which have to name them.
 pub(super) fn paths(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in house.files.iter().filter(|file| !file.path.starts_with("xtask/")) {
@@ -20,7 +20,7 @@ pub(super) fn paths(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Whether `path` stands in `line` as the beginning of a path, and not inside a longer one or an address.
+/// Returns whether `path` occurs in `line` as the beginning of a path, and not inside a longer path or an address.
 fn begins_a_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

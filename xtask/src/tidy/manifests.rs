@@ -3,7 +3,8 @@
 use super::Finding;
 use super::house::{House, Manifest};
 
-/// Dependencies with one home, and why they have it. A name that ends in `-` stands for all that begin with it.
+/// Dependencies that only one crate may have, with the reason. A name that ends in `-` stands for all names that begin
+/// with it.
 const HOMES: &[(&str, &[&str], &str)] = &[
     ("burn-", &["plimsoll-tape"], "only tape names Burn's insides"),
     ("cubecl-", &["plimsoll-tape"], "only tape names Burn's insides"),
@@ -14,7 +15,7 @@ const HOMES: &[(&str, &[&str], &str)] = &[
     ("anyhow", &["xtask"], "libraries have errors with names and fields"),
 ];
 
-/// Some dependencies have one home.
+/// Checks that each dependency in `HOMES` is used only in its crates.
 pub(super) fn homes(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for Manifest { path, package, dependencies, .. } in &house.manifests {
@@ -31,7 +32,7 @@ pub(super) fn homes(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Versions and features are named once, in the workspace.
+/// Checks that versions and features of dependencies are named only in the workspace's manifest.
 pub(super) fn from_the_workspace(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for manifest in &house.manifests {
@@ -45,7 +46,7 @@ pub(super) fn from_the_workspace(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// A crate that forgets this line escapes every lint of the house.
+/// Checks that every manifest inherits the lints; a crate without this line would escape every lint of the workspace.
 pub(super) fn lints(house: &House) -> Vec<Finding> {
     let escaped = house.manifests.iter().filter(|manifest| !manifest.inherits_lints);
     escaped.map(|manifest| Finding::breaks(&manifest.path, 1, "write `workspace = true` under `[lints]`")).collect()

@@ -5,7 +5,7 @@ use super::house::House;
 
 const MAP: &str = "docs/ARCHITECTURE.md";
 
-/// Every crate of the workspace stands on the map, by its package or its folder.
+/// Checks that every crate of the workspace is named on the map, by its package or its folder.
 pub(super) fn every_crate_is_named(house: &House) -> Vec<Finding> {
     let Some(map) = house.files.iter().find(|file| file.path == MAP) else {
         return vec![Finding::breaks(MAP, 1, "the map is missing: a newcomer starts there")];
@@ -20,7 +20,8 @@ pub(super) fn every_crate_is_named(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Each function of a walk, a table row of the form "| 1 | `name` | crates/a/src/b.rs | what |", stands in its file.
+/// Checks that each function of a walk, a table row of the form "| 1 | `name` | crates/a/src/b.rs | what |", exists in
+/// its file.
 pub(super) fn walks_exist(house: &House) -> Vec<Finding> {
     let Some(map) = house.files.iter().find(|file| file.path == MAP) else { return Vec::new() };
     let mut findings = Vec::new();
@@ -41,7 +42,7 @@ pub(super) fn walks_exist(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Whether `word` stands in `text` by itself, so that `plimsoll-core` does not name `plimsoll`.
+/// Returns whether `word` occurs in `text` by itself, so that `plimsoll-core` does not name `plimsoll`.
 fn names(text: &str, word: &str) -> bool {
     let ends_it = |char: Option<char>| !char.is_some_and(|char| char.is_alphanumeric() || "-_/".contains(char));
     text.match_indices(word).any(|(at, _)| {

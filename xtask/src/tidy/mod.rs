@@ -25,7 +25,7 @@ use anyhow::Result;
 use crate::cargo::root;
 use house::House;
 
-/// Something a rule has to say about one place.
+/// A message of a rule about one place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
@@ -34,7 +34,7 @@ struct Finding {
     weight: Weight,
 }
 
-/// Whether a finding stops the house or only asks a question.
+/// Weight of a finding: an error fails the check, a warning does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
     Breaks,
@@ -82,10 +82,11 @@ const RULES: &[fn(&House) -> Vec<Finding>] = &[
     faces::lengths,
 ];
 
-/// Of a rule that only warns, as many findings are shown as a person reads; a path shows the rest.
+/// Maximum number of findings that are shown of a rule that only warns; a path as argument shows all.
 const WARNINGS_SHOWN: usize = 15;
 
-/// `cargo xtask tidy [PATH...]`: checks the whole house, and shows what concerns `paths`; `.` stands for everything.
+/// Runs `cargo xtask tidy [PATH...]`: checks the whole workspace, and shows the findings about `paths`; `.` stands for
+/// everything.
 pub(crate) fn run(paths: &[String]) -> Result<ExitCode> {
     let house = House::read(&root())?;
     let mut by_rule: Vec<Vec<Finding>> = RULES.iter().map(|rule| rule(&house)).collect();
@@ -104,14 +105,14 @@ pub(crate) fn run(paths: &[String]) -> Result<ExitCode> {
     Ok(if n_breaks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether `path` is `place` or lies in it.
+/// Returns whether `path` is `place` or lies in it.
 fn lies_in(path: &str, place: &str) -> bool {
     let place = place.trim_start_matches("./").trim_end_matches('/');
     let inside = path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     place == "." || inside
 }
 
-/// The lines that are printed of one rule: what it breaks, then its warnings; of these, when `short`, not all.
+/// Formats the findings of one rule: its errors, then its warnings; when `short`, only the first warnings.
 fn shown(mut findings: Vec<Finding>, short: bool) -> Vec<String> {
     findings.sort_by(|a, b| (a.weight, a).cmp(&(b.weight, b)));
     let n_breaks = findings.partition_point(|finding| finding.weight == Weight::Breaks);
@@ -126,7 +127,7 @@ fn shown(mut findings: Vec<Finding>, short: bool) -> Vec<String> {
     lines
 }
 
-/// Runs one rule over a house made of `(path, text)` and compares what it prints.
+/// Runs one rule over a workspace made of `(path, text)` and compares the output with the expected lines.
 #[cfg(test)]
 fn check(rule: fn(&House) -> Vec<Finding>, files: &[(&str, &str)], expected: &[&str]) {
     let house = House::of(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())))

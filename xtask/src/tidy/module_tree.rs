@@ -7,9 +7,9 @@ use super::imports::{Body, Declared, Use, read};
 
 /// The modules that can be reached from one crate root, such as `src/lib.rs`.
 pub(super) struct ModuleTree {
-    /// The first is the root.
+    /// Modules of the tree. The first module is the root.
     modules: Vec<Module>,
-    /// Paths from the workspace root; a module names its file by the place in this list.
+    /// Paths of the files from the workspace root; a module names its file by the index in this list.
     pub(super) files: Vec<String>,
 }
 
@@ -20,7 +20,7 @@ struct Module {
     body: Body,
 }
 
-/// Where a path leads.
+/// Target of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Module(usize),
@@ -31,7 +31,7 @@ enum Target {
 /// Names that are being looked up, each with its module.
 type Open = BTreeSet<(usize, String)>;
 
-/// For each pair of files the line of the first import that leads from one to the other.
+/// Line of the first import from one file to another, for each pair of files.
 pub(super) type Edges = BTreeMap<(usize, usize), usize>;
 
 impl ModuleTree {
@@ -52,7 +52,8 @@ impl ModuleTree {
         Some(self.add_module(house, read(text), parent, file, (folder, &inside)))
     }
 
-    /// `folders` are that of the file, from which `#[path]` counts, and that of its child modules.
+    /// Adds a module. `folders` are the folder of the file, from which `#[path]` counts, and the folder of its child
+    /// modules.
     fn add_module(
         &mut self,
         house: &House,
@@ -82,7 +83,7 @@ impl ModuleTree {
         module
     }
 
-    /// The imports between files, without those between a file and the modules around it.
+    /// Returns the imports between files, without imports between a file and the modules around it.
     pub(super) fn edges(&self) -> Edges {
         let mut edges = Edges::new();
         for (idx, module) in self.modules.iter().enumerate() {
@@ -96,7 +97,7 @@ impl ModuleTree {
         edges
     }
 
-    /// The files that a module imports from, each with a line.
+    /// Lists the files that a module imports from, each with a line.
     fn imports_of(&self, idx: usize) -> Vec<(usize, usize)> {
         let body = &self.modules[idx].body;
         let mut found = Vec::new();
@@ -127,10 +128,10 @@ impl ModuleTree {
         found
     }
 
-    /// Where `path` leads that stands in module `from`; nowhere for a path into another crate.
+    /// Resolves `path` from module `from`; returns nothing for a path into another crate.
     ///
-    /// `module` says whether a module is wanted where an item has the same name. `open` are the names that are being
-    /// looked up, so that imports of each other come to an end.
+    /// `module` selects a module where an item has the same name. `open` are the names that are being looked up, so
+    /// that imports of each other come to an end.
     fn resolve(&self, from: usize, path: &[String], module: bool, open: &mut Open) -> Option<Target> {
         let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {
@@ -154,7 +155,7 @@ impl ModuleTree {
         Some(at)
     }
 
-    /// Where `path` leads when its first name is a member of module `inside`.
+    /// Resolves `path` if its first name is a member of module `inside`.
     fn through(&self, inside: usize, path: &[String], open: &mut Open) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         match self.member(inside, first, true, open)? {
@@ -166,7 +167,7 @@ impl ModuleTree {
         }
     }
 
-    /// What `name` means in module `inside`: a child module, an item, or what an import brings.
+    /// Resolves `name` in module `inside`: a child module, an item, or the target of an import.
     fn member(&self, inside: usize, name: &str, module: bool, open: &mut Open) -> Option<Target> {
         if !open.insert((inside, name.to_owned())) {
             return None;
@@ -190,7 +191,7 @@ impl ModuleTree {
         found
     }
 
-    /// Whether file `outer` holds a module around file `inner`.
+    /// Returns whether file `outer` holds a module around file `inner`.
     fn is_around(&self, outer: usize, inner: usize) -> bool {
         let mut module = self.modules.iter().position(|module| module.file == inner);
         while let Some(at) = module {
@@ -203,7 +204,7 @@ impl ModuleTree {
     }
 }
 
-/// A path from `folder`, without `..`.
+/// Joins `folder` and `path`, and resolves `..`.
 pub(super) fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').collect();
     for part in path.split('/') {

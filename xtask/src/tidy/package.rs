@@ -1,4 +1,4 @@
-//! What a crate needs so that `cargo package` can make it a package that builds by itself.
+//! Checks that `cargo package` can make each crate a package that builds by itself.
 
 use toml::de::DeTable;
 
@@ -10,10 +10,10 @@ use super::{Finding, Weight};
 const WEIGHT: Weight = Weight::Breaks;
 
 const ROOT: &str = "Cargo.toml";
-/// What a stranger needs to find a crate and to use it.
+/// Fields of a manifest that a user needs to find a crate and to use it.
 const WANTED: [&str; 4] = ["description", "keywords", "categories", "license"];
 
-/// Every crate describes itself, and can be published.
+/// Checks that every crate describes itself, and can be published.
 pub(super) fn descriptions(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in house.files.iter().filter(|file| crate_folder(&file.path).is_some_and(|at| is_manifest(file, at))) {
@@ -36,7 +36,7 @@ pub(super) fn descriptions(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Path dependencies name a version, and the workspace lets its crates be published.
+/// Checks that path dependencies name a version, and that the workspace permits publishing its crates.
 pub(super) fn workspace(house: &House) -> Vec<Finding> {
     let Some(file) = house.files.iter().find(|file| file.path == ROOT) else { return Vec::new() };
     let Ok(root) = DeTable::parse(&file.text) else { return Vec::new() };
@@ -54,7 +54,7 @@ pub(super) fn workspace(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// `publish = false`, if it stands in this table.
+/// Finds `publish = false` in this table.
 fn unpublished(file: &TextFile, package: &DeTable<'_>) -> Option<Finding> {
     let publish = package.get("publish")?;
     let message = "with `publish = false`, `cargo package` does not find this crate for the crates that depend on it";
@@ -62,7 +62,7 @@ fn unpublished(file: &TextFile, package: &DeTable<'_>) -> Option<Finding> {
     stands.then(|| Finding::new(WEIGHT, &file.path, line_of(&file.text, publish), message))
 }
 
-/// Files that code takes in lie in the folder of its crate: a package holds nothing else.
+/// Checks that files that code includes lie in the folder of its crate: a package holds no other files.
 pub(super) fn included_files(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in house.rust().filter(|file| !file.only_checks_or_shows()) {
@@ -79,13 +79,13 @@ pub(super) fn included_files(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// The includes of a file, those of its inline modules too.
+/// Lists the includes of a file, with the includes of its inline modules.
 fn includes(body: &Body) -> Vec<(String, usize)> {
     let inline = body.modules.iter().filter_map(|module| module.inline.as_ref());
     body.includes.iter().cloned().chain(inline.flat_map(includes)).collect()
 }
 
-/// `crates/x` of a path in it.
+/// Returns the folder `crates/x` of a path in it.
 fn crate_folder(path: &str) -> Option<&str> {
     let name_len = path.strip_prefix("crates/")?.find('/')?;
     Some(&path[.."crates/".len() + name_len])

@@ -14,13 +14,13 @@ use crate::cargo::root;
 struct Doc {
     path: String,
     line: usize,
-    /// The first line of the item.
+    /// First line of the documented item.
     item: String,
-    /// Without the slashes.
+    /// Lines of the comment, without the slashes.
     text: Vec<String>,
 }
 
-/// `cargo xtask sample-docs [--seed S] [--count N]`.
+/// Runs `cargo xtask sample-docs [--seed S] [--count N]`.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let Options { seed, count } = Options::from_args(args)?;
     let house = House::read(&root())?;
@@ -67,7 +67,7 @@ fn is_code_of_a_crate(file: &TextFile) -> bool {
     file.path.starts_with("crates/") && !file.only_checks_or_shows()
 }
 
-/// The doc comments of a file, in order. Lines that follow each other are one comment.
+/// Lists the doc comments of a file, in order. Consecutive lines are one comment.
 fn docs(file: &TextFile) -> Vec<Doc> {
     let (tokens, mut docs, mut at) = (tokens(&file.text), Vec::new(), 0);
     while at < tokens.len() {
@@ -87,13 +87,13 @@ fn docs(file: &TextFile) -> Vec<Doc> {
     docs
 }
 
-/// `///` or `//!`; four slashes are no documentation.
+/// Returns the `///` or `//!` of a doc comment; four slashes are no doc comment.
 fn slashes(token: &Token<'_>) -> Option<&'static str> {
     let is_doc = token.kind == Kind::Comment && !token.text.starts_with("////");
     ["///", "//!"].into_iter().find(|slashes| is_doc && token.text.starts_with(slashes))
 }
 
-/// The line of the first token behind comments and attributes.
+/// Returns the line of the first token behind comments and attributes.
 fn item(file: &TextFile, tokens: &[Token<'_>]) -> String {
     let (mut depth, mut attribute) = (0_usize, false);
     for token in tokens.iter().filter(|token| token.kind != Kind::Comment) {
@@ -110,7 +110,7 @@ fn item(file: &TextFile, tokens: &[Token<'_>]) -> String {
     String::new()
 }
 
-/// `count` of `docs` in the order of their places; the same ones for the same seed.
+/// Draws `count` of `docs`, in the order of their places; equal seeds draw equal comments.
 fn sample(mut docs: Vec<Doc>, seed: u64, count: usize) -> Vec<Doc> {
     let mut state = seed;
     let n_docs = docs.len();
@@ -124,7 +124,7 @@ fn sample(mut docs: Vec<Doc>, seed: u64, count: usize) -> Vec<Doc> {
     docs
 }
 
-/// SplitMix64, <https://prng.di.unimi.it/splitmix64.c>.
+/// Returns the next random number of SplitMix64, <https://prng.di.unimi.it/splitmix64.c>.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut bits = *state;

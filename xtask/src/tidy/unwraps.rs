@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use super::Finding;
 use super::house::{House, TextFile};
 
-/// In two pieces, or the rule would find itself.
+/// Text of a call of unwrap, in two pieces so that the rule does not find its own source.
 const UNWRAP: &str = concat!(".unwrap", "()");
 const TESTS_ONLY: &str = "#[cfg(test)]";
 
-/// Unwraps in code that is neither a test nor an example.
+/// Finds unwraps in code that is neither a test nor an example.
 pub(super) fn outside_tests(house: &House) -> Vec<Finding> {
     let for_tests: BTreeSet<String> = house.rust().flat_map(modules_for_tests).collect();
     let is_code = |file: &&TextFile| !file.only_checks_or_shows() && !for_tests.contains(&file.path);
@@ -25,7 +25,7 @@ pub(super) fn outside_tests(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// The files that this one declares with `#[cfg(test)] mod name;`.
+/// Lists the files that this file declares with `#[cfg(test)] mod name;`.
 fn modules_for_tests(file: &TextFile) -> Vec<String> {
     let stem = file.path.trim_end_matches(".rs");
     let (folder, name) = stem.rsplit_once('/').unwrap_or(("", stem));
@@ -59,7 +59,7 @@ fn lines_that_unwrap(text: &str) -> Vec<usize> {
     found
 }
 
-/// How many lines the item takes that begins with its `#[cfg(test)]`, as rustfmt lays it out.
+/// Counts the lines of the item that begins with its `#[cfg(test)]`, as rustfmt formats it.
 fn test_item_len(lines: &[&str]) -> usize {
     let indent = lines[0].len() - lines[0].trim_start().len();
     for (idx, line) in lines.iter().enumerate().skip(1) {

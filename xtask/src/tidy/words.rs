@@ -8,7 +8,7 @@ use super::{Finding, Weight};
 
 const WEIGHT: Weight = Weight::Breaks;
 
-/// A word or a phrase in lower case, where it is unwelcome, and what to write instead.
+/// An unwelcome word or phrase in lower case, its places, and its replacement.
 struct Word {
     word: &'static str,
     unwelcome: Unwelcome,
@@ -17,13 +17,13 @@ struct Word {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unwelcome {
-    /// In comments, strings and documents: the whole word, in any case.
+    /// Unwelcome in comments, strings and documents: the whole word, in any case.
     InProse,
-    /// As a part of an identifier: `Told` and `make_told`, not `untold`.
+    /// Unwelcome as a part of an identifier: `Told` and `make_told`, not `untold`.
     InNames,
-    /// In both.
+    /// Unwelcome in prose and in names.
     Everywhere,
-    /// In both, and at the beginning of longer words too.
+    /// Unwelcome in prose and in names, and at the beginning of longer words too.
     AsBeginning,
 }
 
@@ -66,7 +66,7 @@ const WORDS: &[Word] = &[
     word("labelled", Unwelcome::AsBeginning, "the American spelling, `labeled`"),
 ];
 
-/// Places that must keep a word, such as an older configuration key: the file, and the word as it stands in `WORDS`.
+/// Places that must keep a word, such as an older configuration key: the file, and the word as listed in `WORDS`.
 const KEPT: &[(&str, &str)] = &[
     // The list itself.
     ("xtask/src/tidy/words.rs", "*"),
@@ -83,10 +83,10 @@ const KEPT: &[(&str, &str)] = &[
     ("crates/data/src/augment.rs", "colour"),
 ];
 
-/// Diaries, which keep the words of their day.
+/// Diaries, which keep the words of their time.
 const DIARIES: [&str; 2] = ["LOG.md", "CHANGELOG.md"];
 
-/// The words of `WORDS` in Rust files and in documents, one finding for each file and word.
+/// Finds the words of `WORDS` in Rust files and in documents, one finding for each file and word.
 pub(super) fn of_the_house(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &house.files {
@@ -110,7 +110,7 @@ pub(super) fn of_the_house(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// The lines that each word stands in, by its place in `WORDS`; a line that has it twice stands there twice.
+/// Lists the lines that contain each word, by its index in `WORDS`; a line that has a word twice is listed twice.
 fn lines_by_word(file: &TextFile) -> BTreeMap<usize, Vec<usize>> {
     let mut found = BTreeMap::<usize, Vec<usize>>::new();
     let name = file.path.rsplit('/').next().unwrap_or_default();
@@ -162,7 +162,7 @@ fn in_name(name: &str, line: usize, found: &mut BTreeMap<usize, Vec<usize>>) {
     }
 }
 
-/// The words of an identifier, in lower case: `make_told` and `MakeTold` have the same two.
+/// Splits an identifier into words, in lower case: `make_told` and `MakeTold` have the same two words.
 fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut before = '_';

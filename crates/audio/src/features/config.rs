@@ -2,35 +2,35 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Spacing of the mel channels.
+/// Formula of the mel scale, which spaces the mel channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MelScale {
-    /// `2595 log10(1 + f / 700)`: HTK, Kaldi, torchaudio's default.
+    /// Mel scale `2595 log10(1 + f / 700)`, used by HTK and Kaldi; torchaudio's default.
     Htk,
-    /// Linear below 1 kHz and logarithmic above: Slaney's Auditory Toolbox, librosa's default.
+    /// Mel scale that is linear below 1 kHz and logarithmic above, from Slaney's Auditory Toolbox; librosa's default.
     Slaney,
 }
 
-/// Window that each frame is multiplied by.
+/// Window function that each frame is multiplied by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
-    /// Hann with a period of the window's length, as PyTorch and librosa compute it.
+    /// Hann window with a period of the window's length, as PyTorch and librosa compute it.
     HannPeriodic,
-    /// Hann that reaches zero at both ends.
+    /// Hann window that reaches zero at both ends.
     HannSymmetric,
     /// Kaldi's window: the symmetric Hann window to the power 0.85.
     Povey,
 }
 
-/// Samples before the first and after the last sample of the audio.
+/// Padding of the audio before its first and after its last sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Padding {
     /// Half a frame of mirrored audio, so that frame `n` is centered on sample `n * hop_length`.
     Reflect,
-    /// Half a frame of zeros, centered in the same way.
+    /// Half a frame of zeros, so that frame `n` is centered on sample `n * hop_length`.
     Constant,
     /// No padding: the first frame begins at the first sample, and an incomplete last frame is dropped.
     None,
@@ -42,11 +42,11 @@ pub enum Padding {
 pub enum Spectrum {
     /// Absolute value of the spectrum (power 1).
     Magnitude,
-    /// Its square (power 2).
+    /// Squared absolute value of the spectrum (power 2).
     Power,
 }
 
-/// Base of the logarithm.
+/// Base of the logarithm of the mel values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Log {
@@ -56,21 +56,21 @@ pub enum Log {
     Log10,
 }
 
-/// Keeps zeros away from the logarithm.
+/// Lower limit of the mel values, which keeps zeros away from the logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Floor {
-    /// `log(x + number)`.
+    /// Adds the number before the logarithm: `log(x + number)`.
     Add(f32),
-    /// `log(max(x, number))`.
+    /// Raises smaller values to the number: `log(max(x, number))`.
     Max(f32),
 }
 
-/// Normalization over one utterance, as the last step.
+/// Normalization of the features over one utterance, as the last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalize {
-    /// None.
+    /// No normalization.
     None,
     /// Subtracts the mean of each mel channel.
     UtteranceMean,
@@ -92,19 +92,19 @@ pub struct LogMelConfig {
     pub hop_length: usize,
     /// Number of mel channels. Default: 80.
     pub n_mels: usize,
-    /// Lower edge of the first channel in hertz. Default: 0.
+    /// Lower edge of the first mel channel in hertz. Default: 0.
     pub f_min: f64,
-    /// Upper edge of the last channel in hertz. Default: half the sample rate.
+    /// Upper edge of the last mel channel in hertz. Default: half the sample rate.
     pub f_max: Option<f64>,
-    /// Spacing of the channels. Default: HTK.
+    /// Formula of the mel scale, which spaces the channels. Default: HTK.
     pub mel_scale: MelScale,
-    /// Whether the weights of a channel are divided by its width (librosa's `norm="slaney"`). Default: no.
+    /// Whether the weights of a mel channel are divided by its width (librosa's `norm="slaney"`). Default: no.
     pub area_norm: bool,
-    /// Window of a frame. Default: periodic Hann.
+    /// Window function that each frame is multiplied by. Default: periodic Hann.
     pub window: Window,
     /// Whether the spectrum is divided by the L2 norm of the window (torchaudio's `normalized=True`). Default: no.
     pub window_norm: bool,
-    /// Samples before and after the audio. Default: mirrored audio.
+    /// Padding before and after the audio. Default: mirrored audio.
     pub padding: Padding,
     /// Quantity that the mel filters sum. Default: power.
     pub spectrum: Spectrum,
@@ -112,14 +112,14 @@ pub struct LogMelConfig {
     pub preemphasis: Option<f32>,
     /// Base of the logarithm. Default: natural.
     pub log: Log,
-    /// Keeps zeros away from the logarithm. Default: at least 1e-10.
+    /// Lower limit of the mel values, which keeps zeros away from the logarithm. Default: at least 1e-10.
     pub floor: Floor,
-    /// Whisper's last step: raises values that lie more than this below the maximum, then scales by `(x + 4) / 4`.
-    /// Default: none.
+    /// Dynamic range of Whisper's last step: raises log-mel values that lie more than this below the maximum, then
+    /// scales by `(x + 4) / 4`. Default: none.
     pub dynamic_range: Option<f32>,
     /// Whether the last frame, which covers mostly padding, is dropped. Default: no.
     pub drop_last_frame: bool,
-    /// Normalization over the utterance, the last step. Default: mean and variance.
+    /// Normalization of the features over the utterance, the last step. Default: mean and variance.
     ///
     /// Written as `normalise`, the spelling of the first versions; both spellings are read.
     #[serde(rename = "normalise", alias = "normalize")]
@@ -153,13 +153,13 @@ impl Default for LogMelConfig {
 }
 
 impl LogMelConfig {
-    /// The names that [`LogMelConfig::preset`] accepts.
+    /// Names of the presets that [`LogMelConfig::preset`] accepts.
     pub const PRESETS: [&str; 7] = ["plimsoll", "konkani", "espnet", "nemo", "whisper", "xtts", "myxtts"];
 
-    /// The features of a known system; `None` for an unknown name.
+    /// Returns the feature settings of a known speech system; `None` for an unknown name.
     ///
-    /// Steps of a system outside of this formula are not in its preset: ESPnet's global normalization, NeMo's dither,
-    /// XTTS's division by per-channel norms, MyXTTS's peak normalization of the waveform.
+    /// Steps of a system that [`LogMelConfig`] cannot express are not in its preset: ESPnet's global normalization,
+    /// NeMo's dither, XTTS's division by per-channel norms, MyXTTS's peak normalization of the waveform.
     pub fn preset(name: &str) -> Option<Self> {
         match name {
             "plimsoll" => Some(Self::default()),
@@ -173,17 +173,17 @@ impl LogMelConfig {
         }
     }
 
-    /// KonkaniVani: torchaudio's `MelSpectrogram(normalized=True)`, then `ln(x + 1e-9)`.
+    /// Returns the features of KonkaniVani: torchaudio's `MelSpectrogram(normalized=True)`, then `ln(x + 1e-9)`.
     fn konkani() -> Self {
         Self { n_fft: 400, window_norm: true, floor: Floor::Add(1e-9), normalize: Normalize::None, ..Self::default() }
     }
 
-    /// ESPnet's default frontend, before its global normalization.
+    /// Returns the features of ESPnet's default frontend, before its global normalization.
     fn espnet() -> Self {
         Self { win_length: 512, hop_length: 128, normalize: Normalize::None, ..Self::default().slaney() }
     }
 
-    /// NeMo's `AudioToMelSpectrogramPreprocessor`, without dither.
+    /// Returns the features of NeMo's `AudioToMelSpectrogramPreprocessor`, without dither.
     fn nemo() -> Self {
         Self {
             window: Window::HannSymmetric,
@@ -195,7 +195,7 @@ impl LogMelConfig {
         }
     }
 
-    /// Whisper, all sizes before large-v3.
+    /// Returns the features of Whisper, all sizes before large-v3.
     fn whisper() -> Self {
         Self {
             n_fft: 400,
@@ -207,13 +207,13 @@ impl LogMelConfig {
         }
     }
 
-    /// XTTS's discrete autoencoder, before the division by its per-channel norms.
+    /// Returns the features of XTTS's discrete autoencoder, before the division by its per-channel norms.
     fn xtts() -> Self {
         let default = Self::default();
         Self { f_max: Some(8_000.0), area_norm: true, floor: Floor::Max(1e-5), ..default.speech_synthesis() }
     }
 
-    /// MyXTTS: librosa's magnitude mel spectrogram.
+    /// Returns the features of MyXTTS: librosa's magnitude mel spectrogram.
     fn myxtts() -> Self {
         Self {
             padding: Padding::Constant,
@@ -232,15 +232,15 @@ impl LogMelConfig {
         Self { sample_rate: 22_050, n_fft, win_length, hop_length, normalize: Normalize::None, ..self }
     }
 
-    /// A text that identifies these features in the keys of stored features.
+    /// Returns a text that identifies these settings in the keys of stored features.
     ///
-    /// It is the `Debug` text, but with `normalise` spelled as in the first versions, so that features they stored are
-    /// still found.
+    /// The text is the `Debug` text, but with `normalise` spelled as in the first versions, so that features which
+    /// those versions stored are still found.
     pub fn cache_key(&self) -> String {
         format!("{self:?}").replace(" normalize: ", " normalise: ")
     }
 
-    /// Upper edge of the last channel in hertz.
+    /// Returns the upper edge of the last mel channel in hertz.
     pub fn f_max(&self) -> f64 {
         self.f_max.unwrap_or(f64::from(self.sample_rate) / 2.0)
     }

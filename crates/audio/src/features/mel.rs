@@ -2,19 +2,19 @@
 
 use super::{LogMelConfig, MelScale};
 
-/// The filter of one channel: its weights, and the first bin that they apply to.
+/// Filter of one mel channel: the weights, and the first bin of the spectrum that they apply to.
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     first: usize,
     weights: Vec<f32>,
 }
 
-/// The filters of all channels.
+/// Filters of all mel channels.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MelFilters(Vec<Filter>);
 
 impl MelFilters {
-    /// Triangles whose corners are evenly spaced in mels, as torchaudio and librosa compute them.
+    /// Computes triangular filters whose corners are evenly spaced in mels, as torchaudio and librosa do.
     pub(crate) fn new(config: &LogMelConfig) -> Self {
         let (scale, bins) = (config.mel_scale, config.n_fft / 2 + 1);
         let (low, high) = (scale.mels(config.f_min), scale.mels(config.f_max()));
@@ -31,7 +31,7 @@ impl MelFilters {
         Self((0..config.n_mels).map(filter).collect())
     }
 
-    /// Sums the bins of `spectrum` into `mels`.
+    /// Computes the mel values of a spectrum: writes the weighted sum of the bins of each channel to `mels`.
     pub(crate) fn apply(&self, spectrum: &[f32], mels: &mut [f32]) {
         for (mel, filter) in mels.iter_mut().zip(&self.0) {
             let bins = &spectrum[filter.first..filter.first + filter.weights.len()];
@@ -39,7 +39,8 @@ impl MelFilters {
         }
     }
 
-    /// The transposed operation: each bin of `spectrum` becomes the weighted sum of the channels that contain it.
+    /// Applies the transposed filters: writes to each bin of `spectrum` the weighted sum of the channels that contain
+    /// it.
     pub(crate) fn spread(&self, mels: &[f32], spectrum: &mut [f32]) {
         spectrum.fill(0.0);
         for (mel, filter) in mels.iter().zip(&self.0) {
@@ -49,7 +50,8 @@ impl MelFilters {
     }
 }
 
-/// Slaney's scale: 3 mels for 200 Hz up to 1 kHz, then 27 mels for each factor of 6.4.
+/// Width of one mel in hertz below 1 kHz on Slaney's scale: 3 mels for 200 Hz. Above 1 kHz, 27 mels are a factor of
+/// 6.4.
 const SLANEY_LINEAR: f64 = 200.0 / 3.0;
 const SLANEY_CORNER: f64 = 1_000.0;
 
@@ -99,7 +101,8 @@ mod tests {
         }
     }
 
-    /// A bin every 250 Hz and corners at 0, 500 and 1000 Hz, so that every weight can be computed by hand.
+    /// Returns a filter for bins every 250 Hz with corners at 0, 500 and 1000 Hz, so that every weight can be computed
+    /// by hand.
     fn small_filter(area_norm: bool) -> MelFilters {
         MelFilters::new(&LogMelConfig {
             sample_rate: 4_000,

@@ -20,45 +20,45 @@ use crate::buffers;
 pub use config::{Floor, Log, LogMelConfig, MelScale, Normalize, Padding, Spectrum, Window};
 pub(crate) use mel::MelFilters;
 
-/// Why a configuration does not describe valid features.
+/// Reason why a configuration does not describe valid features.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FeatureError {
-    /// A length or count is zero.
+    /// A length or count is zero. Holds the name of the setting.
     #[error("`{0}` of the features is zero")]
     Zero(&'static str),
     /// The window is longer than the transform.
     #[error("the features' `win_length` of {win_length} is more than their `n_fft` of {n_fft}")]
     Window {
-        /// Length of the window.
+        /// Length of the window in samples.
         win_length: usize,
-        /// Length of the transform.
+        /// Length of the Fourier transform in samples.
         n_fft: usize,
     },
     /// The frequency band is empty, below zero or above half the sample rate.
     #[error("the features' band from {f_min} to {f_max} hertz is not inside 0 to {limit} hertz")]
     Band {
-        /// Lower edge in hertz.
+        /// Lower edge of the frequency band in hertz.
         f_min: f64,
-        /// Upper edge in hertz.
+        /// Upper edge of the frequency band in hertz.
         f_max: f64,
-        /// Half the sample rate.
+        /// Half the sample rate in hertz: the highest valid upper edge.
         limit: f64,
     },
-    /// The floor does not keep zeros away from the logarithm.
+    /// The floor does not keep zeros away from the logarithm. Holds the number of the floor.
     #[error("the features' `floor` of {0} is not above zero")]
     Floor(f32),
-    /// A number that is negative or not finite.
+    /// The number of a setting is negative or not finite.
     #[error("`{name}` of the features is {value}")]
     Number {
-        /// Name of the setting.
+        /// Name of the invalid setting.
         name: &'static str,
-        /// Its value.
+        /// Value of the invalid setting.
         value: f32,
     },
 }
 
-/// Extractor of log-mel features. Threads can share one; nothing in it changes.
+/// Extractor of log-mel features. It is immutable, so threads can share one.
 #[derive(Clone)]
 pub struct LogMel {
     pub(crate) config: LogMelConfig,
@@ -68,7 +68,7 @@ pub struct LogMel {
 }
 
 impl LogMel {
-    /// Prepares window, filters and transform.
+    /// Prepares the window, the mel filters and the Fourier transform of an extractor.
     ///
     /// # Errors
     /// When a length, the frequency band, the floor or another number is invalid.
@@ -82,17 +82,17 @@ impl LogMel {
         })
     }
 
-    /// The configuration of these features.
+    /// Returns the configuration of these features.
     pub fn config(&self) -> &LogMelConfig {
         &self.config
     }
 
-    /// Number of mel channels: the width of a frame.
+    /// Returns the number of mel channels: the width of a frame.
     pub fn n_mels(&self) -> usize {
         self.config.n_mels
     }
 
-    /// Number of frames in `samples` samples; at least one, however short the audio.
+    /// Computes the number of frames in `samples` samples; at least one, however short the audio.
     pub fn frames(&self, samples: usize) -> usize {
         let LogMelConfig { n_fft, hop_length, padding, drop_last_frame, .. } = self.config;
         let padded = samples + if padding == Padding::None { 0 } else { n_fft / 2 * 2 };
@@ -100,13 +100,13 @@ impl LogMel {
         (frames - usize::from(drop_last_frame)).max(1)
     }
 
-    /// Number of frames in audio of this length.
+    /// Computes the number of frames in audio of length `duration`.
     pub fn frames_in(&self, duration: Seconds) -> Frames {
         let samples = (duration.0 * f64::from(self.config.sample_rate)).round();
         Frames(self.frames(samples.max(0.0) as usize).try_into().unwrap_or(u32::MAX))
     }
 
-    /// The features `[t, m]` of samples at the configured sample rate.
+    /// Computes the log-mel features `[t, m]` of samples at the configured sample rate.
     pub fn extract(&self, samples: &[f32]) -> Vec<f32> {
         let emphasized = self.config.preemphasis.map(|factor| emphasize(samples, factor));
         let samples = emphasized.as_deref().unwrap_or(samples);
@@ -120,7 +120,7 @@ impl LogMel {
         features
     }
 
-    /// Fills `features` with mels, before the logarithm.
+    /// Fills `features` with mel values, before the logarithm.
     fn mels(&self, samples: &[f32], features: &mut [f32]) {
         let LogMelConfig { n_fft, hop_length, padding, spectrum: kind, .. } = self.config;
         let before = if padding == Padding::None { 0 } else { n_fft / 2 } as isize;
@@ -140,7 +140,7 @@ impl LogMel {
         }
     }
 
-    /// The windowed frame that begins at sample `start`, which may lie outside of the audio.
+    /// Fills `frame` with the windowed samples that begin at sample `start`, which may lie outside of the audio.
     fn windowed_frame(&self, samples: &[f32], start: isize, frame: &mut [f32]) {
         let whole = usize::try_from(start).ok().and_then(|start| samples.get(start..start + frame.len()));
         if let Some(inside) = whole {
@@ -196,7 +196,7 @@ fn check(config: &LogMelConfig) -> Result<(), FeatureError> {
     }
 }
 
-/// The window, centered in the transform, divided by its norm if the configuration says so.
+/// Computes the window, centered in the transform and divided by its norm if the configuration says so.
 fn window(config: &LogMelConfig) -> Vec<f32> {
     let length = config.win_length;
     let hann = |n: usize, period: usize| 0.5 - 0.5 * (TAU * n as f64 / period.max(1) as f64).cos();
@@ -215,7 +215,7 @@ fn window(config: &LogMelConfig) -> Vec<f32> {
     window
 }
 
-/// Sample `index` of audio that continues with zeros, or with its mirror image, on both sides.
+/// Returns sample `index` of audio that continues with zeros, or with its mirror image, on both sides.
 pub(crate) fn sample_at(samples: &[f32], index: isize, mirrored: bool) -> f32 {
     if let Some(&sample) = usize::try_from(index).ok().and_then(|index| samples.get(index)) {
         return sample;
@@ -237,7 +237,7 @@ fn emphasize(samples: &[f32], factor: f32) -> Vec<f32> {
     samples.first().copied().into_iter().chain(rest).collect()
 }
 
-/// Whisper's last step: limits the dynamic range and rescales.
+/// Limits the dynamic range of the features and rescales them, as the last step of Whisper does.
 fn compress_range(features: &mut [f32], range: f32) {
     let lowest = features.iter().copied().fold(f32::NEG_INFINITY, f32::max) - range;
     features.iter_mut().for_each(|value| *value = (value.max(lowest) + 4.0) / 4.0);

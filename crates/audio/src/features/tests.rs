@@ -13,13 +13,13 @@ fn extractor(name: &str) -> LogMel {
     LogMel::new(&preset(name)).unwrap()
 }
 
-/// Noise that is the same on every machine.
+/// Returns noise that is equal on every machine.
 fn noise(samples: usize, seed: u64) -> Vec<f32> {
     let key = plimsoll_core::Key::new(seed);
     (0..samples).map(|n| key.at(n as u64).unit() as f32 - 0.5).collect()
 }
 
-/// The log-mel spectrogram in double precision, directly from the formulas, without normalization.
+/// Computes the log-mel spectrogram in double precision, directly from the formulas, without normalization.
 fn reference(config: &LogMelConfig, samples: &[f32], frames: usize) -> Vec<f64> {
     let mut x: Vec<f64> = samples.iter().map(|&v| f64::from(v)).collect();
     if let Some(factor) = config.preemphasis {

@@ -21,18 +21,19 @@ use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange, unreadable,
 };
 
-/// Decoding starts this long before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16 kHz.
+/// Length of audio that is decoded before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16
+/// kHz.
 const PREROLL: Seconds = Seconds(0.5);
 
-/// Samples that are allocated at once at most, because a broken header may give any number.
+/// Largest number of samples allocated at once, because a broken header may give any length.
 const ALLOCATION_MAX: u64 = 1 << 22;
 
-/// Reads format, sample rate, channels and length of a file.
+/// Reads format, sample rate, channels and length of a compressed file.
 pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
     Ok(CompressedFile::open(path, true)?.info)
 }
 
-/// Reads a segment of a file and averages its channels.
+/// Reads a segment of a compressed file and averages its channels.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
     // A caller who gives a duration need not wait until all packets of an hour of MP3 are counted.
     let file = CompressedFile::open(path, segment.duration.is_none())?;
@@ -45,7 +46,7 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioErr
     Ok(Audio { samples: file.decode(&range).map_err(outside_or)?, rate })
 }
 
-/// An open file with a valid header.
+/// Open compressed file with a valid header.
 struct CompressedFile<'a> {
     path: &'a Path,
     reader: Box<dyn FormatReader>,
@@ -57,7 +58,8 @@ struct CompressedFile<'a> {
 }
 
 impl<'a> CompressedFile<'a> {
-    /// Opens a file. Without `is_counted`, a file whose packets would have to be counted has an infinite length.
+    /// Opens a compressed file. Without `is_counted`, a file whose packets would have to be counted has an infinite
+    /// length.
     fn open(path: &'a Path, is_counted: bool) -> Result<Self, AudioError> {
         let mut reader = probe(path)?;
         let unsupported = |found: &str| AudioError::Unsupported { file: path.into(), found: found.into() };
@@ -122,7 +124,7 @@ impl<'a> CompressedFile<'a> {
         mono.finish(self.path, range, self.info.rate)
     }
 
-    /// The index of the first of a packet's `frames` samples, after the padding of its encoder is removed.
+    /// Computes the index of the first of a packet's `frames` samples, after the padding of the encoder is removed.
     fn start_of(&self, packet: &Packet, frames: usize) -> i64 {
         let begin = match self.info.kind {
             // The duration of an Ogg packet is what remains of it; decoders remove more from the first packet they
@@ -143,7 +145,7 @@ impl<'a> CompressedFile<'a> {
         result.map(drop).map_err(|error| damaged(self.path, Samples(target).at(self.info.rate), error))
     }
 
-    /// The next packet of our track.
+    /// Returns the next packet of the audio track; `None` at the end.
     fn next_packet(&mut self, so_far: &MonoMix) -> Result<Option<Packet>, AudioError> {
         loop {
             match self.reader.next_packet() {
@@ -160,7 +162,7 @@ impl<'a> CompressedFile<'a> {
     }
 }
 
-/// The mono samples of a range, filled packet by packet.
+/// Mono samples of a range, filled packet by packet.
 struct MonoMix {
     first: i64,
     count: usize,
@@ -178,7 +180,7 @@ impl MonoMix {
         self.samples.len() < self.count
     }
 
-    /// Samples that are missing before audio that begins at sample `at`.
+    /// Counts the samples that are missing before audio that begins at sample `at`.
     fn gap_before(&self, at: i64, sound: &GenericAudioBufferRef<'_>) -> i64 {
         if sound.frames() == 0 { 0 } else { (at - self.next()).max(0) }
     }
@@ -213,7 +215,8 @@ impl MonoMix {
         self.samples.extend(wanted.chunks_exact(channels).map(|frame| finite(frame.iter().sum::<f32>() * scale)));
     }
 
-    /// A difference up to [`DURATION_TOLERANCE`] is rounding; more means that the file was cut.
+    /// Returns the samples. A missing length up to [`DURATION_TOLERANCE`] is rounding; more means that the file was
+    /// cut.
     fn finish(self, path: &Path, range: &SampleRange, rate: u32) -> Result<Vec<f32>, AudioError> {
         let missing = Samples((self.count - self.samples.len()) as u64).at(rate);
         if missing > DURATION_TOLERANCE || self.samples.is_empty() {
@@ -256,7 +259,7 @@ fn kind(params: &AudioCodecParameters) -> Option<AudioKind> {
     }
 }
 
-/// Length of a track in samples, from its packets, without decoding them.
+/// Counts the samples of a track from its packets, without decoding them.
 fn count(reader: &mut dyn FormatReader, track: u32) -> Result<u64, Error> {
     let mut end = 0;
     loop {
@@ -293,7 +296,8 @@ fn codec_registry() -> &'static CodecRegistry {
     })
 }
 
-/// Whether the file ended early. [`MonoMix::finish`] then compares what is missing with the tolerance.
+/// Whether an error means that the file ended early. [`MonoMix::finish`] then compares the missing length with the
+/// tolerance.
 fn is_end(error: &Error) -> bool {
     matches!(error, Error::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof)
 }
@@ -305,7 +309,7 @@ fn damaged(path: &Path, after: Seconds, error: Error) -> AudioError {
     }
 }
 
-/// Symphonia's error as a text for our messages.
+/// Converts an error of Symphonia to a text for messages.
 fn describe(error: &Error) -> String {
     match error {
         Error::DecodeError(problem) | Error::Unsupported(problem) | Error::LimitError(problem) => (*problem).into(),

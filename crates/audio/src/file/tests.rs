@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::testing::{tone, write_wav};
 
-/// Values of the left and the right channel.
+/// Sample values of the left and the right channel.
 const LEFT: f32 = 0.5;
 const RIGHT: f32 = -0.25;
 
@@ -59,7 +59,7 @@ fn a_segment_equals_that_part_of_the_whole_file() {
     assert_eq!(audio_info(&path).unwrap().duration, Seconds(1.0));
 }
 
-/// A valid file of eight samples, to be damaged by tests.
+/// Returns the bytes of a valid file of eight samples, which tests then damage.
 fn valid() -> Vec<u8> {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("x.wav");
@@ -67,7 +67,7 @@ fn valid() -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// The same second of audio in every format (made by `fixtures/audio.py`).
+/// Files with one identical second of audio in every format (made by `fixtures/audio.py`).
 const SWEEPS: [(&str, AudioKind); 5] = [
     ("wav", AudioKind::Wav),
     ("flac", AudioKind::Flac),
@@ -81,13 +81,13 @@ fn sweep(extension: &str) -> PathBuf {
     folder.join("sweep").with_extension(extension)
 }
 
-/// Formats that this build can read.
+/// Returns the path and format of each sweep that this build can read.
 fn readable() -> impl Iterator<Item = (PathBuf, AudioKind)> {
     let all = SWEEPS.into_iter().filter(|(_, kind)| *kind != AudioKind::Opus || cfg!(feature = "opus"));
     all.map(|(extension, kind)| (sweep(extension), kind))
 }
 
-/// Energy of the difference between `found` and `expected`, relative to the energy of `expected`.
+/// Computes the energy of the difference between `found` and `expected`, relative to the energy of `expected`.
 fn difference(found: &[f32], expected: &[f32]) -> f64 {
     let energy = |samples: &mut dyn Iterator<Item = f32>| samples.map(|v| f64::from(v) * f64::from(v)).sum::<f64>();
     energy(&mut found.iter().zip(expected).map(|(f, t)| f - t)) / energy(&mut expected.iter().copied())
@@ -184,7 +184,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Audio, AudioError> {
     read_audio(&path, 16_000)
 }
 
-/// The error message without the path of the folder, which differs from run to run.
+/// Returns the error message without the path of the folder, which differs from run to run.
 fn problem(bytes: &[u8]) -> String {
     let message = read_bytes(bytes).unwrap_err().to_string();
     let folder = message.find("/").unwrap()..message.find("broken.wav").unwrap();

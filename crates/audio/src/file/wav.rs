@@ -23,10 +23,10 @@ pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
     Ok(WavFile::open(path)?.info())
 }
 
-/// Encoding of the samples in a file.
+/// Encoding of the samples in a WAV file.
 #[derive(Clone, Copy)]
 enum Encoding {
-    /// Unsigned 8-bit integers around 128.
+    /// Unsigned 8-bit integers; silence is 128.
     Byte,
     /// Signed little-endian integers of `bits` bits, stored in `bytes` bytes.
     Integer { bytes: usize, bits: u32 },
@@ -80,7 +80,7 @@ impl Encoding {
     }
 }
 
-/// An open WAV file with a valid header.
+/// Open WAV file with a valid header.
 struct WavFile<'a> {
     path: &'a Path,
     reader: BufReader<File>,
@@ -88,7 +88,7 @@ struct WavFile<'a> {
     encoding: Encoding,
     /// Position of the first sample in the file, in bytes.
     start: u64,
-    /// Samples in each channel.
+    /// Number of samples in each channel.
     length: u64,
 }
 
@@ -130,13 +130,14 @@ impl<'a> WavFile<'a> {
     }
 }
 
-/// Format of the audio, and the number of values of all channels, according to the header.
+/// Reads the format of the audio, and the number of values of all channels together, from the header.
 fn header(reader: &mut BufReader<File>) -> Result<(WavSpec, u64), hound::Error> {
     let header = WavReader::new(reader)?;
     Ok((header.spec(), header.len().into()))
 }
 
-/// Position of the audio in bytes, and its length in bytes according to the header; `reader` stands behind the header.
+/// Finds the position of the audio in bytes, and its length in bytes by the header, with `reader` just behind the
+/// header.
 fn data_chunk(reader: &mut BufReader<File>) -> io::Result<(u64, u64)> {
     let start = reader.stream_position()?;
     let mut length = [0; 4];

@@ -10,16 +10,16 @@ use super::AudioError;
 
 /// Writes `samples` as a 16-bit mono WAV file; values outside of `-1..1` are clipped.
 ///
-/// The folder must exist. An existing file is replaced.
+/// The folder of `path` must exist. An existing file is replaced.
 ///
 /// # Errors
-/// When the system cannot write the file.
+/// When the file cannot be written.
 pub fn write_wav(path: &Path, samples: &[f32], rate: u32) -> Result<(), AudioError> {
     let unwritable = |source| AudioError::Unwritable { file: path.into(), source };
     fs::write(path, wav_bytes(samples, rate)).map_err(unwritable)
 }
 
-/// The bytes of the file that [`write_wav`] writes, for pipes and archives.
+/// Encodes `samples` as the bytes of the file that [`write_wav`] writes, for pipes and archives.
 pub fn wav_bytes(samples: &[f32], rate: u32) -> Vec<u8> {
     let spec = WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format: SampleFormat::Int };
     let mut bytes = Cursor::new(Vec::new());

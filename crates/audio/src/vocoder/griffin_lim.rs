@@ -1,7 +1,7 @@
 //! Phases for given magnitudes: fast Griffin-Lim (Perraudin, Balazs and Søndergaard, 2013).
 //!
-//! An iteration adds the overlapping frames up to samples, and transforms the samples to spectra again. These have
-//! consistent phases but wrong magnitudes, so the next iteration keeps the phases and restores the magnitudes. The
+//! An iteration adds the overlapping frames up to samples, and transforms the samples to spectra again. The new spectra
+//! have consistent phases but wrong magnitudes, so the next iteration keeps the phases and restores the magnitudes. The
 //! fast form adds momentum: it goes a little further in the direction of the last change.
 
 use plimsoll_core::Key;
@@ -10,14 +10,14 @@ use realfft::num_complex::Complex32;
 
 use crate::features::{LogMel, Padding, sample_at};
 
-/// Weight of the momentum; the paper found 0.99 to be best.
+/// Weight of the momentum; 0.99 was best in the paper.
 const MOMENTUM: f32 = 0.99;
 
-/// Smallest share of the largest window sum that is divided by. Below it, at the first and last samples, frames cover
-/// so little that division would mostly amplify errors.
+/// Smallest window sum that samples are divided by, as a share of the largest window sum. Below this limit, at the
+/// first and last samples, frames cover so little that division would mostly amplify errors.
 const WINDOW_SUM_MIN: f32 = 0.01;
 
-/// Seed of the initial phases; the value does not matter, but must not change.
+/// Seed of the initial phases. Any value would do, but it must not change.
 const PHASE_SEED: u64 = 1984;
 
 /// State of one conversion from magnitudes to audio.
@@ -25,9 +25,10 @@ pub(super) struct GriffinLim<'a> {
     log_mel: &'a LogMel,
     inverse: &'a dyn ComplexToReal<f32>,
     magnitudes: &'a [f32],
-    /// Samples of padding on each side.
+    /// Samples of padding on each side of the audio.
     padding: usize,
-    /// Factors for the overlap-added samples: one over the sum of squared windows and the length of the transform.
+    /// Factors for the overlap-added samples: one over the product of the sum of squared windows and the length of the
+    /// transform.
     gains: Vec<f32>,
 }
 
@@ -39,7 +40,7 @@ struct FrameBuffers {
 }
 
 impl<'a> GriffinLim<'a> {
-    /// For `length` samples of audio with these `magnitudes` `[t, k]`.
+    /// Prepares a conversion to `length` samples of audio with the given `magnitudes` `[t, k]`.
     pub(super) fn new(
         log_mel: &'a LogMel,
         inverse: &'a dyn ComplexToReal<f32>,
@@ -59,7 +60,7 @@ impl<'a> GriffinLim<'a> {
         Self { log_mel, inverse, magnitudes, padding, gains }
     }
 
-    /// The audio after this many iterations.
+    /// Computes the audio after the given number of iterations.
     pub(super) fn run(&self, iterations: usize) -> Vec<f32> {
         let mut buffers = FrameBuffers {
             frame: self.inverse.make_output_vec(),
@@ -81,7 +82,7 @@ impl<'a> GriffinLim<'a> {
         sound.split_off(self.padding)
     }
 
-    /// The initial audio, with random phases.
+    /// Fills `sound` with the initial audio, which has random phases.
     fn random_start(&self, buffers: &mut FrameBuffers, sound: &mut [f32]) {
         let key = Key::new(PHASE_SEED).with("phases");
         let bins = buffers.bins.len();
@@ -95,8 +96,8 @@ impl<'a> GriffinLim<'a> {
         self.finish(sound);
     }
 
-    /// One iteration from `sound` to `next`; `previous` holds the spectra of the last iteration, then those of this
-    /// one.
+    /// Computes one iteration from `sound` to `next`. `previous` holds the spectra of the last iteration, and
+    /// afterwards the spectra of this iteration.
     fn iterate(&self, buffers: &mut FrameBuffers, previous: &mut [Complex32], sound: &[f32], next: &mut [f32]) {
         next.fill(0.0);
         let bins = buffers.bins.len();
@@ -134,7 +135,7 @@ impl<'a> GriffinLim<'a> {
         }
     }
 
-    /// Applies the gains, and fills the padding from the audio as the features do.
+    /// Applies the gains, and fills the padding from the audio in the same way as feature extraction.
     fn finish(&self, sound: &mut [f32]) {
         sound.iter_mut().zip(&self.gains).for_each(|(sample, gain)| *sample *= gain);
         let mirrored = self.log_mel.config.padding == Padding::Reflect;
@@ -146,7 +147,7 @@ impl<'a> GriffinLim<'a> {
     }
 }
 
-/// A bin with the given `magnitude` and the phase of `found` plus momentum away from the `previous` bin.
+/// Computes a bin with the given `magnitude` and the phase of `found` plus momentum away from the `previous` bin.
 fn accelerate(found: Complex32, previous: &mut Complex32, magnitude: f32) -> Complex32 {
     let target = found * (1.0 + MOMENTUM) - *previous * MOMENTUM;
     *previous = found;

@@ -1,26 +1,26 @@
-//! From log-mel features to the magnitudes of a spectrum with these mels.
+//! Estimates the magnitudes of a spectrum from its log-mel features.
 
 use crate::features::{Floor, Log, LogMel, Spectrum};
 
-/// Iterations of the solver; after these the mean error is less than 0.01 nats (measured).
+/// Iterations of the solver; after 30 the mean error is less than 0.01 nats (measured).
 const STEPS: usize = 30;
 
-/// Tolerance above the floor, because a logarithm and its inverse are not exact.
+/// Tolerance factor above the floor, because a logarithm and its inverse are not exact.
 const FLOOR_MARGIN: f32 = 1.001;
 
 /// Inverts the logarithm and the mel filters.
 pub(super) struct InverseMel<'a> {
     log_mel: &'a LogMel,
-    /// Sum over all channels of the weights of each bin.
+    /// Sum of the weights of each bin over all channels.
     bin_sums: Vec<f32>,
-    /// Sum over all bins of the weights of each channel.
+    /// Sum of the weights of each channel over all bins.
     channel_sums: Vec<f32>,
-    /// The largest mel value of audio between -1 and 1, for each channel.
+    /// Largest mel value of audio between -1 and 1, for each channel.
     mel_max: Vec<f32>,
 }
 
 impl<'a> InverseMel<'a> {
-    /// For features of `log_mel`.
+    /// Prepares the inversion of features from `log_mel`.
     pub(super) fn new(log_mel: &'a LogMel) -> Self {
         let (filters, bins) = (&log_mel.filters, log_mel.config.n_fft / 2 + 1);
         let mut bin_sums = vec![0.0; bins];
@@ -33,7 +33,7 @@ impl<'a> InverseMel<'a> {
         Self { log_mel, bin_sums, channel_sums, mel_max }
     }
 
-    /// The magnitudes `[t, k]` of the features `[t, m]`.
+    /// Estimates the magnitudes `[t, k]` of the features `[t, m]`.
     pub(super) fn magnitudes(&self, features: &[f32]) -> Vec<f32> {
         let (n_mels, bins) = (self.channel_sums.len(), self.bin_sums.len());
         let mut magnitudes = vec![0.0; features.len() / n_mels * bins];
@@ -50,7 +50,7 @@ impl<'a> InverseMel<'a> {
         magnitudes
     }
 
-    /// The mel with the logarithm `value`; zero for NaN, which a broken model may give.
+    /// Computes the mel value with the logarithm `value`; zero for NaN, which a broken model may give.
     fn linear(&self, value: f32) -> f32 {
         let mel = match self.log_mel.config.log {
             Log::Ln => value.exp(),
@@ -66,11 +66,11 @@ impl<'a> InverseMel<'a> {
         mel.max(0.0)
     }
 
-    /// Fills `spectrum` with non-negative bins that have these `mels`; `found` and `factors` are work buffers.
+    /// Fills `spectrum` with non-negative bins whose mel values are `mels`; `found` and `factors` are work buffers.
     ///
-    /// There are more bins than channels, so many spectra would do. The solver starts with a smooth one and multiplies
-    /// it by the ratio of wanted to current mels (Richardson, 1972; Lucy, 1974). So it stays smooth and positive, and
-    /// quiet channels count as much as loud ones, which least squares would neglect.
+    /// There are more bins than channels, so many spectra would do. The solver starts with a smooth spectrum and
+    /// multiplies it by the ratio of wanted to current mels (Richardson, 1972; Lucy, 1974). So the spectrum stays
+    /// smooth and positive, and quiet channels count as much as loud channels, which least squares would neglect.
     fn solve(&self, mels: &[f32], spectrum: &mut [f32], found: &mut [f32], factors: &mut [f32]) {
         found.copy_from_slice(&self.channel_sums);
         self.ratios(mels, found, spectrum);
@@ -81,7 +81,8 @@ impl<'a> InverseMel<'a> {
         }
     }
 
-    /// The factor for each bin when the channels hold `found` but should hold `mels`: the mean ratio of its channels.
+    /// Computes the factor for each bin when the channels hold `found` but should hold `mels`: the mean ratio over the
+    /// channels of the bin.
     fn ratios(&self, mels: &[f32], found: &mut [f32], factors: &mut [f32]) {
         let ratio = |wanted: f32, found: f32| if found > 0.0 { wanted / found } else { 0.0 };
         found.iter_mut().zip(mels).for_each(|(found, wanted)| *found = ratio(*wanted, *found));
@@ -96,7 +97,7 @@ mod tests {
     use crate::features::{LogMelConfig, Normalize, Padding};
     use crate::testing::tone;
 
-    /// Mean distance, in nats, between the mels of a sound and those of the spectrum found for them.
+    /// Computes the mean distance, in nats, between the mels of a sound and the mels of the spectrum found for them.
     fn distance(config: &LogMelConfig, sound: &[f32]) -> f32 {
         let log_mel = LogMel::new(config).unwrap();
         let inverse_mel = InverseMel::new(&log_mel);

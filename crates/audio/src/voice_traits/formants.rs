@@ -1,19 +1,19 @@
-//! Resonances of the vocal tract: linear prediction, and the roots of its filter (Markel and Gray, 1976).
+//! Measures the resonances of the vocal tract: linear prediction, and the roots of its filter (Markel and Gray, 1976).
 
 use std::f64::consts::{PI, TAU};
 
 use realfft::num_complex::Complex64;
 
-/// Pre-emphasis: raises the treble, which is weak in every voice, so that higher formants count.
+/// Factor of the pre-emphasis, which raises the treble: it is weak in every voice, and higher formants must count.
 const PREEMPHASIS: f64 = 0.97;
 
-/// Formants are at least this far from zero and from half the sample rate, in hertz.
+/// Smallest distance of a formant from zero and from half the sample rate, in hertz.
 const EDGE_HZ: f64 = 90.0;
 
-/// A wider resonance shapes the tilt of the spectrum and is not a formant; in hertz.
+/// Largest bandwidth of a formant in hertz: a wider resonance shapes the tilt of the spectrum.
 const WIDEST_HZ: f64 = 500.0;
 
-/// The three lowest formants of a frame in hertz; `None` when it has fewer.
+/// Measures the three lowest formants of a frame in hertz; `None` when the frame has fewer.
 pub(super) fn formants(frame: &[f32], rate: u32) -> Option<[f64; 3]> {
     // Two coefficients for each formant, about one in a kilohertz, and two for glottis and lips.
     let filter = prediction(&windowed(frame), 2 + rate as usize / 1000)?;
@@ -27,7 +27,7 @@ pub(super) fn formants(frame: &[f32], rate: u32) -> Option<[f64; 3]> {
     found.first_chunk().copied()
 }
 
-/// The frame with pre-emphasis and a Hamming window.
+/// Returns the frame with pre-emphasis and a Hamming window.
 fn windowed(frame: &[f32]) -> Vec<f64> {
     let last = frame.len().saturating_sub(2).max(1) as f64;
     let weight = |n: usize| 0.54 - 0.46 * (TAU * n as f64 / last).cos();
@@ -35,8 +35,8 @@ fn windowed(frame: &[f32]) -> Vec<f64> {
     lifted.enumerate().map(|(n, sample)| weight(n) * sample).collect()
 }
 
-/// The `order` coefficients `a` of `x[n] + a[0] x[n - 1] + ...` with the smallest residual (Levinson, 1947; Durbin,
-/// 1960).
+/// Computes the `order` coefficients `a` of `x[n] + a[0] x[n - 1] + ...` with the smallest residual (Levinson, 1947;
+/// Durbin, 1960).
 fn prediction(samples: &[f64], order: usize) -> Option<Vec<f64>> {
     let autocorrelation = |lag: usize| samples.iter().zip(samples.get(lag..)?).map(|(a, b)| a * b).sum::<f64>().into();
     let autocorrelation: Vec<f64> = (0..=order).map(autocorrelation).collect::<Option<_>>()?;
@@ -57,10 +57,10 @@ fn prediction(samples: &[f64], order: usize) -> Option<Vec<f64>> {
     Some(filter)
 }
 
-/// Largest number of iterations; none of 25,000 frames of speech needed more than 15 (measured).
+/// Largest number of iterations of the root finder; none of 25,000 frames of speech needed more than 15 (measured).
 const ITERATIONS_MAX: usize = 40;
 
-/// All roots of `z^p + a[0] z^(p - 1) + ...`, found together (Aberth, 1967).
+/// Finds all roots of `z^p + a[0] z^(p - 1) + ...` simultaneously (Aberth, 1967).
 fn roots(filter: &[f64]) -> Vec<Complex64> {
     let order = filter.len();
     // Start evenly on a circle near the roots of speech, off the real axis: a start on it would never leave it.
@@ -93,7 +93,7 @@ fn roots(filter: &[f64]) -> Vec<Complex64> {
 mod tests {
     use super::*;
 
-    /// The filter with these roots and their conjugates.
+    /// Computes the coefficients of the filter with the roots `pairs` and their conjugates.
     fn filter_of(pairs: &[Complex64]) -> Vec<f64> {
         let mut filter = vec![1.0];
         for root in pairs {

@@ -1,15 +1,16 @@
-//! Pitch from the periodicity of a waveform: YIN (de Cheveigné and Kawahara, 2002).
+//! Measures pitch from the periodicity of a waveform: YIN (de Cheveigné and Kawahara, 2002).
 
-/// Range of adult speaking voices in hertz; children and shouting may be higher.
+/// Pitch range of adult speaking voices in hertz; children and shouting may be higher.
 const LOWEST_HZ: u32 = 60;
 const HIGHEST_HZ: u32 = 400;
 
-/// The compared samples are this part of a second, which is one and a half of the longest periods.
+/// Number of comparison windows in a second. One window is 1.5 times the longest period.
 const WINDOWS_PER_SECOND: u32 = 40;
 
-/// A frame is voiced when its difference from itself one period later is below this; one is chance.
+/// Largest difference of a voiced frame from itself one period later; chance gives a difference of one.
 ///
-/// The paper uses 0.1 for its database; 0.2 keeps breathy voices, and noise is still far above it.
+/// The paper uses 0.1 for its database. With 0.2, breathy voices count as voiced, and the difference of noise is still
+/// far above it.
 const VOICED: f32 = 0.2;
 
 /// Pitch detector for one sample rate.
@@ -21,19 +22,19 @@ pub(super) struct Yin {
 }
 
 impl Yin {
-    /// For samples at `rate` hertz.
+    /// Prepares a detector for samples at `rate` hertz.
     pub(super) fn new(rate: u32) -> Self {
         let shortest = (rate / HIGHEST_HZ).max(2) as usize;
         let longest = (rate / LOWEST_HZ).max(3) as usize;
         Self { rate: rate.into(), window: (rate / WINDOWS_PER_SECOND).max(1) as usize, shortest, longest }
     }
 
-    /// Length of a frame in samples.
+    /// Returns the length of a frame in samples.
     pub(super) fn span(&self) -> usize {
         self.window + self.longest + 1
     }
 
-    /// The pitch of a frame in hertz; `None` when it is not voiced.
+    /// Measures the pitch of a frame in hertz; `None` when the frame is not voiced.
     pub(super) fn pitch(&self, frame: &[f32]) -> Option<f64> {
         let differences = self.differences(frame);
         let voiced = (self.shortest..=self.longest).find(|&lag| differences[lag] < VOICED)?;
@@ -46,7 +47,7 @@ impl Yin {
         Some(self.rate / (bottom as f64 + shift.clamp(-0.5, 0.5)))
     }
 
-    /// Difference of the frame from itself at each lag, relative to the mean over all lags up to it.
+    /// Computes the difference of the frame from itself at each lag, relative to the mean over all lags up to that lag.
     fn differences(&self, frame: &[f32]) -> Vec<f32> {
         let mut sum = 0.0;
         let mut relative = vec![1.0; self.longest + 2];

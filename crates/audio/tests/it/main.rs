@@ -1,4 +1,4 @@
-//! Log-mel features compared with those of the systems that the presets are named after.
+//! Compares log-mel features with the features of the systems that the presets are named after.
 #![cfg(test)]
 
 #[path = "../../../../fixtures/read.rs"]
@@ -7,7 +7,7 @@ mod fixture;
 use fixture::{Fixture, close};
 use plimsoll_audio::{LogMel, LogMelConfig};
 
-/// Largest difference from torchaudio and librosa, as a share of the largest number.
+/// Largest allowed difference from torchaudio and librosa, as a share of the largest feature value.
 const TOLERANCE: f32 = 1e-4;
 
 #[test]

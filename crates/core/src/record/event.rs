@@ -1,4 +1,4 @@
-//! The events of a run, typed.
+//! Types of the events of a run.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,31 +12,31 @@ use crate::{Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
 
 /// Something that happened in a run.
 ///
-/// In JSON the name of the variant stands under `event`, in snake case, beside its fields.
+/// In JSON the key `event` holds the name of the variant, in snake case, beside the fields of the variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// A step was taken.
+    /// A training step was taken.
     Step(StepEvent),
-    /// A step was not taken, and the run continues.
+    /// A training step was not taken, and the run continues.
     Skipped {
-        /// Number that the step would have had.
+        /// Number that the skipped step would have had.
         step: u64,
-        /// Why it was not taken.
+        /// Reason why the step was not taken.
         #[serde(default)]
         reason: String,
     },
     /// Samples were left out of a batch.
     LeftOut {
-        /// Samples, with the reason for each.
+        /// Samples that were left out, with the reason for each sample.
         samples: Vec<Skipped>,
     },
     /// A computation did not fit into memory. It was repeated in smaller parts, and the run continues.
     OutOfMemory {
-        /// The step in which or after which the memory ran out.
+        /// Step in which or after which the memory ran out.
         step: u64,
-        /// The stage of the work and the message of the device.
+        /// Stage of the work in which memory ran out, and the message of the device.
         failure: OutOfMemory,
         /// Number of utterances of this length that are computed at once from now on.
         #[serde(default)]
@@ -44,43 +44,43 @@ pub enum Event {
     },
     /// Utterances were left out because they do not fit into memory even alone.
     Unfit {
-        /// The step that the utterances belong to.
+        /// Step that the utterances belong to.
         step: u64,
-        /// Names of the utterances.
+        /// Names of the utterances that were left out.
         names: Vec<String>,
     },
     /// A step used more memory than was planned for it.
     Drift {
-        /// Number of the step.
+        /// Number of the step that used more memory than planned.
         step: u64,
-        /// Stage with the highest memory use.
+        /// Stage of the step with the highest memory use.
         phase: Stage,
-        /// Planned memory.
+        /// Memory planned for the step.
         planned_bytes: Bytes,
         /// Highest memory use of the step.
         peak_bytes: Bytes,
     },
     /// The learning rate was lowered because validations no longer improved.
     RateLowered {
-        /// The step after which the rate was lowered.
+        /// Step after which the learning rate was lowered.
         step: u64,
-        /// Factor on the scheduled rate from now on.
+        /// Factor on the scheduled learning rate from now on.
         factor: f64,
     },
     /// The model was validated.
     Validated {
-        /// The step after which it was validated.
+        /// Step after which the model was validated.
         step: u64,
-        /// Completed epochs.
+        /// Number of completed epochs.
         #[serde(default)]
         epoch: u64,
-        /// What was measured.
+        /// Measured scores of the model.
         #[serde(default, deserialize_with = "lenient::scores")]
         scores: Vec<Measure>,
         /// Duration of the validation in seconds.
         #[serde(default)]
         seconds: f64,
-        /// Whether this is the best validation so far.
+        /// Whether this validation is the best so far.
         #[serde(default)]
         best: bool,
         /// Peak memory of the validation.
@@ -89,39 +89,39 @@ pub enum Event {
     },
     /// A checkpoint was written.
     Saved {
-        /// The step that it holds.
+        /// Step whose state the checkpoint holds.
         step: u64,
-        /// Its folder. A part of the path that is not Unicode is replaced.
+        /// Folder of the checkpoint. A part of the path that is not Unicode is replaced.
         #[serde(default, serialize_with = "lenient::path")]
         path: PathBuf,
     },
     /// A checkpoint could not be written. The run continues, and earlier checkpoints are unchanged.
     NotSaved {
-        /// The step that it would have held.
+        /// Step whose state the checkpoint would have held.
         step: u64,
-        /// Why it was not written.
+        /// Reason why the checkpoint was not written.
         #[serde(default)]
         reason: String,
     },
-    /// Fewer utterances are computed at once. Only read: schema version 0 wrote it where [`Event::OutOfMemory`] stands
-    /// today.
+    /// The number of utterances that are computed at once was lowered. Only read, never written: schema version 0 used
+    /// this event in place of [`Event::OutOfMemory`].
     Lowered {
-        /// The step after which the limit was lowered.
+        /// Step after which the limit was lowered.
         step: u64,
-        /// Utterances that are computed at once from now on.
+        /// Number of utterances that are computed at once from now on.
         #[serde(default)]
         limit: usize,
         /// Memory that the step used.
         #[serde(default)]
         peak_bytes: Bytes,
     },
-    /// An event of a newer schema. Its fields are skipped.
+    /// An event of a newer schema, whose fields are skipped.
     #[serde(other)]
     Unknown,
 }
 
 impl Event {
-    /// The step that the event names, if it names one.
+    /// Returns the step that the event names, if it names one.
     pub fn step(&self) -> Option<u64> {
         match self {
             Self::Step(StepEvent { step, .. })
@@ -139,14 +139,14 @@ impl Event {
     }
 }
 
-/// A step of a run.
+/// Record of one training step.
 ///
-/// A training loop that does not know a field leaves it at its default. A number that is not known is NaN, which JSON
-/// holds as `null`; other fields default to zero or empty.
+/// A training loop that does not measure a field leaves it at its default. An unknown number is NaN, which is `null` in
+/// JSON; other fields default to zero or empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepEvent {
-    /// Number of the step, the first being 1.
+    /// Number of the step; the first step is 1.
     pub step: u64,
     /// Position in the data after the step.
     #[serde(deserialize_with = "lenient::position")]
@@ -160,25 +160,25 @@ pub struct StepEvent {
     /// Norm of the gradient before clipping.
     #[serde(deserialize_with = "lenient::number")]
     pub norm: f64,
-    /// Learning rate.
+    /// Learning rate of the step.
     #[serde(deserialize_with = "lenient::number")]
     pub rate: f64,
     /// Number of micro-batches that the batch was computed in.
     #[serde(rename = "pieces")]
     pub micro_batches: usize,
-    /// The micro-batches in the order in which their gradients were added. Together with the position before the step
-    /// this is the ledger: it says which utterances were in the step.
+    /// Micro-batches in the order in which their gradients were added. Together with the position before the step, this
+    /// list is the ledger: it identifies the utterances of the step.
     #[serde(rename = "cuts")]
     pub ledger: Vec<MicroBatch>,
     /// Number of micro-batches that were started, including those that ran out of memory.
     #[serde(rename = "begun")]
     pub attempts: usize,
-    /// Factor on the loss in fp16; not written when 1.
+    /// Factor on the loss in fp16; not written when it is 1.
     #[serde(skip_serializing_if = "is_one")]
     pub loss_scale: f64,
-    /// Reads from the device that the step waited for.
+    /// Number of reads from the device that the step waited for.
     pub reads: u32,
-    /// Seconds spent on safety: memory gate, governor, ledger, and recording the step before.
+    /// Time in seconds spent on safety: memory gate, governor, ledger, and recording of the previous step.
     pub safety_seconds: f64,
     /// Number of samples that the model's length policy truncated.
     #[serde(rename = "cut")]
@@ -187,11 +187,11 @@ pub struct StepEvent {
     pub frames: u64,
     /// Share of the batch that is padding.
     pub padding: f64,
-    /// Seconds that the step took, without waiting for data.
+    /// Duration of the step in seconds, without waiting for data.
     pub step_seconds: f64,
-    /// Seconds that the step waited for its batch.
+    /// Time in seconds that the step waited for its batch.
     pub wait_seconds: f64,
-    /// Peak memory of the step.
+    /// Peak memory use of the step.
     pub peak_bytes: Bytes,
 }
 
@@ -225,26 +225,27 @@ fn is_one(factor: &f64) -> bool {
     *factor == 1.0
 }
 
-/// A part of a batch that is computed at once: neighboring utterances. In JSON `[start, len, fallback_level]`.
+/// Part of a batch that is computed at once: neighboring utterances. In JSON `[start, len, fallback_level]`.
 ///
-/// The micro-batches of a step, in the order of their sums, are enough to repeat the step to the last bit.
+/// The micro-batches of a step, in the order in which their gradients were added, are enough to repeat the step to the
+/// last bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u32; 3]", into = "[u32; 3]")]
 pub struct MicroBatch {
-    /// Index of its first utterance in the batch.
+    /// Index in the batch of the first utterance of the micro-batch.
     pub start: u32,
-    /// Number of its utterances.
+    /// Number of utterances in the micro-batch.
     pub len: u32,
-    /// How it was computed: 0 for the planned way, higher numbers for ways that take less memory and more time, or
-    /// [`MicroBatch::LEFT_OUT`].
+    /// Fallback level at which the micro-batch was computed: 0 is the planned way; higher levels take less memory and
+    /// more time. Utterances that were left out have [`MicroBatch::LEFT_OUT`].
     pub fallback_level: u32,
 }
 
 impl MicroBatch {
-    /// Level of utterances that were left out because they did not fit in any way.
+    /// Fallback level of utterances that were left out because they did not fit into memory at any level.
     pub const LEFT_OUT: u32 = u32::MAX;
 
-    /// Indices of its utterances in the batch.
+    /// Returns the indices in the batch of the utterances of this micro-batch.
     pub fn range(&self) -> Range<usize> {
         self.start as usize..(self.start + self.len) as usize
     }

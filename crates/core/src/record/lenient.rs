@@ -1,4 +1,4 @@
-//! Reading of fields that JSON cannot hold as they are, or that older programs wrote in another form.
+//! Deserialization of fields that JSON cannot represent directly, or that older programs wrote in another form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::{Measure, MeasureUnit, Position};
 
-/// The number of a line that does not have one.
+/// Returns NaN, the value of a number that is missing in a line.
 pub(super) fn nan() -> f64 {
     f64::NAN
 }
 
-/// A number, or NaN where JSON has `null`.
+/// Deserializes a number; `null` in JSON becomes NaN.
 pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-/// Numbers by name, NaN where JSON has `null`.
+/// Deserializes numbers by name; `null` in JSON becomes NaN.
 pub(super) fn numbers<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<Cow<'static, str>, f64>, D::Error> {
@@ -26,7 +26,8 @@ pub(super) fn numbers<'de, D: Deserializer<'de>>(
     Ok(all.into_iter().map(|(name, value)| (name.into(), value.unwrap_or(f64::NAN))).collect())
 }
 
-/// A position whose fields may be missing or unknown. [`Position`] itself is strict, as a checkpoint must be exact.
+/// Deserializes a position whose fields may be missing or unknown. [`Position`] itself is strict, as a checkpoint must
+/// be exact.
 pub(super) fn position<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Position, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -40,7 +41,7 @@ pub(super) fn position<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pos
     Ok(Position { epoch, batch, window, within })
 }
 
-/// Scores, each as a [`Measure`] or, as the first programs wrote it, as a pair of name and value.
+/// Deserializes scores, each given as a [`Measure`] or, in the form of the first programs, as a pair of name and value.
 pub(super) fn scores<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Measure>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -61,7 +62,8 @@ pub(super) fn scores<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<M
     Ok(Vec::<Score>::deserialize(deserializer)?.into_iter().map(measure).collect())
 }
 
-/// A path as text. The standard form fails for a path that is not Unicode, and a record must not.
+/// Serializes a path as text. Serde's standard form fails for a path that is not Unicode, but a record must always be
+/// written.
 pub(super) fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }

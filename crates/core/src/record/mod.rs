@@ -4,9 +4,9 @@
 //! no second list of field names.
 //!
 //! Rules for a change of the schema:
-//! - New events and new fields do not change [`SCHEMA_VERSION`]: readers skip what they do not know, and a field that is
-//!   missing in an old line has a default.
-//! - A field that gets another meaning, or an event that is removed, raises it.
+//! - New events and new fields do not change [`SCHEMA_VERSION`]: readers skip unknown events and fields, and a field
+//!   that is missing in an old line has a default.
+//! - A field that gets another meaning, or an event that is removed, raises [`SCHEMA_VERSION`].
 //! - A name that was written once stays readable, as a variant or as a serde `alias`.
 
 mod event;
@@ -20,12 +20,13 @@ pub use plan::PlanHeader;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the schema that this crate writes. Version 0 stands for lines from before the field existed.
+/// Version of the schema that this crate writes. Version 0 stands for lines written before the field `schema_version`
+/// existed.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// One line of a run's record: an event with its time and the version of its schema.
 ///
-/// In JSON all fields stand side by side, so a script can filter lines by `event` and read any line without the others.
+/// In JSON all fields are at one level, so a script can filter lines by `event` and read any line by itself.
 ///
 /// ```
 /// use plimsoll_core::{Event, Record, StepEvent};
@@ -39,19 +40,19 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record<E = Event> {
-    /// Version of the schema, 0 in lines that do not say.
+    /// Version of the schema; 0 in lines without a version.
     #[serde(default)]
     pub schema_version: u32,
-    /// Seconds since 1970. NaN in lines that do not say.
+    /// Time of the event in seconds since 1970; NaN in lines without a time.
     #[serde(default = "lenient::nan", deserialize_with = "lenient::number")]
     pub time: f64,
-    /// What happened.
+    /// Event that happened at this time.
     #[serde(flatten)]
     pub event: E,
 }
 
 impl<E> Record<E> {
-    /// A line of today's schema for something that happened at `time`, in seconds since 1970.
+    /// Creates a line of the current schema for an event that happened at `time`, in seconds since 1970.
     pub fn new(time: f64, event: E) -> Self {
         Self { schema_version: SCHEMA_VERSION, time, event }
     }

@@ -1,10 +1,10 @@
-//! The head of a run's `plan.toml`: what readers of runs take from it.
+//! Header of a run's `plan.toml`: the fields that readers of runs use.
 
 use serde::{Deserialize, Serialize};
 
-/// The head of a run's `plan.toml`. The program writes its whole plan below it.
+/// Header of a run's `plan.toml`. The program writes its whole plan below the header.
 ///
-/// Every field is optional on reading, as an older program may have written less.
+/// Every field is optional on reading, as an older program may have written fewer fields.
 ///
 /// ```
 /// use plimsoll_core::PlanHeader;
@@ -16,33 +16,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlanHeader {
-    /// Version of the schema, [`SCHEMA_VERSION`](crate::SCHEMA_VERSION) on writing; 0 in files that do not say.
+    /// Version of the schema: [`SCHEMA_VERSION`](crate::SCHEMA_VERSION) on writing, 0 in files without a version.
     pub schema_version: u32,
     /// Name of the run, if the user chose one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Version of the program.
+    /// Version of the program that wrote the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Commit that the program was built from.
+    /// Commit from which the program was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Task of the run, such as `asr`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Seed of all randomness.
+    /// Seed of all randomness of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Name of the device that trains.
+    /// Name of the device that trains the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Number of parameters of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// Steps until the end, if known in advance.
+    /// Number of steps of the run, if known in advance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_steps: Option<u64>,
-    /// Seconds of audio in a feature frame.
+    /// Seconds of audio per feature frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hop_seconds: Option<f64>,
 }

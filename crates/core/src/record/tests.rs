@@ -1,11 +1,11 @@
-//! Events are read as they were written, by this program and by older and newer ones.
+//! Tests that events are read as they were written, by this program and by older and newer programs.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::{Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
 
-/// Numbers whose decimal text is exact, as serde_json reads others only to the last bit but one.
+/// Generates numbers whose decimal text is exact, as serde_json reads other numbers only to the last bit but one.
 fn number() -> impl Strategy<Value = f64> {
     any::<i32>().prop_map(|n| f64::from(n) / 64.0)
 }
@@ -80,7 +80,7 @@ fn validated() -> impl Strategy<Value = Event> {
     )
 }
 
-/// Every event that has fields. [`Event::Unknown`] has none and is tested by itself.
+/// Generates every event that has fields. [`Event::Unknown`] has no fields and has a test of its own.
 fn event() -> impl Strategy<Value = Event> {
     let skipped = (text(), text()).prop_map(|(name, reason)| Skipped { name, reason });
     let step = any::<u64>;

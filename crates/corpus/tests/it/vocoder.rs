@@ -1,4 +1,4 @@
-//! The vocoder: audio to features and back to similar audio.
+//! Tests of the vocoder, which converts audio to features and back to similar audio.
 
 use plimsoll_audio::{Floor, Log, LogMel, LogMelConfig, Padding, Vocoder};
 use plimsoll_core::Key;
@@ -7,7 +7,7 @@ use realfft::RealFftPlanner;
 
 use crate::tone;
 
-/// The main configuration: MyXTTS's features at the sample rate of the corpus.
+/// Returns the main configuration: MyXTTS's features at the sample rate of the corpus.
 fn main_config() -> LogMelConfig {
     let preset = LogMelConfig::preset("myxtts").unwrap();
     LogMelConfig { sample_rate: 16_000, win_length: 800, hop_length: 200, ..preset }
@@ -17,16 +17,17 @@ fn speech(seed: u64) -> Vec<f32> {
     synthesize(&[3, 17, 40, 61], &Voice::new(seed, 0), Key::new(seed)).samples
 }
 
-/// From 200 to 3000 Hz in two seconds.
+/// Generates a chirp from 200 to 3000 Hz in two seconds.
 fn chirp(rate: u32) -> Vec<f32> {
     let turns = |time: f64| 200.0 * time + 700.0 * time * time;
     let sample = |n: u32| (std::f64::consts::TAU * turns(f64::from(n) / f64::from(rate))).sin() as f32;
     (0..2 * rate).map(|n| 0.5 * sample(n)).collect()
 }
 
-/// Mean distance, in nats, between `features` and those of the audio made from them.
+/// Computes the mean distance, in nats, between `features` and the features of the audio made from them.
 ///
-/// Values at the floor, or so near that they are inaudible, are left out: audio need not have exactly these.
+/// Values at the floor, or so near it that they are inaudible, are left out: audio need not reproduce these values
+/// exactly.
 fn distance(config: &LogMelConfig, sound: &[f32]) -> f32 {
     let log_mel = LogMel::new(config).unwrap();
     let features = log_mel.extract(sound);
@@ -64,7 +65,7 @@ fn every_invertible_preset_is_inverted() {
     }
 }
 
-/// The frequency of the loudest bin of a long transform, in hertz.
+/// Finds the frequency of the loudest bin of a long Fourier transform, in hertz.
 fn pitch(sound: &[f32], rate: u32) -> f64 {
     let transform = RealFftPlanner::new().plan_fft_forward(sound.len());
     let mut bins = transform.make_output_vec();

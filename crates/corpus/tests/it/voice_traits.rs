@@ -1,4 +1,4 @@
-//! Voices of known pitch and formants, and voices that must be distinguished.
+//! Tests that voice traits match voices of known pitch and formants, and that different voices are distinguished.
 
 use plimsoll_audio::VoiceTraits;
 use plimsoll_core::{Key, Seconds};
@@ -6,7 +6,7 @@ use plimsoll_corpus::{Voice, synthesize};
 
 use crate::tone;
 
-/// Clicks at `pitch` through a resonance at each of `formants`.
+/// Synthesizes a vowel: clicks at `pitch` through a resonance at each of `formants`.
 fn vowel(pitch: f64, formants: [f64; 3], rate: u32) -> Vec<f32> {
     let rate = f64::from(rate);
     let periods = |n: usize| (n as f64 * pitch / rate).floor();
@@ -66,7 +66,7 @@ fn distances_are_logarithmic() {
     assert_eq!(one.distance(&longer), longer.distance(&one));
 }
 
-/// Traits of ten sentences of a voice.
+/// Measures the traits of ten sentences of a voice.
 fn heard(seed: u64, speaker: usize) -> Vec<VoiceTraits> {
     let key = Key::new(seed).with("heard").at(speaker as u64);
     let sentence = |key: Key| (0..5).map(|word| key.at(word).below(60) as usize).collect::<Vec<_>>();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Samples with these numbers of frames, and about one token for seven frames.
+/// Returns samples with the numbers of frames `frames`, and about one token for seven frames.
 fn samples(frames: &[u32]) -> Vec<SampleMeta> {
     let sample = |(n, &frames): (usize, &u32)| SampleMeta {
         id: SampleId::from_name(&n.to_string()),
@@ -19,7 +19,7 @@ fn utterances(n: u32) -> BatchingConfig {
     BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(n).unwrap()))
 }
 
-/// Number of frames with padding and without.
+/// Counts the frames of `batches` with padding and without padding.
 fn cells(samples: &[SampleMeta], batches: &[Vec<usize>]) -> (u64, u64) {
     let frames = |&index: &usize| u64::from(samples[index].frames.0);
     let padded = batches.iter().map(|b| b.len() as u64 * b.iter().map(frames).max().unwrap_or(0)).sum();

@@ -1,11 +1,11 @@
-//! Features kept in memory.
+//! Memory cache of features.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::Bytes;
 
-/// Features in memory, one slot for each utterance, until the limit is reached.
+/// Cache of features in memory, one slot for each utterance, until the limit is reached.
 ///
 /// Nothing is evicted: an epoch asks for every sample once, in random order, so all samples are worth the same.
 pub(super) struct MemoryCache {
@@ -19,7 +19,7 @@ impl MemoryCache {
         Self { slots: (0..slots).map(|_| OnceLock::new()).collect(), used: AtomicU64::new(0), limit: limit.0 }
     }
 
-    /// Memory of all kept features.
+    /// Returns the memory of all kept features.
     pub(super) fn used(&self) -> Bytes {
         Bytes(self.used.load(Ordering::Relaxed))
     }
@@ -28,7 +28,8 @@ impl MemoryCache {
         self.slots[index].get().map(|features| &**features)
     }
 
-    /// Keeps a copy if it fits. The memory is reserved first, so that threads together cannot exceed the limit.
+    /// Keeps a copy of `features` if it fits. The memory is reserved first, so that threads together cannot exceed the
+    /// limit.
     pub(super) fn keep(&self, index: usize, features: &[f32]) {
         let size = Bytes::for_values::<f32>(features.len() as u64).0;
         let more = |used: u64| used.checked_add(size).filter(|&used| used <= self.limit);

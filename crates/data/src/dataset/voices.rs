@@ -1,4 +1,4 @@
-//! The utterances of each speaker, from which voice references are drawn.
+//! Utterances of each speaker, from which voice references are drawn.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use plimsoll_core::{Frames, Key};
 
 use crate::utterance::Utterance;
 
-/// The utterances of each speaker. An utterance without a speaker has one of its own.
+/// Utterances of each speaker. An utterance without a speaker counts as a speaker of its own.
 pub(super) struct Voices {
-    /// The indices of the utterances of each speaker, in order.
+    /// Indices of the utterances of each speaker, in order.
     speakers: Vec<Vec<usize>>,
-    /// The index of the speaker of each utterance.
+    /// Index of the speaker of each utterance.
     by: Vec<usize>,
-    /// Longest reference.
+    /// Largest length of a voice reference.
     pub(super) frames: Frames,
 }
 
@@ -33,7 +33,7 @@ impl Voices {
         Self { speakers, by, frames }
     }
 
-    /// A random other utterance of the same speaker; `index` itself where there is none.
+    /// Returns a random other utterance of the speaker of `index`; `index` itself where there is none.
     pub(super) fn pick_other(&self, index: usize, key: Key) -> usize {
         let all = &self.speakers[self.by[index]];
         let place = all.binary_search(&index).expect("every utterance is in the sorted list of its speaker");

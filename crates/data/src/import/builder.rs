@@ -1,4 +1,4 @@
-//! Builds a listing: every layout hands its utterances here, and here they are validated and their ids kept unique.
+//! Builds a listing from the utterances of any layout: validates them and keeps their ids unique.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,20 +13,21 @@ use super::listing::{Entry, ImportOptions, Listing};
 use super::walk::{Unreadable, folder_of};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// Longest text of an utterance. An hour of speech has a few hundred thousand bytes of text, also in scripts with three
-/// bytes a character.
+/// Largest text of an utterance, in bytes. An hour of speech has a few hundred thousand bytes of text, also in scripts
+/// with three bytes a character.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Longest id and longest path. Linux accepts no longer path.
+/// Largest id and largest path, in bytes. Linux accepts no longer path.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// Issues that are kept; further ones are only counted. A million issues take a few hundred megabytes.
+/// Largest number of issues that are kept; further issues are only counted. A million issues take a few hundred
+/// megabytes.
 const MAX_ISSUES: usize = 1_000_000;
 
-/// Longest quotation of a list in a message.
+/// Largest quotation of a list in a message, in characters.
 const MAX_QUOTE_CHARS: usize = 200;
 
-/// An utterance as a layout read it, not yet validated.
+/// Utterance as read from a list, not yet validated.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) id: String,
@@ -38,9 +39,9 @@ pub(super) struct Draft {
     pub(super) language: Option<String>,
 }
 
-/// A listing in the making.
+/// Builder of a listing.
 pub(super) struct ListingBuilder<'a> {
-    /// The folder of the corpus.
+    /// Folder of the corpus.
     pub(super) root: PathBuf,
     format: Format,
     options: &'a ImportOptions,
@@ -57,7 +58,7 @@ impl<'a> ListingBuilder<'a> {
         Self { root, format, options, entries: vec![], issues: vec![], more_issues: 0, ids: HashMap::new() }
     }
 
-    /// The folder that relative audio paths of a list in `folder` start from.
+    /// Returns the folder that relative audio paths of a list in `folder` start from.
     pub(super) fn audio_folder(&self, folder: &Path) -> PathBuf {
         match &self.options.audio_root {
             Some(audio) => audio.join(folder.strip_prefix(&self.root).unwrap_or(Path::new(""))),
@@ -65,7 +66,8 @@ impl<'a> ListingBuilder<'a> {
         }
     }
 
-    /// The audio folder of a layout that keeps its audio in a subfolder `name`. `audio_root` may name the subfolder itself.
+    /// Returns the audio folder of a layout that keeps its audio in a subfolder `name`. `audio_root` may name the
+    /// subfolder itself.
     pub(super) fn named_audio_folder(&self, name: &str, folder: &Path) -> PathBuf {
         let around = self.audio_folder(folder);
         let within = around.join(name);
@@ -81,7 +83,8 @@ impl<'a> ListingBuilder<'a> {
         self.read_lines(file, read).map_err(|source| ImportError::Unreadable { file: file.into(), source })
     }
 
-    /// Calls `read` for every line of an optional list, or of one of several. A list that cannot be opened is an issue.
+    /// Calls `read` for every line of an optional list, or of one of several lists. A list that cannot be opened is an
+    /// issue.
     pub(super) fn read_optional_list(&mut self, file: &Path, read: impl FnMut(&mut Self, SourceLocation, &str)) {
         if let Err(error) = self.read_lines(file, read) {
             self.add_unreadable((file.into(), error));
@@ -99,7 +102,7 @@ impl<'a> ListingBuilder<'a> {
         Ok(())
     }
 
-    /// Adds an utterance, or the issue that took its place. An issue without a location gets this one.
+    /// Adds an utterance, or the issue that took its place. An issue without a location gets `location`.
     pub(super) fn add(&mut self, location: SourceLocation, draft: Result<Draft, Issue>) {
         match draft.and_then(validated) {
             Ok(draft) => self.add_entry(location, draft),
@@ -121,7 +124,7 @@ impl<'a> ListingBuilder<'a> {
         self.entries.push(Entry { id, audio, offset, duration, text, speaker, language, location });
     }
 
-    /// Adds an issue.
+    /// Adds an issue with the location of a line.
     pub(super) fn add_issue(&mut self, location: SourceLocation, id: Option<String>, kind: IssueKind) {
         if self.issues.len() == MAX_ISSUES {
             self.more_issues += 1;
@@ -131,7 +134,7 @@ impl<'a> ListingBuilder<'a> {
         self.issues.push(Issue { location: Some(location), id, kind });
     }
 
-    /// Adds an issue with a whole file.
+    /// Adds an issue whose location is a whole file.
     pub(super) fn add_file_issue(&mut self, file: &Path, id: Option<String>, kind: IssueKind) {
         self.add_issue(SourceLocation { file: file.into(), line: None }, id, kind);
     }
@@ -141,7 +144,7 @@ impl<'a> ListingBuilder<'a> {
         self.add_file_issue(&path, None, IssueKind::Unreadable(error.to_string()));
     }
 
-    /// The listing. Fails where there is neither an entry nor an issue; `path` is for the message.
+    /// Returns the listing. Fails where there is neither an entry nor an issue; `path` is for the message.
     pub(super) fn finish(self, path: &Path) -> Result<Listing, ImportError> {
         let Self { root, format, entries, issues, more_issues, .. } = self;
         if entries.is_empty() && issues.is_empty() {
@@ -151,7 +154,7 @@ impl<'a> ListingBuilder<'a> {
     }
 }
 
-/// The draft with a trimmed id and a text of one line, or the first thing wrong with it.
+/// Returns the draft with a trimmed id and a text of one line, or an issue for its first fault.
 fn validated(draft: Draft) -> Result<Draft, Issue> {
     let id = draft.id.trim().to_owned();
     let text = one_line(&draft.text);
@@ -181,20 +184,20 @@ fn invalid_time(key: &'static str, time: Option<Seconds>) -> Option<IssueKind> {
     (!is_valid).then(|| IssueKind::InvalidTime { key, value: value.to_string() })
 }
 
-/// The trimmed lines of the text, joined by spaces.
+/// Joins the trimmed lines of the text by spaces.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ")
 }
 
-/// The trimmed name; `None` for a blank one.
+/// Returns the trimmed name; `None` for a blank name.
 fn non_blank(name: Option<String>) -> Option<String> {
     let name = name?;
     let bare = name.trim();
     (!bare.is_empty()).then(|| bare.to_owned())
 }
 
-/// The beginning of a text of any length, to be quoted in a message.
+/// Returns the beginning of a text of any length, to be quoted in a message.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_QUOTE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! Common Voice: tab-separated tables without quoting, with a header, and the audio in `clips/`.
+//! Reads Common Voice: tab-separated tables without quoting, with a header, and the audio in `clips/`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use super::json::number;
 use super::walk::{folder_of, id_of, is_audio, name};
 use crate::issue::{Issue, IssueKind};
 
-/// The lists of a folder: `validated.tsv` where it exists, else every other one that exists.
+/// Names of the lists in a folder: `validated.tsv` is read where it exists, else every other list that exists.
 ///
-/// `validated.tsv` contains the utterances of the others, so reading both would give every utterance twice.
+/// `validated.tsv` contains the utterances of the other lists, so reading both would give every utterance twice.
 const LISTS: [&str; 4] = ["validated.tsv", "train.tsv", "dev.tsv", "test.tsv"];
 
-/// The table of clip durations, in milliseconds.
+/// Name of the table of clip durations, in milliseconds.
 const DURATIONS: &str = "clip_durations.tsv";
 
 /// Reads one list, or the lists of a folder.
@@ -45,7 +45,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     Ok(())
 }
 
-/// `path` itself where it is a file, else the lists in it.
+/// Returns `path` itself where it is a file, else the lists in the folder `path`.
 pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.into()];
@@ -57,7 +57,7 @@ pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
     lists
 }
 
-/// The index of each column. Releases of Common Voice order them differently.
+/// Index of each column of a table. Releases of Common Voice order the columns differently.
 pub(super) struct Header {
     columns: usize,
     path: Option<usize>,
@@ -79,7 +79,7 @@ impl Header {
         }
     }
 
-    /// The first required column that is missing.
+    /// Returns an issue for the first required column that is missing.
     pub(super) fn missing(&self) -> Option<IssueKind> {
         let missing = [(self.path, "path"), (self.sentence, "sentence")];
         missing.into_iter().find(|(column, _)| column.is_none()).map(|(_, name)| IssueKind::MissingColumn(name))
@@ -111,7 +111,7 @@ impl Header {
     }
 }
 
-/// The durations from `clip_durations.tsv`; empty without that file.
+/// Reads the durations from `clip_durations.tsv`; empty without that file.
 fn durations(builder: &mut ListingBuilder<'_>, file: &Path) -> HashMap<String, Seconds> {
     let mut durations = HashMap::new();
     if !file.is_file() {

@@ -1,27 +1,27 @@
-//! Comma-separated tables with quoting. An unclosed quotation mark costs one line, not the rest of the file.
+//! Reads comma-separated tables with quoting. An unclosed quotation mark costs one line, not the rest of the file.
 //!
-//! A general CSV reader takes everything from an unclosed mark to the next mark for one field. Here a field may span a few
-//! lines only; where no mark closes it in that range, the line with the opening mark is an issue and reading goes on
-//! behind it.
+//! A general CSV reader takes everything from an unclosed mark to the next mark for one field. In this reader a field
+//! may span a few lines only; where no mark closes it in that range, the line with the opening mark is an issue and
+//! reading continues behind that line.
 
 use std::collections::VecDeque;
 
 use super::lines::{Line, Lines};
 use crate::issue::IssueKind;
 
-/// Longest field, in lines.
+/// Largest number of lines in a field.
 const MAX_FIELD_LINES: usize = 20;
 
-/// Longest row with a field of several lines, in bytes.
+/// Largest row with a field of several lines, in bytes.
 const MAX_FIELD_BYTES: usize = 256 << 10;
 
-/// The number of the line that a row begins in, and its cells.
+/// Number of the line that a row begins in, and the cells of the row.
 pub(super) type Row = (usize, Result<Vec<String>, IssueKind>);
 
-/// The rows of a table, including its header.
+/// Reader of the rows of a table, including its header.
 pub(super) struct Rows {
     lines: Lines,
-    /// Lines that were read ahead in search of a closing mark, and not used.
+    /// Lines that were read in search of a closing mark and belong to later rows.
     ahead: VecDeque<Line>,
 }
 
@@ -72,7 +72,7 @@ impl Iterator for Rows {
 /// Whether the quotation marks of a row match.
 enum Quotes {
     Balanced,
-    /// The last field is not closed.
+    /// The last field of the row is not closed.
     Open,
     /// A closing mark is followed by something other than a comma.
     Misplaced,
@@ -99,7 +99,8 @@ fn split(row: &str) -> (Vec<String>, Quotes) {
     }
 }
 
-/// Appends a quoted field to `cell`, and returns the rest of the row behind its closing mark; `None` without one.
+/// Appends a quoted field to `cell`, and returns the rest of the row behind the closing mark; `None` without a closing
+/// mark.
 fn unquote<'a>(mut quoted: &'a str, cell: &mut String) -> Option<&'a str> {
     loop {
         let (inside, after) = quoted.split_once('"')?;

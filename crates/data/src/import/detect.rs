@@ -9,16 +9,16 @@ use super::lines::Lines;
 use super::walk::{Walk, ending, holds_only_tables, is_audio, name};
 use super::{common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
-/// Lines of a file that are looked at. More than one, because the first may be damaged.
+/// Largest number of lines of a file that are searched: more than one, because the first line may be damaged.
 const MAX_LINES: usize = 20;
 
 impl Format {
-    /// The layout of the corpus at `path`; `None` for an unknown one.
+    /// Detects the layout of the corpus at `path`; `None` for an unknown layout.
     ///
-    /// A file is recognized by its extension and its first lines. A folder is searched in this order, and the first match
-    /// counts: a manifest; the files of Kaldi; the lists of Lhotse; a `metadata.jsonl` or `metadata.csv` with `file_name`
-    /// in it or in its subfolders (Hugging Face); a `metadata.csv` with `|` (LJSpeech); the tables of Common Voice; texts
-    /// of LibriSpeech or LibriTTS anywhere below; audio files with text files.
+    /// A file is recognized by its extension and its first lines. A folder is searched in this order, and the first
+    /// match counts: a manifest; the files of Kaldi; the lists of Lhotse; a `metadata.jsonl` or `metadata.csv` with
+    /// `file_name` in it or in its subfolders (Hugging Face); a `metadata.csv` with `|` (LJSpeech); the tables of
+    /// Common Voice; texts of LibriSpeech or LibriTTS anywhere below; audio files with text files.
     pub fn detect(path: &Path) -> Option<Self> {
         if path.is_dir() { by_lists(path).or_else(|| by_files(path)) } else { detect_file(path) }
     }
@@ -38,7 +38,7 @@ fn detect_file(file: &Path) -> Option<Format> {
     }
 }
 
-/// The readable ones of the first lines.
+/// Returns the readable lines among the first lines of a file.
 fn first_lines(file: &Path) -> Vec<String> {
     let lines = Lines::open(file).into_iter().flatten().take(MAX_LINES);
     lines.filter_map(|(_, line)| line.ok()).collect()
@@ -73,7 +73,7 @@ fn detect_tsv(file: &Path) -> Option<Format> {
     common_voice::Header::read(lines.first()?).missing().is_none().then_some(Format::CommonVoice)
 }
 
-/// The layout of a folder with lists of known names.
+/// Detects the layout of a folder from lists of known names.
 fn by_lists(folder: &Path) -> Option<Format> {
     if manifest::in_folder(folder).is_some_and(|file| detect_file(&file) == Some(Format::Manifest)) {
         return Some(Format::Manifest);
@@ -93,7 +93,7 @@ fn by_lists(folder: &Path) -> Option<Format> {
     common_voice::lists(folder).iter().find_map(|list| detect_tsv(list))
 }
 
-/// The layout of a folder by the files anywhere below it.
+/// Detects the layout of a folder from the files anywhere below it.
 fn by_files(folder: &Path) -> Option<Format> {
     let (mut audio, mut text) = (false, false);
     for file in Walk::new(folder).filter_map(Result::ok) {
@@ -110,7 +110,7 @@ fn by_files(folder: &Path) -> Option<Format> {
     (audio && text).then_some(Format::Folder)
 }
 
-/// The error for a path without a known layout.
+/// Returns the error for a path without a known layout.
 pub(super) fn unknown(path: &Path) -> ImportError {
     if holds_only_tables(path) { ImportError::OnlyTables(path.into()) } else { ImportError::UnknownFormat(path.into()) }
 }

@@ -1,11 +1,11 @@
-//! Why a whole corpus cannot be read.
+//! Errors of reading a whole corpus.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::format::Format;
 
-/// Why a whole corpus cannot be read. A bad line is not an error but an [`Issue`](crate::Issue).
+/// Reason why a whole corpus cannot be read. A bad line is not an error but an [`Issue`](crate::Issue).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
@@ -18,12 +18,12 @@ pub enum ImportError {
     /// The files do not have the layout that was given.
     #[error("{} is not of the format `{format}`, which has {}", path.display(), format.marker_files())]
     WrongFormat {
-        /// The file or folder.
+        /// File or folder of the corpus.
         path: PathBuf,
-        /// The given layout.
+        /// Layout that was given.
         format: Format,
     },
-    /// There are only Parquet or Arrow tables, which cannot be read.
+    /// The folder holds only Parquet or Arrow tables, which cannot be read.
     #[error(
         "{} holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of \
          `file_name` and `transcription`",
@@ -33,9 +33,9 @@ pub enum ImportError {
     /// A required list exists but cannot be read.
     #[error("cannot read {}", file.display())]
     Unreadable {
-        /// The list.
+        /// List that cannot be read.
         file: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system while reading.
         source: io::Error,
     },
     /// The lists have neither an utterance nor an issue.
@@ -43,7 +43,7 @@ pub enum ImportError {
     Empty(PathBuf),
 }
 
-/// Every layout with the files that mark it.
+/// Lists every layout with the files that mark it.
 fn looked_for() -> String {
     let each = Format::ALL.map(|format| format!("{} (`{format}`)", format.marker_files()));
     each.join("; ")

@@ -1,4 +1,4 @@
-//! A folder of audio files, each with its text in a `.txt` or `.lab` file of the same name beside it.
+//! Reads a folder of audio files, each with its text beside it in a `.txt` or `.lab` file of equal name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use super::libritts::read_texts;
 use super::walk::{Walk, ending, id_of, is_audio, name, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// Extensions of text files. Where an audio file has both, the first counts.
+/// Extensions of text files. Where an audio file has text files with both extensions, the first extension counts.
 const TEXTS: [&str; 2] = ["txt", "lab"];
 
-/// Whether a file is a text, by its extension.
+/// Whether a file is a text, judged by its extension.
 pub(super) fn is_text(file: &Path) -> bool {
     TEXTS.contains(&ending(file).as_str())
 }
 
 /// Reads a folder and everything below it.
 ///
-/// Subfolders are taken for speakers when every audio file lies in a direct subfolder and there are at least two of them.
-/// In any other arrangement, folders say nothing about speakers.
+/// Subfolders are taken for speakers when every audio file lies in a direct subfolder and there are at least two
+/// subfolders. In any other arrangement, speakers are unknown.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let (mut audio_files, mut texts) = (Vec::new(), BTreeMap::new());
     for file in Walk::new(path) {
@@ -69,7 +69,7 @@ fn add_audio(
     builder.add(location, draft);
 }
 
-/// A text file, and whether an audio file belongs to it.
+/// Text file, with a flag whether an audio file belongs to it.
 struct Text {
     file: PathBuf,
     read: Option<Result<String, IssueKind>>,
@@ -83,7 +83,7 @@ impl Text {
     }
 }
 
-/// Stores a text under its path without the extension, unless a preferred one is there.
+/// Stores a text under its path without the extension, unless a text with a preferred extension is already stored.
 fn add_text(texts: &mut BTreeMap<PathBuf, Text>, file: PathBuf) {
     let better = |known: &Text| ending(&file) == TEXTS[0] && ending(&known.file) != TEXTS[0];
     let stem = file.with_extension("");

@@ -1,12 +1,12 @@
-//! The layouts of corpora that can be read.
+//! Layouts of corpora that can be read.
 
 use std::fmt;
 
-/// How a corpus is laid out on disk.
+/// Layout of a corpus on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// JSON lines with the keys of this crate, which are NeMo's.
+    /// Manifest: JSON lines with the keys of `plimsoll-data`, which are NeMo's.
     Manifest,
     /// LJSpeech: `metadata.csv` with lines of `id|text|normalized`, and the audio in `wavs/`.
     LjSpeech,
@@ -18,16 +18,16 @@ pub enum Format {
     CommonVoice,
     /// Kaldi: `wav.scp`, `text`, and optional files such as `segments`.
     Kaldi,
-    /// Lhotse: cuts, or recordings and supervisions, as JSON lines, plain or compressed.
+    /// Lhotse: cuts, or recordings and supervisions, as plain or compressed JSON lines.
     Lhotse,
     /// A Hugging Face audio folder: `metadata.csv` or `metadata.jsonl` with a `file_name`.
     HuggingFace,
-    /// Audio files, each with a text file of the same name beside it.
+    /// Folder of audio files, each with a text file of equal name beside it.
     Folder,
 }
 
 impl Format {
-    /// Every layout.
+    /// All layouts.
     pub const ALL: [Self; 9] = [
         Self::Manifest,
         Self::LjSpeech,
@@ -40,7 +40,7 @@ impl Format {
         Self::Folder,
     ];
 
-    /// Its name on a command line and in a configuration.
+    /// Returns the name of the layout on a command line and in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Manifest => "manifest",
@@ -55,12 +55,12 @@ impl Format {
         }
     }
 
-    /// The layout of that name; `None` for an unknown name.
+    /// Returns the layout called `name`; `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The files by which it is detected, in words for messages.
+    /// Describes the files by which the layout is detected, in words for messages.
     pub(super) fn marker_files(self) -> &'static str {
         match self {
             Self::Manifest => "manifest.jsonl, or JSON lines with `audio_filepath`",

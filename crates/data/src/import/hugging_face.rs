@@ -1,4 +1,5 @@
-//! Hugging Face audio folders: `metadata.jsonl` or `metadata.csv` beside the audio, in one folder or one for each split.
+//! Reads Hugging Face audio folders: `metadata.jsonl` or `metadata.csv` beside the audio, in one folder or one for each
+//! split.
 
 use std::path::{Path, PathBuf};
 
@@ -11,17 +12,17 @@ use super::lines::Lines;
 use super::walk::{children, ending, folder_of, holds_only_tables, id_of, is_table};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// Names of a folder's list. Where both exist, they have the same content, so the first is read.
+/// File names of the list in a folder. Where both files exist, their content is equal, so only the first is read.
 const LISTS: [&str; 2] = ["metadata.jsonl", "metadata.csv"];
 
-/// Keys of the audio file.
+/// Names of the key for the audio file.
 pub(super) const FILE: [&str; 2] = ["file_name", "audio_file_name"];
 
-/// Keys of the text.
+/// Names of the key for the text.
 const TEXT: [&str; 5] = ["transcription", "text", "sentence", "normalized_text", "transcript"];
-/// Keys of the speaker.
+/// Names of the key for the speaker.
 const SPEAKER: [&str; 3] = ["speaker", "speaker_id", "client_id"];
-/// Keys of the language.
+/// Names of the key for the language.
 const LANGUAGE: [&str; 3] = ["language", "locale", "lang"];
 
 /// Reads one list, or the lists of a folder and of its subfolders.
@@ -45,7 +46,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     Ok(())
 }
 
-/// `path` itself where it is a file, else the lists in it and in its subfolders.
+/// Returns `path` itself where it is a file, else the lists in the folder `path` and in its subfolders.
 pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.into()];
@@ -55,9 +56,9 @@ pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
     folders.filter_map(|folder| LISTS.iter().map(|list| folder.join(list)).find(|list| list.is_file())).collect()
 }
 
-/// The folders that the ids and the audio paths of a list start from.
+/// Folders that the ids and the audio paths of a list start from.
 struct Folders {
-    /// The folder of the list, relative to the folder of the corpus.
+    /// Folder of the list, relative to the folder of the corpus.
     within: PathBuf,
     audio: PathBuf,
 }
@@ -111,7 +112,7 @@ fn read_csv(builder: &mut ListingBuilder<'_>, list: &Path) {
     }
 }
 
-/// The index of each column.
+/// Index of each column of a table.
 struct Header {
     columns: usize,
     file: usize,

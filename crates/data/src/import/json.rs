@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use super::builder::shortened;
 use crate::issue::IssueKind;
 
-/// A JSON object.
+/// JSON object with lenient access.
 #[derive(Debug)]
 pub(super) struct Object(Map<String, Value>);
 
 impl Object {
-    /// Parses one line.
+    /// Parses one line as a JSON object.
     pub(super) fn read(line: &str) -> Result<Self, IssueKind> {
         match serde_json::from_str(line) {
             Ok(Value::Object(map)) => Ok(Self(map)),
@@ -27,12 +27,12 @@ impl Object {
         self.0.contains_key(key)
     }
 
-    /// The first of `keys` that exists and is not null.
+    /// Returns the first of `keys` that exists and is not null, with its value.
     fn first(&self, keys: &[&'static str]) -> Option<(&'static str, &Value)> {
         keys.iter().find_map(|&key| self.0.get(key).filter(|value| !value.is_null()).map(|value| (key, value)))
     }
 
-    /// The text under the first of `keys` that exists. Numbers and booleans are converted to text.
+    /// Returns the text under the first of `keys` that exists. Numbers and booleans are converted to text.
     pub(super) fn text(&self, keys: &[&'static str]) -> Result<Option<String>, IssueKind> {
         match self.first(keys) {
             None => Ok(None),
@@ -44,18 +44,19 @@ impl Object {
         }
     }
 
-    /// The same for a required text. The issue names the first key.
+    /// Returns the required text under the first of `keys` that exists. The issue of a missing text names the first
+    /// key.
     pub(super) fn required_text(&self, keys: &[&'static str]) -> Result<String, IssueKind> {
         self.text(keys)?.ok_or(IssueKind::MissingKey(keys[0]))
     }
 
-    /// A finite number, which may be written as a text and may be negative.
+    /// Returns the finite number under a key, which may be written as a text and may be negative.
     pub(super) fn number(&self, key: &'static str) -> Result<Option<f64>, IssueKind> {
         let Some(written) = self.text(&[key])?.filter(|written| !written.trim().is_empty()) else { return Ok(None) };
         number(key, &written).map(Some)
     }
 
-    /// A number of seconds, at least zero.
+    /// Returns the number of seconds under a key, at least zero.
     pub(super) fn seconds(&self, key: &'static str) -> Result<Option<Seconds>, IssueKind> {
         match self.number(key)? {
             Some(value) if value < 0.0 => Err(IssueKind::InvalidTime { key, value: value.to_string() }),
@@ -78,7 +79,7 @@ impl Object {
         list.into_iter().filter_map(object).collect()
     }
 
-    /// The non-negative integers under a key: a list or a single one. Other items are ignored.
+    /// Returns the non-negative integers under a key: a list or a single integer. Other items are ignored.
     pub(super) fn counts(&self, key: &str) -> Vec<u64> {
         match self.0.get(key) {
             Some(Value::Array(list)) => list.iter().filter_map(Value::as_u64).collect(),

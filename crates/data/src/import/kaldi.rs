@@ -1,4 +1,4 @@
-//! Kaldi data folders: `wav.scp` and `text`, optionally `segments`, `utt2spk`, `utt2lang`, `utt2dur`, `reco2dur`.
+//! Reads Kaldi data folders: `wav.scp` and `text`, optionally `segments`, `utt2spk`, `utt2lang`, `utt2dur`, `reco2dur`.
 
 mod command;
 
@@ -14,10 +14,10 @@ use super::json::number;
 use super::walk::{folder_of, name};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// The two required files, by which a folder is detected.
+/// Names of the two required files, by which a folder is detected.
 pub(super) const REQUIRED: [&str; 2] = ["wav.scp", "text"];
 
-/// Reads a folder, or the folder around a given `wav.scp` or `text`.
+/// Reads a Kaldi folder, or the folder around a given `wav.scp` or `text`.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let folder = if path.is_dir() { path } else { folder_of(path) };
     let required = REQUIRED.map(|name| folder.join(name));
@@ -45,14 +45,14 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     Ok(())
 }
 
-/// A row of a table: a key, and the parsed value or what is wrong with it.
+/// Row of a table: a key, and the parsed value or the issue of a bad value.
 struct Row<T> {
     line: usize,
     key: String,
     value: Result<T, IssueKind>,
 }
 
-/// One file: its rows in order, and their indices by key.
+/// Table of one file: the rows in order, and their indices by key.
 struct Table<T> {
     file: PathBuf,
     rows: Vec<Row<T>>,
@@ -95,13 +95,13 @@ impl<T> Table<T> {
         SourceLocation { file: self.file.clone(), line: Some(row.line) }
     }
 
-    /// Location and key of the rows whose key is missing in `other`.
+    /// Returns the location and key of the rows whose key is missing in `other`.
     fn not_in<U>(&self, other: &Table<U>) -> Vec<(SourceLocation, String)> {
         let without = self.rows.iter().filter(|row| !other.by_key.contains_key(&row.key));
         without.map(|row| (self.location(row), row.key.clone())).collect()
     }
 
-    /// The value of `key`. The issue of a bad row has the location of that row.
+    /// Returns the value of `key`. The issue of a bad row has the location of that row.
     fn get(&self, key: &str) -> Result<&T, Issue> {
         let Some(&index) = self.by_key.get(key) else {
             let kind = IssueKind::NoAudio(format!("{} does not name `{key}`", name(&self.file)));
@@ -112,7 +112,7 @@ impl<T> Table<T> {
     }
 }
 
-/// An optional table. A bad row is an issue, and its utterance stays usable without the value.
+/// Optional table. A bad row is an issue, and its utterance stays usable without the value.
 struct Extra<T>(HashMap<String, T>);
 
 impl<T> Extra<T> {
@@ -141,7 +141,7 @@ impl<T> Extra<T> {
     }
 }
 
-/// A part of a recording.
+/// Part of a recording that an utterance is cut from.
 struct Segment {
     recording: String,
     start: f64,
@@ -169,9 +169,9 @@ impl Segment {
     }
 }
 
-/// All tables of a folder except the texts.
+/// All tables of a Kaldi folder except the texts.
 struct Data {
-    /// The folder that relative paths start from.
+    /// Folder that relative paths start from.
     audio: PathBuf,
     recordings: Table<String>,
     segments: Option<Table<Segment>>,

@@ -1,8 +1,8 @@
-//! Lhotse: cuts, or recordings and supervisions, as JSON lines, plain or compressed.
+//! Reads Lhotse lists: cuts, or recordings and supervisions, as plain or compressed JSON lines.
 //!
-//! Every supervision becomes an utterance, so a cut with several supervisions becomes several utterances. These cannot be
-//! read, and become issues: `MixedCut`, `PaddingCut` and `MultiCut`; recordings in memory, in tar files or on the network;
-//! one channel of several; recordings with transforms other than resampling.
+//! Every supervision becomes an utterance, so a cut with several supervisions becomes several utterances. Some inputs
+//! cannot be read and become issues: `MixedCut`, `PaddingCut` and `MultiCut`; recordings in memory, in tar files or on
+//! the network; one channel of several; recordings with transforms other than resampling.
 
 mod recording;
 
@@ -19,16 +19,17 @@ use super::walk::{children, folder_of, name};
 use crate::issue::{Issue, IssueKind};
 use recording::Recording;
 
-/// RelativePositions this far below zero, in seconds, are rounding errors of Lhotse and count as zero.
+/// Largest distance below zero, in seconds, of a start that counts as zero: such starts are rounding errors of Lhotse.
 const ROUNDING: f64 = 1e-3;
 
-/// The lists of a corpus.
+/// Lists of a Lhotse corpus.
 pub(super) enum Lists {
     Cuts(Vec<PathBuf>),
     Pairs { recordings: Vec<PathBuf>, supervisions: Vec<PathBuf> },
 }
 
-/// Reads cuts, or pairs of recordings and supervisions. Of a folder with both, only the cuts are read: they have all facts.
+/// Reads cuts, or pairs of recordings and supervisions. In a folder with both kinds, only the cuts are read: they have
+/// all facts.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     match lists(path) {
         Some(Lists::Cuts(files)) => read_cuts(builder, &files),
@@ -38,7 +39,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     Ok(())
 }
 
-/// The lists of a folder, or a given list with its partners.
+/// Finds the lists of a folder, or a given list with its partners.
 pub(super) fn lists(path: &Path) -> Option<Lists> {
     if path.is_dir() {
         return in_folder(path);
@@ -66,7 +67,8 @@ fn in_folder(folder: &Path) -> Option<Lists> {
     both.then_some(Lists::Pairs { recordings, supervisions })
 }
 
-/// The file called `file` beside `path`; without it, all lists there whose names contain `word`.
+/// Finds the file called `file` beside `path`; without it, all lists in the folder of `path` whose names contain
+/// `word`.
 fn partner(path: &Path, file: &str, word: &str) -> Option<Vec<PathBuf>> {
     let exact = path.with_file_name(file);
     let found = if exact.is_file() { vec![exact] } else { lists_named(folder_of(path), word) };
@@ -91,7 +93,7 @@ fn read_cuts(builder: &mut ListingBuilder<'_>, files: &[PathBuf]) {
     }
 }
 
-/// One utterance for each supervision of a cut.
+/// Reads one utterance for each supervision of a cut.
 fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     let mut object = Object::read(line)?;
     let id = object.required_text(&["id"])?;
@@ -117,7 +119,7 @@ fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     Ok((1..).zip(supervisions).map(utterance).collect())
 }
 
-/// The utterance of a supervision, in a cut that starts at `start` of the audio and has the given length.
+/// Reads the utterance of a supervision, in a cut that starts at `start` of the audio and has the given length.
 fn supervised(
     supervision: &Object,
     id: String,

@@ -1,4 +1,4 @@
-//! LibriSpeech: one `S-C.trans.txt` in every chapter folder, with a line for each `S-C-NNNN.flac`.
+//! Reads LibriSpeech: one `S-C.trans.txt` in every chapter folder, with a line for each `S-C-NNNN.flac`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use super::format::Format;
 use super::walk::{Walk, folder_of, id_of, is_audio, name, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// The end of the name of a list.
+/// Ending of the file name of a list.
 pub(super) const LIST: &str = ".trans.txt";
 
-/// Reads any folder of the tree: the root, one part, one speaker or one chapter.
+/// Reads any folder of a LibriSpeech tree: the root, one part, one speaker or one chapter.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let (mut lists, mut audio_files) = (Vec::new(), AudioFiles::default());
     for file in Walk::new(path) {
@@ -53,12 +53,12 @@ fn chapter_line(
         .add(location, Ok::<_, Issue>(Draft { id: id.into(), audio, text: text.into(), speaker, ..Draft::default() }));
 }
 
-/// The speaker: ids of LibriSpeech and LibriTTS begin with it.
+/// Returns the speaker: the first part of an id of LibriSpeech or LibriTTS.
 pub(super) fn speaker(id: &str, separator: char) -> Option<String> {
     id.split_once(separator).map(|(speaker, _)| speaker.into())
 }
 
-/// The audio files of a tree, found by their paths without extension.
+/// Audio files of a tree, found by their paths without extension.
 #[derive(Default)]
 pub(super) struct AudioFiles {
     files: Vec<PathBuf>,
@@ -67,7 +67,7 @@ pub(super) struct AudioFiles {
 }
 
 impl AudioFiles {
-    /// Adds a file. Of files that differ only in the extension, the preferred one counts.
+    /// Adds an audio file. Of files that differ only in the extension, the file with the preferred extension counts.
     pub(super) fn add(&mut self, file: PathBuf) {
         let index = self.by_stem.entry(file.with_extension("")).or_insert(self.files.len());
         if self.files.get(*index).is_some_and(|known| preference(&file) < preference(known)) {
@@ -77,14 +77,14 @@ impl AudioFiles {
         self.claimed.push(false);
     }
 
-    /// The file at that path with any extension. It is marked as having a text.
+    /// Returns the file at path `stem` with any extension, and marks the file as having a text.
     pub(super) fn claim(&mut self, stem: &Path) -> Option<&Path> {
         let &index = self.by_stem.get(stem)?;
         self.claimed[index] = true;
         Some(&self.files[index])
     }
 
-    /// Adds an issue for every file without a text.
+    /// Adds an issue for every audio file without a text.
     pub(super) fn add_textless(self, builder: &mut ListingBuilder<'_>) {
         let stems = self.by_stem;
         for (index, file) in self.files.iter().enumerate() {

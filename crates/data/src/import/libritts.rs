@@ -1,4 +1,4 @@
-//! LibriTTS and LibriTTS-R: beside every `S_C_P_U.wav` its normalized and its original text.
+//! Reads LibriTTS and LibriTTS-R: beside every `S_C_P_U.wav` lie its normalized and its original text.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::lines::Lines;
 use super::walk::{Walk, folder_of, is_audio, name};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
-/// Ends of the names of text files. Where an utterance has both, the first counts.
+/// Endings of the names of text files. Where an utterance has text files with both endings, the first ending counts.
 pub(super) const TEXTS: [&str; 2] = [".normalized.txt", ".original.txt"];
 
-/// Reads any folder of the tree: the root, one part, one speaker or one chapter.
+/// Reads any folder of a LibriTTS tree: the root, one part, one speaker or one chapter.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let (mut texts, mut audio_files) = (BTreeMap::new(), AudioFiles::default());
     for file in Walk::new(path) {
@@ -47,7 +47,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Stores a text file under its path without the ending, unless a preferred one is there.
+/// Stores a text file under its path without the ending, unless a file with a preferred ending is already stored.
 fn add_text(texts: &mut BTreeMap<PathBuf, PathBuf>, file: PathBuf) {
     let whole = name(&file);
     let ending = TEXTS.iter().find(|ending| whole.ends_with(*ending));
@@ -57,7 +57,7 @@ fn add_text(texts: &mut BTreeMap<PathBuf, PathBuf>, file: PathBuf) {
     }
 }
 
-/// The contents of many small text files, read in parallel: on a slow disk each one costs a wait.
+/// Reads many small text files in parallel: on a slow disk each file costs a wait.
 pub(super) fn read_texts(files: &[PathBuf]) -> Vec<Result<String, IssueKind>> {
     files.par_iter().map(|file| read_text(file)).collect()
 }

@@ -1,4 +1,4 @@
-//! The lines of a list, plain or gzip, in UTF-8 or UTF-16, read one by one: a list may be larger than memory.
+//! Reads the lines of a list, plain or gzip, in UTF-8 or UTF-16, one by one: a list may be larger than memory.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,27 +11,27 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::issue::IssueKind;
 
-/// Longest line: a thousand times a cut of Lhotse. A hostile JSON line takes about eighty times its length in memory when
-/// parsed, because `{"":1},` is a whole node of a tree.
+/// Largest line in bytes: a thousand times a cut of Lhotse. A hostile JSON line takes about eighty times its length in
+/// memory when parsed, because `{"":1},` is a whole node of a tree.
 pub(super) const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Largest ratio of unpacked to packed size. Real lists compress 5 to 30 times, a decompression bomb a thousand times.
 const MAX_UNPACK_RATIO: u64 = 200;
 
-/// Unpacked bytes up to which the ratio is not checked.
+/// Number of unpacked bytes up to which the ratio of unpacked to packed size is not checked.
 const UNCHECKED_BYTES: u64 = 256 << 20;
 
-/// The number of a line, counted from 1, and its text.
+/// Number of a line, counted from 1, and the text of the line.
 pub(super) type Line = (usize, Result<String, IssueKind>);
 
-/// The lines of a file that are not blank, without line ends and without a byte order mark.
+/// Reader of the lines of a file that are not blank, without line ends and without a byte order mark.
 ///
 /// The file is UTF-8, or UTF-16 where it begins with a UTF-16 byte order mark, as spreadsheets write it.
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     number: usize,
     ended: bool,
-    /// Whether the file is UTF-16. Its decoder replaces damaged characters with U+FFFD.
+    /// Whether the file is UTF-16. The UTF-16 decoder replaces damaged characters with U+FFFD.
     is_utf16: Arc<AtomicBool>,
 }
 
@@ -53,7 +53,7 @@ impl Lines {
         Ok(Self { reader: Box::new(BufReader::new(reader)), number: 0, ended: false, is_utf16 })
     }
 
-    /// The bytes of the next line; `None` where it is too long.
+    /// Returns the bytes of the next line; `None` for a line that is too long.
     fn bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let most = MAX_LINE_BYTES as u64 + 1;
@@ -101,7 +101,7 @@ impl Iterator for Lines {
     }
 }
 
-/// A reader that looks for the byte order mark of UTF-16 in its first two bytes.
+/// Reader that detects the byte order mark of UTF-16 in its first two bytes.
 struct Utf16Sniffer<R> {
     inner: R,
     first: Vec<u8>,
@@ -119,7 +119,7 @@ impl<R: Read> Read for Utf16Sniffer<R> {
     }
 }
 
-/// The content of a compressed file. Reading fails when it grows beyond `MAX_UNPACK_RATIO`.
+/// Reader of a compressed file. Reading fails when the unpacked size exceeds `MAX_UNPACK_RATIO` times the packed size.
 struct BoundedUnpack<R> {
     inner: R,
     size: u64,

@@ -1,4 +1,4 @@
-//! The options of an import and its result.
+//! Options of an import, and its result.
 
 use std::path::PathBuf;
 
@@ -7,54 +7,55 @@ use plimsoll_core::Seconds;
 use super::format::Format;
 use crate::issue::{Issue, SourceLocation};
 
-/// Facts about a corpus that its files do not contain.
+/// Options of an import: facts about a corpus that its files do not contain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportOptions {
-    /// The layout. Default: found out from the files, see [`Format::detect`].
+    /// Layout of the corpus. Default: detected from the files, see [`Format::detect`].
     pub format: Option<Format>,
-    /// The folder that relative audio paths start from. Default: the folder of the list.
+    /// Folder that relative audio paths start from. Default: the folder of the list.
     ///
-    /// Kaldi and Lhotse write paths relative to the folder that their recipe ran in, so they often need it. Subfolders of
-    /// the corpus have the same place below this folder. [`Format::Folder`] ignores it: its audio files are the list.
+    /// Kaldi and Lhotse write paths relative to the folder that their recipe ran in, so their corpora often need this
+    /// option. Subfolders of the corpus have the same place below this folder. [`Format::Folder`] ignores the option:
+    /// its audio files are the list.
     pub audio_root: Option<PathBuf>,
-    /// The speaker of utterances whose list names none.
+    /// Speaker of utterances whose list names no speaker.
     pub speaker: Option<String>,
-    /// The language of utterances whose list names none.
+    /// Language of utterances whose list names no language.
     pub language: Option<String>,
 }
 
-/// One utterance as a corpus lists it. Its audio has not been looked at.
+/// One utterance as listed in a corpus. Its audio has not been checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its name, unique in the listing and never empty.
+    /// Id of the utterance, unique in the listing and never empty.
     pub id: String,
-    /// The audio file, which may be missing.
+    /// Audio file of the utterance, which may be missing.
     pub audio: PathBuf,
-    /// Where the utterance starts in the file.
+    /// Start of the utterance in the audio file.
     pub offset: Seconds,
-    /// The listed duration; `None` means up to the end of the file.
+    /// Listed duration of the utterance; `None` means up to the end of the file.
     pub duration: Option<Seconds>,
-    /// The spoken text: one line, never empty.
+    /// Spoken text of the utterance: one line, never empty.
     pub text: String,
-    /// The name of the speaker, where known.
+    /// Name of the speaker, if known.
     pub speaker: Option<String>,
-    /// The language, where known.
+    /// Language of the utterance, if known.
     pub language: Option<String>,
-    /// Where it is listed.
+    /// Place where the utterance is listed.
     pub location: SourceLocation,
 }
 
 /// An imported corpus: every utterance is an entry or an issue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listing {
-    /// The layout of the corpus.
+    /// Layout of the corpus.
     pub format: Format,
-    /// The folder of the corpus.
+    /// Folder of the corpus.
     pub root: PathBuf,
-    /// The utterances, in the order of the lists.
+    /// Listed utterances, in the order of the lists.
     pub entries: Vec<Entry>,
-    /// What could not be read, in the order of reading; at most a million.
+    /// Issues of lines and files that could not be read, in the order of reading; at most a million.
     pub issues: Vec<Issue>,
-    /// Number of issues beyond that million.
+    /// Number of issues beyond the million that are kept.
     pub more_issues: usize,
 }

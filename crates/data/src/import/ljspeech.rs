@@ -1,4 +1,4 @@
-//! LJSpeech: `metadata.csv` of `id|text|normalized`, without header or quoting, and the audio in `wavs/`.
+//! Reads LJSpeech: `metadata.csv` of `id|text|normalized`, without header or quoting, and the audio in `wavs/`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -36,10 +36,10 @@ fn utterance(line: &str, wavs: &Wavs) -> Result<Draft, Issue> {
     Ok(Draft { id, audio: wavs.file(written), text: text.into(), ..Draft::default() })
 }
 
-/// The audio folder, listed once, so that no line costs a disk access.
+/// Contents of the audio folder, listed once, so that no line costs a disk access.
 struct Wavs {
     folder: PathBuf,
-    /// The files by their names without extension: copies of the corpus may be in another audio format.
+    /// Audio files by their names without extension: copies of the corpus may be in another audio format.
     by_stem: HashMap<String, PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Manifests: JSON lines with the keys that this crate and NeMo write, and common other names for them.
+//! Reads manifests: JSON lines with the keys that `plimsoll-data` and NeMo write, and common other names for the keys.
 
 use std::path::{Path, PathBuf};
 
@@ -14,20 +14,20 @@ use crate::issue::{Issue, IssueKind};
 /// File names of a manifest in a folder.
 pub(super) const NAMES: [&str; 2] = ["manifest.jsonl", "manifest.json"];
 
-/// Keys of the audio file. This crate writes the first.
+/// Names of the key for the audio file. Manifests are written with the first name.
 pub(super) const AUDIO: [&str; 4] = ["audio_filepath", "audio_path", "audio", "wav"];
 
-/// Keys of the text. This crate writes the first.
+/// Names of the key for the text. Manifests are written with the first name.
 const TEXT: [&str; 5] = ["text", "sentence", "transcript", "transcription", "normalized_text"];
 
-/// Reads a manifest, or the one in a folder.
+/// Reads a manifest, or the manifest in a folder.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let file = in_folder(path).ok_or(ImportError::WrongFormat { path: path.into(), format: Format::Manifest })?;
     let folder = builder.audio_folder(folder_of(&file));
     builder.read_list(&file, |builder, location, line| builder.add(location, utterance(line, &folder)))
 }
 
-/// `path` itself where it is a file, else the manifest in it.
+/// Returns `path` itself where it is a file, else the manifest in the folder `path`.
 pub(super) fn in_folder(path: &Path) -> Option<PathBuf> {
     if !path.is_dir() {
         return Some(path.into());

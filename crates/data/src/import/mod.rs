@@ -2,11 +2,11 @@
 //!
 //! Reading is lenient. A line that makes no sense becomes an [`Issue`](crate::Issue) with its
 //! [`SourceLocation`](crate::SourceLocation) and costs only that line; an [`ImportError`] means that the whole corpus
-//! cannot be read. Audio files are not opened, and may be missing: an [`Entry`] is what a list promises.
+//! cannot be read. Audio files are not opened, and may be missing: an [`Entry`] is unchecked.
 //!
-//! Entries keep the order of the lists; folders are read in the order of their names. Ids are unique: the first utterance
-//! keeps its id, and a later one with the same id becomes an issue. Memory is bounded for hostile input too: lines, texts,
-//! names, the number of kept issues, and the unpacked size of compressed lists all have limits.
+//! Entries keep the order of the lists; folders are read in the order of their names. Ids are unique: the first
+//! utterance keeps its id, and a later one with the same id becomes an issue. Memory is bounded for hostile input too:
+//! lines, texts, names, the number of kept issues, and the unpacked size of compressed lists all have limits.
 //!
 //! ```
 //! use plimsoll_data::{Format, ImportOptions, import};
@@ -54,7 +54,7 @@ use builder::ListingBuilder;
 /// Reads the lists of a corpus: a file or a folder in one of the layouts of [`Format`].
 ///
 /// # Errors
-/// When the path does not exist, has none of the layouts or not the one in `options`, when a required list cannot be
+/// When the path does not exist, has none of the layouts or not the layout in `options`, when a required list cannot be
 /// opened, or when the corpus is empty. Bad lines are no error; they become [`issues`](Listing::issues).
 pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Listing, ImportError> {
     let path = path.as_ref();

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Names and contents of files. Files with the ending `.gz` are compressed.
+/// Names and contents of the files of a corpus. Files with the ending `.gz` are compressed.
 type Files<'a> = &'a [(&'a str, &'a [u8])];
 
 fn write(files: Files<'_>) -> TempDir {
@@ -35,7 +35,7 @@ fn compressed(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The import of `files` as text, without the temporary folder in paths.
+/// Imports `files` and returns the result as text, without the temporary folder in paths.
 fn seen(files: Files<'_>, options: &ImportOptions) -> String {
     let folder = write(files);
     seen_at(folder.path(), folder.path(), options)

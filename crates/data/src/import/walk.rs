@@ -1,45 +1,45 @@
-//! Walks folders in the order of names, and answers questions about file names.
+//! Walks folders in the order of names, and classifies files by name.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Extensions of audio files, the preferred ones first.
+/// Extensions of audio files, the preferred extensions first.
 const AUDIO: [&str; 6] = ["wav", "flac", "mp3", "ogg", "oga", "opus"];
 
-/// The extension without the dot, in lower case.
+/// Returns the extension without the dot, in lower case.
 pub(super) fn ending(path: &Path) -> String {
     path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// Whether a file is audio, by its extension.
+/// Whether a file is audio, judged by its extension.
 pub(super) fn is_audio(path: &Path) -> bool {
     AUDIO.contains(&ending(path).as_str())
 }
 
-/// The rank of the extension in `AUDIO`. Of files that differ only in the extension, the lowest rank counts.
+/// Returns the rank of the extension in `AUDIO`. Of files that differ only in the extension, the lowest rank counts.
 pub(super) fn preference(path: &Path) -> usize {
     AUDIO.iter().position(|&known| known == ending(path)).unwrap_or(AUDIO.len())
 }
 
-/// The file name; bytes that are not UTF-8 are replaced.
+/// Returns the file name; bytes that are not UTF-8 are replaced.
 pub(super) fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// An id for a file: its path relative to `root`, without the extension, with slashes.
+/// Makes an id for a file: its path relative to `root`, without the extension, with slashes.
 pub(super) fn id_of(path: &Path, root: &Path) -> String {
     let within = path.strip_prefix(root).unwrap_or(path);
     let bare = if is_audio(within) { within.with_extension("") } else { within.into() };
     bare.to_string_lossy().replace('\\', "/")
 }
 
-/// The folder around a file.
+/// Returns the folder around a file.
 pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The files and folders in a folder, sorted by name, without hidden ones.
+/// Lists the files and folders in a folder, sorted by name, without hidden ones.
 pub(super) fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut children = Vec::new();
     for child in fs::read_dir(folder)? {
@@ -52,15 +52,15 @@ pub(super) fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(children)
 }
 
-/// A folder that cannot be read, and the error.
+/// Path that cannot be read, and the error.
 pub(super) type Unreadable = (PathBuf, io::Error);
 
-/// All files below a folder.
+/// Iterator over all files below a folder.
 ///
-/// Links are followed, because corpora are often linked into place. Each folder is entered once, however many links lead to
-/// it, so a link to a parent folder does not loop.
+/// Links are followed, because corpora are often linked into place. Each folder is entered once, however many links
+/// lead to it, so a link to a parent folder does not loop.
 pub(super) struct Walk {
-    /// Paths still to be visited; the last one is next.
+    /// Paths still to be visited; the last path is next.
     ahead: Vec<PathBuf>,
     entered: HashSet<PathBuf>,
 }
@@ -100,7 +100,7 @@ pub(super) fn holds_only_tables(path: &Path) -> bool {
     files().any(|file| is_table(&file)) && !files().any(|file| is_audio(&file))
 }
 
-/// Whether a file is a Parquet or Arrow table, by its extension.
+/// Whether a file is a Parquet or Arrow table, judged by its extension.
 pub(super) fn is_table(file: &Path) -> bool {
     ["parquet", "arrow"].contains(&ending(file).as_str())
 }

@@ -1,4 +1,4 @@
-//! Feature buffers of batches, which the trainer gives back to the loader for reuse.
+//! Feature buffers of batches, which the trainer returns to the loader for reuse.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use plimsoll_audio::buffers::reuse;
@@ -6,7 +6,7 @@ use plimsoll_audio::buffers::reuse;
 /// Largest number of buffers that wait for reuse.
 const MAX_BUFFERS: usize = 4;
 
-/// Buffers for reuse. The loader's threads take them, the trainer's thread gives them back.
+/// Pool of buffers for reuse. The threads of the loader take buffers, and the thread of the trainer returns them.
 #[derive(Clone, Debug)]
 pub(super) struct BatchBuffers(Sender<Vec<f32>>, Receiver<Vec<f32>>);
 
@@ -16,8 +16,8 @@ impl BatchBuffers {
         Self(give, take)
     }
 
-    /// An empty vector with capacity for `count` values. A waiting buffer of another size is dropped: batches have many
-    /// sizes, and so the waiting buffers become those that are in demand.
+    /// Returns an empty vector with capacity for `count` values. A waiting buffer of another size is dropped: batches
+    /// have many sizes, and so the pool comes to hold the sizes that are in demand.
     pub(super) fn take(&self, count: usize) -> Vec<f32> {
         reuse(self.1.try_recv().ok(), count)
     }

@@ -1,4 +1,4 @@
-//! The configuration of a loader.
+//! Configuration of a loader.
 
 use std::num::NonZeroUsize;
 
@@ -6,10 +6,10 @@ use plimsoll_core::Grid;
 
 use crate::batching::BatchingConfig;
 
-/// What the batches are for.
+/// Purpose of the batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Training: shuffled anew in each epoch, and augmented.
+    /// Training: samples are shuffled anew in each epoch, and augmented.
     Train {
         /// Number of epochs; `None` for no end.
         epochs: Option<u64>,
@@ -18,36 +18,36 @@ pub enum Mode {
     Evaluate,
 }
 
-/// How batches are made and loaded.
+/// Configuration of a loader: how batches are made and loaded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoaderConfig {
-    /// Which utterances make a batch.
+    /// Settings of batching, which decide which utterances make a batch.
     pub batching: BatchingConfig,
-    /// The lengths that batches are padded to. `None` finds them from the lengths of the data set; give one grid to the
-    /// loaders of training and validation, so that both have the same shapes.
+    /// Grid of lengths that batches are padded to. `None` computes it from the lengths of the data set. Give one grid
+    /// to the loaders of training and validation, so that both have the same shapes.
     pub grid: Option<Grid>,
-    /// Number of threads. Each loads a whole batch, so more threads than `prefetch` are idle. `None` starts with one, and
-    /// adds another whenever the caller had to wait.
+    /// Number of threads. Each thread loads a whole batch, so threads beyond `prefetch` are idle. `None` starts with
+    /// one thread, and adds another whenever the caller had to wait.
     pub workers: Option<NonZeroUsize>,
-    /// Largest share of the data set that may fail to load in one epoch, from 0 to 1. One more failure ends loading with an
-    /// error. In a small data set one utterance may always fail, unless the share is 0.
+    /// Largest share of the data set that may fail to load in one epoch, from 0 to 1. One more failure ends loading
+    /// with an error. In a small data set one utterance may always fail, unless the share is 0.
     pub unreadable_share: f64,
-    /// Number of batches that are loaded ahead. With the one that the caller works on, these are all batches in memory.
-    /// `None` means two for each thread; when every core already loads and the caller still waits, up to 16.
+    /// Number of batches that are loaded ahead. Together with the batch that the caller works on, these are all batches
+    /// in memory. `None` means two for each thread; when every core already loads and the caller still waits, up to 16.
     pub prefetch: Option<NonZeroUsize>,
-    /// What the batches are for.
+    /// Purpose of the batches: training or evaluation.
     pub mode: Mode,
-    /// The share of every batch that is loaded, for a replica of several.
+    /// Share of every batch that is loaded, for one of several replicas.
     pub shard: Shard,
 }
 
-/// A replica's share of every batch: every `ranks`-th utterance. The default is the whole batch.
+/// Share of one replica in every batch: every `ranks`-th utterance. The default is the whole batch.
 ///
-/// All replicas get the same number of batches. A batch with fewer utterances than replicas gives some of them an empty
-/// batch.
+/// All replicas get an equal number of batches. Of a batch with fewer utterances than replicas, some replicas get an
+/// empty batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Number of this replica, from 0.
+    /// Rank of this replica, from 0.
     pub rank: usize,
     /// Number of replicas.
     pub ranks: usize,
@@ -60,7 +60,7 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// The samples of this replica.
+    /// Returns the samples of a batch that belong to this replica.
     pub(super) fn select(self, samples: Vec<usize>) -> Vec<usize> {
         match self.ranks {
             0 | 1 => samples,

@@ -1,4 +1,4 @@
-//! Threads that work on jobs in parallel and return the results in the order of the jobs.
+//! Runs jobs in parallel threads and returns the results in the order of the jobs.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkerLost;
 
-/// The results of jobs, in the order of the jobs.
+/// Results of jobs, in the order of the jobs.
 ///
-/// A feeder thread takes the jobs one by one and opens a channel for each result. It queues the receiving ends in the order
-/// of the jobs, and this queue is the order of the results. A job needs a permit to start, and the permit returns when its
-/// result is taken: this is the back-pressure. Permits and threads can be added at any time.
+/// A feeder thread takes the jobs one by one and opens a channel for each result. It queues the receiving ends in the
+/// order of the jobs, and this queue is the order of the results. A job needs a permit to start, and the permit returns
+/// when its result is taken: this is the back-pressure. Permits and threads can be added at any time.
 pub(super) struct Pipeline<R> {
-    /// `None` while the pipeline is being dropped.
+    /// Queue of the receiving ends, in the order of the jobs; `None` while the pipeline is being dropped.
     results: Option<Receiver<Receiver<R>>>,
     permits: Option<Sender<()>>,
     feeder: Option<JoinHandle<()>>,
@@ -28,11 +28,11 @@ pub(super) struct Pipeline<R> {
     stop: Arc<AtomicBool>,
 }
 
-/// A job and the channel for its result.
+/// Job, with the channel for its result.
 type Order<J, R> = (J, Sender<R>);
 
 impl<R: Send + 'static> Pipeline<R> {
-    /// Starts `workers` threads on `jobs`. At most `ahead` jobs are in work or wait to be taken.
+    /// Starts `workers` threads on `jobs`. At most `ahead` jobs run or have a result that waits to be taken.
     pub(super) fn start<J: Send + 'static>(
         jobs: impl Iterator<Item = J> + Send + 'static,
         work: impl Fn(&J) -> R + Send + Sync + 'static,
@@ -70,7 +70,7 @@ impl<R: Send + 'static> Pipeline<R> {
         }
     }
 
-    /// Number of threads, and of results that may be ahead.
+    /// Returns the number of threads, and of results that may be ahead.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.workers.len(), self.ahead)
     }
@@ -80,7 +80,7 @@ impl<R: Send + 'static> Pipeline<R> {
         let _ = self.permits.as_ref().map(|permits| permits.send(()));
     }
 
-    /// The result of the next job; `None` after the last one.
+    /// Waits for the result of the next job and returns it; `None` after the last job.
     pub(super) fn next(&mut self) -> Option<Result<R, WorkerLost>> {
         match self.results.as_ref()?.recv() {
             Ok(result) => {
@@ -95,7 +95,7 @@ impl<R: Send + 'static> Pipeline<R> {
 }
 
 impl<R> Drop for Pipeline<R> {
-    /// Ends the threads. Each finishes at most its current job.
+    /// Ends the threads. Each thread finishes at most its current job.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // This wakes the feeder, and the end of the feeder wakes the workers.
@@ -150,7 +150,7 @@ mod tests {
         NonZeroUsize::new(n).unwrap()
     }
 
-    /// Sleeps up to two milliseconds, later jobs often less than earlier ones.
+    /// Sleeps up to two milliseconds, for later jobs often less than for earlier jobs.
     fn uneven(job: &u64) -> u64 {
         std::thread::sleep(Duration::from_micros(2_000 - job * 733 % 2_000));
         *job

@@ -1,4 +1,4 @@
-//! The order of batches of a run, from any position on.
+//! Computes the order of batches of a run, from any position on.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use plimsoll_core::{Grid, Key, Position};
 use super::config::{Mode, Shard};
 use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
 
-/// All facts that decide the order of batches. It holds lengths only, no audio.
+/// All facts that decide the order of batches: lengths only, no audio.
 pub(super) struct Schedule {
     pub(super) metas: Vec<SampleMeta>,
     pub(super) batching: BatchingConfig,
@@ -17,25 +17,25 @@ pub(super) struct Schedule {
     pub(super) shard: Shard,
 }
 
-/// One batch to load.
+/// Job of a loader thread: one batch to load.
 pub(super) struct Job {
-    /// Indices of its samples in the data set.
+    /// Indices of the samples of the batch in the data set.
     pub(super) samples: Vec<usize>,
-    /// The position of the batch after it.
+    /// Position of the batch after this batch.
     pub(super) next: Position,
-    /// The key that augments this epoch; `None` without augmentation.
+    /// Key for the augmentation of the epoch; `None` without augmentation.
     pub(super) augment: Option<Key>,
 }
 
 impl Schedule {
-    /// The batches of an epoch, window by window.
+    /// Returns the batches of an epoch, window by window.
     pub(super) fn windows(&self, epoch: u64) -> impl Iterator<Item = Vec<Vec<usize>>> + use<'_> {
         let epoch = self.shuffled(epoch);
         let windows = epoch.as_ref().map_or(1, Epoch::windows);
         (0..windows).map(move |window| self.window(epoch.as_ref(), window))
     }
 
-    /// The shuffled epoch; `None` for an evaluation, which keeps the order of the data set.
+    /// Shuffles an epoch; `None` for an evaluation, which keeps the order of the data set.
     fn shuffled(&self, epoch: u64) -> Option<Epoch> {
         match self.mode {
             Mode::Train { .. } => Some(self.batching.epoch(&self.metas, &self.grid, self.seed, epoch)),
@@ -48,7 +48,8 @@ impl Schedule {
         epoch.map_or_else(in_order, |epoch| epoch.batches(&self.metas, window))
     }
 
-    /// All batches from a position on. An empty data set has none: its epochs would never yield a batch and never end.
+    /// Returns all batches from a position on. An empty data set has none: its epochs would never yield a batch and
+    /// never end.
     pub(super) fn jobs(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
         let epochs = match self.mode {
             Mode::Evaluate => 1,
@@ -61,7 +62,7 @@ impl Schedule {
         })
     }
 
-    /// The batches of one epoch from a position on. Earlier windows are skipped without making their batches.
+    /// Returns the batches of one epoch from a position on. Earlier windows are skipped without making their batches.
     fn jobs_of_epoch(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
         let epoch = self.shuffled(from.epoch);
         let augment = epoch.is_some().then(|| self.seed.with("augment").at(from.epoch));

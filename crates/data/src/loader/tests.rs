@@ -1,4 +1,4 @@
-//! Tests of the loader: the same batches with any number of workers, from any position, with broken files.
+//! Tests of the loader: equal batches with any number of workers, from any position, with broken files.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 

@@ -1,43 +1,45 @@
-//! Chooses the number of threads and of prefetched batches: few, but so many that the caller does not wait.
+//! Chooses the number of threads and of prefetched batches: as few as possible without making the caller wait.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// Number of last batches that a decision looks at.
+/// Number of latest batches that a decision is based on.
 const LOOK_BACK: usize = 8;
 /// Largest share of time that the caller may wait before the loader grows.
 const MAX_WAITING_SHARE: f64 = 0.01;
-/// Largest number of prefetched batches that is chosen without a configuration.
+/// Largest number of prefetched batches that is chosen when the number is not configured.
 const MAX_AHEAD: usize = 16;
 
-/// Measures how long the caller waits, and decides when to grow.
+/// Measures how long the caller waits, and decides when to add threads or prefetched batches.
 ///
-/// Configured numbers are never changed. The others only grow, because an idle thread costs almost nothing.
+/// Configured numbers are never changed. Numbers that are not configured only grow, because an idle thread costs almost
+/// nothing.
 pub(super) struct Tuning {
     workers: Option<NonZeroUsize>,
     ahead: Option<NonZeroUsize>,
     cores: usize,
     last: Option<Instant>,
-    /// For each of the last batches: how long the caller waited for it, and the time since the batch before it.
+    /// For each of the latest batches: how long the caller waited for it, and the time since the batch before it.
     waits: VecDeque<(Duration, Duration)>,
 }
 
 impl Tuning {
-    /// `None` stands for a number that is to be chosen.
+    /// Creates the tuning of the given numbers; `None` stands for a number that is to be chosen.
     pub(super) fn new(workers: Option<NonZeroUsize>, ahead: Option<NonZeroUsize>) -> Self {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         Self { workers, ahead, cores, last: None, waits: VecDeque::new() }
     }
 
-    /// The first number of threads and of prefetched batches.
+    /// Returns the initial number of threads and of prefetched batches.
     pub(super) fn start(&self) -> (NonZeroUsize, NonZeroUsize) {
         let workers = self.workers.unwrap_or(NonZeroUsize::MIN);
         (workers, self.ahead.unwrap_or(workers.saturating_mul(const { NonZeroUsize::new(2).expect("2 is not 0") })))
     }
 
-    /// Records that a batch came after `waited`, and returns larger numbers than `workers` and `ahead` where they are needed.
+    /// Records that a batch came after `waited`, and returns larger numbers than `workers` and `ahead` if the caller
+    /// waits too long.
     pub(super) fn after(
         &mut self,
         waited: Duration,
@@ -70,7 +72,8 @@ impl Tuning {
 mod tests {
     use super::*;
 
-    /// Workers and prefetched batches after `batches`, with a wait of `wait` ms in every `pass` ms.
+    /// Returns the number of workers and prefetched batches after `batches`, with a wait of `wait` ms in every `pass`
+    /// ms.
     fn grown(mut tuning: Tuning, wait: u64, pass: u64, batches: u64) -> (usize, usize) {
         let (start, (workers, ahead)) = (Instant::now(), tuning.start());
         let mut size = (workers.get(), ahead.get());

@@ -9,7 +9,7 @@ use crate::testing::write_wav;
 use plimsoll_audio::LogMelConfig;
 use plimsoll_core::error_chain;
 
-/// A folder with `a.wav` and `wavs/b.wav`, of one second each.
+/// Creates a folder with `a.wav` and `wavs/b.wav`, of one second each.
 fn folder() -> TempDir {
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("wavs")).unwrap();

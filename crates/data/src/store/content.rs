@@ -12,15 +12,15 @@ use super::key::StoreKey;
 use super::record::{self, Payload};
 use super::{Store, lock};
 
-/// A file that changed less than this ago may change again with the same modification time: FAT, the coarsest file system
-/// clock in use, counts in steps of two seconds.
+/// Smallest age of a modification time that can be relied on: a younger file may change again with an equal
+/// modification time. FAT, the coarsest file system clock in use, counts in steps of two seconds.
 const CLOCK_STEP: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// A hash of the content of `file`.
+    /// Computes a hash of the content of `file`.
     ///
-    /// It is remembered by the path, size and modification time of the file, so an unchanged file is read only once. A file
-    /// that changed within the last two seconds is read each time.
+    /// The hash is remembered by the path, size and modification time of the file, so an unchanged file is read only
+    /// once. A file that changed within the last two seconds is read each time.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -44,7 +44,7 @@ impl Store {
     }
 }
 
-/// The hash, and the key to remember it by; no key where the file was changing.
+/// Computes the hash, and the key to remember it by; no key where the file was changing.
 fn hash_file(path: &Path) -> io::Result<(u128, Option<StoreKey>)> {
     let now = SystemTime::now();
     let mut file = File::open(path)?;

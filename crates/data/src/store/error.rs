@@ -3,34 +3,34 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a store's folder cannot be opened, read or cleared.
+/// Reason why a store's folder cannot be opened, read or cleared.
 ///
 /// Once a store is open, a failing disk is not an error: see [`Store::put`](crate::Store::put).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The folder cannot be created.
+    /// The folder of the store cannot be created.
     #[error("cannot create the folder {} for stored features", path.display())]
     Create {
-        /// The folder.
+        /// Folder of the store.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system while creating.
         source: io::Error,
     },
-    /// The folder or a file in it cannot be read.
+    /// The folder of the store or a file in it cannot be read.
     #[error("cannot read stored features in {}", path.display())]
     Read {
-        /// The folder or file.
+        /// Folder or file that cannot be read.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system while reading.
         source: io::Error,
     },
-    /// A file cannot be deleted.
+    /// A file of the store cannot be deleted.
     #[error("cannot delete stored features in {}", path.display())]
     Delete {
-        /// The file.
+        /// File that cannot be deleted.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system while deleting.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! The files of a store's folder: listing, creating and deleting segments.
+//! Lists, creates and deletes the segments in a store's folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -12,20 +12,20 @@ use std::time::SystemTime;
 use super::error::StoreError;
 
 const EXTENSION: &str = "plimsoll";
-/// Names that are tried for a new segment. Each is random, so one attempt is almost always enough.
+/// Largest number of names tried for a new segment. Each name is random, so one attempt is almost always enough.
 const MAX_ATTEMPTS: usize = 8;
 
-/// A file with the name of a segment.
+/// File with the name of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
-    /// The first part of the name. Later segments have higher numbers.
+    /// Number of the segment: the first part of the file name. Later segments have higher numbers.
     pub(super) number: u64,
     pub(super) size: u64,
     modified: SystemTime,
 }
 
-/// All segments, in the order of their creation.
+/// Lists all segments, in the order of their creation.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<SegmentFile>> {
     let mut segments = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -40,12 +40,12 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<SegmentFile>> {
     Ok(segments)
 }
 
-/// Bytes of all segments together.
+/// Computes the size of all segments together, in bytes.
 pub(super) fn total(segments: &[SegmentFile]) -> u64 {
     segments.iter().fold(0, |total: u64, segment| total.saturating_add(segment.size))
 }
 
-/// The number in `NNNNNNNN-PID-RANDOM.plimsoll`; `None` for any other name.
+/// Returns the number in `NNNNNNNN-PID-RANDOM.plimsoll`; `None` for any other name.
 fn number_in(name: &OsStr) -> Option<u64> {
     let parts: Vec<&str> = name.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?.split('-').collect();
     let &[number, process, random] = parts.as_slice() else { return None };
@@ -83,8 +83,8 @@ pub(super) fn create(folder: &Path, number: u64) -> io::Result<(PathBuf, File)> 
     Err(last)
 }
 
-/// Deletes the oldest segments that no process uses, until `excess` bytes are freed or no such segment is left. Returns the
-/// deleted paths.
+/// Deletes the oldest segments that no process uses, until `excess` bytes are freed or no such segment is left. Returns
+/// the deleted paths.
 pub(super) fn evict(segments: &mut Vec<SegmentFile>, excess: u64) -> Vec<PathBuf> {
     let mut oldest = segments.clone();
     oldest.sort_by_key(|segment| segment.modified);
@@ -122,8 +122,8 @@ pub(super) fn clear(folder: &Path) -> Result<u64, StoreError> {
     Ok(freed)
 }
 
-/// Deletes a segment if `may` allows it, and returns whether it did. The file stays open, and locked by `may`, until it is
-/// deleted.
+/// Deletes a segment if `may` allows it, and returns whether the segment was deleted. The file stays open, and locked
+/// by `may`, until it is deleted.
 fn delete(path: &Path, may: impl FnOnce(&File) -> bool) -> io::Result<bool> {
     let file = File::open(path)?;
     let may = may(&file);

@@ -1,17 +1,17 @@
-//! The keys of records.
+//! Keys of records.
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// The key of a record: a 128-bit hash of everything that its values depend on.
+/// Key of a record: a 128-bit hash of everything that its values depend on.
 ///
 /// The chance of a collision is 1 in 10²⁰ for a store of a thousand million records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreKey(u128);
 
 impl StoreKey {
-    /// The key of a list of parts, such as the content of an audio file and the parameters of its features.
+    /// Computes the key of a list of parts, such as the content of an audio file and the parameters of its features.
     ///
-    /// The boundaries of the parts count: `["ab", "c"]` and `["a", "bc"]` have different keys.
+    /// The boundaries of the parts matter: `["ab", "c"]` and `["a", "bc"]` have different keys.
     pub fn new(parts: &[&[u8]]) -> Self {
         let mut hash = Xxh3Default::new();
         for part in parts {

@@ -1,14 +1,14 @@
 //! Features on disk: a run reads what an earlier run has computed.
 //!
-//! A [`Store`] is a folder of segments: files to which records are only appended. Each process locks and writes segments of
-//! its own and reads the segments of all, so any number of threads and processes can use one folder at the same time
-//! without waiting for each other. The [`StoreKey`] of a record is a hash of everything that its values depend on, so no
-//! record is ever out of date.
+//! A [`Store`] is a folder of segments: files to which records are only appended. Each process locks and writes
+//! segments of its own and reads the segments of all, so any number of threads and processes can use one folder at the
+//! same time without waiting for each other. The [`StoreKey`] of a record is a hash of everything that its values
+//! depend on, so no record is ever out of date.
 //!
-//! The store may lose records at any time, but never returns wrong ones. Writes are not synchronized with the disk; a crash
-//! costs the last records. Every record has a checksum of its header, which is checked when the store is opened, and one of
-//! its payload, which is checked at every read. A record with a wrong checksum counts as missing, and the next run writes it
-//! again.
+//! The store may lose records at any time, but never returns wrong ones. Writes are not synchronized with the disk; a
+//! crash costs the last records. Every record has a checksum of its header, which is checked when the store is opened,
+//! and one of its payload, which is checked at every read. A record with a wrong checksum counts as missing, and the
+//! next run writes it again.
 //!
 //! Medians of `cargo xtask bench store` on two cores, for ten seconds of speech in 16 (32) bits from the page cache:
 //! computing features takes 2,770 µs, writing 268 (192) µs, reading from a map 70 (59) µs, reading into a buffer 77
@@ -59,37 +59,38 @@ use record::Payload;
 use segment::{RecordLocation, Scan, Segment};
 use writer::Writer;
 
-/// The content of a store, and its use since it was opened.
+/// Counts of the content of a store, and of its use since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
-    /// Records in the index: features and content hashes.
+    /// Number of records in the index: features and content hashes.
     pub records: u64,
     /// Size of all files in the folder, as far as known.
     pub bytes: Bytes,
-    /// Calls of [`Store::get`] that found features.
+    /// Number of calls of [`Store::get`] that found features.
     pub hits: u64,
-    /// Calls of [`Store::get`] that found none.
+    /// Number of calls of [`Store::get`] that found no features.
     pub misses: u64,
-    /// Records written.
+    /// Number of records written.
     pub written: u64,
-    /// Damaged records, found at opening or reading.
+    /// Number of damaged records, found at opening or reading.
     pub damaged: u64,
-    /// Records that were not written because of the limit.
+    /// Number of records that were not written because of the limit.
     pub rejected: u64,
 }
 
-/// Features on disk. Many threads can share a store, and many processes can open the same folder.
+/// Store of features on disk. Many threads can share a store, and many processes can open one folder.
 ///
-/// Records of other processes are seen only when the store is opened.
+/// Records of other processes become visible only when the store is opened.
 pub struct Store {
     precision: StorePrecision,
     index: RwLock<HashMap<StoreKey, RecordLocation>>,
     writer: Mutex<Writer>,
     /// Content hashes of files that were asked for.
     content_hashes: Mutex<HashMap<StoreKey, u128>>,
-    /// Size of the smallest record that did not fit. Room only shrinks, so records of this size are rejected at once.
+    /// Size of the smallest record that did not fit. Room only shrinks, so records of at least this size are rejected
+    /// at once.
     smallest_rejected: AtomicU64,
-    /// Whether a write failed. Then nothing more is written.
+    /// Whether a write failed. After a failed write, nothing more is written.
     write_failed: AtomicBool,
     counters: Counters,
 }
@@ -106,8 +107,8 @@ struct Counters {
 impl Store {
     /// Opens the store in `folder`, and creates the folder if needed.
     ///
-    /// If the folder exceeds the limit, its oldest files are deleted, except those in use. Then the headers of all records
-    /// are read.
+    /// If the folder exceeds the limit, its oldest files are deleted, except those in use. Then the headers of all
+    /// records are read.
     ///
     /// # Errors
     /// When the folder cannot be created or read. A single unreadable file is only logged.
@@ -133,7 +134,8 @@ impl Store {
         Ok(store)
     }
 
-    /// `values` as [`get`](Self::get) would return them: rounded in a 16-bit store, unchanged in a 32-bit one.
+    /// Returns `values` as [`get`](Self::get) would return them: rounded in a 16-bit store, unchanged in a 32-bit
+    /// store.
     pub fn rounded(&self, mut values: Vec<f32>) -> Vec<f32> {
         if self.precision == StorePrecision::F16 && record::fits_half(&values) {
             values.iter_mut().for_each(|value| *value = half::f16::from_f32(*value).to_f32());
@@ -167,7 +169,7 @@ impl Store {
         }
     }
 
-    /// The features of `key`; `None` where there is no intact record.
+    /// Returns the features of `key`; `None` where there is no intact record.
     ///
     /// Damaged records are counted, and the first one is logged.
     pub fn get(&self, key: StoreKey) -> Option<Vec<f32>> {
@@ -191,7 +193,8 @@ impl Store {
         payload
     }
 
-    /// Removes a damaged record from the index, so that it can be written again. False if another thread has already done so.
+    /// Removes a damaged record from the index, so that it can be written again. False if another thread has already
+    /// removed it.
     fn forget(&self, key: StoreKey, location: &RecordLocation) -> bool {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         let same =
@@ -212,8 +215,8 @@ impl Store {
 
     /// Stores features under a key that is not stored yet.
     ///
-    /// This never fails, because features can be computed again. Nothing is stored when the limit is reached and no old file
-    /// can be deleted. After a failed write, which is logged, this store writes nothing more.
+    /// Storing never fails, because features can be computed again. Nothing is stored when the limit is reached and no
+    /// old file can be deleted. After a failed write, which is logged, this store writes nothing more.
     pub fn put(&self, key: StoreKey, values: &[f32]) {
         if !self.write_failed.load(Relaxed) && !self.has(key) {
             self.add_record(key, &record::values_record(key, values, self.precision));
@@ -251,7 +254,7 @@ impl Store {
         }
     }
 
-    /// The location of the written record; `None` if there is no room.
+    /// Writes a record, and returns its location; `None` if there is no room.
     fn write(&self, writer: &mut Writer, record: &[u8]) -> io::Result<Option<RecordLocation>> {
         let room = writer.make_room(record.len() as u64)?;
         if !room.deleted.is_empty() {
@@ -261,7 +264,7 @@ impl Store {
         if room.is_enough { writer.append(record).map(Some) } else { Ok(None) }
     }
 
-    /// The content of the store, and its use since it was opened.
+    /// Returns counts of the content of the store, and of its use since it was opened.
     pub fn counts(&self) -> StoreCounts {
         let Counters { hits, misses, written, damaged, rejected } = &self.counters;
         StoreCounts {
@@ -276,7 +279,8 @@ impl Store {
     }
 }
 
-/// Locks even after a panic of another thread: no panic leaves a half-done change in these maps and files.
+/// Locks a mutex even after a panic of another thread: no panic leaves a half-done change in the maps and files of a
+/// store.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
-//! The file format of a record, and its checksums.
+//! File format of a record, and its checksums.
 //!
-//! A header of 48 bytes, then the payload, padded with zeros to a multiple of 8 bytes. All numbers are little-endian:
+//! A record is a header of 48 bytes and the payload, padded with zeros to a multiple of 8 bytes. All numbers are
+//! little-endian:
 //!
 //! | bytes | content |
 //! |---|---|
@@ -24,16 +25,16 @@ use plimsoll_audio::buffers::{take, zeroed};
 
 /// Size of a header, in bytes.
 pub(super) const HEADER: usize = 48;
-/// Records start at multiples of this offset.
+/// Alignment in bytes: records start at multiples of this offset.
 pub(super) const ALIGNMENT: usize = 8;
 
 const MAGIC: [u8; 4] = *b"PLMS";
-/// Must be raised with every change of the format. Records of another version are ignored.
+/// Version of the format, to be raised with every change. Records of another version are ignored.
 const VERSION: u16 = 1;
-/// Numbers that are converted at a time: few enough for the L1 cache.
+/// Count of numbers that are converted at a time: few enough for the L1 cache.
 const BLOCK: usize = 1024;
 
-/// The kind of payload of a record.
+/// Kind of payload of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     F16 = 1,
@@ -46,7 +47,7 @@ impl Form {
         [Self::F16, Self::F32, Self::ContentHash].into_iter().find(|&form| form as u16 == code)
     }
 
-    /// Size of one item, in bytes.
+    /// Returns the size of one item, in bytes.
     fn width(self) -> u64 {
         match self {
             Self::F16 => 2,
@@ -56,20 +57,20 @@ impl Form {
     }
 }
 
-/// The decoded payload of a record.
+/// Decoded payload of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Payload {
-    /// Features.
+    /// Values of features.
     Values(Vec<f32>),
-    /// The content hash of a file.
+    /// Hash of the content of a file.
     ContentHash(u128),
 }
 
-/// The header of a record, with a correct checksum.
+/// Header of a record, with a correct checksum.
 pub(super) struct Header {
-    /// The key of the record.
+    /// Key of the record.
     pub(super) key: StoreKey,
-    /// Size of the whole record in bytes, never more than the `room` it was read with.
+    /// Size of the whole record in bytes, never more than the `room` that was given to `read`.
     pub(super) size: u64,
     form: Form,
     count: usize,
@@ -77,7 +78,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header at the beginning of `bytes`, if it is intact and its record fits into `room` bytes.
+    /// Reads the header at the beginning of `bytes`, if it is intact and its record fits into `room` bytes.
     pub(super) fn read(bytes: &[u8], room: u64) -> Option<Self> {
         let bytes = bytes.first_chunk::<HEADER>()?;
         // The cheap test first: a search tries every possible offset.
@@ -100,13 +101,13 @@ fn number(bytes: &[u8; HEADER], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("no field crosses the end of the header"))
 }
 
-/// Size of a whole record, in bytes.
+/// Computes the size of a whole record, in bytes.
 fn size(form: Form, count: u64) -> Option<u64> {
     let payload = count.checked_mul(form.width())?;
     payload.checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(HEADER as u64)
 }
 
-/// The record of features. It is written in 32 bits where 16 bits cannot hold a value.
+/// Encodes features as a record. It is written in 32 bits where 16 bits cannot hold a value.
 pub(super) fn values_record(key: StoreKey, values: &[f32], precision: StorePrecision) -> Vec<u8> {
     let form = if precision == StorePrecision::F16 && fits_half(values) { Form::F16 } else { Form::F32 };
     record(key, form, values.len(), |payload| match form {
@@ -115,7 +116,7 @@ pub(super) fn values_record(key: StoreKey, values: &[f32], precision: StorePreci
     })
 }
 
-/// The record of a content hash.
+/// Encodes a content hash as a record.
 pub(super) fn content_hash_record(key: StoreKey, content: u128) -> Vec<u8> {
     record(key, Form::ContentHash, 1, |payload| payload.copy_from_slice(&content.to_le_bytes()))
 }
@@ -136,7 +137,7 @@ fn record(key: StoreKey, form: Form, count: usize, fill: impl FnOnce(&mut [u8]))
     bytes
 }
 
-/// The payload of the record `bytes`, if it is intact and has this key.
+/// Decodes the payload of the record `bytes`, if it is intact and has the key `key`.
 pub(super) fn open(bytes: &[u8], key: StoreKey) -> Option<Payload> {
     let header = Header::read(bytes, bytes.len() as u64)?;
     let payload = &bytes[HEADER..];
@@ -155,7 +156,7 @@ pub(super) fn open(bytes: &[u8], key: StoreKey) -> Option<Payload> {
     })
 }
 
-/// Whether 16 bits can hold all values. False for NaN, which fails every comparison.
+/// Whether 16-bit floats can hold all values. False for NaN, which fails every comparison.
 pub(super) fn fits_half(values: &[f32]) -> bool {
     values.iter().all(|value| value.abs() <= f16::MAX.to_f32())
 }

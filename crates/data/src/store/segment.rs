@@ -1,4 +1,4 @@
-//! A segment: a file of consecutive records.
+//! Segments: files of consecutive records.
 
 use std::borrow::Cow;
 use std::fs::{File, TryLockError};
@@ -14,22 +14,22 @@ use memmap2::Mmap;
 use super::key::StoreKey;
 use super::record::{ALIGNMENT, HEADER, Header};
 
-/// Bytes of one segment that are searched for intact records after damage, all damage together: a quarter of the largest
-/// segment. It bounds the work for a foreign file with the name of a segment.
+/// Largest number of bytes of one segment that are searched for intact records after damage, all damage together: a
+/// quarter of the largest segment. It bounds the work for a foreign file with the name of a segment.
 const MAX_SEARCH: u64 = 64 << 20;
-/// Bytes that are searched at a time.
+/// Number of bytes that are searched at a time.
 const STRIDE: usize = 64 << 10;
 
-/// An open segment. It can be read while it is open, even when the file is deleted.
+/// Open segment. It can be read while it is open, even when the file is deleted.
 pub(super) struct Segment {
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// The content when it was opened; `None` for a segment that this process writes, or that cannot be mapped.
+    /// Mapped content at the time of opening; `None` for a segment that this process writes, or that cannot be mapped.
     map: Option<Mmap>,
     is_locked: AtomicBool,
 }
 
-/// The location of a record.
+/// Location of a record: segment, offset and size.
 #[derive(Clone)]
 pub(super) struct RecordLocation {
     pub(super) segment: Arc<Segment>,
@@ -37,12 +37,12 @@ pub(super) struct RecordLocation {
     pub(super) size: u64,
 }
 
-/// The result of reading the headers of a segment.
+/// Result of reading the headers of a segment.
 #[derive(Default)]
 pub(super) struct Scan {
     /// Key, offset and size of the records with intact headers.
     pub(super) records: Vec<(StoreKey, u64, u64)>,
-    /// RelativePositions where damage begins.
+    /// Offsets where damage begins.
     pub(super) damaged: Vec<u64>,
     /// Whether the last damage reaches the end of the file, as while another process writes a record.
     pub(super) torn: bool,
@@ -62,12 +62,12 @@ impl Segment {
         Ok(Self { path: path.into(), file, map, is_locked: AtomicBool::new(false) })
     }
 
-    /// A segment that this process has created and locked.
+    /// Wraps a segment that this process has created and locked.
     pub(super) fn new_own(path: PathBuf, file: File) -> Self {
         Self { path, file, map: None, is_locked: AtomicBool::new(true) }
     }
 
-    /// The bytes at an offset, from the map where possible.
+    /// Reads `size` bytes at an offset, from the map where possible.
     pub(super) fn bytes(&self, offset: u64, size: u64) -> io::Result<Cow<'_, [u8]>> {
         match self.mapped(offset, size) {
             Some(bytes) => Ok(bytes.into()),
@@ -88,10 +88,10 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Marks the segment as used by this process: a shared lock protects it from deletion, and its modification time is set
-    /// to now.
+    /// Marks the segment as used by this process: a shared lock protects it from deletion, and its modification time is
+    /// set to now.
     ///
-    /// While another process writes it, that process's lock protects it, and the next read tries again.
+    /// While another process writes the segment, the lock of that process protects it, and the next read tries again.
     pub(super) fn mark_used(&self) {
         if !self.is_locked.load(Ordering::Relaxed) && self.file.try_lock_shared().is_ok() {
             self.is_locked.store(true, Ordering::Relaxed);
@@ -135,7 +135,7 @@ pub(super) fn scan(file: &File) -> io::Result<Scan> {
     Ok(scan)
 }
 
-/// The offset of the next intact header from `at` on.
+/// Finds the offset of the next intact header from `at` on.
 fn next_header(file: &File, mut at: u64, length: u64, search: &mut u64) -> Option<u64> {
     let mut bytes = vec![0; STRIDE + HEADER];
     while *search > 0 && at.checked_add(HEADER as u64)? <= length {

@@ -10,25 +10,25 @@ use super::folder::{self, SegmentFile};
 use super::record;
 use super::segment::{self, Scan, Segment};
 
-/// The content of a store's folder.
+/// Report on the content of a store's folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreReport {
-    /// Number of files.
+    /// Number of files in the folder.
     pub segments: u64,
-    /// Number of intact records.
+    /// Number of intact records in the folder.
     pub records: u64,
-    /// Size of all files.
+    /// Size of all files in the folder.
     pub bytes: Bytes,
     /// Damaged records, in the order of the files.
     pub damaged: Vec<DamagedRecord>,
 }
 
-/// A place in a file where there is no intact record. Its features are computed again when they are needed.
+/// Place in a file without an intact record. The lost features are computed again when they are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedRecord {
-    /// The file.
+    /// File with the damage.
     pub segment: PathBuf,
-    /// The offset in the file, in bytes.
+    /// Offset of the damage in the file, in bytes.
     pub offset: u64,
 }
 

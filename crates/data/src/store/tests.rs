@@ -1,4 +1,4 @@
-//! Tests of the store: stored features come back, and damage to files never gives wrong ones.
+//! Tests of the store: stored features are read back, and damage to files never gives wrong features.
 
 mod hostile;
 
@@ -28,12 +28,12 @@ fn key(n: u64) -> StoreKey {
     StoreKey::new(&[b"test", &n.to_le_bytes()])
 }
 
-/// Values that depend on `n`, and so does their number.
+/// Returns values that depend on `n`, and whose number depends on `n`.
 fn values(n: u64) -> Vec<f32> {
     (0..n % 7 + 1).map(|index| n as f32 + index as f32 / 7.0).collect()
 }
 
-/// A folder with records 0 to `count`, in one segment.
+/// Creates a folder with records 0 to `count`, in one segment.
 fn filled(count: u64) -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let store = open(&folder);

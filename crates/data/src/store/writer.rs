@@ -10,28 +10,28 @@ use super::segment::{RecordLocation, Segment};
 
 /// Largest segment, in bytes: few files, but each small enough to be deleted alone.
 const MAX_SEGMENT: u64 = 256 << 20;
-/// A full folder has at least this many segments, so that deleting one frees only a small part.
+/// Smallest number of segments in a full folder, so that deleting one segment frees only a small part.
 const MIN_SEGMENTS: u64 = 16;
-/// Bytes that are written before the folder is listed again, to see what other processes have written.
+/// Number of bytes written before the folder is listed again, to include the segments of other processes.
 const LIST_INTERVAL: u64 = 16 << 20;
 
 /// Appends records to segments of this process, within the limit of the folder.
 pub(super) struct Writer {
     folder: PathBuf,
     limit: u64,
-    /// Bytes of all segments: by the last listing, plus what was written since.
+    /// Bytes of all segments: by the last listing, plus the bytes written since.
     total: u64,
-    /// Bytes written since the last listing.
+    /// Number of bytes written since the last listing.
     since: u64,
-    /// The segment that is being written, and its length.
+    /// Segment that is being written, and its length in bytes.
     own: Option<(Arc<Segment>, u64)>,
 }
 
-/// The result of making room for a record.
+/// Result of making room for a record.
 pub(super) struct Room {
     /// Whether the record fits.
     pub(super) is_enough: bool,
-    /// Segments that were deleted.
+    /// Paths of the segments that were deleted.
     pub(super) deleted: Vec<PathBuf>,
 }
 
@@ -40,12 +40,12 @@ impl Writer {
         Self { folder, limit, total: folder::total(listed), since: 0, own: None }
     }
 
-    /// The folder that it writes to.
+    /// Returns the folder that the segments are written to.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Bytes of all segments, as far as known.
+    /// Returns the size of all segments in bytes, as far as known.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -90,7 +90,7 @@ impl Writer {
         Ok(RecordLocation { segment, offset, size })
     }
 
-    /// A new segment with the highest number. Where a key occurs twice, the record in the later segment counts.
+    /// Creates a segment with the highest number. Where a key occurs twice, the record in the later segment counts.
     fn new_segment(&self) -> io::Result<Arc<Segment>> {
         let last = folder::list(&self.folder)?.last().map_or(0, |segment| segment.number);
         let (path, file) = folder::create(&self.folder, last.saturating_add(1))?;

@@ -10,21 +10,21 @@ const MIN_CAPACITY: usize = 32;
 /// Key-value cache of one [`Attention`](super::Attention) layer. All sequences of the batch have the same length.
 ///
 /// The buffers have spare capacity and double when they are full, so most steps write the new frames without a copy of
-/// the old ones.
+/// the old frames.
 #[derive(Clone, Debug, Default)]
 pub struct KeyValueCache {
-    /// Keys and values `[b, h, r, w]`.
+    /// Buffers of keys and values, each `[b, h, r, w]`.
     buffers: Option<(Tensor<4>, Tensor<4>)>,
     len: usize,
 }
 
 impl KeyValueCache {
-    /// Frames stored of each sequence.
+    /// Returns the number of frames stored of each sequence.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no frame is stored yet.
+    /// Returns whether no frame is stored yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -52,7 +52,7 @@ impl KeyValueCache {
     }
 }
 
-/// Writes `frames` into `buffer` from frame index `first` on; makes a larger buffer if they do not fit.
+/// Writes `frames` into `buffer` from frame index `first` on; makes a larger buffer if the frames do not fit.
 fn write(buffer: Option<Tensor<4>>, frames: Tensor<4>, first: usize) -> Tensor<4> {
     let [b, h, t, w] = frames.dims();
     let capacity = |frames: usize| frames.next_power_of_two().max(MIN_CAPACITY);
@@ -69,7 +69,7 @@ fn write(buffer: Option<Tensor<4>>, frames: Tensor<4>, first: usize) -> Tensor<4
     buffer.slice_assign([0..b, 0..h, first..first + t, 0..w], frames)
 }
 
-/// The sequences of `x` with the indices `rows`.
+/// Selects the sequences of `x` with the indices `rows`.
 pub(super) fn select_rows(x: Tensor<4>, rows: &[usize]) -> Tensor<4> {
     let indices: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
     let indices = Tensor::<1, Int>::from_ints(indices.as_slice(), &x.device());

@@ -16,17 +16,17 @@ use crate::{GuidedAttention, Lengths};
 /// Configuration of a [`CrossAttention`].
 #[derive(Clone, Copy, Debug)]
 pub struct CrossAttentionConfig {
-    /// Width of the queries and of the output.
+    /// Width of the queries and of the output of cross-attention.
     pub d_model: usize,
-    /// Width of the memory.
+    /// Width of the memory to which cross-attention attends.
     pub d_memory: usize,
-    /// Number of heads. Must divide `d_model`.
+    /// Number of attention heads. Must divide `d_model`.
     pub heads: usize,
     /// Dropout probability of the attention weights in training, in `[0, 1)`.
     pub dropout: f64,
 }
 
-/// Multi-head attention from one sequence to a second one, the memory (Vaswani et al. 2017).
+/// Multi-head attention from one sequence to a second sequence, the memory (Vaswani et al. 2017).
 ///
 /// Equals PyTorch's `MultiheadAttention` with `kdim` and `vdim` of `d_memory`. One linear layer projects the memory to
 /// keys and values.
@@ -41,7 +41,7 @@ pub struct CrossAttention {
 
 /// Keys and values of a memory, projected by one layer.
 ///
-/// [`CrossAttention::project_memory`] computes them once; each decoding step uses them again.
+/// [`CrossAttention::project_memory`] computes the keys and values once; each decoding step uses them again.
 #[derive(Clone, Debug)]
 pub struct CrossMemory {
     key: Tensor<4>,
@@ -85,7 +85,8 @@ impl CrossAttentionConfig {
 }
 
 impl CrossAttention {
-    /// Attends from `x` `[b, u, d]` to `memory` `[b, t, m]` with its valid `lengths`: `[b, u, d]`.
+    /// Attends from `x` `[b, u, d]` to `memory` `[b, t, m]` with the valid lengths `lengths`. The result is
+    /// `[b, u, d]`.
     ///
     /// Padding of the memory gets a weight of zero.
     pub fn forward(&self, x: Tensor<3>, memory: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
@@ -105,14 +106,15 @@ impl CrossAttention {
         CrossMemory { key: part(0), value: part(1), lengths: lengths.each().to_vec() }
     }
 
-    /// Attends from `x` `[b, u, d]` to a memory from [`project_memory`](Self::project_memory): `[b, u, d]`.
+    /// Attends from `x` `[b, u, d]` to a memory from [`project_memory`](Self::project_memory). The result is
+    /// `[b, u, d]`.
     pub fn attend(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<3> {
         let mixed = self.mixed(self.query(x, pass), memory, memory.value.clone(), pass);
         self.joined(mixed, pass)
     }
 
-    /// Like [`attend`](Self::attend), and returns the penalty `[1]` of `guide` as well: the sum over all valid queries,
-    /// averaged over the heads.
+    /// Attends like [`attend`](Self::attend), and also returns the penalty `[1]` of `guide`: the sum over all valid
+    /// queries, averaged over the heads.
     pub fn attend_guided(
         &self,
         x: Tensor<3>,
@@ -125,27 +127,29 @@ impl CrossAttention {
         (self.joined(mixed, pass), penalty)
     }
 
-    /// Attention weights `[b, h, u, t]` of `x` `[b, u, d]`, without dropout. For plots: the tensor is large.
+    /// Computes the attention weights `[b, h, u, t]` of `x` `[b, u, d]`, without dropout. For plots: the tensor is
+    /// large.
     pub fn weights(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<4> {
         let scores =
             pass.at_least_fp32(self.query(x, pass)).matmul(pass.at_least_fp32(memory.key.clone()).swap_dims(2, 3));
         attention_weights(scores, &memory.sight(), &Noise::off(), 0.0)
     }
 
-    /// Queries `[b, h, u, w]`, scaled by `1 / sqrt(w)`.
+    /// Computes the queries `[b, h, u, w]`, scaled by `1 / sqrt(w)`.
     fn query(&self, x: Tensor<3>, pass: &Pass) -> Tensor<4> {
         let [b, u, d] = x.dims();
         let (h, w) = (self.heads, d / self.heads);
         pass.dense(&self.query, x).reshape([b, u, h, w]).swap_dims(1, 2) * (1.0 / (w as f64).sqrt())
     }
 
-    /// Weighted values `[b, h, u, w]`; `value` may have more channels than the keys, which come out as well.
+    /// Computes the weighted values `[b, h, u, w]`. `value` may have more channels than the keys; the result has the
+    /// additional channels, too.
     fn mixed(&self, query: Tensor<4>, memory: &CrossMemory, value: Tensor<4>, pass: &Pass) -> Tensor<4> {
         let parts = AttentionInputs { query, key: memory.key.clone(), value, positions: None };
         attend(parts, &memory.sight(), pass, self.dropout)
     }
 
-    /// Heads side by side, through the output layer: `[b, h, u, w]` to `[b, u, d]`.
+    /// Concatenates the heads and applies the output layer: `[b, h, u, w]` to `[b, u, d]`.
     fn joined(&self, mixed: Tensor<4>, pass: &Pass) -> Tensor<3> {
         let [b, h, u, w] = mixed.dims();
         pass.dense(&self.output, mixed.swap_dims(1, 2).reshape([b, u, h * w]))

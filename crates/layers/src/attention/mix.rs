@@ -7,10 +7,10 @@ use plimsoll_tape::{
 
 // Shapes: b batch, h heads, q queries, w width of a head, l = keys + queries - 1 relative offsets.
 
-/// Weighted sum of the values for each query, `[b, h, q, w]`, in the precision of the pass.
+/// Computes the weighted sum of the values for each query, `[b, h, q, w]`, in the precision of the pass.
 ///
-/// Queries are taken in chunks if [`Choice::attention_chunk`](plimsoll_core::Choice::attention_chunk) is below their
-/// number.
+/// Queries are taken in chunks if [`Choice::attention_chunk`](plimsoll_core::Choice::attention_chunk) is below the
+/// number of queries.
 pub(super) fn attend(parts: AttentionInputs, sight: &AttentionMask, pass: &Pass, dropout: f64) -> Tensor<4> {
     let lower = |x: Tensor<4>| pass.to_compute_dtype(x);
     let AttentionInputs { query, key, value, positions: offsets } = parts;
@@ -29,7 +29,7 @@ pub(super) fn attend(parts: AttentionInputs, sight: &AttentionMask, pass: &Pass,
     }
 }
 
-/// All queries at once: the scores `[b, h, q, keys]` are one tensor.
+/// Attends with all queries at once: the scores `[b, h, q, keys]` are one tensor.
 fn attend_at_once(parts: AttentionInputs, sight: &AttentionMask, pass: &Pass, dropout: f64) -> Tensor<4> {
     let AttentionInputs { query, key, value, positions: offsets } = parts;
     let keys = key.dims()[2];

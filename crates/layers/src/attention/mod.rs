@@ -25,11 +25,11 @@ use mix::attend;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HeadPositions {
-    /// None: the input carries it already, for example by [`add_sinusoids`](crate::add_sinusoids).
+    /// No positions: the input already contains them, for example from [`add_sinusoids`](crate::add_sinusoids).
     #[default]
     Absolute,
-    /// Scores depend on the signed distance from query to key (Transformer-XL, Dai et al. 2019; equal to ESPnet's
-    /// `RelPositionMultiHeadedAttention`).
+    /// Relative positions: scores depend on the signed distance from query to key (Transformer-XL, Dai et al. 2019;
+    /// equal to ESPnet's `RelPositionMultiHeadedAttention`).
     Relative,
     /// Rotary positions: queries and keys are rotated by their frame index (RoFormer, Su et al. 2021).
     Rotary,
@@ -40,11 +40,11 @@ pub enum HeadPositions {
 pub struct AttentionConfig {
     /// Width of the model.
     pub d_model: usize,
-    /// Number of heads. Must divide `d_model`.
+    /// Number of attention heads. Must divide `d_model`.
     pub heads: usize,
     /// Dropout probability of the attention weights in training, in `[0, 1)`.
     pub dropout: f64,
-    /// Position information that the layer adds.
+    /// Position information that the attention layer adds.
     pub positions: HeadPositions,
     /// Causal attention: a frame attends to itself and to earlier frames only.
     pub causal: bool,
@@ -52,8 +52,8 @@ pub struct AttentionConfig {
 
 /// Multi-head self-attention (Vaswani et al. 2017).
 ///
-/// With absolute positions it equals PyTorch's `MultiheadAttention`: one linear layer projects queries, keys and
-/// values, and a second one projects the result.
+/// With absolute positions the layer equals PyTorch's `MultiheadAttention`: one linear layer projects queries, keys and
+/// values, and a second linear layer projects the result.
 #[derive(Module, Debug)]
 pub struct Attention {
     project: Linear,
@@ -68,7 +68,7 @@ pub struct Attention {
 }
 
 impl AttentionConfig {
-    /// Attention over all frames, with absolute positions and a dropout of 0.1.
+    /// Creates the configuration of attention over all frames, with absolute positions and a dropout of 0.1.
     pub fn new(d_model: usize, heads: usize) -> Self {
         Self { d_model, heads, dropout: 0.1, positions: HeadPositions::Absolute, causal: false }
     }
@@ -96,7 +96,7 @@ impl AttentionConfig {
     }
 }
 
-/// Width of each of `heads` heads. Panics if they do not divide `d`.
+/// Computes the width of each of `heads` heads. Panics if `heads` does not divide `d`.
 fn width_of_head(d: usize, heads: usize) -> usize {
     assert!(heads > 0 && d.is_multiple_of(heads), "{heads} heads do not divide a width of {d}");
     d / heads
@@ -114,11 +114,11 @@ impl Attention {
         pass.dense(&self.output, self.before_output(x, lengths, pass))
     }
 
-    /// Attends from new frames `[b, t, d]` to the frames in `cache` and to themselves, and adds their keys and values
-    /// to `cache`. For decoding step by step.
+    /// Attends from new frames `[b, t, d]` to the frames in `cache` and to the new frames, and adds the keys and values
+    /// of the new frames to `cache`. For decoding step by step.
     ///
-    /// All sequences must have the same length. With causal attention the results of several calls equal those of one
-    /// [`forward`](Self::forward) over the whole sequence, up to rounding.
+    /// All sequences must have the same length. With causal attention the results of several calls equal the result of
+    /// one [`forward`](Self::forward) over the whole sequence, up to rounding.
     pub fn extend(&self, x: Tensor<3>, cache: &mut KeyValueCache, pass: &Pass) -> Tensor<3> {
         let [b, t, _] = x.dims();
         let first = cache.len();
@@ -137,7 +137,7 @@ impl Attention {
         pass.dense(&self.output, self.mixed(query, key, value, sight, pass))
     }
 
-    /// Queries, keys and values `[b, h, t, w]` of frames whose first one has the index `first`.
+    /// Computes queries, keys and values `[b, h, t, w]` of frames, the first of which has the index `first`.
     fn parts(&self, x: Tensor<3>, first: usize, pass: &Pass) -> [Tensor<4>; 3] {
         let [b, t, d] = x.dims();
         let (h, w) = (self.heads, d / self.heads);
@@ -149,7 +149,8 @@ impl Attention {
         [rotated(part(0)), rotated(part(1)), part(2)]
     }
 
-    /// Attention over projected queries, keys and values: heads side by side, `[b, t, d]`, before the output layer.
+    /// Attends with projected queries, keys and values, and concatenates the heads: `[b, t, d]`, before the output
+    /// layer.
     fn mixed(
         &self,
         query: Tensor<4>,

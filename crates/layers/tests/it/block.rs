@@ -21,7 +21,7 @@ pub(crate) struct Sequence {
     pub(crate) lengths: Lengths,
 }
 
-/// Block under test.
+/// Interface of a block under test.
 pub(crate) trait Block: Module + Sync + 'static {
     fn run(&self, x: Tensor<3>, lengths: &Lengths, memory: &Sequence, pass: &Pass) -> Tensor<3>;
 }
@@ -111,13 +111,13 @@ pub(crate) fn every_block(check: &impl Check, dropout: f64) {
     check.check("style_tokens", &|device| style.init(device));
 }
 
-/// Tensor of the fixture.
+/// Reads a tensor of the fixture.
 pub(crate) fn tensor(fixture: &Fixture, name: &str, device: &Device) -> Tensor<3> {
     let shape: [usize; 3] = fixture.shape(name).unwrap().try_into().unwrap();
     Tensor::from_data(TensorData::new(fixture.values(name).to_vec(), shape), device)
 }
 
-/// Sequences of the fixture. Without lengths in the fixture none is padded.
+/// Reads sequences of the fixture. Without lengths in the fixture no sequence is padded.
 pub(crate) fn sequence(fixture: &Fixture, name: &str, lengths: &str, device: &Device) -> Sequence {
     let x = tensor(fixture, name, device);
     let [b, t, _] = x.dims();
@@ -125,7 +125,8 @@ pub(crate) fn sequence(fixture: &Fixture, name: &str, lengths: &str, device: &De
     Sequence { x, lengths: Lengths::new(lengths, t) }
 }
 
-/// The block with the weights of the fixture. Running statistics that the fixture lacks keep their initial values.
+/// Loads the weights of the fixture into the block. Running statistics that the fixture lacks keep their initial
+/// values.
 pub(crate) fn with_weights<B: Block>(block: B, fixture: &Fixture) -> B {
     let mut values: Vec<NamedTensor> = fixture
         .under("weight.")
@@ -140,7 +141,7 @@ pub(crate) fn with_weights<B: Block>(block: B, fixture: &Fixture) -> B {
     apply(block, values).unwrap()
 }
 
-/// Gradients of a module by parameter name.
+/// Collects the gradients of a module by parameter name.
 pub(crate) fn gradients<M: Module>(module: &M, tape: &burn::tensor::Gradients) -> BTreeMap<String, Vec<f32>> {
     struct Found<'a>(&'a burn::tensor::Gradients, BTreeMap<String, Vec<f32>>);
     impl NamedVisitor for Found<'_> {

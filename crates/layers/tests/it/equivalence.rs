@@ -1,4 +1,4 @@
-//! Each block gives equal results when rematerialized, in chunks, without its batch, and with other padding.
+//! Tests that each block gives equal results when rematerialized, in chunks, without its batch, and with other padding.
 
 use std::num::NonZeroU32;
 
@@ -20,7 +20,7 @@ fn pass(choice: Choice, samples: &[u64]) -> Pass {
     Pass::new(choice, Noise::new(Key::new(11), &ids))
 }
 
-/// The result and all gradients under a nonlinear loss.
+/// Computes the result and all gradients under a nonlinear loss.
 fn results<B: Block>(block: &B, name: &str, rematerialize: bool, pass: &Pass) -> Vec<(String, Vec<f32>)> {
     let fixture = Fixture::read(name);
     let device = Device::flex().autodiff();

@@ -1,4 +1,4 @@
-//! Losses against PyTorch.
+//! Tests that compare losses with PyTorch.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Choice;
@@ -83,7 +83,7 @@ fn stop_loss_agrees_with_pytorch_and_ignores_padding() {
     agrees(&fixture, "logits", |logits: Tensor<2>| stop_loss(logits, &lengths, 5.0));
 }
 
-/// Cross-attention with identity projections, so that its inputs are the queries and keys themselves.
+/// Builds cross-attention with identity projections, so that its inputs are the queries and keys themselves.
 fn identity_attention(device: &Device, d: usize) -> CrossAttention {
     use plimsoll_tape::{apply, collect};
     let attention = CrossAttentionConfig { d_model: d, d_memory: 2 * d, heads: 2, dropout: 0.0 }.init(device);

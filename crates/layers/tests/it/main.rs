@@ -1,4 +1,4 @@
-//! Layers against PyTorch, against other ways to compute the same result, and in padded batches.
+//! Tests of layers against PyTorch, against other ways to compute the same result, and in padded batches.
 #![cfg(test)]
 
 mod block;

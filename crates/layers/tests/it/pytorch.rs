@@ -1,4 +1,5 @@
-//! Each block against PyTorch, results and gradients. The scripts that make the fixtures are in `fixtures/`.
+//! Tests that compare each block with PyTorch, results and gradients. The scripts that make the fixtures are in
+//! `fixtures/`.
 
 use burn::module::Module;
 use burn::tensor::Device;

@@ -1,11 +1,11 @@
 //! The table of GPUs, oldest first, and the smaller memory first where one GPU has several sizes.
 //!
-//! Rates and bandwidths are those of the vendor at the reference clock: from the data sheets of the Tesla, RTX and data
-//! center GPUs, and for GeForce from the white paper of each generation (Turing, GA102, Ada, RTX Blackwell). GeForce models
-//! that came after their white paper, such as the RTX 4060 and the Supers, have tensor cores at twice their fp32 rate, as
-//! the rest of their generation has. Rates are dense; where a data sheet prints only sparse ones they are halved. GeForce
-//! accumulates fp16 products in fp32 at half the rate of fp16 accumulation. The table has that half: 25.5 for an RTX 3060
-//! and not 51.
+//! Rates and bandwidths are the vendor's, at the reference clock: from the data sheets of the Tesla, RTX and data
+//! center GPUs, and for GeForce from the white paper of each generation (Turing, GA102, Ada, RTX Blackwell). GeForce
+//! models that came after their white paper, such as the RTX 4060 and the Supers, have tensor cores at twice their fp32
+//! rate, as the rest of their generation has. Rates are dense; where a data sheet prints only sparse rates they are
+//! halved. GeForce accumulates fp16 products in fp32 at half the rate of fp16 accumulation. The table has the halved
+//! rate: 25.5 for an RTX 3060 and not 51.
 //!
 //! Where a GPU comes on several boards, the rates are those of the SXM board. Exceptions are the H100, whose two boards
 //! differ by a quarter and have a row each, and the P100, whose rates are for PCIe. A V100 on PCIe is a tenth slower than
@@ -26,12 +26,12 @@ use super::{Gpu, PeakRates};
 const PASCAL: (u8, u8) = (6, 1);
 const VOLTA: (u8, u8) = (7, 0);
 const TURING: (u8, u8) = (7, 5);
-/// Ampere of the data center; all others have 8.6.
+/// Compute capability of Ampere GPUs for the data center; all other Ampere GPUs have 8.6.
 const AMPERE_LARGE: (u8, u8) = (8, 0);
 const AMPERE: (u8, u8) = (8, 6);
 const ADA: (u8, u8) = (8, 9);
 const HOPPER: (u8, u8) = (9, 0);
-/// Blackwell of the data center; GeForce has 12.0.
+/// Compute capability of Blackwell GPUs for the data center; GeForce GPUs of that generation have 12.0.
 const BLACKWELL_LARGE: (u8, u8) = (10, 0);
 const BLACKWELL: (u8, u8) = (12, 0);
 
@@ -95,7 +95,7 @@ pub(super) const GPUS: &[Gpu] = &[
     row("RTX 5090", &[], BLACKWELL, 32).reported(31.36).gb_per_sec(1792.0).bf16(209.5, 104.8).tera(104.8),
 ];
 
-/// Builds one GPU of the table; [`tera`](Row::tera) completes it.
+/// Builds one GPU of the table; [`tera`](Row::tera) completes the GPU.
 struct Row {
     name: &'static str,
     aliases: &'static [&'static str],
@@ -111,9 +111,9 @@ const fn row(name: &'static str, aliases: &'static [&'static str], capability: (
     Row { name, aliases, capability, memory: Bytes::gib(gib), usable: by_rule(gib as f64), bandwidth: 0.0, peak }
 }
 
-/// Usable memory without error correction: 0.55 GiB below the nominal memory, or 2 % where that is more.
+/// Returns the usable memory without error correction: 0.55 GiB below the nominal memory, or 2 % where that is more.
 ///
-/// No report that we found for such a GPU is below it (11.49 GiB of 12, 15.47 of 16, 23.52 of 24, 31.36 of 32).
+/// No report that we found for such a GPU has less (11.49 GiB of 12, 15.47 of 16, 23.52 of 24, 31.36 of 32).
 const fn by_rule(gib: f64) -> Bytes {
     from_gib(gib - (gib * 0.02).max(0.55))
 }
@@ -123,7 +123,7 @@ const fn from_gib(gib: f64) -> Bytes {
 }
 
 impl Row {
-    /// Usable memory in GiB, from reports.
+    /// Sets the usable memory in GiB, from public reports.
     const fn reported(mut self, gib: f64) -> Self {
         self.usable = from_gib(gib);
         self
@@ -134,13 +134,14 @@ impl Row {
         self
     }
 
-    /// Rate of tensor cores that have fp16 only, in 10^12 operations per second.
+    /// Sets the rate of tensor cores that support fp16 only, in 10^12 operations per second.
     const fn fp16(mut self, tera: f64) -> Self {
         self.peak.fp16 = Some(tera * 1e12);
         self
     }
 
-    /// Rates of tensor cores that also have bf16 and tf32: that of both 16-bit formats, and that of tf32.
+    /// Sets the rates of tensor cores that also support bf16 and tf32, in 10^12 operations per second: `tera` for fp16
+    /// and bf16, `tf32` for tf32.
     const fn bf16(self, tera: f64, tf32: f64) -> Self {
         let mut row = self.fp16(tera);
         row.peak.bf16 = row.peak.fp16;
@@ -148,7 +149,7 @@ impl Row {
         row
     }
 
-    /// Rate of fp32 on the CUDA cores.
+    /// Sets the fp32 rate of the CUDA cores, in 10^12 operations per second, and returns the complete GPU.
     const fn tera(self, fp32: f64) -> Gpu {
         let Self { name, aliases, capability, memory, usable, bandwidth, peak } = self;
         let peak = PeakRates { fp32: fp32 * 1e12, ..peak };

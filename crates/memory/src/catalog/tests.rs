@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// Finds `text` and compares the name of the GPU, or the start of the error.
+/// Finds the GPU that `text` names, and compares its name, or the start of the error, with `expected`.
 fn check(text: &str, expected: &str) {
     let found = find(text).map_or_else(|error| error.to_string(), |gpu| gpu.name.into_owned());
     assert!(found.starts_with(expected), "`{text}` gave `{found}`, not `{expected}`");

@@ -8,7 +8,7 @@ use super::{Flex, contiguous};
 use crate::heap::{Heap, Value};
 
 impl Flex<'_> {
-    /// Applies an operation of this kind.
+    /// Simulates an operation that moves values without computing.
     pub(super) fn base(&mut self, base: &Base) {
         match base {
             Base::Reshape(op) => {
@@ -52,7 +52,7 @@ impl Flex<'_> {
         }
     }
 
-    /// Another layout of the same block: `change` sets strides and offset.
+    /// Simulates an operation whose output is another layout of the input's block: `change` sets strides and offset.
     fn view(&mut self, input: &TensorIr, out: &TensorIr, change: impl FnOnce(&mut Value)) {
         let mut value = self.heap.take(input);
         change(&mut value);
@@ -60,7 +60,7 @@ impl Flex<'_> {
         self.heap.give(out, value);
     }
 
-    /// A view with stride 0 along the axes that are broadcast.
+    /// Simulates an expansion: a view with stride 0 along the axes that are broadcast.
     fn expand(&mut self, op: &ShapeOpIr) {
         self.view(&op.input, &op.out, |value| {
             let missing = op.out.shape.len() - value.shape.len();
@@ -72,7 +72,7 @@ impl Flex<'_> {
         });
     }
 
-    /// A view that starts later and may step over values.
+    /// Simulates a slice: a view that starts later and may step over values.
     fn slice(&mut self, op: &SliceOpIr) {
         self.view(&op.tensor, &op.out, |value| {
             for (axis, range) in op.ranges.iter().enumerate() {
@@ -83,7 +83,7 @@ impl Flex<'_> {
         });
     }
 
-    /// Concatenation: always a new block.
+    /// Simulates a concatenation, which always allocates a new block.
     fn cat(&mut self, tensors: &[TensorIr], axis: usize, out: &TensorIr) {
         let inputs: Vec<Value> = tensors.iter().map(|tensor| self.heap.take(tensor)).collect();
         let result = self.heap.fresh(&out.shape, out.dtype.size());
@@ -106,7 +106,7 @@ impl Flex<'_> {
         self.free([read, value]);
     }
 
-    /// In place in the tensor where possible.
+    /// Simulates `mask_fill`, which works in place in the tensor where possible.
     fn mask_fill(&mut self, op: &MaskFillOpIr) {
         let (tensor, mask) = (self.heap.take(&op.tensor), self.heap.take(&op.mask));
         let is_full = tensor.shape[..] == op.out.shape[..];
@@ -121,7 +121,7 @@ impl Flex<'_> {
         self.heap.free(mask);
     }
 
-    /// In place in the tensor or in the value where possible.
+    /// Simulates `mask_where`, which works in place in the tensor or in the value where possible.
     fn mask_where(&mut self, op: &MaskWhereOpIr) {
         let (tensor, mask, value) = (self.heap.take(&op.tensor), self.heap.take(&op.mask), self.heap.take(&op.value));
         let fits = |heap: &Heap, v: &Value| heap.is_unique(v) && v.is_contiguous() && v.shape[..] == op.out.shape[..];
@@ -137,7 +137,7 @@ impl Flex<'_> {
         self.heap.free(mask);
     }
 
-    /// A block that may be written: the value's own where no other tensor uses it, a copy otherwise.
+    /// Returns a block that may be written: the value's own block where no other tensor uses it, a copy otherwise.
     fn writable(&mut self, value: Value) -> Value {
         if self.heap.is_unique(&value) && value.is_contiguous() && value.offset == 0 {
             return value;
@@ -151,12 +151,12 @@ impl Flex<'_> {
         copy
     }
 
-    /// `gather`, `select` and the lookup of embeddings.
+    /// Simulates `gather`, `select` and the lookup of embeddings.
     pub(super) fn gather(&mut self, tensor: &TensorIr, indices: &TensorIr, out: &TensorIr) {
         self.contiguous_inputs(&[tensor, indices], out);
     }
 
-    /// `scatter` and `select_assign`: in place in the target where possible.
+    /// Simulates `scatter` and `select_assign`, which work in place in the target where possible.
     fn scatter(&mut self, tensor: &TensorIr, indices: &TensorIr, value: &TensorIr, out: &TensorIr) {
         let (target, indices, value) = (self.heap.take(tensor), self.heap.take(indices), self.heap.take(value));
         let read = [self.read(&indices), self.read(&value)];

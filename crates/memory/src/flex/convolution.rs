@@ -5,13 +5,13 @@ use plimsoll_tape::ir::TensorIr;
 use super::Flex;
 use crate::heap::Value;
 
-/// Columns of an im2col tile of a convolution.
+/// Columns in an im2col tile of a convolution.
 const TILE: usize = 512;
-/// The most bytes of the columns of a transposed convolution.
+/// Largest size, in bytes, of the columns of a transposed convolution.
 const COLUMNS_BYTES: usize = 8 << 20;
 
 impl Flex<'_> {
-    /// `conv3d_impl`: rearranges input and kernels, and needs a tile of columns for each thread.
+    /// Simulates flex's `conv3d_impl`: rearranges input and kernels, and allocates a tile of columns for each thread.
     pub(super) fn convolution(&mut self, x: Value, weight: Value, out: &[usize], groups: usize) -> Value {
         let is_bf16 = x.width == 2;
         let read = [&x, &weight].map(|value| if is_bf16 { self.widen(value) } else { self.read(value) });
@@ -37,7 +37,7 @@ impl Flex<'_> {
         result
     }
 
-    /// `convert_bf16_to_f32`: a contiguous copy, and then a copy in 32 bits.
+    /// Simulates flex's `convert_bf16_to_f32`: makes a contiguous copy, and then a copy in 32 bits.
     fn widen(&mut self, value: &Value) -> Value {
         let read = self.read(value);
         let wide = self.heap.fresh(&value.shape, 4);
@@ -45,14 +45,15 @@ impl Flex<'_> {
         wide
     }
 
-    /// The result in 16 bits, while the one in 32 bits still exists.
+    /// Allocates the result in 16 bits, while the result in 32 bits still exists.
     fn narrow(&mut self, wide: Value) -> Value {
         let narrow = self.heap.fresh(&wide.shape, 2);
         self.heap.free(wide);
         narrow
     }
 
-    /// `conv_transpose3d_impl`: the result, and columns for each sample that is computed at the same time.
+    /// Simulates flex's `conv_transpose3d_impl`: allocates the result, and columns for each sample that is computed at
+    /// the same time.
     pub(super) fn transposed_convolution(
         &mut self,
         gradient: &Value,
@@ -73,7 +74,8 @@ impl Flex<'_> {
         if is_bf16 { self.narrow(result) } else { result }
     }
 
-    /// `conv_weight_grad_no_groups`: convolves the input with the gradient, with samples and channels exchanged.
+    /// Simulates flex's `conv_weight_grad_no_groups`: convolves the input with the gradient, with samples and channels
+    /// exchanged.
     pub(super) fn weight_gradient(&mut self, [mut x, mut gradient]: [Value; 2], out: &TensorIr, groups: usize) {
         for value in [&mut x, &mut gradient] {
             value.shape.swap(0, 1);
@@ -91,7 +93,7 @@ impl Flex<'_> {
         self.heap.give(out, value);
     }
 
-    /// The gradient of the bias: a contiguous copy by channels, and its sum.
+    /// Simulates the gradient of the bias: a contiguous copy by channels, and its sum.
     pub(super) fn bias_gradient(&mut self, gradient: &TensorIr, x: &TensorIr, bias: &TensorIr, out: &TensorIr) {
         let others = [self.heap.take(x), self.heap.take(bias)];
         let mut value = self.heap.take(gradient);

@@ -1,4 +1,4 @@
-//! Operations that compute each value from values at the same place, and reductions.
+//! Operations that compute each value from the values at the same position, and reductions.
 
 use plimsoll_tape::ir::{
     ActivationOperationIr as Activation, BinaryOpIr, FloatOperationIr as Float, NumericOperationIr as Numeric,
@@ -112,7 +112,8 @@ impl Flex<'_> {
         self.heap.give(out, value);
     }
 
-    /// `binary_op`: in place in the left operand, or else in the right one, where it has the full size.
+    /// Simulates flex's `binary_op`: in place in the left operand, or else in the right operand, if the operand has the
+    /// full size.
     fn binary(&mut self, left: Value, right: Value) -> Value {
         let shape: Vec<usize> = broadcast(&left.shape, &right.shape);
         let count: usize = shape.iter().product();
@@ -138,7 +139,7 @@ impl Flex<'_> {
         self.heap.give(out, value);
     }
 
-    /// `reduce_dim`: with a contiguous copy where the strides cannot be flattened.
+    /// Simulates flex's `reduce_dim`, with a contiguous copy where the strides cannot be flattened.
     pub(super) fn reduce(&mut self, value: Value, axis: usize) -> Value {
         let inner = value.shape.len() - axis - 1;
         let is_half = value.width == 2;
@@ -152,14 +153,14 @@ impl Flex<'_> {
     }
 }
 
-/// The elements of the contiguous `value`, as `shape`.
+/// Returns the contiguous `value` with its elements arranged in `shape`.
 fn with_shape(mut value: Value, shape: Vec<usize>) -> Value {
     value.strides = contiguous_strides(&shape);
     value.shape = shape;
     value
 }
 
-/// Whether `value` is a whole block with its axes in some order.
+/// Returns whether `value` is a whole block with its axes in some order.
 fn is_permuted_whole(value: &Value) -> bool {
     let mut axes: Vec<(isize, usize)> = value.strides.iter().copied().zip(value.shape.iter().copied()).collect();
     axes.retain(|&(_, length)| length != 1);
@@ -172,7 +173,7 @@ fn is_permuted_whole(value: &Value) -> bool {
     })
 }
 
-/// The shape to which both operands are broadcast.
+/// Computes the shape to which `left` and `right` are broadcast.
 fn broadcast(left: &[usize], right: &[usize]) -> Vec<usize> {
     let rank = left.len().max(right.len());
     let length = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis]);

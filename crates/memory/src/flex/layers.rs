@@ -5,7 +5,7 @@ use plimsoll_tape::ir::{ModuleOperationIr, OperationIr};
 use super::Flex;
 
 impl Flex<'_> {
-    /// Applies an operation of a layer.
+    /// Simulates an operation of a neural network layer.
     pub(super) fn module(&mut self, module: &ModuleOperationIr) {
         match module {
             ModuleOperationIr::Embedding(op) => self.gather(&op.weights, &op.indices, &op.out),

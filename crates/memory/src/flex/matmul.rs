@@ -6,17 +6,17 @@ use plimsoll_tape::ir::MatmulOpIr;
 use super::Flex;
 use crate::heap::Value;
 
-/// Inner dimension of the blocks in which gemm computes.
+/// Inner dimension of the blocks in which gemm computes a matrix product.
 const DEPTH: usize = 512;
 /// Rows of gemm's innermost kernel, on processors with wide registers.
 const ROWS: usize = 48;
-/// Beyond this many times [`ROWS`] gemm packs the right operand in any layout.
+/// Multiple of [`ROWS`] beyond which gemm packs the right operand in any layout.
 const PACKING: usize = 8;
-/// Bytes of the cache for which gemm blocks its left operand: the second level of a server processor.
+/// Bytes of the cache for which gemm blocks its left operand: the second-level cache of a server processor.
 const CACHE: usize = 2 << 20;
 
 impl Flex<'_> {
-    /// `matmul`: bf16 operands are converted to 32 bits, as gemm has no bf16 product.
+    /// Simulates a matrix product: bf16 operands are converted to 32 bits, as gemm has no bf16 product.
     pub(super) fn matmul(&mut self, op: &MatmulOpIr) {
         let (left, right) = (self.heap.take(&op.lhs), self.heap.take(&op.rhs));
         let value = if left.width == 2 && matches!(op.lhs.dtype, DType::BF16) {
@@ -30,7 +30,7 @@ impl Flex<'_> {
         self.free([left, right]);
     }
 
-    /// Memory of packed operands during the product: the right one, and the left one where it fits the cache.
+    /// Allocates the packed operands of the product: the right operand, and the left operand where it fits the cache.
     fn pack_operands(&mut self, left: &Value, right: &Value) {
         let (rank, right_rank) = (left.shape.len(), right.shape.len());
         let (m, k, n) = (left.shape[rank - 2], left.shape[rank - 1], right.shape[right_rank - 1]);
@@ -44,7 +44,7 @@ impl Flex<'_> {
         self.heap.free(scratch);
     }
 
-    /// Both operands and the result also exist in fp32.
+    /// Simulates a bf16 matrix product, whose operands and result also exist in fp32.
     fn matmul_bf16(&mut self, left: &Value, right: &Value, shape: &[usize]) -> Value {
         let ordered = [self.read(left), self.read(right)];
         let wide = [self.heap.fresh(&left.shape, 4), self.heap.fresh(&right.shape, 4)];

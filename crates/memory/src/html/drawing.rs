@@ -9,13 +9,13 @@ use super::{Report, escape, grouped, push};
 use crate::profile::{owner_name, phase_name};
 use crate::timeline::{Owner, PhaseSpan};
 
-/// Height of the drawing in its own units; its width is the number of columns.
+/// Height of the drawing in units of the SVG; the width is the number of columns.
 const HEIGHT: u64 = 1000;
 
-/// Height of the drawing in peaks, which leaves room for the mark of the peak.
+/// Height of the drawing as a multiple of the peak, which leaves room for the mark of the peak.
 const HEADROOM: f64 = 1.16;
 
-/// The most horizontal lines.
+/// Largest number of horizontal lines.
 const TICKS_MAX: u64 = 5;
 
 /// The scale of the drawing, from bytes and moments to positions.
@@ -30,17 +30,17 @@ impl Scale {
         Self { top, moments: report.profile.moments().max(1) as f64 }
     }
 
-    /// Distance of `bytes` from the top, in units of the drawing.
+    /// Computes the distance of `bytes` from the top, in units of the drawing.
     fn y(&self, bytes: u64) -> u64 {
         HEIGHT - (bytes as f64 / self.top * HEIGHT as f64).round() as u64
     }
 
-    /// Distance of `moment` from the left, in percent.
+    /// Computes the distance of `moment` from the left, in percent.
     fn x(&self, moment: f64) -> f64 {
         moment / self.moments * 100.0
     }
 
-    /// Amounts at which lines are drawn: multiples of a power of two, which print as round sizes.
+    /// Chooses the amounts at which lines are drawn: multiples of a power of two, which print as round sizes.
     fn ticks(&self) -> Vec<Bytes> {
         let mut step = 1;
         while step * TICKS_MAX < self.top as u64 {
@@ -50,7 +50,7 @@ impl Scale {
     }
 }
 
-/// The drawing with its axes and phases.
+/// Draws the memory of `report` over time, with axes and phases.
 pub(super) fn chart(report: &Report<'_>) -> String {
     let scale = Scale::new(report);
     let (svg, ticks, peak) = (svg(report, &scale), ticks(&scale), peak(report, &scale));
@@ -92,17 +92,17 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
     format!("<svg role=\"img\" aria-label=\"{label}\" {size}>{shapes}\n</svg>")
 }
 
-/// The upper edge of the area of `owner`, which is stacked on `below`.
+/// Computes the upper edge of the area of `owner`, which is stacked on the edge `below`.
 fn stacked_on(report: &Report<'_>, below: &[u64], owner: Owner) -> Vec<u64> {
     below.iter().zip(&report.columns).map(|(below, column)| below + column.highest.stack.of(owner).0).collect()
 }
 
-/// The positions of the bytes of an edge.
+/// Converts the bytes of an edge to positions in the drawing.
 fn positions(edge: &[u64], scale: &Scale) -> Vec<u64> {
     edge.iter().map(|&bytes| scale.y(bytes)).collect()
 }
 
-/// The closed path between two step functions: forward along `above`, back along `below`.
+/// Writes the closed path between two step functions: forward along `above`, back along `below`.
 fn area(below: &[u64], above: &[u64]) -> String {
     let (Some(first), width) = (above.first(), above.len()) else { return String::new() };
     let mut path = format!("M0 {first}");
@@ -130,7 +130,7 @@ fn ticks(scale: &Scale) -> String {
     ticks
 }
 
-/// The mark of the peak, with its text on the side with more room.
+/// Draws the mark of the peak, with its text on the side with more room.
 fn peak(report: &Report<'_>, scale: &Scale) -> String {
     let total = report.peak.stack.total();
     let left = scale.x(report.peak.moment as f64 + 0.5);
@@ -139,7 +139,7 @@ fn peak(report: &Report<'_>, scale: &Scale) -> String {
     format!(r#"<div class="{side}" style="left:{left:.2}%;top:{top:.1}%" aria-hidden="true"><b>peak {total}</b></div>"#)
 }
 
-/// The phases as bands below the drawing. Of bands that begin in the same column only the first is drawn.
+/// Draws the phases as bands below the drawing. Of bands that begin in the same column only the first is drawn.
 fn phases(report: &Report<'_>, scale: &Scale) -> String {
     let mut bands = String::new();
     let mut last = None;

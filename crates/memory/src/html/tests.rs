@@ -1,4 +1,4 @@
-//! The page is complete, escapes foreign text, and shows the peak.
+//! Tests that the page is complete, escapes foreign text, and shows the peak.
 
 use super::*;
 use crate::profile::tests::random_timeline;

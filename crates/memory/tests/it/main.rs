@@ -1,4 +1,4 @@
-//! The promises of the planner, tested on random models that differ from those it was developed with.
+//! Guarantees of the planner, tested on random models that differ from the models on which it was developed.
 #![cfg(test)]
 
 mod model;

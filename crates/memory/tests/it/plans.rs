@@ -38,7 +38,8 @@ fn remat(passes: u32, layers: u32) -> Remat {
     }
 }
 
-/// Every combination of rematerialization and micro-batch: its peak, the seconds of a step, and the combination.
+/// Lists every combination of rematerialization and micro-batch: its peak, the seconds of a step, and the combination
+/// itself.
 fn everything(model: &MemoryModel<'_, Stacks>, bucket: BatchShape, layers: u32) -> Vec<(Bytes, f64, (Remat, u32))> {
     let mut all = Vec::new();
     for passes in 0..=layers {
@@ -55,7 +56,7 @@ fn everything(model: &MemoryModel<'_, Stacks>, bucket: BatchShape, layers: u32) 
     all
 }
 
-/// Random numbers of a test model, from a seed.
+/// Returns a generator of random numbers for a test model, from a seed.
 fn drawn(seed: u64) -> impl FnMut(u64, u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
     move |from, to| {

@@ -1,4 +1,4 @@
-//! Traces: their contents, and the models that are refused.
+//! Tests of traces: their contents, and the models that cannot be traced.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -124,7 +124,7 @@ fn model_that_reads_values_is_refused() {
     assert!(error.to_string().starts_with("the model cannot be traced: "), "{error}");
 }
 
-/// Rows, each with a label.
+/// Table rows, each with a label.
 #[derive(Clone)]
 struct Rows(Vec<SampleId>);
 

@@ -1,47 +1,48 @@
-//! The axes of a heat map: positions and labels of their ticks.
+//! Axes of a heat map: positions and labels of their ticks.
 
 use super::svg::{TEXT_SIZE, fitted, text_width};
 
-/// With more labels than this an axis is numbered instead: a column of a hundred characters is not readable.
+/// Maximum number of labels of an axis. Cells of a longer axis are numbered instead: a column of a hundred characters
+/// is not readable.
 const LABELS_MAX: usize = 80;
-/// Maximum width of a row's label, in pixels.
+/// Maximum width of the label of a row, in pixels.
 const ROW_LABEL_WIDTH: f64 = 160.0;
-/// Maximum width of a column's label: half of the first one reaches into the left margin.
+/// Maximum width of the label of a column, in pixels: half of the first label extends into the left margin.
 const COLUMN_LABEL_WIDTH: f64 = 76.0;
 
-/// An axis of a heat map.
+/// Axis of a heat map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// Measured quantity with its unit.
+    /// Quantity along the axis, with its unit.
     pub label: String,
-    /// Names of its cells.
+    /// Labels of the cells along the axis.
     pub ticks: Ticks,
 }
 
-/// Names of the cells along an axis.
+/// Labels of the cells along an axis.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Ticks {
-    /// Round numbers.
+    /// Linear scale with ticks at round numbers.
     Scale {
-        /// Value at the start of the first cell.
+        /// Value at the start of the first cell of the axis.
         from: f64,
-        /// Value at the end of the last cell.
+        /// Value at the end of the last cell of the axis.
         to: f64,
     },
-    /// A label for each cell. More than 80 cells are numbered instead, the first being 1.
+    /// Label of each cell of the axis. More than 80 cells are numbered from 1 instead.
     Labels(Vec<String>),
 }
 
-/// A tick.
+/// Tick of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Position, from 0 at the start of the axis to 1 at its end.
+    /// Position of the tick, from 0 at the start of the axis to 1 at its end.
     pub(super) at: f64,
     pub(super) label: String,
 }
 
-/// Direction of an axis, which decides how much room its labels need.
+/// Direction of an axis, which decides how much space its labels need.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Direction {
     Across,
@@ -50,7 +51,7 @@ pub(super) enum Direction {
 
 impl Ticks {
     /// # Panics
-    /// If they are not for `n_cells` cells.
+    /// If the scale is not finite or is decreasing, or if there are not exactly `n_cells` labels.
     pub(super) fn check(&self, n_cells: usize) {
         match self {
             Self::Scale { from, to } => {
@@ -60,12 +61,12 @@ impl Ticks {
         }
     }
 
-    /// Whether every cell has its label beside it.
+    /// Returns whether the axis has one label for every cell, instead of numbers.
     pub(super) fn name_each(&self) -> bool {
         matches!(self, Self::Labels(labels) if labels.len() <= LABELS_MAX)
     }
 
-    /// The ticks of an axis of `length` pixels, spaced so that labels do not touch.
+    /// Computes the ticks of an axis of `length` pixels, spaced so that labels do not touch.
     pub(super) fn place(&self, length: f64, direction: Direction) -> Vec<Tick> {
         match self {
             Self::Scale { from, to } => place_numbers(*from, *to, length, direction),
@@ -92,7 +93,7 @@ fn place_labels(labels: &[String], length: f64, direction: Direction) -> Vec<Tic
     labels.into_iter().enumerate().step_by(every).map(|(index, label)| Tick { at: at(index), label }).collect()
 }
 
-/// A label with its spaces and invisible characters made visible.
+/// Makes spaces and invisible characters of a label visible.
 fn visible(label: &str) -> String {
     match label {
         // Persian spelling needs the first; within a word both are invisible and needed.
@@ -126,7 +127,7 @@ fn place_numbers(from: f64, to: f64, length: f64, direction: Direction) -> Vec<T
     values.iter().map(tick).collect()
 }
 
-/// The smallest of 1, 2 and 5 times a power of ten that is not below `raw`: digit and power.
+/// Rounds `raw` up to 1, 2 or 5 times a power of ten, and returns the digit and the power.
 fn nice_step(raw: f64) -> (f64, i32) {
     let power = raw.log10().floor();
     let leading = raw / 10f64.powf(power);
@@ -134,7 +135,7 @@ fn nice_step(raw: f64) -> (f64, i32) {
     digit.map_or((1.0, power as i32 + 1), |digit| (digit, power as i32))
 }
 
-/// `value` with the digits for steps of `10^power`, among ticks up to `largest`.
+/// Formats `value` with the decimals that steps of `10^power` need, among ticks up to `largest`.
 fn number(value: f64, power: i32, largest: f64) -> String {
     let decimals = usize::try_from(-power).unwrap_or(0);
     if value.abs() < 10f64.powi(power) / 2.0 {

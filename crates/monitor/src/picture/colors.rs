@@ -2,7 +2,7 @@
 
 /// Every fifth of the 256 colors of matplotlib's `viridis` (Smith and van der Walt, CC0).
 ///
-/// Linear interpolation between them is off by at most 1 of 255 per channel.
+/// Linear interpolation between these colors is off by at most 1 of 255 per channel.
 const VIRIDIS: [u32; 52] = [
     0x440154, 0x46085c, 0x471063, 0x481769, 0x481d6f, 0x482475, 0x472a7a, 0x46307e, 0x453781, 0x433d84, 0x414287,
     0x3f4889, 0x3d4e8a, 0x3a538b, 0x38598c, 0x355e8d, 0x33638d, 0x31688e, 0x2e6d8e, 0x2c718e, 0x2a768e, 0x297b8e,
@@ -11,19 +11,19 @@ const VIRIDIS: [u32; 52] = [
     0xa2da37, 0xb0dd2f, 0xbddf26, 0xcae11f, 0xd8e219, 0xe5e419, 0xf1e51d, 0xfde725,
 ];
 
-/// Number of colors of numbers: the first entries of the palette.
+/// Number of palette entries for numbers, which come first in the palette.
 pub(super) const PALETTE_LEN: u8 = 255;
-/// The entry after them, for NaN.
+/// Palette entry for NaN, which follows the entries for numbers.
 const NAN: u8 = PALETTE_LEN;
 const GRAY: [u8; 3] = [0xbd, 0xbd, 0xbd];
 
-/// Red, green and blue of all entries.
+/// Returns red, green and blue of all palette entries.
 pub(super) fn palette() -> Vec<u8> {
     let last = f64::from(PALETTE_LEN - 1);
     (0..PALETTE_LEN).flat_map(|index| viridis(f64::from(index) / last)).chain(GRAY).collect()
 }
 
-/// The color at `share` of the range from the darkest to the brightest.
+/// Computes the color at `share` of the range from the darkest to the brightest color.
 fn viridis(share: f64) -> [u8; 3] {
     let at = share * (VIRIDIS.len() - 1) as f64;
     let index = (at as usize).min(VIRIDIS.len() - 2);
@@ -34,7 +34,7 @@ fn viridis(share: f64) -> [u8; 3] {
     })
 }
 
-/// The range of values that the colors cover.
+/// Range of values that the colors cover.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Colors {
     /// Value of the darkest color.
@@ -44,7 +44,7 @@ pub(super) struct Colors {
 }
 
 impl Colors {
-    /// The range from the smallest to the largest finite number of `values`.
+    /// Computes the range from the smallest to the largest finite number of `values`.
     pub(super) fn from_values<'a>(values: impl Iterator<Item = &'a f32>) -> Self {
         let finite = values.filter(|value| value.is_finite()).map(|&value| f64::from(value));
         let (low, high) =
@@ -60,7 +60,7 @@ impl Colors {
         }
     }
 
-    /// Palette entry of `value`.
+    /// Returns the palette entry of `value`.
     pub(super) fn index(self, value: f32) -> u8 {
         if value.is_nan() {
             return NAN;

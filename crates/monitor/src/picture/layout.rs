@@ -1,4 +1,4 @@
-//! Positions of all parts of the page, in pixels.
+//! Layout of a picture: positions of all its parts, in pixels.
 
 use super::axis::{Direction, Tick};
 use super::colors::Colors;
@@ -6,35 +6,35 @@ use super::svg::{Frame, TEXT_SIZE, text_width};
 use super::{Heatmap, Picture, Ticks};
 
 const MARGIN: f64 = 24.0;
-/// Length of a tick.
+/// Length of a tick, in pixels.
 pub(super) const TICK: f64 = 4.0;
-/// Width of a color bar.
+/// Width of a color bar, in pixels.
 pub(super) const BAR_WIDTH: f64 = 14.0;
-/// Distance from a plot to its color bar.
+/// Distance from a plot to its color bar, in pixels.
 const BAR_GAP: f64 = 20.0;
-/// Distance between the text of one map and the title of the next.
+/// Distance between the text of one heat map and the title of the next, in pixels.
 const MAP_GAP: f64 = 18.0;
 const TITLE_HEIGHT: f64 = 22.0;
-/// Height of the numbers below a plot and of the label below them.
+/// Height of the numbers below a plot and of the axis label below the numbers, in pixels.
 const X_AXIS_HEIGHT: f64 = 42.0;
 const Y_LABEL_WIDTH: f64 = 24.0;
-/// Distance from the baseline of the label to the numbers.
+/// Distance from the baseline of the label of a y axis to the numbers of the axis, in pixels.
 const Y_LABEL_GAP: f64 = 10.0;
 const EMPTY_HEIGHT: f64 = 120.0;
-/// Approximate size of a plot; every cell has a whole number of pixels.
+/// Approximate width of a plot, in pixels; every cell has a whole number of pixels.
 const PLOT_WIDTH: usize = 720;
 const PLOT_HEIGHT: usize = 200;
-/// Minimum height of a row with a label.
+/// Minimum height of a row with a label, in pixels.
 const LABEL_HEIGHT: usize = 14;
-/// Maximum size of a plot. Beyond it cells are smaller than a pixel.
+/// Maximum width of a plot, in pixels. Cells of a wider plot are shrunk below one pixel.
 const PLOT_WIDTH_MAX: usize = 1200;
 const PLOT_HEIGHT_MAX: usize = 960;
 
-/// The page.
+/// Layout of the whole picture.
 pub(super) struct Layout {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// One per map.
+    /// Positions of the heat maps, one per map.
     pub(super) panels: Vec<Panel>,
     pub(super) bars: Vec<Bar>,
 }
@@ -42,18 +42,18 @@ pub(super) struct Layout {
 /// Position of a heat map.
 pub(super) struct Panel {
     pub(super) plot: Frame,
-    /// Position of the cells. Narrower than the plot if another map shares its axis and is longer.
+    /// Position of the cells. It is narrower than the plot if the x axis is shared with a longer heat map.
     pub(super) image: Frame,
-    /// `None` if there is nothing to show.
+    /// Range of values that the colors cover. `None` if the heat map has no values to show.
     pub(super) colors: Option<Colors>,
     pub(super) y_ticks: Vec<Tick>,
     pub(super) y_label_at: f64,
     pub(super) x_ticks: Vec<Tick>,
-    /// Whether its x axis has label and numbers, or only ticks.
+    /// Whether the x axis has a label and numbers, or only ticks.
     pub(super) x_labeled: bool,
 }
 
-/// Position of a color bar.
+/// Position of a color bar, and its ticks.
 pub(super) struct Bar {
     pub(super) frame: Frame,
     pub(super) ticks: Vec<Tick>,
@@ -116,7 +116,7 @@ impl Panel {
     }
 }
 
-/// The common x axis of all maps, if they share one.
+/// Returns the common x axis of all heat maps, if they share one.
 fn shared_x(picture: &Picture<'_>) -> Option<(f64, f64)> {
     let scale = |map: &Heatmap<'_>| match map.x.ticks {
         Ticks::Scale { from, to } if from < to => Some((from, to)),
@@ -134,7 +134,7 @@ fn colors(picture: &Picture<'_>, index: usize) -> Colors {
     Colors::from_values(maps.iter().flat_map(|map| map.values))
 }
 
-/// A color bar beside each plot, or one beside all of them.
+/// Places one color bar beside each plot, or a single color bar beside all plots.
 fn bars(panels: &[Panel], shared: bool) -> Vec<Bar> {
     let shown: Vec<&Panel> = panels.iter().filter(|panel| panel.colors.is_some()).collect();
     let groups: Vec<&[&Panel]> = if shared { vec![&shown[..]] } else { shown.chunks(1).collect() };
@@ -166,7 +166,7 @@ fn plot_height(map: &Heatmap<'_>) -> f64 {
     side(rows, if map.y.ticks.name_each() { cell.max(LABEL_HEIGHT) } else { cell }, PLOT_HEIGHT_MAX)
 }
 
-/// Length of a side with `n_cells` of `cell` pixels each, or fewer if they do not fit.
+/// Computes the length of a side with `n_cells` of `cell` pixels each, or of fewer pixels if these do not fit.
 fn side(n_cells: usize, cell: usize, length_max: usize) -> f64 {
     let cell = cell.min(length_max / n_cells).max(1);
     (cell * n_cells).min(length_max) as f64

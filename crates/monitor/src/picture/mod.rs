@@ -1,7 +1,8 @@
 //! Pictures of a model's output: heat maps with axes in a single SVG file.
 //!
-//! The cells are an embedded PNG, because a spectrogram has a hundred thousand of them. Everything else is text and lines,
-//! which stay sharp and searchable. The page has a white background, so that it looks the same in a dark editor.
+//! The cells are an embedded PNG, because a spectrogram has a hundred thousand of them. All other parts are text and
+//! lines, which stay sharp and searchable. The picture has a white background, so that it looks the same in a dark
+//! editor.
 
 mod axis;
 mod colors;
@@ -19,7 +20,7 @@ use self::layout::{BAR_WIDTH, Bar, Layout, Panel, TICK};
 use self::svg::{Anchor, Frame, PALE_INK, Svg, Text};
 use crate::RecordError;
 
-/// Heat maps, one below the other.
+/// Picture of heat maps, one below the other.
 ///
 /// ```
 /// use plimsoll_monitor::{Axis, Heatmap, Picture, Ticks};
@@ -36,25 +37,25 @@ use crate::RecordError;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture<'a> {
-    /// The maps from top to bottom.
+    /// Heat maps from top to bottom.
     pub maps: Vec<Heatmap<'a>>,
-    /// Whether the maps are compared: a value then has the same color in all of them, and maps whose x axes are all a
-    /// [`Ticks::Scale`] share one x axis.
+    /// Whether the heat maps are compared: a value then has the same color in all heat maps, and heat maps whose x axes
+    /// are all a [`Ticks::Scale`] share one x axis.
     pub shared: bool,
 }
 
-/// A heat map.
+/// Heat map with its title and axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heatmap<'a> {
-    /// Title.
+    /// Title of the heat map.
     pub title: String,
-    /// Rows from bottom to top, each `columns` long. NaN is gray.
+    /// Values of the cells: rows from bottom to top, each `columns` long. NaN is gray.
     pub values: &'a [f32],
     /// Number of cells in a row.
     pub columns: usize,
-    /// The axis below the map.
+    /// Axis below the heat map.
     pub x: Axis,
-    /// The axis left of the map, from bottom to top.
+    /// Axis left of the heat map, from bottom to top.
     pub y: Axis,
 }
 
@@ -65,16 +66,16 @@ impl Picture<'_> {
     /// [`RecordError::Io`] if the file cannot be written.
     ///
     /// # Panics
-    /// As [`Picture::to_svg`].
+    /// If [`Picture::to_svg`] panics.
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
         std::fs::write(path, self.to_svg()).map_err(|source| RecordError::Io { path: path.into(), source })
     }
 
-    /// The picture as the text of an SVG file.
+    /// Formats the picture as the text of an SVG file.
     ///
     /// # Panics
-    /// If the values of a map are not whole rows, if there is not one label per cell, or if a scale is not finite or is
-    /// decreasing.
+    /// If the values of a heat map are not whole rows, if there is not one label per cell, or if a scale is not finite
+    /// or is decreasing.
     pub fn to_svg(&self) -> String {
         let layout = Layout::new(self);
         let mut svg = Svg::default();
@@ -93,7 +94,7 @@ impl Picture<'_> {
 }
 
 impl Heatmap<'_> {
-    /// Number of rows, after a check that the parts fit together.
+    /// Returns the number of rows, after a check that values, columns and axes fit together.
     fn rows(&self) -> usize {
         if self.columns == 0 {
             assert!(self.values.is_empty(), "{:?} has values but no columns", self.title);
@@ -135,7 +136,7 @@ fn draw_map(svg: &mut Svg, map: &Heatmap<'_>, panel: &Panel) {
     }
 }
 
-/// A tick at the edge `x` of `plot`, `length` to the right, or to the left where it is negative.
+/// Draws a tick at the edge `x` of `plot`, `length` pixels to the right, or to the left if `length` is negative.
 fn draw_tick_up(svg: &mut Svg, x: f64, length: f64, plot: Frame, tick: &Tick) {
     let y = plot.bottom() - tick.at * plot.height;
     svg.line(x, y, x + length, y);

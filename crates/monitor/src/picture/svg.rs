@@ -1,4 +1,4 @@
-//! The SVG elements that a picture consists of.
+//! SVG elements of a picture.
 
 use std::fmt::Write;
 
@@ -7,16 +7,16 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::colors::palette;
 
-/// Font size of the text beside ticks.
+/// Font size of the text beside ticks, in pixels.
 pub(super) const TEXT_SIZE: f64 = 11.0;
 /// Color of text.
 pub(super) const INK: &str = "#222";
 /// Color of less important text, of lines and of frames.
 pub(super) const PALE_INK: &str = "#666";
-/// Fonts of browsers and Linux that cover many scripts.
+/// Fonts of browsers and Linux distributions that cover many scripts.
 const FONTS: &str = "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif";
 
-/// A rectangle.
+/// Rectangle of the picture, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Frame {
     pub(super) x: f64,
@@ -38,7 +38,7 @@ pub(super) struct Text {
     pub(super) bold: bool,
     pub(super) anchor: Anchor,
     pub(super) color: &'static str,
-    /// Whether it is rotated to run from bottom to top.
+    /// Whether the text is rotated to run from bottom to top.
     pub(super) upwards: bool,
 }
 
@@ -48,7 +48,7 @@ impl Default for Text {
     }
 }
 
-/// Part of a text that is at its position.
+/// Part of a text that is placed at the position of the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -56,7 +56,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A page under construction.
+/// SVG page under construction.
 #[derive(Default)]
 pub(super) struct Svg {
     body: String,
@@ -87,14 +87,14 @@ impl Svg {
         let _ = writeln!(self.body, r#"<path d="M{x1} {y1}L{x2} {y2}" stroke="{PALE_INK}" stroke-width="0.75"/>"#);
     }
 
-    /// The outline of a rectangle.
+    /// Draws the outline of a rectangle.
     pub(super) fn frame(&mut self, Frame { x, y, width, height }: Frame) {
         let [x, y, width, height] = [x, y, width, height].map(px);
         let place = format!(r#"x="{x}" y="{y}" width="{width}" height="{height}""#);
         let _ = writeln!(self.body, r#"<rect {place} fill="none" stroke="{PALE_INK}" stroke-width="0.75"/>"#);
     }
 
-    /// Palette entries as an image with `columns` per row, the first row at the top.
+    /// Draws palette entries as an image with `columns` entries per row, the first row at the top.
     pub(super) fn image(&mut self, Frame { x, y, width, height }: Frame, cells: &[u8], columns: usize) {
         let rows = cells.len() / columns;
         // Cells smaller than a pixel are averaged: pixelated rendering would drop some of them.
@@ -107,7 +107,7 @@ impl Svg {
         let _ = writeln!(self.body, r#"<image {place} style="{style}" href="data:image/png;base64,{data}"/>"#);
     }
 
-    /// The whole file. `title` is for screen readers.
+    /// Returns the whole SVG file. `title` is for screen readers.
     pub(super) fn page(self, width: f64, height: f64, title: &str) -> String {
         let (body, title, width, height) = (self.body, escape(title), px(width), px(height));
         format!(
@@ -132,19 +132,19 @@ fn png(cells: &[u8], columns: usize, rows: usize) -> Vec<u8> {
     bytes
 }
 
-/// A length rounded to a tenth of a pixel.
+/// Rounds a length to a tenth of a pixel.
 fn px(length: f64) -> f64 {
     (length * 10.0).round() / 10.0
 }
 
-/// Approximate width of `text`. Fonts differ; this is rather too large than too small.
+/// Estimates the width of `text`. Fonts differ, so the estimate is rather too large than too small.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     // Digits and most letters of alphabets and Indic scripts are narrower than the first share; symbols and Han are square.
     let shares = text.chars().map(|character| if character < '\u{1100}' { 0.64 } else { 1.0 });
     shares.sum::<f64>() * size
 }
 
-/// `text` truncated to `width` pixels.
+/// Truncates `text` to `width` pixels.
 pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
     if text_width(text, size) <= width {
         return text.into();
@@ -157,7 +157,7 @@ pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// `text` escaped for XML, which does not allow most control characters.
+/// Escapes `text` for XML and replaces control characters, because XML does not allow most of them.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

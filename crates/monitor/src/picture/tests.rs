@@ -1,4 +1,4 @@
-//! Pictures are well-formed, have the right colors and accept odd values.
+//! Tests that pictures are well-formed, have the right colors and accept unusual values.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -25,7 +25,7 @@ fn svg(maps: Vec<Heatmap<'_>>, shared: bool) -> String {
     svg
 }
 
-/// Every element is closed in order, and every `&` starts an entity.
+/// Checks that every element is closed in order, and that every `&` starts an entity.
 fn assert_well_formed(svg: &str) {
     let mut open = Vec::new();
     for piece in svg.split('<').skip(1) {
@@ -44,7 +44,7 @@ fn assert_well_formed(svg: &str) {
     assert_eq!(open, [""; 0]);
 }
 
-/// The text of `svg` around its images, and the images.
+/// Splits `svg` into the text around its images, and the images.
 fn images(svg: &str) -> (String, Vec<Vec<u8>>) {
     let mut images = Vec::new();
     let mut pieces = svg.split(IMAGE);
@@ -57,7 +57,7 @@ fn images(svg: &str) -> (String, Vec<Vec<u8>>) {
     (rest, images)
 }
 
-/// Width of an image, and its pixels as red, green and blue.
+/// Decodes an image to its width, and its pixels as red, green and blue.
 fn pixels(image: &[u8]) -> (usize, Vec<[u8; 3]>) {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(image));
     decoder.set_transformations(png::Transformations::EXPAND);

@@ -1,4 +1,4 @@
-//! GPUs made of plain data.
+//! GPUs made of plain data, for tests.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,17 @@ use super::process_env::Unavailable;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FakeGpus {
-    /// The driver and the GPUs.
+    /// Driver and GPUs that the source reports.
     pub inventory: GpuInventory,
-    /// Answer of each UUID to a question for its memory.
+    /// Memory that the source reports for each UUID.
     pub memory: BTreeMap<String, Result<GpuMemory, ProbeError>>,
-    /// Answer of each UUID to a question for its processes.
+    /// Processes that the source reports for each UUID.
     pub processes: BTreeMap<String, Result<Vec<GpuProcess>, Unavailable>>,
 }
 
 impl FakeGpus {
-    /// Adds an idle GPU. The first is `GPU-0a000000-0000-0000-0000-000000000000`, the next starts with `GPU-1a`.
+    /// Adds an idle GPU. The first GPU is `GPU-0a000000-0000-0000-0000-000000000000`, the UUID of the next starts with
+    /// `GPU-1a`.
     #[must_use]
     pub fn with_gpu(mut self, name: &str, memory: GpuMemory) -> Self {
         let index = self.inventory.gpus.len() as u32;
@@ -50,7 +51,7 @@ impl FakeGpus {
         self
     }
 
-    /// Adds a process to the newest GPU.
+    /// Adds a process to the GPU that was added last.
     ///
     /// # Panics
     /// If there is no GPU yet, or if its processes were set to be unavailable.

@@ -1,4 +1,4 @@
-//! A GPU, its memory and its processes, and the trait through which they are read.
+//! Facts about a GPU, its memory and its processes, and the trait that reads them.
 
 use std::fmt;
 
@@ -7,86 +7,86 @@ use serde::Serialize;
 
 use super::process_env::Unavailable;
 
-/// A source of facts about the GPUs of this machine.
+/// Source of facts about the GPUs of this machine.
 ///
-/// There are two: the driver ([`NvmlGpus`](crate::NvmlGpus)), and plain data for tests on machines without a GPU
+/// Two sources exist: the driver ([`NvmlGpus`](crate::NvmlGpus)), and plain data for tests on machines without a GPU
 /// ([`FakeGpus`](crate::FakeGpus)). GPUs are identified by UUID and never by index alone, because NVML and CUDA count
 /// in different orders.
 pub trait GpuSource {
-    /// The driver and the GPUs: facts that do not change while the program runs.
+    /// Returns the driver and the GPUs: facts that do not change while the program runs.
     fn inventory(&self) -> GpuInventory;
 
-    /// Current memory of the GPU or MIG instance with this UUID.
+    /// Returns the current memory of the GPU or MIG instance with this UUID.
     ///
     /// # Errors
     /// If the device does not exist or does not answer.
     fn memory(&self, uuid: &str) -> Result<GpuMemory, ProbeError>;
 
-    /// Processes on the GPU with this UUID, with the numbers that the driver uses.
+    /// Returns the processes on the GPU with this UUID, with the process numbers of the driver.
     ///
     /// # Errors
-    /// If the driver does not list them.
+    /// If the driver does not list the processes.
     fn processes(&self, uuid: &str) -> Result<Vec<GpuProcess>, Unavailable>;
 }
 
-/// The driver and the GPUs of a machine.
+/// Driver and GPUs of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuInventory {
-    /// Version of the driver, if it reports one.
+    /// Version of the NVIDIA driver, if reported.
     pub driver: Option<String>,
-    /// Newest CUDA version that the driver supports.
+    /// Newest CUDA version that the NVIDIA driver supports.
     pub cuda: Option<Version>,
-    /// GPUs that answer.
+    /// GPUs that answer queries.
     pub gpus: Vec<Gpu>,
-    /// GPUs that exist and do not answer. They do not hide the others.
+    /// GPUs that exist and do not answer queries. They do not hide the GPUs that answer.
     pub lost: Vec<ProbeError>,
 }
 
-/// A version of two numbers, such as CUDA 12.8 or compute capability 9.0.
+/// Version of two numbers, such as CUDA 12.8 or compute capability 9.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Version {
-    /// Number before the point.
+    /// Number of the version before the point.
     pub major: u32,
-    /// Number after the point.
+    /// Number of the version after the point.
     pub minor: u32,
 }
 
 /// Facts about a GPU that do not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gpu {
-    /// Index in NVML's order, which may differ from CUDA's.
+    /// Index of the GPU in NVML's order, which may differ from CUDA's order.
     pub index: u32,
-    /// Permanent identifier: `GPU-` and a UUID.
+    /// Permanent identifier of the GPU: `GPU-` and a UUID.
     pub uuid: String,
-    /// Address on the PCI bus.
+    /// Address of the GPU on the PCI bus.
     pub pci_bus_id: String,
-    /// Product name.
+    /// Product name of the GPU.
     pub name: String,
-    /// CUDA compute capability: the generation of kernels that it runs.
+    /// CUDA compute capability of the GPU: the generation of kernels that the GPU runs.
     pub compute_capability: Option<Version>,
-    /// Peak memory bandwidth, in bytes per second.
+    /// Peak memory bandwidth of the GPU, in bytes per second.
     pub bandwidth_per_sec: Option<Bytes>,
-    /// Whether it is divided into MIG instances. A process then gets one instance and never the whole GPU.
+    /// Whether the GPU is divided into MIG instances. A process then gets one instance and never the whole GPU.
     pub mig: bool,
-    /// UUIDs of the MIG instances.
+    /// UUIDs of the MIG instances of the GPU.
     pub instances: Vec<String>,
 }
 
 /// Memory of a GPU at one moment. `reserved`, `used` and `free` add up to `total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GpuMemory {
-    /// All memory.
+    /// Installed memory of the GPU.
     pub total: Bytes,
-    /// Memory kept by driver and firmware. No process holds it or can have it.
+    /// GPU memory kept by driver and firmware. No process can allocate it.
     pub reserved: Bytes,
-    /// Memory held by processes.
+    /// GPU memory held by processes.
     pub used: Bytes,
-    /// Memory that is free.
+    /// GPU memory that is free.
     pub free: Bytes,
 }
 
 impl GpuMemory {
-    /// Memory with the given parts; the rest counts as used.
+    /// Creates the memory of a GPU from its size and the reserved and free parts; the rest counts as used.
     ///
     /// NVML's own `used` is ignored: whether it includes `reserved` depends on the call and the driver.
     pub fn new(total: Bytes, reserved: Bytes, free: Bytes) -> Self {
@@ -94,14 +94,14 @@ impl GpuMemory {
     }
 }
 
-/// A process on a GPU, as the driver reports it.
+/// Process on a GPU, as the driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuProcess {
     /// Process number in the driver's namespace, which is outside of every container.
     pub pid: u32,
-    /// Kind of its work.
+    /// Kind of work that the process does on the GPU.
     pub kind: WorkKind,
-    /// Memory that it holds. `None` if the driver does not say, which does not mean zero.
+    /// GPU memory that the process holds. `None` if the driver does not report the amount, which does not mean zero.
     pub memory: Option<Bytes>,
 }
 
@@ -109,49 +109,50 @@ pub struct GpuProcess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkKind {
-    /// It computes.
+    /// Computation without graphics.
     Compute,
-    /// It draws.
+    /// Graphics without computation.
     Graphics,
-    /// It computes and draws.
+    /// Computation and graphics.
     Both,
 }
 
-/// Why there is no GPU to report. All of these are normal.
+/// Reason why there is no GPU to report. All of these reasons are normal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoGpu {
-    /// The driver's library cannot be loaded.
+    /// The library of the NVIDIA driver cannot be loaded.
     #[error("no NVIDIA driver was found ({reason})")]
     Library {
-        /// Message of the loader.
+        /// Error message of the library loader.
         reason: String,
     },
-    /// The library exists and the driver does not run.
+    /// The library of the NVIDIA driver exists and the driver does not run.
     #[error("the NVIDIA driver is installed and not running")]
     Driver,
-    /// The driver runs and finds no GPU.
+    /// The NVIDIA driver runs and finds no GPU.
     #[error("the NVIDIA driver runs and finds no GPU")]
     Empty,
-    /// The driver was updated since the machine started.
+    /// The NVIDIA driver was updated since the machine started.
     #[error("the NVIDIA driver was updated while it ran: restart the machine")]
     Updated,
-    /// The driver refuses the connection.
+    /// The NVIDIA driver rejects the connection.
     #[error("the NVIDIA driver does not answer ({reason})")]
     Refused {
-        /// Message of the driver.
+        /// Error message of the NVIDIA driver.
         reason: String,
     },
 }
 
-/// A GPU or MIG instance whose memory can be read.
+/// Handle to a GPU or MIG instance whose memory can be read.
 pub struct GpuHandle<'a> {
     source: &'a dyn GpuSource,
     uuid: String,
 }
 
 impl<'a> GpuHandle<'a> {
-    /// A handle to the device with this UUID. [`VisibleGpus`](crate::VisibleGpus) lists those that CUDA offers.
+    /// Opens the GPU or MIG instance with this UUID. [`VisibleGpus`](crate::VisibleGpus) lists the devices that CUDA
+    /// offers.
     ///
     /// # Errors
     /// If there is no such device, or if it is a GPU that is divided into MIG instances: no process can use its free
@@ -167,7 +168,7 @@ impl<'a> GpuHandle<'a> {
         }
     }
 
-    /// Its current memory.
+    /// Returns the current memory of the device.
     ///
     /// # Errors
     /// If the device does not answer.

@@ -1,7 +1,7 @@
-//! This machine at one moment: GPUs, their memory and processes, and the host.
+//! Report of this machine at one moment: GPUs, their memory and processes, and the host.
 //!
-//! No GPU, no driver or no answer are normal cases: each is a value with a reason, and a fact that cannot be read never
-//! hides another one. An unknown fact is never reported as zero.
+//! A machine without GPU, a missing driver and a GPU without answer are normal cases: each case is a value with a
+//! reason, and a fact that cannot be read never hides another fact. An unknown fact is never reported as zero.
 
 mod fake;
 mod gpu;
@@ -27,9 +27,10 @@ pub use self::process_env::{ProcessEnv, Unavailable};
 pub use self::visible::{CudaEnvironment, VisibleGpus};
 use crate::Host;
 
-/// This machine at one moment.
+/// Report of this machine at one moment.
 ///
-/// It prints as a page for people and serializes for programs. An unknown fact serializes to `{"unseen": "why"}`.
+/// The report prints as a page for people and serializes for programs. An unknown fact serializes to
+/// `{"unseen": "why"}`.
 ///
 /// ```
 /// use plimsoll_core::Bytes;
@@ -42,64 +43,64 @@ use crate::Host;
 /// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Its memory and processors.
+    /// Memory and processors of the host.
     pub host: Host,
-    /// Environment of this process.
+    /// Environment in which this process runs, such as a container.
     #[serde(rename = "place")]
     pub process_env: ProcessEnv,
-    /// Version of the driver, if there is one.
+    /// Version of the NVIDIA driver, if there is a driver.
     pub driver: Option<String>,
-    /// Newest CUDA version that the driver supports.
+    /// Newest CUDA version that the NVIDIA driver supports.
     pub cuda: Option<Version>,
-    /// Environment variables that CUDA reads.
+    /// Environment variables with which a user selects GPUs for CUDA.
     pub environment: CudaEnvironment,
     /// GPUs that CUDA offers to this process.
     pub visible: VisibleGpus,
-    /// All GPUs that answer.
+    /// All GPUs that answer queries.
     #[serde(rename = "cards")]
     pub gpus: Vec<GpuReport>,
-    /// GPUs that exist and do not answer.
+    /// GPUs that exist and do not answer queries.
     #[serde(serialize_with = "as_texts")]
     pub lost: Vec<ProbeError>,
-    /// Why there is no GPU, if there is none.
+    /// Reason why there is no GPU, if there is none.
     #[serde(rename = "no_cards", serialize_with = "as_text")]
     pub no_gpu: Option<NoGpu>,
 }
 
-/// A GPU at one moment.
+/// Report of a GPU at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct GpuReport {
-    /// Facts that do not change.
+    /// Facts about the GPU that do not change.
     #[serde(rename = "card")]
     pub gpu: Gpu,
-    /// Index in CUDA, if CUDA offers it to this process; see [`VisibleGpus::order_is_certain`].
+    /// Index of the GPU in CUDA, if CUDA offers the GPU to this process; see [`VisibleGpus::order_is_certain`].
     pub cuda_index: Option<usize>,
-    /// Its memory.
+    /// Current memory of the GPU.
     #[serde(serialize_with = "fact")]
     pub memory: Result<GpuMemory, ProbeError>,
-    /// Processes on it: first those of unknown size, then the largest first.
+    /// Processes on the GPU: first the processes of unknown size, then the largest first.
     #[serde(rename = "holders", serialize_with = "fact")]
     pub processes: Result<Vec<ProcessReport>, Unavailable>,
-    /// Used memory that no listed process accounts for.
+    /// Used GPU memory that no listed process accounts for.
     pub unaccounted: Option<Unaccounted>,
-    /// Its MIG instances.
+    /// MIG instances of the GPU.
     pub instances: Vec<InstanceReport>,
 }
 
-/// A MIG instance at one moment.
+/// Report of a MIG instance at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct InstanceReport {
-    /// Identifier: `MIG-` and a UUID.
+    /// Identifier of the MIG instance: `MIG-` and a UUID.
     pub uuid: String,
-    /// Index in CUDA, if CUDA offers it to this process.
+    /// Index of the MIG instance in CUDA, if CUDA offers the instance to this process.
     pub cuda_index: Option<usize>,
-    /// Its memory.
+    /// Current memory of the MIG instance.
     #[serde(serialize_with = "fact")]
     pub memory: Result<GpuMemory, ProbeError>,
 }
 
 impl Machine {
-    /// Reads this machine, with its GPUs through the NVIDIA driver if there is one.
+    /// Reads this machine, and its GPUs through the NVIDIA driver if there is one.
     pub fn probe() -> Self {
         match NvmlGpus::load() {
             Ok(gpus) => Self::from_source(Ok(&gpus)),
@@ -107,7 +108,7 @@ impl Machine {
         }
     }
 
-    /// Reads this machine, with the GPUs of `source`.
+    /// Reads this machine, and the GPUs of `source`.
     pub fn from_source(source: Result<&dyn GpuSource, NoGpu>) -> Self {
         let process_env = ProcessEnv::detect();
         let mut table = ProcessTable::open(process_env);
@@ -117,7 +118,7 @@ impl Machine {
     }
 }
 
-/// The inputs of a report besides the GPUs, so that a test can choose them.
+/// Inputs of a machine report besides the GPUs, so that a test can choose them.
 struct Probe<'a> {
     host: Host,
     process_env: ProcessEnv,
@@ -166,7 +167,7 @@ impl Probe<'_> {
     }
 }
 
-/// Serializes a known fact as itself, and an unknown one as `{"unseen": "why"}`.
+/// Serializes a known fact as its value, and an unknown fact as `{"unseen": "why"}`.
 fn fact<T: Serialize, E: Display, S: Serializer>(fact: &Result<T, E>, serializer: S) -> Result<S::Ok, S::Error> {
     match fact {
         Ok(value) => value.serialize(serializer),

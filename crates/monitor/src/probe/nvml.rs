@@ -1,4 +1,4 @@
-//! GPUs as NVIDIA's management library (NVML) reports them. The library is loaded at run time.
+//! GPUs that NVIDIA's management library (NVML) reports. The library is loaded at run time.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,19 +15,19 @@ use plimsoll_core::{Bytes, ProbeError};
 use super::gpu::{Gpu, GpuInventory, GpuMemory, GpuProcess, GpuSource, NoGpu, Version, WorkKind};
 use super::process_env::Unavailable;
 
-/// Path of the library under WSL. Not every distribution has it on the loader's path.
+/// Path of NVIDIA's management library (NVML) under WSL. Some distributions do not have it on the loader's path.
 const WSL_LIBRARY: &str = "/usr/lib/wsl/lib/libnvidia-ml.so.1";
 
-/// The GPUs that the NVIDIA driver of this machine reports.
+/// GPUs that the NVIDIA driver of this machine reports.
 ///
-/// Loading it creates no CUDA context, so it takes no GPU memory.
+/// Loading NVIDIA's management library creates no CUDA context, so it takes no GPU memory.
 #[derive(Debug)]
 pub struct NvmlGpus {
     nvml: Nvml,
 }
 
 impl NvmlGpus {
-    /// Loads the library.
+    /// Loads NVIDIA's management library.
     ///
     /// # Errors
     /// [`NoGpu`] if there is no library, no driver or no GPU. This is normal on many machines.
@@ -87,7 +87,8 @@ impl GpuSource for NvmlGpus {
     }
 }
 
-/// One row per process and MIG instance. A process that is in both lists reports the same amount twice.
+/// Merges the lists of compute and graphics processes to one row per process and MIG instance. A process that is in
+/// both lists reports the same amount of memory twice.
 fn merge(compute: &[ProcessInfo], graphics: &[ProcessInfo]) -> Vec<GpuProcess> {
     let mut merged = BTreeMap::new();
     let compute = compute.iter().map(|info| (info, WorkKind::Compute));
@@ -125,8 +126,8 @@ fn gpu(index: u32, device: &Device<'_>) -> Result<Gpu, NvmlError> {
     })
 }
 
-/// Twice the clock times the width of the bus, as in NVIDIA's `deviceQuery` sample: memory transfers on both edges of its
-/// clock.
+/// Computes the peak memory bandwidth: twice the clock times the width of the bus, as in NVIDIA's `deviceQuery` sample,
+/// because memory transfers data on both edges of the clock.
 fn bandwidth(device: &Device<'_>) -> Option<Bytes> {
     let bits = u64::from(device.memory_bus_width().ok()?);
     let megahertz = u64::from(device.max_clock_info(Clock::Memory).ok()?);
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(merge(&compute, &graphics), expected);
     }
 
-    /// Passes with and without a GPU, and tests it if there is one.
+    /// Passes with and without a GPU; if there is a GPU, its report is checked.
     #[test]
     fn the_driver_answers_or_gives_a_reason() {
         match NvmlGpus::load() {

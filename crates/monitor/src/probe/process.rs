@@ -1,4 +1,4 @@
-//! The processes that hold memory of a GPU, and the memory that no process accounts for.
+//! Processes that hold memory of a GPU, and the memory that no process accounts for.
 
 use plimsoll_core::Bytes;
 use serde::Serialize;
@@ -8,28 +8,28 @@ use super::fact;
 use super::gpu::{GpuMemory, GpuProcess, WorkKind};
 use super::process_env::{ProcessEnv, Unavailable};
 
-/// A process on a GPU, with the facts that are available.
+/// Process on a GPU, with the facts that are available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessReport {
-    /// Process number in the driver's namespace. In a container another process may have the same number.
+    /// Process number in the driver's namespace. In a container another process may have an equal number.
     pub pid: u32,
-    /// Kind of its work.
+    /// Kind of work that the process does on the GPU.
     pub kind: WorkKind,
-    /// GPU memory that it holds.
+    /// GPU memory that the process holds.
     #[serde(serialize_with = "fact")]
     pub memory: Result<Bytes, Unavailable>,
-    /// User that it belongs to.
+    /// User that owns the process.
     #[serde(serialize_with = "fact")]
     pub user: Result<String, Unavailable>,
-    /// Command line.
+    /// Command line of the process.
     #[serde(serialize_with = "fact")]
     pub command: Result<String, Unavailable>,
 }
 
-/// Used memory that no listed process accounts for.
+/// Used GPU memory that no listed process accounts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Unaccounted {
-    /// How much.
+    /// Amount of GPU memory that no listed process accounts for.
     pub bytes: Bytes,
     /// Whether the list of processes is complete and consistent. If not, `bytes` includes processes of unknown size.
     pub exact: bool,
@@ -43,9 +43,10 @@ pub(super) struct ProcessOwner {
 }
 
 impl ProcessReport {
-    /// The available facts about `process`. `owner_of` is called only if the driver's number means the same process here.
+    /// Collects the available facts about `process`. `owner_of` is called only if the driver's process numbers are
+    /// valid in this namespace.
     ///
-    /// More memory than the `total` of the GPU is not an amount: drivers under WSL have given "not available" as a
+    /// A value above the `total` memory of the GPU is not an amount: drivers under WSL have given "not available" as a
     /// number, which nvtop showed as 17179869184 GiB (Syllo/nvtop#432).
     pub(super) fn new(
         process: GpuProcess,
@@ -64,7 +65,7 @@ impl ProcessReport {
 }
 
 impl Unaccounted {
-    /// The used memory minus that of `processes`.
+    /// Computes the used memory minus the memory of `processes`.
     pub(super) fn new(memory: GpuMemory, processes: &Result<Vec<ProcessReport>, Unavailable>) -> Self {
         let known = processes.iter().flatten().filter_map(|process| process.memory.ok());
         let known = Bytes(known.fold(0, |sum: u64, bytes| sum.saturating_add(bytes.0)));
@@ -73,7 +74,7 @@ impl Unaccounted {
     }
 }
 
-/// Looks up processes in the operating system.
+/// Process table of the operating system, to look up the owner of a process.
 pub(super) struct ProcessTable {
     system: System,
     users: Users,

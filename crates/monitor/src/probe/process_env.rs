@@ -1,49 +1,49 @@
-//! The environment of this process, as far as it limits what can be read about other processes.
+//! Environment of this process, as far as it limits which facts about other processes can be read.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// Identifier of the first PID namespace in every kernel: `PROC_PID_INIT_INO` in `include/linux/proc_ns.h`.
+/// Identifier of the first PID namespace in every Linux kernel: `PROC_PID_INIT_INO` in `include/linux/proc_ns.h`.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 const CONTAINER_GROUPS: [&str; 5] = ["docker", "kubepods", "containerd", "libpod", "lxc"];
 
-/// Why a fact about a process is not available.
+/// Reason why a fact about a process is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// The driver uses the machine's process numbers, and this container has its own: the same number may be another
-    /// process here.
+    /// The driver uses the process numbers of the machine, and this container has its own: an equal number may mean
+    /// another process in the container.
     #[error("this container has its own process numbers")]
     Container,
-    /// This user has no permission.
+    /// This user has no permission to read the fact.
     #[error("this user has no permission to read it")]
     Permission,
-    /// Windows manages the GPU.
+    /// Windows manages the GPU and does not report the fact to WSL.
     #[error("Windows manages the GPU and does not report it to WSL")]
     Wsl,
-    /// The driver does not report it for this GPU, for example because of MIG.
+    /// The driver does not report the fact for this GPU, for example because of MIG.
     #[error("the driver does not report it")]
     Driver,
-    /// The process ended before it was looked up.
+    /// The process ended before the fact was looked up.
     #[error("the process has ended")]
     Ended,
 }
 
-/// The environment of this process.
+/// Environment of this process: container, WSL, and the visibility of other processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessEnv {
-    /// Whether it is a container.
+    /// Whether this process runs in a container.
     pub container: bool,
-    /// Whether it is Linux under Windows (WSL).
+    /// Whether this process runs on Linux under Windows (WSL).
     pub wsl: bool,
-    /// Whether process numbers differ from those of the machine. A container can share the machine's numbers
-    /// (`--pid=host`); the numbers that the driver gives are then valid here.
+    /// Whether process numbers differ from the process numbers of the machine. A container can share the machine's
+    /// numbers (`--pid=host`); the numbers that the driver gives are then valid in the container.
     pub own_pids: bool,
-    /// Whether the system hides the processes of other users (`hidepid`).
+    /// Whether the system hides the processes of other users from this process (`hidepid`).
     pub hides_others: bool,
 }
 
@@ -60,7 +60,7 @@ impl ProcessEnv {
         })
     }
 
-    /// Concludes the environment from what the system shows.
+    /// Derives the environment from files and links of the system.
     pub(super) fn from_evidence(evidence: &Evidence<'_>) -> Self {
         let wsl = evidence.kernel.to_ascii_lowercase().contains("microsoft");
         let is_named = CONTAINER_GROUPS.iter().any(|name| evidence.first_group.contains(name));
@@ -72,7 +72,7 @@ impl ProcessEnv {
         Self { container, wsl, own_pids, hides_others: hides_others(evidence.mounts) }
     }
 
-    /// Why the driver's process numbers are not valid here, if so.
+    /// Returns the reason why the driver's process numbers are not valid in this process, if they are not.
     pub(super) fn why_pids_differ(self) -> Option<Unavailable> {
         match self {
             Self { wsl: true, .. } => Some(Unavailable::Wsl),
@@ -81,24 +81,24 @@ impl ProcessEnv {
         }
     }
 
-    /// Why the driver has no answer, if it has none.
+    /// Returns the most likely reason why the driver does not report a fact about a process.
     pub(super) fn why_driver_is_silent(self) -> Unavailable {
         if self.wsl { Unavailable::Wsl } else { Unavailable::Driver }
     }
 }
 
-/// Files and links from which the environment is concluded.
+/// Files and links from which the environment of this process is derived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Evidence<'a> {
-    /// `/proc/version`.
+    /// Content of `/proc/version`.
     pub(super) kernel: &'a str,
-    /// `/proc/1/cgroup`.
+    /// Content of `/proc/1/cgroup`.
     pub(super) first_group: &'a str,
-    /// `/proc/self/mounts`.
+    /// Content of `/proc/self/mounts`.
     pub(super) mounts: &'a str,
     /// Target of the link `/proc/self/ns/pid`.
     pub(super) pid_namespace: Option<&'a str>,
-    /// Whether one of the files exists that container engines create.
+    /// Whether a file exists that container engines create.
     pub(super) has_container_file: bool,
 }
 

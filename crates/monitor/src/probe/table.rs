@@ -1,4 +1,4 @@
-//! The report about a machine as a page for people.
+//! Report of a machine as a page for people.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,9 +8,9 @@ use plimsoll_core::{Bytes, ProbeError};
 use super::{GpuMemory, GpuReport, InstanceReport, Machine, NoGpu, ProcessReport, Unaccounted, Unavailable};
 
 const BAR_CELLS: u64 = 48;
-/// Command lines can be very long; their start is enough to tell them apart.
+/// Maximum length of a printed command line. Command lines can be very long; their start is enough to tell them apart.
 const COMMAND_CHARS_MAX: usize = 64;
-/// Cell of an unknown fact.
+/// Table cell of an unknown fact.
 const UNKNOWN: &str = "?";
 
 impl fmt::Display for Machine {
@@ -121,7 +121,7 @@ fn write_memory(f: &mut fmt::Formatter<'_>, memory: &Result<GpuMemory, ProbeErro
     }
 }
 
-/// Every part above zero has at least one cell.
+/// Draws the parts of a GPU's memory as a bar, in which every part above zero has at least one cell.
 fn bar(memory: &GpuMemory) -> String {
     let cells = |part: Bytes| {
         let exact = u128::from(part.0) * u128::from(BAR_CELLS);
@@ -161,7 +161,8 @@ fn row(process: &ProcessReport) -> [String; 5] {
     ]
 }
 
-/// One short line without control characters: a process chooses its command line, and a terminal must not execute it.
+/// Reduces `text` to one short line without control characters: a process chooses its command line, and a terminal must
+/// not execute it.
 fn plain(text: &str) -> String {
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(COMMAND_CHARS_MAX).collect();
     if text.chars().nth(COMMAND_CHARS_MAX).is_some() {

@@ -1,4 +1,4 @@
-//! The probe on machines made of plain data.
+//! Tests of the machine report with GPUs made of plain data.
 
 use plimsoll_core::{Bytes, DeviceMemory, ProbeError};
 
@@ -16,7 +16,7 @@ fn process(pid: u32, kind: WorkKind, memory: Option<Bytes>) -> GpuProcess {
     GpuProcess { pid, kind, memory }
 }
 
-/// A GPU with two processes, as in "process 75955 has 14.17 GiB in use".
+/// Returns a GPU with two processes, as in "process 75955 has 14.17 GiB in use".
 fn shared_gpu() -> FakeGpus {
     let mut gpus = FakeGpus::default()
         .with_gpu("NVIDIA GeForce RTX 4090", memory(24, 8))
@@ -169,7 +169,8 @@ fn a_handle_reports_free_memory() {
     assert!(GpuHandle::open(&gpus, "MIG-22bb").unwrap().free().is_err());
 }
 
-/// Three GPUs: `GPU-abc1`, `GPU-abd2`, and `GPU-fff3`, which is divided in two. NVML's order is not that of the bus.
+/// Returns three GPUs: `GPU-abc1`, `GPU-abd2`, and `GPU-fff3`, which is divided in two. The order of NVML differs from
+/// the order of the PCI bus.
 fn three_gpus() -> Vec<Gpu> {
     let gpus = FakeGpus::default().with_gpu("A", memory(8, 8)).with_gpu("B", memory(8, 8)).with_gpu("C", memory(8, 8));
     let mut gpus = gpus.inventory.gpus;

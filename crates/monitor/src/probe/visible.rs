@@ -1,4 +1,4 @@
-//! Which GPUs CUDA offers to this process, and in which order.
+//! GPUs that CUDA offers to this process, and their order in CUDA.
 
 use serde::Serialize;
 
@@ -7,32 +7,33 @@ use super::gpu::Gpu;
 /// Environment variables with which a user selects GPUs for CUDA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CudaEnvironment {
-    /// `CUDA_VISIBLE_DEVICES`: indices, or prefixes of UUIDs. Without it all GPUs are visible.
+    /// Value of `CUDA_VISIBLE_DEVICES`: indices, or prefixes of UUIDs. All GPUs are visible if the variable is not set.
     pub visible_devices: Option<String>,
-    /// `CUDA_DEVICE_ORDER`: `FASTEST_FIRST`, which is the default of CUDA, or `PCI_BUS_ID`.
+    /// Value of `CUDA_DEVICE_ORDER`: `FASTEST_FIRST`, which is the default of CUDA, or `PCI_BUS_ID`.
     pub device_order: Option<String>,
 }
 
-/// The GPUs that CUDA offers to this process.
+/// GPUs that CUDA offers to this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VisibleGpus {
-    /// UUIDs, CUDA's device 0 first: of GPUs, or of a MIG instance if one is named.
+    /// UUIDs of the visible GPUs, or of a MIG instance if one is named. CUDA's device 0 comes first.
     pub uuids: Vec<String>,
-    /// Whether the order is certain. By default CUDA starts with the GPU that it considers the fastest, which NVML does not
-    /// know. Indices are certain with `CUDA_DEVICE_ORDER=PCI_BUS_ID` or a single GPU, and UUIDs always.
+    /// Whether the order of the GPUs is certain. By default CUDA starts with the GPU that it ranks fastest, and NVML
+    /// does not report this ranking. Indices are certain with `CUDA_DEVICE_ORDER=PCI_BUS_ID` or a single GPU, and UUIDs
+    /// always.
     pub order_is_certain: bool,
 }
 
 impl CudaEnvironment {
-    /// Reads the environment of this process.
+    /// Reads the environment variables of this process.
     pub fn from_env() -> Self {
         let read = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Self { visible_devices: read("CUDA_VISIBLE_DEVICES"), device_order: read("CUDA_DEVICE_ORDER") }
     }
 
-    /// The GPUs that CUDA offers in this environment.
+    /// Returns the GPUs of `gpus` that CUDA offers in this environment.
     ///
-    /// The rules are those of PyTorch's `torch/cuda/__init__.py`: the first entry decides whether the list has indices,
+    /// The rules follow PyTorch's `torch/cuda/__init__.py`: the first entry decides whether the list has indices,
     /// GPUs or MIG instances; the list ends at the first entry that matches nothing; a repeated entry makes the whole list
     /// invalid. Of several MIG instances CUDA offers the first.
     pub fn visible(&self, gpus: &[Gpu]) -> VisibleGpus {
@@ -53,13 +54,13 @@ impl CudaEnvironment {
 }
 
 impl VisibleGpus {
-    /// CUDA's index of the GPU or MIG instance, if it is visible.
+    /// Returns CUDA's index of the GPU or MIG instance with this UUID, if visible.
     pub fn cuda_index(&self, uuid: &str) -> Option<usize> {
         self.uuids.iter().position(|visible| visible == uuid)
     }
 }
 
-/// The entries of `CUDA_VISIBLE_DEVICES` up to the first of another kind.
+/// Entries of `CUDA_VISIBLE_DEVICES` up to the first entry of another kind than the first.
 enum List<'a> {
     Indices(Vec<usize>),
     Gpus(Vec<&'a str>),
@@ -92,7 +93,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// The number at the start of `entry`, as C's `strtoul` reads it: `1gpu` is 1.
+/// Parses the number at the start of `entry` as C's `strtoul` does: `1gpu` is 1.
 fn index(entry: &str) -> Option<usize> {
     let entry = entry.trim();
     let digits = entry.strip_prefix('+').unwrap_or(entry);
@@ -100,7 +101,8 @@ fn index(entry: &str) -> Option<usize> {
     digits[..end].parse().ok()
 }
 
-/// The UUIDs that the entries match, up to the first entry that matches nothing. Empty if an entry or a match is repeated.
+/// Returns the UUIDs that the entries match, up to the first entry that matches nothing. The result is empty if an
+/// entry or a match is repeated.
 fn matches<'c, E: PartialEq>(list: &[E], find: impl Fn(&E) -> Option<&'c str>) -> Vec<String> {
     let is_repeated = |(index, entry)| list[..index].contains(entry);
     if list.iter().enumerate().any(is_repeated) {
@@ -114,7 +116,7 @@ fn matches<'c, E: PartialEq>(list: &[E], find: impl Fn(&E) -> Option<&'c str>) -
     found.into_iter().map(String::from).collect()
 }
 
-/// The UUID that starts with `start`, if there is exactly one.
+/// Returns the UUID that starts with `start`, if exactly one does.
 fn only_match<'c>(mut uuids: impl Iterator<Item = &'c str>, start: &str) -> Option<&'c str> {
     let found = uuids.find(|uuid| uuid.starts_with(start))?;
     uuids.all(|uuid| !uuid.starts_with(start)).then_some(found)

@@ -1,4 +1,4 @@
-//! Runs side by side: their differences, their scores, and their losses at equal steps.
+//! Comparison of runs: their differences, their scores, and their losses at equal steps.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,59 +9,59 @@ use serde::Serialize;
 use super::report::RunReport;
 use super::table::{Align, indented, loss, or_unknown, table};
 
-/// Rows of losses: enough to see two curves cross, few enough to read.
+/// Maximum number of rows of losses: enough to see two curves cross, few enough to read.
 const LOSS_ROWS: u64 = 10;
 
-/// Runs side by side. Every list has one entry per run, in their order.
+/// Comparison of runs. Every list of values has one entry per run, in the order of the runs.
 ///
-/// It prints as a page for people and serializes for programs.
+/// The comparison prints as a page for people and serializes for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Names of the runs.
     pub runs: Vec<String>,
-    /// How they went.
+    /// Facts about the history of each run, such as steps and speed.
     pub facts: Vec<Difference>,
-    /// Values of the configuration that are not the same in all runs.
+    /// Configuration values that differ between the runs.
     pub config: Vec<Difference>,
-    /// Whether the scores are those of the end. If a run has none, the best validations are compared instead, which may
-    /// cover other utterances.
+    /// Whether the scores were computed at the end of each run. If a run has no such scores, the best validations of
+    /// all runs are compared instead, which may cover other utterances.
     pub at_the_end: bool,
-    /// Scores of the best models.
+    /// Scores of the best model of each run.
     pub scores: Vec<ScoreRow>,
-    /// Losses at equal steps, up to the last step that all runs have reached.
+    /// Losses of all runs at equal steps, up to the last step that all runs have reached.
     pub losses: Vec<LossRow>,
 }
 
-/// A fact or a configuration key with its value in each run.
+/// Fact or configuration key with its value in each run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Name of the fact or key.
+    /// Name of the fact or configuration key.
     pub name: String,
-    /// Its values; `None` for a run that does not have it.
+    /// Value of the fact or key in each run; `None` for a run without it.
     pub values: Vec<Option<String>>,
 }
 
-/// A score of each run.
+/// Score with its value in each run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScoreRow {
     /// Short name of the score.
     pub name: String,
     /// Full name of the score.
     pub label: String,
-    /// How it is printed.
+    /// Unit in which the score is printed.
     pub unit: MeasureUnit,
-    /// Its values.
+    /// Value of the score in each run; `None` for a run without it.
     pub values: Vec<Option<f64>>,
-    /// Its values minus that of the first run.
+    /// Value of the score in each run minus its value in the first run.
     pub differences: Vec<Option<f64>>,
 }
 
-/// The loss of each run up to a step.
+/// Mean loss of each run over an interval of steps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LossRow {
-    /// The last step.
+    /// Last step of the interval.
     pub step: u64,
-    /// Mean loss over the steps since the previous row.
+    /// Mean loss of each run over the steps since the previous row.
     pub means: Vec<Option<f64>>,
 }
 
@@ -83,7 +83,7 @@ impl Comparison {
         }
     }
 
-    /// A table under its title. `None` without rows.
+    /// Formats a table under its title. Returns `None` if there are no rows.
     fn section(&self, title: &str, first: &str, rows: Vec<Vec<String>>, align: Align) -> Option<String> {
         if rows.is_empty() {
             return None;
@@ -124,7 +124,7 @@ fn config(reports: &[RunReport]) -> Vec<Difference> {
     keys.into_iter().map(row).filter(|row| row.values.windows(2).any(|pair| pair[0] != pair[1])).collect()
 }
 
-/// One row per name of a score.
+/// Collects the scores of all runs to one row per score.
 fn score_rows(runs: &[Vec<Measure>]) -> Vec<ScoreRow> {
     let mut rows: Vec<ScoreRow> = Vec::new();
     for Measure { name, label, unit, .. } in runs.iter().flatten() {
@@ -151,7 +151,7 @@ fn losses(reports: &[RunReport]) -> Vec<LossRow> {
 }
 
 impl ScoreRow {
-    /// The value of a run, and its difference from the first run.
+    /// Formats the score of a run, and its difference from the first run.
     fn cell(&self, run: usize) -> String {
         let text = |value| Measure { name: "".into(), label: "".into(), value, unit: self.unit }.formatted_value();
         let Some(value) = self.values[run] else { return or_unknown(None::<String>) };

@@ -1,33 +1,35 @@
-//! The loss of each step, and its reduction to a few points.
+//! Loss curve of a run, and its reduction to a few points.
 
 use std::ops::RangeInclusive;
 
 use serde::{Serialize, Serializer};
 
-/// Points of a curve in JSON, and characters of a sparkline: they fit into a line of a terminal.
+/// Maximum number of points of a curve in JSON, and of characters of a sparkline: 64 characters fit into a line of a
+/// terminal.
 pub(super) const POINTS_MAX: usize = 64;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The loss of each step whose loss is a number. It serializes to its means over at most 64 equal intervals.
+/// Loss of each step, except steps whose loss is NaN or infinite. It serializes to its means over at most 64 equal
+/// intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LossCurve(pub(super) Vec<LossPoint>);
 
-/// The loss at a step, or the mean loss of the steps up to it.
+/// Loss at a step, or mean loss of an interval of steps that ends at this step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LossPoint {
-    /// The step.
+    /// Step of the loss, or last step of the interval.
     pub step: u64,
-    /// The loss.
+    /// Loss at the step, or mean loss of the interval.
     pub loss: f64,
 }
 
 impl LossCurve {
-    /// The loss of the last step.
+    /// Returns the loss of the last step.
     pub fn last(&self) -> Option<f64> {
         self.0.last().map(|point| point.loss)
     }
 
-    /// The means over at most `count` equal intervals, each under its last step.
+    /// Reduces the curve to its means over at most `count` equal intervals, each with the last step of its interval.
     pub fn thinned(&self, count: usize) -> Vec<LossPoint> {
         let length = self.0.len().div_ceil(count.max(1)).max(1);
         self.0
@@ -36,7 +38,7 @@ impl LossCurve {
             .collect()
     }
 
-    /// The mean over the steps in `steps`, if there are any.
+    /// Returns the mean loss over the range `steps`, or `None` if the range contains no loss.
     pub fn mean_over(&self, steps: RangeInclusive<u64>) -> Option<f64> {
         let from = self.0.partition_point(|point| point.step < *steps.start());
         let points = &self.0[from..self.0.partition_point(|point| point.step <= *steps.end()).max(from)];
@@ -50,8 +52,8 @@ impl Serialize for LossCurve {
     }
 }
 
-/// The points as a line of block characters. Losses fall by orders of magnitude at first, so heights are logarithms if all
-/// losses are above zero: later changes then stay visible.
+/// Draws the points as a line of block characters. Losses fall by orders of magnitude at first, so heights are
+/// logarithms if all losses are above zero: later changes then stay visible.
 pub(super) fn sparkline(points: &[LossPoint]) -> String {
     let logarithmic = points.iter().all(|point| point.loss > 0.0);
     let height = |loss: f64| if logarithmic { loss.ln() } else { loss };

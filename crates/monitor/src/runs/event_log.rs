@@ -1,4 +1,4 @@
-//! The events of a run, without those of steps that were repeated after a resume.
+//! Events of a run, without the events of steps that were repeated after a resume.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -10,17 +10,17 @@ use serde::Serialize;
 /// Result of a validation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Validation {
-    /// The step after which the model was validated.
+    /// Step after which the model was validated.
     pub step: u64,
-    /// Completed epochs.
+    /// Number of epochs completed before the validation.
     pub epoch: u64,
-    /// What was measured. A score that is not a number is left out.
+    /// Scores of the validation. A score that is NaN or infinite is left out.
     pub scores: Vec<Measure>,
-    /// Whether it was the best validation so far.
+    /// Whether this validation was the best so far.
     pub best: bool,
 }
 
-/// What the history of a run needs of an event.
+/// Part of an event that the history of a run needs.
 pub(super) enum Entry {
     Step {
         epoch: u64,
@@ -34,11 +34,11 @@ pub(super) enum Entry {
         validation: Validation,
         peak: Bytes,
     },
-    /// So many occurrences of something that is only counted.
+    /// Number of occurrences of an event that is only counted.
     Count(Counted, u64),
 }
 
-/// An event that is only counted.
+/// Kind of event that is only counted.
 #[derive(Clone, Copy)]
 pub(super) enum Counted {
     SkippedStep,
@@ -51,20 +51,21 @@ pub(super) enum Counted {
     UnsavedCheckpoint,
 }
 
-/// The events of a run, each with its step.
+/// Events of a run, each with its step.
 ///
-/// A step whose number is not above that of the last one is a repetition: the run was resumed from a checkpoint before it.
-/// All events from that step on are then removed, including those of steps that the run has not reached again.
+/// A step whose number is not above the number of the last step is a repetition: the run was resumed from a checkpoint
+/// before it. All events from that step on are then removed, including events of later steps that the run has not
+/// reached again.
 #[derive(Default)]
 pub(super) struct EventLog {
     entries: Vec<(u64, Entry)>,
-    /// Events that come before the step they belong to, with the step that they name.
+    /// Events that come before the step to which they belong, with the step number that they give.
     pending: Vec<(Option<u64>, Entry)>,
     last_step: u64,
 }
 
 impl EventLog {
-    /// Adds an event. An unknown one is skipped.
+    /// Adds an event. An event of unknown kind is skipped.
     pub(super) fn add(&mut self, event: Event) {
         let named = event.step();
         match event {
@@ -101,19 +102,19 @@ impl EventLog {
         self.last_step = step;
     }
 
-    /// Adds something that happened after `step` and before the next one.
+    /// Adds an entry that happened after step `step` and before the next step.
     fn add_after(&mut self, step: u64, entry: Entry) {
         self.remove_from(step.saturating_add(1));
         self.entries.push((step, entry));
     }
 
-    /// All entries in order.
+    /// Returns all entries with their steps, in order.
     pub(super) fn into_entries(self) -> Vec<(u64, Entry)> {
         let next = self.last_step.saturating_add(1);
         self.entries.into_iter().chain(self.pending.into_iter().map(|(_, entry)| (next, entry))).collect()
     }
 
-    /// Removes what belongs to step `from` or a later one, if there is such a step.
+    /// Removes the entries of step `from` and later steps, if there are such steps.
     fn remove_from(&mut self, from: u64) {
         if from <= self.last_step {
             self.entries.retain(|(at, _)| *at < from);
@@ -122,7 +123,7 @@ impl EventLog {
     }
 }
 
-/// The scores that are numbers. The first programs wrote no label; the name stands in for it.
+/// Returns the finite scores. The first versions of the program wrote no label; the name of the score replaces it.
 fn numbers_of(scores: Vec<Measure>) -> Vec<Measure> {
     let numbers = scores.into_iter().filter(|score| score.value.is_finite());
     numbers
@@ -130,7 +131,8 @@ fn numbers_of(scores: Vec<Measure>) -> Vec<Measure> {
         .collect()
 }
 
-/// Reads the record of a run. Lines that are not records are skipped and, but for an incomplete last one, noted.
+/// Reads the record of a run and calls `visit` with every line. Lines that are not records are skipped and noted,
+/// except for an incomplete last line.
 pub(super) fn each_record(path: &Path, notes: &mut Vec<String>, mut visit: impl FnMut(Record)) {
     let file = match File::open(path) {
         Ok(file) => file,

@@ -1,4 +1,4 @@
-//! How a run went: the sums of its events.
+//! History of a run: the totals of its events.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::curve::{LossCurve, LossPoint};
 use super::event_log::{Counted, Entry, EventLog, Validation, each_record};
 use super::timestamp::Timestamp;
 
-/// How a run went.
+/// History of a run: totals, losses and validations.
 ///
 /// A run that is resumed from a checkpoint repeats the steps after it. The first versions of these steps do not count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -18,42 +18,43 @@ pub struct RunHistory {
     pub started: Option<Timestamp>,
     /// Time of the last record.
     pub last: Option<Timestamp>,
-    /// Completed steps.
+    /// Number of completed steps.
     pub steps: u64,
-    /// Completed epochs.
+    /// Number of completed epochs.
     pub epochs: u64,
     /// Loss of each step.
     pub losses: LossCurve,
-    /// Validations in their order.
+    /// Results of the validations, in order of time.
     pub validations: Vec<Validation>,
-    /// Time in steps and in waiting for data, without validation.
+    /// Training time: steps and waiting for data, without validation.
     pub train_seconds: Seconds,
     /// Seconds of audio trained on per second of training.
     pub audio_seconds_per_second: Option<f64>,
     /// Share of the training time that was spent waiting for data.
     pub wait_share: f64,
-    /// Peak memory.
+    /// Peak memory of the run.
     pub peak_bytes: Bytes,
-    /// Steps that were not taken.
+    /// Number of steps that were skipped.
     pub skipped: u64,
-    /// Times that memory ran out. Each time the governor lowered its limit.
+    /// Number of times that memory ran out. Each time the governor lowered its limit.
     pub out_of_memory: u64,
-    /// Times that the governor lowered its limit, in records of schema version 0, which have no `out_of_memory`.
+    /// Number of times that the governor lowered its limit, in records of schema version 0, which have no
+    /// `out_of_memory`.
     pub lowered: u64,
-    /// Times that the learning rate was lowered because validations no longer improved.
+    /// Number of times that the learning rate was lowered because validations no longer improved.
     pub rate_lowered: u64,
-    /// Samples that were left out because they cannot be read or are too short for their text.
+    /// Number of samples that were left out because they cannot be read or are too short for their text.
     pub left_out: u64,
-    /// Utterances that were left out because they do not fit into memory even alone.
+    /// Number of utterances that were left out because they do not fit into memory even alone.
     pub unfit: u64,
-    /// Steps that used more memory than planned.
+    /// Number of steps that used more memory than planned.
     pub over_plan: u64,
-    /// Checkpoints that could not be written.
+    /// Number of checkpoints that could not be written.
     pub not_saved: u64,
 }
 
 impl RunHistory {
-    /// Reads the record in a run's folder. Problems are added to `notes`.
+    /// Reads the record in the folder of a run. Problems are added to `notes`.
     pub(super) fn read(folder: &Path, hop_seconds: Option<f64>, notes: &mut Vec<String>) -> Self {
         let (mut history, mut log) = (Self::default(), EventLog::default());
         each_record(&folder.join("metrics.jsonl"), notes, |record| {
@@ -66,12 +67,12 @@ impl RunHistory {
         history
     }
 
-    /// The validation whose model is kept, or the last one if none is marked as best.
+    /// Returns the validation whose model is kept, or the last validation if none is marked as best.
     pub fn best(&self) -> Option<&Validation> {
         self.validations.iter().rfind(|validation| validation.best).or(self.validations.last())
     }
 
-    /// Scores of the best validation.
+    /// Returns the scores of the best validation.
     pub(super) fn best_scores(&self) -> &[Measure] {
         self.best().map_or(&[], |validation| &validation.scores)
     }

@@ -1,14 +1,14 @@
-//! Runs as a table, one per line.
+//! Table of runs, one run per line.
 
 use super::report::RunReport;
 use super::table::{Align, loss, or_unknown, scores, table};
 
 const TITLES: [&str; 12] =
     ["run", "state", "task", "step", "epoch", "loss", "audio/s", "peak", "waited", "started (UTC)", "best", "device"];
-/// Columns of text, which are aligned to the left. The others are numbers.
+/// Indices of the text columns, which are aligned to the left. The other columns are numbers.
 const TEXT: [usize; 6] = [0, 1, 2, 9, 10, 11];
 
-/// The runs as a table, one per line.
+/// Formats the runs as a table, one run per line.
 pub fn run_table(reports: &[RunReport]) -> String {
     if reports.is_empty() {
         return "no runs here\n".into();

@@ -1,4 +1,4 @@
-//! Report of a run: what its folder says about it.
+//! Report of a run, read from its folder.
 
 use std::fmt;
 use std::fs;
@@ -13,41 +13,41 @@ use super::setup::RunSetup;
 use super::timestamp::Timestamp;
 use crate::{RecordError, Summary};
 
-/// Report of a run: what its folder says about it.
+/// Report of a run, read from its folder.
 ///
-/// It prints as a page for people and serializes for programs.
+/// The report prints as a page for people and serializes for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReport {
-    /// Name of the run, which is that of its folder.
+    /// Name of the run, which is the name of its folder.
     pub name: String,
-    /// Its folder.
+    /// Folder of the run.
     pub folder: PathBuf,
-    /// Whether it ended.
+    /// Whether the run is complete, running or stopped.
     #[serde(rename = "standing")]
     pub status: RunStatus,
-    /// What it was set up to do.
+    /// Setup of the run: its device, seed, size and configuration.
     #[serde(rename = "outline")]
     pub setup: RunSetup,
-    /// How it went.
+    /// History of the run: its steps, losses and validations.
     #[serde(rename = "course")]
     pub history: RunHistory,
-    /// Scores of the best model at the end; empty before the end.
+    /// Scores of the best model at the end of the run; empty before the end.
     #[serde(rename = "verdict")]
     pub final_scores: Vec<Measure>,
-    /// Files of the folder that cannot be read, and why.
+    /// Files of the folder that cannot be read, with the reasons.
     pub notes: Vec<String>,
 }
 
-/// Whether a run ended.
+/// Whether a run is complete, running or stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunStatus {
-    /// It reached its end, and its summary is about its last step.
+    /// The run reached its end, and its summary describes its last step.
     Complete,
-    /// It wrote a record recently: it seems to be running.
+    /// The run wrote a record recently, so it seems to be running.
     Running,
-    /// Neither: it was stopped or killed.
+    /// The run was stopped or killed: it is not complete and wrote no record recently.
     Stopped,
 }
 
@@ -80,7 +80,8 @@ pub fn read_runs(folder: &Path, quiet_since: SystemTime) -> Result<Vec<RunReport
 }
 
 impl RunReport {
-    /// Reads the run in `folder`. `None` unless the folder has a plan or a record. For `quiet_since` see [`read_runs`].
+    /// Reads the run in `folder`. Returns `None` if the folder has neither a plan nor a record. For `quiet_since` see
+    /// [`read_runs`].
     pub fn read(folder: &Path, quiet_since: SystemTime) -> Option<Self> {
         if !["plan.toml", "metrics.jsonl"].iter().any(|name| folder.join(name).is_file()) {
             return None;
@@ -98,7 +99,7 @@ impl RunReport {
         Some(Self { name: name(folder), folder: folder.into(), status, setup, history, final_scores, notes })
     }
 
-    /// Scores of the run's best model: those of the end, or else those of its validation.
+    /// Returns the scores of the run's best model: the scores at the end of the run, or else of the best validation.
     pub fn scores(&self) -> &[Measure] {
         match self.final_scores.is_empty() {
             true => self.history.best_scores(),
@@ -107,7 +108,7 @@ impl RunReport {
     }
 }
 
-/// The folder's own name, also if the path is `.`.
+/// Returns the name of the folder, also if the path is `.`.
 fn name(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.into());
     // By the given path if it has a name: a link to a run keeps the name of the link.
@@ -120,12 +121,14 @@ fn read_summary(folder: &Path, notes: &mut Vec<String>) -> Option<Summary> {
     serde_json::from_slice(&text).map_err(|error| notes.push(format!("cannot read summary.json: {error}"))).ok()
 }
 
-/// A run that was complete can be resumed with a later end. Its summary is then outdated.
+/// Checks that the summary describes the last step. A run that was complete can be resumed with a later end, and its
+/// summary is then outdated.
 fn is_of_the_end(summary: &Summary, history: &RunHistory) -> bool {
     summary.complete && (history.steps == 0 || summary.steps == 0 || summary.steps == history.steps)
 }
 
-/// A summary of schema version 0 has scores by name only. Order, label and unit then come from the validations.
+/// Completes the scores of a summary. A summary of schema version 0 has scores by name only; order, label and unit then
+/// come from the validations.
 fn final_scores(mut scores: Vec<Measure>, history: &RunHistory) -> Vec<Measure> {
     let validated = history.best_scores();
     let place = |score: &Measure| validated.iter().position(|other| other.name == score.name);

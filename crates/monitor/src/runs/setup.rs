@@ -1,4 +1,4 @@
-//! What a run was set up to do: its `plan.toml` and `config.toml`.
+//! Setup of a run, read from its `plan.toml` and `config.toml`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,28 +10,28 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-/// What a run was set up to do, as far as its folder says.
+/// Setup of a run, as far as the files in its folder contain it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunSetup {
-    /// Task, such as `asr`.
+    /// Task of the run, such as `asr`.
     pub task: Option<String>,
-    /// Device that it trains on.
+    /// Device that the run trains on.
     pub device: Option<String>,
-    /// Seed of all randomness.
+    /// Seed of all random numbers of the run.
     pub seed: Option<u64>,
-    /// Commit that the program was built from.
+    /// Commit from which the program was built.
     pub commit: Option<String>,
     /// Number of parameters of the model.
     pub parameters: Option<u64>,
-    /// Steps until the end, if known in advance.
+    /// Number of steps until the end of the run, if known in advance.
     pub total_steps: Option<u64>,
-    /// Seconds of audio in a feature frame.
+    /// Seconds of audio per feature frame.
     pub hop_seconds: Option<f64>,
-    /// The configuration, each value under its full key, such as `training.steps`.
+    /// Configuration of the run: each value under its full key, such as `training.steps`.
     pub config: BTreeMap<String, String>,
 }
 
-/// What is read of `plan.toml`: its header, and the tables that had these facts before there was a header.
+/// Part of `plan.toml` that is read: its header, and the tables that contained the facts of the header in older files.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct PlanFile {
@@ -56,7 +56,7 @@ struct OldFeatures {
 }
 
 impl RunSetup {
-    /// Reads the files in a run's folder. Problems are added to `notes`.
+    /// Reads the files in the folder of a run. Problems are added to `notes`.
     pub(super) fn read(folder: &Path, notes: &mut Vec<String>) -> Self {
         let PlanFile { header, training, features, config } = parsed(folder, "plan.toml", notes).unwrap_or_default();
         // The plan has the configuration too, in numbers; the file has it as people write it.
@@ -75,7 +75,7 @@ impl RunSetup {
     }
 }
 
-/// A file of the folder, if it is there and can be read.
+/// Parses a file of the folder, if it exists and can be read.
 fn parsed<T: DeserializeOwned>(folder: &Path, name: &str, notes: &mut Vec<String>) -> Option<T> {
     let text = match fs::read_to_string(folder.join(name)) {
         Ok(text) => text,
@@ -88,7 +88,7 @@ fn parsed<T: DeserializeOwned>(folder: &Path, name: &str, notes: &mut Vec<String
     toml::from_str(&text).map_err(|error| notes.push(format!("cannot read {name}: {}", error.message()))).ok()
 }
 
-/// Every value that is not a table, under its full key.
+/// Collects every value that is not a table, under its full key.
 fn flat(table: &Table) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
     for (key, value) in table {

@@ -1,4 +1,4 @@
-//! One run in detail.
+//! Page for people with the details of one run.
 
 use std::fmt::{self, Write};
 

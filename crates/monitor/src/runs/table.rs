@@ -1,20 +1,21 @@
-//! Columns of text, and the format of the numbers in them.
+//! Tables with aligned columns, and the number format of their cells.
 
 use plimsoll_core::{Bytes, Measure, Seconds};
 
 use super::report::RunReport;
 
-/// Cell of an unknown fact.
+/// Table cell of an unknown fact.
 pub(super) const UNKNOWN: &str = "-";
 
-/// Alignment of a column.
+/// Alignment of a table column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
     Right,
 }
 
-/// Rows of cells in columns. Control characters of a cell are replaced, so that a cell cannot break its line.
+/// Formats rows of cells in aligned columns. Control characters in a cell are replaced, so that a cell cannot break its
+/// line.
 pub(super) fn table(rows: &[Vec<String>], align: impl Fn(usize) -> Align) -> String {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -32,27 +33,27 @@ pub(super) fn table(rows: &[Vec<String>], align: impl Fn(usize) -> Align) -> Str
     text
 }
 
-/// `text` with every line indented by two spaces.
+/// Indents every line of `text` by two spaces.
 pub(super) fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// `text` without control characters, which a terminal would execute.
+/// Replaces control characters of `text`, which a terminal would execute, by spaces.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A fact, or the sign of an unknown one.
+/// Formats a fact, or the sign of an unknown fact.
 pub(super) fn or_unknown(fact: Option<impl ToString>) -> String {
     fact.map_or_else(|| UNKNOWN.into(), |fact| fact.to_string())
 }
 
-/// A loss.
+/// Formats a loss, or the sign of an unknown loss.
 pub(super) fn loss(loss: Option<f64>) -> String {
     or_unknown(loss.map(|loss| format!("{loss:.3}")))
 }
 
-/// Scores with their names.
+/// Formats scores with their names.
 pub(super) fn scores(scores: &[Measure]) -> String {
     match scores {
         [] => UNKNOWN.into(),
@@ -61,7 +62,7 @@ pub(super) fn scores(scores: &[Measure]) -> String {
 }
 
 impl RunReport {
-    /// Completed steps, and their final number if known.
+    /// Formats the number of completed steps, and the planned number if known.
     pub(super) fn steps_text(&self) -> String {
         match self.setup.total_steps {
             Some(total) => format!("{}/{total}", self.history.steps),
@@ -69,17 +70,18 @@ impl RunReport {
         }
     }
 
-    /// Audio trained on per second. As a plain number of seconds, which compares better than hours and minutes.
+    /// Formats the audio trained on per second, as a plain number of seconds, which compares better than hours and
+    /// minutes.
     pub(super) fn speed_text(&self) -> String {
         or_unknown(self.history.audio_seconds_per_second.map(|speed| format!("{speed:.0} s")))
     }
 
-    /// Peak memory. Zero means that the device cannot say.
+    /// Formats the peak memory. Zero means that the device cannot measure it.
     pub(super) fn peak_text(&self) -> String {
         or_unknown(Some(self.history.peak_bytes).filter(|peak| *peak > Bytes(0)))
     }
 
-    /// Share of the time that was spent waiting.
+    /// Formats the share of the training time that was spent waiting for data.
     pub(super) fn waiting_text(&self) -> String {
         let known = self.history.train_seconds > Seconds(0.0);
         or_unknown(known.then(|| format!("{:.1} %", self.history.wait_share * 100.0)))

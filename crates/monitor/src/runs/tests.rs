@@ -1,4 +1,4 @@
-//! Folders of runs, and the reports about them.
+//! Tests of reports about folders of runs.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Summary;
 
-/// Start of the first run: 2026-11-21 14:03 UTC.
+/// Start time of the first run: 2026-11-21 14:03 UTC.
 const START: f64 = 1_795_269_780.0;
 
-/// Writes runs with the types that the program writes them with.
+/// Folder of runs, written with the types with which the program writes them.
 struct Fixture {
     folder: tempfile::TempDir,
 }
@@ -71,7 +71,7 @@ impl Fixture {
         self.write(run, "summary.json", &serde_json::to_string(&summary).unwrap());
     }
 
-    /// A run counts as running within ten seconds of its last record; now is 1000 seconds after the start.
+    /// Reads all runs 1000 seconds after the start. A run counts as running within ten seconds of its last record.
     fn read(&self) -> Vec<RunReport> {
         let mut reports = read_runs(self.folder.path(), after_start(990.0)).unwrap();
         reports.iter_mut().for_each(|report| report.folder = Path::new("runs").join(&report.name));
@@ -83,12 +83,13 @@ fn after_start(seconds: f64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs_f64(START + seconds)
 }
 
-/// The moment `seconds` after the start.
+/// Returns a record of `event`, `seconds` after the start.
 fn at(seconds: f64, event: Event) -> Record {
     Record::new(START + seconds, event)
 }
 
-/// A step of a tenth of a second, of which a tenth is waiting, with a second of audio.
+/// Returns the record of a step of 0.1 seconds with one second of audio; a tenth of the step's time is waiting for
+/// data.
 fn step(step: u64, loss: f64) -> Record {
     let event = StepEvent {
         step,
@@ -126,7 +127,8 @@ fn left_out(names: &[&str]) -> Record {
     at(31.0, Event::LeftOut { samples: names.iter().map(sample).collect() })
 }
 
-/// `steps` steps whose loss falls from 8 towards `floor`, validated after every hundredth.
+/// Returns the records of `steps` steps whose loss falls from 8 towards `floor`, with a validation after every
+/// hundredth step.
 fn falling(steps: u64, floor: f64) -> Vec<Record> {
     let loss = |at: u64| floor + (8.0 - floor) * (-0.02 * at as f64).exp();
     let mut records = Vec::new();
@@ -140,7 +142,7 @@ fn falling(steps: u64, floor: f64) -> Vec<Record> {
     records
 }
 
-/// Every event that is counted, around step 300.
+/// Returns one record of every event that is only counted, around step 300.
 fn all_counted() -> Vec<Record> {
     let (step, failure) = (300, OutOfMemory { stage: Stage::Forward, reason: "r".into() });
     let (planned_bytes, peak_bytes) = (Bytes::mib(100), Bytes::mib(120));
@@ -314,7 +316,7 @@ fn a_missing_folder_is_named() {
     assert!(RunReport::read(Path::new("no/such/folder"), UNIX_EPOCH).is_none());
 }
 
-/// Files as the program wrote them before the schema had a version.
+/// Tests that files from before the schema had a version are still read.
 #[test]
 fn an_old_run_is_read() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! A point in time, as a record holds it and as people read it.
+//! Point in time, as a record stores it and as people read it.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 const DAY_SECS: i64 = 86_400;
 
-/// A point in time, in seconds since 1970. Printed in UTC, because a run's folder may move between time zones.
+/// Point in time, in seconds since 1970. It is printed in UTC, because the folder of a run may move between time zones.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub f64);
@@ -27,8 +27,9 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Year, month and day of a day counted from 1970-01-01, by Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>). Years begin in March there, so leap days come last.
+/// Computes year, month and day from the number of days since 1970-01-01, by Howard Hinnant's `civil_from_days`
+/// (<https://howardhinnant.github.io/date_algorithms.html>). Years of this algorithm begin in March, so leap days come
+/// last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days.saturating_add(719_468);
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

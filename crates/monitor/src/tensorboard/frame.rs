@@ -2,20 +2,20 @@
 //!
 //! The checksum is CRC-32C with a table of 256 entries. A point has about 50 bytes, so a faster method would save nothing.
 
-/// Constant that is added to the rotated checksum, so that a checksum can cover data with checksums in it (`masked_crc` in
-/// TensorFlow's `lib/hash/crc32c.h`).
+/// Constant that is added to the rotated checksum, so that a checksum can cover data that contains checksums
+/// (`masked_crc` in TensorFlow's `lib/hash/crc32c.h`).
 const MASK: u32 = 0xa282_ead8;
-/// Castagnoli's polynomial with reversed bits.
+/// Castagnoli's polynomial of CRC-32C with reversed bits.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 const TABLE: [u32; 256] = table();
 
-/// `data` as a record.
+/// Frames `data` as a TFRecord.
 pub(super) fn framed(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
     [&length[..], &masked(&length).to_le_bytes(), data, &masked(data).to_le_bytes()].concat()
 }
 
-/// The checksum as a record stores it.
+/// Computes the checksum of `bytes` in the masked form that a TFRecord stores.
 pub(super) fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(MASK)
 }

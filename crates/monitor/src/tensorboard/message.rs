@@ -1,31 +1,32 @@
-//! The parts of TensorFlow's `Event` in Protocol Buffers that are needed here.
+//! Encoding of the parts of TensorFlow's `Event` in Protocol Buffers that an event file of a run needs.
 //!
-//! Written by hand: these few messages have not changed in years, and a generator would add more code than it saves.
-//! Field numbers are those of `event.proto`, `summary.proto` and `tensor.proto` in TensorBoard's `compat/proto`.
+//! The encoder is written by hand: these few messages have not changed in years, and a generator would add more code
+//! than it saves. The field numbers come from `event.proto`, `summary.proto` and `tensor.proto` in TensorBoard's
+//! `compat/proto`.
 
 const WIRE_VARINT: u64 = 0;
 const WIRE_64: u64 = 1;
 const WIRE_LENGTH: u64 = 2;
 const WIRE_32: u64 = 5;
-/// `DataType.DT_STRING`.
+/// Number of `DataType.DT_STRING` in TensorBoard's `types.proto`.
 const STRINGS: u64 = 7;
-/// `SessionLog.SessionStatus.START`.
+/// Number of `SessionLog.SessionStatus.START` in TensorBoard's `event.proto`.
 const START: u64 = 1;
 
-/// A message for TensorBoard.
+/// Message of a TensorBoard event file.
 pub(super) enum Message<'a> {
-    /// Version of the file. Version 2 drops steps by [`Message::Start`] instead of guessing.
+    /// Version of the event file. Version 2 drops steps by [`Message::Start`] instead of guessing.
     Version,
-    /// The run starts or resumes with this step.
+    /// Start or resumption of the run with step `step`.
     Start { step: u64 },
-    /// A point of a curve.
+    /// Point of a curve.
     Scalar { tag: &'a str, step: u64, value: f32 },
-    /// A text.
+    /// Text that TensorBoard shows.
     Text { tag: &'a str, step: u64, text: &'a str },
 }
 
 impl Message<'_> {
-    /// The encoded message at `time`, in seconds since 1970.
+    /// Encodes the message with the time `time`, in seconds since 1970.
     pub(super) fn encoded(&self, time: f64) -> Vec<u8> {
         let event = Fields::default().double(1, time);
         let event = match *self {
@@ -43,7 +44,7 @@ impl Message<'_> {
     }
 }
 
-/// A tensor of one string, and the name of the plugin that shows it.
+/// Encodes a summary value: a tensor of one string, and the name of the plugin that shows the tensor.
 fn text_value(tag: &str, text: &str) -> Fields {
     let shape = Fields::default().nested(2, Fields::default().int(1, 1));
     let tensor = Fields::default().int(1, STRINGS).nested(2, shape).bytes(8, text.as_bytes());
@@ -51,7 +52,7 @@ fn text_value(tag: &str, text: &str) -> Fields {
     Fields::default().bytes(1, tag.as_bytes()).nested(8, tensor).nested(9, page)
 }
 
-/// The encoded fields of a message.
+/// Encoded fields of a Protocol Buffers message.
 #[derive(Default)]
 struct Fields(Vec<u8>);
 
@@ -76,7 +77,8 @@ impl Fields {
         self.bytes(field, &value.0)
     }
 
-    /// Seven bits per byte, the lowest first; the highest bit says that more bytes follow.
+    /// Appends `value` with seven bits per byte, the lowest bits first; the highest bit of a byte is set if more bytes
+    /// follow.
     fn varint(mut self, mut value: u64) -> Self {
         while value > 0x7f {
             self.0.push(value as u8 | 0x80);

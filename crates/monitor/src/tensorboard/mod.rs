@@ -18,8 +18,8 @@ use self::frame::framed;
 use self::message::Message;
 use crate::RecordError;
 
-/// Maximum delay of a point, and maximum loss when the process is killed. A long run writes about ten points per second;
-/// one system call for each would be wasteful.
+/// Maximum delay of a point, and maximum time span of points that are lost when the process is killed. A long run
+/// writes about ten points per second; one system call for each point would be wasteful.
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
 
 /// Writes the curves and texts of a run for TensorBoard.
@@ -60,12 +60,13 @@ impl TensorBoardFile {
         Ok(created)
     }
 
-    /// Path of the file.
+    /// Path of the event file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes one point of the curve `tag`; a slash in the tag groups curves. TensorBoard stores single precision.
+    /// Writes one point of the curve `tag`; a slash in the tag groups curves. TensorBoard stores values in single
+    /// precision.
     ///
     /// # Errors
     /// [`RecordError::Io`] if the file cannot be written.
@@ -73,7 +74,7 @@ impl TensorBoardFile {
         self.write(&Message::Scalar { tag, step, value: value as f32 })
     }
 
-    /// Writes a text, which TensorBoard shows as Markdown.
+    /// Writes a text, which TensorBoard renders as Markdown.
     ///
     /// # Errors
     /// [`RecordError::Io`] if the file cannot be written.
@@ -97,8 +98,8 @@ impl TensorBoardFile {
     }
 }
 
-/// `events.out.tfevents.SECONDS.HOST.PID.NUMBER`, as TensorFlow names it. The seconds have ten digits until 2286, so
-/// the names sort by time.
+/// Creates the first event file `events.out.tfevents.SECONDS.HOST.PID.NUMBER` that does not exist, named as TensorFlow
+/// names event files. The seconds have ten digits until 2286, so the names sort by time.
 fn first_free(folder: &Path) -> Result<(PathBuf, File), RecordError> {
     let (seconds, host, pid) = (since_1970() as u64, host(), std::process::id());
     let mut number = 0;
@@ -112,7 +113,7 @@ fn first_free(folder: &Path) -> Result<(PathBuf, File), RecordError> {
     }
 }
 
-/// Name of the machine, without characters that are not allowed in file names.
+/// Returns the name of the machine, without characters that are not allowed in file names.
 fn host() -> String {
     let name = sysinfo::System::host_name().unwrap_or_else(|| "localhost".into());
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect()

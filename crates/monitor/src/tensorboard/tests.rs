@@ -1,10 +1,10 @@
-//! The files are equal to those of TensorBoard's own writer.
+//! Tests that the event files are equal to the files of TensorBoard's own writer.
 
 use super::frame::masked;
 use super::*;
 
-/// The four messages below with their times, written by `tensorboard` 2.21.0: its `event_pb2.Event` with
-/// `SerializeToString`, framed by `tensorboard.summary.writer.record_writer.RecordWriter`.
+/// TFRecords of four event messages with their times, in hexadecimal, written by `tensorboard` 2.21.0: its
+/// `event_pb2.Event` with `SerializeToString`, framed by `tensorboard.summary.writer.record_writer.RecordWriter`.
 const GOLDEN: [&str; 4] = [
     "1800000000000000a37f4b220900001040fc54d9411a0d627261696e2e4576656e743a32338d2fe9",
     "100000000000000095fbfe180900001040fc54d94110ad023a020801cb79b93b",
@@ -27,7 +27,7 @@ fn bytes_match_tensorboard() {
     }
 }
 
-/// The messages of a file without their times. All checksums must be right.
+/// Returns the messages of an event file without their times, after a check of all checksums.
 fn messages(path: &Path) -> Vec<Vec<u8>> {
     let bytes = fs::read(path).unwrap();
     let (mut rest, mut messages) = (&bytes[..], Vec::new());

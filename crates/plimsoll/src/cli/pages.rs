@@ -10,19 +10,19 @@ use super::Cli;
 /// Columns of the help texts on the pages.
 const WIDTH: usize = 100;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The commands of the program in the order of its help, without `help` itself.
+/// Lists the commands of the program in the order of its help, without `help` itself.
 fn commands() -> Vec<Command> {
     let mut program = Cli::command().term_width(WIDTH);
     program.build();
     program.get_subcommands().filter(|command| command.get_name() != "help").cloned().collect()
 }
 
-/// The page of a command: its help, and that of each of its own commands.
+/// Writes the page of a command: its help, and the help of each of its subcommands.
 fn page(command: &Command) -> String {
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -42,7 +42,7 @@ fn section(text: &mut String, command: &Command, title: &str) {
     }
 }
 
-/// Asserts that the file holds `found`, or writes it when `PLIMSOLL_UPDATE_DOCS` is set.
+/// Asserts that the file holds `found`, or writes `found` into it when `PLIMSOLL_UPDATE_DOCS` is set.
 fn assert_file(path: &Path, found: &str) {
     if std::env::var_os("PLIMSOLL_UPDATE_DOCS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -72,7 +72,7 @@ fn xtask_help_lists_every_command() {
     assert_file(&root().join("xtask/src/commands.txt"), &lines);
 }
 
-/// Checks the help of `command` and of its own commands.
+/// Checks the help of `command` and of its subcommands.
 fn check_style(command: &Command) {
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();

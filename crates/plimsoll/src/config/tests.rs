@@ -10,10 +10,10 @@ struct Program {
     command: ConfigCommand,
 }
 
-/// The file for the tests; the built-in one would change the snapshots whenever it is tuned.
+/// Configuration file of the tests; the built-in file would change the snapshots whenever it is tuned.
 const RUN: &str = "task = \"tts\"\n\n[training]\nsteps = 100\nlearning_rate = 1e-3\n";
 
-/// The output of a command line in which `run.toml` is a file with the text [`RUN`].
+/// Returns the output of a command line in which `run.toml` is a file with the text [`RUN`].
 fn output(line: &str, variables: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.toml").display().to_string();

@@ -45,7 +45,7 @@ pub(crate) struct CorpusArgs {
 }
 
 impl CorpusArgs {
-    /// The options of the import.
+    /// Returns the options of the import.
     pub(super) fn import_options(&self) -> Result<ImportOptions, Failure> {
         let format = self.format.as_deref().map(|word| {
             Format::from_name(word).ok_or_else(|| {
@@ -80,7 +80,7 @@ pub(crate) struct CorpusCheckArgs {
 }
 
 impl CorpusCheckArgs {
-    /// How closely files are read.
+    /// Returns the depth to which files are read.
     pub(super) fn depth(&self) -> CheckDepth {
         if self.decode { CheckDepth::Decode } else { CheckDepth::Header }
     }

@@ -19,9 +19,9 @@ use plimsoll_recipes::data::prepare;
 use plimsoll_recipes::mapping::batching;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Time after which a measurement ends.
+/// Time after which a measurement of loading ends.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Utterances whose decoding, resampling and features are timed.
+/// Number of utterances whose decoding, resampling and features are timed.
 const TIMED_UTTERANCES: usize = 200;
 
 /// Loading speed with a number of threads, from files or from the cache.
@@ -32,7 +32,7 @@ struct Speed {
     audio_seconds_per_second: f64,
 }
 
-/// Seconds that one thread needs for one second of audio.
+/// Seconds that one thread needs for each part of loading one second of audio.
 #[derive(Debug, Default, Serialize)]
 struct Costs {
     decoding: f64,
@@ -40,7 +40,7 @@ struct Costs {
     features: f64,
 }
 
-/// Measures loading and prints the speeds and where the time goes.
+/// Measures loading and prints the speeds and the time of each part.
 pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut config = load(&args.config, environment())?.config;
     let folder = config.data.cache_dir.take();
@@ -92,7 +92,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Seconds of audio per second that `workers` threads load, in one epoch or until the time limit.
+/// Measures the seconds of audio per second that `workers` threads load, in one epoch or until the time limit.
 fn speed(
     dataset: &Arc<Dataset>,
     workers: usize,
@@ -120,7 +120,7 @@ fn speed(
     Ok(Speed { workers, cached, audio_seconds_per_second })
 }
 
-/// Time of each part of loading, over utterances at equal distances in `dataset`.
+/// Measures the time of each part of loading, over utterances at equal distances in `dataset`.
 fn costs(dataset: &Dataset) -> Result<Costs, Failure> {
     let (mut costs, mut audio_seconds, start_of_all) = (Costs::default(), 0.0, Instant::now());
     let rate = dataset.log_mel().config().sample_rate;

@@ -13,7 +13,7 @@ use crate::environment;
 use plimsoll_recipes::config::load;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Checks every record of the cache, or deletes them all.
+/// Checks every record of the feature cache, or deletes all records.
 pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let folder: PathBuf = args.folder.clone().or(config.data.cache_dir).ok_or_else(|| {

@@ -25,7 +25,7 @@ use plimsoll_recipes::texts::text_normalizer;
 use plimsoll_recipes::{Failure, FailureExt};
 
 impl DataCommand {
-    /// Runs the command.
+    /// Runs the subcommand of `data`.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Import(args) => run_import(&args),
@@ -37,14 +37,14 @@ impl DataCommand {
     }
 }
 
-/// A corpus after its check.
+/// A corpus with the results of its check.
 struct CheckedCorpus {
     report: Report,
     checked: Checked,
 }
 
-/// Imports and checks the corpus that `corpus` names, with the features of `config`. With `is_limited`, texts are
-/// normalized and lengths limited as a run of `config` would do.
+/// Imports and checks the corpus that `corpus` names, with the features of `config`. With `is_limited`, normalizes
+/// texts and limits lengths as a run of `config` does.
 fn check_corpus(
     corpus: &CorpusArgs,
     config: &RunConfig,
@@ -84,7 +84,7 @@ fn check_corpus(
     Ok(CheckedCorpus { report: Report::new(format, &root, &checked, stats), checked })
 }
 
-/// Writes the usable utterances as a list.
+/// Writes the usable utterances of a corpus as a list.
 fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     if args.out.exists() && !args.force {
@@ -105,7 +105,7 @@ fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reports what is usable; fails if more of the corpus is unusable than a run accepts.
+/// Reports which utterances are usable; fails if more of the corpus is unusable than a run accepts.
 fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().invalid()?;

@@ -14,7 +14,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;mar
     tr:nth-child(even){background:color-mix(in srgb,currentColor 7%,transparent)}\
     svg{width:100%;height:auto}rect{fill:#3b7dd8}text{fill:currentColor;font-size:11px}";
 
-/// Unusable utterances that a page lists at most, so that a browser can still scroll through it.
+/// Maximum number of unusable utterances that a page lists, so that a browser can still scroll through it.
 const MAX_LISTED: usize = 20_000;
 
 /// Writes the page of `report` to `file`.
@@ -57,7 +57,7 @@ fn page(report: &Report) -> String {
     )
 }
 
-/// The bins of a distribution as an SVG picture of 720 by 200.
+/// Draws the bins of a distribution as an SVG picture of 720 by 200 pixels.
 fn histogram(spread: &Spread) -> String {
     let Spread { min: least, median, p90: ninetieth, max: most, mean, bins, .. } = spread;
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1) as f64;

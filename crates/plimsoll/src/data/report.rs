@@ -8,14 +8,14 @@ use plimsoll_core::Seconds;
 use plimsoll_data::{Checked, CorpusStats, Format, Spread};
 use serde::Serialize;
 
-/// Unusable utterances of each kind that are listed without --all.
+/// Number of unusable utterances of each kind that are listed without --all.
 const LISTED: usize = 3;
-/// Characters of the longest bar of a histogram.
+/// Number of characters of the longest bar of a histogram.
 const BAR: f64 = 40.0;
-/// Characters that are listed, the most frequent first.
+/// Maximum number of characters of the texts that are listed, the most frequent first.
 const MAX_CHARACTERS: usize = 60;
 
-/// The result of checking a corpus. Field names are those of its JSON.
+/// The result of checking a corpus. Its field names are the names in the JSON output.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) path: PathBuf,
@@ -23,13 +23,13 @@ pub(super) struct Report {
     pub(super) listed: usize,
     pub(super) usable: usize,
     pub(super) total_seconds: f64,
-    /// Numbers of unusable utterances by reason.
+    /// Number of unusable utterances by reason.
     pub(super) unusable: BTreeMap<&'static str, usize>,
     pub(super) flaws: Vec<Finding>,
-    /// Numbers of files by format, sample rate and channels.
+    /// Number of files by format, sample rate and channels.
     pub(super) sounds: BTreeMap<String, usize>,
     pub(super) stats: CorpusStats,
-    /// Utterances that no run can use, whatever its limits and its vocabulary.
+    /// Number of utterances that no run can use, whatever its limits and its vocabulary.
     #[serde(skip)]
     broken: usize,
 }
@@ -39,13 +39,13 @@ pub(super) struct Report {
 pub(super) struct Finding {
     pub(super) kind: &'static str,
     pub(super) id: Option<String>,
-    /// The reason in words. Its JSON name is older.
+    /// Reason why the utterance is unusable, in words. Its JSON name is older.
     #[serde(rename = "told")]
     pub(super) text: String,
 }
 
 impl Report {
-    /// The report on the corpus at `path`, after its check.
+    /// Makes the report on the corpus at `path`, after its check.
     pub(super) fn new(format: Format, path: &Path, checked: &Checked, stats: CorpusStats) -> Self {
         let findings = checked.issues.iter().map(|flaw| Finding {
             kind: flaw.kind.name(),
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Share of the utterances that no run can use.
+    /// Computes the share of the utterances that no run can use.
     pub(super) fn flawed_share(&self) -> f64 {
         self.broken as f64 / self.listed.max(1) as f64
     }
@@ -101,7 +101,7 @@ impl Report {
         text + &self.spreads()
     }
 
-    /// Distributions of lengths and speaking rates, voices, languages and characters.
+    /// Formats the distributions of lengths and speaking rates, voices, languages and characters.
     pub(super) fn spreads(&self) -> String {
         let stats = &self.stats;
         if stats.utterances == 0 {
@@ -118,7 +118,7 @@ impl Report {
     }
 }
 
-/// One distribution in a line, and its histogram below it `with_bins`.
+/// Formats one distribution as a line, with its histogram below the line if `with_bins` is set.
 fn spread(name: &str, spread: &Spread, with_bins: bool) -> String {
     let Spread { min: least, p10: tenth, median, p90: ninetieth, max: most, mean, bins } = spread;
     let mut text = format!(
@@ -134,13 +134,13 @@ fn spread(name: &str, spread: &Spread, with_bins: bool) -> String {
     text
 }
 
-/// `value` with at most three digits after the point.
+/// Formats `value` with at most three digits after the point.
 pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// The characters of the texts, the most frequent first.
+/// Lists the characters of the texts, the most frequent first.
 fn characters(stats: &CorpusStats) -> String {
     let mut characters: Vec<(char, usize)> =
         stats.character_counts.iter().map(|(character, count)| (*character, *count)).collect();

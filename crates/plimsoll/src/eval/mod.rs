@@ -99,7 +99,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Transcribes `utterances` and counts their errors; unreadable ones are listed in the report.
+/// Transcribes `utterances` and counts their errors; the report lists unreadable utterances.
 fn score(args: &EvalArgs, reader: &Reader, utterances: &[Utterance]) -> Result<Report, Failure> {
     let mut report = Report::new(&args.run, &args.search.search, reader.search);
     let bar = reading_bar(utterances.len());

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 /// One transcribed utterance with its errors.
 pub(super) struct ScoredUtterance {
-    /// Its true text and the transcription.
+    /// True text of the utterance and its transcription.
     pub(super) transcription: Transcription,
-    /// Its length.
+    /// Length of the utterance.
     pub(super) seconds: Seconds,
-    /// Errors in words.
+    /// Errors of the transcription in words.
     pub(super) words: ErrorCounts,
-    /// Errors in characters.
+    /// Errors of the transcription in characters.
     pub(super) characters: ErrorCounts,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Report {
     pub(super) scored: Vec<ScoredUtterance>,
     /// Utterances whose audio could not be read.
     pub(super) skipped: Vec<Skipped>,
-    /// Seconds from samples to text: includes features, excludes reading files.
+    /// Seconds that the computation took from samples to text: includes features, excludes reading files.
     pub(super) decode_seconds: f64,
 }
 
@@ -42,12 +42,12 @@ impl ScoredUtterance {
     }
 }
 
-/// Substitutions, deletions and insertions together.
+/// Counts substitutions, deletions and insertions together.
 pub(super) fn errors(counts: &ErrorCounts) -> u64 {
     counts.substitutions + counts.deletions + counts.insertions
 }
 
-/// The `count` utterances of `scored` with the highest character error rates, the worst first.
+/// Returns the `count` utterances of `scored` with the highest character error rates, the worst first.
 pub(super) fn worst(scored: &[ScoredUtterance], count: usize) -> Vec<&ScoredUtterance> {
     let mut sorted: Vec<&ScoredUtterance> = scored.iter().collect();
     let rate = |scored: &ScoredUtterance| scored.characters.rate();
@@ -57,7 +57,7 @@ pub(super) fn worst(scored: &[ScoredUtterance], count: usize) -> Vec<&ScoredUtte
 }
 
 impl Report {
-    /// An empty report on the model in `run`, decoded by `search` with the name `name`.
+    /// Makes an empty report on the model in `run`, decoded by `search` with the name `name`.
     pub(super) fn new(run: &Path, name: &str, search: Search) -> Self {
         let (scored, skipped) = (Vec::new(), Vec::new());
         Self { run: run.into(), name: name.into(), search, scored, skipped, decode_seconds: 0.0 }
@@ -71,7 +71,7 @@ impl Report {
         self.scored.iter().map(|scored| scored.words).sum()
     }
 
-    /// Utterances with at least one wrong word.
+    /// Counts the utterances with at least one wrong word.
     fn sentence_errors(&self) -> usize {
         self.scored.iter().filter(|scored| errors(&scored.words) > 0).count()
     }
@@ -80,17 +80,17 @@ impl Report {
         self.scored.iter().map(|scored| scored.seconds).sum()
     }
 
-    /// Seconds of decoding per second of audio.
+    /// Computes the seconds of decoding per second of audio.
     fn real_time_factor(&self) -> f64 {
         self.decode_seconds / self.audio().0.max(f64::MIN_POSITIVE)
     }
 
-    /// The `count` utterances with the highest character error rates, the worst first.
+    /// Returns the `count` utterances with the highest character error rates, the worst first.
     fn worst(&self, count: usize) -> Vec<&ScoredUtterance> {
         worst(&self.scored, count)
     }
 
-    /// The report as JSON, with the `worst` worst utterances.
+    /// Formats the report as JSON, with the `worst` worst utterances.
     pub(super) fn json(&self, worst: usize) -> Value {
         let (characters, words) = (self.characters(), self.words());
         let worst_json = |scored: &&ScoredUtterance| {
@@ -113,7 +113,7 @@ impl Report {
         })
     }
 
-    /// The report as text, with the `worst` worst utterances.
+    /// Formats the report as text, with the `worst` worst utterances.
     pub(super) fn summary(&self, worst: usize) -> String {
         let Self { run, name, scored, skipped, .. } = self;
         let (count, audio) = (scored.len(), self.audio());

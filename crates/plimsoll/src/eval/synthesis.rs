@@ -25,25 +25,25 @@ use crate::terminal::reading_bar;
 use plimsoll_recipes::reader;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Utterances that are synthesized together.
+/// Number of utterances that are synthesized together.
 const BATCH_SIZE: usize = 32;
 
 /// The result of evaluating a synthesizer.
 struct Report {
     run: PathBuf,
-    /// Run of the recognizer that transcribed the speech.
+    /// Run of the recognizer that transcribed the synthesized speech (the judge).
     judge: Option<PathBuf>,
-    /// Transcriptions of the speech by the judge, with their errors.
+    /// Transcriptions of the synthesized speech by the judge, with their errors.
     scored: Vec<ScoredUtterance>,
     /// Number of synthesized utterances.
     utterances: usize,
-    /// Share of utterances at which the model stopped by itself.
+    /// Share of utterances at which the synthesizer predicted a stop.
     stopped: f64,
-    /// Mean relative error of the length.
+    /// Mean relative error of the length of the synthesized speech.
     off_length: f64,
-    /// Mean distance from the true log-mels, after warping in time.
+    /// Mean distance of the synthesized from the true log-mels, after warping in time.
     distance: f64,
-    /// Names of the utterances at which the model did not stop.
+    /// Names of the utterances at which the synthesizer predicted no stop.
     cut_off: Vec<String>,
     skipped: Vec<Skipped>,
     audio: Seconds,
@@ -75,7 +75,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The utterances as the model needs them, each with reference audio of its voice.
+/// Loads the utterances as the model needs them, each with reference audio of its voice.
 fn dataset(args: &EvalArgs, pipeline: &SpeechPipeline) -> Result<Dataset, Failure> {
     let metadata = SynthesizerMetadata::read(&args.run).invalid()?;
     let mut utterances = utterances::chosen(args, &metadata.tokenizer)?;
@@ -179,13 +179,13 @@ impl Report {
         Ok(())
     }
 
-    /// Errors in characters and in words.
+    /// Counts the errors of all transcriptions in characters and in words.
     fn errors(&self) -> (ErrorCounts, ErrorCounts) {
         let characters = self.scored.iter().map(|scored| scored.characters).sum();
         (characters, self.scored.iter().map(|scored| scored.words).sum())
     }
 
-    /// Seconds of synthesis per second of audio.
+    /// Computes the seconds of synthesis per second of audio.
     fn real_time_factor(&self) -> f64 {
         self.speak_seconds / self.audio.0.max(f64::MIN_POSITIVE)
     }

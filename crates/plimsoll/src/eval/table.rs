@@ -7,16 +7,16 @@ use std::path::Path;
 use super::report::{ScoredUtterance, errors};
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Names of the columns.
+/// Names of the columns of the table.
 const HEADER: &str = "name\tseconds\tword_errors\twords\tcharacter_errors\tcharacters\ttruth\theard";
 
-/// Creates the table at `path`; an older file is replaced.
+/// Creates the table at `path`, and replaces an older file.
 pub(super) fn create(path: &Path) -> Result<File, Failure> {
     let help = "`--table` takes the name of a file to write";
     File::create(path).map_err(|error| Failure::invalid(format!("cannot write {}: {error}", path.display()), help))
 }
 
-/// Writes the header and one line per utterance.
+/// Writes the header of the table and one line per utterance.
 pub(super) fn write(table: File, scored: &[ScoredUtterance]) -> Result<(), Failure> {
     lines(BufWriter::new(table), scored).failed()
 }
@@ -33,7 +33,7 @@ fn lines(mut table: impl Write, scored: &[ScoredUtterance]) -> io::Result<()> {
     table.flush()
 }
 
-/// `text` without tabs and line breaks, which would end its cell.
+/// Returns `text` without tabs and line breaks, which would end its cell.
 fn cell(text: &str) -> String {
     text.replace(['\t', '\n', '\r'], " ")
 }

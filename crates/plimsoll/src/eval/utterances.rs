@@ -12,10 +12,10 @@ use plimsoll_recipes::config::{ConfigArgs, DataConfig, RunConfig, load};
 use plimsoll_recipes::data;
 use plimsoll_recipes::texts::read_manifest;
 
-/// The chosen utterances, with texts normalized as in training.
+/// Reads the chosen utterances, with texts normalized as in training.
 ///
-/// `tokenizer` is the tokenizer of the model. Held-out utterances are an error if the texts of the run now give another
-/// tokenizer: the texts have changed since training, so other utterances would be held out.
+/// `tokenizer` is the tokenizer of the model. Held-out utterances are an error if the texts of the run now give a
+/// different tokenizer: the texts have changed since training, so different utterances would be held out.
 pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let run = &args.run;
     let listed = |manifest: &Path, data: &DataConfig| {
@@ -41,7 +41,7 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
     }
 }
 
-/// The configuration that the run in `folder` was started with. An exported model has none.
+/// Reads the configuration that the run in `folder` was started with. An exported model has none.
 ///
 /// Environment variables are ignored: another seed would count training utterances as held out.
 fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
@@ -53,7 +53,7 @@ fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
     Ok(Some(load(&args, std::iter::empty())?.config))
 }
 
-/// The utterances that `run` held out, if its texts are still the same.
+/// Reads the utterances that `run` held out, if its texts have not changed.
 fn held_out(run: &Path, config: &RunConfig, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
     let prepared = data::prepare(config, &Terminal)?;
     // Another tokenizer means other texts, and those would be divided differently.

@@ -18,6 +18,8 @@ use plimsoll_train::{Checkpoint, CheckpointSelection, CheckpointStore, write_wei
 
 use plimsoll_recipes::{Failure, FailureExt};
 
+use crate::backend_flag::BackendFlag;
+
 /// Name of the file that lists the tokens.
 const VOCABULARY: &str = "vocabulary.json";
 /// Name of the page that describes the model.
@@ -25,11 +27,11 @@ const README: &str = "README.md";
 
 /// A kind of model that can be exported.
 trait Exportable: ModelKind {
-    /// Loads `weights` into a model with this configuration and counts its parameters. Fails if a parameter is missing or
-    /// unknown.
+    /// Loads `weights` into a model with this configuration and counts its parameters. Fails if a parameter is missing
+    /// or unknown.
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError>;
 
-    /// The README of the exported model with the name `name`.
+    /// Writes the README of the exported model with the name `name`.
     fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
     where
         Self: Sized;
@@ -54,6 +56,9 @@ pub(crate) struct ExportArgs {
     /// Write into a folder that is not empty; files of the same names are replaced.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Accepted everywhere.
+    #[command(flatten)]
+    pub(crate) _backend: BackendFlag,
 }
 
 /// Checkpoints to average, as the flag names them: `last:5`, `best:3`.
@@ -114,7 +119,7 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The chosen checkpoint, or the mean of several.
+/// Reads the chosen checkpoint, or computes the mean of several checkpoints.
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
     if let Some(pick) = args.average {
@@ -139,7 +144,7 @@ fn listed(steps: &[u64]) -> String {
     steps.join(", ")
 }
 
-/// Makes the folder if it is missing. Fails if it is not empty, unless `force` is set.
+/// Creates the folder if it is missing. Fails if it is not empty, unless `force` is set.
 fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot make the folder {}: {error}", out.display());
@@ -153,7 +158,7 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Facts of every kind of model for its README: size, training, score, audio and tokens.
+/// Lists the facts of every kind of model for its README: size, training, score, audio and tokens.
 fn facts<M>(metadata: &ModelMetadata<M>, step: u64, score: &str, parameters: u64, vocabulary: usize) -> String {
     let (features, known) = (&metadata.features, metadata.tokenizer.size());
     let (rate, mels, hop) = (features.sample_rate, features.n_mels, features.hop_length);
@@ -168,7 +173,7 @@ fn facts<M>(metadata: &ModelMetadata<M>, step: u64, score: &str, parameters: u64
     )
 }
 
-/// The part of the README that is the same for every kind of model.
+/// Part of the README that every kind of model has.
 const LAYOUTS: &str = "\
 ## Files
 

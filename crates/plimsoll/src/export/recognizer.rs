@@ -48,7 +48,7 @@ Use it like a run: `cargo xtask transcribe FILE.wav --run FOLDER`.
     }
 }
 
-/// The parts of the model, by the beginnings of parameter names.
+/// Parts of a recognizer, by the beginnings of parameter names, for its README.
 const PARTS: &str = "\
 ## Parts
 

@@ -46,7 +46,7 @@ Use it like a run: `cargo xtask say \"TEXT\" --run FOLDER --out said.wav`.
     }
 }
 
-/// The parts of the model, by the beginnings of parameter names.
+/// Parts of a synthesizer, by the beginnings of parameter names, for its README.
 const PARTS: &str = "\
 ## Parts
 

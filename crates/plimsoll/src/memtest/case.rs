@@ -12,23 +12,24 @@ use serde::{Deserialize, Serialize};
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Micro-batches per step of a case. Two, so that the second runs while the gradients of the first are in memory.
+/// Micro-batches per step of a case. There are two, so that the second runs while the gradients of the first are in
+/// memory.
 pub(crate) const MICRO_BATCHES: u32 = 2;
-/// A learning rate so low that random weights hardly change.
+/// Learning-rate schedule with a rate so low that random weights hardly change.
 const LOW_RATE: Schedule = Schedule { shape: Shape::Constant, peak: 1e-6, last: 1e-6, warmup: 0, total: u64::MAX };
-/// Steps of a case. Two, so that the second runs while the optimizer's state is in memory.
+/// Steps of a case. There are two, so that the second runs while the optimizer's state is in memory.
 const STEPS: u32 = 2;
 
 /// Predicted and measured memory of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
-    /// Predicted peak.
+    /// Predicted peak of memory in bytes.
     pub(crate) predicted_bytes: u64,
-    /// Measured peak.
+    /// Measured peak of memory in bytes.
     pub(crate) measured_bytes: u64,
-    /// Weights, gradients and optimizer state.
+    /// Bytes of weights, gradients and optimizer state.
     pub(crate) fixed_bytes: u64,
-    /// GPU only: memory in use at the end of the forward pass. The peak of a GPU counts reserved pages instead.
+    /// Memory in use at the end of the forward pass, on a GPU only. The peak of a GPU counts reserved pages instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) in_use: Option<InUse>,
 }
@@ -36,15 +37,15 @@ pub(crate) struct Measurement {
 /// Memory in use at the end of the forward pass of a micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct InUse {
-    /// By the trace.
+    /// Bytes in use as predicted by the trace.
     pub(crate) predicted_bytes: u64,
-    /// By the memory pools of the device.
+    /// Bytes in use as measured in the memory pools of the device.
     pub(crate) measured_bytes: u64,
 }
 
 /// A model that can be traced and trained.
 pub(crate) trait Case: Traceable<Task: Task<Batch = HostBatch>> {
-    /// The model with initial weights on `device`.
+    /// Makes the model with initial weights on `device`.
     fn init_task(&self, device: &Device) -> Self::Task;
 }
 
@@ -60,7 +61,8 @@ impl Case for SynthesizerConfig {
     }
 }
 
-/// Predicts the memory of steps with micro-batches of `shape`, runs them, and returns both numbers.
+/// Predicts the memory of steps with micro-batches of `shape`, runs the steps, and returns predicted and measured
+/// memory.
 ///
 /// # Errors
 /// If the model cannot be traced, or the device cannot hold one allocation of the case.
@@ -94,7 +96,7 @@ pub(crate) fn measure<S: Case>(
     Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use) })
 }
 
-/// The memory over time of a step with `micro_batches` of `shape`, by the trace.
+/// Predicts the memory over time of a step with `micro_batches` of `shape`, by the trace.
 fn predicted<S: Case>(
     subject: &S,
     shape: BatchShape,
@@ -111,13 +113,13 @@ fn predicted<S: Case>(
     Ok(RunMemory::new(&traced, None, StepMemory { micro_batches, host_batch, ..StepMemory::default() }))
 }
 
-/// Memory of a batch on the host.
+/// Computes the host memory of a batch.
 fn host_bytes(batch: &HostBatch) -> Bytes {
     let values = batch.features.len() + batch.tokens.len() + batch.references.len();
     Bytes::for_values::<f32>(values as u64)
 }
 
-/// Measured memory in use on a GPU at the end of the forward pass.
+/// Measures the memory in use on a GPU at the end of the forward pass.
 fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &TrainingDevice) -> Bytes {
     let device = chosen.device.clone().autodiff();
     let used = || device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use);
@@ -129,7 +131,8 @@ fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen
     Bytes(used() - before)
 }
 
-/// Peak of the memory that the pools of a GPU have reserved. Empty pages of older sizes were returned and are not counted.
+/// Returns the peak of the memory that the pools of a GPU have reserved. Empty pages of older sizes were returned and
+/// are not counted.
 fn reserved(device: &Device) -> Bytes {
     let now = device.memory_pool_usage().map_or(0, |usage| usage.bytes_reserved);
     let pools = device.memory_pool_report().unwrap_or_default();
@@ -137,14 +140,14 @@ fn reserved(device: &Device) -> Bytes {
     Bytes(now + pools.iter().take(2).map(|pool| (pool.pages_peak - pool.pages) * pool.page_size).sum::<u64>())
 }
 
-/// The batch with noise as features: silence has no variance, and norms would divide by zero.
+/// Returns the batch with noise as features: silence has no variance, and norms would divide by zero.
 fn with_noise(mut batch: HostBatch) -> HostBatch {
     let values = batch.features.iter_mut().enumerate();
     values.for_each(|(index, value)| *value = Key::new(2).at(index as u64).unit() as f32);
     batch
 }
 
-/// Runs the steps and returns the peak of memory above what was in use before.
+/// Runs the steps and returns the peak of memory above the memory that was in use before.
 fn measured<S: Case>(
     subject: &S,
     shape: BatchShape,
@@ -168,7 +171,8 @@ fn measured<S: Case>(
     Bytes(meter.peak().0 - before.0)
 }
 
-/// Allocates the buffers that matrix products of this thread keep, so that they do not count as memory of the case.
+/// Allocates the buffers that matrix products of this thread keep, so that the buffers do not count as memory of the
+/// case.
 fn warm_up() {
     use burn::tensor::{Distribution, Tensor};
     let device = Device::flex();

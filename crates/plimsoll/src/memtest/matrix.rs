@@ -20,15 +20,15 @@ use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::mapping::{self, ModelPlan};
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// A model, a shape of its batch and a way to compute it.
+/// A model, the shape of its batch and the settings of its computation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Case {
     name: String,
     model: Model,
-    /// Utterances, frames and tokens of a micro-batch.
+    /// Number of utterances, frames and tokens of a micro-batch.
     shape: (u32, u32, u32),
     choice: Choice,
-    /// Micro-batches per step.
+    /// Number of micro-batches per step.
     micro_batches: u32,
 }
 
@@ -45,14 +45,16 @@ struct Row {
     case: String,
     #[serde(flatten)]
     measurement: Measurement,
-    /// Error of the predicted peak, in percent of the measured one.
+    /// Error of the predicted peak, in percent of the measured peak.
     error_percent: f64,
-    /// The same for the part above weights, gradients and optimizer state.
+    /// Error of the predicted part of the peak above weights, gradients and optimizer state, in percent of the measured
+    /// part.
     above_error_percent: f64,
-    /// The same for the memory in use at the end of the forward pass; GPU only.
+    /// Error of the predicted memory in use at the end of the forward pass, in percent of the measured memory; GPU
+    /// only.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_use_error_percent: Option<f64>,
-    /// GPU only: peak of the first run of the case, which also tries out kernels.
+    /// Peak in bytes of the first run of the case, which also tries out kernels; GPU only.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_bytes: Option<u64>,
 }
@@ -107,7 +109,8 @@ pub(crate) fn verify(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Plans for budgets from the smallest to the largest useful one, runs each plan, and checks that it stays in its budget.
+/// Plans for budgets from the smallest to the largest useful one, runs each plan, and checks that it stays in its
+/// budget.
 fn verify_budgets(count: u32) -> Result<ExitCode, Failure> {
     let model = SynthesizerConfig::recommended(80, 100, 128, 4);
     let bucket = BatchShape { utterances: 24, frames: Frames(300), tokens: 30 };
@@ -194,7 +197,7 @@ fn run_in_process(case: &Case, backend: BackendChoice) -> Result<Row, Failure> {
 }
 
 impl Row {
-    /// The result in one line.
+    /// Formats the result of the case as one line.
     fn line(&self) -> String {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let in_use = self.in_use_error_percent.map(|error| format!(", in use after the forward pass {error:+.2} %"));
@@ -236,7 +239,7 @@ fn summary(rows: &[Row]) -> String {
     text
 }
 
-/// The case that the flags describe.
+/// Makes the case that the flags describe.
 fn case_from_flags(args: &MemtestArgs, batch: u32, config: RunConfig, fastest: Precision) -> Result<Case, Failure> {
     let builder = DemandBuilder::from_config(config)?;
     let choice = mapping::choice(&builder.config, &builder.model, fastest);
@@ -267,8 +270,8 @@ fn case_from_flags(args: &MemtestArgs, batch: u32, config: RunConfig, fastest: P
 /// Levels of rematerialization in the matrix.
 const REMATS: [Remat; 3] = [Remat::None, Remat::Half, Remat::All];
 
-/// Both kinds of model in three sizes, two shapes and four choices each: levels of rematerialization, attention whole and in
-/// chunks, fp32 and bf16.
+/// Lists the cases: each kind of model in three sizes, two shapes and four choices, which are levels of
+/// rematerialization, attention whole and in chunks, fp32 and bf16.
 fn matrix() -> Vec<Case> {
     let mut cases = Vec::new();
     let choices = |offset: usize| {
@@ -307,7 +310,7 @@ fn matrix() -> Vec<Case> {
     cases
 }
 
-/// The cases for a GPU. Fewer, because the GPU backend can be a CPU with a software driver.
+/// Lists the cases for a GPU. They are fewer, because the GPU backend can be a CPU with a software driver.
 fn gpu_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (size, (width, layers)) in [(96, 3), (160, 4)].into_iter().enumerate() {
@@ -334,13 +337,13 @@ fn gpu_cases() -> Vec<Case> {
     cases
 }
 
-/// A recognizer of this size, with fewer subsampling channels than `recommended` to stay small.
+/// Returns a recognizer of this size, with fewer subsampling channels than `recommended` to stay small.
 fn recognizer(width: usize, layers: usize, vocabulary: usize) -> RecognizerConfig {
     let config = RecognizerConfig::recommended(width, layers, layers / 2, vocabulary);
     RecognizerConfig { subsampling_channels: width.min(128), ..config }
 }
 
-/// Cases of random sizes, the same in every run.
+/// Makes cases of random sizes, equal in every run.
 fn random_cases(count: u32) -> Vec<Case> {
     let case = |index: u32| {
         let key = Key::new(2026).at(u64::from(index));

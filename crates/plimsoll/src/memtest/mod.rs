@@ -105,19 +105,19 @@ pub(crate) fn memtest(
     })
 }
 
-/// One verdict per target.
+/// Computes one verdict per target.
 fn verdicts<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,
     targets: &[Target],
 ) -> Result<Vec<Verdict>, Failure> {
-    // GPUs differ in memory and speed, but the demand of a step depends only on the rules of the backend: one model of the
-    // memory serves all targets with the same rules.
+    // GPUs differ in memory and speed, but the demand of a step depends only on the rules of the backend and on the
+    // precision: one model of the memory serves all targets where both are the same.
     let mut surveys: Vec<(Demand, MemoryModel<'_, S>)> = Vec::new();
     let mut verdicts = Vec::new();
     for target in targets {
         let demand = builder.as_written(target);
-        let known = surveys.iter().position(|(old, _)| old.rules == demand.rules);
+        let known = surveys.iter().position(|(old, _)| (old.rules, old.precision) == (demand.rules, demand.precision));
         let index = match known {
             Some(index) => index,
             None => {
@@ -138,7 +138,7 @@ fn verdicts<S: Traceable + Sync>(
     Ok(verdicts)
 }
 
-/// The memory over time of a run at the length of `plan` that needs most.
+/// Computes the memory over time of a run at the length of `plan` that needs most.
 fn worst<S: Traceable + Sync>(survey: &MemoryModel<'_, S>, plan: &Plan) -> Result<Option<RunMemory>, Failure> {
     let Some(bucket) = plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
     Ok(Some(survey.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))

@@ -6,26 +6,26 @@ use plimsoll_core::{Bytes, Choice, Precision, Remat};
 use plimsoll_memory::{Owner, Phase, Plan, PlanError, RunMemory};
 use serde_json::{Value, json};
 
-/// Whether a run fits one target, and how.
+/// Result for one target: whether a run fits, and the plan with which it fits.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    /// Name of the GPU or the size.
+    /// Name of the GPU, or the memory size.
     pub(crate) name: String,
     /// Memory that the run may use.
     pub(crate) budget: Bytes,
-    /// The plan, or the reason why there is none.
+    /// Plan of the run, or the reason why there is no plan.
     pub(crate) plan: Result<Plan, PlanError>,
-    /// The memory over time at the length that needs most, if there is a plan.
+    /// Memory over time at the length that needs most, if there is a plan.
     pub(crate) life: Option<RunMemory>,
 }
 
 impl Verdict {
-    /// Whether the run fits.
+    /// Returns whether the run fits.
     pub(crate) fn fits(&self) -> bool {
         self.plan.is_ok()
     }
 
-    /// The peak of the plan, or the least memory that a run needs if it does not fit; `None` if unknown.
+    /// Returns the peak of the plan, or the least memory that a run needs if it does not fit; `None` if unknown.
     pub(crate) fn peak(&self) -> Option<Bytes> {
         match &self.plan {
             Ok(plan) => Some(plan.peak),
@@ -34,7 +34,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict as text; `verbose` adds the peak by owner and phase.
+    /// Formats the verdict as text; `verbose` adds the peak by owner and phase.
     pub(crate) fn summary(&self, verbose: bool) -> String {
         let mut text = String::new();
         match &self.plan {
@@ -87,13 +87,14 @@ impl Verdict {
         text
     }
 
-    /// PlannedLimit memory beyond what is in use: pages of a GPU that are not full, and the margin for errors of the CPU's trace.
+    /// Computes the planned memory beyond the memory in use: pages of a GPU that are not full, and the margin for
+    /// errors of the CPU's trace.
     fn slack(&self) -> Bytes {
         let in_use = self.life.as_ref().map_or(Bytes(0), RunMemory::peak);
         Bytes(self.peak().unwrap_or_default().0.saturating_sub(in_use.0))
     }
 
-    /// The verdict as JSON.
+    /// Formats the verdict as JSON.
     pub(crate) fn json(&self) -> Value {
         let reason = self.plan.as_ref().err().map(ToString::to_string);
         let change = match &self.plan {
@@ -115,13 +116,13 @@ impl Verdict {
     }
 }
 
-/// A JSON object with a number of bytes for each name.
+/// Makes a JSON object with a number of bytes for each name.
 fn by_name<T: serde::Serialize>(rows: &[(T, Bytes)]) -> Value {
     let row = |(key, bytes): &(T, Bytes)| Some((json!(key).as_str()?.to_string(), json!(bytes.0)));
     Value::Object(rows.iter().filter_map(row).collect())
 }
 
-/// The peak by owner, and the peak of each phase.
+/// Formats the peak by owner, and the peak of each phase.
 fn breakdown(life: &RunMemory, slack: Bytes) -> String {
     let mut text = String::from("  at the peak of the worst length:\n");
     let whole = (life.peak().0 + slack.0).max(1) as f64;
@@ -145,7 +146,7 @@ fn phase_name(phase: Phase) -> String {
     json!(phase).as_str().unwrap_or_default().replace('_', " ")
 }
 
-/// The blocks that are computed a second time, as a word or a number.
+/// Formats the choice of blocks that are computed a second time, as a word or a number.
 pub(crate) fn remat_name(remat: Remat) -> String {
     match remat {
         Remat::None => "none".into(),
@@ -155,7 +156,7 @@ pub(crate) fn remat_name(remat: Remat) -> String {
     }
 }
 
-/// The name of a number format.
+/// Returns the name of a number format.
 pub(crate) fn precision_name(precision: Precision) -> &'static str {
     match precision {
         Precision::Fp32 => "fp32",
@@ -164,7 +165,7 @@ pub(crate) fn precision_name(precision: Precision) -> &'static str {
     }
 }
 
-/// The settings of a choice as text, such as `remat none, attention whole, bf16`.
+/// Formats the settings of a choice as text, such as `remat none, attention whole, bf16`.
 pub(crate) fn choice_text(choice: Choice) -> String {
     let chunk = choice.attention_chunk.map_or_else(|| "whole".into(), |chunk| format!("by {chunk}"));
     format!("remat {}, attention {chunk}, {}", remat_name(choice.remat), precision_name(choice.precision))

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// One new value, and the reason.
+/// A new value of a key, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     section: &'static str,
@@ -12,7 +12,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Sets `section.key` to `value`; `why` becomes a comment in the file.
+    /// Makes a change that sets `section.key` to `value`; `why` becomes a comment in the file.
     pub(super) fn new(section: &'static str, key: &'static str, value: impl Display, why: &str) -> Self {
         Self { section, key, value: value.to_string(), why: why.into() }
     }
@@ -22,8 +22,8 @@ impl Change {
     }
 }
 
-/// `text` with `changes`: an existing key is replaced in its line, a new key is added at the end of its section, and a new
-/// section at the end of the file.
+/// Returns `text` with `changes`: an existing key is replaced in its line, a new key is added at the end of its
+/// section, and a new section at the end of the file.
 pub(super) fn edited(text: &str, changes: &[Change]) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     for change in changes {
@@ -47,7 +47,7 @@ pub(super) fn edited(text: &str, changes: &[Change]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A line without its comment and surrounding spaces.
+/// Returns a line without its comment and surrounding spaces.
 fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }

@@ -13,9 +13,9 @@ use plimsoll_train::{Event, StepEvent};
 /// Shows the events of a run on standard error.
 pub(crate) struct View {
     bar: Option<ProgressBar>,
-    /// Steps between two lines if there is no bar.
+    /// Number of steps between two lines of output if there is no bar.
     log_interval: u64,
-    /// PlannedLimit peak of memory, if there is a plan.
+    /// Planned peak of memory, if there is a plan.
     planned: Option<Bytes>,
     total_steps: Option<u64>,
     /// Whether a step that used more memory than planned was already shown.
@@ -23,7 +23,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The display of a run with `plan`.
+    /// Makes the display of a run with `plan`.
     pub(crate) fn new(plan: &RunPlan) -> Self {
         Self {
             bar: None,
@@ -34,7 +34,7 @@ impl View {
         }
     }
 
-    /// Estimated time of the steps after `step`, if their number is known.
+    /// Estimates the time of the steps after `step`, if their number is known.
     fn time_left(&self, step: u64, totals: &Totals) -> Option<Seconds> {
         Some(Seconds(self.total_steps?.saturating_sub(step) as f64 * totals.seconds_per_step()))
     }
@@ -127,7 +127,7 @@ impl RunDisplay for View {
     }
 }
 
-/// A bar that starts at step `done`, so that the time of earlier steps does not count in its estimate.
+/// Makes a bar that starts at step `done`, so that the time of earlier steps does not count in its estimate.
 fn bar(total_steps: Option<u64>, done: u64) -> ProgressBar {
     let (bar, template) = match total_steps {
         Some(steps) => (ProgressBar::new(steps), "{bar:30} step {pos}/{len}, {eta} left: {msg}"),

@@ -2,7 +2,8 @@
 
 use crate::program::{SMALL, TestFolder, names};
 
-/// A folder with the built-in corpus in LJSpeech's layout under `mine`; one utterance has no audio file and one has no text.
+/// Makes a folder with the built-in corpus in LJSpeech's layout under `mine`; one utterance has no audio file and one
+/// has no text.
 fn folder_with_corpus() -> TestFolder {
     let dir = TestFolder::new();
     dir.run(&["corpus", "make", "--out", "c", "--utterances", "30", "--speakers", "4"]).success();

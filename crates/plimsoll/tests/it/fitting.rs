@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::program::TestFolder;
 
-/// A small recognizer, so that a debug build answers fast.
+/// Flags for a small recognizer, so that a debug build is fast.
 const TOY: &[&str] = &["--set", "model.vocabulary=40", "--set", "data.max_seconds=8"];
 
 fn verdict(dir: &TestFolder, more: &[&str]) -> (Option<i32>, Value) {
@@ -142,6 +142,58 @@ fn auto_selects_configuration_for_local_memory() {
     let found: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(found["config"]["task"], "tts");
     assert!(found["from"]["training.remat"].as_str().unwrap().contains("configs/tts/"), "{}", found["from"]);
+}
+
+#[test]
+fn verdict_for_a_gpu_does_not_depend_on_other_gpus() {
+    let dir = TestFolder::new();
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/asr/standard.toml");
+    let verdicts = |gpus: &[&str]| {
+        let mut args = vec!["memtest", "--json", "--config", config];
+        gpus.iter().for_each(|gpu| args.extend(["--gpu", gpu]));
+        let found: Value = serde_json::from_str(&dir.run(&args).stdout).unwrap();
+        found["cards"].as_array().unwrap().clone()
+    };
+    // fp32, fp16 and bf16 are the fastest precisions of these.
+    let gpus = ["p100", "t4", "rtx 4090"];
+    let alone: Vec<Value> = gpus.iter().flat_map(|gpu| verdicts(&[gpu])).collect();
+    assert_eq!(verdicts(&gpus), alone);
+    let reversed: Vec<Value> = verdicts(&["rtx 4090", "t4", "p100"]).into_iter().rev().collect();
+    assert_eq!(reversed, alone);
+}
+
+#[test]
+fn every_command_accepts_the_cpu_backend() {
+    let dir = TestFolder::new();
+    for command in [
+        "train",
+        "transcribe",
+        "say",
+        "eval",
+        "export",
+        "runs list",
+        "runs show",
+        "runs compare",
+        "model info",
+        "memtest",
+        "optimize",
+        "gpu-info",
+        "data import",
+        "data check",
+        "data stats",
+        "data bench",
+        "data cache",
+        "corpus make",
+        "config print",
+        "config validate",
+        "config path",
+    ] {
+        let args: Vec<&str> = command.split(' ').chain(["--backend", "cpu", "--help"]).collect();
+        let output = dir.run(&args);
+        assert_eq!(output.code, Some(0), "{command}: {output:?}");
+    }
+    dir.run(&["gpu-info", "--backend", "cpu"]).success();
+    dir.run(&["runs", "list", "--backend=cpu"]).success();
 }
 
 #[test]

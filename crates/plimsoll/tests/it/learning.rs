@@ -20,18 +20,18 @@ fn learns(name: &str, corpus: &[&str], training: &[&str], cer_max: f64) {
     assert!(summary["cer"].as_f64().unwrap() <= cer_max, "{name}: {summary}");
 }
 
-/// The lines of a manifest.
+/// Reads the lines of a manifest.
 fn lines_of(dir: &TestFolder, name: &str) -> Vec<String> {
     std::fs::read_to_string(dir.path(name)).unwrap().lines().map(str::to_string).collect()
 }
 
-/// The text of a line of a manifest.
+/// Returns the text in a line of a manifest.
 fn text_of(line: &str) -> String {
     serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].as_str().unwrap().into()
 }
 
-/// Divides the corpus in `c` into its first `count` lines, `c/seen.jsonl`, and the first `held_out` other lines whose texts
-/// are not among those, `c/unseen.jsonl`.
+/// Divides the corpus in `c` into its first `count` lines, `c/seen.jsonl`, and the first `held_out` further lines whose
+/// texts do not occur in the first part, `c/unseen.jsonl`.
 fn divide(dir: &TestFolder, count: usize, held_out: usize) {
     let lines = lines_of(dir, "c/manifest.jsonl");
     let (seen, rest) = lines.split_at(count);
@@ -43,7 +43,7 @@ fn divide(dir: &TestFolder, count: usize, held_out: usize) {
     dir.write("c/unseen.jsonl", unseen.join("\n"));
 }
 
-/// The recognizer of digits: trained on `c/seen.jsonl`, validated on `c/unseen.jsonl`.
+/// Flags for a recognizer of digits: trained on `c/seen.jsonl`, validated on `c/unseen.jsonl`.
 const DIGITS: &str = "--manifest c/seen.jsonl --set data.validation_manifest=c/unseen.jsonl --d-model 64 \
                       --set model.encoder_layers=2 --set training.warmup_steps=150 --set training.learning_rate=2e-3 \
                       --set training.validation_interval=400";
@@ -64,7 +64,8 @@ fn long_recognizer_learns_digits() {
     }
 }
 
-/// A folder with a corpus of digits in `speakers` voices in `c`, divided, and a recognizer of them, `runs/judge`.
+/// Makes a folder with a corpus of digits in `speakers` voices in `c`, divided, and a recognizer of the digits,
+/// `runs/judge`.
 fn folder_with_judge(speakers: usize, seen: usize, unseen: usize) -> TestFolder {
     let dir = TestFolder::new();
     run(&dir, &format!("corpus make --out c --words 10 --utterances 1600 --speakers {speakers} --studio"));
@@ -86,7 +87,7 @@ fn evaluate(dir: &TestFolder, manifest: &str) -> serde_json::Value {
     found
 }
 
-/// Settings with which a synthesizer of digits learns fast: small batches and a high learning rate.
+/// Flags with which a synthesizer of digits learns fast: small batches and a high learning rate.
 const VOICE: &str = "--task tts --manifest c/seen.jsonl --batch-size 8 --set training.learning_rate=3e-3";
 
 #[test]
@@ -114,7 +115,7 @@ fn long_synthesizer_speaks_unseen_sentences() {
     }
 }
 
-/// Pitch and formants of a WAV file.
+/// Measures pitch and formants of a WAV file.
 fn traits(path: &std::path::Path) -> VoiceTraits {
     let audio = read_recording(path).unwrap();
     VoiceTraits::from_samples(&audio.samples, audio.rate).expect("the recording has speech")

@@ -8,8 +8,8 @@ pub(crate) struct TestFolder {
     folder: tempfile::TempDir,
 }
 
-/// Flags for a corpus and a model small enough for a step in milliseconds, and a schedule that does not depend on the
-/// number of steps.
+/// Flags for a corpus and a model that are small enough for a step in milliseconds, and a schedule that does not depend
+/// on the number of steps.
 pub(crate) const SMALL: &[&str] = &[
     "--set",
     "data.corpus_utterances=24",
@@ -98,7 +98,7 @@ impl ProgramOutput {
     }
 }
 
-/// A WAV file of silence.
+/// Makes a WAV file of silence.
 pub(crate) fn silence(sample_rate: u32, samples: u32) -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());
     let spec =
@@ -109,7 +109,7 @@ pub(crate) fn silence(sample_rate: u32, samples: u32) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// The names in a folder, sorted.
+/// Lists the names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

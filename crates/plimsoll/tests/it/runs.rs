@@ -116,7 +116,7 @@ fn runs_can_be_listed_shown_and_compared() {
     assert!(output.stderr.contains("no run in three"), "{}", output.stderr);
 }
 
-/// Whether two values are equal, numbers but for the last bits: serde_json rounds on reading.
+/// Returns whether two values are equal, except for the last bits of numbers: serde_json rounds on reading.
 fn close(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) => {
@@ -134,7 +134,7 @@ fn close(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Other tests read hand-made records; this one reads the record of a real run.
+/// The report shows all events in the record of a real run; other tests read hand-made records.
 #[test]
 fn report_has_all_recorded_events() {
     let dir = TestFolder::new();

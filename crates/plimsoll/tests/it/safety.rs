@@ -9,7 +9,7 @@ use plimsoll_train::{read_weights, write_weights};
 
 use crate::program::{ProgramOutput, SMALL, TestFolder, names};
 
-/// A checkpoint after every step, so that many kills come while one is written.
+/// Flags that write a checkpoint after every step, so that many kills come during a write.
 const CHECKPOINT_EVERY_STEP: &[&str] =
     &["--set", "training.checkpoint_interval=1", "--set", "training.keep_checkpoints=2"];
 
@@ -17,7 +17,7 @@ fn weights(dir: &TestFolder, run: &str, step: u64) -> Vec<u8> {
     std::fs::read(dir.path(&format!("runs/{run}/checkpoints/step-{step:07}/weights.safetensors"))).unwrap()
 }
 
-/// The newest step with a complete checkpoint.
+/// Finds the newest step with a complete checkpoint.
 fn newest(dir: &TestFolder, run: &str) -> Option<u64> {
     let folder = dir.path(&format!("runs/{run}/checkpoints"));
     let names = if folder.is_dir() { names(&folder) } else { Vec::new() };
@@ -122,7 +122,7 @@ fn full_disk_keeps_earlier_checkpoints() {
     assert!(output.stderr.contains("Going on after step 2"), "{}", output.stderr);
 }
 
-/// Changes a file of a checkpoint, and its checksum with it.
+/// Changes a file of a checkpoint, and the checksum of that file.
 fn change_file(folder: &Path, file: &str, change: impl FnOnce(&Path)) {
     let path = folder.join(file);
     change(&path);

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use crate::program::{TestFolder, names};
 
-/// The folder of the shipped configurations.
+/// Returns the folder of the shipped configurations.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs").canonicalize().unwrap()
 }
 
-/// All shipped configurations, as paths from the folder.
+/// Lists all shipped configurations, as paths from the folder.
 fn shipped() -> Vec<String> {
     let in_folder = |inside: &str| -> Vec<String> {
         let files = names(&folder().join(inside)).into_iter().filter(|name| name.ends_with(".toml"));

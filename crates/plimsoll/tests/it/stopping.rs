@@ -8,7 +8,7 @@ use signal_hook::consts::SIGINT;
 
 use crate::program::{ProgramOutput, SMALL, TestFolder};
 
-/// Longest time to wait for a run; far more than any machine needs.
+/// Longest time to wait for a run; far longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits until `child` has written `lines` lines into its record.

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::program::TestFolder;
 use plimsoll_speech::score::ErrorCounts;
 
-/// The highest accepted error rates: on held-out utterances, and on voices from another seed.
+/// Highest accepted character error rate on held-out utterances; the next constant is for voices from another seed.
 const CER_MAX: f64 = 0.10;
 const NEW_VOICES_CER_MAX: f64 = 0.15;
 

@@ -7,24 +7,24 @@ use crate::program::{SMALL, TestFolder, names, silence};
 
 const CORPUS: &str = "corpus/formant-24x4-seed1";
 
-/// A folder with the run `r`, after two steps.
+/// Makes a folder with the run `r`, after two steps.
 fn trained() -> TestFolder {
     let dir = TestFolder::new();
     dir.train(&["--name", "r", "--steps", "2"]).success();
     dir
 }
 
-/// Path of a recording of the corpus.
+/// Returns the path of a recording of the corpus.
 fn recording(dir: &TestFolder) -> String {
     format!("{CORPUS}/wavs/{}", names(&dir.path(CORPUS).join("wavs"))[0])
 }
 
-/// The JSON that the program printed.
+/// Runs the program and parses the JSON that it printed.
 fn json(dir: &TestFolder, args: &[&str]) -> Value {
     serde_json::from_str(&dir.run(args).success().stdout).unwrap()
 }
 
-/// Asserts exit code 2 and a message with `expected`.
+/// Runs the program and asserts exit code 2 and a message with `expected`.
 fn refused(dir: &TestFolder, args: &[&str], expected: &str) {
     let output = dir.run(args);
     assert_eq!(output.code, Some(2), "{args:?}: {output:?}");

@@ -2,7 +2,7 @@
 
 use crate::program::{ProgramOutput, SMALL, TestFolder, silence};
 
-/// Asserts the exit code, no panic and no output, and returns the message.
+/// Runs the program, asserts the exit code, no panic and no output, and returns the message.
 fn refused(dir: &TestFolder, args: &[&str], code: i32) -> String {
     let output: ProgramOutput = dir.run(args);
     assert_eq!(output.code, Some(code), "{args:?}: {output:?}");
@@ -13,7 +13,7 @@ fn refused(dir: &TestFolder, args: &[&str], code: i32) -> String {
     output.stderr
 }
 
-/// A folder with damaged and missing inputs of every kind.
+/// Makes a folder with damaged and missing inputs of every kind.
 fn folder_with_wrong_input() -> TestFolder {
     let dir = TestFolder::new();
     let line = |file: &str, text: &str| format!("{{\"audio_filepath\": \"{file}\", \"text\": \"{text}\"}}\n");

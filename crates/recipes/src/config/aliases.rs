@@ -7,27 +7,27 @@ use super::kind::Kind;
 /// An older name of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alias {
-    /// The older name, with its section.
+    /// Older name of the key, with its section.
     pub old: &'static str,
-    /// The present name of the key.
+    /// Present name of the key.
     pub key: &'static str,
     conversion: Conversion,
 }
 
-/// How a value under the older name becomes a value of the present key.
+/// Conversion of a value under an older name to a value of the present key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Conversion {
-    /// The value stays.
+    /// Keeps the value.
     None,
-    /// True becomes `auto`, false `fp32`.
+    /// Converts true to `auto` and false to `fp32`.
     BoolToPrecision,
-    /// True becomes `all`, false `none`.
+    /// Converts true to `all` and false to `none`.
     BoolToRemat,
-    /// A number becomes an amount in GiB.
+    /// Converts a number to an amount in GiB.
     Gibibytes,
 }
 
-/// Every older name.
+/// Older names of all keys.
 pub const ALIASES: &[Alias] = &[
     same("training.seed", "seed"),
     same("data.train_manifest", "data.manifest"),
@@ -56,18 +56,18 @@ pub const ALIASES: &[Alias] = &[
     Alias { old: "data.mixed_precision", key: "training.precision", conversion: Conversion::BoolToPrecision },
 ];
 
-/// An older name that takes the same values.
+/// Makes an alias whose older name takes the same values as the key.
 const fn same(old: &'static str, key: &'static str) -> Alias {
     Alias { old, key, conversion: Conversion::None }
 }
 
-/// The entry of the older name `name`.
+/// Finds the alias with the older name `name`.
 pub(super) fn find(name: &str) -> Option<&'static Alias> {
     ALIASES.iter().find(|alias| alias.old == name)
 }
 
 impl Alias {
-    /// The values that the older name accepts, if its key accepts `present`.
+    /// Returns the kind of values that the older name accepts, if its key accepts `present`.
     pub(super) fn kind(&self, present: Kind) -> Kind {
         match self.conversion {
             Conversion::None => present,
@@ -76,7 +76,8 @@ impl Alias {
         }
     }
 
-    /// Converts `value` for the present key. A value of another type stays as it is, and the check of the key reports it.
+    /// Converts `value` for the present key. A value of another type stays as it is, and the check of the key reports
+    /// it.
     pub(super) fn translate(&self, value: ValueKind) -> ValueKind {
         match (self.conversion, value) {
             (Conversion::BoolToPrecision, ValueKind::Boolean(true)) => "auto".into(),

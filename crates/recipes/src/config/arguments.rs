@@ -61,7 +61,7 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// The settings of the flags. Named flags come before `--set`, so that `--set` wins.
+    /// Reads the settings of the flags. Named flags come before `--set`, so that `--set` wins.
     pub(super) fn read(&self, issues: &mut Vec<ConfigIssue>) -> Vec<RawSetting> {
         let mut settings: Vec<RawSetting> = self.named().into_iter().filter_map(named_setting).collect();
         for text in &self.set {
@@ -80,7 +80,7 @@ impl ConfigArgs {
         settings
     }
 
-    /// Each named flag with the key that it sets, and its value.
+    /// Lists each named flag with the key that it sets, and its value.
     fn named(&self) -> [(&'static str, &'static str, Option<&String>); 13] {
         [
             ("--task", "task", self.task.as_ref()),
@@ -104,7 +104,7 @@ impl ConfigArgs {
     }
 }
 
-/// The setting of a named flag, if the flag is given.
+/// Returns the setting of a named flag, if the flag is given.
 fn named_setting((flag, key, value): (&str, &'static str, Option<&String>)) -> Option<RawSetting> {
     let value = value?;
     let share = if key == "training.max_memory" { share(value) } else { None };
@@ -115,7 +115,7 @@ fn named_setting((flag, key, value): (&str, &'static str, Option<&String>)) -> O
     Some(RawSetting { name: key.into(), value: RawValue::Text(value), origin: ValueOrigin::Flag(flag.into()) })
 }
 
-/// The share of a device in texts such as `85%` and `0.85`; `None` for an amount such as `8GiB`.
+/// Parses the share of a device in texts such as `85%` and `0.85`; `None` for an amount such as `8GiB`.
 fn share(text: &str) -> Option<f64> {
     if let Some(percent) = text.trim().strip_suffix('%') {
         return percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0);

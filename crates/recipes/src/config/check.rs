@@ -60,8 +60,8 @@ pub(super) fn duplicates(settings: &[Setting], issues: &mut Vec<ConfigIssue>) {
     }
 }
 
-/// Resolves pairs of keys that exclude each other: the key in the stronger layer removes the other one. Two in one layer
-/// are an issue.
+/// Resolves pairs of keys that exclude each other: the key in the stronger layer removes the key in the weaker layer.
+/// Two such keys in one layer are an issue.
 ///
 /// So `--batch-size` works with any file, even if the file sets `data.batch_seconds`.
 pub(super) fn exclusive_keys(settings: &mut Vec<Setting>, issues: &mut Vec<ConfigIssue>) -> InvalidKeys {
@@ -81,7 +81,7 @@ pub(super) fn exclusive_keys(settings: &mut Vec<Setting>, issues: &mut Vec<Confi
     invalid
 }
 
-/// Whether `setting` gives a value to the key `name`.
+/// Returns whether `setting` gives a value to the key `name`.
 fn sets(setting: &Setting, name: &str) -> bool {
     setting.key.name == name && !matches!(setting.value, ValueKind::Nil)
 }

@@ -15,7 +15,7 @@ macro_rules! choice {
             /// Every accepted word, in the order of the documentation.
             pub const NAMES: &'static [&'static str] = &[$($word),+];
 
-            /// The word that selects this variant in a configuration.
+            /// Returns the word that selects this variant in a configuration.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -32,7 +32,7 @@ macro_rules! choice {
 }
 
 choice! {
-    /// What a model is trained for.
+    /// Task that a model is trained for.
     Task {
         /// Speech recognition: audio to text.
         #[default]
@@ -43,7 +43,7 @@ choice! {
 }
 
 choice! {
-    /// The tokens of a text.
+    /// Kind of tokens that a text is split into.
     TokenizerChoice {
         /// Each character is a token.
         #[default]
@@ -54,33 +54,33 @@ choice! {
 }
 
 choice! {
-    /// How numbers in texts are read.
+    /// Treatment of numbers in texts.
     NumbersChoice {
-        /// Digit by digit, each digit a character like others.
+        /// Keeps digits: each digit is a character like any other.
         #[default]
         AsWritten = "as_written",
-        /// Replaced by English words.
+        /// Replaces numbers by English words.
         English = "english",
     }
 }
 
 choice! {
-    /// What happens to utterances that are longer than `data.max_seconds`.
+    /// Treatment of utterances that are longer than `data.max_seconds`.
     TooLongChoice {
-        /// They are left out and counted.
+        /// Leaves long utterances out and counts them.
         #[default]
         Refuse = "refuse",
-        /// They are cut at silences, and their text in proportion to the sound in each part.
+        /// Cuts long utterances at silences, and their text in proportion to the sound in each part.
         Split = "split",
-        /// They are cut into equal parts, and so is their text.
+        /// Cuts long utterances into equal parts, and their text as well.
         Chunk = "chunk",
-        /// Their end is dropped, and the same share of their text.
+        /// Drops the end of long utterances, and an equal share of their text.
         Truncate = "truncate",
     }
 }
 
 choice! {
-    /// The loss between a predicted frame and the true one.
+    /// Loss between a predicted frame and the true frame.
     MelLossChoice {
         /// The absolute difference.
         #[default]
@@ -91,12 +91,12 @@ choice! {
 }
 
 choice! {
-    /// The backend to compute with.
+    /// Backend that computes.
     BackendChoice {
         /// CUDA if the program was built with it, otherwise the CPU.
         #[default]
         Auto = "auto",
-        /// The CPU.
+        /// Computes on the CPU.
         Cpu = "cpu",
         /// An NVIDIA GPU through CUDA.
         Cuda = "cuda",
@@ -106,7 +106,7 @@ choice! {
 }
 
 choice! {
-    /// The system whose definition of features is used.
+    /// System whose definition of features is used.
     FeaturePreset {
         /// Plimsoll's own features.
         #[default]
@@ -127,57 +127,58 @@ choice! {
 }
 
 choice! {
-    /// The number format to compute in, as requested; `auto` is resolved once the device is known.
+    /// Format of numbers in computations, as requested; `auto` is resolved once the device is known.
     PrecisionChoice {
         /// The fastest format that is safe on the device.
         #[default]
         Auto = "auto",
         /// 32 bits everywhere.
         Fp32 = "fp32",
-        /// 16 bits with the range of fp32.
+        /// Brain floating point: 16 bits with the range of fp32.
         Bf16 = "bf16",
-        /// 16 bits with a small range, so that the loss is scaled.
+        /// Half precision: 16 bits with a small range, so that the loss is scaled.
         Fp16 = "fp16",
     }
 }
 
 choice! {
-    /// The blocks that compute their activations again in the backward pass and do not store them.
+    /// Blocks that compute their activations again in the backward pass instead of storing them.
     RematChoice {
-        /// No block: all activations are stored.
+        /// Stores the activations of all blocks.
         #[default]
         None = "none",
-        /// Every second block.
+        /// Computes every second block again.
         Half = "half",
-        /// Every block.
+        /// Computes every block again.
         All = "all",
     }
 }
 
 choice! {
-    /// How the learning rate changes after the warm-up.
+    /// Schedule of the learning rate after the warm-up.
     ScheduleChoice {
-        /// It stays at `training.learning_rate`.
+        /// Keeps the rate at `training.learning_rate`.
         Constant = "constant",
-        /// It falls along half a cosine to `training.final_learning_rate`.
+        /// Lowers the rate along half a cosine to `training.final_learning_rate`.
         #[default]
         Cosine = "cosine",
-        /// It falls with the inverse square root of the step.
+        /// Lowers the rate with the inverse square root of the step.
         InverseSqrt = "inverse_sqrt",
         /// The curve of `inverse_sqrt` under its original name; its highest rate is `training.learning_rate`.
         Noam = "noam",
-        /// It stays constant, and falls by a factor whenever validation no longer improves.
+        /// Keeps the rate, and lowers it by a factor whenever validation no longer improves.
         Plateau = "plateau",
     }
 }
 
 choice! {
-    /// The optimizer.
+    /// Optimizer that updates the weights.
     OptimizerChoice {
         /// AdamW: each weight has its own step size.
         #[default]
         AdamW = "adamw",
-        /// Lion: all weights have the same step size. Half the state of AdamW; needs about a fifth of its learning rate.
+        /// Lion: all weights have the same step size. Half the state of AdamW; needs about a fifth of its learning
+        /// rate.
         Lion = "lion",
         /// Stochastic gradient descent with momentum.
         Sgd = "sgd",
@@ -185,75 +186,75 @@ choice! {
 }
 
 choice! {
-    /// Where the optimizer keeps its state, and in which number format.
+    /// Place and number format of the optimizer's state.
     StateChoice {
-        /// In fp32, on the device.
+        /// fp32, on the device.
         #[default]
         Full = "full",
-        /// In 8 bits, on the device: a quarter of the memory.
+        /// 8 bits, on the device: a quarter of the memory of fp32.
         Eight = "8bit",
-        /// In fp32, in host memory: takes no device memory, and is slower.
+        /// fp32, in host memory: takes no device memory, and is slower.
         Host = "host",
     }
 }
 
 choice! {
-    /// What happens to an utterance that does not fit into memory even alone.
+    /// Treatment of an utterance that does not fit into memory even alone.
     UnfitChoice {
-        /// It is left out of its step, and reported.
+        /// Leaves the utterance out of its step, and reports it.
         #[default]
         Skip = "skip",
-        /// The run stops.
+        /// Stops the run.
         Stop = "stop",
     }
 }
 
 choice! {
-    /// How an encoder represents positions.
+    /// Position encoding of an encoder.
     PositionsChoice {
-        /// Sinusoids are added to its input.
+        /// Adds sinusoids to the encoder's input.
         #[default]
         Absolute = "absolute",
-        /// Attention uses the distance between frames.
+        /// Attention by the distance between frames.
         Relative = "relative",
-        /// Queries and keys are rotated by their position.
+        /// Rotates queries and keys by their position.
         Rotary = "rotary",
     }
 }
 
 choice! {
-    /// What the normalization inside a convolution takes its mean and variance over.
+    /// Values over which the normalization inside a convolution takes its mean and variance.
     NormChoice {
-        /// The channels of a frame.
+        /// Normalizes over the channels of a frame.
         #[default]
         Layer = "layer",
-        /// Groups of channels of an utterance.
+        /// Normalizes over groups of channels of an utterance.
         Group = "group",
-        /// Each channel over a batch.
+        /// Normalizes each channel over a batch.
         Batch = "batch",
     }
 }
 
 choice! {
-    /// The place of a decoder's normalization.
+    /// Place of the normalization in a decoder block.
     DecoderNormChoice {
-        /// Before each sublayer.
+        /// Normalizes before each sublayer.
         #[default]
         Pre = "pre",
-        /// After the residual sum.
+        /// Normalizes after the residual sum.
         Post = "post",
     }
 }
 
 choice! {
-    /// How attention is computed over long utterances.
+    /// Computation of attention over long utterances.
     AttentionChoice {
-        /// All at once: memory grows with the square of the length.
+        /// Computes attention over all frames at once: memory grows with the square of the length.
         #[default]
         Exact = "exact",
-        /// The same result, computed for a chunk of queries at a time: memory grows with the length.
+        /// Computes exact attention for a chunk of queries at a time: memory grows with the length.
         Chunked = "chunked",
-        /// Long utterances are cut, and each cut is counted.
+        /// Cuts long utterances, and counts each cut.
         Truncate = "truncate",
     }
 }

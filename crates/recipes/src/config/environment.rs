@@ -11,7 +11,7 @@ pub const RESERVED_VARIABLES: &[(&str, &str)] = &[
     ("PLIMSOLL_UPDATE_DOCS", "makes a test rewrite docs/configuration.md"),
 ];
 
-/// The settings in `environment`, sorted by key. A variable with an empty value counts as not set.
+/// Reads the settings in `environment`, sorted by key. A variable with an empty value counts as not set.
 pub(super) fn read(environment: impl Iterator<Item = (String, String)>) -> Vec<RawSetting> {
     let ours = environment.filter_map(|(variable, value)| {
         let name = variable.strip_prefix(PREFIX)?;
@@ -26,7 +26,7 @@ pub(super) fn read(environment: impl Iterator<Item = (String, String)>) -> Vec<R
     settings
 }
 
-/// Whether `variable` sets no key.
+/// Returns whether `variable` is reserved, so that it sets no key.
 pub(super) fn is_reserved(variable: &str) -> bool {
     RESERVED_VARIABLES.iter().any(|(name, _)| *name == variable)
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration. Each message names the place, the key, what was found and what was expected.
+//! Mistakes in a configuration. Each message names the place, the key, the found value and the expected values.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,35 +8,35 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode, SourceSpan};
 
 use super::origin::ValueOrigin;
 
-/// Why a configuration cannot be loaded.
+/// Error of loading a configuration.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file does not exist.
+    /// The configuration file does not exist.
     #[error("there is no configuration file {}", path.display())]
     #[diagnostic(help("without --config the built-in configuration is used; `plimsoll config print` shows it"))]
     Missing {
-        /// The given path.
+        /// Path of the configuration file, as given.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file exists but cannot be read.
+    /// The configuration file exists but cannot be read.
     #[error("cannot read the configuration file {}", path.display())]
     Unreadable {
-        /// The given path.
+        /// Path of the configuration file, as given.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The extension of the file is neither that of TOML nor that of YAML.
+    /// The extension of the configuration file stands for neither TOML nor YAML.
     #[error("the configuration file {} is neither .toml nor .yaml nor .yml", path.display())]
     #[diagnostic(help("give it the extension of its format"))]
     Extension {
-        /// The given path.
+        /// Path of the configuration file, as given.
         path: PathBuf,
     },
-    /// The file cannot be parsed.
+    /// The configuration file cannot be parsed.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Syntax(Box<SyntaxError>),
@@ -59,52 +59,52 @@ pub enum ConfigError {
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{file}:{line}: this cannot be read as {format}: {reason}")]
 pub struct SyntaxError {
-    /// Name of the file.
+    /// Name of the configuration file.
     pub file: String,
-    /// Line of the error, counted from 1.
+    /// Line of the syntax error, counted from 1.
     pub line: usize,
     /// Format of the file by its extension: `TOML` or `YAML`.
     pub format: &'static str,
     /// Message of the parser.
     pub reason: String,
-    /// Text of the file, to show the lines around the error.
+    /// Text of the file, to show the lines around the syntax error.
     #[source_code]
     pub text: NamedSource<Arc<str>>,
-    /// Where the parser stopped.
+    /// Position at which the parser stopped.
     #[label("here")]
     pub at: Option<SourceSpan>,
 }
 
-/// One thing that is wrong with a configuration, and where.
+/// A mistake in a configuration, with its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{kind}", prefix(origin))]
 pub struct ConfigIssue {
-    /// Where it was written.
+    /// Place where the setting was written.
     pub origin: ValueOrigin,
-    /// What is wrong.
+    /// Kind of the mistake.
     pub kind: IssueKind,
-    /// Text of the file it was written in, to show the lines around it.
+    /// Text of the file in which the setting was written, to show the lines around it.
     text: Option<NamedSource<Arc<str>>>,
 }
 
-/// What is wrong with a setting.
+/// Kind of mistake in a setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IssueKind {
-    /// There is no section of this name.
+    /// There is no section of the written name.
     #[error("there is no section `{section}`")]
     UnknownSection {
-        /// Name as written.
+        /// Name of the section as written.
         section: String,
-        /// The most similar section, if one is similar enough.
+        /// Most similar section, if one is similar enough.
         nearest: Option<&'static str>,
     },
-    /// There is no key of this name.
+    /// There is no key of the written name.
     #[error("there is no key `{key}`")]
     UnknownKey {
-        /// Name as written.
+        /// Name of the key as written.
         key: String,
-        /// The most similar key, if one is similar enough.
+        /// Most similar key, if one is similar enough.
         nearest: Option<&'static str>,
     },
     /// A section is set to a value.
@@ -122,29 +122,29 @@ pub enum IssueKind {
         key: String,
         /// Value as written.
         found: String,
-        /// What the key accepts.
+        /// Values that the key accepts.
         expected: String,
     },
-    /// The value has the right type but is outside of its limits.
+    /// The value has the right type but is outside of the key's limits.
     #[error("`{key}` is {found}, expected {expected}")]
     OutOfRange {
         /// Name of the key.
         key: String,
         /// Value as written.
         found: String,
-        /// What the key accepts.
+        /// Values that the key accepts.
         expected: String,
     },
-    /// The value is none of the accepted words.
+    /// The value is none of the key's accepted words.
     #[error("`{key}` is {found}, expected {expected}")]
     UnknownWord {
         /// Name of the key.
         key: String,
         /// Value as written.
         found: String,
-        /// The accepted words.
+        /// Accepted words of the key.
         expected: String,
-        /// The most similar word, if one is similar enough.
+        /// Most similar accepted word, if one is similar enough.
         nearest: Option<&'static str>,
     },
     /// Two keys that exclude each other are set in one layer.
@@ -154,7 +154,7 @@ pub enum IssueKind {
         key: &'static str,
         /// Name of the second key.
         other: &'static str,
-        /// Where the second key is set.
+        /// Place where the second key is set.
         other_origin: String,
     },
     /// One key is set twice in one layer, under different names.
@@ -162,25 +162,25 @@ pub enum IssueKind {
     Duplicate {
         /// Name of the key.
         key: &'static str,
-        /// Where it is set first.
+        /// Place where the key is set first.
         first: String,
     },
-    /// Values that are valid alone do not fit together; the text says which and why.
+    /// Values that are valid alone do not fit together; the text names the values and the reason.
     #[error("{0}")]
     Conflict(String),
     /// An argument of `--set` has no equals sign.
     #[error("`{text}` has no `=`, expected section.key=value")]
     MissingEquals {
-        /// Argument as written.
+        /// Argument of `--set` as written.
         text: String,
     },
 }
 
 impl ConfigError {
-    /// Exit code of the program for a wrong configuration; the same as for an unknown flag.
+    /// Exit code of the program for a wrong configuration, equal to the code for an unknown flag.
     pub const EXIT_CODE: u8 = 2;
 
-    /// An error that holds all `issues`, or `Ok` if there are none.
+    /// Returns an error that holds all `issues`, or `Ok` if there are none.
     pub(super) fn from_issues(mut issues: Vec<ConfigIssue>) -> Result<(), Self> {
         match issues.len() {
             0 => Ok(()),
@@ -201,7 +201,7 @@ impl ConfigIssue {
 }
 
 impl IssueKind {
-    /// The text below the underlined part of the file.
+    /// Returns the text below the underlined part of the file.
     fn label(&self) -> String {
         match self {
             Self::UnknownSection { .. } | Self::UnknownKey { .. } => "not known".into(),
@@ -213,7 +213,7 @@ impl IssueKind {
         }
     }
 
-    /// Whether to underline the name of the key, and not its value.
+    /// Returns whether to underline the name of the key, and not its value.
     fn is_about_name(&self) -> bool {
         matches!(
             self,
@@ -221,7 +221,7 @@ impl IssueKind {
         )
     }
 
-    /// What would help.
+    /// Returns a hint how to correct the mistake, if there is one.
     fn help(&self, origin: &ValueOrigin) -> Option<String> {
         match self {
             Self::UnknownSection { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
@@ -244,7 +244,7 @@ impl IssueKind {
     }
 }
 
-/// The place with a colon; nothing for a default, which has no place.
+/// Returns the place of a value with a colon, or an empty text for a default, which has no place.
 fn prefix(origin: &ValueOrigin) -> String {
     if *origin == ValueOrigin::Default { String::new() } else { format!("{origin}: ") }
 }

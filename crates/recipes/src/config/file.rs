@@ -17,11 +17,11 @@ use super::origin::{ConfigText, Spans, ValueOrigin};
 use super::setting::{RawSetting, RawValue};
 use super::toml_value::from_toml;
 
-/// The built-in files, one per task, which are used if no file is given.
+/// Built-in configuration files, one per task, which are used if no file is given.
 const BUILT_IN_ASR: &str = include_str!("../../configs/toy_asr.toml");
 const BUILT_IN_TTS: &str = include_str!("../../configs/toy_tts.toml");
 
-/// Name of the built-in file for `task`, as messages show it.
+/// Returns the name of the built-in file for `task`, as messages show it.
 pub fn built_in_name(task: Task) -> &'static str {
     match task {
         Task::Asr => "built-in toy_asr.toml",
@@ -32,7 +32,7 @@ pub fn built_in_name(task: Task) -> &'static str {
 /// Reads the file at a path. Tests replace it to provide texts without a disk.
 pub(super) type ReadFile<'f> = &'f dyn Fn(&Path) -> io::Result<String>;
 
-/// Reads the file at `path`, or the built-in one for `task`, and returns it with its settings.
+/// Reads the file at `path`, or the built-in file for `task`, and returns it with its settings.
 pub(super) fn read(
     path: Option<&Path>,
     task: Task,
@@ -60,7 +60,7 @@ pub(super) fn read(
     Ok((file, settings))
 }
 
-/// An entry of a table, the same for both formats.
+/// An entry of a table in a TOML or YAML file.
 struct Entry {
     name: String,
     value: ValueKind,
@@ -162,19 +162,20 @@ fn yaml_spans(text: &str, section: &str, name: &str) -> Option<Spans> {
     None
 }
 
-/// The line number in a message such as "while parsing ..., at byte 24 line 3 column 1".
+/// Parses the line number in a message such as "while parsing ..., at byte 24 line 3 column 1".
 fn yaml_line(message: &str) -> Option<usize> {
     message.rsplit_once(" line ")?.1.split(' ').next()?.parse().ok()
 }
 
-/// Byte range of a line, counted from 1.
+/// Finds the byte range of a line; `line` counts from 1.
 fn line_span(text: &str, line: usize) -> Option<Range<usize>> {
     let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let length = text.get(start..)?.lines().next().map_or(0, str::len);
     Some(start..start + length)
 }
 
-/// Flattens known sections into full names such as `data.batch_size`. Other entries of the first level keep their names.
+/// Flattens known sections into full names such as `data.batch_size`. Other entries of the first level keep their
+/// names.
 fn settings(file: &Arc<ConfigText>, entries: Vec<Entry>) -> Vec<RawSetting> {
     let origin = |spans| ValueOrigin::File(Arc::clone(file), spans);
     let mut raw = Vec::new();

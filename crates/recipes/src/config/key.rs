@@ -5,32 +5,32 @@ use super::kind::Kind;
 /// A key of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Key {
-    /// Full name, such as `data.batch_size`.
+    /// Full name of the key, such as `data.batch_size`.
     pub name: &'static str,
-    /// Help text.
+    /// Help text of the key.
     pub about: &'static str,
-    /// The values that it accepts.
+    /// Kind of values that the key accepts.
     pub kind: Kind,
 }
 
 /// A section of the configuration with its keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Section {
-    /// Name, as in square brackets; empty for the keys above all sections.
+    /// Name of the section, as in square brackets; empty for the keys above all sections.
     pub name: &'static str,
-    /// Help text.
+    /// Help text of the section.
     pub about: &'static str,
-    /// Keys, in the order of the documentation.
+    /// Keys of the section, in the order of the documentation.
     pub keys: &'static [Key],
 }
 
 impl Key {
-    /// Name of its section; empty for a key above all sections.
+    /// Returns the name of the key's section; empty for a key above all sections.
     pub fn section(&self) -> &'static str {
         split_name(self.name).0
     }
 
-    /// Name within its section.
+    /// Returns the name of the key within its section.
     pub fn leaf(&self) -> &'static str {
         split_name(self.name).1
     }

@@ -6,7 +6,7 @@ use super::aliases::{ALIASES, Alias};
 use super::key::{Key, Section};
 use super::schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
 
-/// Every section, in the order of the documentation.
+/// Sections of the configuration, in the order of the documentation.
 pub const SECTIONS: [Section; 7] = [
     Section { name: "", about: RunConfig::ABOUT, keys: RunConfig::KEYS },
     Section { name: "device", about: DeviceConfig::ABOUT, keys: DeviceConfig::KEYS },
@@ -20,28 +20,28 @@ pub const SECTIONS: [Section; 7] = [
 static DEFAULTS: LazyLock<toml::Table> =
     LazyLock::new(|| toml::Table::try_from(RunConfig::default()).expect("the defaults are plain values"));
 
-/// Every key, in the order of the documentation.
+/// Iterates over every key, in the order of the documentation.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     SECTIONS.iter().flat_map(|section| section.keys)
 }
 
-/// The key of this name; older names are not searched.
+/// Finds the key with the name `name`; older names are not searched.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.name == name)
 }
 
-/// Whether there is a section of this name.
+/// Returns whether there is a section with the name `name`.
 pub(super) fn is_section(name: &str) -> bool {
     !name.is_empty() && SECTIONS.iter().any(|section| section.name == name)
 }
 
 impl Key {
-    /// Default value, or `None` for a key that may be left out.
+    /// Returns the default value of the key, or `None` for a key that may be left out.
     pub fn default(&self) -> Option<&'static toml::Value> {
         self.value_in(&DEFAULTS)
     }
 
-    /// Value of the key in `table`, a configuration as TOML.
+    /// Finds the value of the key in `table`, a configuration as TOML.
     pub fn value_in<'t>(&self, table: &'t toml::Table) -> Option<&'t toml::Value> {
         match self.section() {
             "" => table.get(self.leaf()),
@@ -49,7 +49,7 @@ impl Key {
         }
     }
 
-    /// Older names of the key.
+    /// Iterates over the older names of the key.
     pub fn aliases(&self) -> impl Iterator<Item = &'static Alias> {
         let name = self.name;
         ALIASES.iter().filter(move |alias| alias.key == name)

@@ -16,27 +16,27 @@ pub struct Interval(pub Bound<f64>, pub Bound<f64>);
 pub enum Kind {
     /// Any text.
     Text,
-    /// A file or folder.
+    /// Path of a file or folder.
     Path,
     /// True or false.
     Bool,
-    /// A whole number, from the first to the second inclusive.
+    /// Whole number, from the first to the second limit inclusive.
     Integer(u64, u64),
-    /// A number.
+    /// Number within an interval.
     Number(Interval),
-    /// A list of numbers that is not empty.
+    /// List of numbers within an interval; not empty.
     Numbers(Interval),
-    /// A list of texts.
+    /// List of texts.
     Texts,
-    /// A duration; the limits are in seconds.
+    /// Duration; the limits are in seconds.
     Time(Interval),
-    /// An amount of memory of at least this.
+    /// Amount of memory of at least this number of bytes.
     Memory(Bytes),
-    /// One of these words.
+    /// One of the listed words.
     OneOf(&'static [&'static str]),
 }
 
-/// Why a key does not accept a value.
+/// Reason why a key does not accept a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mismatch {
     /// The value has another type.
@@ -58,7 +58,7 @@ impl Interval {
     /// Zero and every number between zero and one.
     pub const BELOW_ONE: Self = Self(Included(0.0), Excluded(1.0));
 
-    /// Whether `number` is within the limits. Infinity and NaN never are.
+    /// Returns whether `number` is within the limits. Infinity and NaN never are.
     pub fn contains(self, number: f64) -> bool {
         number.is_finite() && std::ops::RangeBounds::contains(&(self.0, self.1), &number)
     }
@@ -81,17 +81,17 @@ impl fmt::Display for Interval {
 }
 
 impl Kind {
-    /// A whole number of at least `least` that fits into a `u32`.
+    /// Returns the kind of whole numbers of at least `least` that fit into a `u32`.
     pub const fn count(least: u32) -> Self {
         Self::Integer(least as u64, u32::MAX as u64)
     }
 
-    /// A whole number of at least `least` that fits into a TOML integer.
+    /// Returns the kind of whole numbers of at least `least` that fit into a TOML integer.
     pub const fn long_count(least: u64) -> Self {
         Self::Integer(least, i64::MAX as u64)
     }
 
-    /// Why `value` is not accepted; `None` if it is.
+    /// Returns the reason why `value` is not accepted; `None` if it is accepted.
     pub(super) fn mismatch(self, value: &ValueKind) -> Option<Mismatch> {
         match self {
             Self::Text | Self::Path => unless(matches!(value, ValueKind::String(_)), Mismatch::Type),
@@ -124,8 +124,8 @@ impl Kind {
         }
     }
 
-    /// What is accepted in place of `value`, for messages. Names the upper limit, which `Display` leaves out, if `value` is above
-    /// it.
+    /// Describes the accepted values for a message about `value`. Names the upper limit, which `Display` leaves out, if
+    /// `value` is above that limit.
     pub(super) fn expected(self, value: &ValueKind) -> String {
         match (self, whole(value)) {
             (Self::Integer(_, most), Some(n)) if n > i128::from(most) => format!("a whole number of at most {most}"),

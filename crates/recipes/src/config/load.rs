@@ -18,27 +18,27 @@ use super::schema::RunConfig;
 use super::setting::{RawSetting, RawValue, Setting};
 use super::tiers::{AUTO_FILE, Tier};
 
-/// A complete configuration, and where each of its values came from.
+/// A complete configuration with the origin of each of its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
-    /// The values of all keys.
+    /// Configuration with the values of all keys.
     pub config: RunConfig,
-    /// Where each value came from.
+    /// Origin of each value.
     pub provenance: Provenance,
-    /// Older names of keys that were used.
+    /// Warnings about older names of keys that were used.
     pub warnings: Vec<DeprecatedName>,
 }
 
 /// Loads the configuration from the file that `args` names, `environment` and the flags in `args`, weakest first.
 ///
-/// Without a file the built-in one for the task is read. The file name [`AUTO_FILE`] selects the shipped configuration
-/// for the memory of the local GPU, or of the host if there is no GPU.
+/// Without a file, the built-in file for the task is read. The file name [`AUTO_FILE`] selects the shipped
+/// configuration for the memory of the local GPU, or of the host if there is no GPU.
 ///
 /// The environment is an argument, so that tests can pass a list; a program passes `std::env::vars()`.
 ///
 /// # Errors
-/// If the file cannot be read or parsed, if a name is unknown, or if values are invalid or conflict with each other. The
-/// error lists everything that is wrong: all names first, and once the names are right, all values.
+/// If the file cannot be read or parsed, if a name is unknown, or if values are invalid or conflict with each other.
+/// The error lists everything that is wrong: all names first, and once the names are right, all values.
 pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, ConfigError> {
     if args.config.as_deref() != Some(Path::new(AUTO_FILE)) {
         return load_with(args, environment, &|path| std::fs::read_to_string(path));
@@ -53,7 +53,7 @@ pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String
     load_with(&args, environment.into_iter(), &read_shipped)
 }
 
-/// As [`load`], but reads the file through `read_file` and knows no [`AUTO_FILE`].
+/// Loads the configuration as [`load`] does, but reads the file through `read_file` and does not accept [`AUTO_FILE`].
 pub(super) fn load_with(
     args: &ConfigArgs,
     environment: impl Iterator<Item = (String, String)>,
@@ -78,7 +78,7 @@ pub(super) fn load_with(
     Ok(Loaded { config, provenance, warnings })
 }
 
-/// Reads `auto` as "not set", for whole numbers that are derived if they are not set.
+/// Removes the value `auto` of whole numbers, which are derived if they are not set.
 fn unset_auto(setting: &mut Setting) {
     let is_derived = matches!(setting.key.kind, Kind::Integer(..)) && setting.key.default().is_none();
     if is_derived && matches!(&setting.value, ValueKind::String(text) if text == "auto") {
@@ -86,9 +86,9 @@ fn unset_auto(setting: &mut Setting) {
     }
 }
 
-/// The task in `overrides`, the settings of the environment and the flags; the last one counts.
+/// Returns the task in `overrides`, the settings of the environment and the flags; the last setting counts.
 ///
-/// It selects the built-in file, so it has to be known before the file is read.
+/// The task selects the built-in file, so it has to be known before the file is read.
 pub(super) fn task_of(overrides: &[RawSetting]) -> Task {
     let is_tts = |value: &RawValue| matches!(value, RawValue::Text(text) if text == Task::Tts.as_str());
     let last = overrides.iter().rfind(|setting| setting.name == "task");

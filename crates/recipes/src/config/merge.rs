@@ -9,7 +9,7 @@ use super::origin::{Layer, Provenance};
 use super::schema::RunConfig;
 use super::setting::Setting;
 
-/// The settings of one layer, in the form that the `config` crate takes.
+/// Settings of one layer, in the form that the `config` crate takes.
 #[derive(Clone, Debug)]
 struct LayerSource(Map<String, Value>);
 
@@ -76,7 +76,7 @@ fn toml_table(root: &Value) -> toml::Table {
     }
 }
 
-/// `value` as TOML. TOML has no null, so null values are left out.
+/// Converts `value` to TOML. TOML has no null, so null values are left out.
 fn toml_value(value: &Value) -> Option<toml::Value> {
     Some(match &value.kind {
         ValueKind::Nil => return None,
@@ -92,7 +92,8 @@ fn toml_value(value: &Value) -> Option<toml::Value> {
     })
 }
 
-/// An integer too large for TOML becomes a float, which serde rejects for an integer.
+/// Converts a whole number to TOML. A number too large for a TOML integer becomes a float, which serde rejects for an
+/// integer.
 fn whole(fits: Option<i64>, approximate: f64) -> toml::Value {
     fits.map_or(toml::Value::Float(approximate), toml::Value::Integer)
 }

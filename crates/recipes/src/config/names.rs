@@ -13,19 +13,19 @@ use super::nearest;
 use super::setting::{RawSetting, RawValue, Setting, describe};
 use super::toml_value::toml_value;
 
-/// A warning that a configuration uses an older name of a key. The name works.
+/// A warning that a configuration uses an older name of a key, which still works.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: `{old}` is an older name of `{key}`")]
 pub struct DeprecatedName {
-    /// Where it is used first.
+    /// Place where the older name is used first.
     pub origin: String,
-    /// The older name.
+    /// Older name of the key.
     pub old: &'static str,
-    /// The present name.
+    /// Present name of the key.
     pub key: &'static str,
 }
 
-/// The settings of known keys among `raw`, and one warning for each older name.
+/// Resolves the names in `raw`: returns the settings of known keys, and one warning for each older name.
 pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (Vec<Setting>, Vec<DeprecatedName>) {
     let (mut settings, mut warnings, mut warned) = (Vec::new(), Vec::new(), BTreeSet::new());
     for RawSetting { name, value, origin } in raw {
@@ -42,7 +42,7 @@ pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (V
     (settings, warnings)
 }
 
-/// The issue of a name that is no key.
+/// Makes the issue for a name that is no key.
 fn unknown(name: String, value: &RawValue) -> IssueKind {
     let (section, _) = split_name(&name);
     let is_table = matches!(value, RawValue::Typed(ValueKind::Table(_)));
@@ -69,7 +69,7 @@ impl RawValue {
         }
     }
 
-    /// The value for `key`, which was set under `alias` if there is one.
+    /// Parses the value for `key`, which was set under `alias` if there is an alias.
     fn parse(self, key: &Key, alias: Option<&Alias>) -> ValueKind {
         let kind = alias.map_or(key.kind, |alias| alias.kind(key.kind));
         let value = match self {
@@ -80,7 +80,7 @@ impl RawValue {
     }
 }
 
-/// The value that `text` stands for: parsed as TOML if that succeeds, otherwise the text itself.
+/// Parses `text` as TOML; a text that is no TOML value stays as it is.
 fn parse_text(kind: Kind, text: String) -> ValueKind {
     let value = toml_value(&text);
     match (kind, value) {

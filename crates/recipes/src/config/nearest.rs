@@ -4,14 +4,14 @@ use super::aliases::ALIASES;
 use super::key::split_name;
 use super::keys::{self, SECTIONS};
 
-/// Smallest similarity of a suggestion, from 0 to 1; less similar ones confuse more than they help. Found by trying the
-/// misspellings in the tests.
+/// Smallest similarity of a suggestion, from 0 to 1; less similar suggestions confuse more than they help. Found by
+/// trying the misspellings in the tests.
 const SIMILARITY_MIN: f64 = 0.55;
 
 /// Share of the sections in the similarity of two keys: just enough to choose between equal names.
 const SECTION_SHARE: f64 = 0.1;
 
-/// The key that is most similar to `name`, in any section.
+/// Finds the key that is most similar to `name`, in any section.
 pub(super) fn key(name: &str) -> Option<&'static str> {
     // One underscore where a variable needs two: PLIMSOLL_TRAINING_STEPS.
     if let Some((section, leaf)) = name.split_once('_').filter(|(section, _)| keys::is_section(section)) {
@@ -22,23 +22,24 @@ pub(super) fn key(name: &str) -> Option<&'static str> {
     best(present.chain(older).map(|(written, key)| (key_similarity(name, written), key)))
 }
 
-/// The section that is most similar to `name`.
+/// Finds the section that is most similar to `name`.
 pub(super) fn section(name: &str) -> Option<&'static str> {
     word(name, SECTIONS.iter().map(|section| section.name).filter(|name| !name.is_empty()))
 }
 
-/// The word that is most similar to `text`.
+/// Finds the word that is most similar to `text`.
 pub(super) fn word<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     best(words.map(|word| (similarity(&text.to_lowercase(), word), word)))
 }
 
-/// The candidate of the highest similarity, if it is high enough.
+/// Returns the candidate of the highest similarity, if its similarity is high enough.
 fn best<T>(candidates: impl Iterator<Item = (f64, T)>) -> Option<T> {
     let (similarity, candidate) = candidates.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (similarity >= SIMILARITY_MIN).then_some(candidate)
 }
 
-/// Mostly the similarity of the names within their sections, as a key is often written in the wrong section.
+/// Computes the similarity of two keys. Mostly the names within their sections count, as a key is often written in the
+/// wrong section.
 fn key_similarity(a: &str, b: &str) -> f64 {
     let ((a_section, a_leaf), (b_section, b_leaf)) = (split_name(a), split_name(b));
     (1.0 - SECTION_SHARE) * similarity(a_leaf, b_leaf) + SECTION_SHARE * similarity(a_section, b_section)

@@ -1,4 +1,4 @@
-//! Where a value came from: a default, a line of a file, an environment variable or a flag.
+//! Origin of a value: a default, a line of a file, an environment variable or a flag.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,31 +8,32 @@ use std::sync::Arc;
 /// A configuration file: its name and its text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigText {
-    /// The path as given, or the name of the built-in file.
+    /// Path of the file as given, or name of the built-in file.
     pub name: String,
-    /// The whole text.
+    /// Whole text of the file.
     pub text: Arc<str>,
 }
 
 /// Positions of a key and its value in a file, as byte ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
-    /// The key.
+    /// Position of the key.
     pub key: Range<usize>,
-    /// The value.
+    /// Position of the value.
     pub value: Range<usize>,
 }
 
-/// Where a value came from.
+/// Place where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueOrigin {
-    /// The value is the key's default.
+    /// Default of the key.
     Default,
-    /// A file, and the position in it if it is known: the search for keys in YAML does not find every way to write them.
+    /// A file, and the position of the value if known: the search for keys in YAML does not find every way to write a
+    /// key.
     File(Arc<ConfigText>, Option<Spans>),
-    /// The environment variable of this name.
+    /// Environment variable with this name.
     Environment(String),
-    /// A named flag such as `--epochs`, or `--set`.
+    /// Named flag such as `--epochs`, or `--set`.
     Flag(String),
 }
 
@@ -49,19 +50,19 @@ pub enum Layer {
     CommandLine,
 }
 
-/// Where the final value of each key came from.
+/// Origin of the final value of each key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Provenance(pub(super) BTreeMap<&'static str, ValueOrigin>);
 
 impl ConfigText {
-    /// Number of the line, counted from 1, that holds the byte at `offset`.
+    /// Returns the number of the line, counted from 1, that holds the byte at `offset`.
     pub fn line(&self, offset: usize) -> usize {
         self.text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
     }
 }
 
 impl ValueOrigin {
-    /// The layer that the value came from.
+    /// Returns the layer that the value came from.
     pub fn layer(&self) -> Layer {
         match self {
             Self::Default => Layer::Default,
@@ -71,7 +72,8 @@ impl ValueOrigin {
         }
     }
 
-    /// How `key` is written at this origin: as an environment variable in the environment, as its own name elsewhere.
+    /// Returns the name of `key` as written at this origin: as an environment variable in the environment, unchanged
+    /// elsewhere.
     pub fn key_name(&self, key: &str) -> String {
         match self {
             Self::Environment(_) => super::variable::variable(key),
@@ -94,17 +96,17 @@ impl fmt::Display for ValueOrigin {
 }
 
 impl Provenance {
-    /// Number of keys that are set.
+    /// Returns the number of keys that are set.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether every key has its default.
+    /// Returns whether every key has its default.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Where the value of `key` came from.
+    /// Returns the origin of the value of `key`.
     pub fn origin(&self, key: &str) -> &ValueOrigin {
         self.0.get(key).unwrap_or(&ValueOrigin::Default)
     }

@@ -7,8 +7,8 @@ use super::keys::SECTIONS;
 use super::kind::Kind;
 use super::load::Loaded;
 
-/// The whole configuration as TOML with comments: the help text of each key and the origin of each value. It can be loaded
-/// again, and gives the same values.
+/// Formats the whole configuration as TOML with comments: the help text of each key and the origin of each value. The
+/// output can be loaded again, and gives equal values.
 pub fn to_toml(loaded: &Loaded) -> String {
     let values = toml::Table::try_from(&loaded.config).expect("a configuration holds plain values");
     let mut text = String::from("# The whole configuration. After each value: where it came from.\n");
@@ -33,7 +33,7 @@ pub fn to_toml(loaded: &Loaded) -> String {
     text
 }
 
-/// The whole configuration as JSON, with the origin of each value that is set.
+/// Formats the whole configuration as JSON, with the origin of each value that is set.
 pub fn to_json(loaded: &Loaded) -> String {
     let origins = loaded.provenance.0.iter().map(|(key, origin)| ((*key).to_string(), origin.to_string().into()));
     let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
@@ -45,7 +45,7 @@ pub fn to_json(loaded: &Loaded) -> String {
     format!("{whole:#}\n")
 }
 
-/// `value` as a user would write it: times and amounts of memory with their units.
+/// Formats `value` as a user would write it: times and amounts of memory with their units.
 pub(super) fn format_value(key: &Key, value: &toml::Value) -> String {
     match (key.kind, value) {
         (Kind::Time(_), toml::Value::Float(seconds)) => format!("\"{}\"", exact_time(Seconds(*seconds))),
@@ -59,12 +59,12 @@ pub(super) fn format_value(key: &Key, value: &toml::Value) -> String {
     }
 }
 
-/// All digits of `time`; `Display` of `Seconds` rounds.
+/// Formats `time` with all digits; `Display` of `Seconds` rounds.
 fn exact_time(time: Seconds) -> String {
     format!("{}s", time.0)
 }
 
-/// `amount` in the largest unit that gives a whole number; `Display` of `Bytes` rounds.
+/// Formats `amount` in the largest unit that gives a whole number; `Display` of `Bytes` rounds.
 fn exact_memory(amount: Bytes) -> Option<String> {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let (unit, shift) = units.into_iter().find(|(_, shift)| amount.0.trailing_zeros() >= *shift)?;

@@ -4,7 +4,7 @@ use super::key::{Key, Section};
 use super::keys::SECTIONS;
 use super::print::format_value;
 
-/// A Markdown table of the keys of every section.
+/// Writes a Markdown table of the keys of every section.
 pub fn key_table() -> String {
     SECTIONS.iter().map(section).collect()
 }
@@ -32,7 +32,8 @@ mod tests {
     const END: &str = "\n<!-- end of keys -->\n";
     const DOCUMENT: &str = include_str!("../../../../docs/configuration.md");
 
-    /// Rewrites the table instead if `PLIMSOLL_UPDATE_DOCS` is set to the path of the document.
+    /// The document holds today's table of keys. The test rewrites the table if `PLIMSOLL_UPDATE_DOCS` is set to the
+    /// path of the document.
     #[test]
     fn the_document_holds_todays_table() {
         let (before, rest) = DOCUMENT.split_once(BEGIN).expect("the document marks where the table begins");

@@ -5,9 +5,9 @@ use super::schema::RunConfig;
 
 /// A rule that a configuration has to obey.
 pub(super) struct Rule {
-    /// The keys it is about, the most likely mistake first.
+    /// Keys that the rule is about, the most likely mistake first.
     pub keys: &'static [&'static str],
-    /// The error message if the configuration breaks the rule.
+    /// Function that returns the error message if the configuration breaks the rule.
     pub violation: fn(&RunConfig) -> Option<String>,
 }
 
@@ -18,7 +18,7 @@ pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
     ("training.max_memory", "training.max_memory_fraction"),
 ];
 
-/// Every rule.
+/// Rules that every configuration has to obey.
 pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["name"], violation: invalid_name },
     Rule { keys: &["training.max_time", "training.steps", "training.epochs"], violation: no_limit },
@@ -71,7 +71,8 @@ fn width_not_divisible_by_heads(config: &RunConfig) -> Option<String> {
     })
 }
 
-/// For a part of a TTS model: its width has to be a multiple of its heads, and even, as positions are sines and cosines.
+/// Checks a part of a TTS model: its width has to be a multiple of its heads, and even, as positions are sines and
+/// cosines.
 fn part_width_invalid(config: &RunConfig, part: &str, width: Option<u32>, heads: Option<u32>) -> Option<String> {
     let model = &config.model;
     let (width, heads) = (width.unwrap_or(model.d_model), heads.unwrap_or(model.attention_heads));

@@ -10,33 +10,33 @@ use super::origin::ValueOrigin;
 pub(super) struct RawSetting {
     /// Full name of the key.
     pub name: String,
-    /// Value.
+    /// Value of the key, as written.
     pub value: RawValue,
-    /// Where it was written.
+    /// Place where the setting was written.
     pub origin: ValueOrigin,
 }
 
 /// A value as written by the user.
 #[derive(Clone, Debug)]
 pub(super) enum RawValue {
-    /// From a file, where values have types.
+    /// Value from a file, where values have types.
     Typed(ValueKind),
-    /// From the environment or the command line, where every value is a text.
+    /// Value from the environment or the command line, where every value is a text.
     Text(String),
 }
 
 /// A setting of a known key.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
-    /// Key.
+    /// Key that is set.
     pub key: &'static Key,
-    /// Value, not checked yet.
+    /// Value of the key, not checked yet.
     pub value: ValueKind,
-    /// Where it was written.
+    /// Place where the setting was written.
     pub origin: ValueOrigin,
 }
 
-/// `value` as error messages show it.
+/// Formats `value` for error messages.
 pub(super) fn describe(value: &ValueKind) -> String {
     match value {
         ValueKind::Nil => "nothing".into(),

@@ -9,22 +9,22 @@ use super::variable::PREFIX;
 /// The sources of a configuration, weakest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigSources {
-    /// Path of the file, or name of the built-in one.
+    /// Path of the configuration file, or name of the built-in file.
     pub file: String,
-    /// Whether a file is given that does not exist.
+    /// Whether a configuration file is given that does not exist.
     pub file_is_missing: bool,
     /// Environment variables that begin with [`ConfigSources::PREFIX`], sorted by name.
     pub variables: Vec<Variable>,
-    /// Each given flag with the key that it sets.
+    /// Flags that are given, each with the key that it sets.
     pub flags: Vec<(String, String)>,
 }
 
 /// An environment variable that Plimsoll reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Name of the variable.
+    /// Name of the environment variable.
     pub name: String,
-    /// The key that it sets, or its purpose if it sets none.
+    /// Key that the variable sets, or the variable's purpose if it sets no key.
     pub meaning: String,
 }
 
@@ -33,7 +33,7 @@ impl ConfigSources {
     pub const PREFIX: &str = PREFIX;
 }
 
-/// The sources that [`load`](super::load) reads for the same arguments.
+/// Lists the sources that [`load`](super::load) reads for the same arguments.
 pub fn sources(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> ConfigSources {
     let environment: Vec<(String, String)> = environment.collect();
     let mut overrides = environment::read(environment.iter().cloned());
@@ -58,7 +58,7 @@ pub fn sources(args: &ConfigArgs, environment: impl Iterator<Item = (String, Str
     }
 }
 
-/// The key that `variable` sets.
+/// Returns the key that `variable` sets.
 fn key_of(variable: &str) -> String {
     let one = std::iter::once((variable.to_string(), "?".to_string()));
     environment::read(one).into_iter().map(|setting| setting.name).collect()

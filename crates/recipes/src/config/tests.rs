@@ -28,7 +28,7 @@ fn environment(variables: &[(&str, &str)]) -> impl Iterator<Item = (String, Stri
     owned.into_iter()
 }
 
-/// Loads with a file that is given as a name and a text.
+/// Loads a configuration with a file that is given as a name and a text.
 fn load_text(file: (&str, &str), variables: &[(&str, &str)], flags: &[&str]) -> Result<Loaded, ConfigError> {
     let mut args = args(flags);
     args.config = (!file.0.is_empty()).then(|| file.0.into());

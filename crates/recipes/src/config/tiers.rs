@@ -12,10 +12,10 @@ pub const AUTO_FILE: &str = "auto";
 /// A shipped configuration for GPUs with at least some amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// Name of its file, as in `configs/asr/NAME.toml`.
+    /// Name of the tier's file, as in `configs/asr/NAME.toml`.
     pub name: &'static str,
     task: Task,
-    /// Smallest memory of a GPU that it is made for.
+    /// Smallest memory of a GPU for this tier.
     memory_min: Bytes,
     text: &'static str,
 }
@@ -31,8 +31,8 @@ macro_rules! tier {
     };
 }
 
-/// Every tier, the largest of each task first. The limits are 1 GiB below the sizes that GPUs are sold with, 20 and
-/// 12, as a GPU reports a little less than that.
+/// Every tier, the largest tier of each task first. The limits are 1 GiB below the sizes that GPUs are sold with, 20
+/// GiB and 12 GiB, as a GPU reports a little less than its size.
 const TIERS: [Tier; 6] = [
     tier!(Task::Asr, "asr", "standard", 19),
     tier!(Task::Asr, "asr", "memory_optimized", 11),
@@ -43,18 +43,18 @@ const TIERS: [Tier; 6] = [
 ];
 
 impl Tier {
-    /// The largest tier of `task` that fits a device with this much memory.
+    /// Returns the largest tier of `task` that fits a device with this much memory.
     pub fn for_memory(task: Task, memory: Bytes) -> Self {
         let fits = |tier: &&Self| tier.task == task && memory >= tier.memory_min;
         *TIERS.iter().find(fits).expect("the smallest tier fits any memory")
     }
 
-    /// Path of its file, as messages show it.
+    /// Returns the path of the tier's file, as messages show it.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("configs/{}/{}.toml", self.task.as_str(), self.name))
     }
 
-    /// The text of the shipped file at `path`; `None` for any other file.
+    /// Returns the text of the shipped file at `path`; `None` for any other file.
     pub(super) fn text_at(path: &Path) -> Option<&'static str> {
         TIERS.iter().find(|tier| tier.path() == path).map(|tier| tier.text)
     }

@@ -3,12 +3,12 @@
 use config::{Map, Value, ValueKind};
 use toml::de::DeValue;
 
-/// Parses `text` as a TOML value; `None` if it is none.
+/// Parses `text` as a TOML value; `None` if it is no TOML value.
 pub(super) fn toml_value(text: &str) -> Option<ValueKind> {
     DeValue::parse(text).ok().map(|value| from_toml(value.get_ref()))
 }
 
-/// Converts a parsed TOML value. Entries of a table are left out; the reader of files collects them itself.
+/// Converts a parsed TOML value. Entries of a table are left out, because the reader of files collects table entries.
 pub(super) fn from_toml(value: &DeValue<'_>) -> ValueKind {
     match value {
         DeValue::String(text) => ValueKind::String(text.to_string()),

@@ -27,8 +27,8 @@ pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
     }
 }
 
-/// Splits or truncates utterances that are longer than `data.max_seconds`, by the policy `data.too_long`, and reports them.
-/// An utterance whose audio cannot be read stays as it is.
+/// Splits or truncates utterances that are longer than `data.max_seconds`, by the policy `data.too_long`, and reports
+/// them. An utterance whose audio cannot be read stays as it is.
 fn apply_length_policy(manifest: &mut Manifest, data: &DataConfig, reporter: &dyn Reporter) {
     let policy = match data.too_long {
         // `limits` leaves such utterances out and counts them.
@@ -77,18 +77,19 @@ pub struct CtcFrames {
 }
 
 impl CtcFrames {
-    /// For the model of `config` with the features of `log_mel`.
+    /// Makes the counter for the model of `config` with the features of `log_mel`.
     pub fn new(config: &RunConfig, log_mel: &LogMel) -> Self {
         Self { model: mapping::recognizer(config, log_mel.n_mels(), 1), log_mel: log_mel.clone() }
     }
 
-    /// Number of encoder frames of an utterance of this `length`, after subsampling.
+    /// Computes the number of encoder frames of an utterance of this `length`, after subsampling.
     pub fn count(&self, length: Seconds) -> u64 {
         u64::from(self.model.frames_after(self.log_mel.frames_in(length).0))
     }
 }
 
-/// Limits on the utterances of a run. `output_frames` gives the CTC frames of a duration, see [`CtcFrames::count`].
+/// Returns the limits on the utterances of a run. `output_frames` gives the CTC frames of a duration, see
+/// [`CtcFrames::count`].
 pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64) -> Limits<'a> {
     Limits {
         shortest: config.data.min_seconds,
@@ -99,7 +100,7 @@ pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64)
     }
 }
 
-/// Selects the usable utterances of the corpus at `path`, and counts the others by reason.
+/// Selects the usable utterances of the corpus at `path`, and counts the unusable utterances by reason.
 ///
 /// # Errors
 /// If the corpus cannot be read, if more than `data.unusable_share` of it cannot be used, or if nothing is left.

@@ -18,8 +18,8 @@ impl PreparedData {
         Source { loader: Loader::start(self.training.clone(), &config, key, position), reporter: None }
     }
 
-    /// Starts loading all validation batches once; `shard` is the part for one replica. Utterances that cannot be read are
-    /// reported as warnings.
+    /// Starts loading all validation batches once; `shard` is the part for one replica. Utterances that cannot be read
+    /// are reported as warnings.
     pub(crate) fn validation_source<'a>(&self, plan: &RunPlan, shard: Shard, reporter: &'a dyn Reporter) -> Source<'a> {
         let config = loader_config(plan, &self.grid, Mode::Evaluate, shard);
         let key = Key::new(plan.seed);
@@ -30,10 +30,11 @@ impl PreparedData {
     }
 }
 
-/// A loader of batches. Its error about too many unreadable files names the key that allows more of them.
+/// A loader of batches. Its error about too many unreadable files names the key that permits more unreadable files.
 pub(crate) struct Source<'a> {
     loader: Loader,
-    /// Receives a warning for each skipped utterance of a validation. In training the trainer records them.
+    /// Receiver of a warning for each skipped utterance of a validation. In training the trainer records skipped
+    /// utterances.
     reporter: Option<&'a dyn Reporter>,
 }
 
@@ -62,7 +63,7 @@ impl BatchSource for Source<'_> {
     }
 }
 
-/// Settings of a loader for `plan`.
+/// Returns the settings of a loader for `plan`.
 fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode, shard: Shard) -> LoaderConfig {
     let data = &plan.config.data;
     let number = |number: Option<u32>| number.and_then(|number| NonZeroUsize::new(number as usize));

@@ -9,7 +9,7 @@ use super::features::features;
 use super::model::ModelPlan;
 use crate::config::{DataConfig, RunConfig, Task};
 
-/// Batching settings of `data`.
+/// Returns the batching settings of `data`.
 pub fn batching(data: &DataConfig) -> BatchingConfig {
     let one = NonZeroU32::MIN;
     let size = match data.effective_utterances() {
@@ -32,15 +32,15 @@ const TOKENS_PER_SECOND: f64 = 20.0;
 /// Quantiles of the utterance lengths of a corpus that memory is planned for.
 const QUANTILES: [f64; 4] = [0.5, 0.8, 0.95, 1.0];
 
-/// The slowest speed that augmentation may give an utterance, at most 1. Slower speech has more frames.
+/// Returns the slowest speed that augmentation may give an utterance, at most 1. Slower speech has more frames.
 fn slowest_speed(config: &RunConfig) -> f64 {
     let is_augmented = config.augment.enabled && config.task == Task::Asr;
     let speeds = if is_augmented { &config.augment.speeds[..] } else { &[] };
     speeds.iter().copied().fold(1.0, f64::min)
 }
 
-/// Batch shapes to plan for if no corpus is known: at even parts of the longest utterance that `config` allows, with the
-/// texts of fast speech.
+/// Computes the batch shapes to plan for if no corpus is known: at even parts of the longest utterance that `config`
+/// permits, with the texts of fast speech.
 pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape> {
     let features = features(&config.features);
     let slowest = slowest_speed(config);
@@ -63,8 +63,8 @@ pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape>
     (1..=LENGTHS).map(shape).collect()
 }
 
-/// Batch shapes to plan for with a corpus: at some quantiles of its lengths, a whole batch of utterances up to that
-/// length. Frames and tokens are padded to `grid`. `metas` must not be empty.
+/// Computes the batch shapes to plan for with a corpus: at some quantiles of its lengths, a whole batch of utterances
+/// up to that length. Frames and tokens are padded to `grid`. `metas` must not be empty.
 pub fn corpus_shapes(config: &RunConfig, grid: &Grid, metas: &[SampleMeta]) -> Vec<BatchShape> {
     let mut lengths: Vec<u32> = metas.iter().map(|meta| meta.frames.0).collect();
     lengths.sort_unstable();
@@ -82,7 +82,7 @@ pub fn corpus_shapes(config: &RunConfig, grid: &Grid, metas: &[SampleMeta]) -> V
     shapes
 }
 
-/// Number of utterances in a batch whose longest utterance has `frames`; at most the size of the corpus.
+/// Computes the number of utterances in a batch whose longest utterance has `frames`; at most the size of the corpus.
 pub fn utterances_at_length(data: &DataConfig, metas: &[SampleMeta], frames: u32) -> u32 {
     let most = metas.len().max(1) as u32;
     match batching(data).size {

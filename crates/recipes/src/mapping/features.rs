@@ -6,7 +6,7 @@ use plimsoll_data::{Augment, Noise, SpecAugment};
 
 use crate::config::{FeaturesConfig, RunConfig, Task};
 
-/// Feature settings of `config`: a preset, with the numbers that `config` overrides.
+/// Returns the feature settings of `config`: a preset, with the numbers that `config` overrides.
 pub fn features(config: &FeaturesConfig) -> LogMelConfig {
     let mut features = LogMelConfig::preset(config.preset.as_str()).expect("every value of the key names a preset");
     let &FeaturesConfig { sample_rate, n_fft, win_length, hop_length, n_mels, .. } = config;
@@ -19,15 +19,15 @@ pub fn features(config: &FeaturesConfig) -> LogMelConfig {
     features
 }
 
-/// Maximum number of frames of a reference recording, from which a synthesizer learns a voice; at least 1.
+/// Computes the maximum number of frames of a reference recording, from which a synthesizer learns a voice; at least 1.
 pub fn reference_frames(config: &RunConfig) -> Frames {
     let features = features(&config.features);
     let frames = config.data.reference_seconds.0 * f64::from(features.sample_rate) / features.hop_length as f64;
     Frames((frames.ceil() as u32).max(1))
 }
 
-/// Augmentation of training utterances; `None` if it is off, or for synthesizers, which would learn masked parts as
-/// silence.
+/// Returns the augmentation of training utterances; `None` if it is off, and for synthesizers, which would learn masked
+/// parts as silence.
 pub fn augment(config: &RunConfig) -> Option<Augment> {
     let augment = &config.augment;
     (augment.enabled && config.task == Task::Asr).then(|| Augment {

@@ -23,9 +23,9 @@ pub enum ModelPlan {
     Synthesizer(SynthesizerConfig),
 }
 
-/// The model of `config` with `features` mel bands and `vocabulary` tokens.
+/// Maps `config` to the configuration of its model, with `features` mel bands and `vocabulary` tokens.
 ///
-/// A synthesizer gets its normalization and length bounds from data; here they have their defaults.
+/// The normalization and the length bounds of a synthesizer come from data and have their defaults here.
 pub fn model(config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
     match config.task {
         Task::Asr => ModelPlan::Recognizer(recognizer(config, features, vocabulary)),
@@ -58,7 +58,7 @@ impl fmt::Display for ModelPlan {
 }
 
 impl ModelPlan {
-    /// Number of blocks of the longest stack, which is the unit of rematerialization.
+    /// Returns the number of blocks of the longest stack, which is the unit of rematerialization.
     pub fn blocks(&self) -> u32 {
         match self {
             Self::Recognizer(RecognizerConfig { layers, decoder, .. }) => {
@@ -70,7 +70,7 @@ impl ModelPlan {
         }
     }
 
-    /// Maximum number of tokens of an utterance with `frames` feature frames.
+    /// Returns the maximum number of tokens of an utterance with `frames` feature frames.
     pub(super) fn tokens_max(&self, frames: u32) -> u32 {
         match self {
             Self::Recognizer(model) => (frames / model.subsampling.max(1) as u32).saturating_sub(2).max(1),
@@ -78,7 +78,7 @@ impl ModelPlan {
         }
     }
 
-    /// Number of queries per chunk; `None` if the model computes attention at once.
+    /// Returns the number of queries per chunk; `None` if the model computes attention at once.
     pub(super) fn attention_chunk(&self) -> Option<NonZeroU32> {
         let length = match self {
             Self::Recognizer(model) => model.length,
@@ -91,7 +91,7 @@ impl ModelPlan {
     }
 }
 
-/// The recognizer of `config` with `features` mel bands and `vocabulary` tokens.
+/// Maps `config` to the configuration of its recognizer, with `features` mel bands and `vocabulary` tokens.
 pub fn recognizer(config: &RunConfig, features: usize, vocabulary: usize) -> RecognizerConfig {
     let model = &config.model;
     let decoder_layers = model.decoder_layers.unwrap_or(0);
@@ -128,7 +128,7 @@ pub fn recognizer(config: &RunConfig, features: usize, vocabulary: usize) -> Rec
     }
 }
 
-/// How attention treats long utterances.
+/// Returns the policy of attention for long utterances.
 fn length(model: &ModelConfig) -> LengthPolicy {
     let number = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
     match (model.attention, model.max_attention_sequence_length) {
@@ -141,8 +141,8 @@ fn length(model: &ModelConfig) -> LengthPolicy {
 /// Default number of decoder blocks of a synthesizer.
 const DECODER_LAYERS: u32 = 3;
 
-/// The synthesizer of `config` with `features` mel bands and `vocabulary` tokens. Its normalization and length bounds come
-/// from data; here they have their defaults.
+/// Maps `config` to the configuration of its synthesizer, with `features` mel bands and `vocabulary` tokens.
+/// Normalization and length bounds come from data and have their defaults here.
 pub fn synthesizer(config: &RunConfig, features: usize, vocabulary: usize) -> SynthesizerConfig {
     let model = &config.model;
     let or = |given: Option<u32>, otherwise: u32| given.unwrap_or(otherwise) as usize;

@@ -8,7 +8,7 @@ use super::batches::batching;
 use super::model::ModelPlan;
 use crate::config::{OptimizerChoice, PrecisionChoice, RematChoice, RunConfig, StateChoice, TrainingConfig};
 
-/// The optimizer of `config`, with its settings.
+/// Returns the optimizer of `config`, with its settings.
 pub fn optimizer(config: &RunConfig) -> OptimizerConfig {
     let &TrainingConfig { beta_1, beta_2, epsilon, weight_decay, momentum, optimizer, .. } = &config.training;
     match optimizer {
@@ -18,7 +18,7 @@ pub fn optimizer(config: &RunConfig) -> OptimizerConfig {
     }
 }
 
-/// How the optimizer keeps its state: fp32, 8 bits, or in host memory.
+/// Returns the form of the optimizer's state: fp32, 8 bits, or in host memory.
 pub fn optimizer_state(config: &RunConfig) -> StateForm {
     match config.training.optimizer_state {
         StateChoice::Full => StateForm::Full,
@@ -27,15 +27,15 @@ pub fn optimizer_state(config: &RunConfig) -> StateForm {
     }
 }
 
-/// Bits of device memory for each parameter value beside the value: the optimizer state in `form`, and the moving average
-/// of the weights if there is one.
+/// Computes the bits of device memory for each parameter value beside the value: the optimizer state in `form`, and the
+/// moving average of the weights if there is one.
 pub fn state_bits(config: &RunConfig, form: StateForm) -> u64 {
     let mean = if config.training.ema_decay.is_some() { 8 * size_of::<f32>() as u64 } else { 0 };
     optimizer(config).state_bits(form) + mean
 }
 
-/// How a micro-batch of `model` is computed. `fastest` is the fastest safe precision of the device, which the setting
-/// `auto` selects.
+/// Returns the way in which a micro-batch of `model` is computed. `fastest` is the fastest safe precision of the
+/// device, which the setting `auto` selects.
 pub fn choice(config: &RunConfig, model: &ModelPlan, fastest: Precision) -> Choice {
     Choice {
         remat: match config.training.remat {
@@ -53,7 +53,7 @@ pub fn choice(config: &RunConfig, model: &ModelPlan, fastest: Precision) -> Choi
     }
 }
 
-/// Size of the micro-batch in utterances, if the configuration fixes it; `None` if the planner chooses it.
+/// Returns the size of the micro-batch in utterances, if the configuration fixes it; `None` if the planner chooses it.
 pub fn fixed_micro_batch(config: &RunConfig) -> Option<u32> {
     let training = &config.training;
     match (training.micro_batch, training.gradient_accumulation_steps, batching(&config.data).size) {
@@ -63,7 +63,7 @@ pub fn fixed_micro_batch(config: &RunConfig) -> Option<u32> {
     }
 }
 
-/// Size of the first micro-batch: the fixed one, or a whole batch. `utterances` is the size of the corpus.
+/// Returns the size of the first micro-batch: the fixed size, or a whole batch. `utterances` is the size of the corpus.
 pub fn first_micro_batch(config: &RunConfig, utterances: usize) -> usize {
     let whole = match batching(&config.data).size {
         BatchSize::Utterances(whole) => whole.get(),
@@ -73,7 +73,7 @@ pub fn first_micro_batch(config: &RunConfig, utterances: usize) -> usize {
     fixed_micro_batch(config).map_or(whole, |micro| micro.min(whole)).max(1) as usize
 }
 
-/// Memory that the configuration allows on a device with `memory` in total; `None` if it sets no limit.
+/// Computes the memory limit of the configuration on a device with `memory` in total; `None` if it sets no limit.
 pub fn budget(training: &TrainingConfig, memory: Bytes) -> Option<Bytes> {
     let share = |share: f64| Bytes((memory.0 as f64 * share) as u64);
     training.max_memory.or(training.max_memory_fraction.map(share))

@@ -17,7 +17,7 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
-/// Path of the configuration in the folder of a run, for resuming it.
+/// Returns the path of the configuration in the folder of a run, for resuming the run.
 ///
 /// # Errors
 /// If `folder` holds no configuration, and so no run.
@@ -62,28 +62,28 @@ impl RunFolder {
         Ok(Self { path })
     }
 
-    /// The folder of a run that is resumed. Nothing is read here.
+    /// Opens the folder of a run that is resumed, without reading it.
     pub(super) fn open(path: &Path) -> Self {
         Self { path: path.into() }
     }
 
-    /// Path of the folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Name of the run.
+    /// Returns the name of the run.
     pub fn name(&self) -> String {
         let absolute = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         absolute.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// Command line that resumes the run.
+    /// Returns the command line that resumes the run.
     pub fn resume_command(&self) -> String {
         format!("cargo xtask train --resume {}", self.path.display())
     }
 
-    /// Whether the files that do not change during a run exist: configuration, plan, and model metadata.
+    /// Returns whether the files that do not change during a run exist: configuration, plan, and model metadata.
     pub(super) fn is_complete(&self) -> bool {
         ["config.toml", "plan.toml", "model.json"].iter().all(|name| self.path.join(name).is_file())
     }
@@ -110,13 +110,13 @@ struct PlanFile<'a> {
     plan: &'a RunPlan,
 }
 
-/// Whether a folder is empty, except for what a run leaves behind that was killed before its configuration was complete.
+/// Returns whether a folder is empty, except for files of a run that was killed before its configuration was complete.
 fn is_unused(path: &Path) -> bool {
     let Ok(mut entries) = fs::read_dir(path) else { return false };
     entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".config.toml"))
 }
 
-/// The first path `runs/TASK-NUMBER` that does not exist.
+/// Returns the first path `runs/TASK-NUMBER` that does not exist.
 fn first_free(runs: &Path, task: &str) -> PathBuf {
     (1..).map(|n| runs.join(format!("{task}-{n}"))).find(|path| !path.exists()).expect("numbers do not end")
 }

@@ -42,13 +42,13 @@ use task::TrainingTask;
 pub use folder::{RunFolder, config_path};
 pub use record::{NoDisplay, RunDisplay, Totals};
 
-/// The run stops after this number of steps in a row with an infinite or NaN loss or gradient.
+/// Number of steps in a row with an infinite or NaN loss or gradient, after which the run stops.
 const FAILURES_MAX: u32 = 10;
 
 /// A run that is planned but not started. Nothing is written yet, except for the built-in corpus if it is used.
 pub struct PlannedRun<'a> {
     loaded: Loaded,
-    /// The plan. Its `Display` is the overview that people read before a run.
+    /// Plan of the run. Its `Display` is the overview that people read before a run.
     pub plan: RunPlan,
     prepared: PreparedData,
     device: TrainingDevice,
@@ -59,10 +59,10 @@ pub struct PlannedRun<'a> {
 /// A run with its folder, ready to train.
 pub struct RunContext<'a> {
     loaded: Loaded,
-    /// The plan.
+    /// Plan of the run.
     pub plan: RunPlan,
     prepared: PreparedData,
-    /// Folder for its record, checkpoints and summary.
+    /// Folder for the run's record, checkpoints and summary.
     pub folder: RunFolder,
     device: TrainingDevice,
     memory: &'static CountingAllocator,
@@ -90,9 +90,9 @@ pub enum TrainingOutcome {
 impl<'a> PlannedRun<'a> {
     /// Plans the run of `loaded`: checks the configuration, reads the data, and plans the memory.
     ///
-    /// `memory` counts the memory of the process, which is the memory that is planned on the CPU. To count everything, make
-    /// it the global allocator of the program. `reporter` receives first the warnings of `loaded`, then the messages about
-    /// data, then those about memory.
+    /// `memory` counts the memory of the process, which is the planned memory on the CPU. To count everything, make it
+    /// the global allocator of the program. `reporter` receives first the warnings of `loaded`, then the messages about
+    /// data, then the messages about memory.
     ///
     /// # Errors
     /// If the configuration, the data or the device do not allow the run, or it does not fit into memory.
@@ -145,7 +145,7 @@ impl RunContext<'_> {
         }
     }
 
-    /// Trains `task` with all replicas, each in its own thread. The first one records and evaluates the run.
+    /// Trains `task` with all replicas, each in its own thread. The first replica records and evaluates the run.
     fn train_task<T: TrainingTask + Sync>(
         &self,
         task: &T,
@@ -205,7 +205,7 @@ impl RunContext<'_> {
         Ok(TrainingOutcome::Complete { summary: Box::new(summary), next: task.next_steps(self.folder.path()) })
     }
 
-    /// Trains another replica, until the first one ends or fails.
+    /// Trains another replica, until the first replica ends or fails.
     fn train_other<T: TrainingTask>(&self, task: &T, replica: ReplicaDevice, stop: &AtomicBool) -> Result<(), Failure> {
         let store = self.store();
         let mut trainer = self.trainer(task, replica)?;
@@ -227,19 +227,19 @@ impl RunContext<'_> {
         }
     }
 
-    /// State of a new run.
+    /// Returns the state of a new run.
     fn initial_state(&self) -> RunState {
         RunState { seed: self.plan.seed, learned_on: self.plan.memory_scope(), ..RunState::default() }
     }
 
-    /// The checkpoints of the run.
+    /// Returns the store of the run's checkpoints.
     fn store(&self) -> CheckpointStore {
         let training = &self.plan.training;
         let checkpoints = ModelFolder(self.folder.path()).checkpoints();
         CheckpointStore::new(checkpoints, training.keep_checkpoints).with_keep_best(training.keep_best)
     }
 
-    /// A trainer of a new model on the device of `replica`.
+    /// Makes a trainer of a new model on the device of `replica`.
     ///
     /// # Errors
     /// If the GPU does not have the planned memory, or a prefix of `training.freeze` names no parameter.
@@ -293,7 +293,8 @@ impl RunContext<'_> {
         run.with_stop(stop).with_observer(observer).train(&mut validate)
     }
 
-    /// The governor, which divides batches into micro-batches; it starts with the plan for each batch shape if there is one.
+    /// Makes the governor, which divides batches into micro-batches. The governor starts with the plan for each batch
+    /// shape, if there is a plan.
     fn governor(&self) -> Governor {
         let training = &self.plan.training;
         match &self.plan.memory {
@@ -305,7 +306,7 @@ impl RunContext<'_> {
         }
     }
 
-    /// Runs work outside of steps, such as validation, with as many utterances at once as fit.
+    /// Returns a runner of work outside of steps, such as validation, with as many utterances at once as fit.
     fn inference_runner<'a>(&self, device: &Device, gate: &'a dyn MemoryGate) -> InferenceRunner<'a> {
         InferenceRunner::new(device, gate, usize::MAX)
     }

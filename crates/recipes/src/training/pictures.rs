@@ -11,14 +11,14 @@ pub struct Mels {
 }
 
 impl Mels {
-    /// From features `[t, m]`, t frames and m mel bands, one frame after another.
+    /// Makes log-mels from features `[t, m]`, t frames and m mel bands, one frame after another.
     pub fn new(title: &str, features: &[f32], n_mels: usize) -> Self {
         let band = |band| features.iter().skip(band).step_by(n_mels).copied();
         Self { title: title.into(), values: (0..n_mels).flat_map(band).collect() }
     }
 }
 
-/// Heat maps of log-mels, over seconds and mel bands.
+/// Makes heat maps of log-mels, over seconds and mel bands.
 pub fn mels<'a>(all: &'a [Mels], features: &LogMelConfig) -> Vec<Heatmap<'a>> {
     let map = |mels: &'a Mels| {
         let columns = mels.values.len() / features.n_mels;
@@ -33,10 +33,10 @@ pub fn mels<'a>(all: &'a [Mels], features: &LogMelConfig) -> Vec<Heatmap<'a>> {
     all.iter().map(map).collect()
 }
 
-/// Attention of a synthesizer over the text that it says.
+/// Attention of a synthesizer over the text that it synthesizes.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionPicture<'a> {
-    /// The text, which is the title.
+    /// Text that was synthesized, which is the title.
     pub text: &'a str,
     /// Attention weights, for each decoder step and token.
     pub alignment: &'a Alignment,
@@ -49,7 +49,7 @@ pub struct AttentionPicture<'a> {
 }
 
 impl<'a> AttentionPicture<'a> {
-    /// Heat map of the attention, over seconds and tokens.
+    /// Makes the heat map of the attention, over seconds and tokens.
     pub fn heatmap(&self) -> Heatmap<'a> {
         let &Self { text, alignment, tokens, names, features } = self;
         let name = |token: &u32| names.get(*token as usize).cloned().unwrap_or_default();
@@ -64,7 +64,7 @@ impl<'a> AttentionPicture<'a> {
     }
 }
 
-/// Duration of `frames` feature frames.
+/// Computes the duration of `frames` feature frames.
 fn seconds(frames: usize, features: &LogMelConfig) -> f64 {
     frames as f64 * features.hop_length as f64 / f64::from(features.sample_rate)
 }

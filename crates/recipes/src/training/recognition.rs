@@ -28,7 +28,7 @@ impl Recognition {
         Self { config }
     }
 
-    /// Metadata of the model, for its folder.
+    /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> RecognizerMetadata {
         let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
         RecognizerMetadata::new(self.config, features, tokenizer)
@@ -96,7 +96,7 @@ impl TrainingTask for Recognition {
     }
 }
 
-/// Up to three utterances: those with the lowest, the median and the highest character error rate.
+/// Returns up to three utterances: the utterances with the lowest, the median and the highest character error rate.
 fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
     let rate = |result: &&Transcription| ErrorCounts::characters(&result.reference, &result.hypothesis).rate();
     let mut sorted: Vec<&Transcription> = evaluation.utterances.iter().collect();

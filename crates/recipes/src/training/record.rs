@@ -10,7 +10,7 @@ use crate::plan::RunPlan;
 
 /// Shows a run to a person while it trains. The default methods show nothing.
 pub trait RunDisplay {
-    /// Called once before the first step; `done` is the number of steps that were done before, in a resumed run.
+    /// Called once before the first step; `done` is the number of steps that a resumed run did before.
     fn start(&mut self, done: u64) {
         let _ = done;
     }
@@ -39,7 +39,7 @@ impl RunDisplay for NoDisplay {}
 pub(super) struct RunRecorder<'a> {
     display: &'a mut dyn RunDisplay,
     recorder: Recorder,
-    /// Curves for TensorBoard.
+    /// File of the curves for TensorBoard.
     curves: TensorBoardFile,
     hop_seconds: f64,
     /// Whether writing the record has failed and was shown.
@@ -51,7 +51,7 @@ pub(super) struct RunRecorder<'a> {
 /// Totals of all steps and validations since the run was started or resumed.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Peak memory.
+    /// Peak memory of all steps and validations.
     pub peak: Bytes,
     /// Seconds of audio in training batches.
     pub audio_seconds: f64,
@@ -70,18 +70,18 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Seconds of audio per second of training.
+    /// Computes the seconds of audio per second of training.
     pub fn audio_seconds_per_second(&self) -> f64 {
         self.audio_seconds / (self.step_seconds + self.wait_seconds)
     }
 
-    /// Mean seconds per step, with waiting.
+    /// Computes the mean seconds per step, with waiting.
     pub fn seconds_per_step(&self) -> f64 {
         (self.step_seconds + self.wait_seconds) / self.waits.len().max(1) as f64
     }
 
-    /// Quantile `rank` (0 to 1) of the waiting shares of steps. The first step does not count: it always waits for the
-    /// loader to start.
+    /// Computes the quantile `rank` (0 to 1) of the waiting shares of steps. The first step does not count: it always
+    /// waits for the loader to start.
     pub fn wait_share_at(&self, rank: f64) -> f64 {
         let mut waits = self.waits.get(1..).unwrap_or_default().to_vec();
         waits.sort_by(f32::total_cmp);

@@ -38,7 +38,7 @@ impl Synthesis {
         Self { config }
     }
 
-    /// Metadata of the model, for its folder.
+    /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> SynthesizerMetadata {
         SynthesizerMetadata::new(self.config, run.plan.features.clone(), run.prepared.tokenizer.clone())
     }
@@ -54,7 +54,8 @@ impl Synthesis {
         tts::evaluate_synthesis(model, &held_out(run, count), SYNTHESIS_BATCH, runner)
     }
 
-    /// The measures of a validation: those of free synthesis in `synthesis`, and the loss with teacher forcing.
+    /// Computes the measures of a validation: the measures of free synthesis in `synthesis`, and the loss with teacher
+    /// forcing.
     fn scores(
         &self,
         model: &Synthesizer,
@@ -108,7 +109,7 @@ impl Synthesis {
         Ok(())
     }
 
-    /// Writes the picture of one synthesized utterance: attention, its log-mels, and the true ones.
+    /// Writes the picture of one synthesized utterance: attention, generated log-mels, and true log-mels.
     fn draw_sample(
         &self,
         model: &Synthesizer,
@@ -129,8 +130,8 @@ impl Synthesis {
     }
 }
 
-/// Loads up to `count` held-out utterances, evenly spread over their lengths, longest first. Skips those that cannot be
-/// read; the loader of the validation reports them.
+/// Loads up to `count` held-out utterances, evenly spread over their lengths, longest first. Skips utterances that
+/// cannot be read; the loader of the validation reports them.
 fn held_out(run: &RunContext<'_>, count: usize) -> Vec<HostSample> {
     let all = run.prepared.validation.len();
     let step = all.div_ceil(count.max(1)).max(1);

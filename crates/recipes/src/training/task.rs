@@ -16,7 +16,7 @@ pub(super) trait TrainingTask {
     /// Type of the model.
     type Model: Task<Batch = HostBatch>;
 
-    /// A new model on `device`, initialized from `key`.
+    /// Makes a new model on `device`, initialized from `key`.
     fn model(&self, device: &Device, key: Key) -> Self::Model;
 
     /// Writes the model metadata into the folder of the run: sizes, features, tokenizer.
@@ -25,7 +25,7 @@ pub(super) trait TrainingTask {
     /// If the files cannot be written.
     fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure>;
 
-    /// Whether the metadata in the folder of the run has the same sizes, features and tokens as those of this run.
+    /// Returns whether the metadata in the folder of the run has the same sizes, features and tokens as this run.
     ///
     /// # Errors
     /// If the metadata cannot be read.
@@ -54,17 +54,17 @@ pub(super) trait TrainingTask {
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure>;
 
-    /// Commands to try next with the run in `folder`, in whole lines.
+    /// Returns the commands to try next with the run in `folder`, in whole lines.
     fn next_steps(&self, folder: &Path) -> String;
 }
 
 /// Evaluation of the best model at the end of a run.
 #[derive(Debug)]
 pub(super) struct FinalScores {
-    /// The measures.
+    /// Measures of the best model.
     pub(super) scores: Vec<Measure>,
     /// Number of held-out utterances that were evaluated.
     pub(super) held_out: usize,
-    /// A few utterances, with the text that was recognized.
+    /// A few utterances, with their recognized text.
     pub(super) examples: Vec<Example>,
 }

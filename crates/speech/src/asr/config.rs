@@ -17,7 +17,7 @@ pub struct RecognizerConfig {
     pub d_model: usize,
     /// Number of Conformer blocks in the encoder.
     pub layers: usize,
-    /// Attention heads of encoder and decoder. `d_model` must be a multiple of it.
+    /// Number of attention heads of encoder and decoder. `d_model` must be a multiple of this number.
     pub heads: usize,
     /// Width of the depthwise convolution in frames; odd.
     pub kernel: usize,
@@ -27,13 +27,13 @@ pub struct RecognizerConfig {
     pub subsampling: usize,
     /// Channels of the subsampling convolutions. Not used when `subsampling` is 1.
     pub subsampling_channels: usize,
-    /// How the encoder represents positions.
+    /// Position encoding of the encoder.
     pub positions: HeadPositions,
     /// The norm inside the convolution module: over a frame (layer norm) or over the batch (batch norm).
     pub norm: NormKind,
     /// Whether the encoder's input is multiplied by the square root of `d_model`, as in the Transformer.
     pub scale_input: bool,
-    /// How attention treats long utterances; lengths in frames after subsampling.
+    /// Policy of attention for long utterances; its lengths are in frames after subsampling.
     pub length: LengthPolicy,
     /// Dropout rate in training, from 0 to 1.
     pub dropout: f64,
@@ -52,9 +52,9 @@ impl ModelKind for RecognizerConfig {
 pub struct DecoderConfig {
     /// Number of Transformer decoder blocks.
     pub layers: usize,
-    /// Inner width of the feed-forward layers, as a multiple of `d_model`.
+    /// Inner width of the decoder's feed-forward layers, as a multiple of `d_model`.
     pub feed_forward_multiplier: usize,
-    /// Pre-norm with a final norm (`true`), or post-norm after each residual (`false`).
+    /// Place of the decoder's norms: pre-norm with a final norm (`true`), or post-norm after each residual (`false`).
     pub norm_first: bool,
     /// Weight of CTC in the loss, from 0 to 1. The decoder's cross-entropy has the rest.
     pub ctc_weight: f64,
@@ -63,7 +63,7 @@ pub struct DecoderConfig {
 }
 
 impl RecognizerConfig {
-    /// The recommended family: subsampling by four, relative positions, layer norms, a pre-norm decoder.
+    /// Returns the recommended configuration: subsampling by four, relative positions, layer norms, a pre-norm decoder.
     pub fn recommended(d_model: usize, layers: usize, decoder_layers: usize, vocabulary: usize) -> Self {
         Self {
             features: 80,
@@ -90,10 +90,11 @@ impl RecognizerConfig {
         }
     }
 
-    /// KonkaniVani as it was published: no subsampling (every 10 ms frame is kept), batch norms, a post-norm decoder.
+    /// Returns the published configuration of KonkaniVani: no subsampling (every 10 ms frame is kept), batch norms, a
+    /// post-norm decoder.
     ///
-    /// Use it to compare sizes and to load published weights. Its attention over 3,001 frames (30 s) is the case that
-    /// ran out of memory; prefer [`recommended`](Self::recommended) for new models.
+    /// Use it to compare sizes and to load published weights. For new models prefer [`recommended`](Self::recommended):
+    /// attention over the 3,001 frames of 30 s ran out of memory with this configuration.
     pub fn konkani(d_model: usize, layers: usize, decoder_layers: usize, vocabulary: usize) -> Self {
         let decoder = DecoderConfig {
             layers: decoder_layers,

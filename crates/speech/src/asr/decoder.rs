@@ -22,7 +22,7 @@ pub struct Decoder {
     blocks: Vec<DecoderBlock>,
     norm: Option<LayerNorm>,
     output: Linear,
-    /// Index of the first block in the choice of rematerialized blocks: the encoder's blocks come before.
+    /// Index of the decoder's first block in the choice of rematerialized blocks: the encoder's blocks come before.
     first_block: usize,
     smoothing: f64,
     dropout: f64,
@@ -33,12 +33,12 @@ pub struct Decoder {
 pub struct EncodedAudio {
     /// Encoder frames `[b, t, d]`.
     pub frames: Tensor<3>,
-    /// Valid frames of each utterance.
+    /// Number of valid frames of each utterance.
     pub lengths: Lengths,
 }
 
 impl Decoder {
-    /// The decoder of `config` on `device`; `None` when the configuration has none.
+    /// Makes the decoder of `config` on `device`; `None` when the configuration has no decoder.
     pub(super) fn init(config: &RecognizerConfig, device: &Device) -> Option<Self> {
         let decoder = config.decoder?;
         let (d, v) = (config.d_model, config.vocabulary);
@@ -59,8 +59,8 @@ impl Decoder {
         })
     }
 
-    /// Logits `[b, u, v]` of the next token at every position of `texts`. Position 0 predicts the first token, and the
-    /// position after the last token predicts the end.
+    /// Computes the logits `[b, u, v]` of the next token at every position of `texts`. Position 0 predicts the first
+    /// token, and the position after the last token predicts the end.
     pub fn forward(&self, texts: &[Vec<u32>], encoded: &EncodedAudio, pass: &Pass) -> Tensor<3> {
         let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32 + 1).collect();
         let width = lengths.iter().copied().max().unwrap_or(1) as usize;
@@ -84,7 +84,7 @@ impl Decoder {
         self.logits(x, pass)
     }
 
-    /// The sum of the cross-entropies of `texts` and their end tokens, without the rows in `left_out`.
+    /// Computes the sum of the cross-entropies of `texts` and their end tokens, without the rows in `left_out`.
     pub(super) fn loss(
         &self,
         texts: &[Vec<u32>],

@@ -13,14 +13,14 @@ use crate::EvaluationError;
 use crate::score::ErrorCounts;
 use burn::module::Module;
 
-/// The true text of an utterance and the recognized one.
+/// An utterance's true text and its recognized text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transcription {
-    /// The utterance's name in the manifest.
+    /// Name of the utterance in the manifest.
     pub name: String,
-    /// The true text.
+    /// True text of the utterance.
     pub reference: String,
-    /// The recognized text.
+    /// Recognized text of the utterance.
     pub hypothesis: String,
 }
 
@@ -31,11 +31,11 @@ pub struct RecognitionEvaluation {
     pub characters: ErrorCounts,
     /// Word errors of all utterances together.
     pub words: ErrorCounts,
-    /// The sum of the losses, and the number of tokens that it is divided by (0 when the utterances came without
+    /// Sum of the losses, and the number of tokens by which that sum is divided (0 when the utterances came without
     /// tokens).
     #[serde(skip)]
     pub loss: (f64, f64),
-    /// The utterances that were read, in order.
+    /// Utterances that were read, with their texts, in order.
     pub utterances: Vec<Transcription>,
     /// Utterances that could not be read from disk.
     pub skipped: Vec<Skipped>,
@@ -51,7 +51,7 @@ impl RecognitionEvaluation {
     }
 
     /// Combines the evaluations of all replicas, each of which read a share of the utterances. Every replica gets the
-    /// whole.
+    /// combined evaluation.
     ///
     /// # Errors
     /// [`EvaluationError::Replica`] when another replica has stopped.
@@ -74,7 +74,7 @@ impl RecognitionEvaluation {
         Ok(whole)
     }
 
-    /// The error rates, and the loss per token when it is known and finite.
+    /// Returns the error rates, and the loss per token when it is known and finite.
     pub fn measures(&self) -> Vec<Measure> {
         let rates = [
             Measure::share("cer", "character error rate", self.characters.rate()),
@@ -87,14 +87,14 @@ impl RecognitionEvaluation {
     }
 }
 
-/// The true texts and the decoding of [`evaluate_recognition`].
+/// Options of [`evaluate_recognition`]: the true texts and the decoding.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationOptions<'a> {
-    /// The true text of each utterance, by the utterance's name. An utterance that is missing here has an empty text.
+    /// True text of each utterance, by the utterance's name. An utterance that is missing here has an empty text.
     pub references: &'a HashMap<String, String>,
-    /// Turns the recognized tokens into a text.
+    /// Tokenizer that turns the recognized tokens into a text.
     pub tokenizer: &'a Tokenizer,
-    /// How the best text is searched for.
+    /// Search for the best text.
     pub search: &'a Search,
 }
 
@@ -142,7 +142,7 @@ mod tests {
     use super::super::RecognizerConfig;
     use super::*;
 
-    /// The tokens equal those of `recognize`, and the loss equals that of training.
+    /// One pass gives the same tokens as `recognize`, and the same loss as training.
     #[test]
     fn one_pass_gives_the_tokens_and_the_loss() {
         let model = RecognizerConfig { features: 20, dropout: 0.2, ..RecognizerConfig::recommended(16, 2, 1, 9) }

@@ -32,7 +32,7 @@ pub struct Recognizer {
 }
 
 impl RecognizerConfig {
-    /// A recognizer on `device`. Its initial weights depend on `key` and the configuration only.
+    /// Makes a recognizer on `device`. Its initial weights depend on `key` and the configuration only.
     ///
     /// # Panics
     /// When the sizes contradict each other, for example when `d_model` is not a multiple of `heads`.
@@ -40,8 +40,8 @@ impl RecognizerConfig {
         initialize(self.init_unseeded(device), key.with("weights"))
     }
 
-    /// A recognizer on `device` with Burn's initial weights, which follow no seed. Use it to load weights from a file
-    /// or to count parameters.
+    /// Makes a recognizer on `device` with Burn's initial weights, which follow no seed. Use it to load weights from a
+    /// file or to count parameters.
     ///
     /// # Panics
     /// As [`init`](Self::init).
@@ -63,18 +63,18 @@ impl RecognizerConfig {
 }
 
 impl Recognizer {
-    /// The configuration that the model was built from.
+    /// Returns the configuration that the recognizer was built from.
     pub fn config(&self) -> &RecognizerConfig {
         &self.config
     }
 
-    /// The attention decoder, if the model has one.
+    /// Returns the attention decoder, if the recognizer has one.
     pub fn decoder(&self) -> Option<&Decoder> {
         self.decoder.as_ref()
     }
 
-    /// Encodes features `[b, t, f]` to `[b, t', d]`. The second value lists the rows of `b` that the length policy
-    /// truncated.
+    /// Encodes features `[b, t, f]` to `[b, t', d]`. The second value of the result lists the rows of `b` that the
+    /// length policy truncated.
     ///
     /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same to the
     /// last bit.
@@ -103,13 +103,13 @@ impl Recognizer {
         (EncodedAudio { frames, lengths }, cut)
     }
 
-    /// The CTC logits `[b, t', v]`: a score of every token in every frame, before the softmax.
+    /// Computes the CTC logits `[b, t', v]`: a score of every token in every frame, before the softmax.
     pub fn ctc_logits(&self, encoded: &EncodedAudio, pass: &Pass) -> Tensor<3> {
         pass.at_least_fp32(pass.dense(&self.output, encoded.frames.clone()))
     }
 
-    /// The best tokens of each utterance, found by `search`. `features` are `[b, t, f]`, of which `frame_lengths` are
-    /// valid.
+    /// Recognizes the tokens of each utterance with `search`. `features` are `[b, t, f]`, of which `frame_lengths`
+    /// frames are valid.
     ///
     /// # Panics
     /// When `search` needs a decoder and the model has none.
@@ -121,7 +121,8 @@ impl Recognizer {
         self.decode(&encoded, logits, search)
     }
 
-    /// The tokens that [`recognize`](Self::recognize) finds, and the loss, with one pass through the encoder for both.
+    /// Recognizes tokens as [`recognize`](Self::recognize) does, and computes the loss, with a single pass through the
+    /// encoder.
     ///
     /// # Panics
     /// When `search` needs a decoder and the model has none.
@@ -130,8 +131,8 @@ impl Recognizer {
         (self.decode(&encoded, logits, search), loss)
     }
 
-    /// The part of [`recognize_with_loss`](Self::recognize_with_loss) that runs on the device: encoder output, CTC
-    /// logits, loss.
+    /// Computes the part of [`recognize_with_loss`](Self::recognize_with_loss) that runs on the device: encoder output,
+    /// CTC logits, loss.
     pub(crate) fn encode_with_loss(&self, batch: &TensorBatch) -> (EncodedAudio, Tensor<3>, StepLoss) {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
         let pass = Pass::plain();
@@ -141,7 +142,7 @@ impl Recognizer {
         (encoded, logits, loss)
     }
 
-    /// The best tokens of each encoded utterance, found by `search`.
+    /// Searches the best tokens of each encoded utterance.
     fn decode(&self, encoded: &EncodedAudio, logits: Tensor<3>, search: &Search) -> Vec<Vec<u32>> {
         if *search == Search::Greedy {
             return ctc_greedy(logits, &encoded.lengths);
@@ -159,7 +160,8 @@ impl Recognizer {
         (0..b).map(decode_one).collect()
     }
 
-    /// The loss of encoded utterances: CTC, and the decoder's cross-entropy where there is one, by their weights.
+    /// Computes the loss of encoded utterances: the weighted sum of CTC and, with a decoder, the decoder's
+    /// cross-entropy.
     fn combined_loss(
         &self,
         (encoded, cut): (&EncodedAudio, Vec<usize>),
@@ -179,7 +181,7 @@ impl Recognizer {
         StepLoss { sum, parts, left_out: ctc.infeasible, truncated: cut }
     }
 
-    /// The hypotheses of one utterance, best first.
+    /// Searches the hypotheses of one utterance, best first.
     fn search(&self, scores: &CtcScores, encoded: &EncodedAudio, search: &Search) -> Vec<Hypothesis> {
         let decoder = || self.decoder.as_ref().expect("a search with a decoder is only run on a model with a decoder");
         let options = |width, ctc_weight, length_bonus| BeamOptions {
@@ -206,7 +208,8 @@ impl Recognizer {
 }
 
 impl RecognizerConfig {
-    /// Encoder frames of an utterance of `frames` input frames, after subsampling and truncation.
+    /// Computes the number of encoder frames of an utterance of `frames` input frames, after subsampling and
+    /// truncation.
     pub fn frames_after(&self, frames: u32) -> u32 {
         let left = SubsamplingConfig::frames_after(self.subsampling, frames);
         match self.length {
@@ -224,7 +227,8 @@ impl Task for Recognizer {
         TensorBatch::send(batch, device)
     }
 
-    /// Tokens of the utterances with enough frames for CTC; the others are left out of the loss.
+    /// Returns the number of tokens of the utterances with enough frames for CTC; shorter utterances are left out of
+    /// the loss.
     fn weight(&self, batch: &HostBatch) -> f64 {
         let frames = |index: usize| self.config.frames_after(batch.frame_lengths[index]) as usize;
         let tokens = |index: usize| batch.tokens_of(index);
@@ -249,7 +253,7 @@ mod tests {
     use crate::testing::{self, apart};
     use plimsoll_layers::NormKind;
 
-    /// Small enough for a step in milliseconds; every part is present.
+    /// Returns a configuration that is small enough for a step in milliseconds and has every part.
     fn small() -> RecognizerConfig {
         RecognizerConfig {
             features: 20,
@@ -272,7 +276,7 @@ mod tests {
         vec![sample("a", 60, &[5, 6, 7]), sample("b", 41, &[8, 8]), sample("c", 77, &[4]), sample("d", 9, &[5, 5, 6])]
     }
 
-    /// The loss, and the gradients of all parameters in one vector.
+    /// Computes the loss, and the gradients of all parameters in one vector.
     fn gradient(samples: &[HostSample], pieces: usize) -> (f64, Vec<f32>) {
         gradient_under(samples, pieces, &Choice::default())
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use serde::{Deserialize, Serialize};
 
-/// How the best text is searched for.
+/// A search for the best text.
 ///
 /// ```
 /// use plimsoll_speech::asr::Search;
@@ -16,34 +16,34 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Search {
-    /// The best CTC token of every frame. Fastest; needs no decoder.
+    /// Takes the best CTC token of every frame. Fastest; needs no decoder.
     #[default]
     Greedy,
-    /// The best text by CTC, summed over all paths that read as it. Needs no decoder.
+    /// Finds the best text by CTC, summed over all paths that collapse to the text. Needs no decoder.
     PrefixBeam {
         /// Beam width: texts kept after each frame.
         width: NonZeroUsize,
     },
-    /// The best text by the attention decoder.
+    /// Finds the best text by the attention decoder.
     Attention {
         /// Beam width: texts kept after each token.
         width: NonZeroUsize,
-        /// Added to the score (natural log) for each token. A positive value favors longer texts.
+        /// Bonus added to the score (natural log) for each token. A positive value favors longer texts.
         length_bonus: f64,
     },
-    /// The best text by CTC and the attention decoder together, token by token.
+    /// Finds the best text by CTC and the attention decoder together, token by token.
     Joint {
         /// Beam width: texts kept after each token.
         width: NonZeroUsize,
         /// Weight of CTC in the score, from 0 to 1; the decoder has the rest.
         ctc_weight: f64,
-        /// Added to the score (natural log) for each token. A positive value favors longer texts.
+        /// Bonus added to the score (natural log) for each token. A positive value favors longer texts.
         length_bonus: f64,
     },
-    /// The best texts by CTC, ranked again with the attention decoder. Nearly as accurate as joint search, and much
-    /// faster.
+    /// Finds the best texts by CTC, and ranks them again with the attention decoder. Nearly as accurate as joint
+    /// search, and much faster.
     Rescore {
-        /// Beam width: texts that CTC proposes.
+        /// Beam width: number of texts that CTC proposes.
         width: NonZeroUsize,
         /// Weight of CTC in the score, from 0 to 1; the decoder has the rest.
         ctc_weight: f64,
@@ -54,7 +54,8 @@ impl Search {
     /// The names that [`from_name`](Self::from_name) accepts.
     pub const NAMES: [&str; 5] = ["greedy", "prefix-beam", "attention", "joint", "rescore"];
 
-    /// The search called `name`, or `None` for an unknown name. Options that the search does not have are ignored.
+    /// Returns the search called `name`, or `None` for an unknown name. Options that the search does not have are
+    /// ignored.
     pub fn from_name(name: &str, width: NonZeroUsize, ctc_weight: f64, length_bonus: f64) -> Option<Self> {
         Some(match name {
             "greedy" => Self::Greedy,
@@ -66,7 +67,7 @@ impl Search {
         })
     }
 
-    /// Whether the search uses an attention decoder.
+    /// Returns whether the search uses an attention decoder.
     pub fn needs_decoder(&self) -> bool {
         !matches!(self, Self::Greedy | Self::PrefixBeam { .. })
     }

@@ -32,7 +32,7 @@ pub struct Transcriber {
 }
 
 impl Transcriber {
-    /// A transcriber with a model that is already in memory, such as one that is in training.
+    /// Makes a transcriber with a model that is already in memory, such as a model in training.
     ///
     /// # Errors
     /// [`ModelError::Features`] when the configuration of the features is invalid.
@@ -44,7 +44,7 @@ impl Transcriber {
         Ok(Self { model, log_mel, tokenizer: metadata.tokenizer.clone(), device })
     }
 
-    /// Loads the best checkpoint of the run in `folder`, or the exported model there.
+    /// Loads the best checkpoint of the run in `folder`, or the exported model in `folder`.
     ///
     /// # Errors
     /// When `folder` holds no recognizer, or its files are damaged; see [`ModelError`].
@@ -54,17 +54,17 @@ impl Transcriber {
         Self::new(model, &metadata)
     }
 
-    /// The sample rate in Hz that [`transcribe`](Self::transcribe) expects.
+    /// Returns the sample rate in Hz that [`transcribe`](Self::transcribe) expects.
     pub fn sample_rate(&self) -> u32 {
         self.log_mel.config().sample_rate
     }
 
-    /// Whether the model can run `search`. Some searches need an attention decoder.
+    /// Returns whether the model can run `search`. Some searches need an attention decoder.
     pub fn supports(&self, search: &Search) -> bool {
         !search.needs_decoder() || self.model.decoder().is_some()
     }
 
-    /// Whether the model's length policy ignores the end of a recording of `length`.
+    /// Returns whether the model's length policy ignores the end of a recording of `length`.
     pub fn truncates(&self, length: Seconds) -> bool {
         let config = self.model.config();
         let whole = RecognizerConfig { length: LengthPolicy::Exact, ..*config };
@@ -72,7 +72,7 @@ impl Transcriber {
         config.frames_after(frames) < whole.frames_after(frames)
     }
 
-    /// The text of one recording: mono samples from -1 to 1 at [`sample_rate`](Self::sample_rate).
+    /// Transcribes one recording: mono samples from -1 to 1 at [`sample_rate`](Self::sample_rate).
     ///
     /// # Panics
     /// When the model does not [support](Self::supports) `search`.

@@ -2,22 +2,22 @@
 
 use burn::tensor::Tensor;
 
-/// The attention weights of every step over the tokens of one text, averaged over blocks and heads.
+/// The attention weights of every decoder step over the tokens of one text, averaged over blocks and heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alignment {
     /// Weights `[tokens, steps]`, row after row: the weights of all steps on the first token come first.
     pub weights: Vec<f32>,
     /// Number of decoder steps.
     pub steps: usize,
-    /// Number of frames that these steps generated.
+    /// Number of frames that the decoder steps generated.
     pub frames: usize,
     /// Number of tokens of the text.
     pub tokens: usize,
 }
 
 impl Alignment {
-    /// The alignment of one utterance from the attention weights `[1, h, u, k]` of each block (heads `h`, steps `u`,
-    /// tokens `k`).
+    /// Computes the alignment of one utterance from the attention weights `[1, h, u, k]` of each block (heads `h`,
+    /// steps `u`, tokens `k`).
     ///
     /// A step has `reduction` frames.
     ///
@@ -32,8 +32,8 @@ impl Alignment {
         Self { weights, steps, frames: steps * reduction, tokens }
     }
 
-    /// The mean over steps of the highest weight of a step (the focus rate of FastSpeech). It is 1 when every step
-    /// attends to one token only.
+    /// Computes the focus rate of FastSpeech: the mean over steps of the highest weight of a step. It is 1 when every
+    /// step attends to one token only.
     pub fn focus_rate(&self) -> f64 {
         let highest =
             |step: usize| (0..self.tokens).map(|token| self.weights[token * self.steps + step]).fold(0.0, f32::max);

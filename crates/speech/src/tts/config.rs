@@ -11,21 +11,21 @@ use crate::ModelKind;
 pub struct SynthesizerConfig {
     /// Features per frame: the number of mel bands.
     pub features: usize,
-    /// Number of tokens.
+    /// Number of tokens in the vocabulary.
     pub vocabulary: usize,
     /// Width of the text encoder.
     pub text_dim: usize,
     /// Number of Transformer blocks of the text encoder.
     pub text_layers: usize,
-    /// Attention heads of the text encoder. `text_dim` must be a multiple of it.
+    /// Number of attention heads of the text encoder. `text_dim` must be a multiple of this number.
     pub text_heads: usize,
-    /// The voice encoder.
+    /// Configuration of the voice encoder.
     pub voice: VoiceConfig,
     /// Width of the decoder; even.
     pub decoder_dim: usize,
     /// Number of Transformer blocks of the decoder; at least 1.
     pub decoder_layers: usize,
-    /// Attention heads of the decoder. `decoder_dim` must be a multiple of it.
+    /// Number of attention heads of the decoder. `decoder_dim` must be a multiple of this number.
     pub decoder_heads: usize,
     /// Inner width of the feed-forward layers, as a multiple of their block's width.
     pub feed_forward_multiplier: usize,
@@ -33,22 +33,22 @@ pub struct SynthesizerConfig {
     pub prenet_dim: usize,
     /// Dropout rate of the prenet, from 0 to 1, active in training and in generation.
     pub prenet_dropout: f64,
-    /// Convolutions of the postnet; 0 for no postnet.
+    /// Number of convolutions of the postnet; 0 for no postnet.
     pub postnet_layers: usize,
     /// Channels of the postnet.
     pub postnet_channels: usize,
     /// Reduction factor: frames that one step of the decoder generates.
     pub reduction: usize,
-    /// How attention treats long utterances.
+    /// Policy of attention for long utterances.
     pub length: LengthPolicy,
     /// Dropout rate in training, from 0 to 1.
     pub dropout: f64,
-    /// The training loss.
+    /// Settings of the training loss.
     pub loss: LossConfig,
-    /// Mean and deviation of the training features.
+    /// Mean and standard deviation of the training features.
     #[serde(rename = "scale")]
     pub normalization: MelNormalization,
-    /// Limits of the generated length, from the training data.
+    /// Limits of the generated length, taken from the training data.
     #[serde(rename = "pace")]
     pub length_bounds: LengthBounds,
 }
@@ -62,9 +62,9 @@ impl ModelKind for SynthesizerConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VoiceConfig {
-    /// Number of convolutions over the reference.
+    /// Number of convolutions over the reference recording.
     pub layers: usize,
-    /// Channels of the convolutions.
+    /// Number of channels of the convolutions over the reference recording.
     pub channels: usize,
     /// Width of the speaker vector.
     pub speaker_dim: usize,
@@ -72,14 +72,14 @@ pub struct VoiceConfig {
     pub style_tokens: usize,
     /// Width of the style vector.
     pub style_dim: usize,
-    /// Heads of the attention over the style tokens.
+    /// Number of heads of the attention over the style tokens.
     pub style_heads: usize,
-    /// The most frames of a reference recording that are encoded at once.
+    /// Maximum number of frames of a reference recording that are encoded at once.
     pub reference_frames: usize,
 }
 
 impl VoiceConfig {
-    /// Width of a voice: speaker vector and style vector.
+    /// Returns the width of a voice: speaker vector and style vector.
     pub fn width(&self) -> usize {
         self.speaker_dim + if self.style_tokens > 0 { self.style_dim } else { 0 }
     }
@@ -89,13 +89,13 @@ impl VoiceConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossConfig {
-    /// Distance between a generated frame and the true one.
+    /// Distance measure between a generated frame and the true frame.
     pub distance: Distance,
-    /// Weight of the stop prediction, relative to the frames.
+    /// Weight of the stop prediction in the loss, relative to the frames.
     pub stop_weight: f64,
-    /// Weight of steps that stop, relative to the far more frequent steps that continue.
+    /// Weight of steps that stop in the stop prediction, relative to the far more frequent steps that continue.
     pub stop_positive: f64,
-    /// Weight of guided attention; 0 turns it off.
+    /// Weight of guided attention in the loss; 0 turns it off.
     pub guide_weight: f64,
     /// Standard deviation of guided attention's diagonal, in relative positions from 0 to 1.
     pub guide_sigma: f64,
@@ -111,50 +111,50 @@ impl Default for LossConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MelNormalization {
-    /// Mean of the training log-mels. It is `centre` in files.
+    /// Mean of the training log-mels. Files name it `centre`.
     #[serde(rename = "centre")]
     pub mean: f32,
-    /// Standard deviation of the training log-mels. It is `spread` in files.
+    /// Standard deviation of the training log-mels. Files name it `spread`.
     #[serde(rename = "spread")]
     pub std: f32,
 }
 
 impl Default for MelNormalization {
-    /// Typical values for speech: mean -5, standard deviation 2.5.
+    /// Returns typical values for speech: mean -5, standard deviation 2.5.
     fn default() -> Self {
         Self { mean: -5.0, std: 2.5 }
     }
 }
 
-/// Lengths seen in training. They keep generation from stopping at once and from never stopping, and they limit how
-/// much text is generated at once.
+/// Lengths of the training data. They prevent a generation that stops at once or never stops, and they limit how much
+/// text is generated at once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LengthBounds {
-    /// Lowest number of frames per token of a training utterance. It is `fewest` in files.
+    /// Lowest number of frames per token of a training utterance. Files name it `fewest`.
     #[serde(rename = "fewest")]
     pub frames_per_token_min: f64,
-    /// Highest number of frames per token of a training utterance. It is `most` in files.
+    /// Highest number of frames per token of a training utterance. Files name it `most`.
     #[serde(rename = "most")]
     pub frames_per_token_max: f64,
-    /// Tokens of the longest training text; longer texts are split. It is `longest` in files.
+    /// Number of tokens of the longest training text; longer texts are split. Files name it `longest`.
     #[serde(rename = "longest")]
     pub tokens_max: usize,
 }
 
 impl Default for LengthBounds {
-    /// From fast to slow speech with frames of 10 ms: 2 to 30 frames per token, and 200 tokens.
+    /// Returns bounds for fast to slow speech with frames of 10 ms: 2 to 30 frames per token, and 200 tokens.
     fn default() -> Self {
         Self { frames_per_token_min: 2.0, frames_per_token_max: 30.0, tokens_max: 200 }
     }
 }
 
-/// Extra frames that are always allowed, for the silence around an utterance.
+/// Extra frames that are always allowed in a generation, for the silence around an utterance.
 const SPARE_FRAMES: f64 = 40.0;
 
 impl LengthBounds {
-    /// The minimum and the maximum of generated frames for a text of `tokens` tokens: half of the lowest number of
-    /// training, and 1.5 times the highest plus 40.
+    /// Computes the minimum and the maximum number of generated frames for a text of `tokens` tokens: half of the
+    /// lowest length of training, and 1.5 times the highest length plus 40.
     pub fn frame_bounds(&self, tokens: usize) -> [usize; 2] {
         let tokens = tokens as f64;
         [
@@ -165,7 +165,8 @@ impl LengthBounds {
 }
 
 impl SynthesizerConfig {
-    /// The recommended configuration: text encoder and decoder have the same width and number of blocks (`layers`).
+    /// Returns the recommended configuration: text encoder and decoder have the same width and number of blocks
+    /// (`layers`).
     pub fn recommended(features: usize, vocabulary: usize, width: usize, layers: usize) -> Self {
         let heads = (width / 64).max(4);
         Self {
@@ -200,7 +201,8 @@ impl SynthesizerConfig {
         }
     }
 
-    /// Decoder steps for `frames` frames: the quotient by [`reduction`](Self::reduction), rounded up.
+    /// Computes the number of decoder steps for `frames` frames: the quotient by [`reduction`](Self::reduction),
+    /// rounded up.
     pub fn steps(&self, frames: u32) -> u32 {
         frames.div_ceil(self.reduction as u32)
     }
@@ -210,7 +212,7 @@ impl SynthesizerConfig {
 mod tests {
     use super::*;
 
-    /// Runs and exported models keep these names in `model.json`, whatever the fields are called here.
+    /// `model.json` of runs and exported models keeps its field names, whatever the Rust fields are called.
     #[test]
     fn files_keep_their_field_names() {
         let config = SynthesizerConfig::recommended(80, 60, 64, 1);

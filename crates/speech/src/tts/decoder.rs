@@ -26,7 +26,8 @@ pub struct MelDecoder {
     norm: LayerNorm,
     frames: Linear,
     stop: Linear,
-    /// Index of the first block in the choice of rematerialized blocks: the text encoder's blocks come before.
+    /// Index of the decoder's first block in the choice of rematerialized blocks: the text encoder's blocks come
+    /// before.
     first_block: usize,
     reduction: usize,
     dropout: f64,
@@ -35,22 +36,22 @@ pub struct MelDecoder {
 /// The inputs of the decoder besides the frames.
 #[derive(Clone, Debug)]
 pub struct Conditioning<'a> {
-    /// The encoded texts.
+    /// Encoded texts.
     pub text: &'a EncodedText,
-    /// The voices `[b, 1, v]`.
+    /// Voices `[b, 1, v]` of the utterances.
     pub voice: Tensor<3>,
-    /// Randomness of the prenet's dropout, which is active in training and in generation.
+    /// Random source of the prenet's dropout, which is active in training and in generation.
     pub prenet_noise: &'a Noise,
 }
 
 /// The output of the decoder for all steps.
 #[derive(Clone, Debug)]
 pub struct MelDecoderOutput {
-    /// Normalized frames `[b, u * r, f]`.
+    /// Normalized frames `[b, u * r, f]` that the decoder generated.
     pub frames: Tensor<3>,
-    /// Logits `[b, u]` that each step is the last one.
+    /// Logits `[b, u]` that a step is the last step.
     pub stop_logits: Tensor<2>,
-    /// The guided attention loss, summed over valid steps and averaged over blocks and heads.
+    /// Guided attention loss, summed over valid steps and averaged over blocks and heads.
     pub attention_loss: Option<Tensor<1>>,
 }
 
@@ -70,14 +71,14 @@ impl DecoderState {
         self.condition = self.condition.clone().select(0, rows);
     }
 
-    /// Number of generated steps.
+    /// Returns the number of generated steps.
     fn steps(&self) -> usize {
         self.caches.first().map_or(0, DecoderCache::len)
     }
 }
 
 impl MelDecoder {
-    /// The decoder of `config` on `device`.
+    /// Makes the decoder of `config` on `device`.
     pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
         let &SynthesizerConfig { features, decoder_dim: d, reduction, dropout, prenet_dim, .. } = config;
         let block = TransformerConfig {
@@ -139,7 +140,7 @@ impl MelDecoder {
         MelDecoderOutput { frames, stop_logits, attention_loss }
     }
 
-    /// The attention weights `[b, h, u, k]` of every block over the text, with teacher forcing.
+    /// Computes the attention weights `[b, h, u, k]` of every block over the text, with teacher forcing.
     pub(super) fn attention_weights(
         &self,
         target: Tensor<3>,
@@ -176,7 +177,7 @@ impl MelDecoder {
         self.outputs(blocks.fold(x, |x, (block, cache)| block.extend(x, cache, pass)), pass)
     }
 
-    /// The last frame before each step, zeros before the first: `[b, u * r, f]` to `[b, u, f]`.
+    /// Selects the last frame before each step, with zeros before the first step: `[b, u * r, f]` to `[b, u, f]`.
     fn previous_frames(&self, frames: Tensor<3>) -> Tensor<3> {
         let [b, t, f] = frames.dims();
         let (r, u) = (self.reduction, t / self.reduction);
@@ -192,7 +193,7 @@ impl MelDecoder {
         pass.at_least_fp32(pass.dense(&self.condition, voice))
     }
 
-    /// The input of the blocks for frames `[b, u, f]`; the first frame is the input of step `first`.
+    /// Computes the input of the blocks for frames `[b, u, f]`; the first frame is the input of step `first`.
     fn embed(&self, x: Tensor<3>, condition: Tensor<3>, first: usize, prenet_noise: &Noise, pass: &Pass) -> Tensor<3> {
         let x = self.prenet.forward(x, first, prenet_noise, pass);
         add_sinusoids(pass.at_least_fp32(pass.dense(&self.input, x)) + condition, first)

@@ -1,11 +1,12 @@
 //! Distance between two utterances by dynamic time warping.
 
-/// Distance between two utterances by dynamic time warping, which removes differences of speed. 0 means equal.
+/// Computes the distance between two utterances by dynamic time warping, which removes differences of speed. 0 means
+/// equal.
 ///
-/// `a` and `b` are log-mels with `width` features a frame. Each step of the warping path advances one utterance or
-/// both, and costs the mean absolute difference of the frames that it reaches. The cost of the cheapest path is divided
-/// by the number of frames of the longer utterance, so that a slower utterance is not closer. The distance from an
-/// empty utterance is infinite.
+/// `a` and `b` are log-mels with `width` features a frame. Each step of the warping path advances one utterance or both
+/// utterances, and costs the mean absolute difference of the frames that it reaches. The cost of the cheapest path is
+/// divided by the number of frames of the longer utterance, so that a slower utterance is not closer. The distance from
+/// an empty utterance is infinite.
 ///
 /// ```
 /// use plimsoll_speech::tts::dtw_distance;

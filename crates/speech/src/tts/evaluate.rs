@@ -14,7 +14,8 @@ use crate::EvaluationError;
 /// Seed of the prenet's dropout in evaluations, so that all evaluations have the same randomness.
 const PRENET_SEED: u64 = 1;
 
-/// The mean losses per frame of `model` over `source` with teacher forcing, by the names of [`Synthesizer::losses`].
+/// Computes the mean losses per frame of `model` over `source` with teacher forcing, by the names of
+/// [`Synthesizer::losses`].
 ///
 /// The model may be in training; `runner` splits a batch that does not fit into memory.
 ///
@@ -49,9 +50,9 @@ pub fn teacher_forced_losses(
 /// An utterance with its true recording and the generated log-mels.
 #[derive(Clone, Debug)]
 pub struct SynthesizedUtterance {
-    /// The true utterance: its text, its log-mels and the reference of its voice.
+    /// True utterance: its text, its log-mels and the reference of its voice.
     pub target: HostSample,
-    /// The generated log-mels of the same text.
+    /// Log-mels that were generated for the text of the utterance.
     pub generated: GeneratedMels,
     /// [`dtw_distance`] between the generated and the true log-mels.
     pub distance: f64,
@@ -60,22 +61,22 @@ pub struct SynthesizedUtterance {
 /// The result of [`evaluate_synthesis`].
 #[derive(Clone, Debug, Default)]
 pub struct SynthesisEvaluation {
-    /// The generated utterances.
+    /// Generated utterances.
     pub utterances: Vec<SynthesizedUtterance>,
 }
 
 impl SynthesisEvaluation {
-    /// Mean of the utterances' distances from the recordings.
+    /// Computes the mean of the utterances' distances from the recordings.
     pub fn mean_distance(&self) -> f64 {
         self.mean(|utterance| utterance.distance)
     }
 
-    /// Share of utterances in which the model predicted a stop, from 0 to 1.
+    /// Computes the share of utterances in which the model predicted a stop, from 0 to 1.
     pub fn stopped_share(&self) -> f64 {
         self.mean(|utterance| f64::from(u8::from(utterance.generated.ending == Ending::Stopped)))
     }
 
-    /// Mean of `|generated length - true length| / true length`.
+    /// Computes the mean of `|generated length - true length| / true length`.
     pub fn length_error(&self) -> f64 {
         self.mean(|utterance| {
             let (generated, target) = (utterance.generated.mels.len() as f64, utterance.target.features.len() as f64);
@@ -124,8 +125,8 @@ pub fn evaluate_synthesis(
 }
 
 impl SynthesizedUtterance {
-    /// The attention of `model` over the text while it generated this utterance. `model` must be the one that generated
-    /// it.
+    /// Computes the attention of `model` over the text during the generation of this utterance. `model` must be the
+    /// model that generated the utterance.
     pub fn alignment(&self, model: &Synthesizer) -> Alignment {
         let model = model.valid();
         let own_frames = HostSample { features: self.generated.before_postnet.clone(), ..self.target.clone() };

@@ -14,13 +14,13 @@ use super::Synthesizer;
 pub struct GeneratedMels {
     /// Log-mels after the postnet, frame after frame.
     pub mels: Vec<f32>,
-    /// Log-mels before the postnet. Each step was generated from these.
+    /// Log-mels before the postnet. Each decoder step was generated from the log-mels before the postnet.
     pub before_postnet: Vec<f32>,
-    /// Why generation ended.
+    /// Reason of the end of generation.
     pub ending: Ending,
 }
 
-/// Why the generation of a text ended.
+/// Reason why the generation of a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -32,15 +32,15 @@ pub enum Ending {
 
 /// A text that is being generated.
 struct Generation {
-    /// Its index among all texts.
+    /// Index of the text among all texts.
     index: usize,
     id: SampleId,
-    /// Minimum and maximum of frames.
+    /// Minimum and maximum number of frames of the text.
     frame_bounds: [usize; 2],
 }
 
 impl Generation {
-    /// Whether the text ends after `frames` frames with the stop logit `stop`.
+    /// Returns the reason if the text ends after `frames` frames with the stop logit `stop`.
     fn ending(&self, frames: usize, stop: f32) -> Option<Ending> {
         let [frames_min, frames_max] = self.frame_bounds;
         match stop > 0.0 && frames >= frames_min {
@@ -78,7 +78,7 @@ impl Synthesizer {
         generated.into_iter().zip(refined).map(result).collect()
     }
 
-    /// The normalized frames of each text before the postnet, and why it ended.
+    /// Generates the normalized frames of each text before the postnet, and the reason why the text ended.
     fn generate_frames(
         &self,
         texts: &[Vec<u32>],
@@ -126,7 +126,7 @@ impl Synthesizer {
         generated
     }
 
-    /// The frames of each text after the postnet.
+    /// Applies the postnet to the frames of each text.
     fn apply_postnet_to_each(&self, generated: &[(Vec<f32>, Ending)]) -> Vec<Vec<f32>> {
         if self.postnet.is_none() {
             return generated.iter().map(|(frames, _)| frames.clone()).collect();

@@ -13,17 +13,17 @@ use plimsoll_text::{Case, Tokenizer, normalize};
 use super::{Alignment, Ending, GeneratedMels, Synthesizer, SynthesizerMetadata, split_text};
 use crate::{ModelError, ModelFolder};
 
-/// The shortest reference recording from which a voice is encoded.
+/// Length of the shortest reference recording from which a voice is encoded.
 const REFERENCE_MIN: Seconds = Seconds(0.2);
-/// A recording whose samples are all below this is silent: 60 dB below full scale.
+/// Peak below which a recording counts as silent: 60 dB below full scale.
 const SILENCE_PEAK: f32 = 1e-3;
-/// The most excerpts of a long reference that are encoded.
+/// Maximum number of excerpts of a long reference that are encoded.
 const EXCERPTS_MAX: usize = 8;
-/// Parts of a text that are generated in one batch.
+/// Number of parts of a text that are generated in one batch.
 const BATCH_SIZE: usize = 16;
-/// The most characters of a text that an error message shows.
+/// Maximum number of characters of a text in an error message.
 const SHOWN_CHARACTERS: usize = 60;
-/// Silence between two parts of a text.
+/// Length of the silence between two parts of a text.
 const PAUSE: Seconds = Seconds(0.25);
 
 /// A trained synthesizer with its features, its tokenizer and its vocoder.
@@ -54,19 +54,19 @@ pub struct Voice(Tensor<3>);
 /// Options of [`SpeechPipeline::synthesize`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpeechOptions<'a> {
-    /// The language of the text, one of [`SpeechPipeline::languages`]. With `None` (the default), a model with several
+    /// Language of the text, one of [`SpeechPipeline::languages`]. With `None` (the default), a model with several
     /// languages gets the token for an unknown language.
     pub language: Option<&'a str>,
-    /// Seed of the prenet's dropout; the same seed gives the same samples. Default 0.
+    /// Seed of the prenet's dropout; equal seeds give equal samples. Default 0.
     pub seed: u64,
 }
 
-/// The sound of a text, and how each part of the text was generated.
+/// The synthesized sound of a text, with the generated log-mels of each part of the text.
 #[derive(Clone, Debug)]
 pub struct SynthesizedSpeech {
-    /// The mono samples at [`SpeechPipeline::sample_rate`].
+    /// Mono samples of the speech at [`SpeechPipeline::sample_rate`].
     pub samples: Vec<f32>,
-    /// The parts that the text was split into, in order.
+    /// Parts that the text was split into, in order.
     pub segments: Vec<SpeechSegment>,
     /// Characters of the text that the model does not know; they were left out.
     pub unknown_characters: BTreeSet<char>,
@@ -75,15 +75,15 @@ pub struct SynthesizedSpeech {
 /// A part of a text with its generated log-mels.
 #[derive(Clone, Debug)]
 pub struct SpeechSegment {
-    /// The text of the part.
+    /// Text of the part.
     pub text: String,
-    /// Its tokens.
+    /// Tokens of the part.
     pub tokens: Vec<u32>,
-    /// The generated log-mels.
+    /// Generated log-mels of the part.
     pub generated: GeneratedMels,
 }
 
-/// Why a text cannot be synthesized or a voice cannot be encoded.
+/// Error of synthesizing a text or encoding a voice.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SynthesisError {
     /// The text is empty or has white space only.
@@ -92,23 +92,23 @@ pub enum SynthesisError {
     /// The text has no letter or digit that the model knows.
     #[error("the model knows no character of \"{text}\": it was trained on {known}")]
     UnknownCharacters {
-        /// The text, or its beginning.
+        /// Text that was to be synthesized, or its beginning.
         text: String,
-        /// The characters that the model knows.
+        /// Characters that the model knows.
         known: String,
     },
-    /// The model does not know the language.
+    /// The model was not trained with the language.
     #[error("the model does not know the language `{language}`: it knows {known}")]
     UnknownLanguage {
-        /// The language.
+        /// Language that was asked for.
         language: String,
-        /// The languages that the model knows.
+        /// Languages that the model knows.
         known: String,
     },
     /// The reference recording is too short.
     #[error("the reference lasts {length}; a voice needs at least {REFERENCE_MIN}")]
     ShortReference {
-        /// Its length.
+        /// Length of the reference recording.
         length: Seconds,
     },
     /// The reference recording is silent.
@@ -117,14 +117,14 @@ pub enum SynthesisError {
 }
 
 impl SynthesizedSpeech {
-    /// The parts that were cut off because the model predicted no stop.
+    /// Returns the parts of the text that were cut off because the model predicted no stop.
     pub fn cut_off_segments(&self) -> impl Iterator<Item = &SpeechSegment> {
         self.segments.iter().filter(|segment| segment.generated.ending == Ending::CutOff)
     }
 }
 
 impl SpeechPipeline {
-    /// Loads the best checkpoint of the run in `folder`, or the exported model there.
+    /// Loads the best checkpoint of the run in `folder`, or the exported model in `folder`.
     ///
     /// # Errors
     /// When `folder` holds no synthesizer, or its files are damaged; see [`ModelError`].
@@ -134,7 +134,7 @@ impl SpeechPipeline {
         Self::new(model, &metadata)
     }
 
-    /// A pipeline with a model that is already in memory, such as one that is in training.
+    /// Makes a pipeline with a model that is already in memory, such as a model in training.
     ///
     /// # Errors
     /// [`ModelError::Features`] or [`ModelError::Vocoder`] when the features are invalid or cannot be turned into
@@ -147,27 +147,27 @@ impl SpeechPipeline {
         Ok(Self { model, log_mel, vocoder, tokenizer: metadata.tokenizer.clone(), device })
     }
 
-    /// The sample rate in Hz of the output, and of recordings for [`encode_voice`](Self::encode_voice).
+    /// Returns the sample rate in Hz of the output, and of recordings for [`encode_voice`](Self::encode_voice).
     pub fn sample_rate(&self) -> u32 {
         self.log_mel.config().sample_rate
     }
 
-    /// The languages that the model knows; empty for a model with one language.
+    /// Returns the languages that the model knows; empty for a model with one language.
     pub fn languages(&self) -> &[String] {
         self.tokenizer.languages()
     }
 
-    /// The text of each token, by token number.
+    /// Returns the text of each token, by token number.
     pub fn token_names(&self) -> Vec<String> {
         self.tokenizer.names()
     }
 
-    /// The features of the model.
+    /// Returns the feature extractor of the model.
     pub fn log_mel(&self) -> &LogMel {
         &self.log_mel
     }
 
-    /// The model.
+    /// Returns the synthesizer.
     pub fn model(&self) -> &Synthesizer {
         &self.model
     }
@@ -175,7 +175,7 @@ impl SpeechPipeline {
     /// Encodes the voice of a recording: mono samples from -1 to 1 at [`sample_rate`](Self::sample_rate), at least 0.2
     /// s.
     ///
-    /// Of a long recording up to eight excerpts are encoded and averaged.
+    /// Of a long recording, up to eight excerpts are encoded and averaged.
     ///
     /// # Errors
     /// [`SynthesisError::ShortReference`] or [`SynthesisError::SilentReference`].
@@ -203,8 +203,8 @@ impl SpeechPipeline {
     /// Synthesizes `text` in `voice`. `progress` is called with the number of finished parts and the number of all
     /// parts.
     ///
-    /// An unknown capital letter is replaced by its lower-case letter if the model knows that; other unknown characters
-    /// are left out and listed in the result.
+    /// An unknown capital letter is replaced by its lower-case letter if the model knows the lower-case letter; other
+    /// unknown characters are left out and listed in the result.
     ///
     /// # Errors
     /// [`SynthesisError::EmptyText`], [`SynthesisError::UnknownCharacters`] or [`SynthesisError::UnknownLanguage`].
@@ -251,14 +251,14 @@ impl SpeechPipeline {
         Ok(SynthesizedSpeech { samples, segments, unknown_characters })
     }
 
-    /// The samples of log-mels, one sequence after the other, with a pause of 0.25 s in between.
+    /// Computes the samples of log-mels, one sequence after the other, with a pause of 0.25 s in between.
     pub fn vocode<'a>(&self, mels: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
         let pause = vec![0.0; (PAUSE.0 * f64::from(self.sample_rate())) as usize];
         self.vocoder.waveforms(&mels.collect::<Vec<_>>()).join(pause.as_slice())
     }
 
-    /// The attention over the text while `segment` was generated. `index` is its position in
-    /// [`SynthesizedSpeech::segments`]; `voice` and `seed` are those of the synthesis.
+    /// Computes the attention over the text during the generation of `segment`. `index` is the position of the segment
+    /// in [`SynthesizedSpeech::segments`]; `voice` and `seed` are the arguments of the synthesis.
     pub fn alignment(&self, segment: &SpeechSegment, index: usize, voice: &Voice, seed: u64) -> Alignment {
         let sample = HostSample {
             id: SampleId(index as u64),
@@ -275,7 +275,7 @@ impl SpeechPipeline {
         Alignment::from_attention(&weights, self.model.config().reduction)
     }
 
-    /// `text` with lower-case letters for the capitals that the model does not know.
+    /// Returns `text` with lower-case letters in place of the capitals that the model does not know.
     fn lowercase_unknown(&self, text: &str) -> String {
         let unknown = self.tokenizer.unknown_characters(text);
         let replacement = |character: char| -> String {
@@ -298,7 +298,7 @@ impl SpeechPipeline {
         }
     }
 
-    /// The characters that the model knows, in one line.
+    /// Returns the characters that the model knows, in one line.
     fn known_characters(&self) -> String {
         let characters: BTreeSet<char> = self.tokenizer.names().iter().skip(4).flat_map(|name| name.chars()).collect();
         characters.into_iter().filter(|character| !character.is_whitespace()).collect()

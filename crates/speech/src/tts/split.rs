@@ -30,7 +30,7 @@ pub fn split_text(text: &str, limit: usize) -> Vec<String> {
     parts
 }
 
-/// The words of a clause; a word longer than `limit` is cut into pieces.
+/// Splits a clause into words, and a word longer than `limit` into pieces.
 fn words(clause: &str, limit: usize) -> Vec<String> {
     let pieces = |word: &str| -> Vec<String> {
         let characters: Vec<char> = word.chars().collect();

@@ -32,24 +32,24 @@ pub struct Synthesizer {
 /// The output with teacher forcing. All frames are normalized.
 #[derive(Clone, Debug)]
 pub struct TeacherForcedOutput {
-    /// The true frames `[b, t, f]`.
+    /// True frames `[b, t, f]`.
     pub target: Tensor<3>,
     /// Frames of the decoder `[b, t, f]`.
     pub before_postnet: Tensor<3>,
     /// Frames after the postnet's correction `[b, t, f]`.
     pub after_postnet: Tensor<3>,
-    /// Logits `[b, u]` that each step is the last one.
+    /// Logits `[b, u]` that a step is the last step.
     pub stop_logits: Tensor<2>,
-    /// Valid frames of each utterance.
+    /// Number of valid frames of each utterance.
     pub frame_lengths: Lengths,
-    /// Valid steps of each utterance.
+    /// Number of valid steps of each utterance.
     pub step_lengths: Lengths,
-    /// The guided attention loss, summed over valid steps; `None` without guidance.
+    /// Guided attention loss, summed over valid steps; `None` without guidance.
     pub attention_loss: Option<Tensor<1>>,
 }
 
 impl SynthesizerConfig {
-    /// A synthesizer on `device`. Its initial weights depend on `key` and the configuration only.
+    /// Makes a synthesizer on `device`. Its initial weights depend on `key` and the configuration only.
     ///
     /// # Panics
     /// When the sizes contradict each other, for example when `text_dim` is not a multiple of `text_heads`.
@@ -57,8 +57,8 @@ impl SynthesizerConfig {
         initialize(self.init_unseeded(device), key.with("weights"))
     }
 
-    /// A synthesizer on `device` with Burn's initial weights, which follow no seed. Use it to load weights from a file
-    /// or to count parameters.
+    /// Makes a synthesizer on `device` with Burn's initial weights, which follow no seed. Use it to load weights from a
+    /// file or to count parameters.
     ///
     /// # Panics
     /// As [`init`](Self::init).
@@ -88,7 +88,7 @@ impl MelNormalization {
 }
 
 impl Synthesizer {
-    /// The configuration that the model was built from.
+    /// Returns the configuration that the model was built from.
     pub fn config(&self) -> &SynthesizerConfig {
         &self.config
     }
@@ -139,12 +139,13 @@ impl Synthesizer {
         }
     }
 
-    /// The decoder's attention weights over the text with teacher forcing on `batch`: `[b, h, u, k]` for each block.
+    /// Computes the decoder's attention weights over the text with teacher forcing on `batch`: `[b, h, u, k]` for each
+    /// block.
     pub fn attention_weights(&self, batch: &TensorBatch, prenet_noise: &Noise) -> Vec<Tensor<4>> {
         self.attention_weights_in(batch, self.batch_voices(batch, &Pass::plain()), prenet_noise)
     }
 
-    /// The same with given voices `[b, 1, v]`.
+    /// Computes the decoder's attention weights over the text with teacher forcing, in the given voices `[b, 1, v]`.
     pub(super) fn attention_weights_in(
         &self,
         batch: &TensorBatch,
@@ -156,8 +157,8 @@ impl Synthesizer {
         self.decoder.attention_weights(target, &step_lengths, Conditioning { text: &text, voice, prenet_noise })
     }
 
-    /// The sums of the weighted losses by name: `rough` (frames before the postnet), `fine` (after the postnet), `stop`
-    /// and `attention`. A step's loss counts once for each of its frames, so all sums are per frame.
+    /// Computes the sums of the weighted losses by name: `rough` (frames before the postnet), `fine` (after the
+    /// postnet), `stop` and `attention`. A step's loss counts once for each of its frames, so all sums are per frame.
     pub fn losses(&self, output: &TeacherForcedOutput) -> Vec<(&'static str, Tensor<1>)> {
         let (loss, r) = (&self.config.loss, self.config.reduction as f64);
         let distance = |found: &Tensor<3>| {
@@ -173,7 +174,7 @@ impl Synthesizer {
         losses
     }
 
-    /// Frames with the postnet's correction; the frames themselves without a postnet.
+    /// Adds the postnet's correction to frames; returns the frames unchanged if the model has no postnet.
     pub(super) fn apply_postnet(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         match &self.postnet {
             Some(postnet) => x.clone() + postnet.forward(x, lengths, &pass.with("postnet")),
@@ -181,12 +182,12 @@ impl Synthesizer {
         }
     }
 
-    /// `pass` with chunked attention when the length policy asks for it.
+    /// Returns `pass` with chunked attention when the length policy asks for it.
     pub(super) fn with_length_policy(&self, pass: &Pass) -> Pass {
         pass.with_choice(self.config.length.apply_to(*pass.choice()))
     }
 
-    /// The voices `[b, 1, v]` of a batch, from its references or, without references, from its utterances.
+    /// Encodes the voices `[b, 1, v]` of a batch, from its references or, without references, from its utterances.
     pub(super) fn batch_voices(&self, batch: &TensorBatch, pass: &Pass) -> Tensor<3> {
         match &batch.references {
             Some(references) => self.encode_voice(references.features.clone(), &references.lengths, pass),
@@ -194,7 +195,7 @@ impl Synthesizer {
         }
     }
 
-    /// The normalized true frames padded to whole steps, the valid frames, and the valid steps.
+    /// Returns the normalized true frames padded to whole steps, the valid frames, and the valid steps.
     fn padded_target(&self, batch: &TensorBatch) -> (Tensor<3>, Lengths, Lengths) {
         let target = self.config.normalization.normalize(batch.features.clone());
         let [b, t, f] = target.dims();
@@ -221,7 +222,7 @@ impl Task for Synthesizer {
         TensorBatch::send(batch, device)
     }
 
-    /// Frames of all utterances.
+    /// Returns the number of frames of all utterances.
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.frame_lengths.iter().map(|&frames| f64::from(frames)).sum()
     }

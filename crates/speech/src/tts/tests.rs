@@ -8,7 +8,7 @@ use super::super::{LengthBounds, VoiceConfig};
 use super::*;
 use crate::testing::{self, apart};
 
-/// Small enough for a step in milliseconds; every part is present.
+/// Returns a configuration that is small enough for a step in milliseconds and has every part.
 fn small() -> SynthesizerConfig {
     SynthesizerConfig {
         text_heads: 2,

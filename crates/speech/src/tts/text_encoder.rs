@@ -24,12 +24,12 @@ pub struct TextEncoder {
 pub struct EncodedText {
     /// Encoded tokens `[b, k, d]`.
     pub tokens: Tensor<3>,
-    /// Valid tokens of each text.
+    /// Number of valid tokens of each text.
     pub lengths: Lengths,
 }
 
 impl TextEncoder {
-    /// The text encoder of `config` on `device`.
+    /// Makes the text encoder of `config` on `device`.
     pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
         let &SynthesizerConfig { vocabulary, text_dim: d, text_layers, text_heads, dropout, .. } = config;
         let inner = d * config.feed_forward_multiplier;
@@ -42,7 +42,7 @@ impl TextEncoder {
         }
     }
 
-    /// Encodes `texts` (tokens each), padded to the longest.
+    /// Encodes `texts`, each a list of tokens, padded to the longest text.
     pub fn forward(&self, texts: &[Vec<u32>], pass: &Pass) -> EncodedText {
         let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32).collect();
         let width = lengths.iter().copied().max().unwrap_or(0).max(1) as usize;

@@ -22,7 +22,7 @@ pub struct VoiceEncoder {
 }
 
 impl VoiceEncoder {
-    /// The voice encoder of `config` on `device`.
+    /// Makes the voice encoder of `config` on `device`.
     pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
         let &SynthesizerConfig { features, voice, dropout, .. } = config;
         let encoder =

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_tape::count;
 
-/// Width, encoder blocks, decoder blocks.
+/// Shipped sizes: width, encoder blocks, decoder blocks.
 const SIZES: [(usize, usize, usize); 3] = [(256, 12, 6), (192, 8, 4), (128, 6, 3)];
 
 #[test]

@@ -16,7 +16,7 @@ use crate::fixture::{Fixture, close};
 /// Largest difference from PyTorch, relative to the largest value.
 pub(crate) const TOLERANCE: f32 = 1e-4;
 
-/// The model of `fixtures/model.py`.
+/// Returns the configuration of the model in `fixtures/model.py`.
 fn config() -> RecognizerConfig {
     RecognizerConfig {
         features: 20,
@@ -28,7 +28,7 @@ fn config() -> RecognizerConfig {
     }
 }
 
-/// `model` with the weights of the fixture.
+/// Loads the weights of the fixture into `model`.
 pub(crate) fn with_weights<M: Module>(model: M, fixture: &Fixture) -> M {
     let values = fixture.under("weight.");
     let named = |(name, shape, values): (&str, &[usize], &[f32])| NamedTensor {
@@ -61,7 +61,7 @@ fn batch(fixture: &Fixture) -> HostBatch {
     HostBatch::collate(&[sample(0), sample(1), sample(2)], features, &Grid::default()).unwrap()
 }
 
-/// The values of the valid frames, with padding set to zero.
+/// Returns the values of the valid frames, with padding set to zero.
 pub(crate) fn valid(x: Tensor<3>, lengths: &[u32]) -> Vec<f32> {
     let width = x.dims()[1];
     Lengths::new(lengths.to_vec(), width).clear_padding(x).into_data().try_into_vec().unwrap()

@@ -50,7 +50,7 @@ fn other_utterances_do_not_change_the_text() {
     }
 }
 
-/// The decoder's cached scores, token by token, equal its scores of the whole text at once.
+/// The decoder's cached scores, computed token by token, equal its scores of the whole text at once.
 #[test]
 fn rescoring_orders_by_its_definition() {
     let model = model(LengthPolicy::Exact);

@@ -9,7 +9,7 @@ use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
 use crate::fixture::{Fixture, close};
 use crate::pytorch::{TOLERANCE, gradients_agree, ten_steps_agree, valid, with_weights};
 
-/// The model of `fixtures/tts_model.py`.
+/// Returns the configuration of the model in `fixtures/tts_model.py`.
 fn config() -> SynthesizerConfig {
     SynthesizerConfig {
         text_dim: 16,

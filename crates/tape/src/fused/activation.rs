@@ -5,7 +5,7 @@ use burn::tensor::{Tensor, activation};
 use crate::host::{HostOp, Input, is_host, run};
 use crate::simd::{exp, vectorized};
 
-/// SiLU (swish): `x * sigmoid(x)`, element by element.
+/// Computes SiLU (swish), `x * sigmoid(x)`, element by element.
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if !is_host(&x) {
         return activation::silu(x);
@@ -14,7 +14,7 @@ pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     run(Silu, [Input::new(x)], shape)
 }
 
-/// Hyperbolic tangent, element by element.
+/// Computes the hyperbolic tangent, element by element.
 pub fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if !is_host(&x) {
         return x.tanh();
@@ -23,8 +23,8 @@ pub fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     run(Tanh, [Input::new(x)], shape)
 }
 
-/// Gated linear unit: the first half of the last axis times the sigmoid of the second half. The last axis of the result
-/// is half as long.
+/// Computes the gated linear unit: the first half of the last axis times the sigmoid of the second half. The last axis
+/// of the result is half as long.
 ///
 /// # Panics
 /// If the last axis has odd length.
@@ -148,7 +148,7 @@ impl HostOp<1> for Glu {
     }
 }
 
-/// Derivative of SiLU.
+/// Computes the derivative of SiLU.
 #[inline(always)]
 fn silu_derivative(x: f32) -> f32 {
     let s = sigmoid(x);

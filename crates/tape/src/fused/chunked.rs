@@ -1,8 +1,8 @@
 //! Exact attention over chunks of queries: memory grows with the sequence length instead of its square.
 //!
 //! The forward pass keeps queries, keys and values. The backward pass recomputes the weights of one chunk, uses them
-//! and frees them before the next chunk. It does not recompute the outputs of the chunks, because no gradient needs
-//! them.
+//! and frees them before the next chunk. It does not recompute the outputs of the chunks, because no gradient depends
+//! on them.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -22,14 +22,14 @@ use crate::bridge::{PrimitiveBackend, on_backend};
 
 // Shapes: b batch, h heads, q queries, k keys, w width of a head.
 
-/// Inputs of attention. The caller has already scaled the queries.
+/// Inputs of attention. The queries are already scaled.
 #[derive(Clone, Debug)]
 pub struct AttentionInputs {
-    /// Queries `[b, h, q, w]`.
+    /// Queries `[b, h, q, w]`, already scaled.
     pub query: Tensor<4>,
-    /// Keys `[b, h, k, w]`.
+    /// Keys `[b, h, k, w]` of the attention.
     pub key: Tensor<4>,
-    /// Values `[b, h, k, w]`.
+    /// Values `[b, h, k, w]` of the attention.
     pub value: Tensor<4>,
     /// Relative position term of the scores, if attention is relative.
     pub positions: Option<RelativePositions>,
@@ -38,17 +38,17 @@ pub struct AttentionInputs {
 /// Inputs of the relative position term of attention scores (Dai et al. 2019).
 #[derive(Clone, Debug)]
 pub struct RelativePositions {
-    /// Queries for the position term, scaled, `[b, h, q, w]`.
+    /// Scaled queries `[b, h, q, w]` for the position term.
     pub query: Tensor<4>,
     /// Embeddings of the distances, `[1, h, q - 1 + k, w]`, from the furthest key behind the query to the furthest key
     /// ahead.
     pub table: Tensor<4>,
 }
 
-/// Attention output `[b, h, q, w]`, computed for `chunk` queries at a time.
+/// Computes the attention output `[b, h, q, w]` for `chunk` queries at a time.
 ///
-/// Values and gradients equal those of scores, [`attention_weights`](super::attention_weights) and a product with the
-/// values, dropout included. All inputs have the same dtype; sums are in fp32.
+/// Values and gradients equal attention without chunks: scores, [`attention_weights`](super::attention_weights), and a
+/// product with the values, dropout included. All inputs have the same dtype; sums are in fp32.
 pub fn chunked_attention(
     inputs: AttentionInputs,
     mask: &AttentionMask,
@@ -72,11 +72,11 @@ struct ChunkedAttention {
     chunk: usize,
 }
 
-/// Gradients of query, key, value, and of the query and the table of the positions.
+/// Gradients of the query, the key, the value, the query of the position term, and the table of the position term.
 type InputGradients = [Option<Tensor<4>>; 5];
 
 impl ChunkedAttention {
-    /// First query and number of queries of each chunk.
+    /// Returns the first query and the number of queries of each chunk.
     fn chunks(&self, queries: usize) -> impl Iterator<Item = (usize, usize)> {
         let chunk = self.chunk;
         (0..queries).step_by(chunk).map(move |first| (first, chunk.min(queries - first)))
@@ -87,7 +87,7 @@ impl ChunkedAttention {
         WeightsOp { dropout: self.noise.mask(self.rate, visibility.first_query), visibility }
     }
 
-    /// Softmax of a chunk, and its weights after dropout.
+    /// Computes the softmax of a chunk, and the attention weights of the chunk after dropout.
     fn softmax_and_weights(&self, inputs: &AttentionInputs, first: usize, count: usize) -> (Tensor<4>, Tensor<4>) {
         let query = inputs.query.clone().narrow(2, first, count);
         let mut scores = query.matmul(inputs.key.clone().swap_dims(2, 3));
@@ -140,13 +140,13 @@ fn add(sum: &mut Option<Tensor<4>>, part: Tensor<4>) {
 }
 
 impl RelativePositions {
-    /// Index in the table of the first distance of a chunk: the distance between the last query of the chunk and the
-    /// last query.
+    /// Returns the index in the table of the first distance of a chunk: the distance between the last query of the
+    /// chunk and the last query of the sequence.
     fn start(&self, first: usize, count: usize) -> usize {
         self.query.dims()[2] - first - count
     }
 
-    /// Position queries of a chunk, and the part of the table that they use, expanded to all samples.
+    /// Returns the position queries of a chunk, and the part of the table that they use, expanded to all samples.
     fn chunk(&self, first: usize, count: usize, keys: usize) -> (Tensor<4>, Tensor<4>) {
         let position_query = self.query.clone().narrow(2, first, count);
         let table = self.table.clone().narrow(2, self.start(first, count), count - 1 + keys);

@@ -37,7 +37,7 @@ struct Depthwise {
 }
 
 impl Depthwise {
-    /// Kernels `[d, k]` transposed to `[k, d]`, so that a tap lies beside the channels that it multiplies.
+    /// Transposes kernels `[d, k]` to `[k, d]`, so that a tap lies beside the channels that it multiplies.
     fn taps(&self, weight: &[f32]) -> Vec<f32> {
         let mut taps = vec![0.0; self.k * self.d];
         for channel in 0..self.d {
@@ -48,7 +48,7 @@ impl Depthwise {
         taps
     }
 
-    /// Pairs of output frame and input frame that tap `tap` connects within an utterance.
+    /// Returns the pairs of output frame and input frame that tap `tap` connects within an utterance.
     fn pairs(&self, tap: usize) -> impl Iterator<Item = (usize, usize)> {
         let side = self.k / 2;
         let first = side.saturating_sub(tap);

@@ -1,9 +1,9 @@
 //! Neural network operations that take one pass over memory on the CPU.
 //!
 //! On the CPU, Burn computes an activation and its gradient as a dozen operations, each with its own buffer and with
-//! the scalar exponential of the C library. The functions here take one pass forward and one pass backward, with the
-//! widest instructions of the processor. On all other devices they are composed of Burn's operations: a GPU backend
-//! fuses those, and a capture device records what that backend would execute.
+//! the scalar exponential of the C library. The functions of this module take one pass forward and one pass backward,
+//! with the widest instructions of the processor. On all other devices they are composed of Burn's operations: a GPU
+//! backend fuses these operations, and a capture device records what the GPU backend would execute.
 
 mod activation;
 mod chunked;

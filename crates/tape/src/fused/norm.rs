@@ -35,7 +35,7 @@ struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Mean of a row, and one over its standard deviation.
+    /// Computes the mean of a row, and one over its standard deviation.
     #[inline(always)]
     fn moments(&self, row: &[f32]) -> (f32, f32) {
         let n = self.width as f32;

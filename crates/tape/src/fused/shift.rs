@@ -26,7 +26,8 @@ pub fn relative_shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
     padded.narrow(2, 1, l).reshape([b, h, q, l]).narrow(3, 0, keys)
 }
 
-/// Gradient of [`relative_shift`], without autodiff: scores by key `[b, h, q, keys]` to scores by distance.
+/// Computes the gradient of [`relative_shift`], without autodiff: scores by key `[b, h, q, keys]` to scores by
+/// distance.
 pub(super) fn relative_shift_backward(gradient: Tensor<4>) -> Tensor<4> {
     let [b, h, q, keys] = gradient.dims();
     let l = q - 1 + keys;

@@ -24,10 +24,10 @@ use crate::simd::{exp, sum, vectorized};
 /// Score of a hidden key. Softmax turns it into exactly zero, and it is finite in 16 bits.
 const MASKED: f32 = -3e4;
 
-/// Which keys each query may attend to.
+/// Mask of attention: the keys that each query may attend to.
 #[derive(Clone, Debug)]
 pub struct AttentionMask {
-    /// Number of valid keys of each sample; the keys after them are padding.
+    /// Number of valid keys of each sample; later keys are padding.
     pub key_lengths: Arc<[u32]>,
     /// Whether a query sees only the keys up to its own position.
     pub causal: bool,
@@ -36,15 +36,15 @@ pub struct AttentionMask {
 }
 
 impl AttentionMask {
-    /// Number of keys, from the first on, that the query in row `row` of sample `sample` sees.
+    /// Returns the number of keys, from the first key on, that the query in row `row` of sample `sample` sees.
     fn visible_keys(&self, sample: usize, row: usize, keys: usize) -> usize {
         let valid = (self.key_lengths[sample] as usize).min(keys);
         if self.causal { valid.min(self.first_query + row + 1) } else { valid }
     }
 }
 
-/// Attention weights of scores `[b, h, q, k]`: softmax over the keys that `mask` allows, then dropout with probability
-/// `rate`.
+/// Computes the attention weights of scores `[b, h, q, k]`: softmax over the keys that `mask` allows, then dropout with
+/// probability `rate`.
 ///
 /// Sums are in fp32 for every dtype of the scores; the weights have the dtype of the scores. A query that sees no key
 /// has weights of zero.
@@ -60,7 +60,7 @@ pub fn attention_weights(scores: Tensor<4>, mask: &AttentionMask, noise: &Noise,
     }
 }
 
-/// Mask, softmax and dropout as one operation.
+/// Operation of mask, softmax and dropout.
 #[derive(Clone, Debug)]
 pub(super) struct WeightsOp {
     pub(super) visibility: AttentionMask,
@@ -68,7 +68,7 @@ pub(super) struct WeightsOp {
 }
 
 impl WeightsOp {
-    /// Softmax and weights of scores without autodiff; the two are the same tensor if nothing is dropped.
+    /// Computes the softmax and the weights of scores without autodiff; they are the same tensor if nothing is dropped.
     pub(super) fn softmax_and_weights(&self, scores: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         if is_host(&scores) {
             let shape = scores.dims();
@@ -82,7 +82,7 @@ impl WeightsOp {
         (softmax, weights)
     }
 
-    /// Gradient of the scores, without autodiff, from the gradient of the weights.
+    /// Computes the gradient of the scores from the gradient of the weights, without autodiff.
     pub(super) fn gradient(&self, softmax: Tensor<4>, grad_output: Tensor<4>) -> Tensor<4> {
         if is_host(&grad_output) && is_host(&softmax) {
             let shape = grad_output.dims();
@@ -97,7 +97,7 @@ impl WeightsOp {
         softmax * (grad_output - along)
     }
 
-    /// Softmax composed of Burn's operations, for every device.
+    /// Computes the softmax with Burn's operations, for every device.
     fn composed(&self, scores: Tensor<4>) -> Tensor<4> {
         let dtype = scores.dtype();
         let low = matches!(dtype, DType::F16 | DType::BF16);
@@ -127,7 +127,7 @@ impl WeightsOp {
     }
 }
 
-/// Rows per parallel task. Below a few thousand values a thread costs more than it saves.
+/// Returns the number of rows per parallel task. Below a few thousand values a thread costs more than it saves.
 fn rows_per_task(width: usize) -> usize {
     (1_usize << 14).div_ceil(width.max(1))
 }
@@ -238,7 +238,7 @@ fn on_tape<B: HostBackend>(scores: Tensor<4>, op: WeightsOp) -> Tensor<4> {
 }
 
 impl WeightsOp {
-    /// Softmax and weights; the same tensor if nothing is dropped.
+    /// Computes the softmax and the weights; they are the same tensor if nothing is dropped.
     fn forward_on<B: HostBackend>(
         &self,
         scores: FloatTensor<B>,
@@ -252,7 +252,7 @@ impl WeightsOp {
         (softmax, weights)
     }
 
-    /// Gradient of the scores, written over `grad_output` if it has no other owner.
+    /// Computes the gradient of the scores and writes it over `grad_output` if `grad_output` has no other owner.
     fn backward_on<B: HostBackend>(
         &self,
         softmax: &FloatTensor<B>,
@@ -265,7 +265,7 @@ impl WeightsOp {
         B::change_in_place("attention_weights", grad_output, args, backward).0
     }
 
-    /// Bytes for the row keys of the dropout.
+    /// Computes the number of bytes for the row keys of the dropout.
     fn scratch(&self, shape: [usize; 4]) -> usize {
         self.dropout.as_ref().map_or(0, |_| Mask::scratch(&shape))
     }
@@ -299,7 +299,7 @@ mod tests {
         Tensor::from_data(TensorData::new(values, [2, 3, 4, 5]), (device, DType::F64))
     }
 
-    /// Weights and gradient: on the CPU path in fp32, or on the path of other devices in fp64.
+    /// Computes weights and gradient: in fp32 on the path of the CPU, or in fp64 on the path of other devices.
     fn results(host: bool, mask: &AttentionMask, rate: f64) -> [TensorData; 2] {
         let device = Device::flex().autodiff();
         let x = scores(&device);

@@ -16,13 +16,13 @@ use crate::capture::{is_capture_device, placeholder_ints};
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::simd::vectorized;
 
-/// The mask of one tensor, as the rule to draw it.
+/// Mask of one tensor, stored as the rule to draw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
     source: Source,
     rate: f64,
-    /// Index of the tensor's first row on the second-last axis of the whole: a chunk of queries draws the mask of its
-    /// part.
+    /// Index of the tensor's first row on the second-last axis of the whole sequence: a chunk of queries draws its part
+    /// of the whole mask.
     first: usize,
 }
 
@@ -31,17 +31,17 @@ impl Mask {
         Self { source: source.clone(), rate, first }
     }
 
-    /// Factor of the values that stay.
+    /// Returns the factor of the values that stay.
     pub(crate) fn scale(&self) -> f32 {
         (1.0 / (1.0 - self.rate)) as f32
     }
 
-    /// Random bits below this number drop the value.
+    /// Returns the threshold of the random bits: bits below this number drop the value.
     pub(crate) fn threshold(&self) -> u32 {
         (self.rate * 4_294_967_296.0) as u32
     }
 
-    /// The two halves of the key of each row of a tensor of this shape. A row is the last axis.
+    /// Computes the two halves of the key of each row of a tensor of shape `shape`. A row is the last axis.
     pub(crate) fn row_keys(&self, shape: &[usize]) -> Vec<[u32; 2]> {
         assert!(shape.len() > 1, "dropout needs a tensor of at least two axes");
         assert_eq!(shape[0], self.source.samples.len(), "dropout needs one sample id for each entry of the first axis");
@@ -55,8 +55,8 @@ impl Mask {
         rows
     }
 
-    /// Appends the keys of the rows below `key`, whose axes are `axes`. Keys follow from coordinates instead of row
-    /// numbers, because row numbers depend on padding.
+    /// Appends the keys of the rows below `key`, whose axes are `axes`. Keys are computed from coordinates instead of
+    /// row numbers, because row numbers depend on padding.
     fn collect_row_keys(&self, key: Key, axes: &[usize], found: &mut impl FnMut(Key)) {
         let Some((&extent, rest)) = axes.split_first() else { return found(key) };
         let first = if rest.is_empty() { self.first as u64 } else { 0 };
@@ -65,12 +65,12 @@ impl Mask {
         }
     }
 
-    /// Bytes of the row keys of a tensor of this shape.
+    /// Computes the number of bytes of the row keys of a tensor of shape `shape`.
     pub(crate) fn scratch(shape: &[usize]) -> usize {
         shape[..shape.len() - 1].iter().product::<usize>() * size_of::<[u32; 2]>()
     }
 
-    /// Applies the mask to `values` in place, with the scale.
+    /// Applies the mask and the scale to `values` in place.
     fn apply(&self, values: &mut [f32], shape: &[usize]) {
         let (scale, threshold) = (self.scale(), self.threshold());
         let width = shape[shape.len() - 1].max(1);
@@ -95,8 +95,8 @@ impl Mask {
             .for_each(|(values, row)| fill(values, row));
     }
 
-    /// Boolean mask of the values that stay, for a tensor of `shape` on `device` (without autodiff). It equals the mask
-    /// that the CPU draws.
+    /// Computes the boolean mask of the values that stay, for a tensor of `shape` on `device` (without autodiff). It
+    /// equals the mask that is drawn on the CPU.
     pub(super) fn keep_mask<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
         let width = shape[D - 1];
         let count = shape[..D - 1].iter().product();
@@ -123,8 +123,8 @@ const GOLDEN: u32 = 0x9e37_79b9;
 const MULTIPLIER_1: u32 = 0x7feb_352d;
 const MULTIPLIER_2: u32 = 0x846c_a68b;
 
-/// 32 uniform random bits for index `index` of a row: the mixer "lowbias32" (Wellons 2018) over the first half of the
-/// row's key and the index, with the second half added in between.
+/// Computes 32 uniform random bits for index `index` of a row: the mixer "lowbias32" (Wellons 2018) over the first half
+/// of the row's key and the index, with the second half of the key added in between.
 #[inline(always)]
 pub(crate) fn random_bits([low, high]: [u32; 2], index: u32) -> u32 {
     let mut x = low ^ index.wrapping_mul(GOLDEN);
@@ -133,7 +133,7 @@ pub(crate) fn random_bits([low, high]: [u32; 2], index: u32) -> u32 {
     x ^ (x >> 16)
 }
 
-/// [`random_bits`] for a tensor, in signed integers, whose sums and products wrap to the same bits.
+/// Computes [`random_bits`] for a tensor, in signed integers, whose sums and products wrap to the same bits.
 fn random_bits_tensor(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int> {
     // Shifting a signed number right copies its sign bit; the mask clears the copies.
     let shifted = |x: &Tensor<2, Int>, by: u32| {
@@ -148,7 +148,7 @@ fn random_bits_tensor(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int>
     mixed(x, 16)
 }
 
-/// Dropout of `x` by `mask`, with autodiff if `x` has it.
+/// Applies dropout to `x` with `mask`, with autodiff if `x` has autodiff.
 pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     if !x.is_autodiff() {
         return drop_plain(x, &mask);
@@ -167,7 +167,7 @@ pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     })
 }
 
-/// Dropout without autodiff.
+/// Applies dropout without autodiff.
 fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask) -> Tensor<D> {
     let shape = x.dims();
     if is_host(&x) {

@@ -8,20 +8,20 @@ use burn_backend::tensor::FloatTensor;
 
 use crate::bridge::PrimitiveBackend;
 
-/// Removes the gradient of a leaf from the gradients of a backward pass.
+/// Function that removes the gradient of a leaf from the gradients of a backward pass.
 pub(super) type TakeGradient<B> = Box<dyn FnOnce(&mut Gradients) -> Option<FloatTensor<B>>>;
 
-/// Function that removes the gradient of `leaf`.
+/// Returns a function that removes the gradient of `leaf`.
 pub(super) fn take<B: PrimitiveBackend, const D: usize>(leaf: &Tensor<D>) -> TakeGradient<B> {
     let leaf = B::tracked(leaf.clone());
     Box::new(move |tape| leaf.grad_remove(tape))
 }
 
-/// Replaces the parameters of a module by new leaves: without gradients for the first pass, with gradients for the
-/// second.
+/// Mapper that replaces the parameters of a module by new leaves: without gradients for the first pass, with gradients
+/// for the second pass.
 pub(super) struct Leaves<B: PrimitiveBackend> {
     record: bool,
-    /// For each leaf with a gradient, the node of the parameter that it replaces.
+    /// Node of the replaced parameter, for each leaf with a gradient.
     pub(super) found: Vec<(NodeId, TakeGradient<B>)>,
 }
 

@@ -25,13 +25,13 @@ use burn_dispatch::backends::autodiff::Autodiff;
 use crate::FloatMapper;
 use crate::bridge::{PrimitiveBackend, inner_device};
 
-/// A tensor that keeps its node in the graph alive.
+/// Tensor that keeps its graph node alive.
 pub(super) type TrackedTensor<B> = FloatTensor<Autodiff<B>>;
 
-/// Gradients of the second pass, each with its node.
+/// Gradients of the second pass, each with its graph node.
 pub(super) type Outcome<B> = Vec<(NodeId, FloatTensor<B>)>;
 
-/// Computes a block again, with its gradients.
+/// Function that computes a block again, with its gradients.
 pub(super) type Run<B> = Arc<dyn Fn() -> Outcome<B> + Send + Sync>;
 
 /// Slots in which the exits store the gradients of the outputs.
@@ -50,7 +50,7 @@ impl<B: PrimitiveBackend> Clone for Slots<B> {
 }
 
 impl<B: PrimitiveBackend> Slots<B> {
-    /// Adds a slot and returns its index.
+    /// Adds a slot and returns the index of the slot.
     fn add(&self) -> usize {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push(None);
@@ -61,7 +61,7 @@ impl<B: PrimitiveBackend> Slots<B> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(gradient);
     }
 
-    /// The stored gradients in the order of the outputs; the slots are empty afterwards.
+    /// Returns the stored gradients in the order of the outputs; the slots are empty afterwards.
     pub(super) fn take(&self) -> Vec<Option<FloatTensor<B>>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -82,8 +82,8 @@ impl<T> fmt::Debug for Opaque<T> {
     }
 }
 
-/// The node that computes a block again: in the backward pass it runs after the nodes of the block's outputs and before
-/// the nodes of `inputs`.
+/// Creates the node that computes a block again: in the backward pass it runs after the nodes of the block's outputs
+/// and before the nodes of `inputs`.
 pub(super) fn hub<B: PrimitiveBackend>(
     inputs: Vec<TrackedTensor<B>>,
     run: Run<B>,
@@ -106,7 +106,7 @@ fn join<B: PrimitiveBackend>(a: TrackedTensor<B>, b: TrackedTensor<B>, nothing: 
     }
 }
 
-/// Adds an exit node after the hub for each output.
+/// Mapper that adds an exit node after the hub for each output.
 pub(super) struct Exit<B: PrimitiveBackend> {
     pub(super) hub: TrackedTensor<B>,
     pub(super) slots: Slots<B>,
@@ -127,7 +127,7 @@ impl<B: PrimitiveBackend> FloatMapper for Exit<B> {
     }
 }
 
-/// A scalar whose backward pass gives `output` the gradient `grad_output`.
+/// Builds a scalar whose backward pass gives `output` the gradient `grad_output`.
 pub(super) fn gradient_root<B: PrimitiveBackend, const D: usize>(
     output: Tensor<D>,
     grad_output: FloatTensor<B>,

@@ -1,4 +1,4 @@
-//! Rematerialized blocks compared with plain ones.
+//! Tests that compare rematerialized blocks with plain blocks.
 
 use burn::nn::{BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig};
 use burn::nn::{Linear, LinearConfig};
@@ -21,7 +21,7 @@ impl Stack {
         x.clone() + noise.dropout(silu(layer.forward(x)), 0.3)
     }
 
-    /// The second layer runs twice: its parameters are shared.
+    /// Computes the model, in which the second layer runs twice: its parameters are shared.
     fn forward(&self, x: Tensor<2>, again: bool) -> Tensor<2> {
         let ids: Vec<SampleId> = (0..4).map(SampleId).collect();
         let layers = [&self.first, &self.second, &self.second];
@@ -107,7 +107,7 @@ fn without_autodiff_the_block_runs_once() {
     assert_eq!(stack.forward(x.clone(), true).into_data(), stack.forward(x, false).into_data());
 }
 
-/// A block with integer input, two outputs, one input that requires no gradient, and running statistics.
+/// Block with an integer input, two outputs, one input that requires no gradient, and running statistics.
 #[derive(Module, Debug)]
 struct MixedBlock {
     embedding: Embedding,
@@ -135,7 +135,7 @@ fn mixed_block(device: &Device) -> MixedBlock {
     initialize(block, Key::new(4))
 }
 
-/// Gradients of parameters and inputs, and the running statistics, after three passes.
+/// Computes the gradients of parameters and inputs, and the running statistics, after three passes.
 fn mixed_results(again: bool) -> Vec<TensorData> {
     let device = Device::flex().autodiff();
     let block = mixed_block(&device);

@@ -16,7 +16,7 @@ fn check_saved(tokenizer: &Tokenizer, text: &str) {
     assert_eq!(read.names(), tokenizer.names());
 }
 
-/// Writes a file and reads it through the public function.
+/// Writes `content` to a file and reads it with [`Tokenizer::from_file`].
 fn from_file(content: &Value) -> Result<Tokenizer, TextError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokenizer.json");
@@ -24,7 +24,8 @@ fn from_file(content: &Value) -> Result<Tokenizer, TextError> {
     Tokenizer::from_file(&path)
 }
 
-/// Like GPT-2's: a character for every byte, no unknown token, and settings that would change ids from call to call.
+/// Builds a file in the style of GPT-2: a character for every byte, no unknown token, and settings that would change
+/// ids from call to call.
 fn byte_level() -> Value {
     let mut characters: Vec<char> = ByteLevel::alphabet().into_iter().collect();
     characters.sort_unstable();
@@ -74,7 +75,8 @@ fn byte_level_files_are_read() {
     check_saved(&with, "hello");
 }
 
-/// Like that of XTTS: a token for the space, which is not part of a word, one for each language, and no decoder.
+/// Builds a file in the style of XTTS: a token for the space, which is not part of a word, a token for each language,
+/// and no decoder.
 fn with_space_token() -> Value {
     let special = |id: u32, content: &str| {
         json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
@@ -121,7 +123,8 @@ fn a_language_of_the_file_keeps_its_id() {
     check_saved(&with, "ab");
 }
 
-/// Like a converted SentencePiece file: a mark before each word, and one unknown token or none for unknown characters.
+/// Builds a file in the style of a converted SentencePiece model: a mark before each word, and either one unknown token
+/// for unknown characters or none.
 fn with_mark(unknown: bool) -> Value {
     let mark = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
     json!({

@@ -22,7 +22,7 @@ fn json(tokenizer: &Tokenizer) -> String {
     serde_json::to_string(tokenizer).unwrap()
 }
 
-/// Checks that a saved tokenizer is read back, from text and from a JSON value, and encodes the same.
+/// Checks that a saved tokenizer can be read from text and from a JSON value, and then encodes texts as before.
 fn check_saved(tokenizer: &Tokenizer) {
     let read: Tokenizer = serde_json::from_str(&json(tokenizer)).unwrap();
     assert_eq!(&read, tokenizer);
@@ -205,7 +205,8 @@ fn files_of_this_crate_are_read() {
     assert_eq!(Tokenizer::from_file(&path).unwrap(), pieces);
 }
 
-/// Twenty thousand sentences of one to eight words from a lexicon of two thousand, common words first as in speech.
+/// Generates twenty thousand sentences of one to eight words from a lexicon of two thousand words, common words first
+/// as in speech.
 fn sentences() -> Vec<String> {
     let mut state = 1u64;
     let mut draw = move |below: u64| {
@@ -235,7 +236,7 @@ fn training_is_reproducible() {
     assert!(2 * ids < characters);
 }
 
-/// A few words of few characters, so that many pairs are equally frequent.
+/// Generates a few words of few characters, so that many pairs are equally frequent.
 fn words() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("[abcदेسل ]{0,12}", 0..12)
 }

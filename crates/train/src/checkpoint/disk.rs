@@ -17,7 +17,7 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// The file system.
+/// Disk that writes to the file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -27,7 +27,8 @@ impl Disk for RealDisk {
     }
 }
 
-/// Cleans a folder of checkpoints after a kill: removes partial ones, and restores those that were moved aside.
+/// Cleans a folder of checkpoints after a kill: removes partial checkpoints, and restores checkpoints that were moved
+/// aside.
 pub(super) fn recover_folder(folder: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -49,7 +50,7 @@ pub(super) fn recover_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// SHA-256 of a file in hexadecimal.
+/// Computes the SHA-256 checksum of a file in hexadecimal.
 pub(super) fn checksum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -9,15 +9,15 @@ use crate::weights::WeightsError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// File system error.
+    /// Reading or writing a file or folder failed.
     #[error("cannot access {}", path.display())]
     Io {
-        /// File or folder.
+        /// File or folder that cannot be read or written.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// No checkpoint found.
+    /// The folder has no checkpoint that can be used.
     #[error("no checkpoint in {}", path.display())]
     None {
         /// Folder that was searched.
@@ -26,28 +26,28 @@ pub enum CheckpointError {
     /// A file is missing, or its content differs from what was written.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
-        /// File.
+        /// File that is missing or damaged.
         path: PathBuf,
-        /// Kind of damage.
+        /// Kind of damage to the file.
         reason: String,
     },
-    /// The checkpoint has another format version.
+    /// The checkpoint has a format version that cannot be read.
     #[error("{} has format {found}, and this version reads {FORMAT}", path.display())]
     Version {
-        /// File.
+        /// File with the unknown format version.
         path: PathBuf,
-        /// Its format version.
+        /// Format version of the file.
         found: u32,
     },
-    /// The checkpoints of a folder have different tensors.
+    /// The checkpoints of a folder have different tensors, so they cannot be averaged.
     #[error("`{name}` is not in all of the checkpoints in {}, or its shape differs", path.display())]
     Unlike {
-        /// Folder.
+        /// Folder of the checkpoints.
         path: PathBuf,
-        /// Name of the tensor.
+        /// Name of a tensor in which the checkpoints differ.
         name: String,
     },
-    /// A tensor file cannot be made or read.
+    /// A file of tensors cannot be made or read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
 }

@@ -26,21 +26,21 @@ pub(crate) use writer::{Writer, Written};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunState {
-    /// Format version of this file.
+    /// Format version of the file that stores this state.
     pub format: u32,
-    /// Steps taken.
+    /// Number of steps taken in the run.
     pub step: u64,
-    /// Position in the data.
+    /// Position in the training data.
     pub position: Position,
     /// Seed of the run; all random numbers follow from it and the step.
     pub seed: u64,
     /// Limits that the governor learned.
     pub governor: GovernorState,
-    /// Device and budget for which the governor learned them; elsewhere they do not apply.
+    /// Device and budget for which the governor learned its limits; on other devices and budgets they do not apply.
     pub learned_on: String,
-    /// Loss scale.
+    /// Loss scale of the run, which adapts in fp16.
     pub scale: LossScale,
-    /// Updates of the averaged weights, if an average is kept.
+    /// Number of updates of the averaged weights, if an average is kept.
     pub ema_steps: u64,
     /// Reduction of the learning rate by plateaus.
     pub plateau: Plateau,
@@ -50,24 +50,24 @@ pub struct RunState {
     pub stale: u32,
     /// Failed steps in a row.
     pub failures: u32,
-    /// Seconds spent in steps and in waiting for batches.
+    /// Seconds that the run spent in steps and in waiting for batches.
     pub train_seconds: f64,
-    /// Best score so far; lower is better.
+    /// Best validation score so far; lower is better.
     pub best: Option<f64>,
-    /// Step of the best score.
+    /// Step of the best validation score.
     pub best_step: Option<u64>,
-    /// Best scores with their steps, best first; as many as checkpoints are kept for them.
+    /// Best validation scores with their steps, best first; as many as the store keeps checkpoints for their scores.
     pub best_scores: Vec<(u64, f64)>,
 }
 
 /// Complete state of a run after a step, ready to be saved.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// State of the run.
+    /// State of the run besides its tensors.
     pub state: RunState,
     /// Weights of the model.
     pub weights: Vec<NamedTensor>,
-    /// State of the optimizer.
+    /// State tensors of the optimizer.
     pub optimizer: Vec<StateTensor>,
     /// Averaged weights, if an average is kept.
     pub ema: Option<Vec<NamedTensor>>,
@@ -76,11 +76,11 @@ pub struct Snapshot {
 /// A checkpoint read from disk and verified by its checksums.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// State of the run.
+    /// State of the run besides its tensors.
     pub state: RunState,
     /// Weights of the model.
     pub weights: Vec<NamedTensor>,
-    /// State of the optimizer.
+    /// State tensors of the optimizer.
     pub optimizer: Vec<StateTensor>,
     /// Averaged weights, if an average was kept.
     pub ema: Option<Vec<NamedTensor>>,
@@ -89,22 +89,22 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Weights to use the model with: the averaged ones if there are any.
+    /// Returns the weights to use the model with: the averaged weights if there are any.
     pub fn evaluation_weights(self) -> Vec<NamedTensor> {
         self.ema.unwrap_or(self.weights)
     }
 }
 
-/// Selection of the checkpoints to average.
+/// Selection of the checkpoints whose weights are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointSelection {
-    /// The last checkpoints, as many as given.
+    /// The newest checkpoints, as many as given.
     Last(usize),
     /// The checkpoints with the best scores, as many as given.
     Best(usize),
 }
 
-/// Folder of a run's checkpoints.
+/// Folder of a run's checkpoints, with rules for which checkpoints are kept.
 #[derive(Clone, Debug)]
 pub struct CheckpointStore {
     folder: PathBuf,
@@ -121,34 +121,34 @@ const SUMS: &str = "sums.json";
 const FORMAT: u32 = 2;
 
 impl CheckpointStore {
-    /// A store in `folder` that keeps the last `keep` checkpoints (at least 1) and the best one.
+    /// Makes a store in `folder` that keeps the last `keep` checkpoints (at least 1) and the best checkpoint.
     pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Self {
         Self { folder: folder.into(), keep: keep.max(1), keep_best: 1, disk: Arc::new(RealDisk) }
     }
 
-    /// Keeps the best `count` checkpoints (at least 1).
+    /// Sets the number of checkpoints kept for their scores to `count` (at least 1).
     #[must_use]
     pub fn with_keep_best(self, count: usize) -> Self {
         Self { keep_best: count.max(1), ..self }
     }
 
-    /// Writes through `disk` instead of the file system.
+    /// Sets the disk to which checkpoints are written instead of the file system.
     #[must_use]
     pub fn with_disk(self, disk: impl Disk + 'static) -> Self {
         Self { disk: Arc::new(disk), ..self }
     }
 
-    /// Folder of the store.
+    /// Returns the folder of the store.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Number of checkpoints kept for their scores.
+    /// Returns the number of checkpoints kept for their scores.
     pub fn best_kept(&self) -> usize {
         self.keep_best
     }
 
-    /// Writes a checkpoint, then removes old ones, except the last and the best.
+    /// Writes a checkpoint, then removes old checkpoints, except the last and the best.
     ///
     /// The checkpoint exists only after its folder is renamed. A kill or a full disk at any byte leaves the earlier
     /// checkpoints as they were.
@@ -205,7 +205,7 @@ impl CheckpointStore {
         self.disk.write(&path, &text).map_err(|source| CheckpointError::Io { path, source })
     }
 
-    /// The newest valid checkpoint, and the errors of damaged newer ones.
+    /// Reads the newest valid checkpoint, and returns it with the errors of damaged newer checkpoints.
     ///
     /// # Errors
     /// If there is no valid checkpoint, or the newest has another format version.
@@ -225,7 +225,7 @@ impl CheckpointStore {
         }
     }
 
-    /// The checkpoint with the best score, or the newest if there is no score or the best is damaged.
+    /// Reads the checkpoint with the best score, or the newest if there is no score or the best is damaged.
     ///
     /// # Errors
     /// As for [`newest`](Self::newest).
@@ -237,9 +237,9 @@ impl CheckpointStore {
         }
     }
 
-    /// Mean weights of several checkpoints, and their steps.
+    /// Computes the mean weights of several checkpoints, and returns them with the steps of the checkpoints.
     ///
-    /// The mean of the last or the best few is often a better model than each of them.
+    /// The mean of the last or the best few checkpoints is often a better model than each of these checkpoints.
     ///
     /// # Errors
     /// If no checkpoint matches `pick`, one cannot be read, or they have different tensors.
@@ -287,7 +287,7 @@ impl CheckpointStore {
         }
     }
 
-    /// Steps that have a checkpoint, in ascending order.
+    /// Lists the steps that have a checkpoint, in ascending order.
     ///
     /// # Errors
     /// If the folder cannot be read. A missing folder has no steps and is no error.

@@ -75,7 +75,7 @@ fn a_checkpoint_moved_aside_is_recovered() {
     assert_eq!(store.newest().unwrap().0.weights, tensors(9.0));
 }
 
-/// A disk that is full after a number of bytes per file.
+/// A disk that fails after a given number of bytes per file, as a full disk does.
 #[derive(Debug)]
 struct Full(usize);
 

@@ -12,11 +12,11 @@ use super::rule::{StatePart, StepSize, Updated};
 pub struct AdamWConfig {
     /// Decay of the running mean of the gradient. Default: 0.9.
     pub beta_1: f64,
-    /// Decay of the running mean of its square. Default: 0.999.
+    /// Decay of the running mean of the squared gradient. Default: 0.999.
     pub beta_2: f64,
-    /// Added to the denominator. Default: 1e-8.
+    /// Number added to the denominator of a step, so that it is never zero. Default: 1e-8.
     pub epsilon: f64,
-    /// Share of every weight subtracted in a step, times the learning rate. Default: 0.01.
+    /// Share of every weight that a step subtracts, times the learning rate. Default: 0.01.
     pub weight_decay: f64,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::optimizer::tests::check_definition;
 
-    /// The definition in 64 bits, from PyTorch's documentation.
+    /// Computes the weight after steps with `gradients` in 64 bits, by the definition in PyTorch's documentation.
     fn by_hand(mut x: f64, gradients: &[f64]) -> f64 {
         let (mut mean, mut square) = (0.0, 0.0);
         for (step, gradient) in (1..).zip(gradients) {

@@ -1,12 +1,12 @@
 //! 8-bit state in blocks with one scale each.
 //!
-//! The idea is that of Dettmers et al. (2021, arXiv 2110.02861): optimizer state tolerates a relative error of some
-//! percent if each block of values is scaled by its largest. Two things differ here.
+//! The method follows Dettmers et al. (2021, arXiv 2110.02861): optimizer state tolerates a relative error of some
+//! percent if each block of values is scaled by its largest value. This module differs in two ways.
 //!
-//! - Their codes are a table of 256 numbers. Here a code is the fourth root of a value's share of the largest in its
-//!   block, and decoding takes the fourth power: two roots and two squares, which every backend can compute and fuse.
-//!   The finest code is 4e-9 of the largest in a signed block and 2e-10 in a positive one. Positive blocks have no
-//!   zero code: a second moment never vanishes while its mean does not.
+//! - The codes of the paper are a table of 256 numbers. Here a code is the fourth root of a value's share of the
+//!   largest value in its block, and decoding takes the fourth power: two roots and two squares, which every backend
+//!   can compute and fuse. The finest code is 4e-9 of the largest value in a signed block and 2e-10 in a positive
+//!   block. Positive blocks have no zero code: a second moment never vanishes while its mean does not.
 //! - A second moment loses a thousandth in a step, and the next code is some percent away. Rounded to the nearest code
 //!   it would never change; rounded up it would only grow (to 3.5 and 19 times its root, simulated with gradients of
 //!   four magnitudes in a block; with the rounding here it is within 2 % for the upper two and 18 % for the lowest).
@@ -19,31 +19,31 @@
 
 use burn::tensor::{DType, Device, FloatDType, Int, IntDType, Tensor, TensorData};
 
-/// Values per scale.
+/// Number of values that share one scale.
 pub(super) const BLOCK: usize = 256;
 
-/// 32-bit words per block.
+/// Number of 32-bit words in a block.
 pub(super) const WORDS: usize = BLOCK / 4;
 
-/// Parameters with fewer values stay in fp32: biases and norms, which are small and sensitive.
+/// Number of values below which a parameter's state stays in fp32: biases and norms, which are small and sensitive.
 pub(super) const SMALL: usize = 1024;
 
-/// Bytes of the 8-bit state of a parameter with `values` values; small parameters stay in fp32.
+/// Computes the bytes of the 8-bit state of a parameter with `values` values; small parameters stay in fp32.
 pub(super) fn bytes(values: u64) -> u64 {
     if values < SMALL as u64 { values * 4 } else { values.div_ceil(BLOCK as u64) * (BLOCK as u64 + 4) }
 }
 
-/// Range of a running mean.
+/// Range of the values of a running mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
-    /// Both signs and zero: codes from -127 to 127, stored as 1 to 255.
+    /// Values of both signs and zero: codes from -127 to 127, stored as 1 to 255.
     Signed,
-    /// Zero and above: codes from 1 to 255.
+    /// Values of zero and above: codes from 1 to 255.
     Positive,
 }
 
 impl Range {
-    /// Codes of the smallest and of the largest magnitude.
+    /// Returns the codes of the smallest and of the largest magnitude.
     fn codes(self) -> (f64, f64) {
         match self {
             Self::Signed => (0.0, 127.0),
@@ -55,13 +55,13 @@ impl Range {
 /// Quantized values of one parameter.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
-    /// `[w]`: byte k of word i is the code of value `k w + i`, block after block.
+    /// Codes of the values, `[w]`: byte k of word i is the code of value `k w + i`, block after block.
     pub(super) codes: Tensor<1, Int>,
-    /// `[b, 1]`: largest magnitude in each block.
+    /// Largest magnitude in each of the b blocks, `[b, 1]`.
     pub(super) scales: Tensor<2>,
     /// Number of values, without the padding of the last block.
     pub(super) count: usize,
-    /// Range of the values.
+    /// Range of the values, which decides their codes.
     pub(super) range: Range,
 }
 
@@ -82,7 +82,7 @@ impl Blocks {
         Self { codes: pack(code.reshape([-1]).cast(IntDType::I32)), scales, count, range }
     }
 
-    /// Values in fp32.
+    /// Decodes the values to fp32.
     pub(super) fn dequantize(self) -> Tensor<1> {
         let (_, most) = self.range.codes();
         let code = unpack(self.codes).cast(FloatDType::F32);
@@ -97,10 +97,11 @@ impl Blocks {
     }
 }
 
-/// Rounding thresholds of a step, `[1, 256]`: over the steps, each place in a block sees 0 to 1 evenly.
+/// Computes the rounding thresholds of a step, `[1, 256]`: over the steps, the thresholds at each place in a block
+/// cover 0 to 1 evenly.
 ///
-/// Multiples of the golden ratio are even for every number of steps; multiples of the inverse plastic number separate
-/// the places of a block (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences").
+/// Multiples of the golden ratio are spread evenly for every number of steps; multiples of the inverse plastic number
+/// separate the places of a block (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences").
 pub(super) fn threshold(step: u64, device: &Device) -> Tensor<2> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     const PLASTIC: f64 = 0.754_877_666_246_692_7;
@@ -109,7 +110,7 @@ pub(super) fn threshold(step: u64, device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values, [1, BLOCK]), (device, DType::F32))
 }
 
-/// `[b, 256]`, with the last block padded by zeros.
+/// Arranges values in blocks, `[b, 256]`, with the last block padded by zeros.
 fn in_blocks(values: Tensor<1>) -> Tensor<2> {
     let [count] = values.dims();
     let missing = count.next_multiple_of(BLOCK) - count;
@@ -120,14 +121,14 @@ fn in_blocks(values: Tensor<1>) -> Tensor<2> {
     Tensor::cat(vec![values, rest], 0).reshape([-1, BLOCK as i64])
 }
 
-/// `[4 w]` codes of 8 bits to `[w]` integers.
+/// Packs `[4 w]` codes of 8 bits into `[w]` integers.
 fn pack(codes: Tensor<1, Int>) -> Tensor<1, Int> {
     let words = codes.dims()[0] / 4;
     let byte = |k: usize| codes.clone().narrow(0, k * words, words).bitwise_left_shift_scalar(8 * k as i32);
     byte(0).bitwise_or(byte(1)).bitwise_or(byte(2)).bitwise_or(byte(3))
 }
 
-/// `[w]` integers to the `[4 w]` codes.
+/// Unpacks `[w]` integers into `[4 w]` codes.
 fn unpack(words: Tensor<1, Int>) -> Tensor<1, Int> {
     let byte = |k: i32| words.clone().bitwise_right_shift_scalar(8 * k).bitwise_and_scalar(255);
     Tensor::cat((0..4).map(byte).collect(), 0)
@@ -147,7 +148,7 @@ mod tests {
         blocks.dequantize().into_data().try_into_vec().unwrap()
     }
 
-    /// Values over four magnitudes, of both signs or positive.
+    /// Makes test values over four magnitudes, of both signs or positive.
     fn sample(count: usize, range: Range) -> Vec<f32> {
         let one = |i: usize| {
             let key = Key::new(5).at(i as u64);

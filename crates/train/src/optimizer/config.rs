@@ -47,21 +47,22 @@ impl From<SgdConfig> for OptimizerConfig {
     }
 }
 
-/// Where and in what precision an optimizer keeps its state between two steps.
+/// Place and precision in which an optimizer keeps its state between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateForm {
-    /// fp32 on the device.
+    /// State in fp32 on the device.
     #[default]
     Full,
-    /// 8 bits on the device, in blocks with one scale each; parameters below 1024 values stay in fp32.
+    /// State in 8 bits on the device, in blocks with one scale each; parameters below 1024 values stay in fp32.
     Eight,
-    /// fp32 in host memory, copied to the device for each update. On the CPU it takes as much memory as `Full`.
+    /// State in fp32 in host memory, copied to the device for each update. On the CPU it takes as much memory as
+    /// `Full`.
     Host,
 }
 
 impl OptimizerConfig {
-    /// Bytes of state on the device between steps, for a parameter with `values` values.
+    /// Computes the bytes of state on the device between steps, for a parameter with `values` values.
     pub fn state_bytes(&self, form: StateForm, values: u64) -> Bytes {
         let each = match form {
             StateForm::Full => values * 4,
@@ -71,13 +72,13 @@ impl OptimizerConfig {
         Bytes(each * self.parts().len() as u64)
     }
 
-    /// Bits of state on the device per value of a large parameter, rounded up.
+    /// Computes the bits of state on the device per value of a large parameter, rounded up.
     pub fn state_bits(&self, form: StateForm) -> u64 {
         let many = 1 << 20;
         (self.state_bytes(form, many).0 * 8).div_ceil(many)
     }
 
-    /// Running means of the rule.
+    /// Returns the running means of the rule.
     pub(super) fn parts(&self) -> &'static [StatePart] {
         match self {
             Self::AdamW(_) => &AdamWConfig::PARTS,
@@ -86,7 +87,7 @@ impl OptimizerConfig {
         }
     }
 
-    /// Updates `value` by `gradient`. `old` holds the running means, or nothing at the first gradient.
+    /// Updates `value` by `gradient`. `old` holds the running means, or is empty at the first gradient.
     pub(super) fn update(
         &self,
         step_size: StepSize,

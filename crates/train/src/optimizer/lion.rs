@@ -17,7 +17,7 @@ pub struct LionConfig {
     pub beta_1: f64,
     /// Decay of the running mean of the gradient. Default: 0.99.
     pub beta_2: f64,
-    /// Share of every weight subtracted in a step, times the learning rate. Default: 0.
+    /// Share of every weight that a step subtracts, times the learning rate. Default: 0.
     pub weight_decay: f64,
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::optimizer::tests::check_definition;
 
-    /// The definition in 64 bits, from the second algorithm of the paper.
+    /// Computes the weight after steps with `gradients` in 64 bits, by the second algorithm of the paper.
     fn by_hand(mut x: f64, gradients: &[f64]) -> f64 {
         let mut mean = 0.0;
         for gradient in gradients {

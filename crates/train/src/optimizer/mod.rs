@@ -1,8 +1,8 @@
 //! Optimizer: update rules, and the storage of their state.
 //!
 //! A rule ([`AdamWConfig`], [`LionConfig`], [`SgdConfig`]) updates a value from its gradient and from running means. A
-//! [`StateForm`] decides where and in what precision the means are stored between two steps. [`StateTensor`]s hold
-//! them in a checkpoint, bit for bit in every form. The [`Optimizer`] visits the parameters of a module and converts
+//! [`StateForm`] decides where and in what precision the means are stored between two steps. [`StateTensor`]s hold the
+//! means in a checkpoint, bit for bit in every form. The [`Optimizer`] visits the parameters of a module and converts
 //! the state of one parameter to fp32 at a time.
 
 mod adamw;
@@ -47,33 +47,33 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// An optimizer before its first step.
+    /// Makes an optimizer before its first step.
     pub fn new(config: OptimizerConfig, form: StateForm) -> Self {
         Self { config, form, steps: 0, state: BTreeMap::new() }
     }
 
-    /// Steps taken.
+    /// Returns the number of steps taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Rule with its numbers.
+    /// Returns the rule with its hyperparameters.
     pub fn config(&self) -> &OptimizerConfig {
         &self.config
     }
 
-    /// Where and in what precision the state is stored.
+    /// Returns the place and precision in which the state is stored.
     pub fn form(&self) -> StateForm {
         self.form
     }
 
-    /// Bytes of the current state, on the device or in host memory.
+    /// Computes the bytes of the current state, on the device or in host memory.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.state.values().flatten().map(StoredState::bytes).sum())
     }
 
-    /// One step: updates every parameter that has a gradient, at learning rate `rate`, with gradients multiplied by
-    /// `scale`.
+    /// Takes one step: updates every parameter that has a gradient, at learning rate `rate`, with gradients multiplied
+    /// by `scale`.
     ///
     /// # Panics
     /// If the state is in host memory and the device cannot return it.
@@ -84,7 +84,7 @@ impl Optimizer {
         module.map(&mut Update { optimizer: self, packer, gradients, step_size, scale, path: Vec::new() })
     }
 
-    /// Converts the state to another form. fp32 on the device and in host memory have the same bits.
+    /// Converts the state to another form. State in fp32 has the same bits on the device and in host memory.
     pub fn set_form(&mut self, form: StateForm) {
         self.form = form;
         let packer = StatePacker::new(form, self.steps);
@@ -95,7 +95,7 @@ impl Optimizer {
         }
     }
 
-    /// State by name, for a checkpoint.
+    /// Returns the state as named tensors, for a checkpoint.
     pub fn state(&self) -> Vec<StateTensor> {
         let parts = self.config.parts();
         let one = |(name, stored): (&String, &Vec<StoredState>)| {

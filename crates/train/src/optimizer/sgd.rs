@@ -12,9 +12,9 @@ use super::rule::{StatePart, StepSize, Updated};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SgdConfig {
-    /// Share of the last direction in this one. At 0 no state is kept.
+    /// Share of the previous step's direction that is kept in the next step. At 0 no state is kept.
     pub momentum: f64,
-    /// Whether to use Nesterov momentum. No effect without momentum.
+    /// Whether to use Nesterov momentum. Has no effect if `momentum` is 0.
     pub nesterov: bool,
     /// Share of every weight that is added to its gradient.
     pub weight_decay: f64,
@@ -53,7 +53,8 @@ mod tests {
     use super::*;
     use crate::optimizer::tests::check_definition;
 
-    /// The definition in 64 bits, from PyTorch's documentation.
+    /// Returns a function that computes the weight after steps with given gradients in 64 bits, by the definition in
+    /// PyTorch's documentation.
     fn by_hand(config: SgdConfig) -> impl Fn(f64, &[f64]) -> f64 {
         move |mut x, gradients| {
             let mut mean = None;

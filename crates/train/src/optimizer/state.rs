@@ -11,45 +11,45 @@ use super::rule::StatePart;
 use super::stored::{StatePacker, StoredState};
 use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
-/// A checkpoint's state does not match the model and its optimizer.
+/// Mismatch between the optimizer state of a checkpoint and the model or its optimizer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// State of a parameter is missing.
+    /// The state of a parameter is missing.
     #[error("the optimizer's state has no `{name}`: it belongs to another model or optimizer")]
     Missing {
-        /// Name of the tensor.
+        /// Name of the missing tensor.
         name: String,
     },
-    /// State of an unknown parameter.
+    /// The checkpoint has state of a parameter that the model does not have.
     #[error("the optimizer's state has `{name}`, which this model and optimizer do not: it belongs to others")]
     Unknown {
-        /// Name of the tensor.
+        /// Name of the unknown tensor.
         name: String,
     },
-    /// A tensor has another shape.
+    /// A tensor of the state has another shape than the model needs.
     #[error("`{name}` has shape {found:?} in the optimizer's state, and this model needs {wanted:?}")]
     Shape {
-        /// Name of the tensor.
+        /// Name of the tensor with another shape.
         name: String,
         /// Shape that the model needs.
         wanted: Vec<usize>,
-        /// Shape in the state.
+        /// Shape of the tensor in the checkpoint's state.
         found: Vec<usize>,
     },
-    /// A tensor has another number type.
+    /// A tensor of the state has another number type than the optimizer needs.
     #[error("`{name}` holds {found} in the optimizer's state, and {wanted} are needed")]
     Numbers {
-        /// Name of the tensor.
+        /// Name of the tensor with another number type.
         name: String,
-        /// Number type that is needed.
+        /// Number type that the optimizer needs.
         wanted: &'static str,
-        /// Number type in the state.
+        /// Number type of the tensor in the checkpoint's state.
         found: &'static str,
     },
 }
 
-/// State of every parameter of `module`, taken from `state` and stored by `packer`.
+/// Returns the state of every parameter of `module`, taken from `state` and stored by `packer`.
 ///
 /// If `stepped`, every trained parameter must have state.
 pub(super) fn matched<M: Module>(
@@ -96,18 +96,18 @@ impl NamedVisitor for Parameters {
     }
 }
 
-/// State tensors that are not assigned yet.
+/// State tensors of a checkpoint that are not assigned to a parameter yet.
 struct Saved(BTreeMap<String, StateTensor>);
 
 impl Saved {
-    /// Whether there is any state of `parameter`.
+    /// Returns whether there is any state of `parameter`.
     fn has(&self, parameter: &Parameter, parts: &[StatePart]) -> bool {
         let names = parts.iter().map(|part| format!("{}.{}", parameter.name, part.name));
         let mut all = names.flat_map(|name| [format!("{name}{CODES}"), format!("{name}{SCALES}"), name]);
         all.any(|name| self.0.contains_key(&name))
     }
 
-    /// One running mean of `parameter`, in the form in which it was saved.
+    /// Takes one running mean of `parameter`, in the form in which it was saved.
     fn take(&mut self, parameter: &Parameter, part: StatePart) -> Result<StoredState, StateError> {
         let name = format!("{}.{}", parameter.name, part.name);
         let (count, options) = (parameter.count, (&parameter.device, DType::F32));

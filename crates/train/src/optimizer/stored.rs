@@ -9,19 +9,19 @@ use super::config::StateForm;
 use super::rule::StatePart;
 use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
-/// A flat tensor in one of the forms.
+/// A running mean as a flat tensor, in one of the state forms.
 #[derive(Clone, Debug)]
 pub(super) enum StoredState {
-    /// fp32 on the device.
+    /// Values in fp32 on the device.
     Full(Tensor<1>),
-    /// 8 bits on the device.
+    /// Values in 8 bits on the device.
     Eight(Box<Blocks>),
-    /// fp32 in host memory, with the device it belongs to.
+    /// Values in fp32 in host memory, with the device to which they belong.
     Host(Vec<f32>, Device),
 }
 
 impl StoredState {
-    /// Values in fp32 on the device.
+    /// Converts the values to fp32 on the device.
     pub(super) fn into_tensor(self) -> Tensor<1> {
         match self {
             Self::Full(tensor) => tensor,
@@ -33,7 +33,7 @@ impl StoredState {
         }
     }
 
-    /// Bytes in use, on the device or on the host.
+    /// Computes the bytes in use, on the device or on the host.
     pub(super) fn bytes(&self) -> u64 {
         let numbers = match self {
             Self::Full(tensor) => tensor.shape().num_elements(),
@@ -43,7 +43,7 @@ impl StoredState {
         numbers as u64 * 4
     }
 
-    /// Checkpoint tensors of this mean under `name`.
+    /// Returns the checkpoint tensors of this running mean, named `name` with suffixes.
     pub(super) fn save(&self, name: &str) -> Vec<StateTensor> {
         let full = |values: Vec<f32>| {
             vec![StateTensor { name: name.into(), shape: vec![values.len()], data: StateData::F32(values) }]
@@ -77,12 +77,12 @@ pub(super) struct StatePacker {
 }
 
 impl StatePacker {
-    /// For `form`, after step `step`.
+    /// Makes a packer that stores running means in `form` after step `step`.
     pub(super) fn new(form: StateForm, step: u64) -> Self {
         Self { form, step, threshold: OnceCell::new() }
     }
 
-    /// Stores values that are in fp32 on the device.
+    /// Stores values that are in fp32 on the device in the packer's form.
     pub(super) fn pack(&self, values: Tensor<1>, part: StatePart) -> StoredState {
         match self.form {
             StateForm::Eight if values.shape().num_elements() >= SMALL => {
@@ -97,7 +97,7 @@ impl StatePacker {
         }
     }
 
-    /// Converts a stored mean to this form; one that has it already is unchanged.
+    /// Converts a stored running mean to the packer's form; a mean that already has this form is unchanged.
     pub(super) fn convert(&self, stored: StoredState, part: StatePart) -> StoredState {
         match (self.form, stored) {
             (StateForm::Eight, stored @ StoredState::Eight(_))

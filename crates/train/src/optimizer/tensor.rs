@@ -1,6 +1,6 @@
 //! Tensors of an optimizer's state in a checkpoint.
 
-/// Name suffixes of 8-bit codes and of their scales.
+/// Name suffixes of 8-bit codes and of the scales of the codes.
 pub(super) const CODES: &str = ".codes";
 pub(super) const SCALES: &str = ".scales";
 
@@ -9,17 +9,17 @@ pub(super) const SCALES: &str = ".scales";
 pub struct StateTensor {
     /// Name of the parameter, followed by the name of the running mean.
     pub name: String,
-    /// Lengths of the axes; state tensors are flat.
+    /// Lengths of the tensor's axes; state tensors are flat.
     pub shape: Vec<usize>,
-    /// Values, last axis fastest.
+    /// Values of the tensor, last axis fastest.
     pub data: StateData,
 }
 
 /// Values of a [`StateTensor`] in their stored number type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StateData {
-    /// fp32.
+    /// Values in fp32.
     F32(Vec<f32>),
-    /// 8-bit codes, four per integer.
+    /// Values as 8-bit codes, four codes per integer.
     I32(Vec<i32>),
 }

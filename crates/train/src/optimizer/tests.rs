@@ -1,4 +1,4 @@
-//! Tests of every rule in every form: definition, resuming, conversion, training, refusals.
+//! Tests of every rule in every form: definition, resuming, conversion, training, errors.
 
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
@@ -10,7 +10,7 @@ use super::*;
 
 const FORMS: [StateForm; 3] = [StateForm::Full, StateForm::Eight, StateForm::Host];
 
-/// Every rule with a suitable learning rate.
+/// Returns every rule with a suitable learning rate.
 fn rules() -> [(OptimizerConfig, f64); 3] {
     let sgd = SgdConfig { momentum: 0.9, nesterov: true, weight_decay: 1e-4 };
     [(AdamWConfig::default().into(), 1e-2), (LionConfig::default().into(), 2e-3), (sgd.into(), 5e-2)]
@@ -19,7 +19,7 @@ fn rules() -> [(OptimizerConfig, f64); 3] {
 #[derive(Module, Debug)]
 struct Point {
     place: Param<Tensor<1>>,
-    /// Not used by the loss.
+    /// A parameter that the loss does not use.
     idle: Param<Tensor<1>>,
 }
 
@@ -37,7 +37,7 @@ fn step_once(optimizer: &mut Optimizer, point: Point, rate: f64, gradient: Vec<f
     optimizer.step(rate, point, gradients, scale)
 }
 
-/// Checks that ten steps at a rate of 0.1 end where `by_hand` ends, given the start and the gradients.
+/// Checks that ten steps at a rate of 0.1 end at the value that `by_hand` computes from the start and the gradients.
 pub(super) fn check_definition(config: impl Into<OptimizerConfig>, by_hand: impl Fn(f64, &[f64]) -> f64) {
     let starts = [1.0, -2.0];
     let slope = |start: f64, step: i32| start * (1.3 - 0.37 * f64::from(step)).sin() + 0.2;
@@ -56,7 +56,7 @@ pub(super) fn check_definition(config: impl Into<OptimizerConfig>, by_hand: impl
     assert_eq!(collect(&point)[1].values, [3.0, 4.0]);
 }
 
-/// Nonlinear regression. The first weight is large enough for 8 bits and not a whole number of blocks.
+/// A model for nonlinear regression. The first weight is large enough for 8 bits and not a whole number of blocks.
 #[derive(Module, Debug)]
 struct Net {
     wide: Linear,

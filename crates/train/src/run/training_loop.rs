@@ -16,7 +16,7 @@ use crate::{CheckpointStore, Event, InferenceRunner, Observer, RunState, StepErr
 
 /// Ratio of peak to planned memory above which a step is reported as drift.
 const DRIFT: f64 = 1.03;
-/// A shorter read than this means that the device was idle.
+/// Duration below which a read means that the device was idle.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// State of a run in progress.
@@ -27,13 +27,13 @@ pub(super) struct TrainingLoop<'a, T: Task> {
     observer: &'a mut dyn Observer,
     pub(super) state: RunState,
     best_kept: usize,
-    /// Utterances validated at once, as far as known.
+    /// Largest number of utterances validated at once, as far as known.
     at_once: usize,
-    /// Time that the observer took for the last step.
+    /// Time that the observer took for the events of the last step.
     observer_time: Duration,
     /// Step of the last checkpoint on disk.
     written: Option<u64>,
-    /// Next batch, if it was fetched while the device computed.
+    /// Next batch, if it was fetched while the device computed the current step.
     next_batch: Option<Result<DeliveredBatch<T::Batch>, SourceError>>,
 }
 
@@ -53,7 +53,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Self { trainer, writer, options, observer, state, best_kept, at_once, observer_time, written, next_batch: None }
     }
 
-    /// Runs until the end; the caller then calls `finish` or `save_after_error`.
+    /// Runs steps until the run ends; the caller then calls `finish` or `save_after_error`.
     pub(super) fn run(
         &mut self,
         source: &mut dyn BatchSource<Batch = T::Batch>,
@@ -107,12 +107,12 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
     }
 
-    /// Whether `is_so` holds on any replica.
+    /// Returns whether `is_so` is true on any replica.
     pub(super) fn any_replica(&self, is_so: bool) -> Result<bool, TrainError> {
         Ok(!self.trainer.replica().agree(!is_so)?)
     }
 
-    /// The limit that was reached, if any.
+    /// Returns the ending for the limit that was reached, if any.
     pub(super) fn reached(&self) -> Option<Ending> {
         let (limits, state) = (&self.options.limits, &self.state);
         if limits.stale.is_some_and(|stale| state.stale >= stale) {
@@ -124,7 +124,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         is_reached.then_some(Ending::Complete)
     }
 
-    /// Whether a validation is due after `steps` steps.
+    /// Returns whether a validation is due after `steps` steps.
     fn is_due(&self, steps: u64, new_epoch: bool) -> bool {
         match self.options.validate_every {
             Some(every) => steps >= self.state.validated + every,
@@ -132,7 +132,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
     }
 
-    /// Whether another step follows directly after the one on `delivered`, as far as known in advance.
+    /// Returns whether another step follows directly after the step on `delivered`, as far as known in advance.
     fn continues_after(&self, delivered: &DeliveredBatch<T::Batch>) -> bool {
         let (limits, step) = (&self.options.limits, self.state.step + 1);
         let epoch = delivered.position.epoch;
@@ -140,7 +140,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         !is_last && !self.is_due(step, epoch > self.state.position.epoch)
     }
 
-    /// One batch: a step, or an event with the reason why there was none.
+    /// Processes one batch: takes a step, or reports an event with the reason why there was no step.
     pub(super) fn step(
         &mut self,
         delivered: DeliveredBatch<T::Batch>,
@@ -187,7 +187,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(())
     }
 
-    /// Samples of a batch that could not be read, over all replicas.
+    /// Returns the samples of a batch that could not be read, over all replicas.
     fn skipped_by_all(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
         let others = self.trainer.replica();
         if others.ranks() == 1 {
@@ -236,7 +236,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         self.observer_time = start.elapsed();
     }
 
-    /// Planned peak memory for a batch of `shape`.
+    /// Returns the planned peak memory for a batch of `shape`.
     fn planned(&self, shape: BatchShape) -> Option<Bytes> {
         let covers = |other: &BatchShape| other.frames >= shape.frames && other.tokens >= shape.tokens;
         self.options.planned.iter().filter(|(other, _)| covers(other)).map(|(_, bytes)| *bytes).min()
@@ -385,7 +385,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
     }
 
-    /// Waits for the last checkpoint and writes the final one if it is missing. Fails if that fails.
+    /// Waits for the last checkpoint and writes the final checkpoint if it is missing. Returns an error if the final
+    /// checkpoint cannot be written.
     pub(super) fn finish(&mut self) -> Result<(), TrainError> {
         if let Some(written) = self.writer.wait() {
             self.report_written(written);

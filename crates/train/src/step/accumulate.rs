@@ -18,18 +18,18 @@ use crate::fault::Fault;
 /// Gradients, losses and names of the micro-batches of a step so far.
 pub(super) struct StepAccumulator {
     gradients: GradientsParams,
-    /// Weight of the whole batch; losses are divided by it.
+    /// Weight of the whole batch, by which losses are divided.
     weight: f64,
     /// Weight of the utterances that were left out.
     lost: f64,
-    /// Losses of each micro-batch: first the total, then its named terms. `values` holds them once they are read.
+    /// Losses of each micro-batch: first the total, then its named terms. `values` holds the losses once they are read.
     losses: Vec<(Option<&'static str>, Tensor<1>)>,
     values: Vec<f64>,
-    /// Losses of the other replicas, by name.
+    /// Losses that the other replicas computed, by name.
     elsewhere: Vec<(String, f64)>,
-    /// Whether other replicas computed something.
+    /// Whether other replicas computed a micro-batch.
     is_shared: bool,
-    /// Number of losses of each micro-batch.
+    /// Number of losses that each micro-batch has.
     counts: Vec<usize>,
     pub(super) micro_batches: Vec<MicroBatch>,
     pub(super) attempts: usize,
@@ -37,7 +37,7 @@ pub(super) struct StepAccumulator {
     pub(super) unfit: Vec<String>,
     pub(super) left_out: Vec<String>,
     pub(super) truncated: Vec<String>,
-    /// Frames over all replicas, without padding.
+    /// Frames of the batch over all replicas, without padding.
     pub(super) frames: u64,
     pub(super) reads: u32,
     pub(super) read_time: Duration,
@@ -47,7 +47,7 @@ pub(super) struct StepAccumulator {
 }
 
 impl StepAccumulator {
-    /// An empty sum for a batch of `weight`.
+    /// Makes an empty sum for a batch of `weight`.
     pub(super) fn new(weight: f64) -> Self {
         Self {
             gradients: GradientsParams::new(),
@@ -72,7 +72,7 @@ impl StepAccumulator {
         }
     }
 
-    /// Adds a micro-batch. If the gate reports a failure, the sum stays as it is.
+    /// Adds a micro-batch to the sum. If the gate reports a failure, the sum stays as it is.
     pub(super) fn add<T: Task>(
         &mut self,
         task: &T,
@@ -95,7 +95,7 @@ impl StepAccumulator {
         Ok(())
     }
 
-    /// Leaves out a micro-batch of `weight`.
+    /// Leaves a micro-batch of `weight` out of the sum, and records its names.
     pub(super) fn leave_out(&mut self, micro_batch: MicroBatch, weight: f64, names: Vec<String>) {
         self.lost += weight;
         self.unfit.extend(names);
@@ -110,17 +110,17 @@ impl StepAccumulator {
         }
     }
 
-    /// Weight of the whole batch.
+    /// Returns the weight of the whole batch.
     pub(super) fn weight(&self) -> f64 {
         self.weight
     }
 
-    /// Whether this replica computed no micro-batch.
+    /// Returns whether this replica computed no micro-batch.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Whether no replica computed a micro-batch.
+    /// Returns whether no replica computed a micro-batch.
     pub(super) fn is_nothing(&self) -> bool {
         self.is_empty() && !self.is_shared
     }
@@ -175,7 +175,7 @@ impl StepAccumulator {
         Ok(())
     }
 
-    /// Factor on gradients and losses that corrects for the utterances left out.
+    /// Computes the factor on gradients and losses that corrects for the utterances left out.
     pub(super) fn correction(&self) -> f64 {
         self.weight / (self.weight - self.lost).max(f64::MIN_POSITIVE)
     }
@@ -194,7 +194,7 @@ impl StepAccumulator {
         Ok(square.sqrt())
     }
 
-    /// Whether gradients and losses were computed, without waiting for the device.
+    /// Returns whether gradients and losses were computed, without waiting for the device.
     pub(super) fn is_written<T: Task>(&self, task: &T) -> bool {
         struct Written<'a>(&'a GradientsParams, bool);
         impl ModuleVisitor for Written<'_> {
@@ -209,7 +209,7 @@ impl StepAccumulator {
         written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
     }
 
-    /// Loss and its terms per unit of weight, from the values of the last read.
+    /// Computes the loss and its terms per unit of weight, from the values of the last read.
     pub(super) fn losses(&self) -> (f64, BTreeMap<&'static str, f64>) {
         let (mut whole, mut parts) = (0.0, BTreeMap::new());
         for ((name, _), value) in self.losses.iter().zip(&self.values) {
@@ -228,7 +228,7 @@ impl StepAccumulator {
         (whole, parts)
     }
 
-    /// Names of the micro-batches with a loss that is not finite, or all names if every loss is finite.
+    /// Returns the names of the micro-batches with a loss that is not finite, or all names if every loss is finite.
     pub(super) fn suspects(&self, batch: &impl Batch) -> Vec<String> {
         let mut values = self.values.iter();
         let computed =
@@ -241,13 +241,13 @@ impl StepAccumulator {
         if names.is_empty() { batch.names(0..batch.len()) } else { names }
     }
 
-    /// Takes the gradient of the whole batch.
+    /// Takes the gradient of the whole batch out of the sum.
     pub(super) fn take_gradients(&mut self) -> GradientsParams {
         std::mem::take(&mut self.gradients)
     }
 }
 
-/// Results that a replica sends to the other replicas.
+/// Results of a replica that it sends to the other replicas.
 #[derive(Serialize, Deserialize)]
 struct ReplicaReport {
     losses: Vec<(String, u64)>,
@@ -257,7 +257,7 @@ struct ReplicaReport {
     frames: u64,
 }
 
-/// Values of `tensor`.
+/// Reads the values of `tensor` from the device.
 fn values(tensor: Tensor<1>) -> Result<Vec<f64>, Fault> {
     let report = |reason: String| Fault::from_message(Stage::Norm, reason);
     let data = tensor.try_into_data().map_err(|error| report(error.to_string()))?;

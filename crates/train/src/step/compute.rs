@@ -14,16 +14,16 @@ use crate::StateForm;
 use crate::attempt::attempt;
 use crate::fault::Fault;
 
-/// Attempts to read the norm of a step.
+/// Number of attempts to read the gradient norm of a step.
 const NORM_READS: usize = 8;
-/// Attempts to compute a step whose failure shows only when the norm is read.
+/// Number of attempts to compute a step whose failure shows only when the norm is read.
 const RESTARTS: usize = 8;
 
-/// Input of a step.
+/// Batch and number of a step that is to be computed.
 pub(super) struct StepRequest<'a, B> {
     pub(super) batch: &'a B,
     pub(super) step: u64,
-    /// Micro-batches from a ledger, for a replay.
+    /// Micro-batches from a ledger, if the step is a replay.
     pub(super) micro_batches: Option<&'a [MicroBatch]>,
 }
 
@@ -36,14 +36,14 @@ impl<B> Clone for StepRequest<'_, B> {
 impl<B> Copy for StepRequest<'_, B> {}
 
 impl<B: Batch> StepRequest<'_, B> {
-    /// Names of all samples, for messages.
+    /// Returns the names of all samples, for messages.
     fn names(&self) -> Vec<String> {
         self.batch.names(0..self.batch.len())
     }
 }
 
 impl<T: Task> Trainer<T> {
-    /// Gradient of the whole batch and its norm.
+    /// Computes the gradient of the whole batch and its norm.
     pub(super) fn compute_gradient(
         &mut self,
         request: StepRequest<'_, T::Batch>,
@@ -95,7 +95,8 @@ impl<T: Task> Trainer<T> {
         Err(StepError::OutOfMemory { step, names: request.names(), source })
     }
 
-    /// Norm of the gradient once every replica could read it, or `None` if the sum itself is lost.
+    /// Reads the norm of the gradient until every replica could read it. Returns `None` if the sum of the gradients is
+    /// lost.
     fn read(
         &self,
         sums: &mut StepAccumulator,
@@ -135,7 +136,7 @@ impl<T: Task> Trainer<T> {
         Ok(None)
     }
 
-    /// Sum of the gradients of all micro-batches.
+    /// Sums the gradients of all micro-batches.
     fn accumulate(
         &mut self,
         request: StepRequest<'_, T::Batch>,
@@ -195,7 +196,7 @@ impl<T: Task> Trainer<T> {
         Ok(sums)
     }
 
-    /// Computes a group and adds it to the sum. Returns the micro-batches that did not fit.
+    /// Computes a group of micro-batches and adds it to the sum. Returns the micro-batches that did not fit.
     fn compute_group(
         &self,
         request: StepRequest<'_, T::Batch>,

@@ -8,35 +8,36 @@ use crate::{OptimizerConfig, Schedule, StateForm};
 /// Configuration of a [`Trainer`](crate::Trainer).
 #[derive(Clone, Copy, Debug)]
 pub struct TrainerConfig {
-    /// Optimizer rule with its numbers. Default: AdamW with PyTorch's defaults.
+    /// Optimizer rule with its hyperparameters. Default: AdamW with PyTorch's defaults.
     pub optimizer: OptimizerConfig,
-    /// Where and in what precision the optimizer keeps its state. Default: fp32 on the device.
+    /// Place and precision in which the optimizer keeps its state. Default: fp32 on the device.
     pub state: StateForm,
     /// Schedule of the learning rate.
     pub schedule: Schedule,
-    /// Largest norm of the gradient; larger ones are scaled down to it. Default: 5.
+    /// Largest norm of the gradient; gradients with a larger norm are scaled down to it. Default: 5.
     pub clip_norm: f64,
-    /// How micro-batches are computed, where the governor has no plan. In fp16 the loss is [scaled](crate::LossScale).
-    /// Default: fp32.
+    /// Execution choice of micro-batches, where the governor has no plan. In fp16 the loss is
+    /// [scaled](crate::LossScale). Default: fp32.
     pub choice: Choice,
     /// Number of micro-batches computed at the same time, each on its own thread. Default: 1. Use the number of cores
     /// on a CPU and 1 on a GPU.
     ///
-    /// Most of Burn's CPU operations use one core; several micro-batches use the others. The result does not depend on
-    /// timing, because gradients are added in the order of the micro-batches.
+    /// Most of Burn's CPU operations use one core; several micro-batches use the other cores. The result does not
+    /// depend on timing, because gradients are added in the order of the micro-batches.
     pub lanes: usize,
     /// Whether the device reports a failure only when a dependent value is read, as GPUs do. Default: false.
     pub async_errors: bool,
-    /// What happens to an utterance that does not fit alone at any fallback level. Default: skip it.
+    /// Treatment of an utterance that does not fit alone at any fallback level. Default: skip it.
     pub unfit: Unfit,
-    /// Decay of the averaged weights, such as 0.999, which are then validated and kept. Default: `None`, no average.
+    /// Decay of the averaged weights, such as 0.999. The averaged weights are then validated and kept. Default: `None`,
+    /// no average.
     pub ema_decay: Option<f64>,
-    /// Root of the run's random numbers.
+    /// Root key of the run's random numbers.
     pub key: Key,
 }
 
 impl TrainerConfig {
-    /// Defaults for everything except the learning rate and the key.
+    /// Makes the default configuration, with the given learning rate schedule and key.
     pub fn new(schedule: Schedule, key: Key) -> Self {
         Self {
             optimizer: OptimizerConfig::default(),
@@ -53,11 +54,11 @@ impl TrainerConfig {
     }
 }
 
-/// What happens to an utterance that does not fit into memory alone at any fallback level.
+/// Treatment of an utterance that does not fit into memory alone at any fallback level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unfit {
-    /// It is left out and reported.
+    /// The utterance is left out and reported.
     #[default]
     Skip,
     /// The run stops with an error.

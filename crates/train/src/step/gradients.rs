@@ -8,7 +8,7 @@ use plimsoll_tape::Task;
 
 use crate::Replica;
 
-/// Sum of two sets of gradients of `module`.
+/// Adds two sets of gradients of `module`.
 pub(super) fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: GradientsParams) -> GradientsParams {
     struct Add<'a>(&'a mut GradientsParams, &'a mut GradientsParams);
     impl ModuleVisitor for Add<'_> {
@@ -29,7 +29,7 @@ pub(super) fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: Grad
     into
 }
 
-/// Sum of the squares of all gradients of `module`.
+/// Sums the squares of all gradients of `module`.
 pub(super) fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, device: &Device) -> Tensor<1> {
     struct Squares<'a>(&'a GradientsParams, Vec<Tensor<1>>);
     impl ModuleVisitor for Squares<'_> {
@@ -47,7 +47,7 @@ pub(super) fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, devic
     }
 }
 
-/// Gradients of `module`, multiplied by `factor`.
+/// Multiplies the gradients of `module` by `factor`.
 pub(super) fn scaled<T: Task>(module: &T, gradients: GradientsParams, factor: f64) -> GradientsParams {
     struct Scale(GradientsParams, GradientsParams, f64);
     impl ModuleVisitor for Scale {
@@ -65,7 +65,7 @@ pub(super) fn scaled<T: Task>(module: &T, gradients: GradientsParams, factor: f6
     scale.1
 }
 
-/// Whether every parameter of `module` was computed, without waiting for the device.
+/// Returns whether every parameter of `module` was computed, without waiting for the device.
 pub(super) fn is_written<T: Task>(module: &T) -> bool {
     struct Written(bool);
     impl ModuleVisitor for Written {

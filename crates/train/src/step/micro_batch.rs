@@ -1,4 +1,4 @@
-//! Loss and gradients of one micro-batch, on a thread of its own where several are computed at once.
+//! Loss and gradients of one micro-batch, on a separate thread where several micro-batches are computed at once.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use crate::fault::Fault;
 
 /// Settings that all micro-batches of a step share.
 pub(super) struct MicroBatchJob<'a> {
-    /// Factor on losses.
+    /// Factor on the losses of the micro-batches.
     pub(super) scale: f64,
     pub(super) key: Key,
     pub(super) choice: Choice,
@@ -48,8 +48,8 @@ impl MicroBatchResult {
 }
 
 impl MicroBatchJob<'_> {
-    /// Computes the micro-batches of a group at the same time. A single one may come with tensors that were sent
-    /// before.
+    /// Computes the micro-batches of a group at the same time. A group of one micro-batch may come with tensors that
+    /// were sent to the device before.
     pub(super) fn compute_group<T: Task>(
         &self,
         task: &T,
@@ -114,7 +114,7 @@ impl MicroBatchJob<'_> {
     }
 }
 
-/// Maps to the same parameters as leaves of another graph.
+/// Maps parameters to the same values as leaves of another graph.
 struct FreshLeaves;
 
 impl ModuleMapper for FreshLeaves {

@@ -33,15 +33,15 @@ pub(crate) use watch::MemoryWatch;
 
 /// A model in training: computes gradients in micro-batches that fit into memory, and updates the weights.
 pub struct Trainer<T: Task> {
-    /// Model.
+    /// Model that is trained, with its loss.
     pub task: T,
     /// Optimizer with its state.
     pub optimizer: Optimizer,
-    /// Limits on the size of micro-batches.
+    /// Governor, which limits the size of micro-batches.
     pub governor: Governor,
-    /// Loss scale; it keeps small gradients from underflow in fp16.
+    /// Loss scale, which keeps small gradients from underflow in fp16.
     pub scale: LossScale,
-    /// Average of the weights, if one is kept.
+    /// Average of the weights, if an average is kept.
     pub ema: Option<Ema<T>>,
     /// Factor on the scheduled learning rate. A run lowers it when validations no longer improve. Default: 1.
     pub rate_factor: f64,
@@ -53,7 +53,7 @@ pub struct Trainer<T: Task> {
 }
 
 impl<T: Task> Trainer<T> {
-    /// A trainer of `task`, which must be on an autodiff device.
+    /// Makes a trainer of `task`, which must be on an autodiff device.
     ///
     /// # Panics
     /// If the model has no parameters.
@@ -77,49 +77,49 @@ impl<T: Task> Trainer<T> {
         }
     }
 
-    /// Uses `gate` to check that memory suffices, and `meter` to measure how much is in use.
+    /// Sets the `gate` that checks whether memory suffices, and the `meter` that measures how much memory is in use.
     #[must_use]
     pub fn with_memory(self, gate: impl MemoryGate + 'static, meter: impl MemoryMeter + 'static) -> Self {
         Self { watch: MemoryWatch::new(Box::new(gate), Box::new(meter), !self.config.async_errors), ..self }
     }
 
-    /// Makes this trainer one of several replicas of a model. Each receives its share of every batch; all update
-    /// alike.
+    /// Makes this trainer one of several replicas of a model. Each replica receives its share of every batch, and all
+    /// replicas make the same update.
     #[must_use]
     pub fn with_replica(self, replica: impl Replica + 'static) -> Self {
         Self { replica: Box::new(replica), ..self }
     }
 
-    /// Connection to the other replicas.
+    /// Returns the connection to the other replicas.
     pub fn replica(&self) -> &dyn Replica {
         &*self.replica
     }
 
-    /// Device of the model.
+    /// Returns the device of the model.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Memory gate and meter.
+    /// Returns the memory gate and meter.
     pub(crate) fn watch(&self) -> &MemoryWatch {
         &self.watch
     }
 
-    /// Schedule of the learning rate.
+    /// Returns the schedule of the learning rate.
     pub fn schedule(&self) -> &Schedule {
         &self.config.schedule
     }
 
-    /// Model to validate and to keep: the averaged one if an average is kept, otherwise `task`.
+    /// Returns the model to validate and to keep: the averaged model if an average is kept, otherwise `task`.
     pub fn evaluation_model(&self) -> &T {
         self.ema.as_ref().map_or(&self.task, Ema::model)
     }
 
-    /// One step on one effective batch: compute the gradient, read its norm, then update the weights.
+    /// Takes one step on one effective batch: computes the gradient, reads its norm, then updates the weights.
     ///
     /// The governor decides the size of the micro-batches. A micro-batch that does not fit is split further, and the
-    /// sum of the others is kept. An asynchronous device reports failures when the norm is read; until then no weight
-    /// changes.
+    /// sum of the other micro-batches is kept. An asynchronous device reports failures when the norm is read; until
+    /// then no weight changes.
     ///
     /// # Errors
     /// See [`StepError`]. Unless it is [`StepError::WeightsLost`], weights and optimizer are unchanged, and the next
@@ -128,11 +128,12 @@ impl<T: Task> Trainer<T> {
         self.step_by(batch, None, &mut |_| {})
     }
 
-    /// Like [`step`](Self::step), and sends the first micro-batch of the next step while the device computes this one.
+    /// Takes a step like [`step`](Self::step), and sends the first micro-batch of the next step to the device while the
+    /// device computes this step.
     ///
-    /// `hook` receives a function and calls it with the next batch, if there is one. It is called at most once, and
-    /// not at all if the device is synchronous like a CPU, or if this step ran out of memory. If another batch comes
-    /// next, by the ids and sizes of its samples, the prefetched tensors are dropped.
+    /// `hook` receives a function and calls it with the next batch, if there is one. The hook is called at most once,
+    /// and not at all if the device is synchronous like a CPU, or if this step ran out of memory. If another batch
+    /// comes next, by the ids and sizes of its samples, the prefetched tensors are dropped.
     ///
     /// # Errors
     /// As for [`step`](Self::step).
@@ -152,7 +153,8 @@ impl<T: Task> Trainer<T> {
         self.step_by(batch, Some(micro_batches), &mut |_| {})
     }
 
-    /// Gradient of `batch` before clipping, optionally with the given micro-batches. The weights do not change.
+    /// Computes the gradient of `batch` before clipping, optionally with the given micro-batches. The weights do not
+    /// change.
     ///
     /// # Errors
     /// As for [`step`](Self::step).
@@ -273,7 +275,7 @@ impl<T: Task> Trainer<T> {
         }
     }
 
-    /// Reports the successful micro-batches to the governor. Returns the time it took.
+    /// Reports the successful micro-batches to the governor. Returns the time that this took.
     fn learn(&mut self, batch: &T::Batch, sums: &StepAccumulator) -> Duration {
         let start = Instant::now();
         if let Some(largest) = sums.largest {
@@ -290,14 +292,15 @@ impl<T: Task> std::fmt::Debug for Trainer<T> {
     }
 }
 
-/// Frees memory without owner: graph nodes of abandoned passes, and tensors that are dropped but still in the queue.
+/// Frees memory that nothing uses: graph nodes of abandoned passes, and tensors that are dropped but still in the
+/// queue.
 pub(crate) fn clean_up(device: &Device) {
     free_dropped_graphs();
     let _ = device.flush();
     device.memory_cleanup();
 }
 
-/// Reads every parameter once, which allocates it.
+/// Reads every parameter once, which allocates its memory.
 struct InitializeParameters;
 
 impl ModuleVisitor for InitializeParameters {

@@ -7,7 +7,7 @@ use plimsoll_tape::Task;
 use super::queue::Queue;
 use crate::Governor;
 
-/// Supplies the batch of the next step: calls the given function with it, if there is one.
+/// Hook that supplies the batch of the next step: it calls the given function with that batch, if there is one.
 pub type NextBatchHook<'a, B> = dyn FnMut(&mut dyn FnMut(&B)) + 'a;
 
 /// A micro-batch that is on the device before its step begins.
@@ -17,7 +17,7 @@ pub(super) struct PrefetchedMicroBatch<T: Task> {
     tensors: T::Tensors,
 }
 
-/// Identifies a micro-batch without comparing its values.
+/// Identity of a micro-batch, which is compared instead of its values.
 #[derive(PartialEq)]
 struct BatchIdentity {
     ids: Vec<SampleId>,
@@ -32,7 +32,7 @@ impl BatchIdentity {
 }
 
 impl<T: Task> PrefetchedMicroBatch<T> {
-    /// Sends the first micro-batch of a step on `next`, as the governor would choose it now.
+    /// Sends the first micro-batch of a step on `next` to the device, chosen by the current limits of the governor.
     pub(super) fn send(next: &T::Batch, governor: &Governor, device: &Device) -> Option<Self> {
         let group = Queue::new(next, None).next_group(next, governor, 1)?;
         let &[micro_batch] = &group.micro_batches[..] else { return None };
@@ -41,7 +41,7 @@ impl<T: Task> PrefetchedMicroBatch<T> {
         Some(Self { micro_batch, sent: BatchIdentity::of(part), tensors: T::send(part, device) })
     }
 
-    /// Tensors, if they belong to this micro-batch.
+    /// Returns the prefetched tensors, if they belong to `micro_batch`.
     pub(super) fn of(self, micro_batch: MicroBatch, part: &T::Batch) -> Option<T::Tensors> {
         let places = |micro_batch: MicroBatch| (micro_batch.start, micro_batch.len);
         (places(self.micro_batch) == places(micro_batch) && self.sent == BatchIdentity::of(part))

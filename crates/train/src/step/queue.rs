@@ -13,13 +13,13 @@ fn split(micro_batch: MicroBatch, at: u32) -> (MicroBatch, MicroBatch) {
     (MicroBatch { len: at, ..micro_batch }, MicroBatch { start: start + at, len: len - at, ..micro_batch })
 }
 
-/// Smallest number of attempts for a single utterance before it is left out.
+/// Number of attempts for a single utterance, at the least, before the utterance is left out.
 const TRIES: u32 = 8;
-/// Queries per attention chunk at the two highest fallback levels.
+/// Numbers of queries per attention chunk at the two highest fallback levels.
 const CHUNKS: [u32; 2] = [64, 16];
 
-/// Execution choices for an utterance that does not fit alone, starting with `choice` itself. Each needs less memory
-/// and more time than the one before. All give the same result up to rounding.
+/// Returns the execution choices for an utterance that does not fit alone, starting with `choice` itself. Each choice
+/// needs less memory and more time than the choice before. All choices give the same result up to rounding.
 pub fn fallbacks(choice: Choice) -> Vec<Choice> {
     let mut fallbacks = vec![choice, Choice { remat: Remat::All, ..choice }];
     for queries in CHUNKS {
@@ -33,7 +33,7 @@ pub fn fallbacks(choice: Choice) -> Vec<Choice> {
 /// Micro-batches that are computed at the same time.
 pub(super) struct MicroBatchGroup {
     pub(super) micro_batches: Vec<MicroBatch>,
-    /// Shape of all their utterances, padded to the longest.
+    /// Shape of all utterances of the group, padded to the longest.
     pub(super) shape: BatchShape,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// A queue of the whole batch, or of the micro-batches of a ledger.
+    /// Makes a queue of the whole batch, or of the micro-batches of a ledger.
     pub(super) fn new(batch: &impl Batch, micro_batches: Option<&[MicroBatch]>) -> Self {
         let whole = [MicroBatch { start: 0, len: batch.len() as u32, fallback_level: 0 }];
         let is_given = micro_batches.is_some();
@@ -56,12 +56,13 @@ impl Queue {
         Self { waiting, is_given, alone: (u32::MAX, 0) }
     }
 
-    /// Whether no micro-batch is left.
+    /// Returns whether no micro-batch is left.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Next group: as many utterances as the governor allows at once, in at most `lanes` micro-batches.
+    /// Takes the next group from the queue: as many utterances as the governor allows at once, in at most `lanes`
+    /// micro-batches.
     pub(super) fn next_group(
         &mut self,
         batch: &impl Batch,
@@ -103,8 +104,8 @@ impl Queue {
         Some(MicroBatchGroup { shape: shape_of_all(batch, &micro_batches), micro_batches })
     }
 
-    /// Queues failed micro-batches again, split or at a higher fallback level, and informs the governor. Returns those
-    /// that cannot be retried.
+    /// Queues failed micro-batches again, split or at a higher fallback level, and informs the governor. Returns the
+    /// micro-batches that cannot be retried.
     pub(super) fn requeue_failed(
         &mut self,
         failed: &[MicroBatch],
@@ -133,8 +134,8 @@ impl Queue {
         given_up
     }
 
-    /// Next attempt for a single utterance: first unchanged, because another process may have held the memory; then at
-    /// rising fallback levels; then several times at the highest. `None` after the last attempt.
+    /// Returns the next attempt for a single utterance: first unchanged, because another process may have held the
+    /// memory; then at rising fallback levels; then several times at the highest level. `None` after the last attempt.
     fn next_try(
         &mut self,
         micro_batch: MicroBatch,
@@ -164,7 +165,7 @@ impl Queue {
     }
 }
 
-/// Shape of all micro-batches together.
+/// Computes the shape of all micro-batches together.
 fn shape_of_all(batch: &impl Batch, micro_batches: &[MicroBatch]) -> BatchShape {
     let shapes: Vec<BatchShape> = micro_batches.iter().map(|micro_batch| batch.shape_of(micro_batch.range())).collect();
     BatchShape {

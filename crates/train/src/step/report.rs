@@ -16,9 +16,9 @@ pub struct StepReport {
     pub parts: BTreeMap<&'static str, f64>,
     /// Norm of the gradient before clipping.
     pub norm: f64,
-    /// Learning rate.
+    /// Learning rate of the step.
     pub rate: f64,
-    /// Micro-batches in the order in which they were added. This is the step's entry in the ledger.
+    /// Micro-batches in the order in which they were added. This list is the step's entry in the ledger.
     pub micro_batches: Vec<MicroBatch>,
     /// Number of micro-batches started, including those that did not fit.
     pub attempts: usize,
@@ -34,15 +34,15 @@ pub struct StepReport {
     pub truncated: Vec<String>,
     /// Frames of the batch over all replicas, without padding.
     pub frames: u64,
-    /// Reads from the device that the step waited for: 1, plus 1 for each failed read.
+    /// Number of reads from the device for which the step waited: 1, plus 1 for each failed read.
     pub reads: u32,
-    /// Duration of the last read: the time that the device computed while the host waited.
+    /// Duration of the last read from the device: the time that the device computed while the host waited.
     pub read_time: Duration,
-    /// Factor on the loss.
+    /// Factor on the loss, which keeps fp16 gradients from underflow.
     pub loss_scale: f64,
-    /// Peak memory, and the stage in which it occurred.
+    /// Peak memory of the step, and the stage in which the peak occurred.
     pub peak: (Bytes, Stage),
-    /// Time spent on gate, governor and ledger.
+    /// Time spent on memory gate, governor and ledger.
     pub safety: Duration,
 }
 
@@ -50,18 +50,18 @@ pub struct StepReport {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// Loss or gradient norm is infinite or NaN.
+    /// The loss or the gradient norm is infinite or NaN.
     #[error("the {what} of step {step} is {value}, in a micro-batch with {}", listed(names))]
     NotFinite {
         /// Number of the step.
         step: u64,
-        /// `loss` or `gradient norm`.
+        /// Name of the value that is not finite: `loss` or `gradient norm`.
         what: &'static str,
-        /// Its value.
+        /// Value that is infinite or NaN.
         value: f64,
-        /// Utterances of the micro-batches with that loss, or of the whole batch.
+        /// Names of the utterances in the micro-batches with a loss that is not finite, or of the whole batch.
         names: Vec<String>,
-        /// Whether this is expected: in fp16 the loss scale is sometimes too high; it has been lowered.
+        /// Whether the error is expected: in fp16 the loss scale is sometimes too high; it has been lowered.
         is_expected: bool,
     },
     /// The device failed for a reason other than memory.
@@ -69,9 +69,9 @@ pub enum StepError {
     Device {
         /// Number of the step.
         step: u64,
-        /// Utterances in the computation.
+        /// Names of the utterances in the computation.
         names: Vec<String>,
-        /// Message of the device.
+        /// Error message of the device.
         reason: String,
     },
     /// No utterance of the batch fits into memory alone, so all were left out.
@@ -79,7 +79,7 @@ pub enum StepError {
     NothingFits {
         /// Number of the step.
         step: u64,
-        /// Utterances of the batch.
+        /// Names of the utterances of the batch.
         names: Vec<String>,
     },
     /// Memory ran out during the update. The weights are lost, and the run must continue from a checkpoint.
@@ -99,7 +99,7 @@ pub enum StepError {
     ReplicaLost {
         /// Number of the step.
         step: u64,
-        /// Rank of the replica.
+        /// Error with the rank of the replica that is gone.
         source: CollectiveError,
     },
     /// An utterance does not fit into memory and the policy is [`Unfit::Stop`](crate::Unfit::Stop), or the norm could
@@ -111,14 +111,14 @@ pub enum StepError {
     OutOfMemory {
         /// Number of the step.
         step: u64,
-        /// Utterances of the micro-batch.
+        /// Names of the utterances in the micro-batch.
         names: Vec<String>,
         /// Failure of the last attempt.
         source: OutOfMemory,
     },
 }
 
-/// The first names, and the number of the others.
+/// Lists the first names, and the number of the remaining names.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 4;
     let mut text: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 /// A loss scale that adapts: it halves when a gradient overflows and doubles after 2000 steps without overflow.
 ///
-/// The numbers are those of PyTorch's `GradScaler`. In fp32 and bf16 the scale stays 1.
+/// The initial value, factors and interval are those of PyTorch's `GradScaler`. In fp32 and bf16 the scale stays 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
     factor: f64,
-    /// Steps without overflow since the last change.
+    /// Number of steps without overflow since the scale last changed.
     quiet: u32,
     is_dynamic: bool,
 }
@@ -18,10 +18,10 @@ pub struct LossScale {
 impl LossScale {
     const FIRST: f64 = 65_536.0;
     const INTERVAL: u32 = 2000;
-    /// Upper bound: beyond it a gradient of 1 is no longer finite in fp32.
+    /// Upper bound of the scale: beyond it a gradient of 1 is no longer finite in fp32.
     const MOST: f64 = 1.0e30;
 
-    /// Initial scale of a run in `precision`.
+    /// Returns the initial scale of a run in `precision`.
     pub fn for_precision(precision: Precision) -> Self {
         match precision {
             Precision::Fp16 => Self { factor: Self::FIRST, quiet: 0, is_dynamic: true },
@@ -29,13 +29,13 @@ impl LossScale {
         }
     }
 
-    /// This scale if it suits the precision of `fresh`, otherwise `fresh`. For a resumed run.
+    /// Returns this scale if it suits the precision of `fresh`, otherwise `fresh`. For a resumed run.
     #[must_use]
     pub fn or_fresh(self, fresh: Self) -> Self {
         if self.is_dynamic == fresh.is_dynamic { self } else { fresh }
     }
 
-    /// Factor on the loss.
+    /// Returns the factor on the loss.
     pub fn factor(&self) -> f64 {
         self.factor
     }

@@ -4,17 +4,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plimsoll_core::{Bytes, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, Stage};
 
-/// Gate and meter, with the highest reading of the meter and its stage.
+/// Memory gate and meter, with the highest reading of the meter and the stage of that reading.
 pub(crate) struct MemoryWatch {
     gate: Box<dyn MemoryGate>,
     meter: Option<Box<dyn MemoryMeter>>,
-    /// Whether the meter is cheap enough to read in every stage.
+    /// Whether the memory meter is cheap enough to read in every stage.
     is_cheap: bool,
     highest: Mutex<(Bytes, Stage)>,
 }
 
 impl MemoryWatch {
-    /// Without gate and meter.
+    /// Makes a watch without gate and meter.
     pub(crate) fn disabled() -> Self {
         let highest = Mutex::new((Bytes(0), Stage::Forward));
         Self { gate: Box::new(OpenGate), meter: None, is_cheap: true, highest }
@@ -24,7 +24,7 @@ impl MemoryWatch {
         Self { gate, meter: Some(meter), is_cheap, ..Self::disabled() }
     }
 
-    /// Starts a new measurement.
+    /// Starts a new measurement of peak memory.
     pub(crate) fn start(&self) {
         if let Some(meter) = &self.meter {
             meter.reset_peak();
@@ -32,7 +32,7 @@ impl MemoryWatch {
         *self.locked() = (Bytes(0), Stage::Forward);
     }
 
-    /// Peak since the start and its stage, after a last reading in stage `last`.
+    /// Returns the peak memory since the start and its stage, after a last reading in stage `last`.
     pub(crate) fn end(&self, last: Stage) -> (Bytes, Stage) {
         self.note(last);
         *self.locked()

@@ -1,4 +1,4 @@
-//! Buffers that a forward pass updates, such as running means, change with a step and only with it.
+//! Tests that buffers that a forward pass updates, such as running means, change with a step and only with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use plimsoll_train::{Governor, Schedule, StepError, Trainer, TrainerConfig};
 
 use crate::net::{FEATURES, batch};
 
-/// Scales the difference of its input from a running mean.
+/// A model that scales the difference of its input from a running mean.
 #[derive(Module, Debug)]
 struct Normed {
     scale: Param<Tensor<1>>,
@@ -78,7 +78,7 @@ fn trainer(shut: &'static [usize]) -> Trainer<Normed> {
     trainer.with_memory(Shut(shut, Arc::default()), NoMeter)
 }
 
-/// All values, including the buffers of the last pass.
+/// Returns the values of all parameters and buffers, including the buffers of the last pass.
 fn settled(task: &Normed) -> Vec<NamedTensor> {
     let _ = task.valid();
     collect(task)

@@ -1,4 +1,4 @@
-//! Every split of a batch into micro-batches gives the same gradient.
+//! Tests that every split of a batch into micro-batches gives the same gradient.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -8,7 +8,7 @@ use plimsoll_train::{Governor, MicroBatch, Schedule, Trainer, TrainerConfig};
 
 use crate::net::{Net, batch};
 
-/// `net` in 64 bits.
+/// Converts `net` to 64 bits.
 pub(crate) fn wide(net: Net) -> Net {
     struct Wide;
     impl ModuleMapper for Wide {
@@ -19,7 +19,7 @@ pub(crate) fn wide(net: Net) -> Net {
     net.map(&mut Wide)
 }
 
-/// All gradients in one vector.
+/// Collects all gradients in one vector.
 pub(crate) fn flat(net: &Net, gradients: &GradientsParams) -> Vec<f64> {
     struct All<'a>(&'a GradientsParams, Vec<f64>);
     impl ModuleVisitor for All<'_> {

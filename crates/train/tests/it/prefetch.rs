@@ -1,4 +1,4 @@
-//! Prefetching changes when a micro-batch is sent, and no result.
+//! Tests that prefetching changes when a micro-batch is sent, and no result.
 
 use burn::tensor::Device;
 use plimsoll_core::{HostBatch, Key};

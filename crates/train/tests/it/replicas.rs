@@ -1,4 +1,4 @@
-//! Several replicas train like a single one.
+//! Tests that several replicas train like a single replica.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -15,7 +15,7 @@ fn trainer(build: fn(&Device) -> Net) -> Trainer<Net> {
     Trainer::new(build(&Device::flex().autodiff()), config, Governor::new(16))
 }
 
-/// Results of `work` on each of `ranks` replicas.
+/// Runs `work` on each of `ranks` replicas and returns the results.
 fn replicas<R: Send>(ranks: usize, work: impl Fn(ThreadReplica) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -79,8 +79,8 @@ impl plimsoll_core::MemoryMeter for NoMeter {
     fn reset_peak(&self) {}
 }
 
-/// Weights and number of failures of each replica after 40 steps; the second one runs out of memory at times if
-/// `fails`.
+/// Trains for 40 steps, and returns the weights and the number of failures of each replica; the second replica runs out
+/// of memory at times if `fails`.
 fn trained(ranks: usize, fails: bool, async_errors: bool) -> Vec<(Vec<NamedTensor>, usize)> {
     replicas(ranks, |replica| {
         let rank = plimsoll_core::Collective::rank(&replica);

@@ -1,4 +1,4 @@
-//! The training loop between steps, with one replica and with several.
+//! Tests of the training loop between steps, with one replica and with several replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use plimsoll_train::{
 
 use crate::net::{Net, batch};
 
-/// A source of ten batches of eight per epoch, or of a replica's share of them.
+/// A source of ten batches per epoch with eight samples each, or of a replica's share of these batches.
 struct Batches {
     position: Position,
     rank: usize,
@@ -54,7 +54,7 @@ fn trainer(config: TrainerConfig) -> Trainer<Net> {
     Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(8))
 }
 
-/// Validation: the error of `net` on utterances that the replicas share.
+/// Validates `net`: computes its error on utterances that the replicas share.
 fn evaluate(net: &Net, _: u64, runner: &mut InferenceRunner<'_>) -> Result<Score, String> {
     let others = runner.collective();
     let batch = batch(900_000..900_016, 20).shard(others.rank(), others.ranks());
@@ -75,7 +75,7 @@ fn steps(count: u64) -> RunOptions {
     RunOptions { save_every: 7, ..RunOptions::new(limits) }
 }
 
-/// Like `steps`, with validations in the middle of a run and a rate that depends on them.
+/// Returns the options of `steps`, with validations in the middle of a run and a learning rate that depends on them.
 fn often(count: u64) -> RunOptions {
     let plateau = Some(PlateauConfig { patience: 1, factor: 0.7, least: 0.01 });
     RunOptions { validate_every: Some(5), plateau, ..steps(count) }

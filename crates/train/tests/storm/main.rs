@@ -1,6 +1,6 @@
 //! A run with failures: the memory budget is too small, and a hundred more failures are injected at random.
 //!
-//! It is a test binary of its own because its allocator has a budget, which other tests in the process would use up.
+//! The test is a separate binary because its allocator has a budget, which other tests in the process would use up.
 
 #![cfg(test)]
 
@@ -19,7 +19,7 @@ use training::{BATCH, Faults, STEPS, StormSetup, StormTable, replayed, run_train
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// Injected failures, besides those of the budget.
+/// Number of injected failures, besides the failures of the memory budget.
 const INJECTED: usize = 100;
 
 #[test]

@@ -8,10 +8,10 @@ use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize, layer_norm, silu};
 
-/// Features per frame.
+/// Number of features per frame.
 pub(crate) const FEATURES: usize = 8;
 
-/// Predicts the mean feature of each frame through two layers with a norm and dropout between them.
+/// A model that predicts the mean feature of each frame through two layers with a norm and dropout between them.
 #[derive(Module, Debug)]
 pub(crate) struct Net {
     widen: Linear,
@@ -21,7 +21,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// A model of `width` with initial weights.
+    /// Makes a model of `width` with initial weights.
     pub(crate) fn new(width: usize, device: &Device) -> Self {
         let net = Self {
             widen: LinearConfig::new(FEATURES, width).init(device),
@@ -32,7 +32,7 @@ impl Net {
         initialize(net, Key::new(3))
     }
 
-    /// Sum of the squared errors over all frames.
+    /// Computes the sum of the squared errors over all frames.
     pub(crate) fn off(&self, batch: &TensorBatch, pass: &Pass) -> Tensor<1> {
         let [b, t, _] = batch.features.dims();
         let x = match self.scale.val().dtype() {
@@ -68,7 +68,7 @@ impl Task for Net {
     }
 }
 
-/// Sample `index`, with `frames` to twice as many frames.
+/// Makes sample `index`, with `frames` to twice as many frames.
 pub(crate) fn sample(index: u64, frames: u64) -> HostSample {
     let key = Key::new(5).at(index);
     let frames = frames + key.with("length").below(frames);
@@ -77,7 +77,7 @@ pub(crate) fn sample(index: u64, frames: u64) -> HostSample {
     HostSample { id: SampleId(index), name: format!("u{index}"), features, tokens: vec![], reference: vec![] }
 }
 
-/// A batch of the samples of `indices`, shortest first.
+/// Makes a batch of the samples of `indices`, shortest first.
 pub(crate) fn batch(indices: impl IntoIterator<Item = u64>, frames: u64) -> HostBatch {
     let mut samples: Vec<HostSample> = indices.into_iter().map(|index| sample(index, frames)).collect();
     samples.sort_by_key(|sample| sample.features.len());

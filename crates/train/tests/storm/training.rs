@@ -20,11 +20,11 @@ use plimsoll_train::{
 
 use crate::net::{Net, batch};
 
-/// Steps of the run.
+/// Number of steps in the run.
 pub(crate) const STEPS: u64 = 300;
-/// Utterances per step.
+/// Number of utterances per step.
 pub(crate) const BATCH: u64 = 16;
-/// Batches per epoch.
+/// Number of batches per epoch.
 const EPOCH: u64 = 30;
 
 /// Settings of a run.
@@ -33,22 +33,23 @@ pub(crate) struct StormSetup {
     pub(crate) device: Device,
     /// Whether the device reports failures only at a read.
     pub(crate) async_errors: bool,
-    /// Micro-batches computed at the same time.
+    /// Number of micro-batches computed at the same time.
     pub(crate) lanes: usize,
     /// Width of the model.
     pub(crate) width: usize,
     /// Frames of the shortest utterance of a batch; the longest has up to twice as many.
     pub(crate) frames: u64,
-    /// Every n-th batch has long utterances: n, and the frames of its shortest utterance.
+    /// Settings of batches with long utterances, `(n, frames)`: every n-th batch has them, and its shortest utterance
+    /// has `frames` frames.
     pub(crate) long: Option<(u64, u64)>,
-    /// Steps between validations.
+    /// Number of steps between validations.
     pub(crate) validate_every: u64,
-    /// `(n, i)`: of every n bursts of 150 memory checks, burst i has frequent failures.
+    /// Bursts of injected failures, `(n, i)`: of every n bursts of 150 memory checks, burst i has frequent failures.
     pub(crate) bursts: (u64, u64),
 }
 
 impl StormSetup {
-    /// Batch after `position`.
+    /// Makes the batch after `position`.
     fn batch_at(&self, position: Position) -> HostBatch {
         let number = position.epoch * EPOCH + position.batch;
         let frames = match self.long {
@@ -59,7 +60,7 @@ impl StormSetup {
         batch(number * BATCH..(number + 1) * BATCH, frames)
     }
 
-    /// Validation data: unseen utterances of the greatest length.
+    /// Makes the validation data: unseen utterances of the greatest length.
     fn unseen(&self) -> HostBatch {
         batch(1_000_000..1_000_032, self.long.map_or(self.frames, |(_, frames)| frames))
     }
@@ -90,18 +91,18 @@ impl BatchSource for Batches<'_> {
 pub(crate) struct Faults {
     inner: Option<&'static CountingAllocator>,
     bursts: (u64, u64),
-    /// Failures still to be injected.
+    /// Number of failures still to be injected.
     pub(crate) left: Arc<AtomicUsize>,
     asked: Arc<AtomicUsize>,
 }
 
 impl Faults {
-    /// No failures.
+    /// Makes a gate without failures.
     pub(crate) fn none() -> Self {
         Self { inner: None, bursts: (1, 0), left: Arc::default(), asked: Arc::default() }
     }
 
-    /// `count` injected failures, and those of `inner`.
+    /// Makes a gate with `count` injected failures, and with the failures that `inner` reports.
     pub(crate) fn random(setup: &StormSetup, inner: &'static CountingAllocator, count: usize) -> Self {
         Self { inner: Some(inner), bursts: setup.bursts, left: Arc::new(count.into()), asked: Arc::default() }
     }
@@ -135,23 +136,23 @@ impl MemoryGate for Faults {
     }
 }
 
-/// Results of a run.
+/// Results of a run with or without injected failures.
 #[derive(Default)]
 pub(crate) struct Log {
-    /// Final weights.
+    /// Weights of the model after the last step.
     pub(crate) weights: Vec<NamedTensor>,
     /// Value of the last validation.
     pub(crate) validation: f64,
-    /// Peak memory.
+    /// Peak memory of the run.
     pub(crate) peak: Bytes,
-    /// Position before each step, and its micro-batches.
+    /// Position in the data before each step, and the micro-batches of the step.
     ledger: Vec<(Position, Vec<MicroBatch>)>,
     failures: BTreeMap<Stage, usize>,
-    /// Largest micro-batch of each step.
+    /// Number of utterances in the largest micro-batch of each step.
     limits: Vec<usize>,
-    /// Failed micro-batches of each step.
+    /// Number of failed micro-batches of each step.
     lost: Vec<usize>,
-    /// Reported failures of each step's micro-batches.
+    /// Number of failures that each step's micro-batches reported.
     failed: BTreeMap<u64, usize>,
     safety: f64,
     seconds: f64,
@@ -165,7 +166,7 @@ fn trainer(setup: &StormSetup, memory: &'static CountingAllocator, faults: Fault
     Trainer::new(Net::new(setup.width, &setup.device.clone().autodiff()), config, governor).with_memory(faults, memory)
 }
 
-/// Validation loss of `net`.
+/// Computes the validation loss of `net`.
 fn evaluate(setup: &StormSetup, net: &Net, runner: &mut InferenceRunner<'_>) -> Result<Score, String> {
     let net = net.valid();
     let batch = setup.unseen();
@@ -178,7 +179,7 @@ fn evaluate(setup: &StormSetup, net: &Net, runner: &mut InferenceRunner<'_>) -> 
     Ok(Score { value: sum / frames, all: vec![Measure::number("off", "how far it is off", sum / frames)] })
 }
 
-/// A whole run that starts with `governor`.
+/// Trains for a whole run that starts with `governor`.
 pub(crate) fn run_training(
     setup: &StormSetup,
     memory: &'static CountingAllocator,
@@ -230,7 +231,7 @@ pub(crate) fn run_training(
     log
 }
 
-/// Model that the ledger of `log` leads to, without failures.
+/// Trains a model by the ledger of `log`, without failures, and returns it.
 pub(crate) fn replayed(setup: &StormSetup, memory: &'static CountingAllocator, log: &Log) -> Net {
     let mut trainer = trainer(setup, memory, Faults::none(), Governor::new(BATCH as usize));
     for (position, micro_batches) in &log.ledger {
@@ -281,11 +282,11 @@ impl Log {
     }
 }
 
-/// Summary of a run with failures beside one without.
+/// Summary of a run with failures beside a run without failures.
 pub(crate) struct StormTable<'a> {
     pub(crate) calm: &'a Log,
     pub(crate) storm: &'a Log,
-    /// Budget, and memory in use before the run, if they are measured.
+    /// Memory budget, and memory in use before the run, if they are measured.
     pub(crate) budget: Option<(Bytes, Bytes)>,
     pub(crate) injected: usize,
 }

@@ -1,4 +1,4 @@
-//! What is read of small sources.
+//! Tests of the parser of imports on small sources.
 
 use super::*;
 

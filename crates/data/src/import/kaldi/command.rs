@@ -1,4 +1,4 @@
-//! The right side of a line of `wav.scp`: a path, or a command that only unpacks a file.
+//! Parses the right side of a line of `wav.scp`: a path, or a command that only unpacks a file.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use super::super::builder::shortened;
 use super::super::walk::{is_audio, name};
 use crate::issue::IssueKind;
 
-/// Programs that unpack audio.
+/// Names of programs that unpack audio.
 const PROGRAMS: [&str; 5] = ["sph2pipe", "sox", "ffmpeg", "flac", "cat"];
 
-/// Arguments that change the sound. The file alone would then hold other audio than the command gives.
+/// Arguments that change the sound. The audio of the file would then differ from the output of the command.
 const CHANGING_ARGUMENTS: [&str; 17] = [
     "speed",
     "tempo",
@@ -30,7 +30,7 @@ const CHANGING_ARGUMENTS: [&str; 17] = [
     "-filter:a",
 ];
 
-/// The audio file that a value of `wav.scp` refers to. Commands are never run.
+/// Returns the audio file that a value of `wav.scp` refers to. Commands are never run.
 pub(super) fn audio_of(value: &str) -> Result<String, IssueKind> {
     if let Some(command) = value.strip_suffix('|') {
         return unpacked(command).ok_or_else(|| IssueKind::AudioFromCommand(shortened(value)));
@@ -43,13 +43,13 @@ pub(super) fn audio_of(value: &str) -> Result<String, IssueKind> {
     }
 }
 
-/// Whether it is a place in an archive, `FILE.ark:1234`, with or without a range.
+/// Whether the value is a place in an archive, `FILE.ark:1234`, with or without a range.
 fn in_archive(value: &str) -> bool {
     value.split_once(".ark:").is_some_and(|(_, offset)| offset.starts_with(|c: char| c.is_ascii_digit()))
         || value.ends_with(".ark")
 }
 
-/// The audio file of a command that only unpacks one; `None` for any other command.
+/// Returns the audio file of a command that only unpacks a file; `None` for any other command.
 fn unpacked(command: &str) -> Option<String> {
     // Their effect depends on the shell, and a quoted name may contain blanks.
     if command.contains([';', '&', '$', '`', '<', '>', '"', '\'', '\\', '*', '?']) {

@@ -1,4 +1,4 @@
-//! A Lhotse recording: its files, and the transforms that Lhotse would apply.
+//! Reads a Lhotse recording: the files, and the transforms that Lhotse would apply.
 
 use plimsoll_core::Seconds;
 
@@ -6,17 +6,18 @@ use super::super::builder::shortened;
 use super::super::json::Object;
 use crate::issue::IssueKind;
 
-/// A recording.
+/// Lhotse recording with its files and transforms.
 pub(super) struct Recording {
     sources: Vec<Source>,
-    /// The first transform other than resampling, which every reader does anyway.
+    /// Name of the first transform other than resampling. Resampling needs no support: every audio is resampled when
+    /// read.
     transform: Option<String>,
     pub(super) duration: Option<Seconds>,
 }
 
-/// Some channels of a recording.
+/// Audio source that holds some channels of a recording.
 struct Source {
-    /// Lhotse's type: `file`, `memory`, `url`, `shar` and so on.
+    /// Type of the source in Lhotse: `file`, `memory`, `url`, `shar` and so on.
     kind: String,
     path: String,
     channels: Vec<u64>,
@@ -31,7 +32,7 @@ impl Recording {
         Ok(Self { sources, transform, duration: object.seconds("duration")? })
     }
 
-    /// The file with exactly the channels `wanted`. An empty list means all channels.
+    /// Returns the file with exactly the channels `wanted`. An empty list means all channels.
     pub(super) fn file(&self, wanted: &[u64]) -> Result<&str, IssueKind> {
         if let Some(transform) = &self.transform {
             return Err(IssueKind::ChangedRecording(shortened(transform)));

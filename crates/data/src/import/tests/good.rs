@@ -1,11 +1,11 @@
-//! Tests of corpora as they are published.
+//! Tests of corpora in their published form.
 
 use super::*;
 
-/// A layout and the files of a corpus in it.
+/// Layout, and the files of a corpus in it.
 type Corpus = (Format, Vec<(&'static str, &'static [u8])>);
 
-/// One corpus of each layout.
+/// Returns one corpus of each layout.
 pub(super) fn corpora() -> Vec<Corpus> {
     vec![
         (Format::Manifest, vec![("manifest.jsonl", MANIFEST)]),

@@ -8,7 +8,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::super::record::{HEADER, Header};
 use super::*;
 
-/// Every record is intact or missing. Missing records can be stored again, and the next store finds them.
+/// Checks that every record is intact or missing, that missing records can be stored again, and that the next store
+/// finds them.
 fn check(folder: &TempDir, records: u64) -> Vec<u64> {
     let store = open_with(folder, u64::MAX);
     let mut found = Vec::new();
@@ -131,7 +132,7 @@ enum Edit {
     Insert(usize, Vec<u8>),
     Replace(usize, Vec<u8>),
     Remove(usize, usize),
-    /// Copies a range of the segment to another offset in it.
+    /// Copies a range of the segment to another offset in the segment.
     Repeat(usize, usize, usize),
 }
 

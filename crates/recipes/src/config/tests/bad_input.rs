@@ -11,10 +11,10 @@ type Case<'c> = (&'c str, (&'c str, &'c str), &'c [(&'c str, &'c str)], &'c [&'c
 /// A small valid file.
 const VALID: (&str, &str) = ("run.toml", "[training]\nsteps = 10\n");
 
-/// A limit of training, for files that set none.
+/// Flags that limit training, for files without a limit.
 const LIMIT: &[&str] = &["--steps", "1"];
 
-/// Snapshot files named without the module path.
+/// Returns settings for snapshot files that are named without the module path.
 fn snapshot_settings() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);

@@ -6,14 +6,14 @@ use super::options::blend;
 use super::tree::{PrefixTree, ROOT};
 use super::{BLANK, BeamOptions, CtcScores, Hypothesis, NextToken, keep_best, log_prob, next_rows};
 
-/// The best texts by the attention decoder alone.
+/// Searches the best texts by the attention decoder alone.
 ///
-/// Each step keeps the best `width` continuations of all hypotheses. Continuations with the end token are finished, the
-/// others continue. At `length_max` tokens every running hypothesis is ended, with the end token's log-probability. The
-/// search stops earlier when no running hypothesis can beat the best finished text or, with a bonus or normalization,
-/// when the finished texts of three lengths in a row are far below it, as in ESPnet. The first result is the best text
-/// of a complete search with this width (with a bonus or normalization: nearly always); the others are by-products,
-/// often fewer than `width`.
+/// Each step keeps the best `width` continuations of all hypotheses. A continuation with the end token is finished;
+/// every other continuation goes on. At `length_max` tokens every running hypothesis is ended, with the end token's
+/// log-probability. The search stops earlier when no running hypothesis can beat the best finished text or, with a
+/// bonus or normalization, when the finished texts of three lengths in a row are far below the best text, as in ESPnet.
+/// The first result is the best text of a complete search with this width (with a bonus or normalization: nearly
+/// always). The further results are by-products, often fewer than `width`.
 ///
 /// The blank and the start token never become part of a text.
 ///
@@ -24,11 +24,12 @@ pub fn attention_beam(decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec
     BeamSearch { ctc: None, ctc_weight: 0.0, options, limit: options.length_max }.run(decoder)
 }
 
-/// The best texts by CTC and the attention decoder together; otherwise as [`attention_beam`].
+/// Searches the best texts by CTC and the attention decoder together; in all else it equals [`attention_beam`].
 ///
-/// The CTC score of a running hypothesis is the probability of all texts that begin with it; that of a finished one is
-/// the probability of the text itself. CTC scores only the decoder's best `1.5 * width` tokens, as in ESPnet; with a
-/// CTC weight of 1 it scores all tokens. A text never has more tokens than frames, because CTC cannot emit them.
+/// The CTC score of a running hypothesis is the probability of all texts that begin with the hypothesis; the CTC score
+/// of a finished hypothesis is the probability of the text itself. CTC scores only the decoder's best `1.5 * width`
+/// tokens, as in ESPnet; with a CTC weight of 1 it scores all tokens. A text never has more tokens than frames, because
+/// CTC cannot emit more tokens.
 ///
 /// # Panics
 /// When the options are out of range, the decoder returns a wrong number of rows, or its vocabulary differs from CTC's.
@@ -45,7 +46,7 @@ struct BeamSearch<'a> {
     ctc: Option<&'a CtcScores>,
     ctc_weight: f64,
     options: &'a BeamOptions,
-    /// The most tokens of a text.
+    /// Maximum number of tokens of a text.
     limit: usize,
 }
 
@@ -62,7 +63,8 @@ struct Candidate {
     token: u32,
     attention: f64,
     weighted: f64,
-    /// The beam ranks by this; a score is divided by the length only when its text is finished.
+    /// Score of the candidate before division by the length, by which the beam ranks. A score is divided by the length
+    /// only when its text is finished.
     sum: f64,
 }
 
@@ -124,8 +126,8 @@ impl BeamSearch<'_> {
         }
     }
 
-    /// The tokens that get a CTC score. For attention alone this is exact: at most `width` of them can stay in the
-    /// beam.
+    /// Returns the tokens that get a CTC score. For attention alone this is exact: at most `width` of the tokens can
+    /// stay in the beam.
     fn likely_tokens(&self, row: &[f32]) -> Vec<u32> {
         let is_text = |token: &u32| ![BLANK, self.options.sos, self.options.eos].contains(token);
         let mut tokens: Vec<u32> = (0..row.len() as u32).filter(is_text).collect();

@@ -10,8 +10,8 @@ pub struct CtcScores {
 }
 
 impl CtcScores {
-    /// Takes log-probabilities, frame after frame. Minus infinity and zero frames are allowed; NaN counts as
-    /// impossible.
+    /// Makes the scores from log-probabilities, frame after frame. Minus infinity and zero frames are allowed; NaN
+    /// counts as impossible.
     ///
     /// # Panics
     /// When `vocabulary` is 0 or does not divide the number of values.
@@ -26,7 +26,7 @@ impl CtcScores {
         Self { log_probs, vocabulary }
     }
 
-    /// Takes logits, frame after frame, and computes the log-softmax of each frame in 64 bits.
+    /// Makes the scores from logits, frame after frame. Computes the log-softmax of each frame in 64 bits.
     ///
     /// # Panics
     /// When `vocabulary` is 0 or does not divide the number of values.
@@ -41,17 +41,17 @@ impl CtcScores {
         Self::new(logits, vocabulary)
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     pub fn frames(&self) -> usize {
         self.log_probs.len() / self.vocabulary
     }
 
-    /// Number of tokens, including the blank.
+    /// Returns the number of tokens, including the blank.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// The log-probabilities of all tokens in frame `t`.
+    /// Returns the log-probabilities of all tokens in frame `t`.
     ///
     /// # Panics
     /// When there is no frame `t`.
@@ -59,14 +59,14 @@ impl CtcScores {
         &self.log_probs[t * self.vocabulary..(t + 1) * self.vocabulary]
     }
 
-    /// The log-probability of `token` in frame `t`.
+    /// Returns the log-probability of `token` in frame `t`.
     pub(super) fn at(&self, t: usize, token: u32) -> f64 {
         f64::from(self.row(t)[token as usize])
     }
 }
 
-/// Best path decoding: the best token of each frame, with repeats collapsed and blanks removed. Of equal tokens the
-/// lower one is taken.
+/// Decodes the best path: takes the best token of each frame, collapses repeats and removes blanks. Of equally likely
+/// tokens the lower number is taken.
 pub fn ctc_best_path(scores: &CtcScores) -> Vec<u32> {
     let mut text = Vec::new();
     let mut before = BLANK;

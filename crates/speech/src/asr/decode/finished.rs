@@ -2,16 +2,16 @@
 
 use super::{BeamOptions, Hypothesis, best_first};
 
-/// A finished text this far below the best one (natural log) counts as hopeless (ESPnet's `D_end`).
+/// Distance to the best score (natural log) below which a finished text counts as hopeless (ESPnet's `D_end`).
 const HOPELESS: f64 = -10.0;
-/// The search stops after this many lengths in a row whose finished texts are all hopeless (ESPnet's `M`).
+/// Number of lengths in a row whose finished texts are all hopeless, after which the search stops (ESPnet's `M`).
 const HOPELESS_LENGTHS: usize = 3;
 
 /// The finished texts of a search.
 pub(super) struct Finished<'a> {
     options: &'a BeamOptions,
     hypotheses: Vec<Hypothesis>,
-    /// The highest score before the division by the length.
+    /// Highest score of a finished text before the division by the length.
     best_sum: f64,
     hopeless_lengths: usize,
 }
@@ -33,10 +33,11 @@ impl<'a> Finished<'a> {
         }
     }
 
-    /// Whether the search can stop. `bound` is the highest score that a running hypothesis can still reach.
+    /// Returns whether the search can stop. `bound` is the highest score that a running hypothesis can still reach.
     ///
-    /// Without bonus and normalization the bound is exact and decides alone. With either it is loose, and the search
-    /// would run to its limit for nothing; then ESPnet's rule stops it as well (Watanabe et al. 2017, equation 50).
+    /// Without bonus and normalization the bound is exact, and alone decides. With a bonus or normalization the bound
+    /// is loose, and the search would always run to its limit; then ESPnet's rule stops it as well (Watanabe et al.
+    /// 2017, equation 50).
     pub(super) fn is_settled(&self, bound: f64) -> bool {
         let best = self.hypotheses.iter().map(|hypothesis| hypothesis.score).fold(f64::NEG_INFINITY, f64::max);
         bound <= best || self.hopeless_lengths >= HOPELESS_LENGTHS

@@ -2,18 +2,19 @@
 
 use super::{BLANK, CtcScores, log_add};
 
-/// Log-probabilities that the first 0, 1, 2, ... frames collapse to exactly this prefix.
+/// CTC forward variables of a prefix: log-probabilities that the first 0, 1, 2, ... frames collapse to exactly this
+/// prefix.
 pub(super) struct PrefixForward {
-    /// The last token of the prefix; the blank for the empty prefix, as no text token equals the blank.
+    /// Last token of the prefix; the blank for the empty prefix, as no text token equals the blank.
     last: u32,
-    /// Over the paths that end in a blank; one value for each number of frames.
+    /// Log-probabilities over the paths that end in a blank; one value for each number of frames.
     blank: Vec<f64>,
-    /// Over all paths; one value for each number of frames.
+    /// Log-probabilities over all paths; one value for each number of frames.
     either: Vec<f64>,
 }
 
 impl PrefixForward {
-    /// The empty prefix: only blanks.
+    /// Computes the forward variables of the empty prefix, whose paths hold only blanks.
     pub(super) fn empty(scores: &CtcScores) -> Self {
         let mut blank = vec![0.0];
         for t in 0..scores.frames() {
@@ -22,15 +23,15 @@ impl PrefixForward {
         Self { last: BLANK, either: blank.clone(), blank }
     }
 
-    /// The log-probability that the prefix is the whole text.
+    /// Computes the log-probability that the prefix is the whole text.
     pub(super) fn complete(&self) -> f64 {
         *self.either.last().expect("there is a value for zero frames")
     }
 
-    /// The log-probability that the text begins with the prefix and then `token`.
+    /// Computes the log-probability that the text begins with the prefix and then `token`.
     ///
-    /// It is a sum over the frame in which `token` starts, so it needs no forward variables of the longer prefix. Those
-    /// are computed only for the hypotheses that stay in the beam.
+    /// The result is a sum over the frame in which `token` starts, so it needs no forward variables of the longer
+    /// prefix. Forward variables are computed only for the hypotheses that stay in the beam.
     pub(super) fn with_token(&self, token: u32, scores: &CtcScores) -> f64 {
         let before = self.extendable_by(token);
         let terms: Vec<f64> = (0..scores.frames()).map(|t| before[t] + scores.at(t, token)).collect();
@@ -41,7 +42,7 @@ impl PrefixForward {
         highest + terms.iter().map(|term| (term - highest).exp()).sum::<f64>().ln()
     }
 
-    /// The forward variables of the prefix extended by `token`.
+    /// Computes the forward variables of the prefix extended by `token`.
     pub(super) fn extend(&self, token: u32, scores: &CtcScores) -> Self {
         let before = self.extendable_by(token);
         let mut in_token = f64::NEG_INFINITY;
@@ -54,7 +55,8 @@ impl PrefixForward {
         Self { last: token, blank, either }
     }
 
-    /// The paths that `token` can extend. An equal last token needs a blank in between.
+    /// Returns the log-probabilities of the paths that `token` can extend. A token that equals the last token needs a
+    /// blank in between.
     fn extendable_by(&self, token: u32) -> &[f64] {
         if token == self.last { &self.blank } else { &self.either }
     }

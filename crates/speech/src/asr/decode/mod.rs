@@ -40,9 +40,9 @@ pub(crate) const BLANK: u32 = 0;
 /// A text found by a search, with its score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
-    /// The tokens of the text, without the start and end tokens.
+    /// Tokens of the text, without the start and end tokens.
     pub tokens: Vec<u32>,
-    /// The search's score; higher is better. Each search documents its meaning.
+    /// Score of the text in the search; higher is better. Each search documents what its score means.
     pub score: f64,
 }
 
@@ -50,12 +50,12 @@ pub struct Hypothesis {
 ///
 /// The searches use this trait, so that tests can replace the model and the caches stay inside the model.
 pub trait NextToken {
-    /// Natural log-probabilities of the next token: one row for each hypothesis, as wide as the vocabulary.
+    /// Returns the natural log-probabilities of the next token: one row for each hypothesis, as wide as the vocabulary.
     ///
-    /// Each hypothesis is a row. `tokens` has the newest token of each row, and `parents` the index of the row in the
-    /// previous call that it continues. A previous row may be continued several times, in any order, or not at all;
-    /// then it is dropped. The first call has one row: the start token with parent 0. An implementation keeps its
-    /// cached keys and values by row and selects them by `parents`.
+    /// Each hypothesis is a row. `tokens` has the newest token of each row. `parents` has, for each row, the index of
+    /// the row in the previous call that it continues. A previous row may be continued several times, in any order, or
+    /// not at all; a row that is not continued is dropped. The first call has one row: the start token with parent 0.
+    /// An implementation keeps its cached keys and values by row and selects them by `parents`.
     fn step(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>>;
 }
 
@@ -71,12 +71,12 @@ fn next_rows(decoder: &mut dyn NextToken, parents: &[usize], tokens: &[u32]) -> 
     rows
 }
 
-/// The log-probability of `token` in a row of the decoder.
+/// Returns the log-probability of `token` in a row of the decoder's output.
 fn log_prob(row: &[f32], token: u32) -> f64 {
     f64::from(possible(row[token as usize]))
 }
 
-/// The value, or minus infinity for NaN.
+/// Returns `value`, or minus infinity for NaN.
 fn possible(value: f32) -> f32 {
     if value.is_nan() { f32::NEG_INFINITY } else { value }
 }
@@ -86,7 +86,8 @@ fn log_add(a: f64, b: f64) -> f64 {
     if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// Keeps the `count` best items, best first; of equal items the earlier ones stay.
+/// Keeps the `count` items with the highest scores, in falling order; of items with equal scores the earlier items
+/// stay.
 ///
 /// The threshold is found before sorting, because a beam search drops most items.
 fn keep_best<T>(items: &mut Vec<T>, count: usize, score: impl Fn(&T) -> f64) {
@@ -99,7 +100,7 @@ fn keep_best<T>(items: &mut Vec<T>, count: usize, score: impl Fn(&T) -> f64) {
     items.truncate(count);
 }
 
-/// The result of a search: at most `count` hypotheses, sorted, and at least one.
+/// Makes the result of a search: at most `count` hypotheses, sorted, and at least one.
 fn best_first(mut hypotheses: Vec<Hypothesis>, count: usize) -> Vec<Hypothesis> {
     hypotheses.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.tokens.cmp(&b.tokens)));
     hypotheses.truncate(count);

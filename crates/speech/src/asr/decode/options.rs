@@ -9,27 +9,27 @@ use std::num::NonZeroUsize;
 /// end token's. `ctc` is the log-probability of the whole text; the attention beam has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamOptions {
-    /// Beam width: hypotheses kept at each step, and the most texts returned. Rescoring ignores it and returns all
-    /// texts.
+    /// Beam width: number of hypotheses kept at each step, and maximum number of texts returned. Rescoring ignores it
+    /// and returns all texts.
     pub width: NonZeroUsize,
-    /// The most tokens of a text; a hypothesis of this length can only end. Rescoring ignores it.
+    /// Maximum number of tokens of a text; a hypothesis of this length can only end. Rescoring ignores it.
     pub length_max: usize,
-    /// Weight of CTC, from 0 to 1; the attention decoder has the rest. The attention beam ignores it.
+    /// Weight of CTC in the score, from 0 to 1; the attention decoder has the rest. The attention beam ignores it.
     pub ctc_weight: f64,
-    /// Added to the score for each token except the end token. Sums of log-probabilities favor short texts; a positive
-    /// bonus corrects that.
+    /// Bonus added to the score for each token except the end token. Sums of log-probabilities favor short texts; a
+    /// positive bonus corrects that.
     pub length_bonus: f64,
     /// Whether the score of a finished text is divided by its number of tokens, including the end token.
     pub normalize_length: bool,
-    /// The start token.
+    /// Start token of the decoder.
     pub sos: u32,
-    /// The end token; it may equal the start token.
+    /// End token of the decoder; it may equal the start token.
     pub eos: u32,
 }
 
 impl BeamOptions {
-    /// Default options: a width of 10 and a CTC weight of 0.3 (between the defaults of ESPnet and SpeechBrain), no
-    /// bonus, no normalization.
+    /// Makes options with their defaults: a width of 10 and a CTC weight of 0.3 (between the defaults of ESPnet and
+    /// SpeechBrain), no bonus, no normalization.
     ///
     /// The two tokens and the limit depend on the model and have no default. For a model with CTC, the number of
     /// encoder frames is a safe limit: CTC cannot emit more tokens than frames.
@@ -38,23 +38,23 @@ impl BeamOptions {
         Self { width, length_max, ctc_weight: 0.3, length_bonus: 0.0, normalize_length: false, sos, eos }
     }
 
-    /// The score of a text of `tokens` tokens with this weighted log-probability.
+    /// Computes the score of a text of `tokens` tokens from its `weighted` log-probability.
     pub(super) fn score(&self, weighted: f64, tokens: usize) -> f64 {
         let raw = weighted + self.length_bonus * tokens as f64;
         if self.normalize_length { raw / (tokens + 1) as f64 } else { raw }
     }
 
-    /// The highest score that a hypothesis of `tokens` tokens can still reach with at most `limit` tokens.
+    /// Computes the highest score that a hypothesis of `tokens` tokens can still reach with at most `limit` tokens.
     ///
-    /// Its weighted log-probability `s` can only fall: every attention probability is at most one, and CTC never gives
-    /// a longer prefix, or an end, more than the prefix itself. For a fixed `s` the score as a function of the length
-    /// `n` is `s + b n` or `(s + b n) / (n + 1)`. Both are monotonic, so the maximum is at the shortest or the longest
-    /// length.
+    /// The weighted log-probability `s` of the hypothesis can only fall: every attention probability is at most one,
+    /// and CTC never gives a longer prefix, or an end, more than the prefix itself. For a fixed `s` the score as a
+    /// function of the length `n` is `s + b n` or `(s + b n) / (n + 1)`. Each of these functions is monotonic, so the
+    /// maximum is at the shortest or the longest length.
     pub(super) fn bound(&self, weighted: f64, tokens: usize, limit: usize) -> f64 {
         self.score(weighted, tokens).max(self.score(weighted, limit))
     }
 
-    /// Checks the ranges.
+    /// Checks the ranges of the options.
     ///
     /// # Panics
     /// When the CTC weight is not from 0 to 1, or the bonus is not finite.
@@ -64,7 +64,7 @@ impl BeamOptions {
     }
 }
 
-/// The weighted log-probability of a text. A weight of zero also removes minus infinity.
+/// Computes the weighted log-probability of a text. A weight of zero also removes minus infinity.
 pub(super) fn blend(ctc_weight: f64, ctc: f64, attention: f64) -> f64 {
     let share = |weight: f64, value: f64| if weight == 0.0 { 0.0 } else { weight * value };
     share(ctc_weight, ctc) + share(1.0 - ctc_weight, attention)

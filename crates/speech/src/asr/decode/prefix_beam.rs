@@ -8,31 +8,33 @@ use super::{BLANK, CtcScores, Hypothesis, best_first, keep_best, log_add};
 
 /// A prefix of a text, with the log-probability of all paths that collapse to it.
 struct Prefix {
-    /// Its node in the tree. A new candidate has its parent's node: most candidates are dropped before they need one.
+    /// Node of the prefix in the tree. A new candidate has its parent's node: most candidates are dropped before they
+    /// need a node.
     node: usize,
     is_new: bool,
-    /// Its last token; the blank for the empty prefix, as no text token equals the blank.
+    /// Last token of the prefix; the blank for the empty prefix, as no text token equals the blank.
     last: u32,
     /// Log-probability of the paths that end in a blank.
     blank: f64,
     /// Log-probability of the paths that end in the last token.
     token: f64,
-    /// Log-probability of both together; the beam ranks by it.
+    /// Log-probability of all paths, which end in a blank or in the last token; the beam ranks by it.
     total: f64,
 }
 
 impl Prefix {
-    /// Log-probability of the paths that `token` can extend. An equal last token needs a blank in between.
+    /// Computes the log-probability of the paths that `token` can extend. A token that equals the last token needs a
+    /// blank in between.
     fn extendable_by(&self, token: u32) -> f64 {
         if token == self.last { self.blank } else { self.total }
     }
 }
 
-/// The best `width` texts of an utterance by their CTC log-probability.
+/// Searches the best `width` texts of an utterance by their CTC log-probability.
 ///
-/// A narrow beam drops paths, so its scores are at most the true ones; a beam that holds every prefix is exact. Of
-/// prefixes with equal scores, first those stay that were in the beam before, then those with the better parent, then
-/// those with the likelier or the lower token.
+/// A narrow beam drops paths, so its scores are at most the true scores; a beam that holds every prefix is exact. Of
+/// prefixes with equal scores, first the prefixes stay that were in the beam before, then the prefixes with the better
+/// parent, then the prefixes with the likelier or the lower token.
 ///
 /// Any token except the blank may appear in the text. To forbid a token, give it minus infinity in `scores`.
 pub fn ctc_prefix_beam(scores: &CtcScores, width: NonZeroUsize) -> Vec<Hypothesis> {
@@ -62,19 +64,20 @@ pub fn ctc_prefix_beam(scores: &CtcScores, width: NonZeroUsize) -> Vec<Hypothesi
     best_first(beam.iter().map(hypothesis).collect(), width)
 }
 
-/// The tokens that may extend a prefix in this frame: the `2 * width` likeliest.
+/// Returns the tokens that may extend a prefix in this frame: the `2 * width` likeliest tokens.
 ///
-/// This does not change the result. A likely token can be useless for a prefix because it equals the last token, which
-/// needs a blank in between, or because the longer prefix is in the beam already: that is at most `width` tokens. So
-/// for each token that is left out there are `width` others that extend the same prefix at least as well and fill the
-/// beam.
+/// The limit does not change the result. A likely token can be useless for a prefix because it equals the last token,
+/// which needs a blank in between, or because the longer prefix is in the beam already: that is at most `width` tokens.
+/// So for each token that is left out there are `width` tokens that extend the same prefix at least as well and fill
+/// the beam.
 fn likely_tokens(row: &[f32], width: usize) -> Vec<u32> {
     let mut tokens: Vec<u32> = (1..row.len() as u32).collect();
     keep_best(&mut tokens, width.saturating_mul(2), |&token| f64::from(row[token as usize]));
     tokens
 }
 
-/// The prefixes of the beam one frame later. A parent that is in the beam as well adds its extending paths.
+/// Returns the prefixes of the beam one frame later. A prefix whose parent is in the beam as well also gets the
+/// parent's paths that extend to it.
 fn stay(beam: &[Prefix], positions: &HashMap<usize, usize>, tree: &PrefixTree, row: &[f32]) -> Vec<Prefix> {
     let later = |prefix: &Prefix| {
         let blank = prefix.total + f64::from(row[BLANK as usize]);
@@ -91,7 +94,7 @@ fn stay(beam: &[Prefix], positions: &HashMap<usize, usize>, tree: &PrefixTree, r
     beam.iter().map(later).collect()
 }
 
-/// `prefix` extended by `token`. Each text has one parent, so no other prefix of the beam leads to it.
+/// Returns `prefix` extended by `token`. Each text has one parent, so no other prefix of the beam leads to it.
 fn extended(prefix: &Prefix, token: u32, row: &[f32]) -> Prefix {
     let total = prefix.extendable_by(token) + f64::from(row[token as usize]);
     Prefix { node: prefix.node, is_new: true, last: token, blank: f64::NEG_INFINITY, token: total, total }

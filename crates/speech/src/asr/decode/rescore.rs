@@ -20,7 +20,7 @@ pub fn rescore(candidates: Vec<Hypothesis>, decoder: &mut dyn NextToken, options
     best_first(candidates.into_iter().zip(attention).map(score).collect(), usize::MAX)
 }
 
-/// The decoder's log-probability of each text, including the end token.
+/// Computes the decoder's log-probability of each text, including the end token.
 fn attention_scores(texts: &[Hypothesis], decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec<f64> {
     let mut sums = vec![0.0; texts.len()];
     // Each text that has not ended, with the decoder's row that scores its next token.

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use super::BLANK;
 
-/// The empty prefix.
+/// Number of the empty prefix in every tree.
 pub(super) const ROOT: usize = 0;
 
 /// Prefixes by number. Equal prefixes always have the same number.
 pub(super) struct PrefixTree {
     /// Parent and last token of each prefix. The root is its own parent.
     nodes: Vec<(usize, u32)>,
-    /// Only looked up, never iterated, so the order of the map cannot influence a result.
+    /// Number of each longer prefix, by parent and token. The map is only looked up, never iterated, so its order
+    /// cannot influence a result.
     children: HashMap<(usize, u32), usize>,
 }
 
@@ -20,17 +21,17 @@ impl PrefixTree {
         Self { nodes: vec![(ROOT, BLANK)], children: HashMap::new() }
     }
 
-    /// The prefix without its last token.
+    /// Returns the prefix without its last token.
     pub(super) fn parent(&self, node: usize) -> usize {
         self.nodes[node].0
     }
 
-    /// The prefix that is one `token` longer, if it exists.
+    /// Returns the prefix that is one `token` longer, if it exists.
     pub(super) fn child(&self, node: usize, token: u32) -> Option<usize> {
         self.children.get(&(node, token)).copied()
     }
 
-    /// The prefix that is one `token` longer; created if needed.
+    /// Returns the prefix that is one `token` longer, and creates it if needed.
     pub(super) fn extend(&mut self, node: usize, token: u32) -> usize {
         *self.children.entry((node, token)).or_insert_with(|| {
             self.nodes.push((node, token));
@@ -38,7 +39,7 @@ impl PrefixTree {
         })
     }
 
-    /// The tokens of a prefix.
+    /// Returns the tokens of a prefix.
     pub(super) fn tokens(&self, mut node: usize) -> Vec<u32> {
         let mut tokens = Vec::new();
         while node != ROOT {

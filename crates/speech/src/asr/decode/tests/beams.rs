@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Scores in which each frame allows only the listed tokens, with equal probability.
+/// Makes scores in which each frame allows only the listed tokens, with equal probability.
 fn only(vocabulary: usize, frames: &[&[usize]]) -> CtcScores {
     let cell = |frame: &[usize], token| if frame.contains(&token) { -(frame.len() as f32).ln() } else { IMPOSSIBLE };
     CtcScores::new(
@@ -64,7 +64,7 @@ fn impossible_scores_give_the_empty_text_at_minus_infinity() {
     assert_eq!(rescore(Vec::new(), &mut ToyDecoder::new(1), &options(width(3), 5)), nothing);
 }
 
-/// Compares a wide beam with all texts, with and without CTC.
+/// Compares the result of a wide beam with the scores of all texts, with and without CTC.
 fn check_wide(seed: u64, scores: &CtcScores, options: &BeamOptions) {
     let toy = || ToyDecoder { sos: options.sos, eos: options.eos, ..ToyDecoder::new(seed) };
     let by_ctc = every_text(scores);
@@ -165,7 +165,7 @@ fn a_vocabulary_of_two_has_only_the_empty_text() {
     assert_eq!(attention_beam(&mut scripted(), &smallest)[0].tokens, Vec::<u32>::new());
 }
 
-/// A decoder that predicts token 1 with near certainty until there are `length` tokens, then the end token.
+/// Makes a decoder that predicts token 1 with near certainty until there are `length` tokens, then the end token.
 fn counts_to(length: usize) -> impl Fn(&[u32]) -> Vec<f32> {
     move |text| {
         let end = if text.len() < length { 1e-9f32 } else { 1.0 - 1e-9 };

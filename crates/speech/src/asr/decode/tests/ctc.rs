@@ -32,7 +32,7 @@ fn unlimited_prefix_beam_is_exact_and_a_narrow_one_never_scores_higher() {
     }
 }
 
-/// Prefix beam search as in a textbook: whole texts as keys, and every token tried on every prefix.
+/// Runs prefix beam search as in a textbook: whole texts as keys, and every token tried on every prefix.
 fn plain_prefix_beam(scores: &CtcScores, width: usize) -> Vec<Hypothesis> {
     const NONE: f64 = f64::NEG_INFINITY;
     let mut beam = vec![(Vec::new(), (0.0, NONE))];

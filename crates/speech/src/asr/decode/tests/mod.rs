@@ -10,10 +10,10 @@ use super::*;
 
 const SOS: u32 = 3;
 const EOS: u32 = 4;
-/// The blank, two text tokens, and the start and end tokens.
+/// Size of the vocabulary: the blank, two text tokens, and the start and end tokens.
 const VOCABULARY: usize = 5;
 const IMPOSSIBLE: f32 = f32::NEG_INFINITY;
-/// For sums of a few dozen 64-bit terms in different orders.
+/// Tolerance for sums of a few dozen 64-bit terms in different orders.
 const TOLERANCE: f64 = 1e-9;
 
 /// Random numbers from 0 to 1: the high bits of Knuth's MMIX generator.
@@ -40,14 +40,14 @@ fn random_scores(seed: u64, frames: usize, vocabulary: usize) -> CtcScores {
     CtcScores::from_logits(logits, vocabulary)
 }
 
-/// Random scores in which the start and end tokens are impossible for CTC.
+/// Makes random scores in which the start and end tokens are impossible for CTC.
 fn text_scores(seed: u64, frames: usize) -> CtcScores {
     let inner = random_scores(seed, frames, SOS as usize);
     let row = |t| inner.row(t).iter().copied().chain([IMPOSSIBLE; 2]);
     CtcScores::new((0..frames).flat_map(row).collect(), VOCABULARY)
 }
 
-/// The log-probability of every text by definition: the sum over all paths that collapse to it.
+/// Computes the log-probability of every text by definition: the sum over all paths that collapse to the text.
 fn every_text(scores: &CtcScores) -> BTreeMap<Vec<u32>, f64> {
     let (frames, v) = (scores.frames(), scores.vocabulary());
     let mut texts = BTreeMap::new();
@@ -62,12 +62,12 @@ fn every_text(scores: &CtcScores) -> BTreeMap<Vec<u32>, f64> {
     texts.into_iter().filter(|(_, p)| *p > 0.0).map(|(text, p)| (text, p.ln())).collect()
 }
 
-/// The text tokens.
+/// Returns the text tokens: all tokens except the blank, `sos` and `eos`.
 fn alphabet(sos: u32, eos: u32) -> impl Iterator<Item = u32> {
     (1..VOCABULARY as u32).filter(move |token| ![sos, eos].contains(token))
 }
 
-/// Every text of at most `length` tokens.
+/// Lists every text of at most `length` tokens.
 fn texts_up_to(length: usize, sos: u32, eos: u32) -> Vec<Vec<u32>> {
     let mut texts = vec![Vec::new()];
     let mut begun = 0;
@@ -108,7 +108,7 @@ impl ToyDecoder {
         CtcScores::from_logits((0..VOCABULARY).map(|_| numbers.next() * 5.0).collect(), VOCABULARY).row(0).to_vec()
     }
 
-    /// The log-probability of a text by definition.
+    /// Computes the log-probability of a text by definition.
     fn log_prob(&self, text: &[u32]) -> f64 {
         let all = [&[self.sos], text, &[self.eos]].concat();
         (1..all.len()).map(|n| f64::from(self.row(&all[..n])[all[n] as usize])).sum()
@@ -158,7 +158,7 @@ fn options(width: NonZeroUsize, length_max: usize) -> BeamOptions {
     BeamOptions { width, ..BeamOptions::new(SOS, EOS, length_max) }
 }
 
-/// The score of a text by the formula in [`BeamOptions`].
+/// Computes the score of a text by the formula in [`BeamOptions`].
 fn definition(options: &BeamOptions, ctc: f64, attention: f64, tokens: usize) -> f64 {
     let share = |weight: f64, value: f64| if weight == 0.0 { 0.0 } else { weight * value };
     let weighted = share(options.ctc_weight, ctc) + share(1.0 - options.ctc_weight, attention);
