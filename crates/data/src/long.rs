@@ -30,7 +30,8 @@ const PAUSE: Seconds = Seconds(0.1);
 /// Sample rate for finding quiet places, in Hz. Low, because loudness does not depend on the rate.
 const RATE: u32 = 8_000;
 
-/// Largest power of a silent tenth of a second, as a share of the power of the loudest: 40 dB below it.
+/// Power up to which a tenth of a second counts as silent, as a share of the power of the loudest tenth of a second in
+/// the utterance: 40 dB below it.
 const SILENT_POWER: f32 = 1e-4;
 
 impl LengthPolicy {

@@ -51,7 +51,7 @@ pub enum CatalogError {
     /// The text is neither the name of a known GPU nor a memory size.
     #[error("no GPU is called `{text}`; similar names: {}; a size such as `24GiB` works too", nearest.join(", "))]
     Unknown {
-        /// Text that names no GPU.
+        /// Text that was looked up: neither the name of a known GPU nor a memory size.
         text: String,
         /// Names of GPUs similar to the text, the most similar first.
         nearest: Vec<&'static str>,

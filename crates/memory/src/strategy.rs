@@ -10,7 +10,8 @@ use crate::model::MemoryModel;
 use crate::trace::TraceError;
 use crate::traceable::Traceable;
 
-/// A way to compute a bucket. All strategies give the same result, with different memory and time.
+/// A way to compute the batches of a bucket: how many blocks are rematerialized, and how many queries attention
+/// computes at once. All strategies give the same result, but need different memory and time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Strategy {
     /// Number of blocks that are rematerialized.
@@ -77,7 +78,8 @@ pub(crate) fn chunk_width(chunk: Option<NonZeroU32>) -> u32 {
     chunk.map_or(u32::MAX, NonZeroU32::get)
 }
 
-/// Finds the largest micro-batch that fits the budget; `None` if not even one utterance fits.
+/// Finds the largest number of utterances of `bucket` whose micro-batch fits into `budget`; `None` if not even one
+/// utterance fits. If the demand fixes the size of micro-batches, only this size is tried.
 pub(crate) fn most_that_fit<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     bucket: BatchShape,

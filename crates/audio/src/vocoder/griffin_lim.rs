@@ -40,7 +40,7 @@ struct FrameBuffers {
 }
 
 impl<'a> GriffinLim<'a> {
-    /// Prepares a conversion to `length` samples of audio with the given `magnitudes` `[t, k]`.
+    /// Prepares the conversion of `magnitudes` `[t, k]` (frames, frequency bins) to `length` samples of audio.
     pub(super) fn new(
         log_mel: &'a LogMel,
         inverse: &'a dyn ComplexToReal<f32>,

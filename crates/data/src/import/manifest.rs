@@ -20,7 +20,7 @@ pub(super) const AUDIO: [&str; 4] = ["audio_filepath", "audio_path", "audio", "w
 /// Names of the key for the text. Manifests are written with the first name.
 const TEXT: [&str; 5] = ["text", "sentence", "transcript", "transcription", "normalized_text"];
 
-/// Reads a manifest, or the manifest in a folder.
+/// Adds the utterances of a manifest to `builder`. `path` is the manifest, or the folder that contains it.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let file = in_folder(path).ok_or(ImportError::WrongFormat { path: path.into(), format: Format::Manifest })?;
     let folder = builder.audio_folder(folder_of(&file));

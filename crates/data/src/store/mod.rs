@@ -80,7 +80,7 @@ pub struct StoreCounts {
 
 /// Store of features on disk. Many threads can share a store, and many processes can open one folder.
 ///
-/// Records of other processes become visible only when the store is opened.
+/// The store finds the records of other processes when it is opened. It does not see what they write afterwards.
 pub struct Store {
     precision: StorePrecision,
     index: RwLock<HashMap<StoreKey, RecordLocation>>,

@@ -52,7 +52,8 @@ impl Flex<'_> {
         }
     }
 
-    /// Simulates an operation whose output is another layout of the input's block: `change` sets strides and offset.
+    /// Simulates an operation that allocates nothing: `out` shares the memory block of `input`, and only the layout
+    /// differs. `change` sets the strides and the offset of `out`.
     fn view(&mut self, input: &TensorIr, out: &TensorIr, change: impl FnOnce(&mut Value)) {
         let mut value = self.heap.take(input);
         change(&mut value);

@@ -28,7 +28,7 @@ pub enum Unavailable {
     /// The driver does not report the fact for this GPU, for example because of MIG.
     #[error("the driver does not report it")]
     Driver,
-    /// The process ended before the fact was looked up.
+    /// The process that the fact is about ended before the fact could be read.
     #[error("the process has ended")]
     Ended,
 }

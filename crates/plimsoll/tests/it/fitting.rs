@@ -193,7 +193,7 @@ fn every_command_accepts_the_cpu_backend() {
         assert_eq!(output.code, Some(0), "{command}: {output:?}");
     }
     dir.run(&["gpu-info", "--backend", "cpu"]).success();
-    dir.run(&["runs", "list", "--backend=cpu"]).success();
+    dir.run(&["runs", "list", ".", "--backend=cpu"]).success();
 }
 
 #[test]

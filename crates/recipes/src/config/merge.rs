@@ -38,7 +38,9 @@ pub(super) fn merge(settings: &[Setting]) -> Result<(RunConfig, Provenance), Con
     Ok((config, provenance))
 }
 
-/// Marks each value with the index of its setting, so that after the merge the origin of the final value is known.
+/// Collects the settings of one layer as a source for the `config` crate.
+///
+/// Each value is marked with the index of its setting, so that the origin of a value is still known after the merge.
 fn layer_source(settings: &[Setting], layer: Layer) -> LayerSource {
     let numbered = settings.iter().enumerate().filter(|(_, setting)| setting.origin.layer() == layer);
     let value = |(number, setting): (usize, &Setting)| {

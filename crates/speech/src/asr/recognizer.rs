@@ -253,7 +253,8 @@ mod tests {
     use crate::testing::{self, apart};
     use plimsoll_layers::NormKind;
 
-    /// Returns a configuration that is small enough for a step in milliseconds and has every part.
+    /// Returns the configuration of a tiny recognizer for tests: it has every part of a real recognizer, and a training
+    /// step takes only milliseconds.
     fn small() -> RecognizerConfig {
         RecognizerConfig {
             features: 20,

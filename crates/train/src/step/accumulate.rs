@@ -241,7 +241,7 @@ impl StepAccumulator {
         if names.is_empty() { batch.names(0..batch.len()) } else { names }
     }
 
-    /// Takes the gradient of the whole batch out of the sum.
+    /// Takes the accumulated gradients of the batch, and leaves an empty sum.
     pub(super) fn take_gradients(&mut self) -> GradientsParams {
         std::mem::take(&mut self.gradients)
     }

@@ -59,7 +59,8 @@ pub enum StepError {
         what: &'static str,
         /// Value that is infinite or NaN.
         value: f64,
-        /// Names of the utterances in the micro-batches with a loss that is not finite, or of the whole batch.
+        /// Names of the utterances in the micro-batches whose loss is infinite or NaN; if there is no such micro-batch,
+        /// names of all utterances of the batch.
         names: Vec<String>,
         /// Whether the error is expected: in fp16 the loss scale is sometimes too high; it has been lowered.
         is_expected: bool,
