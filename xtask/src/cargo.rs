@@ -130,7 +130,8 @@ fn relay_without_finish(mut from: impl Read, mut to: impl Write) -> io::Result<(
     }
 }
 
-/// Finds the path in one of cargo's JSON messages. A single field is no reason to build a JSON library.
+/// Finds the path of the built executable in one of cargo's JSON messages; `None` if the message has none. A single
+/// field is no reason to build a JSON library.
 fn executable(message: &str) -> Option<PathBuf> {
     let (_, rest) = message.split_once(r#""executable":""#)?;
     let mut path = String::new();

@@ -132,8 +132,8 @@ impl Vocoder {
         limit_peak(sound)
     }
 
-    /// Computes the samples of a waveform of `frames` frames: one hop for each frame, but too few to begin another
-    /// frame.
+    /// Computes the number of samples of a waveform from whose samples exactly `frames` frames of features can be
+    /// extracted: about one hop for each frame.
     fn length(&self, frames: usize) -> usize {
         let LogMelConfig { hop_length, n_fft, padding, drop_last_frame, .. } = *self.config();
         if padding == Padding::None {

@@ -81,8 +81,8 @@ impl HostBatch {
         Self::collate_with(samples, feature_width, grid, Vec::with_capacity)
     }
 
-    /// Collates samples like [`collate`](Self::collate), but writes the features into a vector from `buffer`. `buffer`
-    /// gets the number of values and may return used memory.
+    /// Collates samples like [`collate`](Self::collate), but writes the features into a vector that `buffer` returns.
+    /// `buffer` gets the number of feature values and may return a vector with old values, to use its memory again.
     ///
     /// # Errors
     /// See [`collate`](Self::collate).
@@ -105,7 +105,7 @@ impl HostBatch {
         Ok(Self::padded(&rows, feature_width, grid, buffer))
     }
 
-    /// Pads rows of whole frames to a batch.
+    /// Pads utterances, each of which has whole frames, to a batch. `buffer` returns the vector for the features.
     fn padded(rows: &[Row<'_>], feature_width: usize, grid: &Grid, buffer: impl FnOnce(usize) -> Vec<f32>) -> Self {
         let lengths = |values: fn(&Row<'_>) -> usize, unit: usize| -> Vec<u32> {
             rows.iter().map(|row| (values(row) / unit) as u32).collect()
@@ -246,8 +246,9 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Joins rows into one vector, each row padded with zeros to `width`. `buffer` returns a vector with room for the given
-/// number of values.
+/// Joins arrays, such as the features of each utterance, into one vector, each padded with default values (zeros) to
+/// `width` values. `buffer` gets the number of values of the result and returns the vector to fill, whose old values
+/// are removed.
 fn concat_padded<'a, T: Copy + Default + 'a>(
     rows: impl ExactSizeIterator<Item = &'a [T]>,
     width: usize,

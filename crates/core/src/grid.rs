@@ -19,7 +19,8 @@ pub struct Grid {
     levels: Arc<[Level]>,
 }
 
-/// Padded number of frames, and the padded numbers of tokens used with this number of frames, in ascending order.
+/// One level of a grid: a number of frames to which batches are padded, and the numbers of tokens, in ascending order,
+/// to which batches with this number of frames are padded.
 #[derive(Debug, PartialEq, Eq)]
 struct Level {
     frames: u32,
@@ -75,11 +76,12 @@ impl Grid {
     }
 }
 
-/// Number of candidate levels. More candidates do not reduce padding further, and the time grows with the square of
-/// their number.
+/// Largest number of candidates among which `levels` searches. More candidates do not reduce padding further, and the
+/// time grows with the square of their number.
 const POINTS: usize = 300;
 
-/// Computes at most `count` levels that minimize the total padding of `values`; the highest level is the largest value.
+/// Computes at most `count` levels (padded lengths) that minimize the total padding when each of `values` is padded to
+/// the next level. The highest level is the largest value.
 ///
 /// Dynamic programming over the end of each level. Exact for up to `POINTS` values; more are reduced to `POINTS`
 /// quantiles.
@@ -139,7 +141,7 @@ mod tests {
         assert!(levels(vec![], 3).is_empty());
     }
 
-    /// Computes the smallest possible padding by trying all sets of levels.
+    /// Computes the smallest total padding of `values` with `count` levels, by trying all sets of levels.
     fn least(values: &[u32], count: usize) -> u32 {
         let top = *values.iter().max().unwrap();
         let mut others: Vec<u32> = values.to_vec();

@@ -142,8 +142,8 @@ fn templates(n_voices: usize, recorded: bool) -> Vec<Template> {
     unreachable!("every word is drawn in the end")
 }
 
-/// Returns the sounds between words (silence, breath or hum), in pieces of three frames so that a path can leave at any
-/// time.
+/// Returns, for the lead-in and each long enough gap between words (silence, breath or hum), three frames from its
+/// middle. Templates of silence are this short so that a recognized gap may have almost any length.
 fn gaps(utterance: &Utterance) -> impl Iterator<Item = Vec<Frame>> {
     let lead = std::iter::once(0..utterance.words[0].1.start);
     let inner = utterance.words.windows(2).map(|pair| pair[0].1.end..pair[1].1.start);
@@ -161,14 +161,16 @@ fn cut(frames: &[Frame], samples: &Range<usize>) -> Vec<Frame> {
     frames[frame(samples.start)..=frame(samples.end)].to_vec()
 }
 
-/// Path through the templates: its cost, and the frame at which it entered its current template.
+/// Path of the recognizer through the templates: its total cost so far, and the frame of the utterance at which it
+/// entered its current template.
 #[derive(Clone, Copy)]
 struct Path {
     cost: f32,
     entered: usize,
 }
 
-/// Finds the words of the cheapest path through any templates in any order, where every word costs `entry`.
+/// Finds the words of the path of lowest cost through any templates in any order, where each word adds the cost
+/// `entry`. `distances` has a row for each frame of the utterance, with its distances to the frames of all templates.
 fn recognize(distances: &[Vec<f32>], templates: &[Template], entry: f32) -> Vec<usize> {
     let nowhere = Path { cost: f32::MAX / 2.0, entered: 0 };
     let mut paths: Vec<Path> = vec![nowhere; distances[0].len()];
@@ -198,7 +200,8 @@ fn recognize(distances: &[Vec<f32>], templates: &[Template], entry: f32) -> Vec<
     words
 }
 
-/// Advances the paths in one template by a frame, which stays at a template frame, steps to the next or skips one.
+/// Advances the paths in one template by one frame of the utterance: a path stays at its frame of the template, steps
+/// to the next frame or skips one. `fresh` is the path that enters the template at its first frame.
 fn advance(paths: &mut [Path], distances: &[f32], fresh: Path) {
     for state in (0..paths.len()).rev() {
         let step = if state == 0 { fresh } else { paths[state - 1] };

@@ -11,8 +11,9 @@ pub(super) trait SpeechEngine: Sync {
     /// Returns the words that the engine can speak.
     fn words(&self) -> Vec<&'static str>;
 
-    /// Synthesizes the `words` with these indices in the voice of `speaker`, without room and noise, at
-    /// [`SAMPLE_RATE`](crate::SAMPLE_RATE).
+    /// Synthesizes a sentence in the voice of `speaker`, without room and noise, at
+    /// [`SAMPLE_RATE`](crate::SAMPLE_RATE). `words` are indices into the list that `words()` returns; `key` determines
+    /// the random choices.
     fn say(&self, words: &[usize], speaker: usize, key: Key) -> Result<Vec<f32>, CorpusError>;
 }
 

@@ -27,7 +27,7 @@ mod baseline;
 #[cfg(test)]
 mod tests;
 
-/// Audio files: what is needed to write the speech that this crate makes.
+/// The crate `plimsoll-audio`, re-exported so that callers can write the generated speech to audio files.
 pub use plimsoll_audio as audio;
 
 pub use error::CorpusError;

@@ -167,7 +167,8 @@ impl Target {
     }
 }
 
-/// Position of a phone in its word, and the voice.
+/// What the articulation targets of a phone depend on besides the phone itself: its word and position in the word, its
+/// stress, the voice, and the key of its random variation.
 struct Context<'a> {
     word: &'a Word,
     place: usize,

@@ -90,7 +90,8 @@ impl Voice {
         self.variability < 1.0
     }
 
-    /// Moves the random value `drawn` towards `usual` if the voice reads aloud.
+    /// Moves the random value `drawn` towards `usual` if the voice reads aloud, so that its sentences vary less;
+    /// returns `drawn` unchanged otherwise.
     pub(super) fn restrain(&self, drawn: f32, usual: f32) -> f32 {
         if self.is_reading() { usual + (drawn - usual) * self.variability } else { drawn }
     }

@@ -54,11 +54,11 @@ pub struct BatchingConfig {
     /// Number of frames whose multiples batches are padded to, so that there are fewer different shapes. Default: 1.
     #[serde(default = "default_grid")]
     pub frame_grid: NonZeroU32,
-    /// Largest number of combinations of padded frames and tokens, with levels chosen from the lengths of the data.
-    /// Default: no limit.
+    /// Largest number of combinations of a padded number of frames and a padded number of tokens. The padded numbers
+    /// are chosen from the lengths of the data. Default: no limit.
     ///
-    /// Batches that are not full have fewer utterances. Counting such batches too, three to four times as many shapes
-    /// occur.
+    /// Only full batches are counted. Batches that are not full have fewer utterances and so other tensor shapes: with
+    /// them, three to four times as many shapes occur.
     #[serde(default)]
     pub shapes: Option<NonZeroU32>,
 }
@@ -74,10 +74,12 @@ impl BatchingConfig {
     }
 }
 
-/// Ratio of the number of frame levels to the number of token levels. For an equal number of shapes, a ratio of 6 gave
-/// less audio padding and more text padding, and 4 the opposite (docs/LOG.md, 2026-11-21).
+/// Number of different padded lengths in frames, divided by the number of different padded lengths in tokens, when
+/// `BatchingConfig::grid` chooses the lengths for a limited number of shapes. For an equal number of shapes, a ratio of
+/// 6 gave less audio padding and more text padding, and 4 the opposite (docs/LOG.md, 2026-11-21).
 const FRAMES_FOR_TOKENS: f64 = 4.5;
-/// Largest number of samples whose lengths choose the levels.
+/// Largest number of samples, besides the longest sample, whose lengths `BatchingConfig::grid` uses to choose the
+/// padded lengths. Of a larger data set, it uses samples at equal distances.
 const MAX_LENGTHS: usize = 20_000;
 
 impl BatchingConfig {
@@ -174,11 +176,12 @@ impl BatchingConfig {
     }
 }
 
-/// Largest number of batches after a split by tokens, relative to a split by frames. Beyond it, batches would be small,
-/// and a part is not split by tokens.
+/// Limit for splitting a part of a window by tokens: the resulting number of batches, as a multiple of the number of
+/// batches after a split by frames. A part that would exceed the limit is split by frames, because its batches would be
+/// small.
 const MAX_TOKEN_SPLIT: f64 = 1.2;
 
-/// Padded lengths of a sample in a batch of its own.
+/// Frames, tokens and duration of a sample after padding to the grid, as if it were the only sample of its batch.
 #[derive(Clone, Copy)]
 struct Padded {
     frames: u32,
@@ -249,7 +252,8 @@ pub(crate) fn ordered_batches(samples: &[SampleMeta], order: &[usize], size: Bat
     cut_into_runs(order, |index| samples[index].seconds.0, |fill| fill.exceeds(size))
 }
 
-/// Size of a run of consecutive samples.
+/// Number of utterances in a batch that is being filled, and the longest duration in seconds among them. The batch is
+/// compared with a `BatchSize` by these numbers.
 #[derive(Clone, Copy, Default)]
 struct Fill {
     utterances: u64,
@@ -269,7 +273,8 @@ impl Fill {
     }
 }
 
-/// Cuts `order` into runs. A sample that would make the current run too full starts the next run.
+/// Cuts `order` into runs of consecutive samples, each for one batch or one part of a window. A sample that would make
+/// the current run too full starts the next run.
 fn cut_into_runs(order: &[usize], seconds: impl Fn(usize) -> f64, too_full: impl Fn(&Fill) -> bool) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
     let mut fill = Fill::default();

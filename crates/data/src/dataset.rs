@@ -100,7 +100,8 @@ pub struct Dataset {
 /// Store of features on disk, with the parameters of the features.
 struct FeatureStore {
     store: Arc<Store>,
-    /// All parameters that the features depend on, besides the audio. They are part of every key.
+    /// All parameters that the features depend on, besides the audio. They are part of the key under which features are
+    /// stored.
     parameters: String,
 }
 

@@ -34,14 +34,14 @@ pub struct Loader {
     schedule: Arc<Schedule>,
     /// Number of the epoch that the loader started in.
     first_epoch: u64,
-    /// Number of batches of the first epoch, once asked for.
+    /// Number of batches of the epoch that the loader started in; empty until it is first needed.
     batches_in_epoch: OnceLock<u64>,
     /// Number of utterances of the data set. This many failures without a batch in between mean that nothing is
     /// readable.
     n_utterances: usize,
     /// Number of utterances skipped since the start.
     skipped: u64,
-    /// Skipped utterances that come with the next delivered batch.
+    /// Skipped utterances that are reported to the caller together with the next delivered batch.
     unreported: Vec<Skipped>,
     /// Number of the epoch that is being delivered, and the number of its utterances that failed so far.
     failures: (u64, u64),
@@ -198,7 +198,8 @@ impl Iterator for Loader {
     }
 }
 
-/// Result of a loading job.
+/// Result of loading one batch in a thread: the batch, the position in the run after the batch, and the skipped
+/// utterances.
 struct Loaded {
     /// Loaded batch; `None` when every utterance was skipped.
     batch: Option<HostBatch>,

@@ -89,7 +89,8 @@ fn parts_of(utterance: &Utterance, ends: &[f64], texts: &[f64]) -> Vec<Utterance
     ends.iter().enumerate().zip(texts).map(part).collect()
 }
 
-/// Computes the share of all sound that lies before each of `cuts`; 1 for the last cut, which is the end.
+/// Computes for each of `cuts`, which are indices into `samples`, the share of the non-silent tenths of a second that
+/// lies before the cut; 1 for a cut at the end of `samples`.
 fn sound_shares(samples: &[f32], cuts: &[usize]) -> Vec<f64> {
     let window = (PAUSE.0 * f64::from(RATE)) as usize;
     let power: Vec<f32> = samples.chunks(window).map(|part| part.iter().map(|x| x * x).sum()).collect();

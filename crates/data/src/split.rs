@@ -86,7 +86,8 @@ fn speakers(utterances: &[Utterance]) -> BTreeMap<&str, Vec<usize>> {
     speakers
 }
 
-/// Holds out speakers in random order: each speaker that brings the count closer to `wanted`.
+/// Chooses whole speakers for validation: goes through the speakers in random order, and takes each speaker that brings
+/// the number of held-out utterances closer to `wanted`. Returns a flag for each of the `total` utterances.
 fn hold_out_speakers(speakers: BTreeMap<&str, Vec<usize>>, wanted: usize, total: usize, key: Key) -> Vec<bool> {
     let count = speakers.len();
     let smallest = speakers.values().min_by_key(|indices| indices.len()).cloned().unwrap_or_default();
@@ -106,14 +107,15 @@ fn hold_out_speakers(speakers: BTreeMap<&str, Vec<usize>>, wanted: usize, total:
     mark(total, taken.into_iter().flatten())
 }
 
-/// Holds out the first `wanted` utterances in random order.
+/// Chooses `wanted` random utterances for validation, and returns a flag for each utterance that is true if it is held
+/// out.
 fn hold_out_utterances(utterances: &[Utterance], wanted: usize, key: Key) -> Vec<bool> {
     let mut order: Vec<usize> = (0..utterances.len()).collect();
     order.sort_by_key(|&index| key.with(&utterances[index].id).bits());
     mark(utterances.len(), order.into_iter().take(wanted))
 }
 
-/// Returns `total` flags that are `true` at each of `indices`.
+/// Returns a vector of `total` flags that are true at each of `indices` and false elsewhere.
 fn mark(total: usize, indices: impl Iterator<Item = usize>) -> Vec<bool> {
     let mut marks = vec![false; total];
     indices.for_each(|index| marks[index] = true);

@@ -96,7 +96,8 @@ impl CorpusStats {
 const BINS: f64 = 20.0;
 
 impl Spread {
-    /// Computes the distribution of `values`; every field is zero without a finite value.
+    /// Computes the distribution of the finite values in `values`; NaN and infinite values are ignored. Without a
+    /// finite value, every field is zero.
     pub fn new(mut values: Vec<f64>) -> Self {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);

@@ -50,7 +50,8 @@ fn pass(encoder: &Encoder, x: &Tensor<3>, choice: Remat) -> (Bytes, f64, f32) {
     (peak.saturating_sub(before + held), seconds, sum.1)
 }
 
-/// Sum of the absolute gradients of the first block, which must be equal for all choices.
+/// Visitor that sums the absolute gradients of the first block. The sum must be equal for all rematerialization
+/// choices.
 struct Sum<'a>(&'a burn::optim::GradientsParams, f32);
 
 impl plimsoll_tape::NamedVisitor for Sum<'_> {

@@ -98,7 +98,8 @@ impl TransformerConfig {
     }
 }
 
-/// Applies a residual connection around `inside`, with the norm before `inside` (`norm_first`) or after the sum.
+/// Applies the layer `inside` to `x` with a residual connection around it, and `norm` before the layer (`norm_first`)
+/// or after the sum.
 fn residual(
     norm: &LayerNorm,
     norm_first: bool,
@@ -231,7 +232,8 @@ impl DecoderBlock {
         })
     }
 
-    /// Decodes all tokens at once. `cross` computes the cross-attention and may return a second result.
+    /// Decodes all tokens `x` at once. `cross` computes the cross-attention, and also a result that is returned beside
+    /// the decoded tokens, such as the attention weights.
     fn forward_by<R>(
         &self,
         x: Tensor<3>,
@@ -266,7 +268,8 @@ impl DecoderBlock {
         self.residuals(x, pass, attend, |x, pass| self.cross.attend(x, memory, pass))
     }
 
-    /// Applies the three residual connections, with self-attention and cross-attention given as functions.
+    /// Applies the three layers of the block (self-attention, cross-attention, feed-forward layer), each with its
+    /// residual connection, norm and dropout. `attend` computes the self-attention and `cross` the cross-attention.
     fn residuals(
         &self,
         x: Tensor<3>,

@@ -67,7 +67,7 @@ pub enum CatalogError {
 /// Number of similar names that an error suggests.
 const SUGGESTIONS: usize = 3;
 
-/// Words of a GPU's name that come before its distinctive part.
+/// Words of vendors and product lines at the start of a GPU's name, which do not matter when a GPU is looked up.
 const PREFIXES: [&str; 5] = ["nvidia", "geforce", "tesla", "quadro", "rtx"];
 
 /// GPUs whose speed is assumed if only a memory size is given, each with the largest size that it is assumed for. Each
@@ -106,7 +106,8 @@ impl Gpu {
         }
     }
 
-    /// Lists every normalized name and alias of the GPU, alone and followed by the memory.
+    /// Lists the normalized spellings by which the GPU is found: its name and aliases, alone and followed by the memory
+    /// size.
     fn spellings(&self) -> impl Iterator<Item = String> + '_ {
         let gib = self.memory.0 >> 30;
         std::iter::once(self.name.as_ref()).chain(self.aliases.iter().copied()).flat_map(move |name| {

@@ -75,7 +75,8 @@ impl FusionGroup {
         }
     }
 
-    /// Runs the kernel of the operations that were collected before operation `index`.
+    /// Simulates the kernel that computes the collected operations, just before operation `index`: its outputs that are
+    /// read later get memory, and its inputs that are not read again give up theirs. The group is empty afterwards.
     pub(crate) fn run(
         &mut self,
         heap: &mut Heap,
@@ -109,9 +110,10 @@ impl FusionGroup {
     }
 }
 
-/// Computes the working memory of a kernel in bytes. Where autotuning may choose among several kernels, the kernel that
-/// needs the most counts. The gradients of a convolution are matrix products with its columns (im2col): every value
-/// occurs once for each position of the convolution kernel that reads it (`burn-cubecl`, `kernel/conv`).
+/// Computes the working memory of a kernel as the bytes of up to three blocks. Where autotuning may choose among
+/// several kernels, the kernel that needs the most counts. The gradients of a convolution are matrix products with its
+/// columns (im2col): every value occurs once for each position of the convolution kernel that reads it (`burn-cubecl`,
+/// `kernel/conv`).
 fn workspace(operation: &OperationIr) -> [usize; 3] {
     let OperationIr::Module(module) = operation else { return [0; 3] };
     let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
@@ -130,7 +132,8 @@ fn workspace(operation: &OperationIr) -> [usize; 3] {
     }
 }
 
-/// Applies an operation that makes a view, and returns whether it did: the input must have memory already.
+/// Applies `operation` to `heap` if it only makes a view of an input that has memory already. Returns `false`, without
+/// an effect, for any other operation.
 fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
     let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation else {
         return false;

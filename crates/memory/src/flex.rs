@@ -93,7 +93,8 @@ struct Flex<'a> {
 }
 
 impl Flex<'_> {
-    /// Simulates flex's `to_contiguous` on a borrowed value: `value` stays in memory until the caller frees it.
+    /// Simulates flex's `to_contiguous`, which reads a borrowed value: returns a second handle on the block of `value`,
+    /// or a contiguous copy. `value` itself stays in memory until the caller frees it.
     fn read(&mut self, value: &Value) -> Value {
         let shared = self.heap.share(value);
         contiguous(self.heap, shared)
@@ -112,7 +113,7 @@ impl Flex<'_> {
         value
     }
 
-    /// Allocates new blocks for the outputs of an operation that reads its inputs in any layout.
+    /// Simulates an operation that reads its inputs in any layout, and allocates a new block for each output.
     fn fresh_outputs(&mut self, operation: &OperationIr) {
         let inputs: Vec<Value> = operation.inputs().map(|input| self.heap.take(input)).collect();
         for output in operation.outputs() {
@@ -122,7 +123,7 @@ impl Flex<'_> {
         self.free(inputs);
     }
 
-    /// Makes the inputs contiguous, then allocates a new block for the output.
+    /// Simulates an operation that first makes its inputs contiguous, and then allocates a new block for its output.
     fn contiguous_inputs(&mut self, inputs: &[&TensorIr], out: &TensorIr) {
         let inputs: Vec<Value> = inputs.iter().map(|input| self.heap.take(input)).collect();
         let read: Vec<Value> = inputs.iter().map(|input| self.read(input)).collect();

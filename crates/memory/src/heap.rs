@@ -167,7 +167,7 @@ impl Heap {
         self.blocks[value.block].handles == 1
     }
 
-    /// Returns whether `value` is its whole block, in row-major order.
+    /// Returns whether the elements of `value` fill its block from the start to the end, in row-major order.
     pub(crate) fn is_whole(&self, value: &Value) -> bool {
         let size = (value.count() * value.width).next_multiple_of(self.alignment);
         value.is_contiguous() && value.offset == 0 && self.blocks[value.block].size == size

@@ -146,7 +146,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok((RunMemory::new(&trace, None, self.step(bucket, utterances)?), trace.cost))
     }
 
-    /// Computes the memory of a step of `bucket` beside its micro-batches of `utterances` utterances.
+    /// Computes what a step of `bucket` needs in addition to one micro-batch, if each micro-batch has `utterances`
+    /// utterances.
     fn step(&self, bucket: BatchShape, utterances: u32) -> Result<StepMemory, TraceError> {
         Ok(StepMemory {
             micro_batches: bucket.utterances.div_ceil(utterances.max(1)),
@@ -209,7 +210,8 @@ impl<S> MemoryModel<'_, S> {
 }
 
 impl<S: Traceable> MemoryModel<'_, S> {
-    /// Computes the memory of a step of `bucket` beside its micro-batches.
+    /// Computes what a step of `bucket` needs in addition to its micro-batches: the demand's own values, with the
+    /// memory of the batch on the host and of the prefetched batches.
     fn beside_micro_batches(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
         let demand = self.demand();
         let one = batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)?;

@@ -69,7 +69,7 @@ impl Trace {
     }
 }
 
-/// Moment of a birth (`true`) or death (`false`), and the index of the allocation.
+/// Birth or death of an allocation: the moment, whether it is a birth, and the index of the allocation in its timeline.
 type Change = (usize, bool, usize);
 
 /// Lists the births and deaths of a micro-batch in order, without the weights, which exist already, and without the
@@ -114,7 +114,7 @@ impl PoolSimulation {
         slots.into_iter().for_each(|slot| self.pools.free(slot));
     }
 
-    /// Simulates all micro-batches of a step. Returns the gradients.
+    /// Simulates all `count` micro-batches of a step. Returns the slots of the gradients, which stay reserved.
     fn micro_batches(&mut self, trace: &Timeline, changes: &[Change], count: u32) -> Vec<Slot> {
         let gradients = self.micro_batch(trace, changes);
         if count > 1 {
@@ -125,7 +125,7 @@ impl PoolSimulation {
         gradients
     }
 
-    /// Simulates one micro-batch. Returns the gradients, which stay alive after the micro-batch.
+    /// Simulates one micro-batch. Returns the slots of the gradients, which stay reserved after the micro-batch.
     fn micro_batch(&mut self, trace: &Timeline, changes: &[Change]) -> Vec<Slot> {
         let mut slots = vec![None; trace.allocations.len()];
         for &(_, is_birth, index) in changes {
@@ -178,7 +178,7 @@ impl Pools {
         self.pools[slot.pool].pages[slot.page].free(slot.start, slot.size);
     }
 
-    /// Frees the empty pages of old pools.
+    /// Frees the empty pages of all pools except the first, for small tensors, and the newest.
     fn free_old_pages(&mut self) {
         let last = self.pools.len() - 1;
         for pool in &mut self.pools[1..last] {

@@ -87,7 +87,7 @@ pub(crate) struct MemoryProfile {
 }
 
 impl MemoryProfile {
-    /// Computes the profile of `timeline`. Allocations without a lifetime do not count.
+    /// Computes the profile of `timeline`. Allocations that are not alive at any moment do not count.
     pub(crate) fn new(timeline: &Timeline) -> Self {
         let lasting = || timeline.allocations.iter().filter(|one| one.birth < one.death);
         let mut events: Vec<(usize, usize, Owner, u64)> = Vec::with_capacity(timeline.allocations.len() * 2);

@@ -134,7 +134,8 @@ pub(crate) fn fastest<S: Traceable + Sync>(
     all.reduce(faster).expect("at least one utterance")
 }
 
-/// Estimates the seconds of a step over `utterances`: full micro-batches, and one micro-batch of the rest.
+/// Estimates the seconds of a step over `utterances` utterances: full micro-batches of `micro_batch` utterances, and a
+/// smaller last one where utterances remain. `cost` gives the cost of a micro-batch from its utterances.
 fn step_seconds(utterances: u32, micro_batch: u32, speed: &Speed, cost: impl Fn(u32) -> Cost) -> f64 {
     let full = f64::from(utterances / micro_batch) * speed.seconds(&cost(micro_batch));
     match utterances % micro_batch {

@@ -87,7 +87,8 @@ impl TimelineBuilder {
         self.micro_batches(validation, 1);
     }
 
-    /// Adds the copy of weights and optimizer state that a background writer saves. The caller releases it.
+    /// Adds the phase that copies weights and optimizer state, `size` bytes, for a background writer. The copy stays
+    /// alive until the caller passes its index to `release`.
     pub(crate) fn checkpoint(&mut self, size: Bytes) -> AllocationIndex {
         self.enter(Phase::Checkpoint);
         let copy = self.allocate(size, Owner::Temporaries, Phase::Checkpoint, "snapshot");

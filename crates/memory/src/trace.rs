@@ -188,7 +188,8 @@ fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) ->
     Trace { timeline: heap.into_timeline(), parameters: live.parameters, weights, gradients, cost }
 }
 
-/// Lists the tensors whose ids lie between `start` and `end`, except tensors that other tensors in this range replaced.
+/// Lists the tensors whose ids lie between `start` and `end`, except those that were used up to make another tensor of
+/// this range.
 fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) -> Vec<TensorId> {
     let is_between = |id: TensorId| start < id && id < end;
     let all = operations.iter().flat_map(|operation| operation.inputs().chain(operation.outputs()));
@@ -201,7 +202,8 @@ fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) 
     made.into_iter().collect()
 }
 
-/// Estimates how many thousandths of the blocks `remat` covers. An estimate suffices: it only sizes bookkeeping.
+/// Estimates how many thousandths of the blocks of a model `remat` rematerializes. An estimate suffices, because only
+/// the bytes of bookkeeping for parameters and operations depend on it.
 fn covered_thousandths(remat: Remat) -> usize {
     match remat {
         Remat::None => 0,

@@ -41,8 +41,9 @@ impl Host {
         self.memory_limit.unwrap_or(self.memory)
     }
 
-    /// Computes the usable part of the host under `limits` of control groups. Each limit leaves the memory that its
-    /// group does not hold. The page cache of a group counts as free, because the system reclaims it on demand.
+    /// Computes the memory that this process can use on a host with `memory` installed and `available`, when the
+    /// control groups of the process have `limits`. Each limit leaves at most the limit minus the memory that its group
+    /// holds. The page cache of a group counts as free, because the system reclaims it on demand.
     fn within(memory: Bytes, available: Bytes, limits: impl Iterator<Item = CGroupLimits>) -> Self {
         let mut host = Self { memory, memory_limit: None, available, logical_cpus: 1 };
         for limit in limits.filter(|limit| limit.total_memory < memory.0) {

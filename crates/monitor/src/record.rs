@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plimsoll_core::{Event, Record};
 use serde_json::Value;
 
-/// Maximum distance from the end of a file at which the start of the last line is searched. The longest lines list the
-/// samples left out of a batch.
+/// Number of bytes at the end of a record that are searched for the start of the last line. A line is shorter; the
+/// longest lines list the samples that were left out of a batch.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reason why a record, a report or a picture cannot be written or read.

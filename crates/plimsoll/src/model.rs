@@ -118,7 +118,8 @@ impl Sizes {
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
 
-    /// Computes the frames of `seconds` of audio, and the positions that attention computes over.
+    /// Computes the number of feature frames of `seconds` of audio, and the number of positions that attention computes
+    /// over.
     fn frames(&self, seconds: f64) -> (u32, u32) {
         let frames = self.log_mel.frames_in(Seconds(seconds)).0;
         let positions = match &self.model {
@@ -128,7 +129,8 @@ impl Sizes {
         (frames, positions)
     }
 
-    /// Returns the features per frame, the tokens, and the name of the positions that attention computes over.
+    /// Returns the number of features per frame, the number of tokens in the vocabulary, and the words that the output
+    /// uses for the positions that attention computes over.
     fn facts(&self) -> (usize, usize, &'static str) {
         match &self.model {
             ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),

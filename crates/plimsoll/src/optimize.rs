@@ -130,7 +130,8 @@ fn changes<S: Traceable + Sync>(
     )))
 }
 
-/// Lists the changes from the choice `old` to `choice` with micro-batches of `micro_batch` utterances.
+/// Lists the changes of the configuration that replace the choice `old`, which it has now, by `choice`, with
+/// micro-batches of `micro_batch` utterances. `peak` names the planned peak of memory in the reason for a change.
 fn changes_to(builder: &DemandBuilder, (old, choice): (Choice, Choice), micro_batch: u32, peak: &str) -> Vec<Change> {
     let config = &builder.config;
     let mut changes = Vec::new();
@@ -168,7 +169,8 @@ fn changes_to(builder: &DemandBuilder, (old, choice): (Choice, Choice), micro_ba
     changes
 }
 
-/// Returns whether micro-batches of this size split a batch, or the configuration names a size already.
+/// Returns whether the configuration has to name `micro_batch`: if a batch may have more utterances, or if the
+/// configuration already names a size of micro-batches.
 fn is_split(config: &RunConfig, micro_batch: u32) -> bool {
     config.data.effective_utterances().is_none_or(|whole| micro_batch < whole) || config.training.micro_batch.is_some()
 }

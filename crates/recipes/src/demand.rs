@@ -57,7 +57,8 @@ impl DemandBuilder {
         Ok(Self { config, model, shapes })
     }
 
-    /// Returns the way in which the configuration computes a micro-batch on `target`.
+    /// Returns the settings with which `target` computes a micro-batch under the configuration: rematerialization,
+    /// chunked attention, precision.
     pub fn choice(&self, target: &Target) -> Choice {
         mapping::choice(&self.config, &self.model, target.precision())
     }

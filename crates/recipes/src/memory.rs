@@ -83,8 +83,9 @@ impl MemoryRequest<'_> {
         }
     }
 
-    /// Returns the result of planning if `error` prevented a plan: a failure, or only a note if the run has no limit to
-    /// keep.
+    /// Returns the result of planning after `error` prevented a plan: an error for the user, or `None` and a note if
+    /// the run trains on the CPU without a memory limit. `outside_model` is the memory that the process needs beside
+    /// model and steps.
     fn without_plan(&self, error: &PlanError, outside_model: Bytes) -> Result<Option<MemoryPlan>, Failure> {
         let budget = self.run.training.budget;
         if budget.is_none() && self.device.is_host {
@@ -128,7 +129,8 @@ impl MemoryRequest<'_> {
     }
 }
 
-/// Plans `written`. If that does not fit, returns the fastest plan with other settings that give the same result.
+/// Plans the memory of a run within `budget`, from the demand `written`, which has the settings of the configuration.
+/// If no such plan fits, returns the fastest plan with other settings that give the same result.
 fn plan_within<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,

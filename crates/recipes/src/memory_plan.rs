@@ -24,7 +24,8 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// Computes the planned peak of all replicas that share the memory, with the rest of the process.
+    /// Computes the planned peak of memory: the peaks of all replicas that share the memory of the device, and what the
+    /// process needs beside model and steps.
     pub fn peak(&self) -> Bytes {
         Bytes(self.plan.peak.0 * self.sharing_replicas + self.outside_model.0)
     }

@@ -33,8 +33,8 @@ pub fn text_normalizer(data: &DataConfig) -> Result<impl Fn(&str) -> String, Fai
     Ok(move |text: &str| normalize(&numbers.apply(text), case))
 }
 
-/// Returns the way in which numbers are written for models of `data`. The setting in the tokenizer file holds unless
-/// the configuration has another setting.
+/// Returns the treatment of numbers in texts for models of `data`: unchanged, or replaced by English words. The setting
+/// of the tokenizer file holds, unless the configuration asks for English words.
 fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
     match (data.numbers, &data.tokenizer_file) {
         (NumbersChoice::English, _) => Ok(Numbers::English),

@@ -205,23 +205,24 @@ fn release_device(simulated: SimulatedDevice, device: Device) {
 /// Operation in a capture that Burn does not define.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CustomOp<'a> {
-    /// Mark written by [`CaptureSession::mark`].
+    /// Name of a mark, written by [`CaptureSession::mark`] between two operations.
     Mark(&'a str),
-    /// The output is the input with contiguous values: a copy if they are not contiguous, otherwise the input itself.
+    /// Operation that makes the values of its input contiguous: the output is a copy if they are not contiguous,
+    /// otherwise the input itself.
     Contiguous,
-    /// The outputs are new tensors; the inputs are read and contiguous.
+    /// Operation, with its name, that creates its outputs as new tensors. It reads its inputs, which are contiguous.
     Make(&'a str),
-    /// The first output is the first input, changed: in place if it has no other owner, otherwise in a copy. A second
-    /// output is a new tensor, allocated before the change.
+    /// Operation that overwrites its first input: the first output takes the memory of the first input if that has no
+    /// other owner, otherwise a copy. A second output is a new tensor, allocated before the input is overwritten.
     Change {
-        /// Name of the operation that changes its input.
+        /// Name of the operation that overwrites its first input.
         name: &'a str,
         /// Bytes of temporary memory of the operation.
         scratch: u64,
     },
     /// Host memory that is used temporarily.
     Scratch {
-        /// Name of the use of the memory.
+        /// Name of the purpose of the memory, as given to `record_scratch`.
         name: &'a str,
         /// Number of bytes used.
         bytes: u64,
@@ -289,7 +290,8 @@ fn custom(kind: &str, name: &str, inputs: Vec<TensorIr>, outputs: Vec<TensorIr>,
 
 type Recorded = FloatTensor<Capture>;
 
-/// Records an operation that reads `inputs` and creates tensors of `shapes`.
+/// Records in the capture a `CustomOp` of the given kind (such as `make`) and name, which reads `inputs`, creates fp32
+/// tensors of `shapes` and uses `scratch` bytes of temporary memory. Returns the created tensors.
 fn record_custom(kind: &str, name: &str, inputs: Vec<Recorded>, shapes: Vec<Shape>, scratch: usize) -> Vec<Recorded> {
     let client = inputs.first().map(|tensor| tensor.client.clone()).expect("a custom operation has an input");
     let fresh = |shape| TensorIr::uninit(client.create_empty_handle(), shape, DType::F32);

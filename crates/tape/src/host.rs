@@ -45,8 +45,10 @@ pub(crate) trait HostBackend: PrimitiveBackend {
         compute: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
     ) -> Vec<FloatTensor<Self>>;
 
-    /// Lets `change` overwrite the values of `tensor`: in place if it is the only owner, otherwise in a copy. `change`
-    /// also reads `args.inputs`, fills a new tensor of shape `args.second_output` and uses `args.scratch` bytes.
+    /// Runs `change`, which overwrites the values of `tensor`: in place if `tensor` is their only owner, otherwise in a
+    /// copy. The arguments of `change` are these values, the values of a new tensor of shape `args.second_output` to
+    /// fill, and the values of `args.inputs` to read. A capture device does not run `change`: it records the operation
+    /// with `args.scratch` bytes of temporary memory.
     fn change_in_place(
         name: &'static str,
         tensor: FloatTensor<Self>,
@@ -55,7 +57,8 @@ pub(crate) trait HostBackend: PrimitiveBackend {
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
 }
 
-/// Arguments of a change in place besides the changed tensor.
+/// Arguments of `HostBackend::change_in_place` besides the tensor that is overwritten: the tensors to read, the shape
+/// of a second result if there is one, and the bytes of temporary memory that a capture counts.
 pub(crate) struct InPlaceArgs<'a, B: PrimitiveBackend> {
     pub(crate) inputs: &'a [&'a FloatTensor<B>],
     pub(crate) second_output: Option<Shape>,
@@ -63,7 +66,8 @@ pub(crate) struct InPlaceArgs<'a, B: PrimitiveBackend> {
 }
 
 impl<B: PrimitiveBackend> InPlaceArgs<'_, B> {
-    /// Creates arguments without inputs and second output, with `scratch` bytes of temporary memory.
+    /// Creates the arguments of an operation that reads no other tensor, has no second result, and uses `scratch` bytes
+    /// of temporary memory.
     pub(crate) fn scratch(scratch: usize) -> Self {
         Self { inputs: &[], second_output: None, scratch }
     }
@@ -108,7 +112,7 @@ pub(crate) fn is_host<const D: usize>(tensor: &Tensor<D>) -> bool {
     runs_host_ops(&tensor.device()) && tensor.dtype() == DType::F32
 }
 
-/// Returns whether `tensor` has fp32 values on the CPU itself.
+/// Returns whether `tensor` has fp32 values on the real CPU, not on a capture device that simulates it.
 pub(crate) fn is_on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
     family(&tensor.device()) == Family::Flex && tensor.dtype() == DType::F32
 }

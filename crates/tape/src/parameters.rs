@@ -39,7 +39,8 @@ pub enum ParametersError {
     NoMatch {
         /// Prefix that no parameter name begins with.
         name: String,
-        /// First parts of the parameter names of the module.
+        /// Names of the fields at the top level of the module that contain parameters: the beginnings of all parameter
+        /// names.
         parts: Vec<String>,
     },
     /// The shape of a parameter differs from the shape of its value.

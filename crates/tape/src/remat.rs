@@ -87,11 +87,13 @@ where
     ))
 }
 
-/// End of a block: what the block returns in the first pass, and where the output gradients enter the second pass.
+/// Last computation of a rematerialized block, after the closure of the caller: nothing (`NoTail`) or a linear layer
+/// (`Tail`). Defines what the block returns in the first pass, and where the output gradients enter the second pass.
 trait BlockEnd<B: PrimitiveBackend, M, O: TensorTree>: Send + Sync + 'static {
-    /// Computes the outputs of the first pass.
+    /// Computes the outputs of the block in the first pass from `outputs`, the results of the closure.
     fn value(&self, module: &M, outputs: O) -> O;
-    /// Builds a scalar over all outputs whose backward pass gives each output its gradient.
+    /// Builds, in the second pass, a scalar whose backward pass starts from `grad_output`, the gradients of the outputs
+    /// of the block. `outputs` are the results of the closure. `None` if no tensor gets a gradient.
     fn root(&self, module: &M, outputs: O, grad_output: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>>;
 }
 
@@ -145,7 +147,7 @@ impl<B: PrimitiveBackend, M: 'static, const D: usize> BlockEnd<B, M, Tensor<D>> 
     }
 }
 
-/// Sum of scalars, each of which gives one tensor its gradient.
+/// Sum of scalars, built to start a backward pass: each scalar gives one tensor a gradient that is already known.
 struct Roots<B>(Option<Tensor<1>>, PhantomData<B>);
 
 impl<B: PrimitiveBackend> Roots<B> {
@@ -162,7 +164,7 @@ impl<B: PrimitiveBackend> Roots<B> {
     }
 }
 
-/// Returns the first autodiff device among the devices of the module and the inputs.
+/// Returns `inputs` unchanged, and the first autodiff device among the devices of the module and the inputs.
 fn device_of<M: Module, I: TensorTree>(module: &M, inputs: I) -> (I, Option<Device>) {
     struct FindDevice(Option<Device>);
     impl FloatMapper for FindDevice {
@@ -206,10 +208,12 @@ where
     outputs.map_floats(&mut Exit { hub, slots })
 }
 
-/// Mapper that copies the inputs without their graph and stores their graph nodes.
+/// Mapper over the inputs of a block that runs before the first pass: returns a copy of each input without its graph,
+/// and stores the graph node of the input.
 struct SaveInputs<B: PrimitiveBackend> {
     guards: Vec<nodes::TrackedTensor<B>>,
-    /// Node of each float input that gets the gradient of the input; `None` if the input requires no gradient.
+    /// For each float input, the graph node at which the second pass registers the gradient of the input; `None` if the
+    /// input requires no gradient.
     nodes: Vec<Option<NodeId>>,
 }
 
@@ -230,7 +234,8 @@ impl<B: PrimitiveBackend> FloatMapper for SaveInputs<B> {
     }
 }
 
-/// Computes `block` with a graph of its own and runs the backward pass of that graph.
+/// Computes `block` again with a graph of its own, and runs the backward pass of that graph from `grad_output`. Returns
+/// the gradients of parameters and inputs, each with its node in the graph of the first pass.
 fn second_pass<
     B: PrimitiveBackend,
     M: Module,
@@ -255,7 +260,8 @@ fn second_pass<
     restore.found.into_iter().filter_map(|(node, take)| Some((node, take(&mut tape)?))).collect()
 }
 
-/// Mapper that makes leaves of the inputs that require a gradient, in the graph of the second pass.
+/// Mapper over the saved inputs of a block that runs before the second pass: inputs that require a gradient become
+/// leaves of the graph of the second pass.
 struct RestoreInputs<'a, B: PrimitiveBackend> {
     nodes: std::slice::Iter<'a, Option<NodeId>>,
     found: Vec<(NodeId, TakeGradient<B>)>,
@@ -270,7 +276,8 @@ impl<B: PrimitiveBackend> FloatMapper for RestoreInputs<'_, B> {
     }
 }
 
-/// Mapper that adds up one scalar per output whose backward pass gives the output its gradient.
+/// Mapper over the outputs of a block in the second pass: builds for each output a scalar whose backward pass gives the
+/// output its known gradient, and adds the scalars up.
 struct OutputRoots<B: PrimitiveBackend> {
     grad_output: std::vec::IntoIter<Option<FloatTensor<B>>>,
     total: Option<Tensor<1>>,

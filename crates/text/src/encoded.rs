@@ -10,7 +10,7 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// Appends the id for unknown characters, and adds `character` to the unknown characters.
+    /// Appends the id for unknown characters to the token ids, and adds `character` to the list of unknown characters.
     pub(crate) fn push_unknown(&mut self, character: char) {
         self.ids.push(CharTokenizer::UNKNOWN);
         self.unknown.push(character);

@@ -78,8 +78,8 @@ fn replace_numbers(text: &str, to_words: impl Fn(&str, &[char], &[char]) -> Opti
     output
 }
 
-/// Parses the number that begins at `place`: returns its plain digits and its end. The end is `place` when there is no
-/// number.
+/// Parses the number in `characters` that begins at index `place`. Returns its plain digits and the index just after
+/// the number, which is `place` when there is no number.
 fn number_at(characters: &[char], place: usize) -> (String, usize) {
     let digit = |at: usize| characters.get(at).copied().and_then(digit);
     let run = |from: usize| (from..).take_while(|&at| digit(at).is_some()).count();

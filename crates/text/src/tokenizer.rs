@@ -216,7 +216,8 @@ impl Tokenizer {
         self.vocabulary.encode(&self.numbers.apply(text))
     }
 
-    /// Returns the languages without a token in the vocabulary itself.
+    /// Returns the languages whose ids were added after the vocabulary, because the vocabulary has no token such as
+    /// `[en]` for them.
     fn own_languages(&self) -> impl Iterator<Item = &String> {
         let places = self.languages.iter().zip(&self.language_ids);
         places.filter(|&(_, &id)| id as usize >= self.vocabulary.size()).map(|(language, _)| language)

@@ -59,7 +59,8 @@ impl ModuleMapper for Detached {
     }
 }
 
-/// Weights by parameter id; a clone of a model has the ids of the original.
+/// Collects the weights of a model by parameter id, to find the weight that belongs to each averaged weight. A clone of
+/// a model has the ids of the original.
 struct Weights(HashMap<ParamId, Box<dyn Any>>);
 
 impl ModuleVisitor for Weights {

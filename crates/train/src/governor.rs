@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 const QUIET: u32 = 10;
 /// Longest wait, in steps, before a limit is raised. Each failed trial doubles the wait, so failures become rare.
 const QUIET_MOST: u32 = 1280;
-/// Number of length buckets per octave: twice the length is four buckets higher.
+/// Number of length buckets per octave. The governor keeps one limit for each length bucket, a range of utterance
+/// lengths; utterances of twice the length are four buckets higher.
 const RUNGS_OF_AN_OCTAVE: f64 = 4.0;
 
 /// Governor of memory: the largest number of utterances computed at once, for each utterance length.
@@ -47,11 +48,12 @@ pub struct GovernorState {
 #[serde(deny_unknown_fields)]
 struct Bucket {
     limit: usize,
-    /// Limit of this length without failures.
+    /// Limit at the start, from the plan or from one number, up to which a lowered limit rises again.
     origin: usize,
-    /// Largest number of utterances that fitted for a while.
+    /// Limit before it was last raised, to which it returns if the raised limit fails on trial; 1 before the first
+    /// rise.
     held: usize,
-    /// Smallest number of utterances that failed, since that many last fitted.
+    /// Smallest number of utterances that ran out of memory; `None` if none did, or if that many fitted later.
     failed: Option<usize>,
     #[serde(rename = "effort")]
     fallback_level: usize,
@@ -176,14 +178,15 @@ impl Bucket {
         self.limit >= self.origin && self.fallback_level == 0 && !self.on_trial
     }
 
-    /// Restarts the wait, with twice the patience if a trial failed.
+    /// After an out-of-memory failure, counts the steps without failure from zero again. If a raised limit or a lowered
+    /// fallback level was on trial, the wait before the next trial doubles.
     fn restart_waiting(&mut self) {
         self.patience = if self.on_trial { (self.patience * 2).min(QUIET_MOST) } else { self.patience };
         (self.quiet, self.on_trial) = (0, false);
     }
 
-    /// Records that `count` utterances fitted. This clears a failure at `count` utterances or fewer: the failure was
-    /// temporary.
+    /// Records that `count` utterances fitted into memory at once. If `count` or fewer had failed before, that failure
+    /// was temporary: it is forgotten, and the wait before a trial is short again.
     fn record_fit(&mut self, count: usize) {
         if self.fallback_level == 0 && self.failed.is_some_and(|failed| failed <= count) {
             (self.failed, self.patience) = (None, QUIET);

@@ -36,13 +36,14 @@ pub struct ThreadReplica {
     table: Arc<Table>,
 }
 
-/// Data through which the threads of the replicas exchange contributions.
+/// Place in host memory where the threads of the replicas exchange data: each thread puts in its contribution and waits
+/// for the contributions of all others.
 struct Table {
     round: Mutex<Round>,
     changed: Condvar,
 }
 
-/// State of the current exchange.
+/// State of the current exchange of data between the replicas, in which every replica contributes once.
 struct Round {
     number: u64,
     brought: Vec<Option<Arc<[u8]>>>,

@@ -89,7 +89,8 @@ fn numbers<N>(view: &TensorView<'_>, number: fn([u8; 4]) -> N) -> Vec<N> {
     view.data().chunks_exact(4).map(|bytes| number(bytes.try_into().expect("chunks of four"))).collect()
 }
 
-/// A tensor to be serialized. Its bytes are made only when they are written, so only one tensor exists twice at a time.
+/// A tensor in the form in which the safetensors crate serializes it. Its bytes are made only when they are written, so
+/// only one tensor exists twice at a time.
 struct Written<'a> {
     dtype: Dtype,
     shape: &'a [usize],

@@ -52,7 +52,7 @@ fn reach(next: &BTreeMap<usize, Vec<usize>>, from: usize) -> BTreeSet<usize> {
     found
 }
 
-/// Finds the shortest way through the circle and back to its beginning.
+/// Finds the shortest way along imports, through files of the circle, that ends at the file where it begins.
 fn shortest(edges: &Edges, circle: &BTreeSet<usize>) -> Vec<usize> {
     let ways = circle.iter().filter_map(|start| way_back(edges, circle, *start));
     ways.min_by_key(Vec::len).expect("every file of a circle has a way back")
@@ -74,7 +74,8 @@ fn way_back(edges: &Edges, circle: &BTreeSet<usize>, start: usize) -> Option<Vec
     None
 }
 
-/// Formats a circle as one line: its shortest way, and its files where the circle has more files.
+/// Makes the finding about a circle of imports: its shortest way, with lines, and the list of all its files if the way
+/// leaves some out.
 fn finding(files: &[String], edges: &Edges, circle: &BTreeSet<usize>, root: &str) -> Finding {
     let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
     let short = |file: usize| files[file].strip_prefix(folder).unwrap_or(&files[file]).trim_start_matches('/');

@@ -61,10 +61,12 @@ fn tree(args: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).context("cargo tree printed something that is not text")
 }
 
-/// Packages, each with every set of features with which it is built.
+/// Packages by name and version, each with the sets of features that it is built with; several sets mean several
+/// builds.
 type Built = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the packages that Burn depends on, down to the last crate.
+/// Returns the packages of Burn and CubeCL in `tree`, the output of `cargo tree`, and all packages that they depend on,
+/// directly or through others.
 fn below_burn(tree: &str) -> Built {
     let (mut edges, mut path) = (BTreeMap::<&str, BTreeSet<&str>>::new(), Vec::<&str>::new());
     for line in tree.lines() {

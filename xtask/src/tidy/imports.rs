@@ -13,7 +13,8 @@ pub(super) struct Body {
     pub(super) uses: Vec<Use>,
     /// Paths of at least two names in code, such as `config::load` in `config::load(file)`, each with its line.
     pub(super) paths: Vec<(Vec<String>, usize)>,
-    /// Every other name in code, each with its line, for imports that end in `*`.
+    /// Every name in code that is not part of a path, each with its line; an import that ends in `*` can have brought
+    /// it.
     pub(super) words: Vec<(String, usize)>,
     /// Path in each `include_str!` and similar macro: its first string, such as `../page.css`, with its line.
     pub(super) includes: Vec<(String, usize)>,
@@ -51,7 +52,8 @@ pub(super) fn read(source: &str) -> Body {
     reader.body()
 }
 
-/// Words that begin an item. After such a word, a comma does not end the item of an attribute.
+/// Words that begin an item, such as `fn`. An item that is skipped does not end at a comma, as a field or a variant
+/// does.
 const ITEMS: [&str; 17] = [
     "pub",
     "fn",
@@ -72,7 +74,7 @@ const ITEMS: [&str; 17] = [
     "macro_rules",
 ];
 
-/// Facts from the attributes of an item.
+/// What the attributes of an item say: whether the item is only for tests, and the path of `#[path = "..."]`.
 #[derive(Default)]
 struct Attributes {
     for_tests: bool,
@@ -161,7 +163,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the place behind the bracket that closes the bracket at the current place.
+    /// Returns the index of the token after the bracket that closes the bracket at the current token.
     fn after_group(&self) -> usize {
         let mut depth = 0_usize;
         for (ahead, token) in self.tokens[self.at..].iter().enumerate() {
@@ -286,7 +288,8 @@ impl<'a> Reader<'a> {
         path.truncate(n_names);
     }
 
-    /// Parses one token of code, or a path of several tokens.
+    /// Parses one token of code, or a path of several tokens. Adds the item, the include, the path or the name that
+    /// begins there to `body`; `depth` counts the open braces.
     fn code(&mut self, body: &mut Body, depth: &mut usize) {
         let token = self.peek(0).expect("the caller looked");
         match token.text {
@@ -323,7 +326,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the path in `include!("path")` or `include!(concat!("path", ...))`.
+    /// Returns the path in `include!("path")` or `include!(concat!("path", ...))`, with its line.
     fn included(&self) -> Option<(String, usize)> {
         let argument = self.tokens[self.at..].get(3..)?;
         let text = match argument.first()?.is("concat") {
@@ -333,7 +336,7 @@ impl<'a> Reader<'a> {
         (text.kind == Kind::Text).then(|| (text.text.trim_matches('"').to_owned(), text.line))
     }
 
-    /// Returns the name of the item whose keyword is at the current place.
+    /// Returns the name of the item whose keyword, such as `fn`, is the current token.
     fn item_name(&self) -> Option<&'a str> {
         match self.word(0)? {
             "fn" | "struct" | "enum" | "union" | "trait" | "type" => self.word(1),

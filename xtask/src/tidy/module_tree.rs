@@ -20,7 +20,7 @@ struct Module {
     body: Body,
 }
 
-/// Target of a path.
+/// What a path in code leads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Module(usize),
@@ -28,10 +28,12 @@ enum Target {
     Item(usize),
 }
 
-/// Names that are being looked up, each with its module.
+/// Names whose lookup has begun and not ended, each with the number of the module in which it is looked up. A lookup
+/// that comes to such a name again finds nothing, so that imports in a circle come to an end.
 type Open = BTreeSet<(usize, String)>;
 
-/// Line of the first import from one file to another, for each pair of files.
+/// Imports between the files of a crate: for each pair of an importing and an imported file, the line of the first
+/// import.
 pub(super) type Edges = BTreeMap<(usize, usize), usize>;
 
 impl ModuleTree {
@@ -97,7 +99,8 @@ impl ModuleTree {
         edges
     }
 
-    /// Lists the files that a module imports from, each with a line.
+    /// Lists the files whose items the module with the number `idx` imports or names by a path, each with the line in
+    /// the module.
     fn imports_of(&self, idx: usize) -> Vec<(usize, usize)> {
         let body = &self.modules[idx].body;
         let mut found = Vec::new();
@@ -128,7 +131,8 @@ impl ModuleTree {
         found
     }
 
-    /// Resolves `path` from module `from`; returns nothing for a path into another crate.
+    /// Finds the module or the item that `path` leads to, as written in the module with the number `from`; returns
+    /// nothing for a path into another crate.
     ///
     /// `module` selects a module where an item has the same name. `open` are the names that are being looked up, so
     /// that imports of each other come to an end.
@@ -155,7 +159,8 @@ impl ModuleTree {
         Some(at)
     }
 
-    /// Resolves `path` if its first name is a member of module `inside`.
+    /// Finds the module or the item that `path` leads to, if its first name is a member of the module with the number
+    /// `inside`. Serves imports that end in `*`.
     fn through(&self, inside: usize, path: &[String], open: &mut Open) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         match self.member(inside, first, true, open)? {
@@ -191,7 +196,7 @@ impl ModuleTree {
         found
     }
 
-    /// Returns whether file `outer` holds a module around file `inner`.
+    /// Returns whether file `outer` holds the module of file `inner`, or a module that contains it.
     fn is_around(&self, outer: usize, inner: usize) -> bool {
         let mut module = self.modules.iter().position(|module| module.file == inner);
         while let Some(at) = module {

@@ -124,7 +124,8 @@ impl<'a> CompressedFile<'a> {
         mono.finish(self.path, range, self.info.rate)
     }
 
-    /// Computes the index of the first of a packet's `frames` samples, after the padding of the encoder is removed.
+    /// Computes the index in the audio of the first sample that the decoder returned for `packet`, where `frames` is
+    /// the number of samples per channel that it returned. The padding of the encoder is not counted.
     fn start_of(&self, packet: &Packet, frames: usize) -> i64 {
         let begin = match self.info.kind {
             // The duration of an Ogg packet is what remains of it; decoders remove more from the first packet they
@@ -162,7 +163,7 @@ impl<'a> CompressedFile<'a> {
     }
 }
 
-/// Mono samples of a range, filled packet by packet.
+/// Mono samples of the requested range of a file, filled packet by packet as they are decoded.
 struct MonoMix {
     first: i64,
     count: usize,
@@ -189,8 +190,8 @@ impl MonoMix {
         self.first + self.samples.len() as i64
     }
 
-    /// Appends the part of the audio beginning at sample `at` that belongs to the range; a gap before it becomes
-    /// silence.
+    /// Appends decoded `sound`, whose first sample has index `at` in the file: of its samples only those in the
+    /// requested range, as mono. A gap between the samples so far and `at` becomes silence.
     fn take(&mut self, at: i64, sound: &GenericAudioBufferRef<'_>) {
         // Limited by the range and by [`ALLOCATION_MAX`]: a broken timestamp may have any value.
         let gap = self.gap_before(at, sound).min((self.count - self.samples.len()) as i64).min(ALLOCATION_MAX as i64);

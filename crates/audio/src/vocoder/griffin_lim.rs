@@ -135,7 +135,8 @@ impl<'a> GriffinLim<'a> {
         }
     }
 
-    /// Applies the gains, and fills the padding from the audio in the same way as feature extraction.
+    /// Multiplies the overlap-added samples by `gains`, and fills the padding on both sides from the audio between, in
+    /// the same way as feature extraction.
     fn finish(&self, sound: &mut [f32]) {
         sound.iter_mut().zip(&self.gains).for_each(|(sample, gain)| *sample *= gain);
         let mirrored = self.log_mel.config.padding == Padding::Reflect;
@@ -147,7 +148,8 @@ impl<'a> GriffinLim<'a> {
     }
 }
 
-/// Computes a bin with the given `magnitude` and the phase of `found` plus momentum away from the `previous` bin.
+/// Computes a frequency bin for the next iteration: it has the given `magnitude` and a phase that goes beyond that of
+/// `found`, the current bin, away from `previous`, the bin of the last iteration. `found` replaces `previous`.
 fn accelerate(found: Complex32, previous: &mut Complex32, magnitude: f32) -> Complex32 {
     let target = found * (1.0 + MOMENTUM) - *previous * MOMENTUM;
     *previous = found;

@@ -38,7 +38,7 @@ pub enum Event {
         step: u64,
         /// Stage of the work in which memory ran out, and the message of the device.
         failure: OutOfMemory,
-        /// Number of utterances of this length that are computed at once from now on.
+        /// From now on, largest number of utterances of the length that failed that are computed at once.
         #[serde(default)]
         limit: usize,
     },

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::{Measure, MeasureUnit, Position};
 
-/// Returns NaN, the value of a number that is missing in a line.
+/// Returns NaN, the default of a number field that a line of the record does not contain.
 pub(super) fn nan() -> f64 {
     f64::NAN
 }

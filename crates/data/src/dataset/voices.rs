@@ -33,7 +33,8 @@ impl Voices {
         Self { speakers, by, frames }
     }
 
-    /// Returns a random other utterance of the speaker of `index`; `index` itself where there is none.
+    /// Returns the index of a random other utterance by the speaker of utterance `index`, or `index` itself if the
+    /// speaker has no other utterance.
     pub(super) fn pick_other(&self, index: usize, key: Key) -> usize {
         let all = &self.speakers[self.by[index]];
         let place = all.binary_search(&index).expect("every utterance is in the sorted list of its speaker");

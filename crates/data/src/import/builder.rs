@@ -48,7 +48,7 @@ pub(super) struct ListingBuilder<'a> {
     entries: Vec<Entry>,
     issues: Vec<Issue>,
     more_issues: usize,
-    /// Index of the entry with each id.
+    /// Index in `entries` of the entry with each id, to find duplicate ids.
     ids: HashMap<String, usize>,
 }
 

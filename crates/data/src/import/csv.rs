@@ -9,19 +9,19 @@ use std::collections::VecDeque;
 use super::lines::{Line, Lines};
 use crate::issue::IssueKind;
 
-/// Largest number of lines in a field.
+/// Largest number of further lines that are searched for the quotation mark that closes a field.
 const MAX_FIELD_LINES: usize = 20;
 
 /// Largest row with a field of several lines, in bytes.
 const MAX_FIELD_BYTES: usize = 256 << 10;
 
-/// Number of the line that a row begins in, and the cells of the row.
+/// Row of a table: the number of the line that it begins in, and its cells or the issue of a row that cannot be read.
 pub(super) type Row = (usize, Result<Vec<String>, IssueKind>);
 
 /// Reader of the rows of a table, including its header.
 pub(super) struct Rows {
     lines: Lines,
-    /// Lines that were read in search of a closing mark and belong to later rows.
+    /// Lines that were read in search of a closing quotation mark, but belong to later rows.
     ahead: VecDeque<Line>,
 }
 

@@ -56,9 +56,9 @@ pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
     folders.filter_map(|folder| LISTS.iter().map(|list| folder.join(list)).find(|list| list.is_file())).collect()
 }
 
-/// Folders that the ids and the audio paths of a list start from.
+/// Folders that are put before the file names in a list, to make the ids and the audio paths of its utterances.
 struct Folders {
-    /// Folder of the list, relative to the folder of the corpus.
+    /// Folder of the list, relative to the folder of the corpus. Ids of utterances begin with it.
     within: PathBuf,
     audio: PathBuf,
 }

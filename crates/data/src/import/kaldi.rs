@@ -45,14 +45,15 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Row of a table: a key, and the parsed value or the issue of a bad value.
+/// Row of a Kaldi table: its line number, its key, and the parsed value or the issue of a bad value.
 struct Row<T> {
     line: usize,
     key: String,
     value: Result<T, IssueKind>,
 }
 
-/// Table of one file: the rows in order, and their indices by key.
+/// Content of one Kaldi file such as `text` or `wav.scp`: the rows in the order of the file, and the index of the row
+/// of each key.
 struct Table<T> {
     file: PathBuf,
     rows: Vec<Row<T>>,
@@ -112,7 +113,8 @@ impl<T> Table<T> {
     }
 }
 
-/// Optional table. A bad row is an issue, and its utterance stays usable without the value.
+/// Values of an optional table such as `utt2spk`, by key. A bad row becomes an issue, but its utterance stays usable
+/// without the value.
 struct Extra<T>(HashMap<String, T>);
 
 impl<T> Extra<T> {

@@ -22,14 +22,14 @@ use recording::Recording;
 /// Largest distance below zero, in seconds, of a start that counts as zero: such starts are rounding errors of Lhotse.
 const ROUNDING: f64 = 1e-3;
 
-/// Lists of a Lhotse corpus.
+/// Files of a Lhotse corpus that list its utterances: cuts, or recordings with supervisions.
 pub(super) enum Lists {
     Cuts(Vec<PathBuf>),
     Pairs { recordings: Vec<PathBuf>, supervisions: Vec<PathBuf> },
 }
 
-/// Reads cuts, or pairs of recordings and supervisions. In a folder with both kinds, only the cuts are read: they have
-/// all facts.
+/// Reads all cuts, or all recordings with their supervisions. In a folder with cuts and such pairs, only the cuts are
+/// read, because they contain all facts of the recordings and the supervisions.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     match lists(path) {
         Some(Lists::Cuts(files)) => read_cuts(builder, &files),
@@ -39,7 +39,8 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Finds the lists of a folder, or a given list with its partners.
+/// Finds the lists in the folder `path`. If `path` is a list of recordings, also finds the matching lists of
+/// supervisions, and the reverse; any other file counts as a list of cuts. `None` if a needed list is missing.
 pub(super) fn lists(path: &Path) -> Option<Lists> {
     if path.is_dir() {
         return in_folder(path);

@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-/// The worker of a job ended before the job was done.
+/// Error: the worker thread of a job ended before the job was done, so the job has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkerLost;
 
@@ -21,14 +21,14 @@ pub(super) struct Pipeline<R> {
     results: Option<Receiver<Receiver<R>>>,
     permits: Option<Sender<()>>,
     feeder: Option<JoinHandle<()>>,
-    /// Starts one more worker; `None` when all workers have died.
+    /// Starts one more worker thread and returns its handle; `None` when all workers have died.
     spawn_worker: Box<dyn Fn() -> Option<JoinHandle<()>> + Send>,
     workers: Vec<JoinHandle<()>>,
     ahead: usize,
     stop: Arc<AtomicBool>,
 }
 
-/// Job, with the channel for its result.
+/// Work order for a worker thread: a job, and the sending end of the channel for the result of the job.
 type Order<J, R> = (J, Sender<R>);
 
 impl<R: Send + 'static> Pipeline<R> {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// Number of latest batches that a decision is based on.
+/// Number of latest batches whose waiting times decide whether threads or prefetched batches are added.
 const LOOK_BACK: usize = 8;
 /// Largest share of time that the caller may wait before the loader grows.
 const MAX_WAITING_SHARE: f64 = 0.01;
@@ -26,7 +26,8 @@ pub(super) struct Tuning {
 }
 
 impl Tuning {
-    /// Creates the tuning of the given numbers; `None` stands for a number that is to be chosen.
+    /// Creates the tuning for `workers` threads and `ahead` prefetched batches; `None` stands for a number that is not
+    /// configured, so it may grow.
     pub(super) fn new(workers: Option<NonZeroUsize>, ahead: Option<NonZeroUsize>) -> Self {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         Self { workers, ahead, cores, last: None, waits: VecDeque::new() }

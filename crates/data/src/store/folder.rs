@@ -122,8 +122,8 @@ pub(super) fn clear(folder: &Path) -> Result<u64, StoreError> {
     Ok(freed)
 }
 
-/// Deletes a segment if `may` allows it, and returns whether the segment was deleted. The file stays open, and locked
-/// by `may`, until it is deleted.
+/// Deletes the segment at `path` if `may` returns true for the opened file, and returns whether the segment was
+/// deleted. A lock that `may` takes on the file is held until the segment is deleted.
 fn delete(path: &Path, may: impl FnOnce(&File) -> bool) -> io::Result<bool> {
     let file = File::open(path)?;
     let may = may(&file);

@@ -87,8 +87,8 @@ pub struct Store {
     writer: Mutex<Writer>,
     /// Content hashes of files that were asked for.
     content_hashes: Mutex<HashMap<StoreKey, u128>>,
-    /// Size of the smallest record that did not fit. Room only shrinks, so records of at least this size are rejected
-    /// at once.
+    /// Size in bytes of the smallest record that did not fit within the limit. The free room only shrinks, so records
+    /// of at least this size are rejected without another attempt.
     smallest_rejected: AtomicU64,
     /// Whether a write failed. After a failed write, nothing more is written.
     write_failed: AtomicBool,
@@ -193,8 +193,8 @@ impl Store {
         payload
     }
 
-    /// Removes a damaged record from the index, so that it can be written again. False if another thread has already
-    /// removed it.
+    /// Removes a damaged record from the index, so that it can be written again. Returns false if the index no longer
+    /// has this record under `key`, because another thread has removed or replaced it.
     fn forget(&self, key: StoreKey, location: &RecordLocation) -> bool {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         let same =

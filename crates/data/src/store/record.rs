@@ -31,7 +31,7 @@ pub(super) const ALIGNMENT: usize = 8;
 const MAGIC: [u8; 4] = *b"PLMS";
 /// Version of the format, to be raised with every change. Records of another version are ignored.
 const VERSION: u16 = 1;
-/// Count of numbers that are converted at a time: few enough for the L1 cache.
+/// Number of feature values that are converted between memory and file format at a time: few enough for the L1 cache.
 const BLOCK: usize = 1024;
 
 /// Kind of payload of a record.

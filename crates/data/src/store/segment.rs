@@ -17,7 +17,7 @@ use super::record::{ALIGNMENT, HEADER, Header};
 /// Largest number of bytes of one segment that are searched for intact records after damage, all damage together: a
 /// quarter of the largest segment. It bounds the work for a foreign file with the name of a segment.
 const MAX_SEARCH: u64 = 64 << 20;
-/// Number of bytes that are searched at a time.
+/// Number of bytes that are read and searched at a time for the next intact record after damage.
 const STRIDE: usize = 64 << 10;
 
 /// Open segment. It can be read while it is open, even when the file is deleted.
@@ -44,7 +44,8 @@ pub(super) struct Scan {
     pub(super) records: Vec<(StoreKey, u64, u64)>,
     /// Offsets where damage begins.
     pub(super) damaged: Vec<u64>,
-    /// Whether the last damage reaches the end of the file, as while another process writes a record.
+    /// Whether no intact record was found after the last damage. This is normal at the end of a file to which another
+    /// process is writing a record.
     pub(super) torn: bool,
 }
 

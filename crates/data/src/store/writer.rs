@@ -19,17 +19,18 @@ const LIST_INTERVAL: u64 = 16 << 20;
 pub(super) struct Writer {
     folder: PathBuf,
     limit: u64,
-    /// Bytes of all segments: by the last listing, plus the bytes written since.
+    /// Size of all segments in the folder in bytes: the size at the last listing of the folder, plus the bytes that
+    /// this process has written since.
     total: u64,
-    /// Number of bytes written since the last listing.
+    /// Number of bytes that this process has written since it last listed the segments in the folder.
     since: u64,
     /// Segment that is being written, and its length in bytes.
     own: Option<(Arc<Segment>, u64)>,
 }
 
-/// Result of making room for a record.
+/// Result of `Writer::make_room`: whether a record fits, and which segments were deleted for it.
 pub(super) struct Room {
-    /// Whether the record fits.
+    /// Whether the record fits within the limit of the folder.
     pub(super) is_enough: bool,
     /// Paths of the segments that were deleted.
     pub(super) deleted: Vec<PathBuf>,

@@ -5,9 +5,10 @@ use plimsoll_tape::ir::TensorIr;
 use super::Flex;
 use crate::heap::Value;
 
-/// Columns in an im2col tile of a convolution.
+/// Number of output positions whose inputs a convolution gathers at a time, as the columns of one tile (im2col).
 const TILE: usize = 512;
-/// Largest size, in bytes, of the columns of a transposed convolution.
+/// Largest size, in bytes, of the columns (im2col) that a transposed convolution holds at a time for one group of
+/// channels of one sample.
 const COLUMNS_BYTES: usize = 8 << 20;
 
 impl Flex<'_> {

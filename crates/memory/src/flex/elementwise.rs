@@ -160,7 +160,7 @@ fn with_shape(mut value: Value, shape: Vec<usize>) -> Value {
     value
 }
 
-/// Returns whether `value` is a whole block with its axes in some order.
+/// Returns whether the elements of `value` lie in memory without gaps, with the axes in any order.
 fn is_permuted_whole(value: &Value) -> bool {
     let mut axes: Vec<(isize, usize)> = value.strides.iter().copied().zip(value.shape.iter().copied()).collect();
     axes.retain(|&(_, length)| length != 1);

@@ -6,11 +6,11 @@ use plimsoll_tape::ir::MatmulOpIr;
 use super::Flex;
 use crate::heap::Value;
 
-/// Inner dimension of the blocks in which gemm computes a matrix product.
+/// Largest number of columns of the left operand (and rows of the right operand) that gemm packs at a time.
 const DEPTH: usize = 512;
-/// Rows of gemm's innermost kernel, on processors with wide registers.
+/// Number of rows of the product that gemm's innermost kernel computes at a time, on processors with wide registers.
 const ROWS: usize = 48;
-/// Multiple of [`ROWS`] beyond which gemm packs the right operand in any layout.
+/// Number of groups of [`ROWS`] rows of the left operand beyond which gemm packs the right operand whatever its layout.
 const PACKING: usize = 8;
 /// Bytes of the cache for which gemm blocks its left operand: the second-level cache of a server processor.
 const CACHE: usize = 2 << 20;

@@ -15,7 +15,7 @@ const HEIGHT: u64 = 1000;
 /// Height of the drawing as a multiple of the peak, which leaves room for the mark of the peak.
 const HEADROOM: f64 = 1.16;
 
-/// Largest number of horizontal lines.
+/// Largest number of horizontal lines that mark amounts of memory, without the line at zero.
 const TICKS_MAX: u64 = 5;
 
 /// The scale of the drawing, from bytes and moments to positions.
@@ -30,12 +30,12 @@ impl Scale {
         Self { top, moments: report.profile.moments().max(1) as f64 }
     }
 
-    /// Computes the distance of `bytes` from the top, in units of the drawing.
+    /// Computes how far below the top of the drawing an amount of `bytes` is drawn, in units of the SVG.
     fn y(&self, bytes: u64) -> u64 {
         HEIGHT - (bytes as f64 / self.top * HEIGHT as f64).round() as u64
     }
 
-    /// Computes the distance of `moment` from the left, in percent.
+    /// Computes how far from the left edge of the drawing `moment` is drawn, in percent of the width.
     fn x(&self, moment: f64) -> f64 {
         moment / self.moments * 100.0
     }
@@ -92,17 +92,18 @@ fn svg(report: &Report<'_>, scale: &Scale) -> String {
     format!("<svg role=\"img\" aria-label=\"{label}\" {size}>{shapes}\n</svg>")
 }
 
-/// Computes the upper edge of the area of `owner`, which is stacked on the edge `below`.
+/// Computes the upper edge of the area of `owner`, in bytes for each column; `below` is its lower edge.
 fn stacked_on(report: &Report<'_>, below: &[u64], owner: Owner) -> Vec<u64> {
     below.iter().zip(&report.columns).map(|(below, column)| below + column.highest.stack.of(owner).0).collect()
 }
 
-/// Converts the bytes of an edge to positions in the drawing.
+/// Converts an edge, given in bytes for each column, to vertical positions in the drawing.
 fn positions(edge: &[u64], scale: &Scale) -> Vec<u64> {
     edge.iter().map(|&bytes| scale.y(bytes)).collect()
 }
 
-/// Writes the closed path between two step functions: forward along `above`, back along `below`.
+/// Writes the SVG path that encloses the area of an owner: forward along the upper edge `above`, back along the lower
+/// edge `below`.
 fn area(below: &[u64], above: &[u64]) -> String {
     let (Some(first), width) = (above.first(), above.len()) else { return String::new() };
     let mut path = format!("M0 {first}");

@@ -58,7 +58,7 @@ impl Task for Stack {
     }
 }
 
-/// Builds a stack of layers.
+/// Size of a `Stack`, from which the test model and its batches are made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stacks {
     pub(crate) heads: usize,

@@ -56,7 +56,7 @@ fn everything(model: &MemoryModel<'_, Stacks>, bucket: BatchShape, layers: u32) 
     all
 }
 
-/// Returns a generator of random numbers for a test model, from a seed.
+/// Returns a function that draws a random integer between its two arguments, both included. `seed` fixes the sequence.
 fn drawn(seed: u64) -> impl FnMut(u64, u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
     move |from, to| {

@@ -124,7 +124,7 @@ fn model_that_reads_values_is_refused() {
     assert!(error.to_string().starts_with("the model cannot be traced: "), "{error}");
 }
 
-/// Table rows, each with a label.
+/// A batch of table rows, given by their ids.
 #[derive(Clone)]
 struct Rows(Vec<SampleId>);
 

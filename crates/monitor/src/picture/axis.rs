@@ -61,7 +61,8 @@ impl Ticks {
         }
     }
 
-    /// Returns whether the axis has one label for every cell, instead of numbers.
+    /// Returns whether the axis shows the labels of its cells. An axis with a scale or with more than 80 cells shows
+    /// numbers.
     pub(super) fn name_each(&self) -> bool {
         matches!(self, Self::Labels(labels) if labels.len() <= LABELS_MAX)
     }
@@ -127,7 +128,8 @@ fn place_numbers(from: f64, to: f64, length: f64, direction: Direction) -> Vec<T
     values.iter().map(tick).collect()
 }
 
-/// Rounds `raw` up to 1, 2 or 5 times a power of ten, and returns the digit and the power.
+/// Rounds the distance `raw` between ticks up to a number of the form 1, 2 or 5 times a power of ten. Returns the 1, 2
+/// or 5, and the exponent of ten.
 fn nice_step(raw: f64) -> (f64, i32) {
     let power = raw.log10().floor();
     let leading = raw / 10f64.powf(power);
@@ -135,7 +137,9 @@ fn nice_step(raw: f64) -> (f64, i32) {
     digit.map_or((1.0, power as i32 + 1), |digit| (digit, power as i32))
 }
 
-/// Formats `value` with the decimals that steps of `10^power` need, among ticks up to `largest`.
+/// Formats the number `value` of a tick. The distance between ticks is 1, 2 or 5 times `10^power`, which decides the
+/// number of decimals. If `largest`, the largest absolute value of all ticks, is at least a million, or if more than
+/// four decimals are needed, the number has an exponent.
 fn number(value: f64, power: i32, largest: f64) -> String {
     let decimals = usize::try_from(-power).unwrap_or(0);
     if value.abs() < 10f64.powi(power) / 2.0 {

@@ -116,7 +116,8 @@ impl Panel {
     }
 }
 
-/// Returns the common x axis of all heat maps, if they share one.
+/// Returns the start and the end of the x axis that all heat maps share, or `None` if every heat map has its own x
+/// axis. The shared axis covers the ranges of all heat maps.
 fn shared_x(picture: &Picture<'_>) -> Option<(f64, f64)> {
     let scale = |map: &Heatmap<'_>| match map.x.ticks {
         Ticks::Scale { from, to } if from < to => Some((from, to)),
@@ -166,7 +167,8 @@ fn plot_height(map: &Heatmap<'_>) -> f64 {
     side(rows, if map.y.ticks.name_each() { cell.max(LABEL_HEIGHT) } else { cell }, PLOT_HEIGHT_MAX)
 }
 
-/// Computes the length of a side with `n_cells` of `cell` pixels each, or of fewer pixels if these do not fit.
+/// Computes the width or height of a plot with `n_cells` cells in that direction, in pixels. Each cell has `cell`
+/// pixels, or fewer if the plot would be longer than `length_max`.
 fn side(n_cells: usize, cell: usize, length_max: usize) -> f64 {
     let cell = cell.min(length_max / n_cells).max(1);
     (cell * n_cells).min(length_max) as f64

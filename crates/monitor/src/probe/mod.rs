@@ -118,7 +118,8 @@ impl Machine {
     }
 }
 
-/// Inputs of a machine report besides the GPUs, so that a test can choose them.
+/// Everything that a machine report needs to know besides the GPUs: the host, the environment, and a function that
+/// looks up the owner of a process. A test gives fixed values instead of those of the machine.
 struct Probe<'a> {
     host: Host,
     process_env: ProcessEnv,

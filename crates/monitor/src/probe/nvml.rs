@@ -87,8 +87,8 @@ impl GpuSource for NvmlGpus {
     }
 }
 
-/// Merges the lists of compute and graphics processes to one row per process and MIG instance. A process that is in
-/// both lists reports the same amount of memory twice.
+/// Merges the driver's lists of compute and graphics processes to one list with one entry per process and MIG instance.
+/// A process that is in both lists has the same amount of memory in both, so the amounts are not added.
 fn merge(compute: &[ProcessInfo], graphics: &[ProcessInfo]) -> Vec<GpuProcess> {
     let mut merged = BTreeMap::new();
     let compute = compute.iter().map(|info| (info, WorkKind::Compute));

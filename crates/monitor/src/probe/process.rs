@@ -65,7 +65,7 @@ impl ProcessReport {
 }
 
 impl Unaccounted {
-    /// Computes the used memory minus the memory of `processes`.
+    /// Computes the GPU memory that no process accounts for: the used memory minus the known memory of all `processes`.
     pub(super) fn new(memory: GpuMemory, processes: &Result<Vec<ProcessReport>, Unavailable>) -> Self {
         let known = processes.iter().flatten().filter_map(|process| process.memory.ok());
         let known = Bytes(known.fold(0, |sum: u64, bytes| sum.saturating_add(bytes.0)));

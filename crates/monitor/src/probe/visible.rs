@@ -60,7 +60,8 @@ impl VisibleGpus {
     }
 }
 
-/// Entries of `CUDA_VISIBLE_DEVICES` up to the first entry of another kind than the first.
+/// Parsed value of `CUDA_VISIBLE_DEVICES`: a list of indices, of UUIDs of GPUs or of UUIDs of MIG instances. The first
+/// entry decides which; the list ends before the first entry of another kind.
 enum List<'a> {
     Indices(Vec<usize>),
     Gpus(Vec<&'a str>),
@@ -101,8 +102,8 @@ fn index(entry: &str) -> Option<usize> {
     digits[..end].parse().ok()
 }
 
-/// Returns the UUIDs that the entries match, up to the first entry that matches nothing. The result is empty if an
-/// entry or a match is repeated.
+/// Looks up the device of each entry of `list` with `find`, and returns the UUIDs of the devices up to the first entry
+/// without a device. The result is empty if an entry occurs twice, or if two entries mean the same device.
 fn matches<'c, E: PartialEq>(list: &[E], find: impl Fn(&E) -> Option<&'c str>) -> Vec<String> {
     let is_repeated = |(index, entry)| list[..index].contains(entry);
     if list.iter().enumerate().any(is_repeated) {

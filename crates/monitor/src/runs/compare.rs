@@ -83,7 +83,8 @@ impl Comparison {
         }
     }
 
-    /// Formats a table under its title. Returns `None` if there are no rows.
+    /// Formats a table of the comparison under its title, with `first` as the heading of the first column and the names
+    /// of the runs as the headings of the others. Returns `None` if there are no rows.
     fn section(&self, title: &str, first: &str, rows: Vec<Vec<String>>, align: Align) -> Option<String> {
         if rows.is_empty() {
             return None;

@@ -20,7 +20,7 @@ pub struct Validation {
     pub best: bool,
 }
 
-/// Part of an event that the history of a run needs.
+/// Event of a run, reduced to the facts that the history of the run needs.
 pub(super) enum Entry {
     Step {
         epoch: u64,
@@ -34,11 +34,11 @@ pub(super) enum Entry {
         validation: Validation,
         peak: Bytes,
     },
-    /// Number of occurrences of an event that is only counted.
+    /// Kind of an event of which only the number of occurrences matters, and the number of occurrences to add.
     Count(Counted, u64),
 }
 
-/// Kind of event that is only counted.
+/// Kind of event of which the history of a run holds only the number of occurrences.
 #[derive(Clone, Copy)]
 pub(super) enum Counted {
     SkippedStep,
@@ -59,7 +59,8 @@ pub(super) enum Counted {
 #[derive(Default)]
 pub(super) struct EventLog {
     entries: Vec<(u64, Entry)>,
-    /// Events that come before the step to which they belong, with the step number that they give.
+    /// Events that the record holds before the step to which they belong, such as a skipped step. They wait here for
+    /// the next step. Each has the step number that the event itself names, if any.
     pending: Vec<(Option<u64>, Entry)>,
     last_step: u64,
 }
@@ -102,7 +103,8 @@ impl EventLog {
         self.last_step = step;
     }
 
-    /// Adds an entry that happened after step `step` and before the next step.
+    /// Adds an entry that happened after step `step` and before the next step, and removes the entries of later steps:
+    /// they are from before a resume.
     fn add_after(&mut self, step: u64, entry: Entry) {
         self.remove_from(step.saturating_add(1));
         self.entries.push((step, entry));

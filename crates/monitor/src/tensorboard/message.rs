@@ -15,7 +15,8 @@ const START: u64 = 1;
 
 /// Message of a TensorBoard event file.
 pub(super) enum Message<'a> {
-    /// Version of the event file. Version 2 drops steps by [`Message::Start`] instead of guessing.
+    /// Version of the format of the event file: 2. In this version TensorBoard drops the repeated steps of a resumed
+    /// run because of [`Message::Start`], and does not guess which steps are repeated.
     Version,
     /// Start or resumption of the run with step `step`.
     Start { step: u64 },
@@ -52,7 +53,7 @@ fn text_value(tag: &str, text: &str) -> Fields {
     Fields::default().bytes(1, tag.as_bytes()).nested(8, tensor).nested(9, page)
 }
 
-/// Encoded fields of a Protocol Buffers message.
+/// Protocol Buffers message under construction: the bytes of the fields that were added so far.
 #[derive(Default)]
 struct Fields(Vec<u8>);
 

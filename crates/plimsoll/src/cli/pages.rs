@@ -72,7 +72,8 @@ fn xtask_help_lists_every_command() {
     assert_file(&root().join("xtask/src/commands.txt"), &lines);
 }
 
-/// Checks the help of `command` and of its subcommands.
+/// Asserts that the descriptions of `command` and of its subcommands begin with a capital letter and have no full stop,
+/// and that the help of each argument begins with a capital letter.
 fn check_style(command: &Command) {
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();

@@ -39,7 +39,7 @@ pub(super) struct Report {
 pub(super) struct Finding {
     pub(super) kind: &'static str,
     pub(super) id: Option<String>,
-    /// Reason why the utterance is unusable, in words. Its JSON name is older.
+    /// Reason why the utterance is unusable, in words. The JSON output keeps an older name for it.
     #[serde(rename = "told")]
     pub(super) text: String,
 }

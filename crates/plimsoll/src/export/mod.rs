@@ -173,7 +173,8 @@ fn facts<M>(metadata: &ModelMetadata<M>, step: u64, score: &str, parameters: u64
     )
 }
 
-/// Part of the README that every kind of model has.
+/// Part of the README that is equal for every kind of model: the files in the folder, and the names and layouts of the
+/// parameters.
 const LAYOUTS: &str = "\
 ## Files
 

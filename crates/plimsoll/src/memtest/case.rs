@@ -131,8 +131,8 @@ fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen
     Bytes(used() - before)
 }
 
-/// Returns the peak of the memory that the pools of a GPU have reserved. Empty pages of older sizes were returned and
-/// are not counted.
+/// Returns the peak of the memory that the pools of a GPU have reserved. In the pool of small allocations and in the
+/// pool in use, freed pages count too; in the other pools, only the pages that are still reserved.
 fn reserved(device: &Device) -> Bytes {
     let now = device.memory_pool_usage().map_or(0, |usage| usage.bytes_reserved);
     let pools = device.memory_pool_report().unwrap_or_default();

@@ -156,7 +156,7 @@ fn verify_budgets(count: u32) -> Result<ExitCode, Failure> {
     Ok(if all_within { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the case in this process.
+/// Runs the case in this process, and returns its predicted and its measured memory.
 fn run(case: &Case, device: &TrainingDevice, process: &'static CountingAllocator) -> Result<Measurement, Failure> {
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };

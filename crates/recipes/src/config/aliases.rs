@@ -67,7 +67,8 @@ pub(super) fn find(name: &str) -> Option<&'static Alias> {
 }
 
 impl Alias {
-    /// Returns the kind of values that the older name accepts, if its key accepts `present`.
+    /// Returns the kind of values that is accepted under the older name; `present` is the kind that the key accepts
+    /// under its present name.
     pub(super) fn kind(&self, present: Kind) -> Kind {
         match self.conversion {
             Conversion::None => present,

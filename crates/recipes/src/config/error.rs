@@ -201,7 +201,7 @@ impl ConfigIssue {
 }
 
 impl IssueKind {
-    /// Returns the text below the underlined part of the file.
+    /// Returns the short text that an error message prints below the part of the configuration file that it underlines.
     fn label(&self) -> String {
         match self {
             Self::UnknownSection { .. } | Self::UnknownKey { .. } => "not known".into(),

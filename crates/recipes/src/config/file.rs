@@ -138,7 +138,8 @@ fn yaml_entries(text: &str, section: &str, table: Map<String, Value>) -> Vec<Ent
     entries
 }
 
-/// Finds the position of `name` in `section` by indentation, as the parser reports no positions.
+/// Finds the byte ranges of the key `name` of `section` and of its value in a YAML file. Goes by the indentation of the
+/// lines, because the YAML parser reports no positions.
 fn yaml_spans(text: &str, section: &str, name: &str) -> Option<Spans> {
     let mut inside = section.is_empty();
     let mut offset = 0;

@@ -1,4 +1,6 @@
-//! Merges the layers with the `config` crate, and reads the result strictly with serde.
+//! Merges the layers of a configuration (defaults, file, environment, command line) with the `config` crate.
+//!
+//! Serde reads the result, because the `config` crate itself would convert values of a wrong type, such as 16.7 to 16.
 
 use config::{Config, Map, Source, Value, ValueKind};
 
@@ -94,8 +96,8 @@ fn toml_value(value: &Value) -> Option<toml::Value> {
     })
 }
 
-/// Converts a whole number to TOML. A number too large for a TOML integer becomes a float, which serde rejects for an
-/// integer.
+/// Converts a whole number to TOML. `fits` is the number if a TOML integer can hold it; else the result is the float
+/// `approximate`, which serde rejects for an integer.
 fn whole(fits: Option<i64>, approximate: f64) -> toml::Value {
     fits.map_or(toml::Value::Float(approximate), toml::Value::Integer)
 }

@@ -8,7 +8,8 @@ use super::keys::{self, SECTIONS};
 /// trying the misspellings in the tests.
 const SIMILARITY_MIN: f64 = 0.55;
 
-/// Share of the sections in the similarity of two keys: just enough to choose between equal names.
+/// Weight of the section names in the similarity of two keys; the names within the sections have the rest. Just enough
+/// to choose the more similar section among keys whose names are equally similar.
 const SECTION_SHARE: f64 = 0.1;
 
 /// Finds the key that is most similar to `name`, in any section.
@@ -32,7 +33,8 @@ pub(super) fn word<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Opti
     best(words.map(|word| (similarity(&text.to_lowercase(), word), word)))
 }
 
-/// Returns the candidate of the highest similarity, if its similarity is high enough.
+/// Returns the second part of the candidate whose first part, its similarity, is the highest; `None` if that similarity
+/// is below `SIMILARITY_MIN`.
 fn best<T>(candidates: impl Iterator<Item = (f64, T)>) -> Option<T> {
     let (similarity, candidate) = candidates.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (similarity >= SIMILARITY_MIN).then_some(candidate)

@@ -15,7 +15,7 @@ pub struct Tier {
     /// Name of the tier's file, as in `configs/asr/NAME.toml`.
     pub name: &'static str,
     task: Task,
-    /// Smallest memory of a GPU for this tier.
+    /// Smallest memory of a GPU for which this tier is chosen.
     memory_min: Bytes,
     text: &'static str,
 }
@@ -31,8 +31,8 @@ macro_rules! tier {
     };
 }
 
-/// Every tier, the largest tier of each task first. The limits are 1 GiB below the sizes that GPUs are sold with, 20
-/// GiB and 12 GiB, as a GPU reports a little less than its size.
+/// Every tier; for each task, first the tier that needs the most memory. The smallest memory of a tier is 1 GiB below a
+/// size that GPUs are sold with, 20 GiB or 12 GiB, as a GPU reports a little less than its size.
 const TIERS: [Tier; 6] = [
     tier!(Task::Asr, "asr", "standard", 19),
     tier!(Task::Asr, "asr", "memory_optimized", 11),

@@ -23,10 +23,12 @@ pub fn batching(data: &DataConfig) -> BatchingConfig {
     batching
 }
 
-/// Number of utterance lengths to plan for if no corpus is known, evenly spaced up to the longest.
+/// Number of utterance lengths that memory is planned for if no corpus is known: evenly spaced, up to the longest
+/// utterance that the configuration permits.
 const LENGTHS: u32 = 5;
 
-/// Tokens per second of fast speech, if the configuration does not limit texts: 1.5 times the usual rate.
+/// Text tokens per second of audio that memory is planned for if no corpus is known: those of fast speech, 1.5 times
+/// the usual rate. A limit on texts in the configuration can lower the number of tokens.
 const TOKENS_PER_SECOND: f64 = 20.0;
 
 /// Quantiles of the utterance lengths of a corpus that memory is planned for.
@@ -39,8 +41,8 @@ fn slowest_speed(config: &RunConfig) -> f64 {
     speeds.iter().copied().fold(1.0, f64::min)
 }
 
-/// Computes the batch shapes to plan for if no corpus is known: at even parts of the longest utterance that `config`
-/// permits, with the texts of fast speech.
+/// Computes the batch shapes that memory is planned for if no corpus is known: a whole batch at each of five evenly
+/// spaced utterance lengths, up to the longest that `config` permits, with the texts of fast speech.
 pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape> {
     let features = features(&config.features);
     let slowest = slowest_speed(config);

@@ -34,8 +34,8 @@ pub fn state_bits(config: &RunConfig, form: StateForm) -> u64 {
     optimizer(config).state_bits(form) + mean
 }
 
-/// Returns the way in which a micro-batch of `model` is computed. `fastest` is the fastest safe precision of the
-/// device, which the setting `auto` selects.
+/// Returns the settings with which a micro-batch of `model` is computed: rematerialization, chunked attention,
+/// precision. `fastest` is the fastest safe precision of the device, which the setting `auto` selects.
 pub fn choice(config: &RunConfig, model: &ModelPlan, fastest: Precision) -> Choice {
     Choice {
         remat: match config.training.remat {

@@ -80,8 +80,8 @@ impl Totals {
         (self.step_seconds + self.wait_seconds) / self.waits.len().max(1) as f64
     }
 
-    /// Computes the quantile `rank` (0 to 1) of the waiting shares of steps. The first step does not count: it always
-    /// waits for the loader to start.
+    /// Returns the quantile `rank` (0 to 1) over the steps of the share of a step's time that it waited for its batch.
+    /// The first step does not count: it always waits for the loader to start.
     pub fn wait_share_at(&self, rank: f64) -> f64 {
         let mut waits = self.waits.get(1..).unwrap_or_default().to_vec();
         waits.sort_by(f32::total_cmp);
@@ -108,7 +108,7 @@ impl<'a> RunRecorder<'a> {
         Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, totals: Totals::default() })
     }
 
-    /// Ends the display of steps.
+    /// Reports to the display of the run that no more steps follow. The record files stay open.
     pub(super) fn finish(&mut self) {
         self.display.finish();
     }

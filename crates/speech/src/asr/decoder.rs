@@ -22,7 +22,8 @@ pub struct Decoder {
     blocks: Vec<DecoderBlock>,
     norm: Option<LayerNorm>,
     output: Linear,
-    /// Index of the decoder's first block in the choice of rematerialized blocks: the encoder's blocks come before.
+    /// Number of the decoder's first block among all blocks of the model. The setting that selects the blocks to
+    /// rematerialize counts the encoder's blocks first.
     first_block: usize,
     smoothing: f64,
     dropout: f64,
@@ -84,7 +85,8 @@ impl Decoder {
         self.logits(x, pass)
     }
 
-    /// Computes the sum of the cross-entropies of `texts` and their end tokens, without the rows in `left_out`.
+    /// Computes the sum of the cross-entropies of all tokens of `texts` and of their end tokens. Texts whose index is
+    /// in `left_out` do not count.
     pub(super) fn loss(
         &self,
         texts: &[Vec<u32>],
@@ -129,7 +131,8 @@ impl Decoder {
     }
 }
 
-/// A decoder with the cached hypotheses of one utterance.
+/// A decoder that scores the hypotheses of one utterance token by token. It caches the attention keys and values of
+/// each hypothesis, so a step computes only the newest token.
 pub(super) struct IncrementalDecoder<'a> {
     decoder: &'a Decoder,
     caches: Vec<DecoderCache>,

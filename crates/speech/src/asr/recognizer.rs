@@ -227,8 +227,8 @@ impl Task for Recognizer {
         TensorBatch::send(batch, device)
     }
 
-    /// Returns the number of tokens of the utterances with enough frames for CTC; shorter utterances are left out of
-    /// the loss.
+    /// Returns the number by which the loss of the batch is divided: the number of tokens of all utterances that have
+    /// enough frames for CTC, with at least 1 for each such utterance. Shorter utterances are left out of the loss.
     fn weight(&self, batch: &HostBatch) -> f64 {
         let frames = |index: usize| self.config.frames_after(batch.frame_lengths[index]) as usize;
         let tokens = |index: usize| batch.tokens_of(index);
@@ -277,7 +277,8 @@ mod tests {
         vec![sample("a", 60, &[5, 6, 7]), sample("b", 41, &[8, 8]), sample("c", 77, &[4]), sample("d", 9, &[5, 5, 6])]
     }
 
-    /// Computes the loss, and the gradients of all parameters in one vector.
+    /// Computes the loss of `samples`, and the gradients of all parameters in one vector, in micro-batches of at most
+    /// `pieces` utterances.
     fn gradient(samples: &[HostSample], pieces: usize) -> (f64, Vec<f32>) {
         gradient_under(samples, pieces, &Choice::default())
     }

@@ -26,8 +26,8 @@ pub struct MelDecoder {
     norm: LayerNorm,
     frames: Linear,
     stop: Linear,
-    /// Index of the decoder's first block in the choice of rematerialized blocks: the text encoder's blocks come
-    /// before.
+    /// Number of the decoder's first block among all blocks of the model. The setting that selects the blocks to
+    /// rematerialize counts the text encoder's blocks first.
     first_block: usize,
     reduction: usize,
     dropout: f64,
@@ -193,7 +193,8 @@ impl MelDecoder {
         pass.at_least_fp32(pass.dense(&self.condition, voice))
     }
 
-    /// Computes the input of the blocks for frames `[b, u, f]`; the first frame is the input of step `first`.
+    /// Computes the input of the Transformer blocks for `u` consecutive decoder steps from the frame `x` `[b, u, f]`
+    /// before each step. `first` is the number of the first of these steps; dropout and position encoding depend on it.
     fn embed(&self, x: Tensor<3>, condition: Tensor<3>, first: usize, prenet_noise: &Noise, pass: &Pass) -> Tensor<3> {
         let x = self.prenet.forward(x, first, prenet_noise, pass);
         add_sinusoids(pass.at_least_fp32(pass.dense(&self.input, x)) + condition, first)

@@ -40,7 +40,8 @@ struct Generation {
 }
 
 impl Generation {
-    /// Returns the reason if the text ends after `frames` frames with the stop logit `stop`.
+    /// Decides whether the generation of the text ends after `frames` frames, when the last step has the stop logit
+    /// `stop`. Returns the reason, or `None` if the generation continues.
     fn ending(&self, frames: usize, stop: f32) -> Option<Ending> {
         let [frames_min, frames_max] = self.frame_bounds;
         match stop > 0.0 && frames >= frames_min {

@@ -39,7 +39,8 @@ fn words(clause: &str, limit: usize) -> Vec<String> {
     clause.split_whitespace().flat_map(pieces).collect()
 }
 
-/// Joins neighboring `pieces` with a space as long as they fit into `limit` characters.
+/// Joins neighboring `pieces` with a space, so that the parts are as long as possible and joining makes no part longer
+/// than `limit` characters.
 fn join(pieces: impl Iterator<Item = String>, limit: usize) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for piece in pieces {

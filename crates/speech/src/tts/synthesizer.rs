@@ -195,7 +195,8 @@ impl Synthesizer {
         }
     }
 
-    /// Returns the normalized true frames padded to whole steps, the valid frames, and the valid steps.
+    /// Returns the normalized true frames, padded to a whole number of decoder steps, then the number of valid frames
+    /// of each utterance, and the number of valid decoder steps of each utterance.
     fn padded_target(&self, batch: &TensorBatch) -> (Tensor<3>, Lengths, Lengths) {
         let target = self.config.normalization.normalize(batch.features.clone());
         let [b, t, f] = target.dims();
@@ -222,7 +223,7 @@ impl Task for Synthesizer {
         TensorBatch::send(batch, device)
     }
 
-    /// Returns the number of frames of all utterances.
+    /// Returns the number by which the loss of the batch is divided: the number of frames of all utterances.
     fn weight(&self, batch: &HostBatch) -> f64 {
         batch.frame_lengths.iter().map(|&frames| f64::from(frames)).sum()
     }

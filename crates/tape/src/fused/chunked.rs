@@ -72,11 +72,13 @@ struct ChunkedAttention {
     chunk: usize,
 }
 
-/// Gradients of the query, the key, the value, the query of the position term, and the table of the position term.
+/// Gradients of the inputs of attention, in the order query, key, value, query of the position term, table of the
+/// position term; `None` for an input that attention does not have.
 type InputGradients = [Option<Tensor<4>>; 5];
 
 impl ChunkedAttention {
-    /// Returns the first query and the number of queries of each chunk.
+    /// Divides `queries` queries into chunks. Returns the index of the first query and the number of queries of each
+    /// chunk.
     fn chunks(&self, queries: usize) -> impl Iterator<Item = (usize, usize)> {
         let chunk = self.chunk;
         (0..queries).step_by(chunk).map(move |first| (first, chunk.min(queries - first)))
@@ -87,7 +89,8 @@ impl ChunkedAttention {
         WeightsOp { dropout: self.noise.mask(self.rate, visibility.first_query), visibility }
     }
 
-    /// Computes the softmax of a chunk, and the attention weights of the chunk after dropout.
+    /// Computes the softmax and, after dropout, the attention weights of a chunk: `count` queries from index `first`
+    /// on.
     fn softmax_and_weights(&self, inputs: &AttentionInputs, first: usize, count: usize) -> (Tensor<4>, Tensor<4>) {
         let query = inputs.query.clone().narrow(2, first, count);
         let mut scores = query.matmul(inputs.key.clone().swap_dims(2, 3));
@@ -140,13 +143,14 @@ fn add(sum: &mut Option<Tensor<4>>, part: Tensor<4>) {
 }
 
 impl RelativePositions {
-    /// Returns the index in the table of the first distance of a chunk: the distance between the last query of the
-    /// chunk and the last query of the sequence.
+    /// Returns the index in the table of distances at which the distances of a chunk (`count` queries from index
+    /// `first` on) begin: the number of queries after the chunk.
     fn start(&self, first: usize, count: usize) -> usize {
         self.query.dims()[2] - first - count
     }
 
-    /// Returns the position queries of a chunk, and the part of the table that they use, expanded to all samples.
+    /// Returns what the position term of a chunk (`count` queries from index `first` on) needs: the position queries of
+    /// the chunk, and the rows of the table of distances that the chunk uses, expanded to all samples.
     fn chunk(&self, first: usize, count: usize, keys: usize) -> (Tensor<4>, Tensor<4>) {
         let position_query = self.query.clone().narrow(2, first, count);
         let table = self.table.clone().narrow(2, self.start(first, count), count - 1 + keys);
@@ -155,7 +159,8 @@ impl RelativePositions {
         (position_query, table.expand([b, h, l, w]))
     }
 
-    /// Adds the gradient of a chunk to the gradient of the table.
+    /// Adds `part`, the gradient of the table rows that a chunk (`count` queries from index `first` on) uses, to `sum`,
+    /// the gradient of the whole table of distances.
     fn add(&self, sum: &mut Tensor<4>, part: Tensor<4>, first: usize, count: usize) {
         let [_, h, l, w] = part.dims();
         let start = self.start(first, count);

@@ -37,7 +37,8 @@ struct Depthwise {
 }
 
 impl Depthwise {
-    /// Transposes kernels `[d, k]` to `[k, d]`, so that a tap lies beside the channels that it multiplies.
+    /// Transposes the kernels `[d, k]` to `[k, d]`, so that the values of one tap (one position of the kernel) for all
+    /// channels are contiguous, like the channels of a frame.
     fn taps(&self, weight: &[f32]) -> Vec<f32> {
         let mut taps = vec![0.0; self.k * self.d];
         for channel in 0..self.d {
@@ -48,7 +49,8 @@ impl Depthwise {
         taps
     }
 
-    /// Returns the pairs of output frame and input frame that tap `tap` connects within an utterance.
+    /// Returns the pairs (output frame, input frame) within an utterance for which the output frame takes the input
+    /// frame times position `tap` of the kernel.
     fn pairs(&self, tap: usize) -> impl Iterator<Item = (usize, usize)> {
         let side = self.k / 2;
         let first = side.saturating_sub(tap);

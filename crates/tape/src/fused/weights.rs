@@ -127,12 +127,14 @@ impl WeightsOp {
     }
 }
 
-/// Returns the number of rows per parallel task. Below a few thousand values a thread costs more than it saves.
+/// Returns the number of rows of scores, each `width` values long, that one parallel task takes. A thread with fewer
+/// than a few thousand values costs more time than it saves.
 fn rows_per_task(width: usize) -> usize {
     (1_usize << 14).div_ceil(width.max(1))
 }
 
-/// Row keys, threshold and scale of a dropout.
+/// What dropout needs to drop values row by row: the random-number key of each row, the threshold that a random number
+/// is compared with, and the factor for the kept values.
 type DroppedRows = (Vec<[u32; 2]>, u32, f32);
 
 impl WeightsOp {
@@ -238,7 +240,8 @@ fn on_tape<B: HostBackend>(scores: Tensor<4>, op: WeightsOp) -> Tensor<4> {
 }
 
 impl WeightsOp {
-    /// Computes the softmax and the weights; they are the same tensor if nothing is dropped.
+    /// Computes the softmax and the attention weights, and writes the softmax over `scores` if `scores` has no other
+    /// owner. Both results are the same tensor if there is no dropout.
     fn forward_on<B: HostBackend>(
         &self,
         scores: FloatTensor<B>,
@@ -265,7 +268,7 @@ impl WeightsOp {
         B::change_in_place("attention_weights", grad_output, args, backward).0
     }
 
-    /// Computes the number of bytes for the row keys of the dropout.
+    /// Computes the bytes of temporary memory of the operation: the random-number keys of all rows if there is dropout.
     fn scratch(&self, shape: [usize; 4]) -> usize {
         self.dropout.as_ref().map_or(0, |_| Mask::scratch(&shape))
     }

@@ -41,7 +41,8 @@ impl Mask {
         (self.rate * 4_294_967_296.0) as u32
     }
 
-    /// Computes the two halves of the key of each row of a tensor of shape `shape`. A row is the last axis.
+    /// Computes the random-number key of each row of a tensor of shape `shape`, as two halves of 32 bits. A row is the
+    /// last axis.
     pub(crate) fn row_keys(&self, shape: &[usize]) -> Vec<[u32; 2]> {
         assert!(shape.len() > 1, "dropout needs a tensor of at least two axes");
         assert_eq!(shape[0], self.source.samples.len(), "dropout needs one sample id for each entry of the first axis");
@@ -55,8 +56,9 @@ impl Mask {
         rows
     }
 
-    /// Appends the keys of the rows below `key`, whose axes are `axes`. Keys are computed from coordinates instead of
-    /// row numbers, because row numbers depend on padding.
+    /// Passes the random-number key of each row to `found`: `key` belongs to a part of the tensor, and `axes` are the
+    /// lengths of the axes that lead from this part to its rows. Keys are computed from coordinates instead of row
+    /// numbers, because row numbers depend on padding.
     fn collect_row_keys(&self, key: Key, axes: &[usize], found: &mut impl FnMut(Key)) {
         let Some((&extent, rest)) = axes.split_first() else { return found(key) };
         let first = if rest.is_empty() { self.first as u64 } else { 0 };
@@ -65,7 +67,7 @@ impl Mask {
         }
     }
 
-    /// Computes the number of bytes of the row keys of a tensor of shape `shape`.
+    /// Computes the bytes of memory that the random-number keys of all rows of a tensor of shape `shape` take.
     pub(crate) fn scratch(shape: &[usize]) -> usize {
         shape[..shape.len() - 1].iter().product::<usize>() * size_of::<[u32; 2]>()
     }

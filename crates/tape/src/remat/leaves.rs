@@ -1,4 +1,4 @@
-//! Copies of the parameters of a module as leaves of another graph.
+//! Copies of the parameters of a module as leaves of another graph, for the two passes of a rematerialized block.
 
 use burn::module::{ModuleMapper, Param};
 use burn::tensor::Tensor;
@@ -8,10 +8,11 @@ use burn_backend::tensor::FloatTensor;
 
 use crate::bridge::PrimitiveBackend;
 
-/// Function that removes the gradient of a leaf from the gradients of a backward pass.
+/// Function that removes the gradient of one leaf from the gradients of a backward pass and returns it; `None` if the
+/// leaf got no gradient.
 pub(super) type TakeGradient<B> = Box<dyn FnOnce(&mut Gradients) -> Option<FloatTensor<B>>>;
 
-/// Returns a function that removes the gradient of `leaf`.
+/// Returns a function that removes the gradient of `leaf` from the gradients of a backward pass and returns it.
 pub(super) fn take<B: PrimitiveBackend, const D: usize>(leaf: &Tensor<D>) -> TakeGradient<B> {
     let leaf = B::tracked(leaf.clone());
     Box::new(move |tape| leaf.grad_remove(tape))
@@ -21,7 +22,8 @@ pub(super) fn take<B: PrimitiveBackend, const D: usize>(leaf: &Tensor<D>) -> Tak
 /// for the second pass.
 pub(super) struct Leaves<B: PrimitiveBackend> {
     record: bool,
-    /// Node of the replaced parameter, for each leaf with a gradient.
+    /// For each leaf with a gradient, the graph node of the parameter that it replaces, and a function that takes the
+    /// gradient of the leaf out of a backward pass.
     pub(super) found: Vec<(NodeId, TakeGradient<B>)>,
 }
 

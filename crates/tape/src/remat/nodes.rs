@@ -25,16 +25,18 @@ use burn_dispatch::backends::autodiff::Autodiff;
 use crate::FloatMapper;
 use crate::bridge::{PrimitiveBackend, inner_device};
 
-/// Tensor that keeps its graph node alive.
+/// Primitive of a tensor with autodiff. It keeps the node of the tensor in the graph alive.
 pub(super) type TrackedTensor<B> = FloatTensor<Autodiff<B>>;
 
-/// Gradients of the second pass, each with its graph node.
+/// Gradients of the inputs and parameters of a block from its second pass, each with the node of the input or parameter
+/// in the graph of the first pass.
 pub(super) type Outcome<B> = Vec<(NodeId, FloatTensor<B>)>;
 
-/// Function that computes a block again, with its gradients.
+/// Function that computes a block again, runs the backward pass of the block, and returns the gradients.
 pub(super) type Run<B> = Arc<dyn Fn() -> Outcome<B> + Send + Sync>;
 
-/// Slots in which the exits store the gradients of the outputs.
+/// Slots for the gradients of the outputs of a block, one slot for each output. The exit nodes fill them in the
+/// backward pass, and the hub reads them.
 pub(super) struct Slots<B: PrimitiveBackend>(Arc<Mutex<Vec<Option<FloatTensor<B>>>>>);
 
 impl<B: PrimitiveBackend> Default for Slots<B> {
@@ -50,7 +52,7 @@ impl<B: PrimitiveBackend> Clone for Slots<B> {
 }
 
 impl<B: PrimitiveBackend> Slots<B> {
-    /// Adds a slot and returns the index of the slot.
+    /// Adds an empty slot for the gradient of one more output, and returns the index of the slot.
     fn add(&self) -> usize {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push(None);
@@ -61,13 +63,15 @@ impl<B: PrimitiveBackend> Slots<B> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(gradient);
     }
 
-    /// Returns the stored gradients in the order of the outputs; the slots are empty afterwards.
+    /// Returns the stored gradients in the order of the outputs, `None` for an output without one, and removes all
+    /// slots.
     pub(super) fn take(&self) -> Vec<Option<FloatTensor<B>>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// State of a node, for which Burn requires `Clone` and `Debug`.
+/// Wrapper of the state of a graph node: Burn requires `Clone` and `Debug` for the state, and functions and slots lack
+/// `Debug`.
 struct Opaque<T>(T);
 
 impl<T: Clone> Clone for Opaque<T> {
@@ -106,7 +110,8 @@ fn join<B: PrimitiveBackend>(a: TrackedTensor<B>, b: TrackedTensor<B>, nothing: 
     }
 }
 
-/// Mapper that adds an exit node after the hub for each output.
+/// Mapper over the outputs of a block in the first pass: gives each output an exit node, which depends on the hub and
+/// stores the gradient of the output in a slot.
 pub(super) struct Exit<B: PrimitiveBackend> {
     pub(super) hub: TrackedTensor<B>,
     pub(super) slots: Slots<B>,

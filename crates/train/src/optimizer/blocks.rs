@@ -43,7 +43,8 @@ pub(super) enum Range {
 }
 
 impl Range {
-    /// Returns the codes of the smallest and of the largest magnitude.
+    /// Returns the code of the smallest magnitude (zero, or the smallest value of a positive block) and the code of the
+    /// largest magnitude in a block.
     fn codes(self) -> (f64, f64) {
         match self {
             Self::Signed => (0.0, 127.0),

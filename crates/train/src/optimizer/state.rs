@@ -49,7 +49,8 @@ pub enum StateError {
     },
 }
 
-/// Returns the state of every parameter of `module`, taken from `state` and stored by `packer`.
+/// Assigns the tensors of a checkpoint in `state` to the parameters of `module`, and returns the running means of each
+/// parameter by its name, converted by `packer` to the optimizer's form.
 ///
 /// If `stepped`, every trained parameter must have state.
 pub(super) fn matched<M: Module>(

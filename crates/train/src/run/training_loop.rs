@@ -16,7 +16,8 @@ use crate::{CheckpointStore, Event, InferenceRunner, Observer, RunState, StepErr
 
 /// Ratio of peak to planned memory above which a step is reported as drift.
 const DRIFT: f64 = 1.03;
-/// Duration below which a read means that the device was idle.
+/// Duration of a step's last read from the device up to which the device counts as finished before the read: the time
+/// to fetch the next batch was then not hidden by the computation and counts as waiting.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// State of a run in progress.
@@ -132,7 +133,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
     }
 
-    /// Returns whether another step follows directly after the step on `delivered`, as far as known in advance.
+    /// Returns whether the next step follows the step on `delivered` without a validation or the end of the run between
+    /// them, as far as known in advance. Only then is the next batch fetched early.
     fn continues_after(&self, delivered: &DeliveredBatch<T::Batch>) -> bool {
         let (limits, step) = (&self.options.limits, self.state.step + 1);
         let epoch = delivered.position.epoch;
@@ -187,7 +189,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(())
     }
 
-    /// Returns the samples of a batch that could not be read, over all replicas.
+    /// Gathers from all replicas the samples of the current batch that could not be read; `own` are those of this
+    /// replica.
     fn skipped_by_all(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
         let others = self.trainer.replica();
         if others.ranks() == 1 {

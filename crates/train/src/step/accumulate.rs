@@ -27,9 +27,10 @@ pub(super) struct StepAccumulator {
     values: Vec<f64>,
     /// Losses that the other replicas computed, by name.
     elsewhere: Vec<(String, f64)>,
-    /// Whether other replicas computed a micro-batch.
+    /// Whether any replica, this one included, computed a micro-batch of this step. Known once gradients are summed
+    /// over the replicas.
     is_shared: bool,
-    /// Number of losses that each micro-batch has.
+    /// Number of entries in `losses` for each micro-batch: one for its total loss and one for each named term.
     counts: Vec<usize>,
     pub(super) micro_batches: Vec<MicroBatch>,
     pub(super) attempts: usize,
@@ -102,7 +103,8 @@ impl StepAccumulator {
         self.micro_batches.push(MicroBatch { fallback_level: MicroBatch::LEFT_OUT, ..micro_batch });
     }
 
-    /// Records that a group of `shape` was computed.
+    /// Records the `shape` of a group of micro-batches that fitted into memory, and keeps the largest shape in
+    /// `largest`.
     pub(super) fn fitted(&mut self, shape: BatchShape) {
         let size = |shape: &BatchShape| (shape.utterances, shape.frames);
         if self.largest.as_ref().is_none_or(|largest| size(&shape) > size(largest)) {
@@ -228,7 +230,8 @@ impl StepAccumulator {
         (whole, parts)
     }
 
-    /// Returns the names of the micro-batches with a loss that is not finite, or all names if every loss is finite.
+    /// Returns the names of the utterances in the micro-batches with a loss that is not finite, or of all utterances of
+    /// `batch` if every loss is finite.
     pub(super) fn suspects(&self, batch: &impl Batch) -> Vec<String> {
         let mut values = self.values.iter();
         let computed =
@@ -247,7 +250,8 @@ impl StepAccumulator {
     }
 }
 
-/// Results of a replica that it sends to the other replicas.
+/// Named losses, names of samples and number of frames of one replica, which it sends to the other replicas for their
+/// step reports.
 #[derive(Serialize, Deserialize)]
 struct ReplicaReport {
     losses: Vec<(String, u64)>,

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 
 /// Number of attempts to read the gradient norm of a step.
 const NORM_READS: usize = 8;
-/// Number of attempts to compute a step whose failure shows only when the norm is read.
+/// Number of attempts to compute the gradient of a step if memory failures show only at the read of its norm.
 const RESTARTS: usize = 8;
 
 /// Batch and number of a step that is to be computed.
@@ -95,8 +95,8 @@ impl<T: Task> Trainer<T> {
         Err(StepError::OutOfMemory { step, names: request.names(), source })
     }
 
-    /// Reads the norm of the gradient until every replica could read it. Returns `None` if the sum of the gradients is
-    /// lost.
+    /// Reads the norm of the gradient, and tries again until all replicas have read it or the attempts are used up.
+    /// Returns `None` if it could not be read.
     fn read(
         &self,
         sums: &mut StepAccumulator,

@@ -114,7 +114,8 @@ impl MicroBatchJob<'_> {
     }
 }
 
-/// Maps parameters to the same values as leaves of another graph.
+/// Gives a copy of the model an autodiff graph of its own, so that threads do not wait for the lock of a shared graph:
+/// each parameter becomes a detached leaf with the same value.
 struct FreshLeaves;
 
 impl ModuleMapper for FreshLeaves {

@@ -17,7 +17,8 @@ pub(super) struct PrefetchedMicroBatch<T: Task> {
     tensors: T::Tensors,
 }
 
-/// Identity of a micro-batch, which is compared instead of its values.
+/// Sample ids and sizes of a micro-batch, by which the trainer checks that prefetched tensors belong to the micro-batch
+/// that is computed next. Comparing them is cheaper than comparing all values.
 #[derive(PartialEq)]
 struct BatchIdentity {
     ids: Vec<SampleId>,

@@ -42,7 +42,8 @@ pub(super) struct Queue {
     waiting: VecDeque<MicroBatch>,
     /// Whether the micro-batches come from a ledger and must stay as they are.
     is_given: bool,
-    /// Start of the single utterance that failed last, and its number of attempts.
+    /// Index in the batch of the last utterance that did not fit into memory alone, and its number of failed attempts.
+    /// The index is `u32::MAX` when there is no such utterance.
     alone: (u32, u32),
 }
 
@@ -157,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// Queues a micro-batch again at the highest fallback level.
+    /// Queues a micro-batch again at the highest fallback level, with the count of its failed attempts reset.
     pub(super) fn retry_with_all_fallbacks(&mut self, micro_batch: MicroBatch) {
         self.alone = (u32::MAX, 0);
         self.waiting

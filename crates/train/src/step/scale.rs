@@ -29,7 +29,8 @@ impl LossScale {
         }
     }
 
-    /// Returns this scale if it suits the precision of `fresh`, otherwise `fresh`. For a resumed run.
+    /// Returns the scale that a resumed run continues with: this scale from the checkpoint if it suits the precision of
+    /// `fresh`, otherwise `fresh`, the initial scale.
     #[must_use]
     pub fn or_fresh(self, fresh: Self) -> Self {
         if self.is_dynamic == fresh.is_dynamic { self } else { fresh }

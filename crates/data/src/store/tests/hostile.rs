@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::super::record::{HEADER, Header};
 use super::*;
 
-/// Checks that every record is intact or missing, that missing records can be stored again, and that the next store
-/// finds them.
+/// Checks that each of the first `records` records is intact or missing, that missing records can be stored again, and
+/// that the next store finds them. Returns the numbers of the intact records.
 fn check(folder: &TempDir, records: u64) -> Vec<u64> {
     let store = open_with(folder, u64::MAX);
     let mut found = Vec::new();

@@ -50,14 +50,15 @@ struct BeamSearch<'a> {
     limit: usize,
 }
 
-/// A hypothesis without its end token.
+/// A hypothesis that has no end token yet, so the search can still continue it.
 struct Running {
     node: usize,
     attention: f64,
     forward: Option<PrefixForward>,
 }
 
-/// A hypothesis extended by one token that the beam may keep or drop.
+/// A continuation of a running hypothesis by one token, which may be the end token. The beam keeps the best candidates
+/// and drops the others.
 struct Candidate {
     parent: usize,
     token: u32,
@@ -94,8 +95,10 @@ impl BeamSearch<'_> {
         finished.into_best()
     }
 
-    /// Adds the continuations of `hypothesis`, which has `length` tokens: the end token, and other tokens below the
-    /// limit.
+    /// Adds to `candidates` each way to continue `hypothesis` by one token: by the end token and, if its `length` in
+    /// tokens is below the maximum, by each likely text token. `parent` is the index of `hypothesis` among the running
+    /// hypotheses, and `row` has the decoder's log-probabilities of its next token. Impossible continuations are left
+    /// out.
     fn continuations(
         &self,
         parent: usize,
@@ -126,8 +129,10 @@ impl BeamSearch<'_> {
         }
     }
 
-    /// Returns the tokens that get a CTC score. For attention alone this is exact: at most `width` of the tokens can
-    /// stay in the beam.
+    /// Returns the text tokens with which a hypothesis is continued: the `1.5 * width` tokens that are likeliest by the
+    /// decoder's log-probabilities `row`, or all text tokens when CTC has the whole weight. In a search by attention
+    /// alone no result is lost, because the beam keeps at most `width` of the tokens. In a joint search only these
+    /// tokens get a CTC score.
     fn likely_tokens(&self, row: &[f32]) -> Vec<u32> {
         let is_text = |token: &u32| ![BLANK, self.options.sos, self.options.eos].contains(token);
         let mut tokens: Vec<u32> = (0..row.len() as u32).filter(is_text).collect();

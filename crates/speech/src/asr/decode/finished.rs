@@ -2,9 +2,10 @@
 
 use super::{BeamOptions, Hypothesis, best_first};
 
-/// Distance to the best score (natural log) below which a finished text counts as hopeless (ESPnet's `D_end`).
+/// A finished text counts as hopeless when its score (natural log) minus the best score of a finished text is below
+/// this value (ESPnet's `D_end`).
 const HOPELESS: f64 = -10.0;
-/// Number of lengths in a row whose finished texts are all hopeless, after which the search stops (ESPnet's `M`).
+/// The search stops when the finished texts of this many consecutive lengths are all hopeless (ESPnet's `M`).
 const HOPELESS_LENGTHS: usize = 3;
 
 /// The finished texts of a search.
@@ -21,7 +22,9 @@ impl<'a> Finished<'a> {
         Self { options, hypotheses: Vec::new(), best_sum: f64::NEG_INFINITY, hopeless_lengths: 0 }
     }
 
-    /// Adds the texts that ended at one length, each with its weighted log-probability.
+    /// Adds the finished texts of one length: the tokens of each text, and its log-probability by CTC and decoder,
+    /// weighted. Call it once for each length, in rising order, because it also counts the consecutive lengths whose
+    /// texts are hopeless.
     pub(super) fn take(&mut self, texts: Vec<(Vec<u32>, f64)>) {
         let sum = |(tokens, weighted): &(Vec<u32>, f64)| weighted + self.options.length_bonus * tokens.len() as f64;
         let best_of_length = texts.iter().map(sum).reduce(f64::max);

@@ -55,8 +55,9 @@ impl PrefixForward {
         Self { last: token, blank, either }
     }
 
-    /// Returns the log-probabilities of the paths that `token` can extend. A token that equals the last token needs a
-    /// blank in between.
+    /// Returns, for each number of frames, the log-probability of the paths to this prefix after which `token` starts a
+    /// new token of the text. If `token` equals the last token of the prefix, these are only the paths that end in a
+    /// blank: without a blank, CTC collapses the two equal tokens to one.
     fn extendable_by(&self, token: u32) -> &[f64] {
         if token == self.last { &self.blank } else { &self.either }
     }

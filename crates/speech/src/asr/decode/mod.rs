@@ -86,8 +86,8 @@ fn log_add(a: f64, b: f64) -> f64 {
     if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// Keeps the `count` items with the highest scores, in falling order; of items with equal scores the earlier items
-/// stay.
+/// Keeps the `count` items with the highest scores and sorts them, highest first; of items with equal scores the
+/// earlier items are kept.
 ///
 /// The threshold is found before sorting, because a beam search drops most items.
 fn keep_best<T>(items: &mut Vec<T>, count: usize, score: impl Fn(&T) -> f64) {

@@ -38,7 +38,8 @@ impl BeamOptions {
         Self { width, length_max, ctc_weight: 0.3, length_bonus: 0.0, normalize_length: false, sos, eos }
     }
 
-    /// Computes the score of a text of `tokens` tokens from its `weighted` log-probability.
+    /// Computes the score of a text of `tokens` tokens: adds the length bonus to `weighted`, which is its
+    /// log-probability by CTC and attention together, and divides by the length if the options ask for it.
     pub(super) fn score(&self, weighted: f64, tokens: usize) -> f64 {
         let raw = weighted + self.length_bonus * tokens as f64;
         if self.normalize_length { raw / (tokens + 1) as f64 } else { raw }

@@ -23,8 +23,9 @@ struct Prefix {
 }
 
 impl Prefix {
-    /// Computes the log-probability of the paths that `token` can extend. A token that equals the last token needs a
-    /// blank in between.
+    /// Computes the log-probability of the paths to this prefix after which `token` starts a new token of the text. If
+    /// `token` equals the last token of the prefix, these are only the paths that end in a blank: without a blank, CTC
+    /// collapses the two equal tokens to one.
     fn extendable_by(&self, token: u32) -> f64 {
         if token == self.last { self.blank } else { self.total }
     }
@@ -76,8 +77,10 @@ fn likely_tokens(row: &[f32], width: usize) -> Vec<u32> {
     tokens
 }
 
-/// Returns the prefixes of the beam one frame later. A prefix whose parent is in the beam as well also gets the
-/// parent's paths that extend to it.
+/// Returns the prefixes of the beam with their log-probabilities after one more frame, whose scores are `row`, for the
+/// paths in which the frame is a blank or repeats the last token. If the beam also has the parent of a prefix (the
+/// prefix without its last token), the paths of the parent that reach the prefix in this frame are added. `positions`
+/// gives the position in the beam of each node of `tree`.
 fn stay(beam: &[Prefix], positions: &HashMap<usize, usize>, tree: &PrefixTree, row: &[f32]) -> Vec<Prefix> {
     let later = |prefix: &Prefix| {
         let blank = prefix.total + f64::from(row[BLANK as usize]);
@@ -94,7 +97,8 @@ fn stay(beam: &[Prefix], positions: &HashMap<usize, usize>, tree: &PrefixTree, r
     beam.iter().map(later).collect()
 }
 
-/// Returns `prefix` extended by `token`. Each text has one parent, so no other prefix of the beam leads to it.
+/// Returns the candidate for `prefix` plus `token`, with the log-probability of its paths after the frame whose scores
+/// are `row`. No other prefix of the beam leads to the same text, so nothing has to be added.
 fn extended(prefix: &Prefix, token: u32, row: &[f32]) -> Prefix {
     let total = prefix.extendable_by(token) + f64::from(row[token as usize]);
     Prefix { node: prefix.node, is_new: true, last: token, blank: f64::NEG_INFINITY, token: total, total }
