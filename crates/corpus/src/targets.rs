@@ -50,7 +50,7 @@ pub(super) struct TargetSequence {
 }
 
 impl TargetSequence {
-    /// Computes the targets of a sentence in the voice `voice`.
+    /// Computes the articulation targets of a sentence in the voice `voice`.
     pub(super) fn new(words: &[&Word], voice: &Voice, key: Key) -> Self {
         let pace = voice.pace * log_normal(key.with("pace"), 0.10 * voice.variability);
         let targets = Self { segments: Vec::new(), words: Vec::new(), accents: Vec::new() };

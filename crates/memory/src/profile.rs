@@ -19,7 +19,7 @@ pub(crate) const OWNERS: [Owner; 8] = [
     Owner::Temporaries,
 ];
 
-/// Returns the name of an owner in drawings.
+/// Returns the label of a memory owner, such as weights or gradients, in the drawn timeline.
 pub(crate) fn owner_name(owner: Owner) -> &'static str {
     match owner {
         Owner::Weights => "weights",

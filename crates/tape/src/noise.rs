@@ -45,7 +45,8 @@ impl Noise {
         self.map(|key| key.with(name))
     }
 
-    /// Returns the branch with number `index`, such as a block of a stack.
+    /// Returns the branch with number `index`: independent random numbers for one of several equal places, such as one
+    /// block of a stack.
     #[must_use]
     pub fn at(&self, index: usize) -> Self {
         self.map(|key| key.at(index as u64))

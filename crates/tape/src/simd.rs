@@ -1,4 +1,5 @@
-//! Loops over slices that the compiler vectorizes: dispatch to the widest instructions, sum and exponential.
+//! Vectorized loops over slices: sum, exponential, and a function that runs a loop with the widest instructions of the
+//! processor.
 
 use pulp::{Arch, WithSimd};
 

@@ -166,8 +166,8 @@ impl Governor {
         self.ceilings.iter().find(covers)
     }
 
-    /// Returns the planned choice for a batch of `shape`, or the choice of the longest planned length if `shape` is
-    /// longer. `None` without a plan.
+    /// Returns how the plan computes the micro-batches of a batch of `shape`: rematerialized blocks, attention chunk and
+    /// precision. A batch longer than all planned lengths gets the choice of the longest; `None` without a plan.
     pub fn choice(&self, shape: BatchShape) -> Option<Choice> {
         self.plan_of(shape).or(self.ceilings.last()).map(|planned| planned.choice)
     }

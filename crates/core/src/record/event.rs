@@ -38,8 +38,7 @@ pub enum Event {
         step: u64,
         /// Stage of the work in which memory ran out, and the message of the device.
         failure: OutOfMemory,
-        /// From now on, largest number of utterances of the length that failed that are computed at once.
-        #[serde(default)]
+        /// New maximum size of a micro-batch, in utterances, for batches of the length that ran out of memory.
         limit: usize,
     },
     /// Utterances were left out because they do not fit into memory even alone.
