@@ -89,6 +89,11 @@ const WARNINGS_SHOWN: usize = 15;
 /// everything.
 pub(crate) fn run(paths: &[String]) -> Result<ExitCode> {
     let house = House::read(&root())?;
+    // A misspelt path would look like a clean one.
+    let is_known = |path: &&String| house.files.iter().any(|file| lies_in(&file.path, path));
+    if let Some(path) = paths.iter().find(|path| !is_known(path)) {
+        return Err(crate::Misuse(format!("`{path}` is no file or folder of the workspace, from its root")).into());
+    }
     let mut by_rule: Vec<Vec<Finding>> = RULES.iter().map(|rule| rule(&house)).collect();
     by_rule.push(features::compiled_twice(&house)?);
     let (mut n_breaks, mut n_warnings) = (0, 0);
