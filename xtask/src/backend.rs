@@ -11,7 +11,7 @@ pub(crate) const VARIABLE: &str = "PLIMSOLL_DEVICE__BACKEND";
 /// Configuration key of the backend, as written after `--set`.
 const KEY: &str = "device.backend";
 
-/// A kind of device, as it is written after `--backend`.
+/// A backend, as its name is written after `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backend {
     Auto,
@@ -20,19 +20,19 @@ enum Backend {
     Wgpu,
 }
 
-/// Amount of work of a command on a device.
+/// Whether a command computes on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// The command reads, writes or plans: the CPU build can run it on every machine.
+    /// The command computes nothing: it reads, writes or plans, and the CPU build can run it on every machine.
     None,
-    /// The command runs a model.
+    /// The command runs a model on the device.
     Computes,
 }
 
-/// Returns the feature of `plimsoll` to build with for these arguments. The CPU is always built and needs no feature.
+/// Returns the feature of `plimsoll` to build with for these arguments; `None` for the CPU, which is always built.
 ///
-/// `variable` is the value of [`VARIABLE`]. The arguments stay as they are: the program parses them again, and reports
-/// mistakes in them.
+/// `variable` is the value of [`VARIABLE`], and `nvidia_answers` returns whether an NVIDIA driver works. The arguments
+/// stay as they are: the program parses them again, and reports mistakes in them.
 pub(crate) fn feature(
     args: &[OsString],
     variable: Option<&str>,
@@ -78,7 +78,7 @@ impl Backend {
 }
 
 impl Work {
-    /// Returns the work of the command in these arguments. A command that is not listed here computes nothing.
+    /// Returns whether the command in these arguments computes on a device. A command that is not listed here does not.
     fn of_command(args: &[&str]) -> Self {
         let has = |flag: &str| args.contains(&flag);
         if ["--help", "-h", "--version", "-V"].iter().any(|flag| has(flag)) {
@@ -92,7 +92,8 @@ impl Work {
     }
 }
 
-/// Returns the first argument that is neither an option nor the value of an option.
+/// Returns the command: the first argument that is neither an option nor the value of an option; `None` if there is
+/// none.
 fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -105,7 +106,8 @@ fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
     None
 }
 
-/// Returns the value after each `option`, as `--option X` or `--option=X`; nothing where the arguments end.
+/// Returns the value after each `option`, as `--option X` or `--option=X`; `None` if the arguments end before the
+/// value.
 fn values<'a>(args: &'a [&'a str], option: &'a str) -> impl Iterator<Item = Option<&'a str>> {
     args.iter().enumerate().filter_map(move |(place, arg)| match arg.strip_prefix(option)? {
         "" => Some(args.get(place + 1).copied()),
@@ -130,7 +132,7 @@ pub(crate) fn nvidia_answers() -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the feature for a command line, or the error message for it.
+    /// Returns the feature for a command line, or the error message for it. `nvidia`: whether an NVIDIA driver works.
     fn feature_of(line: &str, variable: Option<&str>, nvidia: bool) -> Result<Option<&'static str>, String> {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         feature(&args, variable, || nvidia).map_err(|misuse| misuse.0)

@@ -61,8 +61,8 @@ fn is_about_xtask(name: &str) -> bool {
         || name.starts_with("CARGO_MANIFEST_")
 }
 
-/// Returns whether `cargo run` added `path` to the search path: xtask's own output folders and the toolchain's
-/// libraries.
+/// Returns whether `cargo run` added `path` to the search path for libraries: the path is an output folder of xtask, or
+/// a library folder of the toolchain.
 fn added_by_cargo_run(path: &Path) -> bool {
     let built = env::current_exe().ok().and_then(|xtask| Some(xtask.parent()?.to_owned()));
     let toolchain = env::var_os("CARGO").and_then(|cargo| Some(Path::new(&cargo).parent()?.parent()?.to_owned()));
@@ -76,7 +76,8 @@ pub(crate) fn has_command(name: &str) -> bool {
     ask.status().is_ok_and(|status| status.success())
 }
 
-/// Builds one executable and returns its path. Prints nothing when the executable was up to date.
+/// Builds one executable and returns its path, or the exit code of cargo if the build fails. Prints nothing when the
+/// executable was up to date.
 pub(crate) fn build_executable<S: AsRef<OsStr>>(args: &[S]) -> Result<Result<PathBuf, ExitCode>> {
     let mut command = cargo();
     command.arg("build").args(args).arg("--message-format=json-render-diagnostics");

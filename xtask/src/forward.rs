@@ -1,4 +1,4 @@
-//! Builds the program with the features its device needs, and becomes it.
+//! Builds the program with the features that its device needs, and replaces this process by it.
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
-//! Starts Plimsoll with the right features and keeps the house.
+//! Builds and starts Plimsoll with the features that its device needs, and runs the checks of the workspace.
 //!
-//! It uses none of our crates, so it builds in seconds while the program takes minutes. What it does not know itself
-//! it forwards to the program, which knows its own commands best.
+//! It uses none of our crates, so it builds in seconds while the program takes minutes. It forwards a command that it
+//! does not know to the program.
 
 mod backend;
 mod bench;

@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::cargo::{cargo, code_of, has_command};
 
-/// Variable without which tests named `long_*` return at once.
+/// Environment variable that enables the tests named `long_*`; without it they return at once.
 const LONG: &str = "PLIMSOLL_LONG";
 
-/// Tests to run, chosen by the command line and the machine.
+/// Settings of `cargo xtask test`: the test runner, and the tests to run.
 pub(crate) struct Wish {
     pub(crate) nextest: bool,
     pub(crate) long: bool,
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
 }
 
 impl Wish {
-    /// Selects the tests that this machine runs by default.
+    /// Returns the settings by which this machine runs the tests: with nextest if it is installed.
     pub(crate) fn here() -> Self {
         Self {
             nextest: has_command("nextest"),
@@ -61,7 +61,7 @@ impl Wish {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Lists the cargo commands, in order. Each runner also compiles the examples, and no benchmarks.
+    /// Lists the arguments of the cargo commands, in order. Each runner also compiles the examples, and no benchmarks.
     fn commands(&self) -> Vec<Vec<OsString>> {
         let mut tests: Vec<OsString> = if self.nextest { words("nextest run") } else { words("test") };
         tests.extend(self.common());

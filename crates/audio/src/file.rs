@@ -83,7 +83,7 @@ pub struct AudioInfo {
     pub duration: Seconds,
 }
 
-/// Range of samples that an [`AudioSegment`] covers.
+/// Range of samples to read from an audio file: the index of the first sample, and the number of samples per channel.
 struct SampleRange {
     first: u64,
     count: u64,
@@ -210,7 +210,7 @@ pub fn read_recording(path: impl AsRef<Path>) -> Result<Audio, AudioError> {
 /// Reads a whole audio file, averages its channels and resamples to `rate` hertz.
 ///
 /// # Errors
-/// In the same cases as [`read_recording`].
+/// When the file is missing, unreadable, damaged, empty or not in a supported format.
 ///
 /// # Panics
 /// When `rate` is zero.
@@ -220,10 +220,10 @@ pub fn read_audio(path: impl AsRef<Path>, rate: u32) -> Result<Audio, AudioError
 
 /// Reads a segment of an audio file, averages its channels and resamples to `rate` hertz.
 ///
-/// Decodes of the rest of the file only what is needed to find the segment.
+/// The audio outside of the segment is decoded only as far as needed to find the segment.
 ///
 /// # Errors
-/// In the same cases as [`read_recording`], and when the segment is not inside the file.
+/// When the file is missing, unreadable, damaged, empty or not in a supported format, or the segment is not inside it.
 ///
 /// # Panics
 /// When `rate` is zero.
@@ -237,7 +237,8 @@ pub fn read_audio_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
 /// often a guess.
 ///
 /// # Errors
-/// In the same cases as [`read_recording`], except that damage behind the header is not noticed.
+/// When the file is missing, unreadable, empty or not in a supported format, or when its header is damaged. Damage
+/// behind the header is not noticed.
 pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
     if is_wav(path)? { wav::info(path) } else { compressed::info(path) }
@@ -251,7 +252,7 @@ fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError>
     if is_wav(path)? { wav::read(path, segment) } else { compressed::read(path, segment) }
 }
 
-/// Whether a file begins like a WAV file, whatever its name. An empty file is an error.
+/// Returns whether a file begins like a WAV file, whatever its name. An empty file is an error.
 fn is_wav(path: &Path) -> Result<bool, AudioError> {
     let mut first = Vec::with_capacity(4);
     File::open(path).and_then(|file| file.take(4).read_to_end(&mut first)).map_err(|error| unreadable(path, error))?;

@@ -105,7 +105,7 @@ impl Vocoder {
         self.log_mel.config()
     }
 
-    /// Computes the waveform of each of `utterances`, as [`waveform`](Self::waveform) does, on all cores.
+    /// Converts the features of each of `utterances` to samples between -1 and 1, on all cores.
     ///
     /// # Panics
     /// When the features of an utterance end inside a frame.
@@ -113,7 +113,8 @@ impl Vocoder {
         utterances.par_iter().map(|features| self.waveform(features)).collect()
     }
 
-    /// Computes the waveform of the features `[t, m]`: samples between -1 and 1 at the configured sample rate.
+    /// Computes the waveform of the features `[t, m]` (frames, mel channels): samples between -1 and 1 at the
+    /// configured sample rate.
     ///
     /// The waveform has as many frames as `features`, and about `t * hop_length` samples. On one machine, equal
     /// features give bit-identical samples.

@@ -81,11 +81,11 @@ impl HostBatch {
         Self::collate_with(samples, feature_width, grid, Vec::with_capacity)
     }
 
-    /// Collates samples like [`collate`](Self::collate), but writes the features into a vector that `buffer` returns.
-    /// `buffer` gets the number of feature values and may return a vector with old values, to use its memory again.
+    /// Pads `samples` to one length on `grid`, and writes the features into a vector that `buffer` returns. `buffer`
+    /// gets the number of feature values and may return a vector with old values, to use its memory again.
     ///
     /// # Errors
-    /// See [`collate`](Self::collate).
+    /// [`BatchError`] if there is no sample, or a sample has an incomplete frame.
     pub fn collate_with(
         samples: &[HostSample],
         feature_width: usize,
@@ -156,7 +156,7 @@ impl HostBatch {
         }
     }
 
-    /// Returns the tokens of utterance `index`, without padding.
+    /// Returns the token ids of utterance `index`, without padding.
     ///
     /// # Panics
     /// If `index` is outside the batch.

@@ -13,7 +13,8 @@ pub trait Collective: Send + Sync {
     /// Returns the number of replicas.
     fn ranks(&self) -> usize;
 
-    /// All-gather: returns the bytes of each replica, in the order of the ranks.
+    /// All-gather: sends the bytes `own` to all replicas, and returns the bytes of each replica in the order of the
+    /// ranks.
     ///
     /// # Errors
     /// If another replica has ended.
@@ -36,7 +37,7 @@ pub trait Collective: Send + Sync {
         Ok(())
     }
 
-    /// Returns whether all replicas pass `true`.
+    /// Returns whether all replicas pass `true` as `yes`.
     ///
     /// # Errors
     /// If another replica has ended.

@@ -56,7 +56,8 @@ impl Grid {
         Self { step, levels: frames.into_iter().zip(tokens).map(level).collect() }
     }
 
-    /// Returns the largest number of different shapes; `None` for a grid of multiples, which has no limit.
+    /// Returns how many padded shapes (numbers of frames and tokens) the levels allow; `None` for a grid of multiples,
+    /// which has no limit.
     pub fn shapes(&self) -> Option<usize> {
         let shapes = self.levels.iter().map(|level| level.tokens.len()).sum();
         (!self.levels.is_empty()).then_some(shapes)
@@ -76,8 +77,8 @@ impl Grid {
     }
 }
 
-/// Largest number of candidates among which `levels` searches. More candidates do not reduce padding further, and the
-/// time grows with the square of their number.
+/// Largest number of candidate lengths among which `levels` chooses. More candidates do not reduce padding further, and
+/// the time grows with the square of their number.
 const POINTS: usize = 300;
 
 /// Computes at most `count` levels (padded lengths) that minimize the total padding when each of `values` is padded to
@@ -141,7 +142,7 @@ mod tests {
         assert!(levels(vec![], 3).is_empty());
     }
 
-    /// Computes the smallest total padding of `values` with `count` levels, by trying all sets of levels.
+    /// Computes the smallest total padding of `values` with at most `count` levels, by trying all sets of levels.
     fn least(values: &[u32], count: usize) -> u32 {
         let top = *values.iter().max().unwrap();
         let mut others: Vec<u32> = values.to_vec();

@@ -158,7 +158,7 @@ pub struct CountingAllocator {
     current: AtomicUsize,
     peak: AtomicUsize,
     budget: AtomicUsize,
-    /// Highest memory in use above the budget since the last `take_overrun`; 0 if the budget held.
+    /// Highest number of bytes in use since the last `take_overrun`, if it exceeded the budget; 0 otherwise.
     over: AtomicUsize,
 }
 
@@ -176,7 +176,7 @@ impl CountingAllocator {
         self.over.store(0, Relaxed);
     }
 
-    /// Returns the highest memory in use above the budget since the last call and clears it; `None` if the budget held.
+    /// Returns the highest memory in use since the last call if it exceeded the budget, else `None`. Then starts anew.
     pub fn take_overrun(&self) -> Option<Bytes> {
         match self.over.swap(0, Relaxed) {
             0 => None,

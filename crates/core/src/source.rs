@@ -127,10 +127,11 @@ pub struct Position {
     pub epoch: u64,
     /// Number of completed batches in the current epoch.
     pub batch: u64,
-    /// Number of completed windows in the current epoch, for a source that deals its batches in windows.
+    /// Number of completed windows in the current epoch. A window is a group of consecutive batches that a source makes
+    /// together; 0 for a source without windows.
     #[serde(default)]
     pub window: u64,
-    /// Number of completed batches in the current window.
+    /// Number of completed batches in the current window of the epoch.
     #[serde(default)]
     pub within: u64,
 }
@@ -145,7 +146,7 @@ impl Position {
 /// Batch with its position in the data, as delivered by a source.
 #[derive(Clone, Debug)]
 pub struct DeliveredBatch<B> {
-    /// Batch of samples.
+    /// Batch that the source delivers.
     pub batch: B,
     /// Position of the run after the batch.
     pub position: Position,
@@ -168,7 +169,7 @@ pub struct Skipped {
 ///
 /// With this trait the trainer depends on neither files nor threads.
 pub trait BatchSource {
-    /// Type of the batches.
+    /// Type of the batches that the source delivers.
     type Batch: Batch;
 
     /// Returns the next batch in the order of the run; `None` after the end of the last epoch, also on later calls.

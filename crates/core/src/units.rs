@@ -128,7 +128,8 @@ impl FromStr for Samples {
     }
 }
 
-/// Parses a non-negative number with one of `units`. A number without a unit has the first of `units`.
+/// Parses a non-negative number with a unit. `units` holds the name and the factor of each unit; a number without a
+/// unit has the first of them. `expected` and `example` are for the error message.
 fn parse(text: &str, units: &[(&str, f64)], expected: &'static str, example: &'static str) -> Result<f64, UnitError> {
     let error = || UnitError { text: text.into(), expected, example };
     let text = text.trim();
@@ -238,7 +239,7 @@ macro_rules! deserialize {
     };
 }
 
-/// Returns `number` as an integer if it is an integer from 0 to `limit`.
+/// Returns `number` if it is an integer from 0 to `limit`; `None` otherwise.
 fn integer(number: f64, limit: f64) -> Option<f64> {
     (number >= 0.0 && number <= limit && number.fract() == 0.0).then_some(number)
 }

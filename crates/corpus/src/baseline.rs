@@ -42,7 +42,7 @@ fn text_of_words(words: impl Iterator<Item = usize>) -> String {
     words.map(|word| Lexicon::english().words()[word].spelling).collect::<Vec<_>>().join(" ")
 }
 
-/// Synthesizes utterance `index` as `make_corpus` would record it, or without room and noise if not `recorded`.
+/// Synthesizes utterance `index` as `make_corpus` would record it; without room and noise if `recorded` is false.
 fn utterance(speaker: usize, index: u64, recorded: bool) -> Utterance {
     let key = Key::new(SEED).with("baseline").at(index);
     let words = sentence(Lexicon::english().words().len(), key.with("sentence"));

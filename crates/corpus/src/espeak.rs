@@ -89,7 +89,8 @@ fn languages(table: &str) -> Vec<String> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).map(String::from).collect()
 }
 
-/// Reads sample rate and samples of a WAV file that was written to a pipe.
+/// Reads sample rate and samples of a WAV file that was written to a pipe; `None` if the header is not one of 16-bit
+/// WAV.
 ///
 /// The header of such a file cannot contain the length and declares about 2 GiB instead, so a strict reader would fail.
 fn wav_samples(bytes: &[u8]) -> Option<(u32, Vec<f32>)> {

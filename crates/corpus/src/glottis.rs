@@ -54,8 +54,8 @@ impl Glottis {
     }
 }
 
-/// Computes the derivative of the pulse of Klatt and Klatt (1990): a slow opening, and an abrupt closing where `along`
-/// is one.
+/// Computes the derivative of the glottal pulse of Klatt and Klatt (1990): a slow opening, then an abrupt closing.
+/// `along` is the time since the pulse began, as a share of its open part.
 fn pulse(along: f32) -> f32 {
     if along < 1.0 { along * (2.0 - 3.0 * along) } else { 0.0 }
 }

@@ -36,7 +36,7 @@ impl Lexicon {
     }
 }
 
-/// Draws a sentence of three to seven of `n_words` words; shorter sentences are more frequent.
+/// Draws a sentence of three to seven of `n_words` words, given by their indices; shorter sentences are more frequent.
 ///
 /// Each word is drawn independently, so a model cannot learn an order of words.
 pub(super) fn sentence(n_words: usize, key: Key) -> Vec<usize> {

@@ -122,7 +122,7 @@ fn new_engine(options: &CorpusOptions) -> Result<Box<dyn SpeechEngine>, CorpusEr
     })
 }
 
-/// Speaks, records and writes utterance `index`.
+/// Speaks, records and writes utterance `index`, and returns its line of the manifest.
 fn utterance(options: &CorpusOptions, engine: &dyn SpeechEngine, index: usize) -> Result<ManifestLine, CorpusError> {
     let key = Key::new(options.seed).with("utterance").at(index as u64);
     let speaker = index % options.speakers;

@@ -56,7 +56,7 @@ pub(super) struct Phone {
     pub(super) frication: Frication,
 }
 
-/// Returns the phone with this name.
+/// Returns the phone with this name; `None` for an unknown name.
 pub(super) fn phone(name: &str) -> Option<&'static Phone> {
     PHONES.iter().find(|phone| phone.name == name)
 }

@@ -148,7 +148,7 @@ mod tests {
         Lexicon::english().words().iter().position(|word| word.spelling == spelling).unwrap()
     }
 
-    /// Computes the share of the power of `samples` between two frequencies, by a plain Fourier transform.
+    /// Computes the share of the power of `samples` between `low` and `high` hertz, by a plain Fourier transform.
     fn share(samples: &[f32], low: usize, high: usize) -> f32 {
         let bin = |hertz: usize| {
             let angle = |n: usize| std::f32::consts::TAU * hertz as f32 * n as f32 / RATE;

@@ -89,7 +89,7 @@ impl SequenceBuilder<'_> {
         self.push(secs, Target::silent(SCHWA));
     }
 
-    /// Adds a sound between words that is in no text: mostly none, else a pause, a breath or an `mm`.
+    /// Adds a sound between words that the text does not contain: a pause, a breath or an `mm`; mostly adds nothing.
     fn hesitation(&mut self, key: Key) {
         if self.voice.is_reading() {
             return;
@@ -167,8 +167,8 @@ impl Target {
     }
 }
 
-/// What the articulation targets of a phone depend on besides the phone itself: its word and position in the word, its
-/// stress, the voice, and the key of its random variation.
+/// Context of a phone, which changes its articulation targets: its word and position in the word, its stress, the
+/// voice, and the key of its random variation.
 struct Context<'a> {
     word: &'a Word,
     place: usize,
@@ -210,7 +210,7 @@ impl Context<'_> {
 /// Formants of the schwa, the vowel of the neutral tongue position, in hertz.
 const SCHWA: Formants = [480.0, 1450.0, 2450.0];
 
-/// Returns the targets of one phone with their usual lengths in seconds.
+/// Returns the articulation targets of one phone, each after its usual length in seconds; empty for a dropped r.
 ///
 /// The level of each manner relative to a vowel follows the amplitudes in Klatt (1980), rounded.
 fn parts(phone: &Phone, context: &Context<'_>) -> Vec<(f32, Target)> {

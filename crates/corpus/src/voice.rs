@@ -24,9 +24,9 @@ pub struct Voice {
     pub(super) tilt: f32,
     /// Level of breath noise through the open glottis.
     pub(super) breath: f32,
-    /// Variation of the length of pitch periods.
+    /// Standard deviation of the length of pitch periods, as a share of their mean length.
     pub(super) jitter: f32,
-    /// Variation of the loudness of pitch periods.
+    /// Standard deviation of the loudness of pitch periods, as a share of their mean loudness.
     pub(super) shimmer: f32,
     /// Usual length of phones, as a factor on the lengths in the phone table.
     pub(super) pace: f32,

@@ -121,7 +121,7 @@ fn corpus(folder: &Path, files: usize, python: Option<&Path>, script: &Path) -> 
     Ok(utterances)
 }
 
-/// Measures the seconds of the fastest of `passes` passes.
+/// Loads all utterances `passes` times, and returns the seconds of the fastest pass.
 fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
     let config = LoaderConfig {
         batching: BatchingConfig::new(BatchSize::Utterances(NonZeroU32::new(BATCH).expect("16 is not zero"))),
@@ -148,7 +148,7 @@ fn fastest(dataset: &Arc<Dataset>, passes: usize) -> f64 {
     (0..passes as u64).map(pass).fold(f64::INFINITY, f64::min)
 }
 
-/// Measures the time of each loading step in one thread.
+/// Measures and prints the time of each loading step in one thread.
 fn stages(utterances: &[Utterance], log_mel: &LogMel) -> Outcome<()> {
     let start = Instant::now();
     let sounds: Vec<_> = utterances.iter().map(|u| read_recording(&u.audio)).collect::<Result<_, _>>()?;
@@ -161,7 +161,7 @@ fn stages(utterances: &[Utterance], log_mel: &LogMel) -> Outcome<()> {
     Ok(())
 }
 
-/// Compares the features of some files with the features that Python computed.
+/// Compares the features of some files with the features that Python computed, and prints the largest difference.
 fn compare(dataset: &Dataset, measured: &serde_json::Value) -> Outcome<()> {
     let theirs: HashMap<String, Vec<f64>> = serde_json::from_value(measured["features"].clone())?;
     let (mut most, mut files) = (0.0, 0);

@@ -78,12 +78,12 @@ impl Default for Noise {
 }
 
 impl Noise {
-    /// Whether the utterance at `key` gets noise.
+    /// Returns whether the utterance with the key `key` gets noise.
     fn applies(&self, key: Key) -> bool {
         key.with("noise").with("whether").unit() < self.share
     }
 
-    /// Adds noise that is drawn from `key`.
+    /// Adds noise to the utterance; `key` decides its level, spectrum and samples.
     fn apply(&self, samples: &mut [f32], key: Key) {
         let power = |samples: &[f32]| samples.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
         let key = key.with("noise");
@@ -180,13 +180,13 @@ impl Augment {
         if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(AugmentError::Share(share)) }
     }
 
-    /// Whether [`apply_to_samples`](Self::apply_to_samples) changes the audio at `key`. If not, cached features can be
-    /// used.
+    /// Returns whether [`apply_to_samples`](Self::apply_to_samples) changes the audio of the utterance with the key
+    /// `key`. If not, cached features can be used.
     pub fn changes_samples(&self, key: Key) -> bool {
         self.gain_db > 0.0 || self.noise.applies(key)
     }
 
-    /// Adds noise and changes the level, both drawn from `key`.
+    /// Adds noise and changes the level of the audio; `key` decides both.
     pub fn apply_to_samples(&self, samples: &mut [f32], key: Key) {
         if self.noise.applies(key) {
             self.noise.apply(samples, key);
@@ -198,13 +198,14 @@ impl Augment {
         }
     }
 
-    /// Draws the speed of the utterance at `key`.
+    /// Draws the speed factor of the utterance with the key `key`; 1 if no speeds are configured.
     pub fn speed(&self, key: Key) -> f32 {
         let choice = || key.with("speed").below(self.speeds.len() as u64) as usize;
         if self.speeds.is_empty() { 1.0 } else { self.speeds[choice()] }
     }
 
-    /// Computes by which factor an utterance becomes longer at the slowest speed. Memory must be planned for it.
+    /// Computes by which factor an utterance becomes longer at the slowest speed; at least 1. Memory must be planned
+    /// for it.
     pub fn max_stretch(&self) -> f64 {
         self.speeds.iter().map(|&speed| 1.0 / f64::from(speed)).fold(1.0, f64::max)
     }
@@ -218,7 +219,7 @@ mod tests {
 
     const MELS: usize = 8;
 
-    /// Returns which cells are masked: features are 1 and -1 with a mean of 0, and masks write the mean.
+    /// Returns for each cell whether it is masked: features are 1 and -1 with a mean of 0, and masks write the mean.
     fn masked(spec: &SpecAugment, frames: usize, key: Key) -> Vec<bool> {
         let mut features: Vec<f32> = (0..frames * MELS).map(|n| if n % 2 == 0 { 1.0 } else { -1.0 }).collect();
         spec.apply(&mut features, MELS, key);

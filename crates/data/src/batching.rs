@@ -273,8 +273,8 @@ impl Fill {
     }
 }
 
-/// Cuts `order` into runs of consecutive samples, each for one batch or one part of a window. A sample that would make
-/// the current run too full starts the next run.
+/// Cuts `order` into runs of consecutive samples, each for one batch or one part of a window. `seconds` gives the
+/// duration of a sample. A sample with which the current run would be `too_full` starts the next run.
 fn cut_into_runs(order: &[usize], seconds: impl Fn(usize) -> f64, too_full: impl Fn(&Fill) -> bool) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
     let mut fill = Fill::default();

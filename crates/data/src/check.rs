@@ -159,7 +159,8 @@ impl AudioFiles {
         Self(needed.into_par_iter().map(one).collect())
     }
 
-    /// Returns the duration of an utterance: as listed where the file is long enough, else up to the end of the file.
+    /// Returns the duration of an utterance: as listed if the file is long enough, else up to the end of the file. A
+    /// listed end that lies behind the end of the file by more than rounding is an issue.
     fn measure(&self, entry: &Entry) -> Result<Seconds, IssueKind> {
         let info = self.0[&entry.audio].clone()?;
         let Some(info) = info else { return Ok(entry.duration.unwrap_or_default()) };

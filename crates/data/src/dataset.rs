@@ -156,8 +156,8 @@ impl Dataset {
     /// Keeps features on disk: features that another epoch or run has computed are read instead.
     ///
     /// The key of features is made from the content of the audio file and the parameters of the features, so stored
-    /// features are never out of date. A 16-bit store rounds all features, also new ones, so that samples do not depend
-    /// on what was stored before.
+    /// features are never out of date. A 16-bit store rounds new features too, so that a sample is the same whether or
+    /// not its features were stored.
     #[must_use]
     pub fn with_store(mut self, store: Arc<Store>) -> Self {
         let parameters = format!("log-mel 1 {}", self.log_mel.config().cache_key());
@@ -170,7 +170,7 @@ impl Dataset {
         self.utterances.len()
     }
 
-    /// Whether the data set has no utterance.
+    /// Returns whether the data set has no utterance.
     pub fn is_empty(&self) -> bool {
         self.utterances.is_empty()
     }
@@ -183,17 +183,17 @@ impl Dataset {
         &self.utterances[index]
     }
 
-    /// Returns the feature extractor.
+    /// Returns the feature extractor that turns audio into log-mel features.
     pub fn log_mel(&self) -> &LogMel {
         &self.log_mel
     }
 
-    /// Returns the tokenizer.
+    /// Returns the tokenizer that turns texts into tokens.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// Returns the augmentation of training samples, if any.
+    /// Returns the augmentation of samples that are loaded with a key; `None` without augmentation.
     pub fn augment(&self) -> Option<&Augment> {
         self.augment.as_ref()
     }
@@ -227,7 +227,8 @@ impl Dataset {
         (0..self.len()).map(|index| self.meta(index)).collect()
     }
 
-    /// Loads sample `index`. With a key, the sample is augmented; equal keys always give equal samples.
+    /// Loads sample `index`. A `key` turns augmentation on, and equal keys always give equal samples; `None` turns it
+    /// off.
     ///
     /// # Errors
     /// When the audio of the utterance, or of its voice reference, cannot be read.
@@ -259,8 +260,8 @@ impl Dataset {
         Ok(HostSample { id, name, features, tokens: self.tokens[index].clone(), reference })
     }
 
-    /// Returns a part of another utterance in the voice of utterance `index`. `key` decides which utterance and which
-    /// part.
+    /// Returns the features of a random part of another utterance in the voice of utterance `index`. `key` decides
+    /// which utterance and which part.
     fn reference(&self, voices: &Voices, index: usize, key: Key) -> Result<Vec<f32>, LoadError> {
         let key = key.with("reference");
         let other = voices.pick_other(index, key);
@@ -275,7 +276,7 @@ impl Dataset {
         Ok(reference)
     }
 
-    /// Returns features without augmentation, from the memory cache where possible.
+    /// Returns the features of utterance `index` without augmentation, from the memory cache where possible.
     fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
         if let Some(features) = self.cache.get(index) {
             return Ok(buffers::copy_of(features));
@@ -285,7 +286,8 @@ impl Dataset {
         Ok(features)
     }
 
-    /// Returns features from the store where possible; otherwise computes them with `make` and stores them.
+    /// Returns the features of utterance `index` at `speed` from the store where possible; otherwise computes them with
+    /// `make` and stores them.
     fn stored(
         &self,
         index: usize,

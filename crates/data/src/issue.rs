@@ -255,7 +255,7 @@ impl IssueKind {
         }
     }
 
-    /// Whether the utterance itself is sound, and only the limits or the vocabulary of one run exclude it.
+    /// Returns whether the utterance itself is sound, and only the limits or the vocabulary of one run exclude it.
     pub fn depends_on_run(&self) -> bool {
         matches!(
             self,

@@ -70,8 +70,8 @@ impl LengthPolicy {
     }
 }
 
-/// Returns the parts of an utterance: audio up to each of `ends`, text up to each of `texts`, given as shares from 0 to
-/// 1.
+/// Cuts an utterance into parts. `ends` holds the end of the audio of each part and `texts` the end of its text, as
+/// shares of the whole from 0 to 1.
 fn parts_of(utterance: &Utterance, ends: &[f64], texts: &[f64]) -> Vec<Utterance> {
     let Utterance { id, offset, duration, .. } = utterance;
     let mut start = 0.0;
@@ -101,7 +101,8 @@ fn sound_shares(samples: &[f32], cuts: &[usize]) -> Vec<f64> {
     cuts.iter().map(|&cut| if cut == samples.len() { 1.0 } else { sounding(cut) as f64 / all }).collect()
 }
 
-/// Cuts `text` at shares of its characters, between words where it has spaces.
+/// Cuts `text` into one part for each of `shares`: the end of the part, as a share of the characters of `text`. Cuts
+/// lie between words where the text has spaces.
 fn split_text(text: &str, shares: &[f64]) -> Vec<String> {
     let characters: Vec<(usize, char)> = text.char_indices().collect();
     let spaces: Vec<usize> = (0..characters.len()).filter(|&idx| characters[idx].1.is_whitespace()).collect();

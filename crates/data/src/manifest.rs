@@ -73,7 +73,7 @@ impl Manifest {
     /// Reads a corpus with facts that its files do not contain, such as the layout or the language.
     ///
     /// # Errors
-    /// In the same cases as [`read`](Self::read).
+    /// When the corpus cannot be read at all, or when all of its utterances have issues.
     pub fn read_with(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Self, ManifestError> {
         let listing = import(&path, options)?;
         let (path, format) = (path.as_ref().to_path_buf(), listing.format);
@@ -89,7 +89,8 @@ impl Manifest {
         }
     }
 
-    /// Divides the utterances by `limits`, and logs a warning for each excluded utterance.
+    /// Divides the utterances into those inside and those outside of `limits`, and logs a warning for each excluded
+    /// utterance.
     pub fn select(&self, limits: &Limits<'_>) -> Selection {
         let mut selection = Selection::default();
         for utterance in &self.utterances {

@@ -62,7 +62,7 @@ pub(crate) fn count_by_name(issues: &[Issue]) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// Returns an issue for the first limit that `utterance` breaks, if any.
+/// Returns an issue for the first limit that `utterance` breaks; `None` if it is inside all limits.
 pub(crate) fn broken_limit(utterance: &Utterance, limits: &Limits<'_>) -> Option<IssueKind> {
     let duration = utterance.duration;
     if duration < limits.shortest {

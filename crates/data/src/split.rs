@@ -87,7 +87,8 @@ fn speakers(utterances: &[Utterance]) -> BTreeMap<&str, Vec<usize>> {
 }
 
 /// Chooses whole speakers for validation: goes through the speakers in random order, and takes each speaker that brings
-/// the number of held-out utterances closer to `wanted`. Returns a flag for each of the `total` utterances.
+/// the number of held-out utterances closer to `wanted`. Returns a flag for each of the `total` utterances, true if
+/// held out.
 fn hold_out_speakers(speakers: BTreeMap<&str, Vec<usize>>, wanted: usize, total: usize, key: Key) -> Vec<bool> {
     let count = speakers.len();
     let smallest = speakers.values().min_by_key(|indices| indices.len()).cloned().unwrap_or_default();

@@ -120,8 +120,9 @@ fn sample_loss(cells: &mut [f32], v: usize, text: &[u32]) -> f64 {
     -total
 }
 
-/// Computes the forward variables `[t, states]`: the log-probability of all prefixes that end in a state at a frame,
-/// including the emission at this frame.
+/// Computes the forward variables `[t, states]` of CTC: the log-probability of all prefixes that end in a state at a
+/// frame, including the emission at this frame. `token` gives the token of a state, and `skips` whether a path may skip
+/// the state before it.
 fn forward_pass(
     log_probs: &[f64],
     v: usize,

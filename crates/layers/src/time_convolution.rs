@@ -9,7 +9,8 @@ use crate::Lengths;
 
 // Shapes: b batch, t frames, i input channels, o output channels, k frames of the kernel.
 
-/// Builds a convolution over time that keeps the number of frames.
+/// Builds a convolution over time from `inputs` to `outputs` channels that keeps the number of frames. Its kernel has
+/// `kernel` frames.
 ///
 /// # Panics
 /// If the kernel is even.

@@ -200,8 +200,8 @@ impl DecoderBlock {
         .0
     }
 
-    /// Decodes like [`forward`](Self::forward), and also returns the penalty `[1]` of `guide`: the sum over all valid
-    /// tokens, averaged over the heads.
+    /// Decodes all tokens `x` `[b, u, d]` at once over `memory` `[b, t, m]`. Returns the result `[b, u, d]`, and the
+    /// penalty `[1]` of `guide`: the sum over all valid tokens, averaged over the heads.
     pub fn forward_guided(
         &self,
         x: Tensor<3>,
@@ -216,8 +216,8 @@ impl DecoderBlock {
         })
     }
 
-    /// Decodes like [`forward`](Self::forward), and also returns the cross-attention weights `[b, h, u, t]`. For plots:
-    /// the tensor is large.
+    /// Decodes all tokens `x` `[b, u, d]` at once over `memory` `[b, t, m]`. Returns the result `[b, u, d]`, and the
+    /// cross-attention weights `[b, h, u, t]`. For plots: the tensor of weights is large.
     pub fn forward_with_weights(
         &self,
         x: Tensor<3>,

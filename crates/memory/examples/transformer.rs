@@ -1,4 +1,6 @@
-//! Plans the Transformer encoder of Burn for a GPU that is not in this machine: `cargo run --example transformer -- [GPU or size]`
+//! Plans the Transformer encoder of Burn for a GPU that is not in this machine.
+//!
+//! `cargo run --example transformer -- [GPU or size]`
 
 use burn::module::Module;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};

@@ -40,7 +40,7 @@ impl BackendRules {
         }
     }
 
-    /// Returns the bytes to whose multiples the backend rounds allocation sizes up.
+    /// Returns the alignment in bytes: the backend rounds allocation sizes up to its multiples.
     pub(crate) fn alignment(self) -> usize {
         match self {
             Self::Flex { .. } => 1,

@@ -36,15 +36,15 @@ pub struct Gpu {
 pub struct PeakRates {
     /// Peak fp32 operations per second on the CUDA cores.
     pub fp32: f64,
-    /// Peak tf32 operations per second on tensor cores, which round fp32 factors to 19 bits. From Ampere on.
+    /// Peak tf32 operations per second on tensor cores, which round fp32 factors to 19 bits; `None` before Ampere.
     pub tf32: Option<f64>,
-    /// Peak fp16 operations per second on tensor cores. From Volta on.
+    /// Peak fp16 operations per second on tensor cores; `None` before Volta.
     pub fp16: Option<f64>,
-    /// Peak bf16 operations per second on tensor cores. From Ampere on.
+    /// Peak bf16 operations per second on tensor cores; `None` before Ampere.
     pub bf16: Option<f64>,
 }
 
-/// Error of a text that names no GPU.
+/// Error of looking up a GPU: the text names no GPU that can be planned for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
@@ -118,8 +118,8 @@ impl Gpu {
         })
     }
 
-    /// Makes a GPU of which only the memory is known: all of it is usable, and the speed is that of a common GPU of its
-    /// class.
+    /// Makes a GPU of which only the memory size is known: all of it is usable, and the speed is that of a common GPU
+    /// of this size. `text` is the size as a person wrote it, for the name.
     fn of_size(text: &str, memory: Bytes) -> Self {
         let class = STAND_INS.iter().find(|(most, _)| memory <= *most).map_or(STAND_IN_ABOVE, |(_, name)| name);
         let stand_in = catalog().iter().find(|gpu| gpu.name == class).expect("stand-ins are in the catalog");
@@ -166,7 +166,8 @@ fn normalize_name(name: &str) -> String {
     rest.to_string()
 }
 
-/// Returns the names of the GPUs most similar to `wanted`, by their most similar spelling.
+/// Returns the names of the GPUs most similar to the normalized name `wanted` (see `normalize_name`), the most similar
+/// first. Of the spellings of a GPU, the most similar counts.
 fn nearest(wanted: &str) -> Vec<&'static str> {
     let similarity = |gpu: &Gpu| gpu.spellings().map(|name| strsim::jaro_winkler(&name, wanted)).fold(0.0, f64::max);
     let mut gpus: Vec<(f64, &'static Gpu)> = catalog().iter().map(|gpu| (similarity(gpu), gpu)).collect();

@@ -1,8 +1,8 @@
 //! The memory use of Burn's GPU backends (CubeCL), with fusion of elementwise operations.
 //!
 //! Elementwise operations are collected until one comes that cannot be fused. Then one kernel computes the group, and
-//! writes only those outputs that a later operation reads. An input that is read for the last time gives its memory to an
-//! output of the same size. Layouts are followed as on the CPU.
+//! writes only those outputs that a later operation reads. An input that is read for the last time gives its memory to
+//! an output of the same size. Layouts are followed as on the CPU.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use plimsoll_tape::ir::{
 
 use crate::heap::{Heap, contiguous_strides};
 
-/// Bytes to whose multiples CubeCL rounds allocation sizes up.
+/// Alignment in bytes: CubeCL rounds allocation sizes up to its multiples.
 pub(crate) const ALIGNMENT: usize = 256;
 
 /// Largest number of operations in a fused kernel.

@@ -25,14 +25,15 @@ pub struct Demand {
     pub precision: Precision,
     /// Fixed size of a micro-batch in utterances; `None` lets the planner choose it.
     pub micro_batch: Option<u32>,
-    /// The backend that computes the run.
+    /// Backend that computes the run. Its rules decide how much memory each operation takes.
     pub rules: BackendRules,
-    /// Memory of a step beside the model. The planner sets `micro_batches`, `host_batch` and `prefetch` for each bucket.
+    /// Memory of a step beside its micro-batches. The planner sets `micro_batches`, `host_batch` and `prefetch` for
+    /// each bucket.
     pub step: StepMemory,
     /// Batches that are sent to the device ahead of their step.
     pub prefetch: u32,
-    /// Bits of optimizer state for each parameter value when the state has 8 bits, as in `step.state_bits`. If nothing
-    /// fits, the planner checks whether a run with 8-bit state would fit.
+    /// Size of 8-bit optimizer state, in bits for each parameter value with its scales. If nothing fits, the planner
+    /// checks whether a run with 8-bit state would fit.
     pub eight_bit_state_bits: u64,
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
     }
 }
 
-/// Applies an operation of `plimsoll-tape`, whose note says what it does with memory.
+/// Applies an operation of `plimsoll-tape`. Its note describes the memory that the operation uses.
 fn apply_note(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>) {
     let inputs: Vec<Value> = operation.inputs().map(|input| heap.take(input)).collect();
     let outputs: Vec<&TensorIr> = operation.outputs().collect();

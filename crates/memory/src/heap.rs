@@ -73,7 +73,7 @@ pub(crate) struct Heap {
     phase: Phase,
     phases: Vec<PhaseSpan>,
     operation: &'static str,
-    /// Bytes to whose multiples sizes are rounded up, as by the allocator of the device.
+    /// Alignment in bytes: sizes are rounded up to its multiples, as by the allocator of the device.
     alignment: usize,
 }
 

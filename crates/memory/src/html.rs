@@ -85,7 +85,7 @@ impl<'a> Report<'a> {
         Self { timeline, profile, columns, peak, owners }
     }
 
-    /// Returns the phase at `moment`.
+    /// Returns the phase at `moment`; `None` outside of all phases.
     fn phase_at(&self, moment: usize) -> Option<Phase> {
         let at = self.timeline.phases.iter().find(|span| span.start <= moment && moment < span.end);
         at.map(|span| span.phase)

@@ -25,7 +25,7 @@ pub struct MemoryEstimate {
     pub largest: Bytes,
 }
 
-/// A model with its demand, and the traces from which plans are made.
+/// A model, the demand of its training run, and the traces from which plans are made.
 ///
 /// A memory model is independent of budget and GPU, so one serves the plans for many GPUs. Estimates are cached.
 pub struct MemoryModel<'a, S> {
@@ -40,7 +40,7 @@ pub struct MemoryModel<'a, S> {
     gradients: Bytes,
 }
 
-/// Two traces of a bucket, one for each size in [`SAMPLED_UTTERANCES`].
+/// Traces of one bucket with micro-batches of the two sizes in [`SAMPLED_UTTERANCES`], the smaller size first.
 type Pair = Arc<[Trace; 2]>;
 
 /// Sizes of the two micro-batches that are traced, in utterances; other sizes are interpolated or extrapolated
@@ -98,7 +98,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         if remat > 0.0 { at(false).interpolate(&at(true), remat.min(1.0)) } else { at(false) }
     }
 
-    /// Estimates micro-batches of `utterances` utterances of `bucket`, computed with `choice`.
+    /// Estimates peak memory and cost of micro-batches of `utterances` utterances of `bucket`, computed with `choice`.
     ///
     /// # Errors
     /// [`TraceError`] where the model cannot be traced with this choice.
@@ -112,8 +112,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(estimate)
     }
 
-    /// Estimates like [`estimate`](Self::estimate), for a run whose GPU pages are large enough for an allocation of
-    /// `largest` bytes.
+    /// Estimates peak memory and cost of micro-batches of `utterances` utterances of `bucket`, computed with `choice`,
+    /// in a run whose GPU pages are large enough for an allocation of `largest` bytes.
     pub(crate) fn estimate_with_page(
         &self,
         bucket: BatchShape,
@@ -146,8 +146,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok((RunMemory::new(&trace, None, self.step(bucket, utterances)?), trace.cost))
     }
 
-    /// Computes what a step of `bucket` needs in addition to one micro-batch, if each micro-batch has `utterances`
-    /// utterances.
+    /// Computes the memory that a step of `bucket` needs in addition to one micro-batch, if each micro-batch has
+    /// `utterances` utterances.
     fn step(&self, bucket: BatchShape, utterances: u32) -> Result<StepMemory, TraceError> {
         Ok(StepMemory {
             micro_batches: bucket.utterances.div_ceil(utterances.max(1)),
@@ -210,8 +210,8 @@ impl<S> MemoryModel<'_, S> {
 }
 
 impl<S: Traceable> MemoryModel<'_, S> {
-    /// Computes what a step of `bucket` needs in addition to its micro-batches: the demand's own values, with the
-    /// memory of the batch on the host and of the prefetched batches.
+    /// Computes the memory that a step of `bucket` needs in addition to its micro-batches: the values of the demand,
+    /// with the memory of the batch on the host and of the prefetched batches.
     fn beside_micro_batches(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
         let demand = self.demand();
         let one = batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)?;
@@ -231,7 +231,7 @@ fn share(utterances: u32) -> f64 {
         / f64::from(SAMPLED_UTTERANCES[1] - SAMPLED_UTTERANCES[0])
 }
 
-/// Makes the two traces from which all batch sizes of a bucket are interpolated.
+/// Traces micro-batches of both sizes in [`SAMPLED_UTTERANCES`], from which all sizes of a bucket are interpolated.
 fn pair<S: Traceable>(
     traceable: &S,
     bucket: BatchShape,

@@ -63,8 +63,8 @@ impl Plan {
 /// The peak of every bucket comes from a trace of that bucket, not from an approximation.
 ///
 /// # Errors
-/// [`PlanError::Empty`] without buckets, [`PlanError::NoBudget`] for a budget of zero, [`PlanError::NothingFits`] where one
-/// bucket exceeds the budget in every allowed way, and [`PlanError::Trace`] where the model cannot be traced.
+/// [`PlanError::Empty`] without buckets, [`PlanError::NoBudget`] for a budget of zero, [`PlanError::NothingFits`] where
+/// one bucket exceeds the budget in every allowed way, and [`PlanError::Trace`] where the model cannot be traced.
 pub fn plan<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes, speed: &Speed) -> Result<Plan, PlanError> {
     let demand = model.demand();
     if demand.buckets.is_empty() {
@@ -88,8 +88,8 @@ pub fn plan<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes, spee
 
 /// Finds the fastest plan of one bucket within the budget.
 ///
-/// Memory grows with the utterances, so bisection finds the largest micro-batch of each strategy. A strategy is skipped if
-/// it would be slower than the best one even with the whole batch at once.
+/// Memory grows with the utterances, so bisection finds the largest micro-batch of each strategy. A strategy is skipped
+/// if it would be slower than the best one even with the whole batch at once.
 fn bucket_plan<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     bucket: BatchShape,

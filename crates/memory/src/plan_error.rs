@@ -101,8 +101,8 @@ pub enum PlanError {
     Trace(#[from] TraceError),
 }
 
-/// Makes the error for a micro-batch that needs more memory than `budget`, with the cheapest change that would make the
-/// micro-batch fit.
+/// Makes the error for a micro-batch (a number of utterances, and how they are computed) that needs `needed` bytes,
+/// more than `budget`. The error holds the cheapest change that would make the micro-batch fit.
 ///
 /// Changes are tried from the cheapest to the most costly, and each is added to the changes before it: a smaller
 /// micro-batch, rematerialization, smaller attention chunks, bf16, 8-bit optimizer state, a smaller model.

@@ -44,8 +44,9 @@ impl Trace {
         self.reserved_with_page(self.largest(), step)
     }
 
-    /// Computes the same as [`reserved`](Self::reserved), with pages preallocated for `largest` bytes or the largest
-    /// allocation of this trace, whichever is larger: a run also has batches of other lengths.
+    /// Computes the most memory that the pools of CubeCL reserve in the first two steps of a run, with pages
+    /// preallocated for `largest` bytes or the largest allocation of this trace, whichever is larger: a run also has
+    /// batches of other lengths.
     pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
         let mut run = PoolSimulation::default();
         let page = run.reserve(self.largest().max(largest).0);
@@ -92,7 +93,7 @@ fn sizes(timeline: &Timeline, owner: Owner) -> impl Iterator<Item = u64> {
     timeline.allocations.iter().filter(move |one| one.owner == owner).map(|one| one.size.0)
 }
 
-/// Simulates the pools during a run.
+/// Simulates the memory pools of CubeCL during a run.
 #[derive(Debug, Default)]
 struct PoolSimulation {
     pools: Pools,

@@ -199,7 +199,7 @@ impl Timeline {
         peaks
     }
 
-    /// Returns the phase at the moment of the peak.
+    /// Returns the phase at the moment of the peak; `None` if the peak lies outside of all phases.
     pub fn phase_at_peak(&self) -> Option<Phase> {
         let moment = MemoryProfile::new(self).peak().moment;
         self.phases.iter().find(|span| (span.start..span.end).contains(&moment)).map(|span| span.phase)

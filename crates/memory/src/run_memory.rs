@@ -1,4 +1,4 @@
-//! The memory of a run: traces of a micro-batch and of validation, put together with optimizer, prefetch and checkpoint.
+//! Memory of a run: traces of a micro-batch and of validation, put together with optimizer, prefetch and checkpoint.
 
 use plimsoll_core::Bytes;
 

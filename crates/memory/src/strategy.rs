@@ -73,7 +73,7 @@ pub(crate) fn small_chunk() -> Option<NonZeroU32> {
     NonZeroU32::new(64)
 }
 
-/// Returns the number of queries of a chunk; for no chunk, a number larger than any chunk.
+/// Returns the number of queries of a chunk; for `None`, which is all queries, a number larger than any chunk.
 pub(crate) fn chunk_width(chunk: Option<NonZeroU32>) -> u32 {
     chunk.map_or(u32::MAX, NonZeroU32::get)
 }

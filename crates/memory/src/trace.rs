@@ -1,4 +1,5 @@
-//! Traces one micro-batch: records the model without tensor memory, and replays the recording by the rules of a backend.
+//! Traces one micro-batch: records the model without tensor memory, and replays the recording by the rules of a
+//! backend.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -18,7 +19,7 @@ use crate::operation_name::operation_name;
 use crate::timeline::{Owner, Phase, Timeline};
 use crate::traceable::Traceable;
 
-/// The trace of one micro-batch.
+/// Memory over time and cost of one micro-batch, found from a recording of its operations.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Memory during forward and backward pass of the micro-batch. The weights exist from the start.
@@ -58,7 +59,8 @@ struct LiveTensors {
     covered_thousandths: usize,
 }
 
-/// Traces a micro-batch of `shape`, computed with `choice`, on the backend of `rules`.
+/// Records a micro-batch of `shape`, computed with `choice`, and replays the recording by the memory rules of a
+/// backend.
 ///
 /// # Errors
 /// [`TraceError::Record`] where the model reads tensor values, and [`TraceError::NoGradient`] where nothing is trained.
@@ -91,7 +93,7 @@ pub fn trace<S: Traceable>(
     Ok(replay(&operations, live, rules))
 }
 
-/// Traces the validation of a batch of `shape`, without gradients.
+/// Computes the memory over time of validating a batch of `shape`, without gradients, from a recording.
 ///
 /// # Errors
 /// [`TraceError::Record`] where validation reads tensor values.
@@ -135,7 +137,7 @@ pub(crate) fn batch_bytes<S: Traceable>(
     Ok(Bytes(outputs.map(|output| (output.shape.num_elements() * output.dtype.size()) as u64).sum()))
 }
 
-/// Replays the recording on a heap that follows `rules`.
+/// Replays the recorded `operations` by the memory rules `rules`, and returns their memory over time and their cost.
 fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) -> Trace {
     let mut heap = Heap::new(rules.alignment());
     let lasting: HashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
@@ -222,8 +224,8 @@ fn phase_of(mark: &str) -> Option<Phase> {
     }
 }
 
-/// Finds the last operation that reads each tensor. A recording does not show when a handle is dropped, so a tensor is
-/// freed after its last read, which is right for nearly all tensors.
+/// Finds the index of the last operation that reads each tensor. A recording does not show when a handle is dropped, so
+/// a tensor is freed after its last read, which is right for nearly all tensors.
 fn last_uses(operations: &[OperationIr]) -> HashMap<TensorId, usize> {
     let reads = |(index, operation): (usize, &OperationIr)| -> Vec<(TensorId, usize)> {
         operation.inputs().map(|input| (input.id, index)).collect()

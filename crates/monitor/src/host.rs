@@ -9,7 +9,7 @@ use sysinfo::{CGroupLimits, ProcessRefreshKind, ProcessesToUpdate, System};
 pub struct Host {
     /// Installed memory of the host.
     pub memory: Bytes,
-    /// Memory limit of the container or control group, if it is below the installed memory.
+    /// Memory limit of the container or control group; `None` if there is none below the installed memory.
     pub memory_limit: Option<Bytes>,
     /// Memory that this process can still allocate without exceeding the limit of its container or control group.
     pub available: Bytes,
@@ -55,8 +55,9 @@ impl Host {
     }
 }
 
-/// Reads the limits of the control group of this process. The lookup of `sysinfo` for the whole system reads the root
-/// group, which is the group of this process only in a container; batch systems and services set limits further down.
+/// Reads the limits of the control group of this process; `None` if they cannot be read. The lookup of `sysinfo` for
+/// the whole system reads the root group, which is the group of this process only in a container; batch systems and
+/// services set limits further down.
 fn own_limits(system: &mut System) -> Option<CGroupLimits> {
     let pid = sysinfo::get_current_pid().ok()?;
     let kind = ProcessRefreshKind::nothing().without_tasks();

@@ -2,8 +2,8 @@
 //! controls neither run nor machine.
 //!
 //! - [`Recorder`] writes the events of a run, one JSON object per line; [`TensorBoardFile`] writes its curves.
-//! - [`Summary`] holds its result, and [`RunReport`] reads a run's folder again: alone, in a [table](run_table), or in a
-//!   [`Comparison`].
+//! - [`Summary`] holds the result of a run, and [`RunReport`] reads a run's folder again: alone, in a
+//!   [table](run_table), or in a [`Comparison`].
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
 //!

@@ -36,7 +36,7 @@ pub struct Summary {
     pub parameters: u64,
     /// Seconds of audio trained on per second of training.
     pub audio_seconds_per_second: f64,
-    /// Share of the training time that was spent waiting for data.
+    /// Share of the training time that was spent waiting for data, from 0 to 1.
     pub wait_share: f64,
     /// Median over the steps of the share of the step's time that was spent waiting for data.
     pub wait_share_median: f64,
@@ -44,7 +44,7 @@ pub struct Summary {
     pub wait_share_p99: f64,
     /// Numbers of utterances that were left out, by reason.
     pub left_out: Vec<(String, usize)>,
-    /// A few utterances, among them a bad one.
+    /// A few held-out utterances with the output of the model, among them one with a bad output. May be empty.
     pub examples: Vec<Example>,
 }
 

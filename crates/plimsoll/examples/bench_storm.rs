@@ -44,7 +44,8 @@ fn device() -> Device {
     Device::flex()
 }
 
-/// Finds the smallest tensor that does not fit into device memory, in steps of 25 %, if it is below 64 GiB.
+/// Finds the smallest tensor that does not fit into device memory, in steps of 25 %; `None` if all tensors below 64 GiB
+/// fit.
 fn too_large(device: &Device) -> Option<Bytes> {
     let holds = |bytes: u64| {
         let sum = Tensor::<1>::ones([(bytes / 4) as usize], device).narrow(0, 0, 1).try_into_scalar::<f32>();
@@ -123,7 +124,7 @@ fn main() -> ExitCode {
     if is_same && apart < 0.01 && storm.failures() > injected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Computes the relative norm of the difference of two sets of weights.
+/// Computes the norm of the difference of two sets of weights, relative to the norm of `other`.
 fn distance(one: &[NamedTensor], other: &[NamedTensor]) -> f64 {
     let values = |all: &[NamedTensor]| -> Vec<f64> {
         all.iter().flat_map(|tensor| tensor.values.iter().map(|value| f64::from(*value))).collect()
@@ -140,7 +141,7 @@ fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Prints the device's out-of-memory messages.
+/// Prints the out-of-memory failures of the device; leaves out the failures that the test injected.
 fn shown(event: &Event) {
     if let Event::OutOfMemory { step, failure, limit } = event
         && !failure.reason.contains("injected by the test")

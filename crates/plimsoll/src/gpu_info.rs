@@ -6,7 +6,7 @@ use plimsoll_monitor::Machine;
 
 use plimsoll_recipes::Failure;
 
-/// Prints the GPUs and the memory of this machine.
+/// Prints the GPUs and the memory of this machine, as one JSON object if `json`.
 pub(crate) fn gpu_info(json: bool) -> Result<ExitCode, Failure> {
     let machine = Machine::probe();
     match json {

@@ -43,7 +43,7 @@ pub(crate) struct InfoArgs {
     pub(crate) config: ConfigArgs,
 }
 
-/// Prints the sizes of the model that `args` describe.
+/// Prints the sizes of the model of the configuration in `args`.
 pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
     let loaded = load(&args.config, environment())?;
     for warning in &loaded.warnings {
@@ -76,7 +76,7 @@ fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
     Ok(data::prepare(config, &Terminal)?.tokenizer.size())
 }
 
-/// The sizes of a model.
+/// Number of parameters of a model, in total and by part, with the model itself and the extractor of its features.
 struct Sizes {
     model: ModelPlan,
     log_mel: LogMel,
@@ -118,8 +118,8 @@ impl Sizes {
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
 
-    /// Computes the number of feature frames of `seconds` of audio, and the number of positions that attention computes
-    /// over.
+    /// Computes the number of feature frames of `seconds` of audio, and the number of positions over which attention
+    /// computes.
     fn frames(&self, seconds: f64) -> (u32, u32) {
         let frames = self.log_mel.frames_in(Seconds(seconds)).0;
         let positions = match &self.model {
@@ -129,8 +129,8 @@ impl Sizes {
         (frames, positions)
     }
 
-    /// Returns the number of features per frame, the number of tokens in the vocabulary, and the words that the output
-    /// uses for the positions that attention computes over.
+    /// Returns the number of features per frame, the number of tokens in the vocabulary, and the words with which the
+    /// output names the positions over which attention computes.
     fn facts(&self) -> (usize, usize, &'static str) {
         match &self.model {
             ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),
@@ -203,12 +203,13 @@ impl Sizes {
     }
 }
 
-/// Counts the trainable values of a module: in total, and by parameter.
+/// Counts the trainable values of a module: in total, and for each parameter by its name.
 fn count_module(module: impl Module) -> (u64, Vec<(String, u64)>) {
     (count(&module), counted(module))
 }
 
-/// Lists the name and the number of trainable values of each parameter; the numbers add up to `count`.
+/// Lists the name and the number of trainable values of each parameter. The sum of the numbers is the total that
+/// `count` returns.
 fn counted(model: impl Module) -> Vec<(String, u64)> {
     struct Counted(Vec<(String, u64)>);
     impl NamedVisitor for Counted {
@@ -224,7 +225,7 @@ fn counted(model: impl Module) -> Vec<(String, u64)> {
     counted.0
 }
 
-/// Adds up the parameters of each part, in the order of the model.
+/// Adds up the parameters of each part of a model, in the order of the model.
 fn parts(counted: &[(String, u64)]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (parameter, count) in counted {
@@ -239,7 +240,7 @@ fn parts(counted: &[(String, u64)]) -> Vec<Part> {
     parts
 }
 
-/// Returns the part of the model that a parameter belongs to, and the number of its block in the part.
+/// Returns the name of the part of the model that a parameter belongs to, and the number of its block in the part.
 fn part_of(parameter: &str) -> (String, usize) {
     let fields: Vec<&str> = parameter.split('.').collect();
     // These have parts of their own.

@@ -88,7 +88,7 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the reason why no plan fits, and returns the exit code.
+/// Prints the reason why no plan fits into the memory of `target`, and returns the exit code.
 fn report_no_fit(error: &PlanError, target: &Target) -> ExitCode {
     eprintln!("{}: does not fit: {error}", target.name());
     if let PlanError::NothingFits { change: Some(change), .. } = error {
@@ -100,7 +100,8 @@ fn report_no_fit(error: &PlanError, target: &Target) -> ExitCode {
 /// A plan with the changes that lead to it, or the reason why no plan fits.
 type PlanWithChanges = Result<(Plan, Vec<Change>), PlanError>;
 
-/// Searches the fastest plan that fits, and the changes of the configuration for that plan.
+/// Searches the fastest plan that fits into the memory of `target`, and the changes of the configuration that lead to
+/// it.
 fn changes<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,

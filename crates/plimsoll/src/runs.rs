@@ -96,7 +96,7 @@ impl RunsCommand {
     }
 }
 
-/// Prints the runs of a folder.
+/// Prints the runs of a folder. An incomplete run without a record since `quiet_since` counts as ended.
 fn list(args: &ListArgs, quiet_since: SystemTime) -> Result<ExitCode, Failure> {
     if !args.folder.is_dir() {
         let message = format!("there is no folder {}", args.folder.display());
@@ -111,7 +111,8 @@ fn list(args: &ListArgs, quiet_since: SystemTime) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the report on the run in the folder `path`, or on the run with that name in `runs`.
+/// Reads the report on the run in the folder `path`, or on the run with that name in `runs`. An incomplete run without
+/// a record since `quiet_since` counts as ended.
 fn report(path: &Path, quiet_since: SystemTime) -> Result<RunReport, Failure> {
     let by_name = Path::new("runs").join(path);
     let report = [path, &by_name].into_iter().find_map(|path| RunReport::read(path, quiet_since));

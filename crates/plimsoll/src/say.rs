@@ -24,7 +24,7 @@ use plimsoll_recipes::{Failure, FailureExt};
 /// Maximum number of characters of a text that a message quotes.
 const EXCERPT_CHARS: usize = 60;
 
-/// A text and the file for its speech.
+/// A text to synthesize, and the path of the WAV file for its speech.
 struct SpeechRequest {
     text: String,
     out: PathBuf,
@@ -95,7 +95,7 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
 }
 
-/// Returns the text of the command line, or the lines of a file that are not blank.
+/// Lists the texts to synthesize: the text of the command line, or the lines of a file that are not blank.
 fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     let Some(file) = &args.file else {
         let text = match args.text.as_deref() {
@@ -134,7 +134,7 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     Ok(requests)
 }
 
-/// Encodes the voice of the recording that was named, or the default voice of the run.
+/// Encodes the voice of the recording that `args` name, or else the default voice of the run.
 fn voice(args: &SayArgs, pipeline: &SpeechPipeline) -> Result<Voice, Failure> {
     let default_voice = ModelFolder(&args.run).default_voice();
     let path = args.speaker.as_deref().unwrap_or(&default_voice);
@@ -148,7 +148,7 @@ fn voice(args: &SayArgs, pipeline: &SpeechPipeline) -> Result<Voice, Failure> {
     })
 }
 
-/// Synthesizes one text and writes its files.
+/// Synthesizes one text and writes its files; `bar` shows the progress.
 fn synthesize(
     args: &SayArgs,
     pipeline: &SpeechPipeline,
@@ -178,7 +178,7 @@ fn synthesize(
     Ok(speech)
 }
 
-/// Makes the failure for `error`, with a hint.
+/// Makes the failure for `error`, with a hint how to correct the mistake.
 fn synthesis_failure(error: &SynthesisError) -> Failure {
     let help = match error {
         SynthesisError::EmptyText => "give a text, or `-` to read it from standard input",
@@ -191,7 +191,7 @@ fn synthesis_failure(error: &SynthesisError) -> Failure {
     Failure::invalid(error.to_string(), help)
 }
 
-/// Draws the attention over the first part of the text, and its log-mels.
+/// Draws the attention over the first part of the text, and the log-mels of this part, to the file at `path`.
 fn draw(
     path: &Path,
     speech: &SynthesizedSpeech,
@@ -210,7 +210,7 @@ fn draw(
     Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
 }
 
-/// Prints the name of the file, the length of the speech, and warnings.
+/// Prints the name of the written file, the length of the speech, and warnings.
 fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechRequest, speech: &SynthesizedSpeech) {
     let rate = pipeline.sample_rate();
     let length = Samples(speech.samples.len() as u64).at(rate);
@@ -231,7 +231,7 @@ fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechReque
     }
 }
 
-/// Makes the JSON object for one file.
+/// Makes the JSON object that reports on one written file.
 fn report(request: &SpeechRequest, speech: &SynthesizedSpeech, length: Seconds, unknown: &str) -> Value {
     let stopped = speech.cut_off_segments().next().is_none();
     json!({

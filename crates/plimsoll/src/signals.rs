@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// State that SIGINT and SIGTERM set.
+/// Flags that the handlers of SIGINT and SIGTERM set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signals {
     /// Stop flag: true after the first signal.

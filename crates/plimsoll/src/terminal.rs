@@ -13,7 +13,7 @@ const FAILED: u8 = 1;
 /// Exit code of wrong usage, configuration or input.
 const INVALID: u8 = 2;
 
-/// Prints a failure and maps it to an exit code.
+/// Printing of a failure, with the exit code that it stands for.
 pub(crate) trait ExitCodeExt {
     /// Prints the message of the failure on standard error and returns the exit code.
     fn print(&self) -> ExitCode;
@@ -54,7 +54,7 @@ impl Reporter for Terminal {
     }
 }
 
-/// A progress bar that is removed when dropped.
+/// A progress bar that is removed from the terminal when dropped.
 struct Bar(ProgressBar);
 
 impl Progress for Bar {

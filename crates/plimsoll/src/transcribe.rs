@@ -66,7 +66,7 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     Ok(if unreadable == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
 }
 
-/// Transcribes one recording, in segments if it is long.
+/// Transcribes one recording. A long recording is transcribed in segments.
 fn transcribe_file(file: &Path, reader: &Reader) -> Result<Transcript, AudioError> {
     let audio = read_audio(file, reader.sample_rate())?;
     let cuts = cuts_at_silence(&audio.samples, audio.rate, MAX_SEGMENT);
@@ -76,7 +76,7 @@ fn transcribe_file(file: &Path, reader: &Reader) -> Result<Transcript, AudioErro
     Ok(Transcript { text: texts.join(" "), seconds: audio.duration() })
 }
 
-/// Prints the text of a recording, or its error; `is_only` leaves out the name of the file.
+/// Prints the text of a recording, or the error of reading it; `is_only` leaves out the name of the file.
 fn print_result(file: &Path, transcript: &Result<Transcript, AudioError>, json: bool, is_only: bool) {
     let name = file.display().to_string();
     match transcript {

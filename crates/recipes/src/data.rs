@@ -127,7 +127,7 @@ const CACHE_SHARE: f64 = 0.25;
 /// Share of the feature cache that is for validation utterances.
 const VALIDATION_SHARE: f64 = 0.2;
 
-/// Computes the memory for cached features: of training utterances, and of validation utterances.
+/// Computes the memory for cached features: first of training utterances, then of validation utterances.
 pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
     let is_host = match config.device.backend {
         BackendChoice::Cpu => true,
@@ -141,7 +141,7 @@ pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
     [Bytes(most.0 - held_out), Bytes(held_out)]
 }
 
-/// Opens the feature store on disk, if `data.cache_dir` names its folder.
+/// Opens the feature store on disk in the folder that `data.cache_dir` names; `None` if it names no folder.
 ///
 /// # Errors
 /// If the folder cannot be made or read.

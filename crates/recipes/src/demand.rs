@@ -19,7 +19,8 @@ const CONTEXT: Bytes = Bytes::mib(512);
 /// Maximum number of batches that wait in GPU memory.
 const PREFETCH: u32 = 1;
 
-/// A configuration with its model and batch shapes. It builds the planner's [`Demand`] for any target.
+/// A configuration with its model and batch shapes. It builds the request to the memory planner, a [`Demand`], for any
+/// target.
 ///
 /// ```
 /// use plimsoll_recipes::config::{ConfigArgs, load};
@@ -63,7 +64,7 @@ impl DemandBuilder {
         mapping::choice(&self.config, &self.model, target.precision())
     }
 
-    /// Computes the demand on `target` with the configuration as it is written.
+    /// Computes the demand on `target` with the configuration as it is written; the planner may change nothing in it.
     pub fn as_written(&self, target: &Target) -> Demand {
         let (config, choice, blocks) = (&self.config, self.choice(target), self.model.blocks());
         let passes = match choice.remat {

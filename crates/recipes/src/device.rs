@@ -12,7 +12,7 @@ use crate::error::Failure;
 pub struct TrainingDevice {
     /// Burn device, without autodiff.
     pub device: Device,
-    /// Name of the device for people.
+    /// Name of the device, for messages.
     pub name: String,
     /// Whether the device is the CPU: then the memory of the device is the memory of the process.
     pub is_host: bool,

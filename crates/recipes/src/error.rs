@@ -62,7 +62,7 @@ impl Error for Failure {
     }
 }
 
-/// Turns the error of a result into a [`Failure`].
+/// Conversion of the error of a result to a [`Failure`].
 pub trait FailureExt<T> {
     /// Turns an error that means a wrong request into a [`Failure`].
     ///

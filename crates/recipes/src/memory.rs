@@ -20,7 +20,7 @@ use crate::target::Target;
 const LOADED_BATCHES: u64 = 18;
 /// Share of a CPU budget that the plan does not use: for errors of the plan, and for short needs of the process.
 const MARGIN: f64 = 0.04;
-/// Memory that reading and decoding a few files takes at once.
+/// Memory for the buffers that hold the audio of a few files while they are read and decoded at once.
 const DECODE_BUFFERS: Bytes = Bytes::mib(4);
 
 /// A run whose memory is to be planned.
@@ -39,7 +39,7 @@ pub(crate) struct MemoryRequest<'a> {
 }
 
 impl MemoryRequest<'_> {
-    /// Plans the memory; `None` if the memory of the device is not known and not limited.
+    /// Plans the memory of the run; `None` if the memory of the device is not known and not limited.
     ///
     /// # Errors
     /// If the run does not fit into its budget or onto its GPU, even with other settings that give the same result.

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Planned memory of a run. Serialized under the field names that `plan.toml` has always had.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoryPlan {
-    /// Memory that the run may use, if limited.
+    /// Memory that the run may use; `None` if it is not limited.
     pub budget: Option<Bytes>,
     /// Memory that the process needs beside model and steps (manifests, cached features, waiting batches), if the
     /// device is the CPU; else 0.
@@ -24,14 +24,14 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// Computes the planned peak of memory: the peaks of all replicas that share the memory of the device, and what the
-    /// process needs beside model and steps.
+    /// Computes the planned peak of memory: the peaks of all replicas that share the memory of the device, plus
+    /// [`outside_model`](Self::outside_model), the memory of the process beside model and steps.
     pub fn peak(&self) -> Bytes {
         Bytes(self.plan.peak.0 * self.sharing_replicas + self.outside_model.0)
     }
 
     /// Returns for each planned batch shape the number of utterances to compute at once on `lanes` lanes, and the
-    /// settings of the computation. The governor starts with these values.
+    /// settings of the computation. A run's governor starts with these values.
     pub fn governor_plan(&self, lanes: usize) -> Vec<PlannedLimit> {
         let planned = |bucket: &BucketPlan| PlannedLimit {
             shape: bucket.bucket,
@@ -41,7 +41,8 @@ impl MemoryPlan {
         self.plan.buckets.iter().map(planned).collect()
     }
 
-    /// Returns for each planned batch shape the memory that is expected at the peak of a step.
+    /// Returns for each planned batch shape the memory that is expected at the peak of a step. `is_host`: whether the
+    /// device is the CPU.
     ///
     /// On a GPU this is the peak of the whole run for every shape, because the GPU's pools never shrink.
     pub fn expected_peaks(&self, is_host: bool) -> Vec<(BatchShape, Bytes)> {

@@ -17,7 +17,7 @@ use crate::memory_plan::MemoryPlan;
 /// In `plan.toml` the fields that serde skips stand in the [header](Self::header).
 #[derive(Clone, Debug, Serialize)]
 pub struct RunPlan {
-    /// Name of the run, if the configuration gives one.
+    /// Name of the run; `None` if the configuration gives none.
     #[serde(skip)]
     pub name: Option<String>,
     /// Version of Plimsoll that made the plan.
@@ -70,15 +70,15 @@ pub struct DataPlan {
 /// Settings of the training.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainingPlan {
-    /// Number of steps until the end, if epochs or steps are limited.
+    /// Number of steps until the end; `None` if neither epochs nor steps are limited.
     pub total_steps: Option<u64>,
-    /// Number of epochs until the end, if limited.
+    /// Number of epochs until the end; `None` if they are not limited.
     pub epochs: Option<u64>,
-    /// Seconds of training, if limited.
+    /// Seconds of training until the end; `None` if they are not limited.
     pub max_seconds: Option<f64>,
     /// Size of the first micro-batch, in utterances. The governor may lower it.
     pub micro_batch: usize,
-    /// Memory that the run may use, if limited.
+    /// Memory that the run may use; `None` if it is not limited.
     pub budget: Option<Bytes>,
     /// Number of steps between validations; 0 for one validation at the end of each epoch.
     pub validation_interval: u64,
@@ -88,7 +88,8 @@ pub struct TrainingPlan {
     pub keep_checkpoints: usize,
     /// Number of checkpoints with the best scores that are kept besides the newest checkpoints.
     pub keep_best: usize,
-    /// Number of validations without a better score after which the run ends.
+    /// Number of validations in a row without a better score after which the run ends; `None` if it never ends for this
+    /// reason.
     pub early_stopping: Option<u32>,
     /// Decay of the exponential moving average of the weights; `None` for no average.
     pub ema_decay: Option<f64>,
@@ -118,7 +119,7 @@ pub struct TrainingPlan {
 }
 
 impl TrainingPlan {
-    /// Returns the conditions that end the run. The first condition that is met counts.
+    /// Returns the limits that end the run; the first limit that is reached counts.
     pub fn limits(&self) -> Limits {
         let time = self.max_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Limits { steps: self.total_steps, epochs: self.epochs, time, stale: self.early_stopping }
@@ -163,7 +164,7 @@ impl RunPlan {
         }
     }
 
-    /// Returns device, memory budget and number of replicas, as text.
+    /// Returns device, memory budget and number of replicas of the run, as text.
     ///
     /// A checkpoint holds this text: the limits that the governor learned are used again only if the text is equal.
     pub fn memory_scope(&self) -> String {
@@ -171,7 +172,7 @@ impl RunPlan {
         format!("{}, {budget}, {} replicas", self.device, self.training.replicas)
     }
 
-    /// Describes the conditions that end the run, for people.
+    /// Describes the conditions that end the run, for the overview of the plan.
     fn end(&self) -> String {
         let training = &self.training;
         let mut ends = Vec::new();

@@ -14,7 +14,7 @@ use crate::reporter::{Level, Reporter};
 /// A trained recognizer on a device, with its decoding search.
 pub struct Reader {
     transcriber: Transcriber,
-    /// Decoding search: greedy, prefix beam, or attention beam.
+    /// Search with which samples are decoded to text.
     pub search: Search,
 }
 
@@ -32,12 +32,12 @@ impl Reader {
         Ok(Self { transcriber, search })
     }
 
-    /// Sample rate in Hz that [`text`](Self::text) expects.
+    /// Returns the sample rate in Hz that [`text`](Self::text) expects.
     pub fn sample_rate(&self) -> u32 {
         self.transcriber.sample_rate()
     }
 
-    /// Transcribes mono `samples`. Reports a warning if the model truncates a recording of this length.
+    /// Transcribes mono `samples`. Reports a warning if the model's length policy cuts the end of so long a recording.
     pub fn text(&self, samples: &[f32], reporter: &dyn Reporter) -> String {
         let length = Samples(samples.len() as u64).at(self.sample_rate());
         if self.transcriber.truncates(length) {

@@ -18,8 +18,8 @@ pub trait Reporter: Sync {
         let _ = (level, text);
     }
 
-    /// Starts the display of long work: `label` names it ("planning memory"), `length` is the number of its parts if
-    /// known.
+    /// Starts the display of long work: `label` names the work ("planning memory"), `length` is the number of its
+    /// parts, `None` if not known.
     fn progress(&self, label: &str, length: Option<u64>) -> Box<dyn Progress> {
         let _ = (label, length);
         Box::new(Silent)

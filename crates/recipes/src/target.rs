@@ -49,7 +49,7 @@ impl Target {
         Some(Self::Gpu { usable: memory, gpu })
     }
 
-    /// Returns the name for people: the name of the GPU, or the CPU with its number of threads.
+    /// Returns the name of the target, for messages: the name of the GPU, or the CPU with its number of threads.
     pub fn name(&self) -> String {
         match self {
             Self::Gpu { gpu, .. } => gpu.name.to_string(),
@@ -57,7 +57,7 @@ impl Target {
         }
     }
 
-    /// Computes the memory that a run of `config` may use on the target: the limit of the configuration, and never more
+    /// Computes the memory that a run of `config` may use on the target: the limit of the configuration, but never more
     /// than is usable.
     pub fn budget(&self, config: &RunConfig) -> Bytes {
         let all = match self {

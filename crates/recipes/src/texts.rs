@@ -43,8 +43,8 @@ fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
     }
 }
 
-/// Reads or trains the tokenizer of `config`. `training` gives its characters, or the texts from which BPE learns
-/// pieces.
+/// Reads or trains the tokenizer of `config`. The texts of `training` give its characters, or the pieces of words that
+/// BPE learns.
 ///
 /// A synthesizer whose utterances have more than one language gets a token for each language.
 ///

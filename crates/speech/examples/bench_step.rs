@@ -129,7 +129,7 @@ impl Drop for Torch {
     }
 }
 
-/// A configuration of Plimsoll's training step, with its measurements.
+/// One way to run Plimsoll's training step, with its measurements: seconds of each step and peak memory.
 struct Ours {
     name: &'static str,
     trainer: Trainer<Recognizer>,

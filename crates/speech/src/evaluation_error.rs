@@ -1,13 +1,13 @@
-//! The error of an evaluation.
+//! The error of evaluating a recognizer or a synthesizer.
 
 use plimsoll_core::{CollectiveError, SourceError};
 use plimsoll_train::InferenceError;
 
-/// Error of an evaluation.
+/// Error of evaluating a recognizer or a synthesizer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluationError {
-    /// An utterance cannot be read from disk.
+    /// The source of the utterances failed as a whole.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// Another replica that evaluates a share of the utterances has stopped.

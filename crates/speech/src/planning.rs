@@ -9,7 +9,7 @@ use crate::asr::{Recognizer, RecognizerConfig};
 use crate::tts::{Synthesizer, SynthesizerConfig};
 
 /// Makes a batch of silent utterances that all have the full length of `shape`, so that the batch needs the most
-/// memory.
+/// memory. Each utterance has a voice reference of `reference` frames.
 ///
 /// Consecutive tokens differ where the vocabulary allows it: CTC needs an extra frame between equal tokens.
 fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize) -> HostBatch {

@@ -16,7 +16,7 @@ pub struct TensorBatch {
     pub tokens: Vec<Vec<u32>>,
     /// Ids of the utterances in the batch.
     pub ids: Vec<SampleId>,
-    /// Voice references, if the batch has them.
+    /// Voice references; `None` if the batch has none.
     pub references: Option<References>,
 }
 

@@ -40,7 +40,7 @@ pub enum CaptureError {
     },
 }
 
-/// Open capture: its device, marks and tensor ids.
+/// Capture in progress: supplies the capture device, sets marks between operations, and returns ids of tensors.
 #[derive(Debug)]
 pub struct CaptureSession {
     device: Device,
@@ -53,7 +53,7 @@ impl CaptureSession {
         &self.device
     }
 
-    /// Records the mark `name` between the operations so far and later operations.
+    /// Records a mark named `name`, which separates the operations so far from later operations.
     pub fn mark(&self, name: &str) {
         let anchor = Capture::plain(self.anchor.clone());
         anchor.client.register_op(custom("mark", name, Vec::new(), Vec::new(), 0));
@@ -220,9 +220,9 @@ pub enum CustomOp<'a> {
         /// Bytes of temporary memory of the operation.
         scratch: u64,
     },
-    /// Host memory that is used temporarily.
+    /// Record of host memory that is in use for a short time, written by [`record_scratch`].
     Scratch {
-        /// Name of the purpose of the memory, as given to `record_scratch`.
+        /// Name of the purpose of the memory, such as `table`.
         name: &'a str,
         /// Number of bytes used.
         bytes: u64,
@@ -232,7 +232,7 @@ pub enum CustomOp<'a> {
 const PREFIX: &str = "plimsoll.";
 
 impl<'a> CustomOp<'a> {
-    /// Parses `operation` as a custom operation; `None` if it is one of Burn's operations.
+    /// Parses `operation` as an operation that this crate records; `None` if it is one of Burn's operations.
     pub fn parse(operation: &'a OperationIr) -> Option<Self> {
         let OperationIr::Custom(custom) = operation else { return None };
         let (kind, name) = custom.id.strip_prefix(PREFIX)?.split_once('/')?;
@@ -262,13 +262,14 @@ pub fn record_scratch<const D: usize>(tensor: &Tensor<D>, name: &str, bytes: usi
     }
 }
 
-/// Creates an integer tensor of `shape` in place of data copied from the host, if `device` is a capture device. The
-/// capture counts the memory of the tensor and needs no values.
+/// Creates an integer tensor of `shape` in place of data copied from the host, if `device` is a capture device;
+/// otherwise returns `None`. The capture counts the memory of the tensor and needs no values.
 pub(crate) fn placeholder_ints<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Int>> {
     Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), DType::I32, device)?))
 }
 
-/// Creates a boolean tensor of `shape` in place of data copied from the host, if `device` is a capture device.
+/// Creates a boolean tensor of `shape` in place of data copied from the host, if `device` is a capture device;
+/// otherwise returns `None`.
 pub(crate) fn placeholder_bools<const D: usize>(shape: [usize; D], device: &Device) -> Option<Tensor<D, Bool>> {
     let store = device.settings().bool_dtype;
     Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), store.into(), device)?))

@@ -28,16 +28,18 @@ pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
     /// Computes the values of the result.
     fn forward(&self, inputs: [&[f32]; N]) -> Vec<f32>;
 
-    /// Computes the gradients of the inputs that are `wanted`, given the gradient of the result.
+    /// Computes the gradient of each input whose entry in `wanted` is true, given the gradient of the result. The
+    /// entries of other inputs are not used.
     fn backward(&self, inputs: [&[f32]; N], grad_output: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
 }
 
-/// Backend on which host operations run: it computes them, or records them with the memory that they would take.
+/// Backend on which host operations run: it computes them, or records them with the memory that they would need.
 pub(crate) trait HostBackend: PrimitiveBackend {
     /// Returns `tensor` with contiguous values, copied if they are not contiguous.
     fn contiguous(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// Computes new tensors of `shapes` from the values of `inputs`.
+    /// Creates tensors of `shapes` with the values that `compute` returns, one list for each tensor. `compute` receives
+    /// the values of `inputs`. A capture device records the operation `name` and does not run `compute`.
     fn compute(
         name: &'static str,
         inputs: &[&FloatTensor<Self>],
@@ -47,8 +49,8 @@ pub(crate) trait HostBackend: PrimitiveBackend {
 
     /// Runs `change`, which overwrites the values of `tensor`: in place if `tensor` is their only owner, otherwise in a
     /// copy. The arguments of `change` are these values, the values of a new tensor of shape `args.second_output` to
-    /// fill, and the values of `args.inputs` to read. A capture device does not run `change`: it records the operation
-    /// with `args.scratch` bytes of temporary memory.
+    /// fill, and the values of `args.inputs` to read. Returns the changed tensor and the new tensor. A capture device
+    /// does not run `change`: it records the operation `name` with `args.scratch` bytes of temporary memory.
     fn change_in_place(
         name: &'static str,
         tensor: FloatTensor<Self>,
@@ -57,8 +59,8 @@ pub(crate) trait HostBackend: PrimitiveBackend {
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
 }
 
-/// Arguments of `HostBackend::change_in_place` besides the tensor that is overwritten: the tensors to read, the shape
-/// of a second result if there is one, and the bytes of temporary memory that a capture counts.
+/// Arguments of an operation that overwrites a tensor, besides this tensor: other tensors to read, the shape of a
+/// second result if there is one, and the bytes of temporary memory that a capture counts.
 pub(crate) struct InPlaceArgs<'a, B: PrimitiveBackend> {
     pub(crate) inputs: &'a [&'a FloatTensor<B>],
     pub(crate) second_output: Option<Shape>,

@@ -39,7 +39,8 @@ impl Noise {
         self.0.is_some()
     }
 
-    /// Returns the branch named `name`. Each place that draws random numbers needs its own branch.
+    /// Returns a noise with independent random numbers, the branch named `name`. Each place in a model that draws
+    /// random numbers needs its own branch.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
         self.map(|key| key.with(name))
@@ -81,7 +82,8 @@ impl Noise {
         }
     }
 
-    /// Returns the mask of a dropout at `rate` for a tensor that begins at `first` on its second-last axis.
+    /// Returns the mask of a dropout at `rate` for a tensor that begins at position `first` of its second-last axis;
+    /// `None` if nothing is dropped.
     pub(crate) fn mask(&self, rate: f64, first: usize) -> Option<Mask> {
         assert!((0.0..1.0).contains(&rate), "the dropout rate must be in [0, 1), not {rate}");
         self.0.as_ref().filter(|_| rate > 0.0).map(|source| Mask::new(source, rate, first))

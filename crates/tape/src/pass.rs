@@ -50,13 +50,14 @@ impl Pass {
         &self.noise
     }
 
-    /// Returns the branch named `name`. Each place that draws random numbers needs its own branch.
+    /// Returns this pass with other random numbers, the branch named `name`. Each place in a model that draws random
+    /// numbers needs its own branch.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
         Self { choice: self.choice, noise: self.noise.with(name) }
     }
 
-    /// Returns the branch with number `index`, such as a block of a stack.
+    /// Returns this pass with other random numbers, the branch with number `index`, such as for one block of a stack.
     #[must_use]
     pub fn at(&self, index: usize) -> Self {
         Self { choice: self.choice, noise: self.noise.at(index) }

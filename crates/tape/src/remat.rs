@@ -88,12 +88,12 @@ where
 }
 
 /// Last computation of a rematerialized block, after the closure of the caller: nothing (`NoTail`) or a linear layer
-/// (`Tail`). Defines what the block returns in the first pass, and where the output gradients enter the second pass.
+/// (`Tail`). Defines the outputs of the block in the first pass, and where the output gradients enter the second pass.
 trait BlockEnd<B: PrimitiveBackend, M, O: TensorTree>: Send + Sync + 'static {
-    /// Computes the outputs of the block in the first pass from `outputs`, the results of the closure.
+    /// Computes the outputs of the block in the first pass from `outputs`, the results of the caller's closure.
     fn value(&self, module: &M, outputs: O) -> O;
     /// Builds, in the second pass, a scalar whose backward pass starts from `grad_output`, the gradients of the outputs
-    /// of the block. `outputs` are the results of the closure. `None` if no tensor gets a gradient.
+    /// of the block. `outputs` are the results of the caller's closure. `None` if no tensor gets a gradient.
     fn root(&self, module: &M, outputs: O, grad_output: Vec<Option<FloatTensor<B>>>) -> Option<Tensor<1>>;
 }
 
@@ -164,7 +164,8 @@ impl<B: PrimitiveBackend> Roots<B> {
     }
 }
 
-/// Returns `inputs` unchanged, and the first autodiff device among the devices of the module and the inputs.
+/// Returns `inputs` unchanged, and the first autodiff device among the devices of the module and the inputs; `None` if
+/// none of them has autodiff.
 fn device_of<M: Module, I: TensorTree>(module: &M, inputs: I) -> (I, Option<Device>) {
     struct FindDevice(Option<Device>);
     impl FloatMapper for FindDevice {

@@ -72,7 +72,7 @@ pub trait Task: Module {
         batch.len() as f64
     }
 
-    /// Computes the sum of the losses of `batch`, with the settings and the randomness of `pass`.
+    /// Computes the sum of the losses of the samples in `batch`, with the settings and the randomness of `pass`.
     fn loss(&self, batch: &Self::Tensors, pass: &Pass) -> StepLoss;
 }
 

@@ -61,7 +61,7 @@ impl BpeVocabulary {
         Self::new(BpeLists::from_model(&model))
     }
 
-    /// Builds a vocabulary from the pieces and merges of an earlier training.
+    /// Builds a vocabulary from the pieces and merges of an earlier training, and checks that they fit together.
     pub(crate) fn new(lists: BpeLists) -> Result<Self, TextError> {
         let mut known = HashSet::new();
         if let Some(piece) = lists.pieces.iter().find(|&piece| !known.insert(piece.as_str())) {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::TextError;
 use crate::normalize::{Case, normalize};
 
-/// Serialized form of a character vocabulary.
+/// Serialized form of a [`CharTokenizer`].
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VocabularyFile {
@@ -37,7 +37,7 @@ impl CharTokenizer {
     pub const START: u32 = 2;
     /// Id that ends a decoder's sequence.
     pub const END: u32 = 3;
-    /// Number of ids before the first character.
+    /// Number of ids before the first character: blank, unknown, start and end.
     pub(crate) const RESERVED: u32 = 4;
 
     /// Builds the vocabulary of all characters in `texts`, in the order of their code points.
@@ -62,7 +62,7 @@ impl CharTokenizer {
         }
     }
 
-    /// Reads a vocabulary from a file.
+    /// Reads a vocabulary from the JSON file at `path`.
     ///
     /// # Errors
     /// When the file cannot be read or does not contain a vocabulary.
@@ -72,7 +72,7 @@ impl CharTokenizer {
         serde_json::from_str(&text).map_err(|source| TextError::Json { file: file.into(), source })
     }
 
-    /// Writes the vocabulary to a file.
+    /// Writes the vocabulary to a JSON file at `path`.
     ///
     /// # Errors
     /// When the file cannot be written.

@@ -35,7 +35,7 @@ pub(crate) struct HuggingFace {
 }
 
 impl HuggingFace {
-    /// Builds a tokenizer from the content of a file.
+    /// Builds a tokenizer from the JSON content of a Hugging Face `tokenizer.json`.
     pub(crate) fn new(mut file: Value) -> Result<Self, TextError> {
         let read: Result<tokenizers::Tokenizer, _> = serde_json::from_value(file.clone());
         let mut inner = read.map_err(|error| TextError::HuggingFace(error.to_string()))?;
@@ -69,17 +69,17 @@ impl HuggingFace {
         Ok(Self { inner, file, unknown: unknown.unwrap_or(ids), space, ids })
     }
 
-    /// Returns the content of the file, for saving.
+    /// Returns the content of the Hugging Face file, for saving.
     pub(crate) fn file(&self) -> &Value {
         &self.file
     }
 
-    /// Returns the number of ids, including the reserved ids.
+    /// Returns the number of ids of the tokenizer, including the reserved ids.
     pub(crate) fn size(&self) -> usize {
         (self.ids + CharTokenizer::RESERVED) as usize
     }
 
-    /// Returns the id of a token in the file.
+    /// Returns the shifted id of a token in the file; `None` if the file does not have it.
     pub(crate) fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token).map(|id| id + CharTokenizer::RESERVED)
     }
@@ -132,7 +132,7 @@ impl HuggingFace {
         text.strip_prefix(' ').map(str::to_owned).unwrap_or(text)
     }
 
-    /// Returns the text of an id; `None` for special tokens.
+    /// Returns the text of a shifted id: `None` for special tokens, U+FFFD for unknown ids.
     fn token(&self, id: u32) -> Option<String> {
         let known = id.checked_sub(CharTokenizer::RESERVED).filter(|&id| id != self.unknown);
         match known.and_then(|id| self.inner.id_to_token(id)) {

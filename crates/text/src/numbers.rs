@@ -181,7 +181,7 @@ fn english_ending(after: &[char]) -> usize {
     if ends && ["st", "nd", "rd", "th"].contains(&ending.as_str()) { 2 } else { 0 }
 }
 
-/// Converts `digits` to an English ordinal.
+/// Converts `digits` to an English ordinal, such as `first`; `None` for a number of 2⁶⁴ or more.
 fn english_ordinal(digits: &str) -> Option<String> {
     const ODD: [(&str, &str); 7] = [
         ("one", "first"),

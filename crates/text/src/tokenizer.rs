@@ -50,7 +50,7 @@ pub struct Tokenizer {
     numbers: Numbers,
 }
 
-/// Vocabulary into which texts are split.
+/// Vocabulary into which texts are split: characters, word pieces, or the pieces of a Hugging Face file.
 #[derive(Clone, Debug, PartialEq)]
 enum Vocabulary {
     Characters(CharTokenizer),
@@ -234,7 +234,7 @@ impl Vocabulary {
         }
     }
 
-    /// Returns the id of a language, if the vocabulary has a token for the language.
+    /// Returns the id of a language; `None` if the vocabulary has no token such as `[en]` for it.
     fn language(&self, name: &str) -> Option<u32> {
         match self {
             Self::Characters(_) | Self::Bpe(_) => None,

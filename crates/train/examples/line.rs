@@ -15,7 +15,7 @@ use plimsoll_train::{
 #[global_allocator]
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
-/// `y = a x + b`, with `x` the first feature of a frame and `y` the second.
+/// Model of the line `y = a x + b`, where `x` is the first feature of a frame and `y` the second.
 #[derive(Module, Debug)]
 struct Line {
     line: Linear,

@@ -10,7 +10,7 @@ thread_local! {
     static ATTEMPTS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Runs `work` and returns the message of its panic as the error.
+/// Runs `work` and returns its result. If it panics, the error is the message of the panic.
 pub(crate) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     ATTEMPTS.set(ATTEMPTS.get() + 1);
     let done = catch_unwind(AssertUnwindSafe(work));

@@ -22,7 +22,7 @@ impl<M: Module> Ema<M> {
         Self { model: model.clone().map(&mut Detached), decay, steps: 0 }
     }
 
-    /// Returns the model with the averaged weights.
+    /// Returns a copy of the trained model that has the averaged weights.
     pub fn model(&self) -> &M {
         &self.model
     }
@@ -32,7 +32,8 @@ impl<M: Module> Ema<M> {
         self.steps
     }
 
-    /// Restores an average after `steps` updates, for a resumed run.
+    /// Replaces the averaged weights by the weights of `model`, which an average had after `steps` updates. For a
+    /// resumed run.
     pub fn restore(&mut self, model: M, steps: u64) {
         self.model = model.map(&mut Detached);
         self.steps = steps;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_core::{BatchShape, Choice};
 use serde::{Deserialize, Serialize};
 
-/// Steps without failure before a lowered limit is raised.
+/// Number of steps in a row without failure before a lowered limit is raised.
 const QUIET: u32 = 10;
 /// Longest wait, in steps, before a limit is raised. Each failed trial doubles the wait, so failures become rare.
 const QUIET_MOST: u32 = 1280;
@@ -26,10 +26,10 @@ pub struct Governor {
     state: GovernorState,
 }
 
-/// Planned limit on the utterances computed at once, for one length.
+/// Planned limit on the utterances computed at once, for batches up to one length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedLimit {
-    /// Longest frames and tokens that this limit covers.
+    /// Largest frames and tokens of a batch that this limit covers. The number of utterances has no meaning here.
     pub shape: BatchShape,
     /// Largest number of utterances computed at once.
     pub limit: usize,
@@ -80,20 +80,21 @@ impl Governor {
         Self { ceilings, otherwise: limit.max(1), state: GovernorState::default() }
     }
 
-    /// Returns the number of utterances of this length that may be computed at once.
+    /// Returns the number of utterances that may be computed at once if the longest has the frames and tokens of
+    /// `shape`.
     pub fn limit(&self, shape: BatchShape) -> usize {
         let learned = self.state.buckets.range(..=bucket_of(shape)).map(|(_, bucket)| bucket.limit).min();
         learned.unwrap_or(usize::MAX).min(self.ceiling(shape)).max(1)
     }
 
-    /// Returns the fallback level for utterances of this length, an index into [`fallbacks`](crate::fallbacks): 0 for
-    /// the planned choice.
+    /// Returns the fallback level for utterances with the length of `shape`: an index into
+    /// [`fallbacks`](crate::fallbacks), where 0 is the planned choice.
     pub fn fallback_level(&self, shape: BatchShape) -> usize {
         self.state.buckets.range(..=bucket_of(shape)).map(|(_, bucket)| bucket.fallback_level).max().unwrap_or(0)
     }
 
-    /// Records that the utterances of `shape` did not fit together. Returns whether the limit fell; it does not fall
-    /// below 1.
+    /// Records that the utterances of `shape` did not fit into memory together. Returns whether the limit for this
+    /// length fell; it does not fall below 1.
     pub fn record_out_of_memory(&mut self, shape: BatchShape) -> bool {
         let before = self.limit(shape);
         let count = (shape.utterances as usize).min(before);
@@ -104,8 +105,8 @@ impl Governor {
         lower < before
     }
 
-    /// Records that a single utterance of this length did not fit at the current fallback level. Returns the next
-    /// level.
+    /// Records that a single utterance with the length of `shape` did not fit at the current fallback level. Returns
+    /// the next level.
     pub fn raise_fallback_level(&mut self, shape: BatchShape) -> usize {
         let fallback_level = self.fallback_level(shape) + 1;
         let bucket = self.bucket(shape);
@@ -134,7 +135,7 @@ impl Governor {
         &self.state
     }
 
-    /// Restores limits that were learned on the same device under the same budget.
+    /// Replaces the learned limits by `state`, which must come from the same device under the same budget.
     pub fn restore(&mut self, state: GovernorState) {
         self.state = state;
     }
@@ -159,7 +160,8 @@ impl Governor {
         planned.min(self.otherwise)
     }
 
-    /// Returns the planned limit of the shortest length that covers `shape`.
+    /// Returns the planned limit of the shortest length that covers `shape`; `None` if `shape` is longer than all
+    /// planned lengths.
     fn plan_of(&self, shape: BatchShape) -> Option<&PlannedLimit> {
         let covers =
             |planned: &&PlannedLimit| planned.shape.frames >= shape.frames && planned.shape.tokens >= shape.tokens;
@@ -193,7 +195,8 @@ impl Bucket {
         }
     }
 
-    /// Counts a step without failure. Returns whether the limit was raised or the fallback level lowered for a trial.
+    /// Counts a step without failure, and after enough of them raises the limit or lowers the fallback level for a
+    /// trial. Returns whether it did.
     fn count_quiet_step(&mut self) -> bool {
         self.quiet += 1;
         if self.limit >= self.origin && self.fallback_level == 0 {

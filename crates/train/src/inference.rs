@@ -33,12 +33,13 @@ impl<'a> InferenceRunner<'a> {
     /// Number of attempts for a single utterance before the inference fails.
     const ATTEMPTS: usize = 8;
 
-    /// Makes a runner on `device` with at most `limit` utterances at once. `gate` reports whether memory sufficed.
+    /// Makes a runner on `device` that starts with at most `limit` utterances at once. `gate` reports whether memory
+    /// sufficed.
     pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
         Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), collective: &SingleReplica }
     }
 
-    /// Makes this runner one of several replicas that share a validation.
+    /// Makes this runner one of several replicas that share a validation; `collective` connects it to the others.
     #[must_use]
     pub fn with_collective(self, collective: &'a dyn Collective) -> Self {
         Self { collective, ..self }
@@ -49,7 +50,8 @@ impl<'a> InferenceRunner<'a> {
         self.collective
     }
 
-    /// Runs `work` on all utterances of `batch` in order, and returns one result per micro-batch.
+    /// Splits `batch` into micro-batches, runs `work` on each of them in order, and returns the results in that order.
+    /// A micro-batch that does not fit into memory is split and tried again.
     ///
     /// `work` must read its result from the device, because an asynchronous device reports failures only then.
     ///
@@ -89,12 +91,13 @@ impl<'a> InferenceRunner<'a> {
         Ok(result)
     }
 
-    /// Returns the largest number of utterances that fits at once, as far as known.
+    /// Returns the largest number of utterances that are computed at once; it falls when a micro-batch does not fit
+    /// into memory.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Returns all out-of-memory failures so far.
+    /// Returns all out-of-memory failures of this runner so far, oldest first.
     pub fn failures(&self) -> &[OutOfMemory] {
         &self.failures
     }

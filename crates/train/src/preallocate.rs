@@ -10,7 +10,7 @@ use plimsoll_core::Bytes;
 /// first (see `plimsoll_memory::Trace::largest`) has pages of one size. On the CPU this call has no lasting effect.
 ///
 /// # Errors
-/// The device's message if there is no room.
+/// The device's message if it does not have enough memory.
 pub fn preallocate_pages(device: &Device, largest: Bytes) -> Result<(), String> {
     let values = usize::try_from(largest.0 / size_of::<f32>() as u64).map_err(|error| error.to_string())?;
     let page = Tensor::<1>::zeros([values], &device.clone().inner());

@@ -6,7 +6,7 @@ use burn::tensor::distributed::{ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Collective, CollectiveError, SingleReplica};
 
-/// A [`Collective`] that also sums tensors over all replicas.
+/// A replica of the model in training: a [`Collective`] that also sums tensors over all replicas.
 pub trait Replica: Collective {
     /// Sums `tensor` over all replicas, with the same bits on each replica.
     ///

@@ -16,13 +16,13 @@ use training_loop::TrainingLoop;
 /// Limits of a run; the run ends when it reaches the first of them. Default: no limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Largest number of steps.
+    /// Largest number of steps. `None`: no limit.
     pub steps: Option<u64>,
-    /// Largest number of epochs.
+    /// Largest number of epochs. `None`: no limit.
     pub epochs: Option<u64>,
-    /// Largest time spent in steps and in waiting for batches.
+    /// Largest time spent in steps and in waiting for batches. `None`: no limit.
     pub time: Option<Duration>,
-    /// Largest number of validations in a row without improvement.
+    /// Number of validations in a row without improvement that ends the run. `None`: no limit.
     pub stale: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ pub struct RunOptions {
     pub failures_max: u32,
     /// Reduction of the learning rate when validations no longer improve. `None`: no reduction.
     pub plateau: Option<PlateauConfig>,
-    /// Planned peak memory of a step by largest batch shape. A step that exceeds its plan by 3 % is reported as
+    /// Planned peak memory of a step, for each largest batch shape. A step that exceeds its plan by 3 % is reported as
     /// [`Event::Drift`].
     pub planned: Vec<(BatchShape, Bytes)>,
 }
@@ -59,18 +59,18 @@ impl RunOptions {
 pub struct Score {
     /// Score by which the best model is chosen; lower is better.
     pub value: f64,
-    /// All measures of the validation.
+    /// All measures that the validation computed, for the report.
     pub all: Vec<Measure>,
 }
 
 /// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// A limit of the run was reached, or the data ended.
+    /// The limit on steps, epochs or time was reached, or the data ended.
     Complete,
-    /// Validations no longer improved.
+    /// The limit on validations in a row without improvement was reached.
     Stale,
-    /// The stop flag was set.
+    /// The stop flag of the run became true.
     Stopped,
 }
 
@@ -81,7 +81,7 @@ pub struct Outcome {
     pub ending: Ending,
     /// State of the run at its end.
     pub state: RunState,
-    /// Result of the last validation in this call of `train`, if there was one.
+    /// Result of the last validation in this call of [`Run::train`]; `None` if there was none.
     pub last_score: Option<Score>,
 }
 
@@ -111,7 +111,8 @@ pub enum TrainError {
     Validation(String),
 }
 
-/// A validation: computes the score of a model after a number of steps, on the device of the given runner.
+/// Function that computes the score of a model after a number of steps, on the device of the given runner. The error is
+/// a message.
 pub type Validate<'a, T> = dyn FnMut(&T, u64, &mut InferenceRunner<'_>) -> Result<Score, String> + 'a;
 
 /// Builder of a run: a trainer, its batches, and the store of its checkpoints. By default it starts at step 0 and

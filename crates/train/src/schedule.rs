@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Course of the learning rate after the warm-up.
+/// Form of the learning rate curve after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -49,7 +49,8 @@ impl Default for Plateau {
 }
 
 impl Plateau {
-    /// Records a validation. Returns whether the rate is lowered.
+    /// Records a validation, which had the best score so far if `is_best`. Returns whether the learning rate is
+    /// lowered.
     pub fn update(&mut self, is_best: bool, config: &PlateauConfig) -> bool {
         self.stale = if is_best { 0 } else { self.stale + 1 };
         if self.stale < config.patience.max(1) || self.factor <= config.least {
@@ -64,15 +65,15 @@ impl Plateau {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Course of the learning rate after the warm-up.
+    /// Form of the learning rate curve after the warm-up.
     pub shape: Shape,
     /// Highest learning rate.
     pub peak: f64,
-    /// Learning rate at the last step of a cosine.
+    /// Learning rate at the last step of the run, for `Shape::Cosine`.
     pub last: f64,
     /// Number of steps in the warm-up.
     pub warmup: u64,
-    /// Number of steps in the whole run.
+    /// Number of steps in the whole run, over which `Shape::Cosine` falls.
     pub total: u64,
 }
 

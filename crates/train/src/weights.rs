@@ -26,7 +26,7 @@ pub enum WeightsError {
     Format {
         /// File that is not in safetensors format.
         path: PathBuf,
-        /// Error of the safetensors parser.
+        /// Error of the safetensors library.
         source: safetensors::SafeTensorError,
     },
     /// The file has a tensor of a type that this version does not read.
@@ -43,7 +43,7 @@ pub enum WeightsError {
     },
 }
 
-/// Writes `tensors` to a safetensors file and syncs it to disk.
+/// Writes `tensors` to a safetensors file at `path`, and waits until it is on the disk.
 ///
 /// # Errors
 /// If a tensor cannot be serialized or the file cannot be written.
@@ -52,7 +52,7 @@ pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), Weights
     write_synced(path, &file).map_err(|source| WeightsError::Io { path: path.into(), source })
 }
 
-/// Serializes tensors to the bytes of a safetensors file. `path` is only for messages.
+/// Serializes tensors to the bytes of a safetensors file. `path` is only for error messages.
 pub(crate) fn to_file(path: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, WeightsError> {
     file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::floats(&tensor.shape, &tensor.values))))
 }
@@ -68,12 +68,13 @@ pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
     })
 }
 
-/// Serializes an optimizer's state to the bytes of a safetensors file; each tensor keeps its number type.
+/// Serializes an optimizer's state to the bytes of a safetensors file; each tensor keeps its number type. `path` is
+/// only for error messages.
 pub(crate) fn state_to_file(path: &Path, tensors: &[StateTensor]) -> Result<Vec<u8>, WeightsError> {
     file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::of(tensor))))
 }
 
-/// Reads a file made by [`state_to_file`].
+/// Reads an optimizer's state from a safetensors file, sorted by name.
 pub(crate) fn read_state(path: &Path) -> Result<Vec<StateTensor>, WeightsError> {
     read(path, "F32 and I32", |name, view| {
         let data = match view.dtype() {
@@ -145,7 +146,8 @@ fn file_of<'a>(path: &Path, tensors: impl Iterator<Item = (&'a str, Written<'a>)
     safetensors::serialize(tensors, None).map_err(|source| WeightsError::Format { path: path.into(), source })
 }
 
-/// Reads every tensor of a file with `make`, in the order of the tensors' names.
+/// Reads every tensor of a file with `make`, in the order of the tensors' names. `make` returns `None` for a type of
+/// numbers that it cannot read; `readable` names the readable types for the error.
 fn read<T>(
     path: &Path,
     readable: &'static str,

@@ -1,4 +1,4 @@
-//! Imports go one way: no two files of a crate import each other, directly or through others.
+//! Checks that no two files of a crate import each other, directly or through others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,13 +21,13 @@ pub(super) fn among_files(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Returns whether `path` is the root of a library, of a program, or of one of several programs.
+/// Returns whether `path` is the root file of a library, of a program, or of one of several programs.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.trim_start_matches("crates/").split('/').collect();
     matches!(parts[..], [_, "src", "lib.rs" | "main.rs"] | [_, "src", "bin", _])
 }
 
-/// Finds every set of files that reach each other through imports.
+/// Finds every set of files that reach each other through imports. A file is named by its index.
 fn circles(edges: &Edges) -> Vec<BTreeSet<usize>> {
     let mut next = BTreeMap::<usize, Vec<usize>>::new();
     for (from, to) in edges.keys() {
@@ -95,7 +95,7 @@ fn finding(files: &[String], edges: &Edges, circle: &BTreeSet<usize>, root: &str
 mod tests {
     use super::*;
 
-    /// Compares the circles of one crate, made of `(path in src, text)`, with `expected`, without their weight.
+    /// Compares the import circles of one crate, made of `(path in src, text)`, with the messages in `expected`.
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let files = files.iter().map(|(path, text)| (format!("crates/x/src/{path}"), (*text).to_owned()));
         let house = House::of(files).expect("there is no manifest to read");

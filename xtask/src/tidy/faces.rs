@@ -1,4 +1,4 @@
-//! The public face of a crate fits one screen.
+//! Checks that the public names of a library fit on one screen.
 
 use super::house::House;
 use super::imports::read;

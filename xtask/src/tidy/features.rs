@@ -1,4 +1,4 @@
-//! Training and testing share one build of Burn.
+//! Checks that training and testing share one build of Burn.
 //!
 //! Cargo resolves features for the packages it is asked to build. A test's dependency can turn on a feature deep below
 //! Burn (proptest did: `default` of `regex-syntax`, which `burn-core` reaches through `regex`), and then everything
@@ -48,7 +48,7 @@ pub(super) fn compiled_twice(house: &House) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Runs `cargo tree` with one package a line: its depth, its name and version, a bar, its features.
+/// Runs `cargo tree`, and returns one line for each package: its depth, its name and version, a `|`, its features.
 fn tree(args: &[&str]) -> Result<String> {
     let output = cargo()
         .args(["tree", "--locked", "--prefix", "depth", "--format", "{p}|{f}"])
@@ -96,7 +96,8 @@ fn below_burn(tree: &str) -> Built {
     built
 }
 
-/// Lists the packages that `alone` builds with features that `workspace` never uses.
+/// Lists the packages that `alone` builds with a set of features that `workspace` never uses, and the features that are
+/// missing in `alone`.
 fn differences(alone: &Built, workspace: &Built) -> Vec<String> {
     let mut differences = Vec::new();
     for (package, sets) in alone {

@@ -3,8 +3,9 @@
 use super::Finding;
 use super::house::House;
 
-/// Number of lines from which a warning asks to divide a file; the next constant is the limit.
+/// Number of lines above which a warning asks to divide a file.
 const LINES_ASKED: usize = 400;
+/// Number of lines above which a file fails the check.
 const LINES_MAX: usize = 600;
 
 /// Checks that the first line of a file states its purpose.

@@ -1,4 +1,4 @@
-//! The house as the rules see it: its text files and the manifests among them.
+//! Text files and manifests of the workspace, which the rules check.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(super) struct Dependency {
 }
 
 impl House {
-    /// Reads the files under `root`. It does not use git, so that a copy without its history can be checked too.
+    /// Reads the text files under `root`. It does not use git, so that a copy without its history can be checked too.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut files = Vec::new();
         walk(root, "", &mut files)?;
@@ -63,7 +63,7 @@ impl House {
 }
 
 impl TextFile {
-    /// Returns whether the file only checks or shows: a test, an example or a benchmark.
+    /// Returns whether the file is a test, an example or a benchmark.
     pub(super) fn only_checks_or_shows(&self) -> bool {
         let (folders, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
         name == "tests.rs" || folders.split('/').any(|folder| matches!(folder, "tests" | "examples" | "benches"))

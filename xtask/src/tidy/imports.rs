@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::lexer::{Kind, Token, tokens};
 
-/// The body of a file or of an inline module.
+/// Declarations, imports and names in the body of a file or of an inline module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     /// Names of items that are declared directly in the body.
@@ -25,7 +25,7 @@ pub(super) struct Body {
 pub(super) struct Declared {
     pub(super) name: String,
     pub(super) public: bool,
-    /// Path in `#[path = "..."]`, if there is one.
+    /// Path in `#[path = "..."]`; `None` without this attribute.
     pub(super) path: Option<String>,
     pub(super) inline: Option<Body>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Declared {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) path: Vec<String>,
-    /// Name of the import in this module: none for `*` and `as _`.
+    /// Name of the import in this module; `None` for `*` and `as _`.
     pub(super) name: Option<String>,
     pub(super) glob: bool,
     /// Whether the import is `pub`; `pub(crate)` is not public.
@@ -74,7 +74,8 @@ const ITEMS: [&str; 17] = [
     "macro_rules",
 ];
 
-/// What the attributes of an item say: whether the item is only for tests, and the path of `#[path = "..."]`.
+/// Attributes of an item that decide how it is read: whether the item is only for tests, and the path of
+/// `#[path = "..."]`.
 #[derive(Default)]
 struct Attributes {
     for_tests: bool,
@@ -136,7 +137,7 @@ impl<'a> Reader<'a> {
         body
     }
 
-    /// Skips `pub` and its brackets; returns whether there was a `pub`.
+    /// Skips `pub` and its brackets; returns whether there were brackets, as in `pub(crate)`.
     fn visibility(&mut self) -> bool {
         self.at += 1;
         let restricted = self.next_is(0, "(") && (self.next_is(2, ")") || self.next_is(1, "in"));
@@ -326,7 +327,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the path in `include!("path")` or `include!(concat!("path", ...))`, with its line.
+    /// Returns the path in `include!("path")` or `include!(concat!("path", ...))`, with its line; `None` if the
+    /// argument is no string.
     fn included(&self) -> Option<(String, usize)> {
         let argument = self.tokens[self.at..].get(3..)?;
         let text = match argument.first()?.is("concat") {
@@ -336,7 +338,8 @@ impl<'a> Reader<'a> {
         (text.kind == Kind::Text).then(|| (text.text.trim_matches('"').to_owned(), text.line))
     }
 
-    /// Returns the name of the item whose keyword, such as `fn`, is the current token.
+    /// Returns the name of the item whose keyword, such as `fn`, is the current token; `None` if no named item begins
+    /// there.
     fn item_name(&self) -> Option<&'a str> {
         match self.word(0)? {
             "fn" | "struct" | "enum" | "union" | "trait" | "type" => self.word(1),

@@ -1,9 +1,9 @@
-//! Dependencies go down, never up or sideways.
+//! Checks that each crate depends only on the crates below it.
 
 use super::Finding;
 use super::house::House;
 
-/// Layer of a crate, and the workspace crates that it may depend on.
+/// Layer of a crate, the workspace crates that it may depend on, and whether it may depend on Burn.
 struct Place {
     package: &'static str,
     storey: u8,
@@ -23,7 +23,7 @@ const TRAIN: &str = "plimsoll-train";
 const MONITOR: &str = "plimsoll-monitor";
 const SPEECH: &str = "plimsoll-speech";
 
-/// Layers of the workspace as docs/ARCHITECTURE.md draws them. A change here is a design decision.
+/// Every crate with its layer, as docs/ARCHITECTURE.md draws the layers. A change here is a design decision.
 const HOUSE: &[Place] = &[
     Place { package: CORE, storey: 0, uses: &[], burn: false },
     Place { package: TAPE, storey: 1, uses: &[CORE], burn: true },

@@ -1,6 +1,6 @@
 //! Splits Rust source into tokens, comments included, each with its line.
 //!
-//! It knows as much of the language as the rules need: a string is not code, and a comment is not a string.
+//! It distinguishes as much of the language as the rules need: strings, comments and code.
 
 /// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

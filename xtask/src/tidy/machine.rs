@@ -1,4 +1,4 @@
-//! No path of one person's machine in what everybody reads.
+//! Checks that no file names a path of a developer's machine.
 
 use super::Finding;
 use super::house::House;

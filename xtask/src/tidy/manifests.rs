@@ -1,10 +1,10 @@
-//! Rules for what stands in a crate's manifest.
+//! Checks of the dependencies and the lints in the manifests of the crates.
 
 use super::Finding;
 use super::house::{House, Manifest};
 
-/// Dependencies that only one crate may have, with the reason. A name that ends in `-` stands for all names that begin
-/// with it.
+/// Dependencies that only the listed crates may have, each with its crates and the reason. A name that ends in `-`
+/// stands for all names that begin with it.
 const HOMES: &[(&str, &[&str], &str)] = &[
     ("burn-", &["plimsoll-tape"], "only tape names Burn's insides"),
     ("cubecl-", &["plimsoll-tape"], "only tape names Burn's insides"),
@@ -15,7 +15,7 @@ const HOMES: &[(&str, &[&str], &str)] = &[
     ("anyhow", &["xtask"], "libraries have errors with names and fields"),
 ];
 
-/// Checks that each dependency in `HOMES` is used only in its crates.
+/// Checks that each dependency in `HOMES` is used only in the crates that are listed for it.
 pub(super) fn homes(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for Manifest { path, package, dependencies, .. } in &house.manifests {

@@ -1,11 +1,11 @@
-//! The map names every room of the house.
+//! Checks that docs/ARCHITECTURE.md names every crate, and that the functions in its tables exist.
 
 use super::Finding;
 use super::house::House;
 
 const MAP: &str = "docs/ARCHITECTURE.md";
 
-/// Checks that every crate of the workspace is named on the map, by its package or its folder.
+/// Checks that docs/ARCHITECTURE.md names every crate of the workspace, by its package or its folder.
 pub(super) fn every_crate_is_named(house: &House) -> Vec<Finding> {
     let Some(map) = house.files.iter().find(|file| file.path == MAP) else {
         return vec![Finding::breaks(MAP, 1, "the map is missing: a newcomer starts there")];
@@ -20,8 +20,8 @@ pub(super) fn every_crate_is_named(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Checks that each function of a walk, a table row of the form "| 1 | `name` | crates/a/src/b.rs | what |", exists in
-/// its file.
+/// Checks that each function in a table of docs/ARCHITECTURE.md, with rows of the form "| 1 | `name` |
+/// crates/a/src/b.rs | what |", exists in its file.
 pub(super) fn walks_exist(house: &House) -> Vec<Finding> {
     let Some(map) = house.files.iter().find(|file| file.path == MAP) else { return Vec::new() };
     let mut findings = Vec::new();

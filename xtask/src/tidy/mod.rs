@@ -1,4 +1,4 @@
-//! The rules of the house that no compiler knows, each a plain function from the house to its findings.
+//! Rules of the workspace that no compiler checks: each is a function from the files of the workspace to findings.
 
 mod circles;
 mod faces;
@@ -25,7 +25,7 @@ use anyhow::Result;
 use crate::cargo::root;
 use house::House;
 
-/// A message of a rule about one place.
+/// A broken rule or a warning, with its place in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
@@ -110,7 +110,7 @@ pub(crate) fn run(paths: &[String]) -> Result<ExitCode> {
     Ok(if n_breaks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns whether `path` is `place` or lies in it.
+/// Returns whether `path` is `place` or lies in it. Every path lies in `.`.
 fn lies_in(path: &str, place: &str) -> bool {
     let place = place.trim_start_matches("./").trim_end_matches('/');
     let inside = path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

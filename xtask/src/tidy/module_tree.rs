@@ -20,7 +20,7 @@ struct Module {
     body: Body,
 }
 
-/// What a path in code leads to.
+/// Module or item that a path in code leads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Module(usize),
@@ -85,7 +85,7 @@ impl ModuleTree {
         module
     }
 
-    /// Returns the imports between files, without imports between a file and the modules around it.
+    /// Returns the imports between files. Leaves out imports between a file and the modules that contain it.
     pub(super) fn edges(&self) -> Edges {
         let mut edges = Edges::new();
         for (idx, module) in self.modules.iter().enumerate() {
@@ -131,8 +131,8 @@ impl ModuleTree {
         found
     }
 
-    /// Finds the module or the item that `path` leads to, as written in the module with the number `from`; returns
-    /// nothing for a path into another crate.
+    /// Finds the module or the item that `path` leads to, as written in the module with the number `from`; `None` for a
+    /// path into another crate.
     ///
     /// `module` selects a module where an item has the same name. `open` are the names that are being looked up, so
     /// that imports of each other come to an end.
@@ -160,7 +160,7 @@ impl ModuleTree {
     }
 
     /// Finds the module or the item that `path` leads to, if its first name is a member of the module with the number
-    /// `inside`. Serves imports that end in `*`.
+    /// `inside`; otherwise `None`. Serves imports that end in `*`.
     fn through(&self, inside: usize, path: &[String], open: &mut Open) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         match self.member(inside, first, true, open)? {
@@ -172,7 +172,8 @@ impl ModuleTree {
         }
     }
 
-    /// Resolves `name` in module `inside`: a child module, an item, or the target of an import.
+    /// Resolves `name` in the module with the number `inside`: a child module, an item, or the target of an import.
+    /// `module` selects a module where an item has the same name; `open` are the names that are being looked up.
     fn member(&self, inside: usize, name: &str, module: bool, open: &mut Open) -> Option<Target> {
         if !open.insert((inside, name.to_owned())) {
             return None;

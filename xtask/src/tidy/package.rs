@@ -54,7 +54,7 @@ pub(super) fn workspace(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Finds `publish = false` in this table.
+/// Finds `publish = false` in `package`, a table of the manifest `file`.
 fn unpublished(file: &TextFile, package: &DeTable<'_>) -> Option<Finding> {
     let publish = package.get("publish")?;
     let message = "with `publish = false`, `cargo package` does not find this crate for the crates that depend on it";
@@ -85,7 +85,7 @@ fn includes(body: &Body) -> Vec<(String, usize)> {
     body.includes.iter().cloned().chain(inline.flat_map(includes)).collect()
 }
 
-/// Returns the folder `crates/x` of a path in it.
+/// Returns the folder `crates/x` of a path in it; `None` for a path outside of `crates/`.
 fn crate_folder(path: &str) -> Option<&str> {
     let name_len = path.strip_prefix("crates/")?.find('/')?;
     Some(&path[.."crates/".len() + name_len])

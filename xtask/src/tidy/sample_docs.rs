@@ -9,12 +9,12 @@ use super::lexer::{Kind, Token, tokens};
 use crate::Misuse;
 use crate::cargo::root;
 
-/// A doc comment and what it describes.
+/// A doc comment with its place, and the item that it describes.
 #[derive(Debug, PartialEq, Eq)]
 struct Doc {
     path: String,
     line: usize,
-    /// First line of the documented item.
+    /// First line of the documented item; `(module)` for the comment of a module.
     item: String,
     /// Lines of the comment, without the slashes.
     text: Vec<String>,
@@ -87,13 +87,13 @@ fn docs(file: &TextFile) -> Vec<Doc> {
     docs
 }
 
-/// Returns the `///` or `//!` of a doc comment; four slashes are no doc comment.
+/// Returns the `///` or `//!` of a doc comment; `None` for other tokens. Four slashes are no doc comment.
 fn slashes(token: &Token<'_>) -> Option<&'static str> {
     let is_doc = token.kind == Kind::Comment && !token.text.starts_with("////");
     ["///", "//!"].into_iter().find(|slashes| is_doc && token.text.starts_with(slashes))
 }
 
-/// Returns the line of the first token behind comments and attributes.
+/// Returns the first line of the item that begins with `tokens`, without the comments and attributes before it.
 fn item(file: &TextFile, tokens: &[Token<'_>]) -> String {
     let (mut depth, mut attribute) = (0_usize, false);
     for token in tokens.iter().filter(|token| token.kind != Kind::Comment) {

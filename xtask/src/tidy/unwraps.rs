@@ -1,6 +1,6 @@
-//! `unwrap` is for tests.
+//! Checks that only tests and examples call `unwrap`.
 //!
-//! Clippy's `unwrap_used` knows types and is the stricter judge; this one answers in milliseconds and before a build.
+//! Clippy's `unwrap_used` knows types and is stricter; this check takes milliseconds and needs no build.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) fn outside_tests(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Lists the files that this file declares with `#[cfg(test)] mod name;`.
+/// Lists the files that `file` declares with `#[cfg(test)] mod name;`.
 fn modules_for_tests(file: &TextFile) -> Vec<String> {
     let stem = file.path.trim_end_matches(".rs");
     let (folder, name) = stem.rsplit_once('/').unwrap_or(("", stem));

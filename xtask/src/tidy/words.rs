@@ -1,4 +1,4 @@
-//! Words of our old dialect that must not come back, and the plain word for each.
+//! Checks that words of the project's earlier, figurative language do not come back, and names the plain word for each.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ const KEPT: &[(&str, &str)] = &[
     ("crates/data/src/augment.rs", "colour"),
 ];
 
-/// Diaries, which keep the words of their time.
+/// Names of files that record history, and may keep old words.
 const DIARIES: [&str; 2] = ["LOG.md", "CHANGELOG.md"];
 
 /// Finds the words of `WORDS` in Rust files and in documents, one finding for each file and word.

@@ -173,17 +173,18 @@ impl LogMelConfig {
         }
     }
 
-    /// Returns the features of KonkaniVani: torchaudio's `MelSpectrogram(normalized=True)`, then `ln(x + 1e-9)`.
+    /// Returns the feature settings of KonkaniVani: torchaudio's `MelSpectrogram(normalized=True)` and a logarithm,
+    /// `ln(x + 1e-9)`.
     fn konkani() -> Self {
         Self { n_fft: 400, window_norm: true, floor: Floor::Add(1e-9), normalize: Normalize::None, ..Self::default() }
     }
 
-    /// Returns the features of ESPnet's default frontend, before its global normalization.
+    /// Returns the feature settings of ESPnet's default frontend, before its global normalization.
     fn espnet() -> Self {
         Self { win_length: 512, hop_length: 128, normalize: Normalize::None, ..Self::default().slaney() }
     }
 
-    /// Returns the features of NeMo's `AudioToMelSpectrogramPreprocessor`, without dither.
+    /// Returns the feature settings of NeMo's `AudioToMelSpectrogramPreprocessor`, without dither.
     fn nemo() -> Self {
         Self {
             window: Window::HannSymmetric,
@@ -195,7 +196,7 @@ impl LogMelConfig {
         }
     }
 
-    /// Returns the features of Whisper, all sizes before large-v3.
+    /// Returns the feature settings of Whisper, all sizes before large-v3.
     fn whisper() -> Self {
         Self {
             n_fft: 400,
@@ -207,13 +208,13 @@ impl LogMelConfig {
         }
     }
 
-    /// Returns the features of XTTS's discrete autoencoder, before the division by its per-channel norms.
+    /// Returns the feature settings of XTTS's discrete autoencoder, before the division by its per-channel norms.
     fn xtts() -> Self {
         let default = Self::default();
         Self { f_max: Some(8_000.0), area_norm: true, floor: Floor::Max(1e-5), ..default.speech_synthesis() }
     }
 
-    /// Returns the features of MyXTTS: librosa's magnitude mel spectrogram.
+    /// Returns the feature settings of MyXTTS: librosa's magnitude mel spectrogram.
     fn myxtts() -> Self {
         Self {
             padding: Padding::Constant,

@@ -100,13 +100,13 @@ impl LogMel {
         (frames - usize::from(drop_last_frame)).max(1)
     }
 
-    /// Computes the number of frames in audio of length `duration`.
+    /// Computes the number of frames in audio of length `duration`; at least one, however short the audio.
     pub fn frames_in(&self, duration: Seconds) -> Frames {
         let samples = (duration.0 * f64::from(self.config.sample_rate)).round();
         Frames(self.frames(samples.max(0.0) as usize).try_into().unwrap_or(u32::MAX))
     }
 
-    /// Computes the log-mel features `[t, m]` of samples at the configured sample rate.
+    /// Computes the log-mel features `[t, m]` (frames, mel channels) of samples at the configured sample rate.
     pub fn extract(&self, samples: &[f32]) -> Vec<f32> {
         let emphasized = self.config.preemphasis.map(|factor| emphasize(samples, factor));
         let samples = emphasized.as_deref().unwrap_or(samples);
@@ -120,7 +120,7 @@ impl LogMel {
         features
     }
 
-    /// Fills `features` with mel values, before the logarithm.
+    /// Fills `features` with the mel values of `samples`, before the logarithm.
     fn mels(&self, samples: &[f32], features: &mut [f32]) {
         let LogMelConfig { n_fft, hop_length, padding, spectrum: kind, .. } = self.config;
         let before = if padding == Padding::None { 0 } else { n_fft / 2 } as isize;
@@ -196,7 +196,8 @@ fn check(config: &LogMelConfig) -> Result<(), FeatureError> {
     }
 }
 
-/// Computes the window, centered in the transform and divided by its norm if the configuration says so.
+/// Computes the window that each frame is multiplied by, centered in the Fourier transform. It is divided by its L2
+/// norm if the configuration says so.
 fn window(config: &LogMelConfig) -> Vec<f32> {
     let length = config.win_length;
     let hann = |n: usize, period: usize| 0.5 - 0.5 * (TAU * n as f64 / period.max(1) as f64).cos();

@@ -13,7 +13,7 @@ fn extractor(name: &str) -> LogMel {
     LogMel::new(&preset(name)).unwrap()
 }
 
-/// Returns noise that is equal on every machine.
+/// Returns noise between -0.5 and 0.5 that is equal on every machine.
 fn noise(samples: usize, seed: u64) -> Vec<f32> {
     let key = plimsoll_core::Key::new(seed);
     (0..samples).map(|n| key.at(n as u64).unit() as f32 - 0.5).collect()

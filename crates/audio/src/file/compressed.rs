@@ -50,8 +50,9 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioErr
 struct CompressedFile<'a> {
     path: &'a Path,
     reader: Box<dyn FormatReader>,
-    /// Id of the audio track that is read, and the timestamp of its first sample.
+    /// Id of the audio track that is read.
     track: u32,
+    /// Timestamp of the first sample of the audio track.
     zero: i64,
     params: AudioCodecParameters,
     info: AudioInfo,
@@ -146,7 +147,7 @@ impl<'a> CompressedFile<'a> {
         result.map(drop).map_err(|error| damaged(self.path, Samples(target).at(self.info.rate), error))
     }
 
-    /// Returns the next packet of the audio track; `None` at the end.
+    /// Returns the next packet of the audio track; `None` at the end. `so_far` gives the position for an error message.
     fn next_packet(&mut self, so_far: &MonoMix) -> Result<Option<Packet>, AudioError> {
         loop {
             match self.reader.next_packet() {
@@ -190,8 +191,8 @@ impl MonoMix {
         self.first + self.samples.len() as i64
     }
 
-    /// Appends decoded `sound`, whose first sample has index `at` in the file: of its samples only those in the
-    /// requested range, as mono. A gap between the samples so far and `at` becomes silence.
+    /// Appends those samples of decoded `sound` that lie in the requested range, averaged to one channel. The first
+    /// sample of `sound` has index `at` in the file. A gap between the samples so far and `at` becomes silence.
     fn take(&mut self, at: i64, sound: &GenericAudioBufferRef<'_>) {
         // Limited by the range and by [`ALLOCATION_MAX`]: a broken timestamp may have any value.
         let gap = self.gap_before(at, sound).min((self.count - self.samples.len()) as i64).min(ALLOCATION_MAX as i64);
@@ -297,8 +298,8 @@ fn codec_registry() -> &'static CodecRegistry {
     })
 }
 
-/// Whether an error means that the file ended early. [`MonoMix::finish`] then compares the missing length with the
-/// tolerance.
+/// Returns whether an error means that the file ended early. [`MonoMix::finish`] then compares the missing length with
+/// the tolerance.
 fn is_end(error: &Error) -> bool {
     matches!(error, Error::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof)
 }

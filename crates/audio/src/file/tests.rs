@@ -9,8 +9,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::testing::{tone, write_wav};
 
-/// Sample values of the left and the right channel.
+/// Sample value of the left channel.
 const LEFT: f32 = 0.5;
+/// Sample value of the right channel.
 const RIGHT: f32 = -0.25;
 
 fn stereo(path: &Path, bits: u16, format: SampleFormat) {
@@ -184,7 +185,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Audio, AudioError> {
     read_audio(&path, 16_000)
 }
 
-/// Returns the error message without the path of the folder, which differs from run to run.
+/// Returns the error of reading `bytes` as a WAV file, without the path of the folder, which differs from run to run.
 fn problem(bytes: &[u8]) -> String {
     let message = read_bytes(bytes).unwrap_err().to_string();
     let folder = message.find("/").unwrap()..message.find("broken.wav").unwrap();

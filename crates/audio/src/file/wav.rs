@@ -136,8 +136,8 @@ fn header(reader: &mut BufReader<File>) -> Result<(WavSpec, u64), hound::Error> 
     Ok((header.spec(), header.len().into()))
 }
 
-/// Finds the position of the audio in bytes, and its length in bytes by the header, with `reader` just behind the
-/// header.
+/// Returns the position of the audio in the file, and its length according to the header, both in bytes. `reader` must
+/// stand just behind the header.
 fn data_chunk(reader: &mut BufReader<File>) -> io::Result<(u64, u64)> {
     let start = reader.stream_position()?;
     let mut length = [0; 4];

@@ -19,7 +19,8 @@ pub fn write_wav(path: &Path, samples: &[f32], rate: u32) -> Result<(), AudioErr
     fs::write(path, wav_bytes(samples, rate)).map_err(unwritable)
 }
 
-/// Encodes `samples` as the bytes of the file that [`write_wav`] writes, for pipes and archives.
+/// Encodes `samples` as a 16-bit mono WAV file in memory, for pipes and archives; values outside of `-1..1` are
+/// clipped.
 pub fn wav_bytes(samples: &[f32], rate: u32) -> Vec<u8> {
     let spec = WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format: SampleFormat::Int };
     let mut bytes = Cursor::new(Vec::new());

@@ -60,7 +60,7 @@ impl<'a> GriffinLim<'a> {
         Self { log_mel, inverse, magnitudes, padding, gains }
     }
 
-    /// Computes the audio after the given number of iterations.
+    /// Computes the samples of the audio by the given number of iterations.
     pub(super) fn run(&self, iterations: usize) -> Vec<f32> {
         let mut buffers = FrameBuffers {
             frame: self.inverse.make_output_vec(),

@@ -36,7 +36,7 @@ fn windowed(frame: &[f32]) -> Vec<f64> {
 }
 
 /// Computes the `order` coefficients `a` of `x[n] + a[0] x[n - 1] + ...` with the smallest residual (Levinson, 1947;
-/// Durbin, 1960).
+/// Durbin, 1960). `None` for silence, or for fewer samples than coefficients.
 fn prediction(samples: &[f64], order: usize) -> Option<Vec<f64>> {
     let autocorrelation = |lag: usize| samples.iter().zip(samples.get(lag..)?).map(|(a, b)| a * b).sum::<f64>().into();
     let autocorrelation: Vec<f64> = (0..=order).map(autocorrelation).collect::<Option<_>>()?;

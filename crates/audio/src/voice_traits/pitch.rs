@@ -1,7 +1,8 @@
 //! Measures pitch from the periodicity of a waveform: YIN (de Cheveigné and Kawahara, 2002).
 
-/// Pitch range of adult speaking voices in hertz; children and shouting may be higher.
+/// Lowest pitch of adult speaking voices, in hertz.
 const LOWEST_HZ: u32 = 60;
+/// Highest pitch of adult speaking voices, in hertz; children and shouting may be higher.
 const HIGHEST_HZ: u32 = 400;
 
 /// Number of comparison windows in a second. One window is 1.5 times the longest period.

@@ -27,7 +27,7 @@ pub enum Event {
         #[serde(default)]
         reason: String,
     },
-    /// Samples were left out of a batch.
+    /// Samples were left out of a batch because they could not be read or are too short for their text.
     LeftOut {
         /// Samples that were left out, with the reason for each sample.
         samples: Vec<Skipped>,
@@ -120,7 +120,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the step that the event names, if it names one.
+    /// Returns the step that the event names; `None` for an event without a step.
     pub fn step(&self) -> Option<u64> {
         match self {
             Self::Step(StepEvent { step, .. })

@@ -18,31 +18,31 @@ use serde::{Deserialize, Serialize};
 pub struct PlanHeader {
     /// Version of the schema: [`SCHEMA_VERSION`](crate::SCHEMA_VERSION) on writing, 0 in files without a version.
     pub schema_version: u32,
-    /// Name of the run, if the user chose one.
+    /// Name of the run; `None` if the user chose none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Version of the program that wrote the plan.
+    /// Version of the program that wrote the plan; `None` if not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Commit from which the program was built.
+    /// Commit from which the program was built; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Task of the run, such as `asr`.
+    /// Task of the run, such as `asr`; `None` if not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Seed of all randomness of the run.
+    /// Seed of all randomness of the run; `None` if not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Name of the device that trains the model.
+    /// Name of the device that trains the model; `None` if not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Number of parameters of the model.
+    /// Number of parameters of the model; `None` if not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// Number of steps of the run, if known in advance.
+    /// Number of steps of the run; `None` if not known in advance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_steps: Option<u64>,
-    /// Seconds of audio per feature frame.
+    /// Seconds of audio per feature frame; `None` if not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hop_seconds: Option<f64>,
 }

@@ -20,7 +20,7 @@ const LISTS: [&str; 4] = ["validated.tsv", "train.tsv", "dev.tsv", "test.tsv"];
 /// Name of the table of clip durations, in milliseconds.
 const DURATIONS: &str = "clip_durations.tsv";
 
-/// Reads one list, or the lists of a folder.
+/// Adds the utterances of Common Voice to `builder`. `path` is one list, or a folder of lists.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let lists = lists(path);
     if lists.is_empty() {
@@ -79,7 +79,7 @@ impl Header {
         }
     }
 
-    /// Returns an issue for the first required column that is missing.
+    /// Returns an issue for the first required column that is missing; `None` if all required columns exist.
     pub(super) fn missing(&self) -> Option<IssueKind> {
         let missing = [(self.path, "path"), (self.sentence, "sentence")];
         missing.into_iter().find(|(column, _)| column.is_none()).map(|(_, name)| IssueKind::MissingColumn(name))
@@ -111,7 +111,7 @@ impl Header {
     }
 }
 
-/// Reads the durations from `clip_durations.tsv`; empty without that file.
+/// Reads the duration of each clip from `clip_durations.tsv`, by the file name of the clip; empty without that file.
 fn durations(builder: &mut ListingBuilder<'_>, file: &Path) -> HashMap<String, Seconds> {
     let mut durations = HashMap::new();
     if !file.is_file() {

@@ -30,7 +30,7 @@ impl Rows {
         Self { lines, ahead: VecDeque::new() }
     }
 
-    /// Completes a row whose first line leaves a quotation mark open.
+    /// Completes a row whose first line, `whole`, leaves a quotation mark open.
     fn read_multiline(&mut self, mut whole: String) -> Result<Vec<String>, IssueKind> {
         for n in 0..MAX_FIELD_LINES {
             if self.ahead.len() == n {
@@ -69,7 +69,7 @@ impl Iterator for Rows {
     }
 }
 
-/// Whether the quotation marks of a row match.
+/// State of the quotation marks of a row.
 enum Quotes {
     Balanced,
     /// The last field of the row is not closed.

@@ -73,7 +73,7 @@ fn detect_tsv(file: &Path) -> Option<Format> {
     common_voice::Header::read(lines.first()?).missing().is_none().then_some(Format::CommonVoice)
 }
 
-/// Detects the layout of a folder from lists of known names.
+/// Detects the layout of a folder from lists of known names; `None` if the folder has no such list.
 fn by_lists(folder: &Path) -> Option<Format> {
     if manifest::in_folder(folder).is_some_and(|file| detect_file(&file) == Some(Format::Manifest)) {
         return Some(Format::Manifest);
@@ -93,7 +93,7 @@ fn by_lists(folder: &Path) -> Option<Format> {
     common_voice::lists(folder).iter().find_map(|list| detect_tsv(list))
 }
 
-/// Detects the layout of a folder from the files anywhere below it.
+/// Detects the layout of a folder from the files anywhere below it; `None` if they have no known layout.
 fn by_files(folder: &Path) -> Option<Format> {
     let (mut audio, mut text) = (false, false);
     for file in Walk::new(folder).filter_map(Result::ok) {

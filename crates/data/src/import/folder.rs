@@ -13,12 +13,12 @@ use crate::issue::{Issue, IssueKind, SourceLocation};
 /// Extensions of text files. Where an audio file has text files with both extensions, the first extension counts.
 const TEXTS: [&str; 2] = ["txt", "lab"];
 
-/// Whether a file is a text, judged by its extension.
+/// Returns whether a file is a text, judged by its extension.
 pub(super) fn is_text(file: &Path) -> bool {
     TEXTS.contains(&ending(file).as_str())
 }
 
-/// Reads a folder and everything below it.
+/// Adds the utterances of a folder and of everything below it to `builder`.
 ///
 /// Subfolders are taken for speakers when every audio file lies in a direct subfolder and there are at least two
 /// subfolders. In any other arrangement, speakers are unknown.
@@ -69,7 +69,7 @@ fn add_audio(
     builder.add(location, draft);
 }
 
-/// Text file, with a flag whether an audio file belongs to it.
+/// Text file with its content once it is read, and a flag that is true if an audio file belongs to it.
 struct Text {
     file: PathBuf,
     read: Option<Result<String, IssueKind>>,

@@ -25,7 +25,8 @@ const SPEAKER: [&str; 3] = ["speaker", "speaker_id", "client_id"];
 /// Names of the key for the language.
 const LANGUAGE: [&str; 3] = ["language", "locale", "lang"];
 
-/// Reads one list, or the lists of a folder and of its subfolders.
+/// Adds the utterances of a Hugging Face audio folder to `builder`. `path` is one list, or a folder whose lists are in
+/// it or in its subfolders.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let lists = lists(path);
     if lists.is_empty() || is_table(path) {
@@ -60,6 +61,7 @@ pub(super) fn lists(path: &Path) -> Vec<PathBuf> {
 struct Folders {
     /// Folder of the list, relative to the folder of the corpus. Ids of utterances begin with it.
     within: PathBuf,
+    /// Folder that the file names in the list start from.
     audio: PathBuf,
 }
 

@@ -27,12 +27,12 @@ impl Object {
         self.0.contains_key(key)
     }
 
-    /// Returns the first of `keys` that exists and is not null, with its value.
+    /// Returns the first of `keys` that exists and is not null, with its value; `None` if there is none.
     fn first(&self, keys: &[&'static str]) -> Option<(&'static str, &Value)> {
         keys.iter().find_map(|&key| self.0.get(key).filter(|value| !value.is_null()).map(|value| (key, value)))
     }
 
-    /// Returns the text under the first of `keys` that exists. Numbers and booleans are converted to text.
+    /// Returns the text under the first of `keys` that exists; `None` if none exists. Numbers and booleans become text.
     pub(super) fn text(&self, keys: &[&'static str]) -> Result<Option<String>, IssueKind> {
         match self.first(keys) {
             None => Ok(None),
@@ -50,13 +50,14 @@ impl Object {
         self.text(keys)?.ok_or(IssueKind::MissingKey(keys[0]))
     }
 
-    /// Returns the finite number under a key, which may be written as a text and may be negative.
+    /// Returns the finite number under `key`, which may be written as a text and may be negative; `None` if it is
+    /// missing or blank.
     pub(super) fn number(&self, key: &'static str) -> Result<Option<f64>, IssueKind> {
         let Some(written) = self.text(&[key])?.filter(|written| !written.trim().is_empty()) else { return Ok(None) };
         number(key, &written).map(Some)
     }
 
-    /// Returns the number of seconds under a key, at least zero.
+    /// Returns the number of seconds under `key`, at least zero; `None` if it is missing or blank.
     pub(super) fn seconds(&self, key: &'static str) -> Result<Option<Seconds>, IssueKind> {
         match self.number(key)? {
             Some(value) if value < 0.0 => Err(IssueKind::InvalidTime { key, value: value.to_string() }),
@@ -64,7 +65,7 @@ impl Object {
         }
     }
 
-    /// Removes and returns the object under a key.
+    /// Removes and returns the object under `key`; `None` if the value is missing or not an object.
     pub(super) fn object(&mut self, key: &str) -> Option<Self> {
         match self.0.remove(key) {
             Some(Value::Object(map)) => Some(Self(map)),
@@ -89,7 +90,7 @@ impl Object {
     }
 }
 
-/// Parses a finite number.
+/// Parses `written` as a finite number; `key` is for the issue.
 pub(super) fn number(key: &'static str, written: &str) -> Result<f64, IssueKind> {
     let value = written.trim().parse().ok().filter(|value: &f64| value.is_finite());
     value.ok_or_else(|| IssueKind::InvalidTime { key, value: format!("`{}`", shortened(written)) })

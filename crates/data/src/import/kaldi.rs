@@ -17,7 +17,7 @@ use crate::issue::{Issue, IssueKind, SourceLocation};
 /// Names of the two required files, by which a folder is detected.
 pub(super) const REQUIRED: [&str; 2] = ["wav.scp", "text"];
 
-/// Reads a Kaldi folder, or the folder around a given `wav.scp` or `text`.
+/// Adds the utterances of a Kaldi folder to `builder`. `path` is the folder, or a `wav.scp` or `text` in it.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let folder = if path.is_dir() { path } else { folder_of(path) };
     let required = REQUIRED.map(|name| folder.join(name));
@@ -146,6 +146,7 @@ impl<T> Extra<T> {
 /// Part of a recording that an utterance is cut from.
 struct Segment {
     recording: String,
+    /// Start of the part in seconds.
     start: f64,
     /// End of the part in seconds; `None` for the end of the recording.
     end: Option<f64>,

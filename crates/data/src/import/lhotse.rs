@@ -28,8 +28,8 @@ pub(super) enum Lists {
     Pairs { recordings: Vec<PathBuf>, supervisions: Vec<PathBuf> },
 }
 
-/// Reads all cuts, or all recordings with their supervisions. In a folder with cuts and such pairs, only the cuts are
-/// read, because they contain all facts of the recordings and the supervisions.
+/// Adds the utterances of Lhotse cuts, or of recordings with their supervisions, to `builder`. In a folder with both,
+/// only the cuts are read, because they contain all facts of the recordings and the supervisions.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     match lists(path) {
         Some(Lists::Cuts(files)) => read_cuts(builder, &files),
@@ -69,7 +69,7 @@ fn in_folder(folder: &Path) -> Option<Lists> {
 }
 
 /// Finds the file called `file` beside `path`; without it, all lists in the folder of `path` whose names contain
-/// `word`.
+/// `word`. `None` if there is neither.
 fn partner(path: &Path, file: &str, word: &str) -> Option<Vec<PathBuf>> {
     let exact = path.with_file_name(file);
     let found = if exact.is_file() { vec![exact] } else { lists_named(folder_of(path), word) };
@@ -94,7 +94,7 @@ fn read_cuts(builder: &mut ListingBuilder<'_>, files: &[PathBuf]) {
     }
 }
 
-/// Reads one utterance for each supervision of a cut.
+/// Reads a line with a cut: one utterance, or one issue, for each supervision. The error is an issue of the whole cut.
 fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     let mut object = Object::read(line)?;
     let id = object.required_text(&["id"])?;
@@ -120,7 +120,7 @@ fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     Ok((1..).zip(supervisions).map(utterance).collect())
 }
 
-/// Reads the utterance of a supervision, in a cut that starts at `start` of the audio and has the given length.
+/// Reads the utterance of a supervision. Its cut starts `start` seconds into the audio and lasts `length`, if known.
 fn supervised(
     supervision: &Object,
     id: String,

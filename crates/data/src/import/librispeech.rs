@@ -12,7 +12,8 @@ use crate::issue::{Issue, IssueKind, SourceLocation};
 /// Ending of the file name of a list.
 pub(super) const LIST: &str = ".trans.txt";
 
-/// Reads any folder of a LibriSpeech tree: the root, one part, one speaker or one chapter.
+/// Adds the utterances of any folder of a LibriSpeech tree to `builder`: the root, one part, one speaker or one
+/// chapter.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let (mut lists, mut audio_files) = (Vec::new(), AudioFiles::default());
     for file in Walk::new(path) {
@@ -53,7 +54,8 @@ fn chapter_line(
         .add(location, Ok::<_, Issue>(Draft { id: id.into(), audio, text: text.into(), speaker, ..Draft::default() }));
 }
 
-/// Returns the speaker: the first part of an id of LibriSpeech or LibriTTS.
+/// Returns the speaker of a LibriSpeech or LibriTTS utterance: the part of `id` before the first `separator`; `None`
+/// without a separator.
 pub(super) fn speaker(id: &str, separator: char) -> Option<String> {
     id.split_once(separator).map(|(speaker, _)| speaker.into())
 }
@@ -77,7 +79,8 @@ impl AudioFiles {
         self.claimed.push(false);
     }
 
-    /// Returns the file at path `stem` with any extension, and marks the file as having a text.
+    /// Returns the file at path `stem` with any extension, and marks it as having a text; `None` if there is no such
+    /// file.
     pub(super) fn claim(&mut self, stem: &Path) -> Option<&Path> {
         let &index = self.by_stem.get(stem)?;
         self.claimed[index] = true;

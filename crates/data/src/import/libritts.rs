@@ -16,7 +16,7 @@ use crate::issue::{Issue, IssueKind, SourceLocation};
 /// Endings of the names of text files. Where an utterance has text files with both endings, the first ending counts.
 pub(super) const TEXTS: [&str; 2] = [".normalized.txt", ".original.txt"];
 
-/// Reads any folder of a LibriTTS tree: the root, one part, one speaker or one chapter.
+/// Adds the utterances of any folder of a LibriTTS tree to `builder`: the root, one part, one speaker or one chapter.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let (mut texts, mut audio_files) = (BTreeMap::new(), AudioFiles::default());
     for file in Walk::new(path) {

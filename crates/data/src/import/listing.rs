@@ -18,9 +18,9 @@ pub struct ImportOptions {
     /// option. Subfolders of the corpus have the same place below this folder. [`Format::Folder`] ignores the option:
     /// its audio files are the list.
     pub audio_root: Option<PathBuf>,
-    /// Speaker of utterances whose list names no speaker.
+    /// Speaker of utterances whose list names no speaker; `None` leaves the speaker unknown.
     pub speaker: Option<String>,
-    /// Language of utterances whose list names no language.
+    /// Language of utterances whose list names no language; `None` leaves the language unknown.
     pub language: Option<String>,
 }
 

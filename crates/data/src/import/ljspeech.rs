@@ -9,7 +9,7 @@ use super::format::Format;
 use super::walk::{children, folder_of, id_of, is_audio, preference};
 use crate::issue::{Issue, IssueKind};
 
-/// Reads a `metadata.csv`, or the folder around it.
+/// Adds the utterances of an LJSpeech corpus to `builder`. `path` is the `metadata.csv`, or the folder around it.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let file = if path.is_dir() { path.join("metadata.csv") } else { path.into() };
     if !file.is_file() {

@@ -27,7 +27,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     builder.read_list(&file, |builder, location, line| builder.add(location, utterance(line, &folder)))
 }
 
-/// Returns `path` itself where it is a file, else the manifest in the folder `path`.
+/// Returns `path` itself where it is a file, else the manifest in the folder `path`; `None` without a manifest.
 pub(super) fn in_folder(path: &Path) -> Option<PathBuf> {
     if !path.is_dir() {
         return Some(path.into());

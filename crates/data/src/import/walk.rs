@@ -12,7 +12,7 @@ pub(super) fn ending(path: &Path) -> String {
     path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// Whether a file is audio, judged by its extension.
+/// Returns whether a file is audio, judged by its extension.
 pub(super) fn is_audio(path: &Path) -> bool {
     AUDIO.contains(&ending(path).as_str())
 }
@@ -94,13 +94,13 @@ impl Iterator for Walk {
     }
 }
 
-/// Whether `path` contains Parquet or Arrow tables, and no audio files.
+/// Returns whether `path` contains Parquet or Arrow tables, and no audio files.
 pub(super) fn holds_only_tables(path: &Path) -> bool {
     let files = || Walk::new(path).filter_map(Result::ok);
     files().any(|file| is_table(&file)) && !files().any(|file| is_audio(&file))
 }
 
-/// Whether a file is a Parquet or Arrow table, judged by its extension.
+/// Returns whether a file is a Parquet or Arrow table, judged by its extension.
 pub(super) fn is_table(file: &Path) -> bool {
     ["parquet", "arrow"].contains(&ending(file).as_str())
 }

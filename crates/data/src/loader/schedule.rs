@@ -7,7 +7,7 @@ use plimsoll_core::{Grid, Key, Position};
 use super::config::{Mode, Shard};
 use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
 
-/// All facts that decide the order of batches: lengths only, no audio.
+/// All inputs that decide the order of batches: the lengths of the samples, but no audio.
 pub(super) struct Schedule {
     pub(super) metas: Vec<SampleMeta>,
     pub(super) batching: BatchingConfig,
@@ -21,7 +21,7 @@ pub(super) struct Schedule {
 pub(super) struct Job {
     /// Indices of the samples of the batch in the data set.
     pub(super) samples: Vec<usize>,
-    /// Position of the batch after this batch.
+    /// Position of the run after this batch, where the next batch begins.
     pub(super) next: Position,
     /// Key for the augmentation of the epoch; `None` without augmentation.
     pub(super) augment: Option<Key>,
@@ -35,7 +35,7 @@ impl Schedule {
         (0..windows).map(move |window| self.window(epoch.as_ref(), window))
     }
 
-    /// Shuffles an epoch; `None` for an evaluation, which keeps the order of the data set.
+    /// Shuffles epoch number `epoch`; `None` for an evaluation, which keeps the order of the data set.
     fn shuffled(&self, epoch: u64) -> Option<Epoch> {
         match self.mode {
             Mode::Train { .. } => Some(self.batching.epoch(&self.metas, &self.grid, self.seed, epoch)),
@@ -48,8 +48,8 @@ impl Schedule {
         epoch.map_or_else(in_order, |epoch| epoch.batches(&self.metas, window))
     }
 
-    /// Returns all batches from a position on. An empty data set has none: its epochs would never yield a batch and
-    /// never end.
+    /// Returns all batches of the run from a position on. An empty data set has no batches: its epochs would never
+    /// yield a batch and never end.
     pub(super) fn jobs(self: Arc<Self>, from: Position) -> impl Iterator<Item = Job> + Send + 'static {
         let epochs = match self.mode {
             Mode::Evaluate => 1,

@@ -39,8 +39,8 @@ impl Tuning {
         (workers, self.ahead.unwrap_or(workers.saturating_mul(const { NonZeroUsize::new(2).expect("2 is not 0") })))
     }
 
-    /// Records that a batch came after `waited`, and returns larger numbers than `workers` and `ahead` if the caller
-    /// waits too long.
+    /// Records that a batch came after `waited`. Returns new numbers of threads and of prefetched batches, instead of
+    /// `workers` and `ahead`, if the caller waits too long; `None` to keep both.
     pub(super) fn after(
         &mut self,
         waited: Duration,

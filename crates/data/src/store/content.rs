@@ -44,7 +44,7 @@ impl Store {
     }
 }
 
-/// Computes the hash, and the key to remember it by; no key where the file was changing.
+/// Computes the hash of a file, and the key to remember it by; `None` as the key if the file may still be changing.
 fn hash_file(path: &Path) -> io::Result<(u128, Option<StoreKey>)> {
     let now = SystemTime::now();
     let mut file = File::open(path)?;

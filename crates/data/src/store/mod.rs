@@ -1,4 +1,4 @@
-//! Features on disk: a run reads what an earlier run has computed.
+//! Features on disk: a run reads the features that an earlier run has computed.
 //!
 //! A [`Store`] is a folder of segments: files to which records are only appended. Each process locks and writes
 //! segments of its own and reads the segments of all, so any number of threads and processes can use one folder at the
@@ -80,7 +80,7 @@ pub struct StoreCounts {
 
 /// Store of features on disk. Many threads can share a store, and many processes can open one folder.
 ///
-/// The store finds the records of other processes when it is opened. It does not see what they write afterwards.
+/// The store finds the records of other processes when it is opened. Records that they write afterwards are not found.
 pub struct Store {
     precision: StorePrecision,
     index: RwLock<HashMap<StoreKey, RecordLocation>>,

@@ -78,7 +78,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the header at the beginning of `bytes`, if it is intact and its record fits into `room` bytes.
+    /// Reads the header at the beginning of `bytes`; `None` if it is damaged or its record does not fit into `room`
+    /// bytes.
     pub(super) fn read(bytes: &[u8], room: u64) -> Option<Self> {
         let bytes = bytes.first_chunk::<HEADER>()?;
         // The cheap test first: a search tries every possible offset.
@@ -101,7 +102,7 @@ fn number(bytes: &[u8; HEADER], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("no field crosses the end of the header"))
 }
 
-/// Computes the size of a whole record, in bytes.
+/// Computes the size of a whole record with `count` items, in bytes; `None` if the size overflows.
 fn size(form: Form, count: u64) -> Option<u64> {
     let payload = count.checked_mul(form.width())?;
     payload.checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(HEADER as u64)
@@ -137,7 +138,7 @@ fn record(key: StoreKey, form: Form, count: usize, fill: impl FnOnce(&mut [u8]))
     bytes
 }
 
-/// Decodes the payload of the record `bytes`, if it is intact and has the key `key`.
+/// Decodes the payload of the record `bytes`; `None` if the record is damaged or has another key than `key`.
 pub(super) fn open(bytes: &[u8], key: StoreKey) -> Option<Payload> {
     let header = Header::read(bytes, bytes.len() as u64)?;
     let payload = &bytes[HEADER..];
@@ -156,7 +157,7 @@ pub(super) fn open(bytes: &[u8], key: StoreKey) -> Option<Payload> {
     })
 }
 
-/// Whether 16-bit floats can hold all values. False for NaN, which fails every comparison.
+/// Returns whether 16-bit floats can hold all values. False for NaN, which fails every comparison.
 pub(super) fn fits_half(values: &[f32]) -> bool {
     values.iter().all(|value| value.abs() <= f16::MAX.to_f32())
 }

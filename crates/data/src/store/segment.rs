@@ -101,7 +101,7 @@ impl Segment {
         }
     }
 
-    /// Whether a process, maybe this one, is writing the segment.
+    /// Returns whether a process, maybe this one, is writing the segment.
     pub(super) fn is_written(&self) -> bool {
         match self.file.try_lock_shared() {
             Ok(()) => {
@@ -136,7 +136,8 @@ pub(super) fn scan(file: &File) -> io::Result<Scan> {
     Ok(scan)
 }
 
-/// Finds the offset of the next intact header from `at` on.
+/// Finds the offset of the next intact header from offset `at` on, in a file of `length` bytes. Searches at most
+/// `search` bytes and subtracts the searched bytes; `None` if it finds no header.
 fn next_header(file: &File, mut at: u64, length: u64, search: &mut u64) -> Option<u64> {
     let mut bytes = vec![0; STRIDE + HEADER];
     while *search > 0 && at.checked_add(HEADER as u64)? <= length {

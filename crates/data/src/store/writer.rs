@@ -24,7 +24,7 @@ pub(super) struct Writer {
     total: u64,
     /// Number of bytes that this process has written since it last listed the segments in the folder.
     since: u64,
-    /// Segment that is being written, and its length in bytes.
+    /// Segment that is being written, and its length in bytes; `None` if the next record starts a new segment.
     own: Option<(Arc<Segment>, u64)>,
 }
 

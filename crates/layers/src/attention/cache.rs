@@ -13,7 +13,8 @@ const MIN_CAPACITY: usize = 32;
 /// the old frames.
 #[derive(Clone, Debug, Default)]
 pub struct KeyValueCache {
-    /// Buffers of keys and values, each `[b, h, r, w]`.
+    /// Buffers of keys and values, each `[b, h, r, w]`: sequences, heads, room in frames, width of a head. `None` while
+    /// empty.
     buffers: Option<(Tensor<4>, Tensor<4>)>,
     len: usize,
 }
@@ -38,7 +39,8 @@ impl KeyValueCache {
         self.buffers = self.buffers.take().map(|(key, value)| (select_rows(key, rows), select_rows(value, rows)));
     }
 
-    /// Appends frames `[b, h, t, w]` and returns the whole buffers `[b, h, r, w]`; the first `len()` frames are valid.
+    /// Appends frames `[b, h, t, w]` and returns the whole buffers `[b, h, r, w]` (`r`: room in frames). The first
+    /// `len()` frames of the buffers are valid.
     pub(super) fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let (first, len) = (self.len, self.len + key.dims()[2]);
         let (keys, values) = match self.buffers.take() {
@@ -69,7 +71,7 @@ fn write(buffer: Option<Tensor<4>>, frames: Tensor<4>, first: usize) -> Tensor<4
     buffer.slice_assign([0..b, 0..h, first..first + t, 0..w], frames)
 }
 
-/// Selects the sequences of `x` with the indices `rows`.
+/// Selects the sequences of `x` `[b, h, t, w]` with the indices `rows`.
 pub(super) fn select_rows(x: Tensor<4>, rows: &[usize]) -> Tensor<4> {
     let indices: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
     let indices = Tensor::<1, Int>::from_ints(indices.as_slice(), &x.device());

@@ -93,7 +93,7 @@ impl CrossAttention {
         self.attend(x, &self.project_memory(memory, lengths, pass), pass)
     }
 
-    /// Projects `memory` `[b, t, m]` to the keys and values of this layer.
+    /// Projects `memory` `[b, t, m]`, with the valid lengths `lengths`, to the keys and values of this layer.
     pub fn project_memory(&self, memory: Tensor<3>, lengths: &Lengths, pass: &Pass) -> CrossMemory {
         let [b, t, _] = memory.dims();
         let projected = pass.dense(&self.memory, memory);
@@ -113,8 +113,8 @@ impl CrossAttention {
         self.joined(mixed, pass)
     }
 
-    /// Attends like [`attend`](Self::attend), and also returns the penalty `[1]` of `guide`: the sum over all valid
-    /// queries, averaged over the heads.
+    /// Attends from `x` `[b, u, d]` to a memory from [`project_memory`](Self::project_memory). Returns the output
+    /// `[b, u, d]`, and the penalty `[1]` of `guide`: the sum over all valid queries, averaged over the heads.
     pub fn attend_guided(
         &self,
         x: Tensor<3>,

@@ -46,7 +46,7 @@ pub struct AttentionConfig {
     pub dropout: f64,
     /// Position information that the attention layer adds.
     pub positions: HeadPositions,
-    /// Causal attention: a frame attends to itself and to earlier frames only.
+    /// Whether attention is causal: a frame attends to itself and to earlier frames only.
     pub causal: bool,
 }
 

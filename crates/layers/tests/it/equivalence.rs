@@ -20,7 +20,7 @@ fn pass(choice: Choice, samples: &[u64]) -> Pass {
     Pass::new(choice, Noise::new(Key::new(11), &ids))
 }
 
-/// Computes the result and all gradients under a nonlinear loss.
+/// Computes the result and all gradients of `block` under a nonlinear loss, each with its name.
 fn results<B: Block>(block: &B, name: &str, rematerialize: bool, pass: &Pass) -> Vec<(String, Vec<f32>)> {
     let fixture = Fixture::read(name);
     let device = Device::flex().autodiff();

@@ -8,14 +8,14 @@
 //! rate: 25.5 for an RTX 3060 and not 51.
 //!
 //! Where a GPU comes on several boards, the rates are those of the SXM board. Exceptions are the H100, whose two boards
-//! differ by a quarter and have a row each, and the P100, whose rates are for PCIe. A V100 on PCIe is a tenth slower than
-//! its row, and the memory of an A100 80GB on PCIe is 5 % slower.
+//! differ by a quarter and have a row each, and the P100, whose rates are for PCIe. A V100 on PCIe is a tenth slower
+//! than its row, and the memory of an A100 80GB on PCIe is 5 % slower.
 //!
 //! The usable memory is the smallest `total capacity` that PyTorch printed in public out-of-memory reports from Linux
-//! machines, where a report could be matched to the GPU by name or memory ([`reported`](Row::reported)). The smallest is
-//! used because newer drivers reserve more: a T4 had 14.75 GiB once and has 14.56 now. All other rows use a
-//! [rule](by_rule). Workstation GPUs are listed with error correction off. It costs another sixteenth when it is on; then
-//! plan with a memory size instead of the name.
+//! machines, where a report could be matched to the GPU by name or memory ([`reported`](Row::reported)). The smallest
+//! is used because newer drivers reserve more: a T4 had 14.75 GiB once and has 14.56 now. All other rows use a
+//! [rule](by_rule). Workstation GPUs are listed with error correction off. It costs another sixteenth when it is on;
+//! then plan with a memory size instead of the name.
 
 use std::borrow::Cow;
 
@@ -95,7 +95,7 @@ pub(super) const GPUS: &[Gpu] = &[
     row("RTX 5090", &[], BLACKWELL, 32).reported(31.36).gb_per_sec(1792.0).bf16(209.5, 104.8).tera(104.8),
 ];
 
-/// Builds one GPU of the table; [`tera`](Row::tera) completes the GPU.
+/// Row of the table of GPUs, under construction; [`tera`](Row::tera) turns it into a GPU.
 struct Row {
     name: &'static str,
     aliases: &'static [&'static str],
@@ -111,7 +111,8 @@ const fn row(name: &'static str, aliases: &'static [&'static str], capability: (
     Row { name, aliases, capability, memory: Bytes::gib(gib), usable: by_rule(gib as f64), bandwidth: 0.0, peak }
 }
 
-/// Returns the usable memory without error correction: 0.55 GiB below the nominal memory, or 2 % where that is more.
+/// Returns the usable memory of a GPU of `gib` GiB without error correction: 0.55 GiB below the nominal memory, or 2 %
+/// where that is more.
 ///
 /// No report that we found for such a GPU has less (11.49 GiB of 12, 15.47 of 16, 23.52 of 24, 31.36 of 32).
 const fn by_rule(gib: f64) -> Bytes {

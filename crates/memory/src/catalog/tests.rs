@@ -1,4 +1,4 @@
-//! The table is consistent, and every common spelling of a name is found.
+//! Tests that the table of GPUs is consistent, and that every common spelling of a name is found.
 
 use std::collections::BTreeMap;
 

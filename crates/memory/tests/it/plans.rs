@@ -1,4 +1,5 @@
-//! Plans stay within the budget, are nearly as fast as the best, and a refusal names a change that helps.
+//! Tests that plans stay within the budget and are nearly as fast as the best, and that a refusal names a change that
+//! helps.
 
 use std::num::NonZeroU32;
 

@@ -50,6 +50,8 @@ pub(super) enum Direction {
 }
 
 impl Ticks {
+    /// Checks that the ticks fit an axis with `n_cells` cells.
+    ///
     /// # Panics
     /// If the scale is not finite or is decreasing, or if there are not exactly `n_cells` labels.
     pub(super) fn check(&self, n_cells: usize) {

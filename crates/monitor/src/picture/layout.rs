@@ -49,7 +49,7 @@ pub(super) struct Panel {
     pub(super) y_ticks: Vec<Tick>,
     pub(super) y_label_at: f64,
     pub(super) x_ticks: Vec<Tick>,
-    /// Whether the x axis has a label and numbers, or only ticks.
+    /// Whether the x axis has a label and numbers. If not, it has ticks only.
     pub(super) x_labeled: bool,
 }
 
@@ -135,7 +135,7 @@ fn colors(picture: &Picture<'_>, index: usize) -> Colors {
     Colors::from_values(maps.iter().flat_map(|map| map.values))
 }
 
-/// Places one color bar beside each plot, or a single color bar beside all plots.
+/// Places one color bar beside each plot, or a single color bar beside all plots if `shared`.
 fn bars(panels: &[Panel], shared: bool) -> Vec<Bar> {
     let shown: Vec<&Panel> = panels.iter().filter(|panel| panel.colors.is_some()).collect();
     let groups: Vec<&[&Panel]> = if shared { vec![&shown[..]] } else { shown.chunks(1).collect() };

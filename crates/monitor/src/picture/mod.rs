@@ -66,7 +66,8 @@ impl Picture<'_> {
     /// [`RecordError::Io`] if the file cannot be written.
     ///
     /// # Panics
-    /// If [`Picture::to_svg`] panics.
+    /// In the same cases as [`Picture::to_svg`]: values that are not whole rows, a wrong number of labels, or an
+    /// invalid scale.
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
         std::fs::write(path, self.to_svg()).map_err(|source| RecordError::Io { path: path.into(), source })
     }

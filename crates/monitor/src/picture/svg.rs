@@ -48,7 +48,7 @@ impl Default for Text {
     }
 }
 
-/// Part of a text that is placed at the position of the text.
+/// Point of a text that lies at its position: its start, its middle or its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -137,14 +137,15 @@ fn px(length: f64) -> f64 {
     (length * 10.0).round() / 10.0
 }
 
-/// Estimates the width of `text`. Fonts differ, so the estimate is rather too large than too small.
+/// Estimates the width of `text` at the font size `size`, in pixels. Fonts differ, so the estimate is rather too large
+/// than too small.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     // Digits and most letters of alphabets and Indic scripts are narrower than the first share; symbols and Han are square.
     let shares = text.chars().map(|character| if character < '\u{1100}' { 0.64 } else { 1.0 });
     shares.sum::<f64>() * size
 }
 
-/// Truncates `text` to `width` pixels.
+/// Truncates `text`, printed at the font size `size`, to `width` pixels; an ellipsis marks the cut.
 pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
     if text_width(text, size) <= width {
         return text.into();

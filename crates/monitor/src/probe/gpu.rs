@@ -32,9 +32,9 @@ pub trait GpuSource {
 /// Driver and GPUs of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuInventory {
-    /// Version of the NVIDIA driver, if reported.
+    /// Version of the NVIDIA driver; `None` if not reported.
     pub driver: Option<String>,
-    /// Newest CUDA version that the NVIDIA driver supports.
+    /// Newest CUDA version that the NVIDIA driver supports; `None` if not reported.
     pub cuda: Option<Version>,
     /// GPUs that answer queries.
     pub gpus: Vec<Gpu>,
@@ -62,9 +62,9 @@ pub struct Gpu {
     pub pci_bus_id: String,
     /// Product name of the GPU.
     pub name: String,
-    /// CUDA compute capability of the GPU: the generation of kernels that the GPU runs.
+    /// CUDA compute capability of the GPU: the generation of kernels that the GPU runs. `None` if not reported.
     pub compute_capability: Option<Version>,
-    /// Peak memory bandwidth of the GPU, in bytes per second.
+    /// Peak memory bandwidth of the GPU, in bytes per second; `None` if not reported.
     pub bandwidth_per_sec: Option<Bytes>,
     /// Whether the GPU is divided into MIG instances. A process then gets one instance and never the whole GPU.
     pub mig: bool,

@@ -48,9 +48,9 @@ pub struct Machine {
     /// Environment in which this process runs, such as a container.
     #[serde(rename = "place")]
     pub process_env: ProcessEnv,
-    /// Version of the NVIDIA driver, if there is a driver.
+    /// Version of the NVIDIA driver; `None` without a driver, or if not reported.
     pub driver: Option<String>,
-    /// Newest CUDA version that the NVIDIA driver supports.
+    /// Newest CUDA version that the NVIDIA driver supports; `None` without a driver, or if not reported.
     pub cuda: Option<Version>,
     /// Environment variables with which a user selects GPUs for CUDA.
     pub environment: CudaEnvironment,
@@ -62,7 +62,7 @@ pub struct Machine {
     /// GPUs that exist and do not answer queries.
     #[serde(serialize_with = "as_texts")]
     pub lost: Vec<ProbeError>,
-    /// Reason why there is no GPU, if there is none.
+    /// Reason why there is no GPU; `None` if there are GPUs.
     #[serde(rename = "no_cards", serialize_with = "as_text")]
     pub no_gpu: Option<NoGpu>,
 }
@@ -73,7 +73,7 @@ pub struct GpuReport {
     /// Facts about the GPU that do not change.
     #[serde(rename = "card")]
     pub gpu: Gpu,
-    /// Index of the GPU in CUDA, if CUDA offers the GPU to this process; see [`VisibleGpus::order_is_certain`].
+    /// Index of the GPU in CUDA; `None` if CUDA does not offer the GPU. See [`VisibleGpus::order_is_certain`].
     pub cuda_index: Option<usize>,
     /// Current memory of the GPU.
     #[serde(serialize_with = "fact")]
@@ -81,7 +81,7 @@ pub struct GpuReport {
     /// Processes on the GPU: first the processes of unknown size, then the largest first.
     #[serde(rename = "holders", serialize_with = "fact")]
     pub processes: Result<Vec<ProcessReport>, Unavailable>,
-    /// Used GPU memory that no listed process accounts for.
+    /// Used GPU memory that no listed process accounts for; `None` if the memory of the GPU cannot be read.
     pub unaccounted: Option<Unaccounted>,
     /// MIG instances of the GPU.
     pub instances: Vec<InstanceReport>,
@@ -92,7 +92,7 @@ pub struct GpuReport {
 pub struct InstanceReport {
     /// Identifier of the MIG instance: `MIG-` and a UUID.
     pub uuid: String,
-    /// Index of the MIG instance in CUDA, if CUDA offers the instance to this process.
+    /// Index of the MIG instance in CUDA; `None` if CUDA does not offer the instance.
     pub cuda_index: Option<usize>,
     /// Current memory of the MIG instance.
     #[serde(serialize_with = "fact")]
@@ -108,7 +108,7 @@ impl Machine {
         }
     }
 
-    /// Reads this machine, and the GPUs of `source`.
+    /// Reads this machine, and the GPUs of `source`. Without a source, the report holds the reason why there is no GPU.
     pub fn from_source(source: Result<&dyn GpuSource, NoGpu>) -> Self {
         let process_env = ProcessEnv::detect();
         let mut table = ProcessTable::open(process_env);
@@ -118,8 +118,8 @@ impl Machine {
     }
 }
 
-/// Everything that a machine report needs to know besides the GPUs: the host, the environment, and a function that
-/// looks up the owner of a process. A test gives fixed values instead of those of the machine.
+/// Inputs of a machine report besides the GPUs: the host, the environment, and a function that looks up the owner of a
+/// process. A test gives fixed values instead of those of the machine.
 struct Probe<'a> {
     host: Host,
     process_env: ProcessEnv,

@@ -126,8 +126,9 @@ fn gpu(index: u32, device: &Device<'_>) -> Result<Gpu, NvmlError> {
     })
 }
 
-/// Computes the peak memory bandwidth: twice the clock times the width of the bus, as in NVIDIA's `deviceQuery` sample,
-/// because memory transfers data on both edges of the clock.
+/// Computes the peak memory bandwidth, in bytes per second: twice the clock times the width of the bus, as in NVIDIA's
+/// `deviceQuery` sample, because memory transfers data on both edges of the clock. `None` if the driver does not report
+/// it.
 fn bandwidth(device: &Device<'_>) -> Option<Bytes> {
     let bits = u64::from(device.memory_bus_width().ok()?);
     let megahertz = u64::from(device.max_clock_info(Clock::Memory).ok()?);

@@ -60,7 +60,8 @@ impl ProcessEnv {
         })
     }
 
-    /// Derives the environment from files and links of the system.
+    /// Derives from system files and links whether this process runs in a container or WSL, and which processes it
+    /// sees.
     pub(super) fn from_evidence(evidence: &Evidence<'_>) -> Self {
         let wsl = evidence.kernel.to_ascii_lowercase().contains("microsoft");
         let is_named = CONTAINER_GROUPS.iter().any(|name| evidence.first_group.contains(name));
@@ -72,7 +73,7 @@ impl ProcessEnv {
         Self { container, wsl, own_pids, hides_others: hides_others(evidence.mounts) }
     }
 
-    /// Returns the reason why the driver's process numbers are not valid in this process, if they are not.
+    /// Returns the reason why the driver's process numbers are not valid in this process; `None` if they are valid.
     pub(super) fn why_pids_differ(self) -> Option<Unavailable> {
         match self {
             Self { wsl: true, .. } => Some(Unavailable::Wsl),
@@ -87,7 +88,7 @@ impl ProcessEnv {
     }
 }
 
-/// Files and links from which the environment of this process is derived.
+/// Contents of system files and links, which show whether this process runs in a container or under WSL.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Evidence<'a> {
     /// Content of `/proc/version`.
@@ -96,9 +97,9 @@ pub(super) struct Evidence<'a> {
     pub(super) first_group: &'a str,
     /// Content of `/proc/self/mounts`.
     pub(super) mounts: &'a str,
-    /// Target of the link `/proc/self/ns/pid`.
+    /// Target of the link `/proc/self/ns/pid`; `None` if the link cannot be read.
     pub(super) pid_namespace: Option<&'a str>,
-    /// Whether a file exists that container engines create.
+    /// Whether a file exists that container engines create, such as `/.dockerenv`.
     pub(super) has_container_file: bool,
 }
 

@@ -7,9 +7,11 @@ use super::gpu::Gpu;
 /// Environment variables with which a user selects GPUs for CUDA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CudaEnvironment {
-    /// Value of `CUDA_VISIBLE_DEVICES`: indices, or prefixes of UUIDs. All GPUs are visible if the variable is not set.
+    /// Value of `CUDA_VISIBLE_DEVICES`: indices, or prefixes of UUIDs. `None` if the variable is not set: all GPUs are
+    /// visible.
     pub visible_devices: Option<String>,
-    /// Value of `CUDA_DEVICE_ORDER`: `FASTEST_FIRST`, which is the default of CUDA, or `PCI_BUS_ID`.
+    /// Value of `CUDA_DEVICE_ORDER`: `FASTEST_FIRST` or `PCI_BUS_ID`. `None` if the variable is not set: CUDA uses
+    /// `FASTEST_FIRST`.
     pub device_order: Option<String>,
 }
 
@@ -33,8 +35,8 @@ impl CudaEnvironment {
 
     /// Returns the GPUs of `gpus` that CUDA offers in this environment.
     ///
-    /// The rules follow PyTorch's `torch/cuda/__init__.py`: the first entry decides whether the list has indices,
-    /// GPUs or MIG instances; the list ends at the first entry that matches nothing; a repeated entry makes the whole list
+    /// The rules follow PyTorch's `torch/cuda/__init__.py`: the first entry decides whether the list has indices, GPUs
+    /// or MIG instances; the list ends at the first entry that matches nothing; a repeated entry makes the whole list
     /// invalid. Of several MIG instances CUDA offers the first.
     pub fn visible(&self, gpus: &[Gpu]) -> VisibleGpus {
         let mut gpus: Vec<&Gpu> = gpus.iter().collect();
@@ -54,7 +56,7 @@ impl CudaEnvironment {
 }
 
 impl VisibleGpus {
-    /// Returns CUDA's index of the GPU or MIG instance with this UUID, if visible.
+    /// Returns CUDA's index of the GPU or MIG instance with this UUID; `None` if CUDA does not offer it.
     pub fn cuda_index(&self, uuid: &str) -> Option<usize> {
         self.uuids.iter().position(|visible| visible == uuid)
     }
@@ -94,7 +96,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// Parses the number at the start of `entry` as C's `strtoul` does: `1gpu` is 1.
+/// Parses the number at the start of `entry` as C's `strtoul` does: `1gpu` is 1. `None` if `entry` has no such number.
 fn index(entry: &str) -> Option<usize> {
     let entry = entry.trim();
     let digits = entry.strip_prefix('+').unwrap_or(entry);
@@ -117,7 +119,7 @@ fn matches<'c, E: PartialEq>(list: &[E], find: impl Fn(&E) -> Option<&'c str>) -
     found.into_iter().map(String::from).collect()
 }
 
-/// Returns the UUID that starts with `start`, if exactly one does.
+/// Returns the UUID that starts with `start`; `None` unless exactly one does.
 fn only_match<'c>(mut uuids: impl Iterator<Item = &'c str>, start: &str) -> Option<&'c str> {
     let found = uuids.find(|uuid| uuid.starts_with(start))?;
     uuids.all(|uuid| !uuid.starts_with(start)).then_some(found)

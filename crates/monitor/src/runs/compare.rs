@@ -52,7 +52,7 @@ pub struct ScoreRow {
     pub unit: MeasureUnit,
     /// Value of the score in each run; `None` for a run without it.
     pub values: Vec<Option<f64>>,
-    /// Value of the score in each run minus its value in the first run.
+    /// Value of the score in each run minus its value in the first run; `None` if either run has no value.
     pub differences: Vec<Option<f64>>,
 }
 
@@ -61,7 +61,7 @@ pub struct ScoreRow {
 pub struct LossRow {
     /// Last step of the interval.
     pub step: u64,
-    /// Mean loss of each run over the steps since the previous row.
+    /// Mean loss of each run over the steps since the previous row; `None` for a run without a loss in these steps.
     pub means: Vec<Option<f64>>,
 }
 
@@ -84,7 +84,7 @@ impl Comparison {
     }
 
     /// Formats a table of the comparison under its title, with `first` as the heading of the first column and the names
-    /// of the runs as the headings of the others. Returns `None` if there are no rows.
+    /// of the runs as the headings of the other columns. Returns `None` if there are no rows.
     fn section(&self, title: &str, first: &str, rows: Vec<Vec<String>>, align: Align) -> Option<String> {
         if rows.is_empty() {
             return None;
@@ -152,7 +152,7 @@ fn losses(reports: &[RunReport]) -> Vec<LossRow> {
 }
 
 impl ScoreRow {
-    /// Formats the score of a run, and its difference from the first run.
+    /// Formats the score of the run with index `run`, and its difference from the first run.
     fn cell(&self, run: usize) -> String {
         let text = |value| Measure { name: "".into(), label: "".into(), value, unit: self.unit }.formatted_value();
         let Some(value) = self.values[run] else { return or_unknown(None::<String>) };

@@ -24,7 +24,7 @@ pub struct LossPoint {
 }
 
 impl LossCurve {
-    /// Returns the loss of the last step.
+    /// Returns the loss of the last step; `None` if no step has a loss.
     pub fn last(&self) -> Option<f64> {
         self.0.last().map(|point| point.loss)
     }

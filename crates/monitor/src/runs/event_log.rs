@@ -103,8 +103,8 @@ impl EventLog {
         self.last_step = step;
     }
 
-    /// Adds an entry that happened after step `step` and before the next step, and removes the entries of later steps:
-    /// they are from before a resume.
+    /// Adds an entry that happened after step `step` and before the next step. Removes the entries of later steps,
+    /// because the run was resumed before them.
     fn add_after(&mut self, step: u64, entry: Entry) {
         self.remove_from(step.saturating_add(1));
         self.entries.push((step, entry));

@@ -14,23 +14,23 @@ use super::timestamp::Timestamp;
 /// A run that is resumed from a checkpoint repeats the steps after it. The first versions of these steps do not count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunHistory {
-    /// Time of the first record.
+    /// Time of the first record; `None` if no record has a time.
     pub started: Option<Timestamp>,
-    /// Time of the last record.
+    /// Time of the last record; `None` if no record has a time.
     pub last: Option<Timestamp>,
     /// Number of completed steps.
     pub steps: u64,
     /// Number of completed epochs.
     pub epochs: u64,
-    /// Loss of each step.
+    /// Loss of each step, except steps whose loss is NaN or infinite.
     pub losses: LossCurve,
     /// Results of the validations, in order of time.
     pub validations: Vec<Validation>,
     /// Training time: steps and waiting for data, without validation.
     pub train_seconds: Seconds,
-    /// Seconds of audio trained on per second of training.
+    /// Seconds of audio trained on per second of training; `None` if unknown.
     pub audio_seconds_per_second: Option<f64>,
-    /// Share of the training time that was spent waiting for data.
+    /// Share of the training time that was spent waiting for data, from 0 to 1.
     pub wait_share: f64,
     /// Peak memory of the run.
     pub peak_bytes: Bytes,
@@ -67,12 +67,13 @@ impl RunHistory {
         history
     }
 
-    /// Returns the validation whose model is kept, or the last validation if none is marked as best.
+    /// Returns the validation whose model is kept, or the last validation if none is marked as best; `None` without
+    /// validations.
     pub fn best(&self) -> Option<&Validation> {
         self.validations.iter().rfind(|validation| validation.best).or(self.validations.last())
     }
 
-    /// Returns the scores of the best validation.
+    /// Returns the scores of the best validation; empty without validations.
     pub(super) fn best_scores(&self) -> &[Measure] {
         self.best().map_or(&[], |validation| &validation.scores)
     }

@@ -1,7 +1,7 @@
 //! Reports about the runs in a folder: their setup, their history, and their differences.
 //!
-//! Reading is lenient. A run may have been killed in the middle of a line, may still be running, or may come from an older
-//! program that recorded less. A missing fact is unknown, and a file that cannot be read becomes a line in
+//! Reading is lenient. A run may have been killed in the middle of a line, may still be running, or may come from an
+//! older program that recorded less. A missing fact is unknown, and a file that cannot be read becomes a line in
 //! [`RunReport::notes`].
 
 mod compare;

@@ -22,7 +22,7 @@ pub struct RunReport {
     pub name: String,
     /// Folder of the run.
     pub folder: PathBuf,
-    /// Whether the run is complete, running or stopped.
+    /// State of the run: complete, running or stopped.
     #[serde(rename = "standing")]
     pub status: RunStatus,
     /// Setup of the run: its device, seed, size and configuration.
@@ -38,7 +38,7 @@ pub struct RunReport {
     pub notes: Vec<String>,
 }
 
-/// Whether a run is complete, running or stopped.
+/// State of a run: complete, running or stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -80,8 +80,8 @@ pub fn read_runs(folder: &Path, quiet_since: SystemTime) -> Result<Vec<RunReport
 }
 
 impl RunReport {
-    /// Reads the run in `folder`. Returns `None` if the folder has neither a plan nor a record. For `quiet_since` see
-    /// [`read_runs`].
+    /// Reads the run in `folder`. Returns `None` if the folder has neither a plan nor a record. A run that is not
+    /// complete counts as running if its last record is newer than `quiet_since`.
     pub fn read(folder: &Path, quiet_since: SystemTime) -> Option<Self> {
         if !["plan.toml", "metrics.jsonl"].iter().any(|name| folder.join(name).is_file()) {
             return None;
@@ -121,8 +121,8 @@ fn read_summary(folder: &Path, notes: &mut Vec<String>) -> Option<Summary> {
     serde_json::from_slice(&text).map_err(|error| notes.push(format!("cannot read summary.json: {error}"))).ok()
 }
 
-/// Checks that the summary describes the last step. A run that was complete can be resumed with a later end, and its
-/// summary is then outdated.
+/// Returns whether the summary describes the last step. A run that was complete can be resumed with a later end, and
+/// its summary is then outdated.
 fn is_of_the_end(summary: &Summary, history: &RunHistory) -> bool {
     summary.complete && (history.steps == 0 || summary.steps == 0 || summary.steps == history.steps)
 }

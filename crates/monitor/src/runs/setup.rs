@@ -13,19 +13,19 @@ use toml::{Table, Value};
 /// Setup of a run, as far as the files in its folder contain it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunSetup {
-    /// Task of the run, such as `asr`.
+    /// Task of the run, such as `asr`; `None` if not recorded.
     pub task: Option<String>,
-    /// Device that the run trains on.
+    /// Device that the run trains on; `None` if not recorded.
     pub device: Option<String>,
-    /// Seed of all random numbers of the run.
+    /// Seed of all random numbers of the run; `None` if not recorded.
     pub seed: Option<u64>,
-    /// Commit from which the program was built.
+    /// Commit from which the program was built; `None` if not recorded.
     pub commit: Option<String>,
-    /// Number of parameters of the model.
+    /// Number of parameters of the model; `None` if not recorded.
     pub parameters: Option<u64>,
-    /// Number of steps until the end of the run, if known in advance.
+    /// Number of steps until the end of the run; `None` if not known in advance.
     pub total_steps: Option<u64>,
-    /// Seconds of audio per feature frame.
+    /// Seconds of audio per feature frame; `None` if not recorded.
     pub hop_seconds: Option<f64>,
     /// Configuration of the run: each value under its full key, such as `training.steps`.
     pub config: BTreeMap<String, String>,
@@ -75,7 +75,7 @@ impl RunSetup {
     }
 }
 
-/// Parses a file of the folder, if it exists and can be read.
+/// Parses the file `name` in the folder of a run; `None` if it is missing or cannot be read, which is added to `notes`.
 fn parsed<T: DeserializeOwned>(folder: &Path, name: &str, notes: &mut Vec<String>) -> Option<T> {
     let text = match fs::read_to_string(folder.join(name)) {
         Ok(text) => text,
@@ -88,7 +88,7 @@ fn parsed<T: DeserializeOwned>(folder: &Path, name: &str, notes: &mut Vec<String
     toml::from_str(&text).map_err(|error| notes.push(format!("cannot read {name}: {}", error.message()))).ok()
 }
 
-/// Collects every value that is not a table, under its full key.
+/// Collects every value of `table` that is not a table, under its full key, such as `training.steps`.
 fn flat(table: &Table) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
     for (key, value) in table {

@@ -43,17 +43,17 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Formats a fact, or the sign of an unknown fact.
+/// Formats a fact; `-` for `None`, an unknown fact.
 pub(super) fn or_unknown(fact: Option<impl ToString>) -> String {
     fact.map_or_else(|| UNKNOWN.into(), |fact| fact.to_string())
 }
 
-/// Formats a loss, or the sign of an unknown loss.
+/// Formats a loss with three decimals; `-` for `None`, an unknown loss.
 pub(super) fn loss(loss: Option<f64>) -> String {
     or_unknown(loss.map(|loss| format!("{loss:.3}")))
 }
 
-/// Formats scores with their names.
+/// Formats scores with their names in one line; `-` if there are none.
 pub(super) fn scores(scores: &[Measure]) -> String {
     match scores {
         [] => UNKNOWN.into(),

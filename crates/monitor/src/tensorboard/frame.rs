@@ -1,6 +1,7 @@
 //! TFRecord framing: a length and the data, each followed by its checksum.
 //!
-//! The checksum is CRC-32C with a table of 256 entries. A point has about 50 bytes, so a faster method would save nothing.
+//! The checksum is CRC-32C with a table of 256 entries. A point has about 50 bytes, so a faster method would save
+//! nothing.
 
 /// Constant that is added to the rotated checksum, so that a checksum can cover data that contains checksums
 /// (`masked_crc` in TensorFlow's `lib/hash/crc32c.h`).
@@ -9,7 +10,7 @@ const MASK: u32 = 0xa282_ead8;
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 const TABLE: [u32; 256] = table();
 
-/// Frames `data` as a TFRecord.
+/// Frames `data` as a TFRecord: the length of the data, and the data, each followed by its checksum.
 pub(super) fn framed(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
     [&length[..], &masked(&length).to_le_bytes(), data, &masked(data).to_le_bytes()].concat()

@@ -1,8 +1,8 @@
 //! Curves of a run for TensorBoard: an event file in the run's folder.
 //!
-//! TensorBoard shows a folder of event files as one run and reads them in the order of their names. A resumed run writes
-//! a new file, which starts with the step after which it resumes. TensorBoard then drops the later steps of earlier files,
-//! and draws no step twice.
+//! TensorBoard shows a folder of event files as one run and reads them in the order of their names. A resumed run
+//! writes a new file, which begins with the number of the first step after the resumption. TensorBoard then drops this
+//! step and later steps of earlier files, and draws no step twice.
 
 mod frame;
 mod message;
@@ -43,8 +43,8 @@ pub struct TensorBoardFile {
 }
 
 impl TensorBoardFile {
-    /// Creates a new file in `folder`, and the folder if needed, for a run that has completed `after` steps: 0 for a new
-    /// run. TensorBoard ignores later steps of earlier files.
+    /// Creates a new file in `folder`, and the folder if needed, for a run that has completed `after` steps: 0 for a
+    /// new run. TensorBoard ignores later steps of earlier files.
     ///
     /// # Errors
     /// [`RecordError::Io`] if folder or file cannot be created or written.
@@ -60,7 +60,7 @@ impl TensorBoardFile {
         Ok(created)
     }
 
-    /// Path of the event file.
+    /// Returns the path of the event file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -27,7 +27,7 @@ fn bytes_match_tensorboard() {
     }
 }
 
-/// Returns the messages of an event file without their times, after a check of all checksums.
+/// Returns the encoded messages of an event file without their times, after a check of all checksums.
 fn messages(path: &Path) -> Vec<Vec<u8>> {
     let bytes = fs::read(path).unwrap();
     let (mut rest, mut messages) = (&bytes[..], Vec::new());

@@ -22,7 +22,7 @@ fn commands() -> Vec<Command> {
     program.get_subcommands().filter(|command| command.get_name() != "help").cloned().collect()
 }
 
-/// Writes the page of a command: its help, and the help of each of its subcommands.
+/// Formats the page of a command: its help, and the help of each of its subcommands.
 fn page(command: &Command) -> String {
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();

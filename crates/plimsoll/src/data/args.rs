@@ -45,7 +45,7 @@ pub(crate) struct CorpusArgs {
 }
 
 impl CorpusArgs {
-    /// Returns the options of the import.
+    /// Returns the options with which the corpus is imported. Fails if the format is unknown.
     pub(super) fn import_options(&self) -> Result<ImportOptions, Failure> {
         let format = self.format.as_deref().map(|word| {
             Format::from_name(word).ok_or_else(|| {
@@ -80,7 +80,7 @@ pub(crate) struct CorpusCheckArgs {
 }
 
 impl CorpusCheckArgs {
-    /// Returns the depth to which files are read.
+    /// Returns how much of each audio file the check reads: its header, or with `--decode` all audio.
     pub(super) fn depth(&self) -> CheckDepth {
         if self.decode { CheckDepth::Decode } else { CheckDepth::Header }
     }

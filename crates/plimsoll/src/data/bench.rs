@@ -24,7 +24,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Number of utterances whose decoding, resampling and features are timed.
 const TIMED_UTTERANCES: usize = 200;
 
-/// Loading speed with a number of threads, from files or from the cache.
+/// Loading speed in seconds of audio per second, with a number of threads, from files or from the cache.
 #[derive(Debug, Serialize)]
 struct Speed {
     workers: usize,
@@ -92,7 +92,8 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the seconds of audio per second that `workers` threads load, in one epoch or until the time limit.
+/// Measures the seconds of audio per second that `workers` threads load, in one epoch or until the time limit. `cached`
+/// only marks the result.
 fn speed(
     dataset: &Arc<Dataset>,
     workers: usize,

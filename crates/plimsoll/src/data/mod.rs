@@ -43,8 +43,8 @@ struct CheckedCorpus {
     checked: Checked,
 }
 
-/// Imports and checks the corpus that `corpus` names, with the features of `config`. With `is_limited`, normalizes
-/// texts and limits lengths as a run of `config` does.
+/// Imports and checks the corpus that `corpus` names, with the features of `config`. `look` decides how much of each
+/// file is read. With `is_limited`, normalizes texts and limits lengths as a run of `config` does.
 fn check_corpus(
     corpus: &CorpusArgs,
     config: &RunConfig,

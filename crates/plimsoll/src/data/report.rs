@@ -45,7 +45,7 @@ pub(super) struct Finding {
 }
 
 impl Report {
-    /// Makes the report on the corpus at `path`, after its check.
+    /// Makes the report on the corpus at `path` from the results of its check, `checked`, and its statistics.
     pub(super) fn new(format: Format, path: &Path, checked: &Checked, stats: CorpusStats) -> Self {
         let findings = checked.issues.iter().map(|flaw| Finding {
             kind: flaw.kind.name(),
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Computes the share of the utterances that no run can use.
+    /// Computes the share of the utterances that no run can use, from 0 to 1.
     pub(super) fn flawed_share(&self) -> f64 {
         self.broken as f64 / self.listed.max(1) as f64
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// One transcribed utterance with its errors.
 pub(super) struct ScoredUtterance {
-    /// True text of the utterance and its transcription.
+    /// True text and recognized text of the utterance.
     pub(super) transcription: Transcription,
     /// Length of the utterance.
     pub(super) seconds: Seconds,
@@ -34,7 +34,7 @@ pub(super) struct Report {
 }
 
 impl ScoredUtterance {
-    /// Counts the errors of `transcription`, an utterance of `seconds`.
+    /// Counts the errors of `transcription`, which belongs to an utterance of length `seconds`.
     pub(super) fn new(transcription: Transcription, seconds: Seconds) -> Self {
         let words = ErrorCounts::words(&transcription.reference, &transcription.hypothesis);
         let characters = ErrorCounts::characters(&transcription.reference, &transcription.hypothesis);
@@ -42,7 +42,7 @@ impl ScoredUtterance {
     }
 }
 
-/// Counts substitutions, deletions and insertions together.
+/// Adds up substitutions, deletions and insertions.
 pub(super) fn errors(counts: &ErrorCounts) -> u64 {
     counts.substitutions + counts.deletions + counts.insertions
 }
@@ -57,7 +57,7 @@ pub(super) fn worst(scored: &[ScoredUtterance], count: usize) -> Vec<&ScoredUtte
 }
 
 impl Report {
-    /// Makes an empty report on the model in `run`, decoded by `search` with the name `name`.
+    /// Makes an empty report on the model in `run`. `name` is the name of `search`, with which texts are decoded.
     pub(super) fn new(run: &Path, name: &str, search: Search) -> Self {
         let (scored, skipped) = (Vec::new(), Vec::new());
         Self { run: run.into(), name: name.into(), search, scored, skipped, decode_seconds: 0.0 }

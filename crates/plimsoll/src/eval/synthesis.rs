@@ -31,13 +31,13 @@ const BATCH_SIZE: usize = 32;
 /// The result of evaluating a synthesizer.
 struct Report {
     run: PathBuf,
-    /// Run of the recognizer that transcribed the synthesized speech (the judge).
+    /// Run of the recognizer that transcribed the synthesized speech (the judge); `None` if there is no judge.
     judge: Option<PathBuf>,
     /// Transcriptions of the synthesized speech by the judge, with their errors.
     scored: Vec<ScoredUtterance>,
-    /// Number of synthesized utterances.
+    /// Number of utterances that were synthesized.
     utterances: usize,
-    /// Share of utterances at which the synthesizer predicted a stop.
+    /// Share of utterances at which the synthesizer predicted a stop, from 0 to 1.
     stopped: f64,
     /// Mean relative error of the length of the synthesized speech.
     off_length: f64,
@@ -51,7 +51,7 @@ struct Report {
     speak_seconds: f64,
 }
 
-/// Synthesizes the chosen utterances and prints the report.
+/// Synthesizes the utterances that `args` choose, and prints the report.
 pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let device = reader::device(&args.backend)?;
     let pipeline = SpeechPipeline::load(&args.run, &device).invalid()?;
@@ -75,7 +75,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Loads the utterances as the model needs them, each with reference audio of its voice.
+/// Loads the utterances to evaluate on as the model needs them, each with reference audio of its voice.
 fn dataset(args: &EvalArgs, pipeline: &SpeechPipeline) -> Result<Dataset, Failure> {
     let metadata = SynthesizerMetadata::read(&args.run).invalid()?;
     let mut utterances = utterances::chosen(args, &metadata.tokenizer)?;
@@ -147,7 +147,8 @@ impl Report {
         }
     }
 
-    /// Vocodes one utterance, writes it if asked for, and transcribes it if there is a judge.
+    /// Adds one synthesized utterance, whose true text is `text`: vocodes it, writes it if `args` ask for it, and
+    /// transcribes it if there is a judge.
     fn add(
         &mut self,
         args: &EvalArgs,
@@ -179,7 +180,7 @@ impl Report {
         Ok(())
     }
 
-    /// Counts the errors of all transcriptions in characters and in words.
+    /// Adds up the errors of all transcriptions: first in characters, then in words.
     fn errors(&self) -> (ErrorCounts, ErrorCounts) {
         let characters = self.scored.iter().map(|scored| scored.characters).sum();
         (characters, self.scored.iter().map(|scored| scored.words).sum())

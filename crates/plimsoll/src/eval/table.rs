@@ -10,13 +10,13 @@ use plimsoll_recipes::{Failure, FailureExt};
 /// Names of the columns of the table.
 const HEADER: &str = "name\tseconds\tword_errors\twords\tcharacter_errors\tcharacters\ttruth\theard";
 
-/// Creates the table at `path`, and replaces an older file.
+/// Creates the file of the table at `path`, and replaces an older file.
 pub(super) fn create(path: &Path) -> Result<File, Failure> {
     let help = "`--table` takes the name of a file to write";
     File::create(path).map_err(|error| Failure::invalid(format!("cannot write {}: {error}", path.display()), help))
 }
 
-/// Writes the header of the table and one line per utterance.
+/// Writes the header of the table and one line for each utterance of `scored`.
 pub(super) fn write(table: File, scored: &[ScoredUtterance]) -> Result<(), Failure> {
     lines(BufWriter::new(table), scored).failed()
 }

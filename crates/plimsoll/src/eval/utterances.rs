@@ -12,7 +12,7 @@ use plimsoll_recipes::config::{ConfigArgs, DataConfig, RunConfig, load};
 use plimsoll_recipes::data;
 use plimsoll_recipes::texts::read_manifest;
 
-/// Reads the chosen utterances, with texts normalized as in training.
+/// Reads the utterances to evaluate on, with texts normalized as in training.
 ///
 /// `tokenizer` is the tokenizer of the model. Held-out utterances are an error if the texts of the run now give a
 /// different tokenizer: the texts have changed since training, so different utterances would be held out.
@@ -41,7 +41,7 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
     }
 }
 
-/// Reads the configuration that the run in `folder` was started with. An exported model has none.
+/// Reads the configuration that the run in `folder` was started with; `None` for an exported model, which has none.
 ///
 /// Environment variables are ignored: another seed would count training utterances as held out.
 fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {

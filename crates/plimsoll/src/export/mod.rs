@@ -31,7 +31,7 @@ trait Exportable: ModelKind {
     /// or unknown.
     fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError>;
 
-    /// Writes the README of the exported model with the name `name`.
+    /// Formats the README of the exported model with the name `name`.
     fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
     where
         Self: Sized;
@@ -61,7 +61,7 @@ pub(crate) struct ExportArgs {
     pub(crate) _backend: BackendFlag,
 }
 
-/// Checkpoints to average, as the flag names them: `last:5`, `best:3`.
+/// Selection of the checkpoints to average, as the flag names it: `last:5` or `best:3`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PickArg(pub(crate) CheckpointSelection);
 
@@ -119,7 +119,7 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the chosen checkpoint, or computes the mean of several checkpoints.
+/// Reads the checkpoint that `args` choose, or computes the mean of several checkpoints.
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
     if let Some(pick) = args.average {
@@ -144,7 +144,7 @@ fn listed(steps: &[u64]) -> String {
     steps.join(", ")
 }
 
-/// Creates the folder if it is missing. Fails if it is not empty, unless `force` is set.
+/// Creates the folder `out` if it is missing. Fails if it is not empty, unless `force` is set.
 fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot make the folder {}: {error}", out.display());
@@ -158,7 +158,7 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists the facts of every kind of model for its README: size, training, score, audio and tokens.
+/// Formats the facts of every kind of model for its README: size, training, score, audio and tokens.
 fn facts<M>(metadata: &ModelMetadata<M>, step: u64, score: &str, parameters: u64, vocabulary: usize) -> String {
     let (features, known) = (&metadata.features, metadata.tokenizer.size());
     let (rate, mels, hop) = (features.sample_rate, features.n_mels, features.hop_length);

@@ -20,7 +20,7 @@ const LOW_RATE: Schedule = Schedule { shape: Shape::Constant, peak: 1e-6, last: 
 /// Steps of a case. There are two, so that the second runs while the optimizer's state is in memory.
 const STEPS: u32 = 2;
 
-/// Predicted and measured memory of a case.
+/// Predicted and measured memory of a training run with one case of `memtest --verify`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     /// Predicted peak of memory in bytes.
@@ -29,7 +29,8 @@ pub(crate) struct Measurement {
     pub(crate) measured_bytes: u64,
     /// Bytes of weights, gradients and optimizer state.
     pub(crate) fixed_bytes: u64,
-    /// Memory in use at the end of the forward pass, on a GPU only. The peak of a GPU counts reserved pages instead.
+    /// Memory in use at the end of the forward pass, on a GPU; `None` on the CPU. The peak of a GPU counts reserved
+    /// pages instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) in_use: Option<InUse>,
 }
@@ -43,7 +44,7 @@ pub(crate) struct InUse {
     pub(crate) measured_bytes: u64,
 }
 
-/// A model that can be traced and trained.
+/// A model that can be traced, and trained for a measurement.
 pub(crate) trait Case: Traceable<Task: Task<Batch = HostBatch>> {
     /// Makes the model with initial weights on `device`.
     fn init_task(&self, device: &Device) -> Self::Task;
@@ -61,8 +62,8 @@ impl Case for SynthesizerConfig {
     }
 }
 
-/// Predicts the memory of steps with micro-batches of `shape`, runs the steps, and returns predicted and measured
-/// memory.
+/// Predicts the memory of steps with micro-batches of `shape`, runs the steps on the device `chosen`, and returns
+/// predicted and measured memory. A step has `micro_batches` micro-batches.
 ///
 /// # Errors
 /// If the model cannot be traced, or the device cannot hold one allocation of the case.
@@ -96,7 +97,7 @@ pub(crate) fn measure<S: Case>(
     Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use) })
 }
 
-/// Predicts the memory over time of a step with `micro_batches` of `shape`, by the trace.
+/// Predicts the memory over time of a step with `micro_batches` micro-batches of `shape`, from the trace of the step.
 fn predicted<S: Case>(
     subject: &S,
     shape: BatchShape,
@@ -113,13 +114,13 @@ fn predicted<S: Case>(
     Ok(RunMemory::new(&traced, None, StepMemory { micro_batches, host_batch, ..StepMemory::default() }))
 }
 
-/// Computes the host memory of a batch.
+/// Computes the bytes that a batch takes in host memory.
 fn host_bytes(batch: &HostBatch) -> Bytes {
     let values = batch.features.len() + batch.tokens.len() + batch.references.len();
     Bytes::for_values::<f32>(values as u64)
 }
 
-/// Measures the memory in use on a GPU at the end of the forward pass.
+/// Measures the memory that a model and the forward pass of a micro-batch of `shape` take on a GPU.
 fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &TrainingDevice) -> Bytes {
     let device = chosen.device.clone().autodiff();
     let used = || device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use);
@@ -140,14 +141,14 @@ fn reserved(device: &Device) -> Bytes {
     Bytes(now + pools.iter().take(2).map(|pool| (pool.pages_peak - pool.pages) * pool.page_size).sum::<u64>())
 }
 
-/// Returns the batch with noise as features: silence has no variance, and norms would divide by zero.
+/// Returns `batch` with noise as features: silence has no variance, and norms would divide by zero.
 fn with_noise(mut batch: HostBatch) -> HostBatch {
     let values = batch.features.iter_mut().enumerate();
     values.for_each(|(index, value)| *value = Key::new(2).at(index as u64).unit() as f32);
     batch
 }
 
-/// Runs the steps and returns the peak of memory above the memory that was in use before.
+/// Runs the steps of a case, and returns the peak of memory above the memory that was in use before.
 fn measured<S: Case>(
     subject: &S,
     shape: BatchShape,

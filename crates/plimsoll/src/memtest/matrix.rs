@@ -20,7 +20,7 @@ use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::mapping::{self, ModelPlan};
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// A model, the shape of its batch and the settings of its computation.
+/// Case of `memtest --verify`: a model, the shape of its micro-batches, and the settings of their computation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Case {
     name: String,
@@ -38,7 +38,7 @@ enum Model {
     Synthesizer(SynthesizerConfig),
 }
 
-/// The result of a case.
+/// Measurement of a case, with the errors of the prediction in percent.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     name: String,
@@ -50,16 +50,16 @@ struct Row {
     /// Error of the predicted part of the peak above weights, gradients and optimizer state, in percent of the measured
     /// part.
     above_error_percent: f64,
-    /// Error of the predicted memory in use at the end of the forward pass, in percent of the measured memory; GPU
-    /// only.
+    /// Error of the predicted memory in use at the end of the forward pass, in percent of the measured memory; `None`
+    /// on the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_use_error_percent: Option<f64>,
-    /// Peak in bytes of the first run of the case, which also tries out kernels; GPU only.
+    /// Peak in bytes of the first run of the case, which also tries out kernels; `None` on the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_bytes: Option<u64>,
 }
 
-/// Runs the matrix, the one case of `args`, or the plans for budgets.
+/// Runs `memtest --verify`: the whole matrix of cases, the one case of `args`, or the plans for budgets.
 ///
 /// # Errors
 /// If a case does not run or its flags are wrong.
@@ -337,7 +337,8 @@ fn gpu_cases() -> Vec<Case> {
     cases
 }
 
-/// Returns a recognizer of this size, with fewer subsampling channels than `recommended` to stay small.
+/// Returns a recognizer of this width and number of layers, with fewer subsampling channels than `recommended` to stay
+/// small.
 fn recognizer(width: usize, layers: usize, vocabulary: usize) -> RecognizerConfig {
     let config = RecognizerConfig::recommended(width, layers, layers / 2, vocabulary);
     RecognizerConfig { subsampling_channels: width.min(128), ..config }

@@ -105,7 +105,7 @@ pub(crate) fn memtest(
     })
 }
 
-/// Computes one verdict per target.
+/// Predicts the memory of a run on each target, and returns one verdict per target.
 fn verdicts<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,
@@ -138,7 +138,8 @@ fn verdicts<S: Traceable + Sync>(
     Ok(verdicts)
 }
 
-/// Computes the memory over time of a run at the length of `plan` that needs most.
+/// Computes the memory over time of a run at the length of `plan` that needs most memory; `None` if the plan has no
+/// lengths.
 fn worst<S: Traceable + Sync>(survey: &MemoryModel<'_, S>, plan: &Plan) -> Result<Option<RunMemory>, Failure> {
     let Some(bucket) = plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
     Ok(Some(survey.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))

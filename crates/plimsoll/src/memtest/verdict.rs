@@ -15,7 +15,7 @@ pub(crate) struct Verdict {
     pub(crate) budget: Bytes,
     /// Plan of the run, or the reason why there is no plan.
     pub(crate) plan: Result<Plan, PlanError>,
-    /// Memory over time at the length that needs most, if there is a plan.
+    /// Memory over time at the length that needs most memory; `None` if there is no plan.
     pub(crate) life: Option<RunMemory>,
 }
 
@@ -116,7 +116,7 @@ impl Verdict {
     }
 }
 
-/// Makes a JSON object with a number of bytes for each name.
+/// Makes a JSON object with a number of bytes for each name in `rows`.
 fn by_name<T: serde::Serialize>(rows: &[(T, Bytes)]) -> Value {
     let row = |(key, bytes): &(T, Bytes)| Some((json!(key).as_str()?.to_string(), json!(bytes.0)));
     Value::Object(rows.iter().filter_map(row).collect())

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// A new value of a key, and the reason for it.
+/// A new value of a configuration key, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     section: &'static str,

@@ -6,7 +6,7 @@ use plimsoll_core::{Measure, MeasureUnit};
 use plimsoll_monitor::Summary;
 use plimsoll_recipes::training::RunFolder;
 
-/// Formats the scores, three example utterances, and the files of the run.
+/// Formats the scores of a run, up to three example utterances, and the files of the run.
 pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
     // Error rates have initials as names, in capitals; other scores have words.
     let score = |score: &Measure| match score.unit {

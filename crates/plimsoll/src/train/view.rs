@@ -15,7 +15,7 @@ pub(crate) struct View {
     bar: Option<ProgressBar>,
     /// Number of steps between two lines of output if there is no bar.
     log_interval: u64,
-    /// Planned peak of memory, if there is a plan.
+    /// Planned peak of memory; `None` if there is no plan.
     planned: Option<Bytes>,
     total_steps: Option<u64>,
     /// Whether a step that used more memory than planned was already shown.
@@ -34,7 +34,7 @@ impl View {
         }
     }
 
-    /// Estimates the time of the steps after `step`, if their number is known.
+    /// Estimates the time of the steps after `step`; `None` if the number of all steps is not known.
     fn time_left(&self, step: u64, totals: &Totals) -> Option<Seconds> {
         Some(Seconds(self.total_steps?.saturating_sub(step) as f64 * totals.seconds_per_step()))
     }
@@ -127,7 +127,8 @@ impl RunDisplay for View {
     }
 }
 
-/// Makes a bar that starts at step `done`, so that the time of earlier steps does not count in its estimate.
+/// Makes a bar that starts at step `done`, so that the time of earlier steps does not count in its estimate. Without
+/// `total_steps` it shows no end.
 fn bar(total_steps: Option<u64>, done: u64) -> ProgressBar {
     let (bar, template) = match total_steps {
         Some(steps) => (ProgressBar::new(steps), "{bar:30} step {pos}/{len}, {eta} left: {msg}"),

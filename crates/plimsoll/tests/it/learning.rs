@@ -10,7 +10,8 @@ fn is_long() -> bool {
     std::env::var_os("PLIMSOLL_LONG").is_some()
 }
 
-/// Makes a corpus, trains on it, and asserts a held-out error rate of at most `cer_max`.
+/// Makes a corpus with the flags `corpus`, trains on it with the flags `training`, and asserts a held-out character
+/// error rate of at most `cer_max`.
 fn learns(name: &str, corpus: &[&str], training: &[&str], cer_max: f64) {
     let dir = TestFolder::new();
     dir.run(&[&["corpus", "make", "--out", "c"], corpus].concat()).success();
@@ -20,12 +21,12 @@ fn learns(name: &str, corpus: &[&str], training: &[&str], cer_max: f64) {
     assert!(summary["cer"].as_f64().unwrap() <= cer_max, "{name}: {summary}");
 }
 
-/// Reads the lines of a manifest.
+/// Reads the lines of the manifest `name` in `dir`.
 fn lines_of(dir: &TestFolder, name: &str) -> Vec<String> {
     std::fs::read_to_string(dir.path(name)).unwrap().lines().map(str::to_string).collect()
 }
 
-/// Returns the text in a line of a manifest.
+/// Returns the text of the utterance in a line of a manifest.
 fn text_of(line: &str) -> String {
     serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].as_str().unwrap().into()
 }
@@ -77,7 +78,8 @@ fn folder_with_judge(speakers: usize, seen: usize, unseen: usize) -> TestFolder 
     dir
 }
 
-/// Evaluates `runs/v` on the utterances of `manifest`, with transcriptions of the judge.
+/// Evaluates the synthesizer `runs/v` on the utterances of `manifest`, with transcriptions of the recognizer
+/// `runs/judge`.
 fn evaluate(dir: &TestFolder, manifest: &str) -> serde_json::Value {
     let output =
         run(dir, &format!("eval --run runs/v --judge runs/judge --manifest {manifest} --json --out-dir heard"));

@@ -70,7 +70,7 @@ impl TestFolder {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs `train` with `SMALL` and `more`.
+    /// Runs `plimsoll train` with the flags in `SMALL` and `more`.
     pub(crate) fn train(&self, more: &[&str]) -> ProgramOutput {
         self.run(&[&["train"], SMALL, more].concat())
     }
@@ -91,14 +91,14 @@ impl From<Output> for ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// Asserts exit code 0.
+    /// Asserts exit code 0, and returns the output.
     pub(crate) fn success(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 }
 
-/// Makes a WAV file of silence.
+/// Makes the bytes of a WAV file of silence, with `samples` samples.
 pub(crate) fn silence(sample_rate: u32, samples: u32) -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());
     let spec =
@@ -109,7 +109,7 @@ pub(crate) fn silence(sample_rate: u32, samples: u32) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// Lists the names in a folder, sorted.
+/// Lists the names of the files and folders in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

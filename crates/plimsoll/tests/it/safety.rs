@@ -17,7 +17,7 @@ fn weights(dir: &TestFolder, run: &str, step: u64) -> Vec<u8> {
     std::fs::read(dir.path(&format!("runs/{run}/checkpoints/step-{step:07}/weights.safetensors"))).unwrap()
 }
 
-/// Finds the newest step with a complete checkpoint.
+/// Finds the newest step of a run with a complete checkpoint; `None` if there is none.
 fn newest(dir: &TestFolder, run: &str) -> Option<u64> {
     let folder = dir.path(&format!("runs/{run}/checkpoints"));
     let names = if folder.is_dir() { names(&folder) } else { Vec::new() };
@@ -82,7 +82,7 @@ fn run_without_checkpoint_starts_over() {
     assert!(dir.path("runs/b/plan.toml").exists());
 }
 
-/// Runs the program in a shell that limits files to `kib` KiB.
+/// Runs the program in a shell that limits the size of each file to `kib` KiB.
 fn with_full_disk(dir: &TestFolder, kib: u32, args: &[&str]) -> ProgramOutput {
     let program = env!("CARGO_BIN_EXE_plimsoll");
     let script = format!("trap '' XFSZ; ulimit -f {}; exec {program} {}", kib * 2, args.join(" "));
@@ -122,7 +122,7 @@ fn full_disk_keeps_earlier_checkpoints() {
     assert!(output.stderr.contains("Going on after step 2"), "{}", output.stderr);
 }
 
-/// Changes a file of a checkpoint, and the checksum of that file.
+/// Changes a file of a checkpoint with `change`, and writes the new checksum of that file.
 fn change_file(folder: &Path, file: &str, change: impl FnOnce(&Path)) {
     let path = folder.join(file);
     change(&path);

@@ -9,7 +9,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs").canonicalize().unwrap()
 }
 
-/// Lists all shipped configurations, as paths from the folder.
+/// Lists all shipped configurations, as paths from their folder.
 fn shipped() -> Vec<String> {
     let in_folder = |inside: &str| -> Vec<String> {
         let files = names(&folder().join(inside)).into_iter().filter(|name| name.ends_with(".toml"));

@@ -50,7 +50,7 @@ fn train(dir: &TestFolder, more: &[&str]) -> ProgramOutput {
     dir.run(&[&["train"], SMALL_VOICE, more].concat())
 }
 
-/// Makes a folder with the run `v`, after two steps.
+/// Makes a folder with the run `v` of a synthesizer, after two steps.
 fn trained() -> TestFolder {
     let dir = TestFolder::new();
     train(&dir, &["--name", "v", "--steps", "2"]).success();
@@ -61,7 +61,7 @@ fn json(dir: &TestFolder, args: &[&str]) -> Value {
     serde_json::from_str(&dir.run(args).success().stdout).unwrap()
 }
 
-/// Returns sample rate and seconds of a WAV file.
+/// Returns the sample rate in Hz and the length in seconds of a WAV file.
 fn length(path: &Path) -> (u32, f64) {
     let wav = hound::WavReader::open(path).unwrap();
     (wav.spec().sample_rate, f64::from(wav.duration()) / f64::from(wav.spec().sample_rate))

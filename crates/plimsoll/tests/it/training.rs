@@ -6,8 +6,9 @@ use std::path::Path;
 use crate::program::TestFolder;
 use plimsoll_speech::score::ErrorCounts;
 
-/// Highest accepted character error rate on held-out utterances; the next constant is for voices from another seed.
+/// Highest accepted character error rate on held-out utterances.
 const CER_MAX: f64 = 0.10;
+/// Highest accepted character error rate on voices from another seed.
 const NEW_VOICES_CER_MAX: f64 = 0.15;
 
 #[test]

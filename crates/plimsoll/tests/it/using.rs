@@ -7,24 +7,24 @@ use crate::program::{SMALL, TestFolder, names, silence};
 
 const CORPUS: &str = "corpus/formant-24x4-seed1";
 
-/// Makes a folder with the run `r`, after two steps.
+/// Makes a folder with the run `r` of a recognizer, after two steps.
 fn trained() -> TestFolder {
     let dir = TestFolder::new();
     dir.train(&["--name", "r", "--steps", "2"]).success();
     dir
 }
 
-/// Returns the path of a recording of the corpus.
+/// Returns the path of a recording of the built-in corpus in `dir`.
 fn recording(dir: &TestFolder) -> String {
     format!("{CORPUS}/wavs/{}", names(&dir.path(CORPUS).join("wavs"))[0])
 }
 
-/// Runs the program and parses the JSON that it printed.
+/// Runs the program, asserts success, and parses the JSON that it printed.
 fn json(dir: &TestFolder, args: &[&str]) -> Value {
     serde_json::from_str(&dir.run(args).success().stdout).unwrap()
 }
 
-/// Runs the program and asserts exit code 2 and a message with `expected`.
+/// Runs the program, and asserts exit code 2, no output, and an error message that contains `expected`.
 fn refused(dir: &TestFolder, args: &[&str], expected: &str) {
     let output = dir.run(args);
     assert_eq!(output.code, Some(2), "{args:?}: {output:?}");

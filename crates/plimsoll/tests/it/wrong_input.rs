@@ -2,7 +2,7 @@
 
 use crate::program::{ProgramOutput, SMALL, TestFolder, silence};
 
-/// Runs the program, asserts the exit code, no panic and no output, and returns the message.
+/// Runs the program, asserts the exit code, no panic and no output, and returns the error message.
 fn refused(dir: &TestFolder, args: &[&str], code: i32) -> String {
     let output: ProgramOutput = dir.run(args);
     assert_eq!(output.code, Some(code), "{args:?}: {output:?}");

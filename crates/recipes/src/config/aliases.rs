@@ -61,14 +61,14 @@ const fn same(old: &'static str, key: &'static str) -> Alias {
     Alias { old, key, conversion: Conversion::None }
 }
 
-/// Finds the alias with the older name `name`.
+/// Finds the alias with the older name `name`; `None` if `name` is no older name.
 pub(super) fn find(name: &str) -> Option<&'static Alias> {
     ALIASES.iter().find(|alias| alias.old == name)
 }
 
 impl Alias {
-    /// Returns the kind of values that is accepted under the older name; `present` is the kind that the key accepts
-    /// under its present name.
+    /// Returns the kind of values that is accepted under the older name. `present` is the kind of values that the key
+    /// accepts under its present name.
     pub(super) fn kind(&self, present: Kind) -> Kind {
         match self.conversion {
             Conversion::None => present,

@@ -61,7 +61,8 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// Reads the settings of the flags. Named flags come before `--set`, so that `--set` wins.
+    /// Reads the settings of the flags, and adds mistakes to `issues`. Named flags come before `--set`, so that `--set`
+    /// wins.
     pub(super) fn read(&self, issues: &mut Vec<ConfigIssue>) -> Vec<RawSetting> {
         let mut settings: Vec<RawSetting> = self.named().into_iter().filter_map(named_setting).collect();
         for text in &self.set {
@@ -80,7 +81,7 @@ impl ConfigArgs {
         settings
     }
 
-    /// Lists each named flag with the key that it sets, and its value.
+    /// Lists the named flags: each flag, the key that it sets, and the given value.
     fn named(&self) -> [(&'static str, &'static str, Option<&String>); 13] {
         [
             ("--task", "task", self.task.as_ref()),
@@ -104,7 +105,7 @@ impl ConfigArgs {
     }
 }
 
-/// Returns the setting of a named flag, if the flag is given.
+/// Returns the setting of a named flag, from the flag, its key and its value; `None` if the flag is not given.
 fn named_setting((flag, key, value): (&str, &'static str, Option<&String>)) -> Option<RawSetting> {
     let value = value?;
     let share = if key == "training.max_memory" { share(value) } else { None };

@@ -11,10 +11,10 @@ use super::schema::RunConfig;
 use super::setting::{Setting, describe};
 use config::ValueKind;
 
-/// Keys that have an issue; later rules skip them.
+/// Names of keys whose values have an issue; the rules about combinations of keys skip them.
 pub(super) type InvalidKeys = BTreeSet<&'static str>;
 
-/// Removes the settings whose values their keys do not accept, and reports them.
+/// Removes the settings whose values their keys do not accept, adds them to `issues`, and returns their keys.
 pub(super) fn values(settings: &mut Vec<Setting>, issues: &mut Vec<ConfigIssue>) -> InvalidKeys {
     let mut invalid = InvalidKeys::new();
     settings.retain(|setting| {
@@ -61,7 +61,7 @@ pub(super) fn duplicates(settings: &[Setting], issues: &mut Vec<ConfigIssue>) {
 }
 
 /// Resolves pairs of keys that exclude each other: the key in the stronger layer removes the key in the weaker layer.
-/// Two such keys in one layer are an issue.
+/// Two such keys in one layer are an issue; returns the names of these keys.
 ///
 /// So `--batch-size` works with any file, even if the file sets `data.batch_seconds`.
 pub(super) fn exclusive_keys(settings: &mut Vec<Setting>, issues: &mut Vec<ConfigIssue>) -> InvalidKeys {

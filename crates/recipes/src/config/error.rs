@@ -70,7 +70,7 @@ pub struct SyntaxError {
     /// Text of the file, to show the lines around the syntax error.
     #[source_code]
     pub text: NamedSource<Arc<str>>,
-    /// Position at which the parser stopped.
+    /// Position at which the parser stopped; `None` if the parser reports none.
     #[label("here")]
     pub at: Option<SourceSpan>,
 }
@@ -83,7 +83,7 @@ pub struct ConfigIssue {
     pub origin: ValueOrigin,
     /// Kind of the mistake.
     pub kind: IssueKind,
-    /// Text of the file in which the setting was written, to show the lines around it.
+    /// Text of the file in which the setting was written, to show the lines around it; `None` for other origins.
     text: Option<NamedSource<Arc<str>>>,
 }
 
@@ -96,7 +96,7 @@ pub enum IssueKind {
     UnknownSection {
         /// Name of the section as written.
         section: String,
-        /// Most similar section, if one is similar enough.
+        /// Most similar section; `None` if no section is similar enough.
         nearest: Option<&'static str>,
     },
     /// There is no key of the written name.
@@ -104,7 +104,7 @@ pub enum IssueKind {
     UnknownKey {
         /// Name of the key as written.
         key: String,
-        /// Most similar key, if one is similar enough.
+        /// Most similar key; `None` if no key is similar enough.
         nearest: Option<&'static str>,
     },
     /// A section is set to a value.
@@ -144,7 +144,7 @@ pub enum IssueKind {
         found: String,
         /// Accepted words of the key.
         expected: String,
-        /// Most similar accepted word, if one is similar enough.
+        /// Most similar accepted word; `None` if no word is similar enough.
         nearest: Option<&'static str>,
     },
     /// Two keys that exclude each other are set in one layer.
@@ -221,7 +221,7 @@ impl IssueKind {
         )
     }
 
-    /// Returns a hint how to correct the mistake, if there is one.
+    /// Returns a hint how to correct the mistake; `None` if there is no hint for it.
     fn help(&self, origin: &ValueOrigin) -> Option<String> {
         match self {
             Self::UnknownSection { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),

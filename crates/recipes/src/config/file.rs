@@ -17,8 +17,9 @@ use super::origin::{ConfigText, Spans, ValueOrigin};
 use super::setting::{RawSetting, RawValue};
 use super::toml_value::from_toml;
 
-/// Built-in configuration files, one per task, which are used if no file is given.
+/// Built-in configuration file for speech recognition, which is used if no file is given.
 const BUILT_IN_ASR: &str = include_str!("../../configs/toy_asr.toml");
+/// Built-in configuration file for text-to-speech, which is used if no file is given.
 const BUILT_IN_TTS: &str = include_str!("../../configs/toy_tts.toml");
 
 /// Returns the name of the built-in file for `task`, as messages show it.
@@ -29,7 +30,7 @@ pub fn built_in_name(task: Task) -> &'static str {
     }
 }
 
-/// Reads the file at a path. Tests replace it to provide texts without a disk.
+/// Function that reads the file at a path. Tests replace it to provide texts without a disk.
 pub(super) type ReadFile<'f> = &'f dyn Fn(&Path) -> io::Result<String>;
 
 /// Reads the file at `path`, or the built-in file for `task`, and returns it with its settings.
@@ -138,8 +139,8 @@ fn yaml_entries(text: &str, section: &str, table: Map<String, Value>) -> Vec<Ent
     entries
 }
 
-/// Finds the byte ranges of the key `name` of `section` and of its value in a YAML file. Goes by the indentation of the
-/// lines, because the YAML parser reports no positions.
+/// Finds the byte ranges of the key `name` of `section` and of its value in a YAML file; `None` if they are not found.
+/// Goes by the indentation of the lines, because the YAML parser reports no positions.
 fn yaml_spans(text: &str, section: &str, name: &str) -> Option<Spans> {
     let mut inside = section.is_empty();
     let mut offset = 0;
@@ -163,20 +164,21 @@ fn yaml_spans(text: &str, section: &str, name: &str) -> Option<Spans> {
     None
 }
 
-/// Parses the line number in a message such as "while parsing ..., at byte 24 line 3 column 1".
+/// Parses the line number in a message such as "while parsing ..., at byte 24 line 3 column 1"; `None` if the message
+/// has no line number.
 fn yaml_line(message: &str) -> Option<usize> {
     message.rsplit_once(" line ")?.1.split(' ').next()?.parse().ok()
 }
 
-/// Finds the byte range of a line; `line` counts from 1.
+/// Finds the byte range of a line; `line` counts from 1. `None` if the text has no such line.
 fn line_span(text: &str, line: usize) -> Option<Range<usize>> {
     let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let length = text.get(start..)?.lines().next().map_or(0, str::len);
     Some(start..start + length)
 }
 
-/// Flattens known sections into full names such as `data.batch_size`. Other entries of the first level keep their
-/// names.
+/// Turns the entries of `file` into settings: flattens known sections into full names such as `data.batch_size`. Other
+/// entries of the first level keep their names.
 fn settings(file: &Arc<ConfigText>, entries: Vec<Entry>) -> Vec<RawSetting> {
     let origin = |spans| ValueOrigin::File(Arc::clone(file), spans);
     let mut raw = Vec::new();

@@ -25,7 +25,7 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
     SECTIONS.iter().flat_map(|section| section.keys)
 }
 
-/// Finds the key with the name `name`; older names are not searched.
+/// Finds the key with the name `name`; `None` if there is none. Older names are not searched.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.name == name)
 }
@@ -41,7 +41,7 @@ impl Key {
         self.value_in(&DEFAULTS)
     }
 
-    /// Finds the value of the key in `table`, a configuration as TOML.
+    /// Finds the value of the key in `table`, a configuration as TOML; `None` if the table does not have it.
     pub fn value_in<'t>(&self, table: &'t toml::Table) -> Option<&'t toml::Value> {
         match self.section() {
             "" => table.get(self.leaf()),

@@ -12,7 +12,7 @@ const SIMILARITY_MIN: f64 = 0.55;
 /// to choose the more similar section among keys whose names are equally similar.
 const SECTION_SHARE: f64 = 0.1;
 
-/// Finds the key that is most similar to `name`, in any section.
+/// Finds the key that is most similar to `name`, in any section; `None` if no key is similar enough.
 pub(super) fn key(name: &str) -> Option<&'static str> {
     // One underscore where a variable needs two: PLIMSOLL_TRAINING_STEPS.
     if let Some((section, leaf)) = name.split_once('_').filter(|(section, _)| keys::is_section(section)) {
@@ -23,12 +23,12 @@ pub(super) fn key(name: &str) -> Option<&'static str> {
     best(present.chain(older).map(|(written, key)| (key_similarity(name, written), key)))
 }
 
-/// Finds the section that is most similar to `name`.
+/// Finds the section that is most similar to `name`; `None` if no section is similar enough.
 pub(super) fn section(name: &str) -> Option<&'static str> {
     word(name, SECTIONS.iter().map(|section| section.name).filter(|name| !name.is_empty()))
 }
 
-/// Finds the word that is most similar to `text`.
+/// Finds the word in `words` that is most similar to `text`; `None` if no word is similar enough.
 pub(super) fn word<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     best(words.map(|word| (similarity(&text.to_lowercase(), word), word)))
 }

@@ -96,7 +96,7 @@ impl fmt::Display for ValueOrigin {
 }
 
 impl Provenance {
-    /// Returns the number of keys that are set.
+    /// Returns the number of keys whose values do not come from the defaults.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -64,7 +64,8 @@ fn exact_time(time: Seconds) -> String {
     format!("{}s", time.0)
 }
 
-/// Formats `amount` in the largest unit that gives a whole number; `Display` of `Bytes` rounds.
+/// Formats `amount` in the largest unit that gives a whole number; `None` if it is 0 or not a multiple of 1 KiB.
+/// `Display` of `Bytes` rounds.
 fn exact_memory(amount: Bytes) -> Option<String> {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let (unit, shift) = units.into_iter().find(|(_, shift)| amount.0.trailing_zeros() >= *shift)?;

@@ -71,8 +71,8 @@ fn width_not_divisible_by_heads(config: &RunConfig) -> Option<String> {
     })
 }
 
-/// Returns the error message if `part` of a TTS model, such as `decoder`, has an impossible width: the width has to be
-/// a multiple of the number of attention heads, and even, as positions are sines and cosines.
+/// Checks the width of `part` of a TTS model, such as `decoder`: it has to be a multiple of the number of attention
+/// heads, and even, as positions are sines and cosines. Returns the error message, or `None` for a possible width.
 fn part_width_invalid(config: &RunConfig, part: &str, width: Option<u32>, heads: Option<u32>) -> Option<String> {
     let model = &config.model;
     let (width, heads) = (width.unwrap_or(model.d_model), heads.unwrap_or(model.attention_heads));

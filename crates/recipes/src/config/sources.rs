@@ -58,7 +58,7 @@ pub fn sources(args: &ConfigArgs, environment: impl Iterator<Item = (String, Str
     }
 }
 
-/// Returns the key that `variable` sets.
+/// Returns the key that `variable` sets, as its name says; the key may not exist.
 fn key_of(variable: &str) -> String {
     let one = std::iter::once((variable.to_string(), "?".to_string()));
     environment::read(one).into_iter().map(|setting| setting.name).collect()

@@ -77,7 +77,7 @@ pub struct CtcFrames {
 }
 
 impl CtcFrames {
-    /// Makes the counter for the model of `config` with the features of `log_mel`.
+    /// Makes the counter for the recognizer of `config`, with the features of `log_mel`.
     pub fn new(config: &RunConfig, log_mel: &LogMel) -> Self {
         Self { model: mapping::recognizer(config, log_mel.n_mels(), 1), log_mel: log_mel.clone() }
     }
@@ -88,8 +88,8 @@ impl CtcFrames {
     }
 }
 
-/// Returns the limits on the utterances of a run. `output_frames` gives the CTC frames of a duration, see
-/// [`CtcFrames::count`].
+/// Returns the limits on the utterances of a run. `output_frames` computes the number of frames that a CTC loss sees
+/// for a duration; see [`CtcFrames::count`].
 pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64) -> Limits<'a> {
     Limits {
         shortest: config.data.min_seconds,

@@ -30,11 +30,12 @@ impl PreparedData {
     }
 }
 
-/// A loader of batches. Its error about too many unreadable files names the key that permits more unreadable files.
+/// A loader of batches for training or validation. Its error about too many unreadable files names the key that permits
+/// more unreadable files.
 pub(crate) struct Source<'a> {
     loader: Loader,
-    /// Receiver of a warning for each skipped utterance of a validation. In training the trainer records skipped
-    /// utterances.
+    /// Receiver of a warning for each skipped utterance of a validation; `None` in training, where the trainer records
+    /// skipped utterances.
     reporter: Option<&'a dyn Reporter>,
 }
 
@@ -63,7 +64,7 @@ impl BatchSource for Source<'_> {
     }
 }
 
-/// Returns the settings of a loader for `plan`.
+/// Returns the settings of a loader for `plan`; `shard` is the part of each batch for one replica.
 fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode, shard: Shard) -> LoaderConfig {
     let data = &plan.config.data;
     let number = |number: Option<u32>| number.and_then(|number| NonZeroUsize::new(number as usize));

@@ -78,7 +78,7 @@ impl ModelPlan {
         }
     }
 
-    /// Returns the number of queries per chunk; `None` if the model computes attention at once.
+    /// Returns the number of queries per chunk of chunked attention; `None` if the model computes attention at once.
     pub(super) fn attention_chunk(&self) -> Option<NonZeroU32> {
         let length = match self {
             Self::Recognizer(model) => model.length,

@@ -27,8 +27,8 @@ pub fn optimizer_state(config: &RunConfig) -> StateForm {
     }
 }
 
-/// Computes the bits of device memory for each parameter value beside the value: the optimizer state in `form`, and the
-/// moving average of the weights if there is one.
+/// Computes the bits of device memory that each parameter value takes beside the value itself: the optimizer state in
+/// `form`, and the moving average of the weights if the configuration asks for it.
 pub fn state_bits(config: &RunConfig, form: StateForm) -> u64 {
     let mean = if config.training.ema_decay.is_some() { 8 * size_of::<f32>() as u64 } else { 0 };
     optimizer(config).state_bits(form) + mean

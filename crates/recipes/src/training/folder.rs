@@ -62,7 +62,7 @@ impl RunFolder {
         Ok(Self { path })
     }
 
-    /// Opens the folder of a run that is resumed, without reading it.
+    /// Makes the folder of a run that is resumed, without reading it.
     pub(super) fn open(path: &Path) -> Self {
         Self { path: path.into() }
     }

@@ -80,7 +80,7 @@ pub enum TrainingOutcome {
         /// Commands to try next with the model, in whole lines.
         next: String,
     },
-    /// The run was stopped by its `stop` flag. It can be resumed from its checkpoint.
+    /// The run was stopped by its `stop` flag, and can be resumed from its checkpoint.
     Stopped {
         /// Number of steps that are done.
         step: u64,

@@ -15,7 +15,7 @@ pub trait RunDisplay {
         let _ = done;
     }
 
-    /// Shows `event`. `totals` include it.
+    /// Shows `event`. `totals` already include the event.
     fn show(&mut self, event: &Event, totals: &Totals) {
         let _ = (event, totals);
     }

@@ -7,7 +7,7 @@ use super::RunContext;
 use super::record::Totals;
 use super::task::FinalScores;
 
-/// Makes the summary of `run`, which has ended with `state`.
+/// Makes the summary of `run`, which has ended with `state`. `scores` are the scores of its best model.
 pub(super) fn summary(run: &RunContext<'_>, state: &RunState, totals: &Totals, scores: FinalScores) -> Summary {
     let seconds = (totals.step_seconds + totals.wait_seconds).max(f64::MIN_POSITIVE);
     let mut left_out: Vec<(String, usize)> =

@@ -25,13 +25,13 @@ pub(super) trait TrainingTask {
     /// If the files cannot be written.
     fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure>;
 
-    /// Returns whether the metadata in the folder of the run has the same sizes, features and tokens as this run.
+    /// Returns whether the metadata in the folder of the run has the same features and tokens as this run.
     ///
     /// # Errors
     /// If the metadata cannot be read.
     fn has_same_inputs(&self, run: &RunContext<'_>) -> Result<bool, Failure>;
 
-    /// Validates a model in training, after `step`. The score decides which checkpoint is best; lower is better.
+    /// Validates a model in training, after step `step`. The score decides which checkpoint is best; lower is better.
     ///
     /// # Errors
     /// A message, if the model or the device fails, or samples cannot be written.
@@ -65,6 +65,6 @@ pub(super) struct FinalScores {
     pub(super) scores: Vec<Measure>,
     /// Number of held-out utterances that were evaluated.
     pub(super) held_out: usize,
-    /// A few utterances, with their recognized text.
+    /// A few utterances with their true and recognized texts; empty for a synthesizer.
     pub(super) examples: Vec<Example>,
 }

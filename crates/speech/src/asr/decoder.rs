@@ -29,10 +29,10 @@ pub struct Decoder {
     dropout: f64,
 }
 
-/// The encoder's output for a batch.
+/// Output of a recognizer's encoder for a batch.
 #[derive(Clone, Debug)]
 pub struct EncodedAudio {
-    /// Encoder frames `[b, t, d]`.
+    /// Encoder frames `[utterances, frames, model width]`.
     pub frames: Tensor<3>,
     /// Number of valid frames of each utterance.
     pub lengths: Lengths,
@@ -60,8 +60,8 @@ impl Decoder {
         })
     }
 
-    /// Computes the logits `[b, u, v]` of the next token at every position of `texts`. Position 0 predicts the first
-    /// token, and the position after the last token predicts the end.
+    /// Computes the logits of the next token at every position of `texts`, `[utterances, positions, vocabulary]`.
+    /// Position 0 predicts the first token, and the position after the last token predicts the end.
     pub fn forward(&self, texts: &[Vec<u32>], encoded: &EncodedAudio, pass: &Pass) -> Tensor<3> {
         let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32 + 1).collect();
         let width = lengths.iter().copied().max().unwrap_or(1) as usize;

@@ -24,7 +24,7 @@ pub struct Transcription {
     pub hypothesis: String,
 }
 
-/// The result of [`evaluate_recognition`].
+/// Result of evaluating a recognizer: error counts, loss, and the texts of each utterance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecognitionEvaluation {
     /// Character errors of all utterances together.
@@ -87,7 +87,7 @@ impl RecognitionEvaluation {
     }
 }
 
-/// Options of [`evaluate_recognition`]: the true texts and the decoding.
+/// True texts, tokenizer and search with which a recognizer is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationOptions<'a> {
     /// True text of each utterance, by the utterance's name. An utterance that is missing here has an empty text.

@@ -68,13 +68,13 @@ impl Recognizer {
         &self.config
     }
 
-    /// Returns the attention decoder, if the recognizer has one.
+    /// Returns the attention decoder; `None` if the recognizer has CTC only.
     pub fn decoder(&self) -> Option<&Decoder> {
         self.decoder.as_ref()
     }
 
-    /// Encodes features `[b, t, f]` to `[b, t', d]`. The second value of the result lists the rows of `b` that the
-    /// length policy truncated.
+    /// Encodes features `[utterances, frames, mel bands]` to `[utterances, frames after subsampling, model width]`. The
+    /// second value of the result lists the indices of the utterances that the length policy truncated.
     ///
     /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same to the
     /// last bit.
@@ -103,13 +103,14 @@ impl Recognizer {
         (EncodedAudio { frames, lengths }, cut)
     }
 
-    /// Computes the CTC logits `[b, t', v]`: a score of every token in every frame, before the softmax.
+    /// Computes the CTC logits `[utterances, frames, vocabulary]`: a score of every token in every encoder frame,
+    /// before the softmax.
     pub fn ctc_logits(&self, encoded: &EncodedAudio, pass: &Pass) -> Tensor<3> {
         pass.at_least_fp32(pass.dense(&self.output, encoded.frames.clone()))
     }
 
-    /// Recognizes the tokens of each utterance with `search`. `features` are `[b, t, f]`, of which `frame_lengths`
-    /// frames are valid.
+    /// Recognizes the tokens of each utterance with `search`. `features` are `[utterances, frames, mel bands]`;
+    /// `frame_lengths` has the number of valid frames of each utterance.
     ///
     /// # Panics
     /// When `search` needs a decoder and the model has none.
@@ -142,7 +143,7 @@ impl Recognizer {
         (encoded, logits, loss)
     }
 
-    /// Searches the best tokens of each encoded utterance.
+    /// Searches the best tokens of each encoded utterance; `logits` are its CTC logits.
     fn decode(&self, encoded: &EncodedAudio, logits: Tensor<3>, search: &Search) -> Vec<Vec<u32>> {
         if *search == Search::Greedy {
             return ctc_greedy(logits, &encoded.lengths);
@@ -161,7 +162,7 @@ impl Recognizer {
     }
 
     /// Computes the loss of encoded utterances: the weighted sum of CTC and, with a decoder, the decoder's
-    /// cross-entropy.
+    /// cross-entropy. `cut` lists the indices of truncated utterances.
     fn combined_loss(
         &self,
         (encoded, cut): (&EncodedAudio, Vec<usize>),

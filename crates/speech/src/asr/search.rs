@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use serde::{Deserialize, Serialize};
 
-/// A search for the best text.
+/// Search that turns a recognizer's output into the best text, with its options.
 ///
 /// ```
 /// use plimsoll_speech::asr::Search;

@@ -79,13 +79,14 @@ pub struct VoiceConfig {
 }
 
 impl VoiceConfig {
-    /// Returns the width of a voice: speaker vector and style vector.
+    /// Returns the length of the vector that describes a voice: speaker vector and style vector together.
     pub fn width(&self) -> usize {
         self.speaker_dim + if self.style_tokens > 0 { self.style_dim } else { 0 }
     }
 }
 
-/// The training loss: frames before and after the postnet, stop prediction, and guided attention.
+/// Settings of the training loss, a sum of terms for frames before and after the postnet, stop prediction, and guided
+/// attention.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossConfig {
@@ -201,8 +202,8 @@ impl SynthesizerConfig {
         }
     }
 
-    /// Computes the number of decoder steps for `frames` frames: the quotient by [`reduction`](Self::reduction),
-    /// rounded up.
+    /// Computes the number of decoder steps that generate `frames` frames: the quotient by
+    /// [`reduction`](Self::reduction), rounded up.
     pub fn steps(&self, frames: u32) -> u32 {
         frames.div_ceil(self.reduction as u32)
     }

@@ -33,25 +33,26 @@ pub struct MelDecoder {
     dropout: f64,
 }
 
-/// The inputs of the decoder besides the frames.
+/// Inputs of a synthesizer's decoder besides the frames.
 #[derive(Clone, Debug)]
 pub struct Conditioning<'a> {
-    /// Encoded texts.
+    /// Encoded texts of the utterances.
     pub text: &'a EncodedText,
-    /// Voices `[b, 1, v]` of the utterances.
+    /// Voices of the utterances, `[utterances, 1, voice width]`.
     pub voice: Tensor<3>,
     /// Random source of the prenet's dropout, which is active in training and in generation.
     pub prenet_noise: &'a Noise,
 }
 
-/// The output of the decoder for all steps.
+/// Output of a synthesizer's decoder for all steps.
 #[derive(Clone, Debug)]
 pub struct MelDecoderOutput {
-    /// Normalized frames `[b, u * r, f]` that the decoder generated.
+    /// Normalized frames that the decoder generated, `[utterances, steps * frames of a step, mel bands]`.
     pub frames: Tensor<3>,
-    /// Logits `[b, u]` that a step is the last step.
+    /// Logits that a step is the last step, `[utterances, steps]`.
     pub stop_logits: Tensor<2>,
-    /// Guided attention loss, summed over valid steps and averaged over blocks and heads.
+    /// Guided attention loss, summed over valid steps and averaged over blocks and heads; `None` without guided
+    /// attention.
     pub attention_loss: Option<Tensor<1>>,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct DecoderState {
 }
 
 impl DecoderState {
-    /// Keeps the utterances with the indices `rows`, in this order.
+    /// Keeps only the utterances with the indices `rows`, in this order.
     pub(super) fn select(&mut self, rows: &[usize]) {
         self.caches.iter_mut().for_each(|cache| cache.select(rows));
         let rows: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
@@ -71,7 +72,7 @@ impl DecoderState {
         self.condition = self.condition.clone().select(0, rows);
     }
 
-    /// Returns the number of generated steps.
+    /// Returns the number of steps generated so far.
     fn steps(&self) -> usize {
         self.caches.first().map_or(0, DecoderCache::len)
     }
@@ -103,8 +104,8 @@ impl MelDecoder {
         }
     }
 
-    /// Predicts every step from the true frames `[b, u * r, f]` before it (teacher forcing). With `guide`, also
-    /// computes the guided attention loss.
+    /// Predicts every step from the true frames before it (teacher forcing). `target` are the true frames,
+    /// `[utterances, steps * frames of a step, mel bands]`. With `guide`, also computes the guided attention loss.
     pub(super) fn forward(
         &self,
         target: Tensor<3>,
@@ -140,7 +141,8 @@ impl MelDecoder {
         MelDecoderOutput { frames, stop_logits, attention_loss }
     }
 
-    /// Computes the attention weights `[b, h, u, k]` of every block over the text, with teacher forcing.
+    /// Computes the attention weights of every block over the text with teacher forcing, one tensor
+    /// `[utterances, heads, steps, tokens]` for each block.
     pub(super) fn attention_weights(
         &self,
         target: Tensor<3>,
@@ -157,14 +159,15 @@ impl MelDecoder {
         self.blocks.iter().map(weights_of).collect()
     }
 
-    /// Prepares generation step by step.
+    /// Prepares generation step by step: computes the keys and values of `text`, and the condition by `voice`, which
+    /// are the same in every step.
     pub(super) fn start(&self, text: &EncodedText, voice: Tensor<3>, pass: &Pass) -> DecoderState {
         let cache = |block: &DecoderBlock| block.cache(text.tokens.clone(), &text.lengths, pass);
         DecoderState { caches: self.blocks.iter().map(cache).collect(), condition: self.condition(voice, pass) }
     }
 
-    /// Generates one step after the frame `[b, 1, f]` (zeros before the first step): frames `[b, r, f]` and stop logits
-    /// `[b, 1]`.
+    /// Generates one step from `last`, the frame before it (zeros before the first step), `[utterances, 1, mel bands]`.
+    /// Returns the frames of the step and its stop logits `[utterances, 1]`.
     pub(super) fn step(
         &self,
         last: Tensor<3>,
@@ -177,7 +180,7 @@ impl MelDecoder {
         self.outputs(blocks.fold(x, |x, (block, cache)| block.extend(x, cache, pass)), pass)
     }
 
-    /// Selects the last frame before each step, with zeros before the first step: `[b, u * r, f]` to `[b, u, f]`.
+    /// Selects the last true frame before each step, with zeros before the first step: one frame for each step.
     fn previous_frames(&self, frames: Tensor<3>) -> Tensor<3> {
         let [b, t, f] = frames.dims();
         let (r, u) = (self.reduction, t / self.reduction);
@@ -193,8 +196,8 @@ impl MelDecoder {
         pass.at_least_fp32(pass.dense(&self.condition, voice))
     }
 
-    /// Computes the input of the Transformer blocks for `u` consecutive decoder steps from the frame `x` `[b, u, f]`
-    /// before each step. `first` is the number of the first of these steps; dropout and position encoding depend on it.
+    /// Computes the input of the Transformer blocks for consecutive decoder steps from `x`, the frame before each step.
+    /// `first` is the number of the first of these steps; dropout and position encoding depend on it.
     fn embed(&self, x: Tensor<3>, condition: Tensor<3>, first: usize, prenet_noise: &Noise, pass: &Pass) -> Tensor<3> {
         let x = self.prenet.forward(x, first, prenet_noise, pass);
         add_sinusoids(pass.at_least_fp32(pass.dense(&self.input, x)) + condition, first)

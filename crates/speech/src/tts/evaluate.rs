@@ -14,13 +14,13 @@ use crate::EvaluationError;
 /// Seed of the prenet's dropout in evaluations, so that all evaluations have the same randomness.
 const PRENET_SEED: u64 = 1;
 
-/// Computes the mean losses per frame of `model` over `source` with teacher forcing, by the names of
-/// [`Synthesizer::losses`].
+/// Computes the mean losses of `model` per frame over `source` with teacher forcing. The keys of the result are the
+/// names of [`Synthesizer::losses`].
 ///
 /// The model may be in training; `runner` splits a batch that does not fit into memory.
 ///
 /// # Errors
-/// [`EvaluationError::Source`] when an utterance cannot be read, [`EvaluationError::Device`] when the device fails.
+/// [`EvaluationError::Source`] when the source fails as a whole, [`EvaluationError::Device`] when the device fails.
 pub fn teacher_forced_losses(
     model: &Synthesizer,
     source: &mut dyn BatchSource<Batch = HostBatch>,
@@ -54,11 +54,11 @@ pub struct SynthesizedUtterance {
     pub target: HostSample,
     /// Log-mels that were generated for the text of the utterance.
     pub generated: GeneratedMels,
-    /// [`dtw_distance`] between the generated and the true log-mels.
+    /// Distance between the generated and the true log-mels by dynamic time warping; see [`dtw_distance`].
     pub distance: f64,
 }
 
-/// The result of [`evaluate_synthesis`].
+/// Result of evaluating a synthesizer in free generation: the generated utterances, beside their recordings.
 #[derive(Clone, Debug, Default)]
 pub struct SynthesisEvaluation {
     /// Generated utterances.
@@ -76,7 +76,7 @@ impl SynthesisEvaluation {
         self.mean(|utterance| f64::from(u8::from(utterance.generated.ending == Ending::Stopped)))
     }
 
-    /// Computes the mean of `|generated length - true length| / true length`.
+    /// Computes the mean relative error of the generated lengths: `|generated length - true length| / true length`.
     pub fn length_error(&self) -> f64 {
         self.mean(|utterance| {
             let (generated, target) = (utterance.generated.mels.len() as f64, utterance.target.features.len() as f64);

@@ -16,7 +16,7 @@ pub struct GeneratedMels {
     pub mels: Vec<f32>,
     /// Log-mels before the postnet. Each decoder step was generated from the log-mels before the postnet.
     pub before_postnet: Vec<f32>,
-    /// Reason of the end of generation.
+    /// Reason why the generation ended.
     pub ending: Ending,
 }
 
@@ -30,7 +30,7 @@ pub enum Ending {
     CutOff,
 }
 
-/// A text that is being generated.
+/// A text that is being generated, and the limits of its length.
 struct Generation {
     /// Index of the text among all texts.
     index: usize,
@@ -52,7 +52,7 @@ impl Generation {
 }
 
 impl Synthesizer {
-    /// Generates the log-mels of `texts` (tokens each) in `voices` `[b, 1, v]`, all in one batch.
+    /// Generates the log-mels of `texts` (tokens each) in `voices` `[texts, 1, voice width]`, all in one batch.
     ///
     /// The prenet's dropout depends on `key` and on the text's entry in `ids` only, so the result of a text does not
     /// depend on the other texts. Use a model without autodiff. A step takes constant time except for attention, which
@@ -79,7 +79,8 @@ impl Synthesizer {
         generated.into_iter().zip(refined).map(result).collect()
     }
 
-    /// Generates the normalized frames of each text before the postnet, and the reason why the text ended.
+    /// Generates the normalized frames of each text before the postnet. Returns the values, and the reason why the text
+    /// ended.
     fn generate_frames(
         &self,
         texts: &[Vec<u32>],
@@ -127,7 +128,7 @@ impl Synthesizer {
         generated
     }
 
-    /// Applies the postnet to the frames of each text.
+    /// Applies the postnet to the frames of each text, and returns the corrected frames.
     fn apply_postnet_to_each(&self, generated: &[(Vec<f32>, Ending)]) -> Vec<Vec<f32>> {
         if self.postnet.is_none() {
             return generated.iter().map(|(frames, _)| frames.clone()).collect();

@@ -47,7 +47,7 @@ pub struct SpeechPipeline {
     device: Device,
 }
 
-/// An encoded voice, made by [`SpeechPipeline::encode_voice`].
+/// An encoded voice, which a synthesizer imitates; made by [`SpeechPipeline::encode_voice`].
 #[derive(Clone, Debug)]
 pub struct Voice(Tensor<3>);
 
@@ -162,7 +162,7 @@ impl SpeechPipeline {
         self.tokenizer.names()
     }
 
-    /// Returns the feature extractor of the model.
+    /// Returns the extractor of the model's log-mel features.
     pub fn log_mel(&self) -> &LogMel {
         &self.log_mel
     }

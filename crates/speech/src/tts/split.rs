@@ -1,4 +1,4 @@
-//! Splits long texts into parts as long as those a synthesizer was trained on.
+//! Splits a long text into parts that are short enough for a synthesizer.
 
 /// Characters that end a sentence, in the scripts that were tested.
 const SENTENCE_ENDS: &[char] = &['.', '!', '?', '…', '।', '॥', '؟', '۔', '。', '！', '？', '\n'];

@@ -29,22 +29,22 @@ pub struct Synthesizer {
     config: SynthesizerConfig,
 }
 
-/// The output with teacher forcing. All frames are normalized.
+/// Output of a synthesizer that predicts each step from the true frames before it. All frames are normalized.
 #[derive(Clone, Debug)]
 pub struct TeacherForcedOutput {
-    /// True frames `[b, t, f]`.
+    /// True frames `[utterances, frames, mel bands]`.
     pub target: Tensor<3>,
-    /// Frames of the decoder `[b, t, f]`.
+    /// Frames of the decoder `[utterances, frames, mel bands]`.
     pub before_postnet: Tensor<3>,
-    /// Frames after the postnet's correction `[b, t, f]`.
+    /// Frames after the postnet's correction `[utterances, frames, mel bands]`.
     pub after_postnet: Tensor<3>,
-    /// Logits `[b, u]` that a step is the last step.
+    /// Logits that a step is the last step, `[utterances, steps]`.
     pub stop_logits: Tensor<2>,
     /// Number of valid frames of each utterance.
     pub frame_lengths: Lengths,
     /// Number of valid steps of each utterance.
     pub step_lengths: Lengths,
-    /// Guided attention loss, summed over valid steps; `None` without guidance.
+    /// Guided attention loss, summed over valid steps; `None` without guided attention.
     pub attention_loss: Option<Tensor<1>>,
 }
 
@@ -81,7 +81,7 @@ impl SynthesizerConfig {
 }
 
 impl MelNormalization {
-    /// Normalizes log-mels.
+    /// Normalizes log-mels with the mean and the standard deviation of the training data.
     pub(super) fn normalize(self, x: Tensor<3>) -> Tensor<3> {
         (x - self.mean) / self.std
     }
@@ -98,7 +98,8 @@ impl Synthesizer {
         self.text.forward(texts, &self.with_length_policy(pass).with("text"))
     }
 
-    /// Encodes the voices `[b, 1, v]` of reference log-mels `[b, r, f]`, of which `lengths` frames are valid.
+    /// Encodes reference log-mels `[references, frames, mel bands]` to voices `[references, 1, voice width]`. `lengths`
+    /// has the number of valid frames of each reference.
     pub fn encode_voice(&self, references: Tensor<3>, lengths: &[u32], pass: &Pass) -> Tensor<3> {
         let lengths = Lengths::new(lengths.to_vec(), references.dims()[1]);
         self.voice.forward(self.config.normalization.normalize(references), &lengths, &pass.with("voice"))
@@ -139,13 +140,14 @@ impl Synthesizer {
         }
     }
 
-    /// Computes the decoder's attention weights over the text with teacher forcing on `batch`: `[b, h, u, k]` for each
-    /// block.
+    /// Computes the decoder's attention weights over the text with teacher forcing on `batch`. Each block gives a
+    /// tensor `[utterances, heads, steps, tokens]`.
     pub fn attention_weights(&self, batch: &TensorBatch, prenet_noise: &Noise) -> Vec<Tensor<4>> {
         self.attention_weights_in(batch, self.batch_voices(batch, &Pass::plain()), prenet_noise)
     }
 
-    /// Computes the decoder's attention weights over the text with teacher forcing, in the given voices `[b, 1, v]`.
+    /// Computes the decoder's attention weights over the text with teacher forcing, in the given voices
+    /// `[utterances, 1, voice width]`. Each block gives a tensor `[utterances, heads, steps, tokens]`.
     pub(super) fn attention_weights_in(
         &self,
         batch: &TensorBatch,
@@ -174,7 +176,7 @@ impl Synthesizer {
         losses
     }
 
-    /// Adds the postnet's correction to frames; returns the frames unchanged if the model has no postnet.
+    /// Adds the postnet's correction to the frames `x`; returns them unchanged if the model has no postnet.
     pub(super) fn apply_postnet(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         match &self.postnet {
             Some(postnet) => x.clone() + postnet.forward(x, lengths, &pass.with("postnet")),
@@ -182,12 +184,13 @@ impl Synthesizer {
         }
     }
 
-    /// Returns `pass` with chunked attention when the length policy asks for it.
+    /// Returns `pass`, with chunked attention if the model's length policy asks for it.
     pub(super) fn with_length_policy(&self, pass: &Pass) -> Pass {
         pass.with_choice(self.config.length.apply_to(*pass.choice()))
     }
 
-    /// Encodes the voices `[b, 1, v]` of a batch, from its references or, without references, from its utterances.
+    /// Encodes the voices of a batch, `[utterances, 1, voice width]`, from its references or, without references, from
+    /// its utterances.
     pub(super) fn batch_voices(&self, batch: &TensorBatch, pass: &Pass) -> Tensor<3> {
         match &batch.references {
             Some(references) => self.encode_voice(references.features.clone(), &references.lengths, pass),
@@ -195,8 +198,8 @@ impl Synthesizer {
         }
     }
 
-    /// Returns the normalized true frames, padded to a whole number of decoder steps, then the number of valid frames
-    /// of each utterance, and the number of valid decoder steps of each utterance.
+    /// Returns the normalized true frames, padded to a whole number of decoder steps, the number of valid frames of
+    /// each utterance, and the number of valid decoder steps of each utterance.
     fn padded_target(&self, batch: &TensorBatch) -> (Tensor<3>, Lengths, Lengths) {
         let target = self.config.normalization.normalize(batch.features.clone());
         let [b, t, f] = target.dims();

@@ -10,7 +10,7 @@ use super::SynthesizerConfig;
 
 // Shapes: b texts, k tokens, d width.
 
-/// A Transformer encoder over tokens.
+/// A Transformer encoder of texts, which are lists of tokens.
 #[derive(Module, Debug)]
 pub struct TextEncoder {
     embedding: Embedding,
@@ -19,10 +19,10 @@ pub struct TextEncoder {
     dropout: f64,
 }
 
-/// Encoded texts, which the decoder attends to.
+/// Encoded texts, which a synthesizer's decoder attends to.
 #[derive(Clone, Debug)]
 pub struct EncodedText {
-    /// Encoded tokens `[b, k, d]`.
+    /// Encoded tokens `[texts, tokens, width]`.
     pub tokens: Tensor<3>,
     /// Number of valid tokens of each text.
     pub lengths: Lengths,

@@ -40,7 +40,7 @@ impl VoiceEncoder {
         }
     }
 
-    /// Encodes normalized log-mels `[b, r, f]` to voices `[b, 1, v]`.
+    /// Encodes normalized log-mels `[references, frames, mel bands]` to voices `[references, 1, voice width]`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let encoded = self.encoder.forward(x, lengths, pass);
         let speaker = pass.at_least_fp32(pass.dense(&self.speaker, encoded.clone())).tanh();

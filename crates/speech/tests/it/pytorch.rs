@@ -61,7 +61,7 @@ fn batch(fixture: &Fixture) -> HostBatch {
     HostBatch::collate(&[sample(0), sample(1), sample(2)], features, &Grid::default()).unwrap()
 }
 
-/// Returns the values of the valid frames, with padding set to zero.
+/// Returns the values of `x` as a list, with padding after the given lengths set to zero.
 pub(crate) fn valid(x: Tensor<3>, lengths: &[u32]) -> Vec<f32> {
     let width = x.dims()[1];
     Lengths::new(lengths.to_vec(), width).clear_padding(x).into_data().try_into_vec().unwrap()
@@ -96,7 +96,7 @@ fn forward_and_gradients_match_pytorch() {
     gradients_agree(&model, model.loss(&tensors, &Pass::plain()).sum / model.weight(&batch), &fixture);
 }
 
-/// Compares the loss and the gradient of every parameter with the fixture.
+/// Compares `loss` and the gradient of every parameter of `model` with the fixture.
 pub(crate) fn gradients_agree<M: Module>(model: &M, loss: Tensor<1>, fixture: &Fixture) {
     close("loss", &[loss.clone().into_scalar::<f32>()], &fixture.values("losses")[..1], TOLERANCE);
     let gradients = by_name(model, &backward(loss, model));

@@ -1,4 +1,4 @@
-//! Every search gives valid texts, and searches that must agree do.
+//! Every search gives valid texts, and searches with the same definition give the same text.
 
 use std::num::NonZeroUsize;
 

@@ -22,30 +22,32 @@ use crate::bridge::{PrimitiveBackend, on_backend};
 
 // Shapes: b batch, h heads, q queries, k keys, w width of a head.
 
-/// Inputs of attention. The queries are already scaled.
+/// Inputs of [`chunked_attention`]: queries, keys, values, and an optional term for relative positions.
 #[derive(Clone, Debug)]
 pub struct AttentionInputs {
-    /// Queries `[b, h, q, w]`, already scaled.
+    /// Queries `[samples, heads, queries, head width]`, already scaled.
     pub query: Tensor<4>,
-    /// Keys `[b, h, k, w]` of the attention.
+    /// Keys `[samples, heads, keys, head width]`.
     pub key: Tensor<4>,
-    /// Values `[b, h, k, w]` of the attention.
+    /// Values `[samples, heads, keys, head width]`, one for each key.
     pub value: Tensor<4>,
-    /// Relative position term of the scores, if attention is relative.
+    /// Inputs of the term that scores the distance between query and key; `None` if scores depend on content alone.
     pub positions: Option<RelativePositions>,
 }
 
-/// Inputs of the relative position term of attention scores (Dai et al. 2019).
+/// Inputs of the term of attention scores that depends on the distance between query and key (Dai et al. 2019).
 #[derive(Clone, Debug)]
 pub struct RelativePositions {
-    /// Scaled queries `[b, h, q, w]` for the position term.
+    /// Scaled queries `[samples, heads, queries, head width]` that are multiplied by the embeddings of the distances.
+    /// They differ from the queries that are multiplied by the keys in their bias.
     pub query: Tensor<4>,
-    /// Embeddings of the distances, `[1, h, q - 1 + k, w]`, from the furthest key behind the query to the furthest key
-    /// ahead.
+    /// Embeddings of the distances, `[1, heads, queries - 1 + keys, head width]`. The first embedding is for the last
+    /// query and the first key, the last embedding for the first query and the last key.
     pub table: Tensor<4>,
 }
 
-/// Computes the attention output `[b, h, q, w]` for `chunk` queries at a time.
+/// Computes the attention output `[samples, heads, queries, head width]` for `chunk` queries at a time, which saves
+/// memory.
 ///
 /// Values and gradients equal attention without chunks: scores, [`attention_weights`](super::attention_weights), and a
 /// product with the values, dropout included. All inputs have the same dtype; sums are in fp32.
@@ -77,8 +79,8 @@ struct ChunkedAttention {
 type InputGradients = [Option<Tensor<4>>; 5];
 
 impl ChunkedAttention {
-    /// Divides `queries` queries into chunks. Returns the index of the first query and the number of queries of each
-    /// chunk.
+    /// Divides a sequence of `queries` queries into chunks. Returns the index of the first query and the number of
+    /// queries of each chunk.
     fn chunks(&self, queries: usize) -> impl Iterator<Item = (usize, usize)> {
         let chunk = self.chunk;
         (0..queries).step_by(chunk).map(move |first| (first, chunk.min(queries - first)))
@@ -89,8 +91,8 @@ impl ChunkedAttention {
         WeightsOp { dropout: self.noise.mask(self.rate, visibility.first_query), visibility }
     }
 
-    /// Computes the softmax and, after dropout, the attention weights of a chunk: `count` queries from index `first`
-    /// on.
+    /// Computes the softmax of the scores and, after dropout, the attention weights of one chunk: `count` queries from
+    /// index `first` on.
     fn softmax_and_weights(&self, inputs: &AttentionInputs, first: usize, count: usize) -> (Tensor<4>, Tensor<4>) {
         let query = inputs.query.clone().narrow(2, first, count);
         let mut scores = query.matmul(inputs.key.clone().swap_dims(2, 3));
@@ -149,8 +151,8 @@ impl RelativePositions {
         self.query.dims()[2] - first - count
     }
 
-    /// Returns what the position term of a chunk (`count` queries from index `first` on) needs: the position queries of
-    /// the chunk, and the rows of the table of distances that the chunk uses, expanded to all samples.
+    /// Cuts the inputs of the position term for a chunk, `count` queries from index `first` on. Returns the position
+    /// queries of the chunk, and the rows of the table of distances that the chunk uses, expanded to all samples.
     fn chunk(&self, first: usize, count: usize, keys: usize) -> (Tensor<4>, Tensor<4>) {
         let position_query = self.query.clone().narrow(2, first, count);
         let table = self.table.clone().narrow(2, self.start(first, count), count - 1 + keys);

@@ -9,8 +9,8 @@ use crate::simd::vectorized;
 
 // Shapes: b batch, t frames, d channels, k frames of the kernel.
 
-/// Convolves `x` `[b, t, d]` over time with one kernel per channel (`weight` `[d, 1, k]`) and adds `bias` `[d]`. The
-/// output has the same number of frames: the input is padded with zeros at both ends.
+/// Convolves `x` `[samples, frames, channels]` over time with one kernel per channel (`weight` `[channels, 1, k]`) and
+/// adds `bias` `[channels]`. The output has the same number of frames: the input is padded with zeros at both ends.
 ///
 /// # Panics
 /// If `k` is even, or the numbers of channels differ.
@@ -37,8 +37,8 @@ struct Depthwise {
 }
 
 impl Depthwise {
-    /// Transposes the kernels `[d, k]` to `[k, d]`, so that the values of one tap (one position of the kernel) for all
-    /// channels are contiguous, like the channels of a frame.
+    /// Transposes the kernels from `[channels, k]` to `[k, channels]`, so that the values of one tap (one position of
+    /// the kernel) for all channels are contiguous, like the channels of a frame.
     fn taps(&self, weight: &[f32]) -> Vec<f32> {
         let mut taps = vec![0.0; self.k * self.d];
         for channel in 0..self.d {
@@ -49,7 +49,7 @@ impl Depthwise {
         taps
     }
 
-    /// Returns the pairs (output frame, input frame) within an utterance for which the output frame takes the input
+    /// Returns the pairs (output frame, input frame) within an utterance for which the output frame adds the input
     /// frame times position `tap` of the kernel.
     fn pairs(&self, tap: usize) -> impl Iterator<Item = (usize, usize)> {
         let side = self.k / 2;

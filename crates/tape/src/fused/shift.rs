@@ -7,7 +7,7 @@ use crate::host::{HostBackend, HostOp, Input, is_host, on_host, run};
 
 // Shapes: b samples, h heads, q queries, l distances, k keys.
 
-/// Turns scores by distance `[b, h, q, l]` into scores by key `[b, h, q, keys]`.
+/// Turns attention scores by distance `[samples, heads, q, l]` into scores by key `[samples, heads, q, keys]`.
 ///
 /// Row `r` of the result is row `r` of `scores` from index `q - 1 - r` on. Distances decrease along the row, beginning
 /// with the distance between the last query and the first key (Dai et al. 2019).
@@ -26,8 +26,8 @@ pub fn relative_shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
     padded.narrow(2, 1, l).reshape([b, h, q, l]).narrow(3, 0, keys)
 }
 
-/// Computes the gradient of [`relative_shift`], without autodiff: scores by key `[b, h, q, keys]` to scores by
-/// distance.
+/// Computes the gradient of the input of [`relative_shift`] from the gradient of its result
+/// `[samples, heads, q, keys]`, without autodiff.
 pub(super) fn relative_shift_backward(gradient: Tensor<4>) -> Tensor<4> {
     let [b, h, q, keys] = gradient.dims();
     let l = q - 1 + keys;

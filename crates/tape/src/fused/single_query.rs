@@ -10,9 +10,9 @@ use crate::simd::{exp, vectorized};
 /// Number of partial sums of a dot product: as many as the widest instructions add at once.
 const LANES: usize = 16;
 
-/// Computes the attention output `[b, h, 1, w]` of one scaled `query` `[b, h, 1, w]` over the first `count` rows of
-/// `keys` and `values` `[b, h, r, w]`. For decoding; training uses [`attention_weights`](super::attention_weights) or
-/// [`chunked_attention`](super::chunked_attention).
+/// Computes the attention output `[sequences, heads, 1, width]` of one scaled `query` `[sequences, heads, 1, width]`
+/// over the first `count` rows of `keys` and `values` `[sequences, heads, rows, width]`. For decoding; training uses
+/// [`attention_weights`](super::attention_weights) or [`chunked_attention`](super::chunked_attention).
 ///
 /// On the CPU without autodiff each row is read once, in place. A matrix product of one row takes several times as long
 /// as reading the row (docs/LOG.md, 2026-11-21).
@@ -42,7 +42,8 @@ pub fn single_query_attention(query: Tensor<4>, keys: &Tensor<4>, values: &Tenso
     Tensor::from_data(TensorData::new(output, [b, h, 1, w]), &device)
 }
 
-/// Computes one attention head: scores, softmax, and the weighted sum of the values.
+/// Computes one attention head and adds the result to `output`: scores, softmax, and the weighted sum of the values.
+/// `weights` is working memory with one number for each key.
 #[inline(always)]
 fn attend_head(output: &mut [f32], query: &[f32], keys: &[f32], values: &[f32], weights: &mut [f32]) {
     let width = query.len();

@@ -31,20 +31,21 @@ pub struct AttentionMask {
     pub key_lengths: Arc<[u32]>,
     /// Whether a query sees only the keys up to its own position.
     pub causal: bool,
-    /// Position of the first query: greater than zero in a chunk, or after cached frames.
+    /// Position in the whole sequence of the first query: greater than zero in a chunk, or after cached frames.
     pub first_query: usize,
 }
 
 impl AttentionMask {
-    /// Returns the number of keys, from the first key on, that the query in row `row` of sample `sample` sees.
+    /// Returns the number of keys, from the first of `keys` keys on, that the query in row `row` of sample `sample`
+    /// sees.
     fn visible_keys(&self, sample: usize, row: usize, keys: usize) -> usize {
         let valid = (self.key_lengths[sample] as usize).min(keys);
         if self.causal { valid.min(self.first_query + row + 1) } else { valid }
     }
 }
 
-/// Computes the attention weights of scores `[b, h, q, k]`: softmax over the keys that `mask` allows, then dropout with
-/// probability `rate`.
+/// Computes the attention weights of scores `[samples, heads, queries, keys]`: softmax over the keys that `mask`
+/// allows, then dropout with probability `rate`.
 ///
 /// Sums are in fp32 for every dtype of the scores; the weights have the dtype of the scores. A query that sees no key
 /// has weights of zero.
@@ -60,7 +61,7 @@ pub fn attention_weights(scores: Tensor<4>, mask: &AttentionMask, noise: &Noise,
     }
 }
 
-/// Operation of mask, softmax and dropout.
+/// Operation that turns attention scores into attention weights: mask, softmax and dropout.
 #[derive(Clone, Debug)]
 pub(super) struct WeightsOp {
     pub(super) visibility: AttentionMask,
@@ -68,7 +69,8 @@ pub(super) struct WeightsOp {
 }
 
 impl WeightsOp {
-    /// Computes the softmax and the weights of scores without autodiff; they are the same tensor if nothing is dropped.
+    /// Computes the softmax of scores without autodiff, and the weights, which are the softmax after dropout. Both are
+    /// the same tensor if nothing is dropped.
     pub(super) fn softmax_and_weights(&self, scores: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         if is_host(&scores) {
             let shape = scores.dims();
@@ -82,7 +84,8 @@ impl WeightsOp {
         (softmax, weights)
     }
 
-    /// Computes the gradient of the scores from the gradient of the weights, without autodiff.
+    /// Computes the gradient of the scores from `softmax` and the gradient of the weights, `grad_output`, without
+    /// autodiff.
     pub(super) fn gradient(&self, softmax: Tensor<4>, grad_output: Tensor<4>) -> Tensor<4> {
         if is_host(&grad_output) && is_host(&softmax) {
             let shape = grad_output.dims();
@@ -97,7 +100,7 @@ impl WeightsOp {
         softmax * (grad_output - along)
     }
 
-    /// Computes the softmax with Burn's operations, for every device.
+    /// Computes the softmax over the visible keys with Burn's operations, for every device.
     fn composed(&self, scores: Tensor<4>) -> Tensor<4> {
         let dtype = scores.dtype();
         let low = matches!(dtype, DType::F16 | DType::BF16);
@@ -142,8 +145,8 @@ impl WeightsOp {
         self.dropout.as_ref().map(|mask| (mask.row_keys(&shape), mask.threshold(), mask.scale()))
     }
 
-    /// Replaces each row of `scores` by its softmax and writes the dropped-out weights to `weights`, if there is
-    /// dropout.
+    /// Replaces each row of `scores` by its softmax, and writes the softmax after dropout to `weights`. Without
+    /// dropout, `weights` is empty.
     fn forward(&self, scores: &mut [f32], weights: &mut [f32], [b, h, q, k]: [usize; 4]) {
         let task_rows = rows_per_task(k);
         let dropped_rows = self.dropped_rows([b, h, q, k]);
@@ -171,8 +174,8 @@ impl WeightsOp {
         });
     }
 
-    /// Replaces the gradient of the weights by the gradient of the scores: `p * (g - sum(p * g))` along each row, with
-    /// `g` after the dropout.
+    /// Replaces the gradient `g` of the weights by the gradient of the scores: `p * (g - sum(p * g))` along each row,
+    /// where `p` is the softmax and `g` is taken after dropout.
     fn backward(&self, softmax: &[f32], grad_output: &mut [f32], shape: [usize; 4]) {
         let k = shape[3];
         let task_rows = rows_per_task(k);
@@ -302,7 +305,8 @@ mod tests {
         Tensor::from_data(TensorData::new(values, [2, 3, 4, 5]), (device, DType::F64))
     }
 
-    /// Computes weights and gradient: in fp32 on the path of the CPU, or in fp64 on the path of other devices.
+    /// Computes attention weights and the gradient of the scores: in fp32 on the path of the CPU if `host`, otherwise
+    /// in fp64 on the path of other devices.
     fn results(host: bool, mask: &AttentionMask, rate: f64) -> [TensorData; 2] {
         let device = Device::flex().autodiff();
         let x = scores(&device);

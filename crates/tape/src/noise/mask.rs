@@ -16,7 +16,7 @@ use crate::capture::{is_capture_device, placeholder_ints};
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::simd::vectorized;
 
-/// Mask of one tensor, stored as the rule to draw it.
+/// Dropout mask of one tensor, stored as the rule to draw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
     source: Source,
@@ -31,12 +31,12 @@ impl Mask {
         Self { source: source.clone(), rate, first }
     }
 
-    /// Returns the factor of the values that stay.
+    /// Returns the factor by which dropout multiplies the values that stay.
     pub(crate) fn scale(&self) -> f32 {
         (1.0 / (1.0 - self.rate)) as f32
     }
 
-    /// Returns the threshold of the random bits: bits below this number drop the value.
+    /// Returns the threshold of dropout: a value is dropped if its 32 random bits, as a number, are below it.
     pub(crate) fn threshold(&self) -> u32 {
         (self.rate * 4_294_967_296.0) as u32
     }
@@ -150,7 +150,7 @@ fn random_bits_tensor(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int>
     mixed(x, 16)
 }
 
-/// Applies dropout to `x` with `mask`, with autodiff if `x` has autodiff.
+/// Applies dropout with `mask` to `x`; the result has autodiff if `x` has autodiff.
 pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     if !x.is_autodiff() {
         return drop_plain(x, &mask);

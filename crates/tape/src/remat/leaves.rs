@@ -12,7 +12,8 @@ use crate::bridge::PrimitiveBackend;
 /// leaf got no gradient.
 pub(super) type TakeGradient<B> = Box<dyn FnOnce(&mut Gradients) -> Option<FloatTensor<B>>>;
 
-/// Returns a function that removes the gradient of `leaf` from the gradients of a backward pass and returns it.
+/// Returns a function that removes the gradient of `leaf` from the gradients of a backward pass and returns it; the
+/// function returns `None` if `leaf` got no gradient.
 pub(super) fn take<B: PrimitiveBackend, const D: usize>(leaf: &Tensor<D>) -> TakeGradient<B> {
     let leaf = B::tracked(leaf.clone());
     Box::new(move |tape| leaf.grad_remove(tape))

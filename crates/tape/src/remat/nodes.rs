@@ -86,8 +86,8 @@ impl<T> fmt::Debug for Opaque<T> {
     }
 }
 
-/// Creates the node that computes a block again: in the backward pass it runs after the nodes of the block's outputs
-/// and before the nodes of `inputs`.
+/// Creates the graph node that computes a block again with `run`: in the backward pass it runs after the nodes of the
+/// block's outputs and before the nodes of `inputs`.
 pub(super) fn hub<B: PrimitiveBackend>(
     inputs: Vec<TrackedTensor<B>>,
     run: Run<B>,

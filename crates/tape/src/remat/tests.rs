@@ -21,7 +21,8 @@ impl Stack {
         x.clone() + noise.dropout(silu(layer.forward(x)), 0.3)
     }
 
-    /// Computes the model, in which the second layer runs twice: its parameters are shared.
+    /// Computes the model, with rematerialized layers if `again`. The second layer runs twice, so its parameters are
+    /// shared.
     fn forward(&self, x: Tensor<2>, again: bool) -> Tensor<2> {
         let ids: Vec<SampleId> = (0..4).map(SampleId).collect();
         let layers = [&self.first, &self.second, &self.second];
@@ -107,7 +108,7 @@ fn without_autodiff_the_block_runs_once() {
     assert_eq!(stack.forward(x.clone(), true).into_data(), stack.forward(x, false).into_data());
 }
 
-/// Block with an integer input, two outputs, one input that requires no gradient, and running statistics.
+/// Block for tests, with an integer input, two outputs, one input that requires no gradient, and running statistics.
 #[derive(Module, Debug)]
 struct MixedBlock {
     embedding: Embedding,
@@ -135,7 +136,8 @@ fn mixed_block(device: &Device) -> MixedBlock {
     initialize(block, Key::new(4))
 }
 
-/// Computes the gradients of parameters and inputs, and the running statistics, after three passes.
+/// Computes gradients of parameters and inputs in three passes, with a rematerialized block if `again`, and the running
+/// statistics after the passes.
 fn mixed_results(again: bool) -> Vec<TensorData> {
     let device = Device::flex().autodiff();
     let block = mixed_block(&device);

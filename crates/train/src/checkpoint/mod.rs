@@ -52,11 +52,12 @@ pub struct RunState {
     pub failures: u32,
     /// Seconds that the run spent in steps and in waiting for batches.
     pub train_seconds: f64,
-    /// Best validation score so far; lower is better.
+    /// Best validation score so far, lower is better; `None` before the first finite score.
     pub best: Option<f64>,
-    /// Step of the best validation score.
+    /// Step of the best validation score; `None` before the first finite score.
     pub best_step: Option<u64>,
-    /// Best validation scores with their steps, best first; as many as the store keeps checkpoints for their scores.
+    /// Best validation scores, best first, each as (step, score). Their number is the number of checkpoints that the
+    /// store keeps for the best scores.
     pub best_scores: Vec<(u64, f64)>,
 }
 
@@ -69,7 +70,7 @@ pub struct Snapshot {
     pub weights: Vec<NamedTensor>,
     /// State tensors of the optimizer.
     pub optimizer: Vec<StateTensor>,
-    /// Averaged weights, if an average is kept.
+    /// Averaged weights; `None` if no average is kept.
     pub ema: Option<Vec<NamedTensor>>,
 }
 
@@ -82,7 +83,7 @@ pub struct Checkpoint {
     pub weights: Vec<NamedTensor>,
     /// State tensors of the optimizer.
     pub optimizer: Vec<StateTensor>,
-    /// Averaged weights, if an average was kept.
+    /// Averaged weights; `None` if no average was kept.
     pub ema: Option<Vec<NamedTensor>>,
     /// Folder of the checkpoint.
     pub path: PathBuf,
@@ -95,12 +96,12 @@ impl Checkpoint {
     }
 }
 
-/// Selection of the checkpoints whose weights are averaged.
+/// Selection of the checkpoints of a run whose weights are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointSelection {
-    /// The newest checkpoints, as many as given.
+    /// The given number of newest checkpoints.
     Last(usize),
-    /// The checkpoints with the best scores, as many as given.
+    /// The given number of checkpoints with the best validation scores.
     Best(usize),
 }
 
@@ -126,13 +127,13 @@ impl CheckpointStore {
         Self { folder: folder.into(), keep: keep.max(1), keep_best: 1, disk: Arc::new(RealDisk) }
     }
 
-    /// Sets the number of checkpoints kept for their scores to `count` (at least 1).
+    /// Sets how many checkpoints with the best validation scores are kept (at least 1).
     #[must_use]
     pub fn with_keep_best(self, count: usize) -> Self {
         Self { keep_best: count.max(1), ..self }
     }
 
-    /// Sets the disk to which checkpoints are written instead of the file system.
+    /// Sets the disk to which checkpoints are written. Default: the file system.
     #[must_use]
     pub fn with_disk(self, disk: impl Disk + 'static) -> Self {
         Self { disk: Arc::new(disk), ..self }
@@ -143,12 +144,12 @@ impl CheckpointStore {
         &self.folder
     }
 
-    /// Returns the number of checkpoints kept for their scores.
+    /// Returns how many checkpoints with the best validation scores are kept.
     pub fn best_kept(&self) -> usize {
         self.keep_best
     }
 
-    /// Writes a checkpoint, then removes old checkpoints, except the last and the best.
+    /// Writes a checkpoint and returns its folder, then removes old checkpoints, except the last and the best.
     ///
     /// The checkpoint exists only after its folder is renamed. A kill or a full disk at any byte leaves the earlier
     /// checkpoints as they were.

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use super::{CheckpointError, CheckpointStore, Snapshot};
 
-/// Step of a checkpoint, and its folder or the error because of which it was not written.
+/// Step of a checkpoint, and its folder, or the error if it was not written.
 pub(crate) type Written = (u64, Result<PathBuf, CheckpointError>);
 
 /// Writes one checkpoint at a time in the background.
@@ -19,8 +19,8 @@ impl Writer {
         Self { store, in_progress: None }
     }
 
-    /// Starts to write `snapshot` in the background. Waits for the previous write and returns its result: two copies of
-    /// a run would take more memory than planned.
+    /// Starts to write `snapshot` in the background. Waits for the previous write and returns its result, `None` if
+    /// there was none: two copies of a run would take more memory than planned.
     pub(crate) fn start(&mut self, snapshot: Snapshot) -> Option<Written> {
         let before = self.wait();
         let (store, step) = (self.store.clone(), snapshot.state.step);
@@ -33,7 +33,7 @@ impl Writer {
         (snapshot.state.step, self.store.save(snapshot))
     }
 
-    /// Returns the result of the current write if it is done.
+    /// Returns the result of the current write if it is done; `None` if it goes on, or if there is none.
     pub(crate) fn done(&mut self) -> Option<Written> {
         match &self.in_progress {
             Some((_, thread)) if thread.is_finished() => self.wait(),
@@ -41,7 +41,7 @@ impl Writer {
         }
     }
 
-    /// Waits for the current write and returns its result.
+    /// Waits for the current write and returns its result; `None` if there is none.
     pub(crate) fn wait(&mut self) -> Option<Written> {
         let (step, thread) = self.in_progress.take()?;
         Some((step, thread.join().expect("the writer does not panic")))

@@ -33,7 +33,7 @@ pub(super) fn bytes(values: u64) -> u64 {
     if values < SMALL as u64 { values * 4 } else { values.div_ceil(BLOCK as u64) * (BLOCK as u64 + 4) }
 }
 
-/// Range of the values of a running mean.
+/// Whether the values of a running mean can be negative, which decides their 8-bit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
     /// Values of both signs and zero: codes from -127 to 127, stored as 1 to 255.
@@ -53,12 +53,13 @@ impl Range {
     }
 }
 
-/// Quantized values of one parameter.
+/// Running mean of one parameter, quantized to 8 bits in blocks of 256 values with one scale each.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
-    /// Codes of the values, `[w]`: byte k of word i is the code of value `k w + i`, block after block.
+    /// 8-bit codes of the values, packed into a number `w` of 32-bit words: byte `k` of word `i` is the code of value
+    /// `k w + i`.
     pub(super) codes: Tensor<1, Int>,
-    /// Largest magnitude in each of the b blocks, `[b, 1]`.
+    /// Largest magnitude in each block, `[blocks, 1]`.
     pub(super) scales: Tensor<2>,
     /// Number of values, without the padding of the last block.
     pub(super) count: usize,
@@ -111,7 +112,7 @@ pub(super) fn threshold(step: u64, device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values, [1, BLOCK]), (device, DType::F32))
 }
 
-/// Arranges values in blocks, `[b, 256]`, with the last block padded by zeros.
+/// Arranges values in rows of one block, `[blocks, 256]`, with the last block padded by zeros.
 fn in_blocks(values: Tensor<1>) -> Tensor<2> {
     let [count] = values.dims();
     let missing = count.next_multiple_of(BLOCK) - count;
@@ -122,14 +123,14 @@ fn in_blocks(values: Tensor<1>) -> Tensor<2> {
     Tensor::cat(vec![values, rest], 0).reshape([-1, BLOCK as i64])
 }
 
-/// Packs `[4 w]` codes of 8 bits into `[w]` integers.
+/// Packs 8-bit codes into 32-bit integers, four codes in each: `[4 w]` to `[w]`.
 fn pack(codes: Tensor<1, Int>) -> Tensor<1, Int> {
     let words = codes.dims()[0] / 4;
     let byte = |k: usize| codes.clone().narrow(0, k * words, words).bitwise_left_shift_scalar(8 * k as i32);
     byte(0).bitwise_or(byte(1)).bitwise_or(byte(2)).bitwise_or(byte(3))
 }
 
-/// Unpacks `[w]` integers into `[4 w]` codes.
+/// Unpacks 32-bit integers into 8-bit codes, four from each: `[w]` to `[4 w]`.
 fn unpack(words: Tensor<1, Int>) -> Tensor<1, Int> {
     let byte = |k: i32| words.clone().bitwise_right_shift_scalar(8 * k).bitwise_and_scalar(255);
     Tensor::cat((0..4).map(byte).collect(), 0)

@@ -47,7 +47,7 @@ impl From<SgdConfig> for OptimizerConfig {
     }
 }
 
-/// Place and precision in which an optimizer keeps its state between two steps.
+/// Place and precision in which an optimizer keeps its running means between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateForm {
@@ -62,7 +62,7 @@ pub enum StateForm {
 }
 
 impl OptimizerConfig {
-    /// Computes the bytes of state on the device between steps, for a parameter with `values` values.
+    /// Computes the bytes of optimizer state on the device between steps, for a parameter with `values` values.
     pub fn state_bytes(&self, form: StateForm, values: u64) -> Bytes {
         let each = match form {
             StateForm::Full => values * 4,
@@ -72,13 +72,13 @@ impl OptimizerConfig {
         Bytes(each * self.parts().len() as u64)
     }
 
-    /// Computes the bits of state on the device per value of a large parameter, rounded up.
+    /// Computes the bits of optimizer state on the device for each value of a large parameter, rounded up.
     pub fn state_bits(&self, form: StateForm) -> u64 {
         let many = 1 << 20;
         (self.state_bytes(form, many).0 * 8).div_ceil(many)
     }
 
-    /// Returns the running means of the rule.
+    /// Lists the running means that the rule keeps for each parameter.
     pub(super) fn parts(&self) -> &'static [StatePart] {
         match self {
             Self::AdamW(_) => &AdamWConfig::PARTS,
@@ -87,7 +87,8 @@ impl OptimizerConfig {
         }
     }
 
-    /// Updates `value` by `gradient`. `old` holds the running means, or is empty at the first gradient.
+    /// Updates `value` by `gradient`, and returns it with the new running means. `old` holds the running means of the
+    /// last step, or is empty at the first gradient.
     pub(super) fn update(
         &self,
         step_size: StepSize,

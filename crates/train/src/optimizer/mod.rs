@@ -42,7 +42,7 @@ pub struct Optimizer {
     config: OptimizerConfig,
     form: StateForm,
     steps: u64,
-    /// Running means of each parameter, in the order of the rule's parts.
+    /// Running means of each parameter by its name, in the order in which the rule lists them.
     state: BTreeMap<String, Vec<StoredState>>,
 }
 
@@ -57,7 +57,7 @@ impl Optimizer {
         self.steps
     }
 
-    /// Returns the rule with its hyperparameters.
+    /// Returns the update rule with its hyperparameters.
     pub fn config(&self) -> &OptimizerConfig {
         &self.config
     }
@@ -67,13 +67,13 @@ impl Optimizer {
         self.form
     }
 
-    /// Computes the bytes of the current state, on the device or in host memory.
+    /// Computes the bytes of the current optimizer state, on the device or in host memory.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.state.values().flatten().map(StoredState::bytes).sum())
     }
 
-    /// Takes one step: updates every parameter that has a gradient, at learning rate `rate`, with gradients multiplied
-    /// by `scale`.
+    /// Takes one step: updates every parameter of `module` that has a gradient, at learning rate `rate`, with gradients
+    /// multiplied by `scale`. Returns the updated module.
     ///
     /// # Panics
     /// If the state is in host memory and the device cannot return it.
@@ -84,7 +84,7 @@ impl Optimizer {
         module.map(&mut Update { optimizer: self, packer, gradients, step_size, scale, path: Vec::new() })
     }
 
-    /// Converts the state to another form. State in fp32 has the same bits on the device and in host memory.
+    /// Converts the optimizer state to another form. State in fp32 has the same bits on the device and in host memory.
     pub fn set_form(&mut self, form: StateForm) {
         self.form = form;
         let packer = StatePacker::new(form, self.steps);
@@ -95,7 +95,7 @@ impl Optimizer {
         }
     }
 
-    /// Returns the state as named tensors, for a checkpoint.
+    /// Returns the optimizer state as named tensors, for a checkpoint.
     pub fn state(&self) -> Vec<StateTensor> {
         let parts = self.config.parts();
         let one = |(name, stored): (&String, &Vec<StoredState>)| {

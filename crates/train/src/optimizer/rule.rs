@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 
 use super::blocks::Range;
 
-/// A running mean that a rule keeps for each parameter.
+/// Description of a running mean that an optimizer rule, such as AdamW, keeps for each parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StatePart {
     /// Suffix of the running mean's name in a checkpoint, after the parameter's name.
@@ -13,7 +13,7 @@ pub(super) struct StatePart {
     pub(super) range: Range,
 }
 
-/// Learning rate and number of a step.
+/// Learning rate and number of one optimizer step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepSize {
     /// Learning rate of the step.
@@ -22,5 +22,5 @@ pub(super) struct StepSize {
     pub(super) step: u64,
 }
 
-/// Updated value of a parameter, and its running means in the order of the rule's parts.
+/// Updated value of a parameter, and its new running means in the order in which the rule lists them.
 pub(super) type Updated = (Tensor<1>, Vec<Tensor<1>>);

@@ -79,7 +79,7 @@ pub(super) fn matched<M: Module>(
     }
 }
 
-/// Properties of a parameter that decide its state.
+/// Name, size and device of a parameter, and whether it is trained: the properties that decide its optimizer state.
 struct Parameter {
     name: String,
     count: usize,
@@ -101,14 +101,14 @@ impl NamedVisitor for Parameters {
 struct Saved(BTreeMap<String, StateTensor>);
 
 impl Saved {
-    /// Returns whether there is any state of `parameter`.
+    /// Returns whether the checkpoint has any running mean of `parameter`.
     fn has(&self, parameter: &Parameter, parts: &[StatePart]) -> bool {
         let names = parts.iter().map(|part| format!("{}.{}", parameter.name, part.name));
         let mut all = names.flat_map(|name| [format!("{name}{CODES}"), format!("{name}{SCALES}"), name]);
         all.any(|name| self.0.contains_key(&name))
     }
 
-    /// Takes one running mean of `parameter`, in the form in which it was saved.
+    /// Removes one running mean of `parameter` from the tensors and returns it, in the form in which it was saved.
     fn take(&mut self, parameter: &Parameter, part: StatePart) -> Result<StoredState, StateError> {
         let name = format!("{}.{}", parameter.name, part.name);
         let (count, options) = (parameter.count, (&parameter.device, DType::F32));

@@ -9,7 +9,7 @@ use super::config::StateForm;
 use super::rule::StatePart;
 use super::tensor::{CODES, SCALES, StateData, StateTensor};
 
-/// A running mean as a flat tensor, in one of the state forms.
+/// Running mean of one parameter as a flat tensor, stored in one of the forms of [`StateForm`].
 #[derive(Clone, Debug)]
 pub(super) enum StoredState {
     /// Values in fp32 on the device.
@@ -33,7 +33,7 @@ impl StoredState {
         }
     }
 
-    /// Computes the bytes in use, on the device or on the host.
+    /// Computes the bytes that the running mean takes, on the device or in host memory.
     pub(super) fn bytes(&self) -> u64 {
         let numbers = match self {
             Self::Full(tensor) => tensor.shape().num_elements(),
@@ -43,7 +43,7 @@ impl StoredState {
         numbers as u64 * 4
     }
 
-    /// Returns the checkpoint tensors of this running mean, named `name` with suffixes.
+    /// Returns the checkpoint tensors of this running mean: one named `name`, or in 8 bits two with suffixes to `name`.
     pub(super) fn save(&self, name: &str) -> Vec<StateTensor> {
         let full = |values: Vec<f32>| {
             vec![StateTensor { name: name.into(), shape: vec![values.len()], data: StateData::F32(values) }]
@@ -68,7 +68,7 @@ fn read(tensor: Tensor<1>) -> Vec<f32> {
     tensor.into_data().try_into_vec().expect("the state is in fp32")
 }
 
-/// Stores running means after a step, in a given form.
+/// Converts running means to the form in which they are stored between steps.
 #[derive(Debug)]
 pub(super) struct StatePacker {
     form: StateForm,
@@ -82,7 +82,7 @@ impl StatePacker {
         Self { form, step, threshold: OnceCell::new() }
     }
 
-    /// Stores values that are in fp32 on the device in the packer's form.
+    /// Stores `values`, which are in fp32 on the device, in the packer's form.
     pub(super) fn pack(&self, values: Tensor<1>, part: StatePart) -> StoredState {
         match self.form {
             StateForm::Eight if values.shape().num_elements() >= SMALL => {

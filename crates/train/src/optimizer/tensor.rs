@@ -1,7 +1,8 @@
 //! Tensors of an optimizer's state in a checkpoint.
 
-/// Name suffixes of 8-bit codes and of the scales of the codes.
+/// Suffix of the name of a tensor with the 8-bit codes of a running mean.
 pub(super) const CODES: &str = ".codes";
+/// Suffix of the name of a tensor with the scales of 8-bit codes, one for each block of values.
 pub(super) const SCALES: &str = ".scales";
 
 /// A tensor of an optimizer's state, such as `encoder.weight.mean`.

@@ -10,7 +10,7 @@ use super::*;
 
 const FORMS: [StateForm; 3] = [StateForm::Full, StateForm::Eight, StateForm::Host];
 
-/// Returns every rule with a suitable learning rate.
+/// Returns every optimizer rule with a suitable learning rate.
 fn rules() -> [(OptimizerConfig, f64); 3] {
     let sgd = SgdConfig { momentum: 0.9, nesterov: true, weight_decay: 1e-4 };
     [(AdamWConfig::default().into(), 1e-2), (LionConfig::default().into(), 2e-3), (sgd.into(), 5e-2)]

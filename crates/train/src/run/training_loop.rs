@@ -14,7 +14,7 @@ use crate::checkpoint::{Snapshot, Writer, Written};
 use crate::step::clean_up;
 use crate::{CheckpointStore, Event, InferenceRunner, Observer, RunState, StepError, StepEvent, StepReport, Trainer};
 
-/// Ratio of peak to planned memory above which a step is reported as drift.
+/// Ratio of peak memory to planned memory above which a step is reported as drift.
 const DRIFT: f64 = 1.03;
 /// Duration of a step's last read from the device up to which the device counts as finished before the read: the time
 /// to fetch the next batch was then not hidden by the computation and counts as waiting.
@@ -32,9 +32,9 @@ pub(super) struct TrainingLoop<'a, T: Task> {
     at_once: usize,
     /// Time that the observer took for the events of the last step.
     observer_time: Duration,
-    /// Step of the last checkpoint on disk.
+    /// Step of the last checkpoint on disk; `None` if the run has none yet.
     written: Option<u64>,
-    /// Next batch, if it was fetched while the device computed the current step.
+    /// Next batch, if it was fetched while the device computed the current step; otherwise `None`.
     next_batch: Option<Result<DeliveredBatch<T::Batch>, SourceError>>,
 }
 
@@ -54,7 +54,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Self { trainer, writer, options, observer, state, best_kept, at_once, observer_time, written, next_batch: None }
     }
 
-    /// Runs steps until the run ends; the caller then calls `finish` or `save_after_error`.
+    /// Runs steps until the run ends, and writes the result of each validation to `last_score`. The caller then calls
+    /// `finish` or `save_after_error`.
     pub(super) fn run(
         &mut self,
         source: &mut dyn BatchSource<Batch = T::Batch>,
@@ -108,12 +109,12 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
     }
 
-    /// Returns whether `is_so` is true on any replica.
+    /// Asks all replicas, and returns whether `is_so` is true on any of them.
     pub(super) fn any_replica(&self, is_so: bool) -> Result<bool, TrainError> {
         Ok(!self.trainer.replica().agree(!is_so)?)
     }
 
-    /// Returns the ending for the limit that was reached, if any.
+    /// Returns how the run ends if one of its limits is reached; `None` if the run goes on.
     pub(super) fn reached(&self) -> Option<Ending> {
         let (limits, state) = (&self.options.limits, &self.state);
         if limits.stale.is_some_and(|stale| state.stale >= stale) {
@@ -125,7 +126,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         is_reached.then_some(Ending::Complete)
     }
 
-    /// Returns whether a validation is due after `steps` steps.
+    /// Returns whether a validation is due after `steps` steps. `new_epoch`: whether the last of these steps ended an
+    /// epoch.
     fn is_due(&self, steps: u64, new_epoch: bool) -> bool {
         match self.options.validate_every {
             Some(every) => steps >= self.state.validated + every,
@@ -189,8 +191,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(())
     }
 
-    /// Gathers from all replicas the samples of the current batch that could not be read; `own` are those of this
-    /// replica.
+    /// Gathers from all replicas the samples of the current batch that could not be read. `own` are the samples that
+    /// this replica could not read.
     fn skipped_by_all(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
         let others = self.trainer.replica();
         if others.ranks() == 1 {
@@ -239,7 +241,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         self.observer_time = start.elapsed();
     }
 
-    /// Returns the planned peak memory for a batch of `shape`.
+    /// Returns the planned peak memory for a batch of `shape`; `None` if the plan does not cover this shape.
     fn planned(&self, shape: BatchShape) -> Option<Bytes> {
         let covers = |other: &BatchShape| other.frames >= shape.frames && other.tokens >= shape.tokens;
         self.options.planned.iter().filter(|(other, _)| covers(other)).map(|(_, bytes)| *bytes).min()
@@ -313,7 +315,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(score)
     }
 
-    /// Records a score. Returns whether it is the best so far.
+    /// Records the score of a validation. Returns whether it is the best so far.
     fn record_score(&mut self, score: &Score) -> bool {
         let state = &mut self.state;
         // NaN and infinity never count as an improvement, and JSON cannot hold them.

@@ -15,7 +15,7 @@ use super::micro_batch::MicroBatchResult;
 use crate::Replica;
 use crate::fault::Fault;
 
-/// Gradients, losses and names of the micro-batches of a step so far.
+/// Sums over the micro-batches of a step so far: gradients, losses, names of samples and counts.
 pub(super) struct StepAccumulator {
     gradients: GradientsParams,
     /// Weight of the whole batch, by which losses are divided.
@@ -25,7 +25,7 @@ pub(super) struct StepAccumulator {
     /// Losses of each micro-batch: first the total, then its named terms. `values` holds the losses once they are read.
     losses: Vec<(Option<&'static str>, Tensor<1>)>,
     values: Vec<f64>,
-    /// Losses that the other replicas computed, by name.
+    /// Losses that the other replicas computed, by name. The name of a total loss is empty.
     elsewhere: Vec<(String, f64)>,
     /// Whether any replica, this one included, computed a micro-batch of this step. Known once gradients are summed
     /// over the replicas.
@@ -43,12 +43,12 @@ pub(super) struct StepAccumulator {
     pub(super) reads: u32,
     pub(super) read_time: Duration,
     pub(super) safety: Duration,
-    /// Shape of the largest group computed at once.
+    /// Shape of the largest group of micro-batches computed at once; `None` before the first group.
     pub(super) largest: Option<BatchShape>,
 }
 
 impl StepAccumulator {
-    /// Makes an empty sum for a batch of `weight`.
+    /// Makes an empty sum for a whole batch that has the given weight over all replicas.
     pub(super) fn new(weight: f64) -> Self {
         Self {
             gradients: GradientsParams::new(),
@@ -73,7 +73,7 @@ impl StepAccumulator {
         }
     }
 
-    /// Adds a micro-batch to the sum. If the gate reports a failure, the sum stays as it is.
+    /// Adds the result of one micro-batch to the sum. If the memory gate reports a failure, the sum stays as it is.
     pub(super) fn add<T: Task>(
         &mut self,
         task: &T,
@@ -96,7 +96,7 @@ impl StepAccumulator {
         Ok(())
     }
 
-    /// Leaves a micro-batch of `weight` out of the sum, and records its names.
+    /// Leaves a micro-batch of `weight` out of the sum, and records the names of its utterances.
     pub(super) fn leave_out(&mut self, micro_batch: MicroBatch, weight: f64, names: Vec<String>) {
         self.lost += weight;
         self.unfit.extend(names);
@@ -112,7 +112,7 @@ impl StepAccumulator {
         }
     }
 
-    /// Returns the weight of the whole batch.
+    /// Returns the weight of the whole batch over all replicas.
     pub(super) fn weight(&self) -> f64 {
         self.weight
     }
@@ -182,7 +182,8 @@ impl StepAccumulator {
         self.weight / (self.weight - self.lost).max(f64::MIN_POSITIVE)
     }
 
-    /// Reads all losses and the norm of the gradient in one read. An asynchronous device reports its failures here.
+    /// Reads all losses and the norm of the gradient from the device in one read, and returns the norm. An asynchronous
+    /// device reports its failures here.
     pub(super) fn read<T: Task>(&mut self, task: &T, device: &Device) -> Result<f64, Fault> {
         let square = square_sum(task, &self.gradients, device);
         let losses = self.losses.iter().map(|(_, loss)| loss.clone());
@@ -211,7 +212,7 @@ impl StepAccumulator {
         written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
     }
 
-    /// Computes the loss and its terms per unit of weight, from the values of the last read.
+    /// Computes the total loss, and its terms by name, per unit of weight from the values of the last read.
     pub(super) fn losses(&self) -> (f64, BTreeMap<&'static str, f64>) {
         let (mut whole, mut parts) = (0.0, BTreeMap::new());
         for ((name, _), value) in self.losses.iter().zip(&self.values) {

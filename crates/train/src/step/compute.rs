@@ -23,7 +23,7 @@ const RESTARTS: usize = 8;
 pub(super) struct StepRequest<'a, B> {
     pub(super) batch: &'a B,
     pub(super) step: u64,
-    /// Micro-batches from a ledger, if the step is a replay.
+    /// Micro-batches of a ledger, if the step is a replay; `None` to split the batch by the governor's limits.
     pub(super) micro_batches: Option<&'a [MicroBatch]>,
 }
 
@@ -36,14 +36,15 @@ impl<B> Clone for StepRequest<'_, B> {
 impl<B> Copy for StepRequest<'_, B> {}
 
 impl<B: Batch> StepRequest<'_, B> {
-    /// Returns the names of all samples, for messages.
+    /// Returns the names of all samples of the batch, for messages.
     fn names(&self) -> Vec<String> {
         self.batch.names(0..self.batch.len())
     }
 }
 
 impl<T: Task> Trainer<T> {
-    /// Computes the gradient of the whole batch and its norm.
+    /// Computes the gradient of the whole batch, and its norm. Out-of-memory failures are added to `failures`. `hook`
+    /// supplies the next batch while the device computes.
     pub(super) fn compute_gradient(
         &mut self,
         request: StepRequest<'_, T::Batch>,
@@ -96,7 +97,7 @@ impl<T: Task> Trainer<T> {
     }
 
     /// Reads the norm of the gradient, and tries again until all replicas have read it or the attempts are used up.
-    /// Returns `None` if it could not be read.
+    /// Returns `None` if memory failures prevent the read.
     fn read(
         &self,
         sums: &mut StepAccumulator,
@@ -136,7 +137,8 @@ impl<T: Task> Trainer<T> {
         Ok(None)
     }
 
-    /// Sums the gradients of all micro-batches.
+    /// Sums the gradients of all micro-batches of this replica. If `check_each`, an asynchronous device is asked after
+    /// each micro-batch whether it was computed.
     fn accumulate(
         &mut self,
         request: StepRequest<'_, T::Batch>,
@@ -196,7 +198,8 @@ impl<T: Task> Trainer<T> {
         Ok(sums)
     }
 
-    /// Computes a group of micro-batches and adds it to the sum. Returns the micro-batches that did not fit.
+    /// Computes a group of micro-batches and adds the results to the sum. If `asks`, the device is asked whether each
+    /// result was computed. Returns the micro-batches that did not fit into memory, with their failures.
     fn compute_group(
         &self,
         request: StepRequest<'_, T::Batch>,

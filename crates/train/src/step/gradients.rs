@@ -29,7 +29,7 @@ pub(super) fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: Grad
     into
 }
 
-/// Sums the squares of all gradients of `module`.
+/// Sums the squares of all gradients of `module`; zero if there is no gradient.
 pub(super) fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, device: &Device) -> Tensor<1> {
     struct Squares<'a>(&'a GradientsParams, Vec<Tensor<1>>);
     impl ModuleVisitor for Squares<'_> {

@@ -14,9 +14,9 @@ use super::queue::fallbacks;
 use crate::attempt::{attempt, panic_message};
 use crate::fault::Fault;
 
-/// Settings that all micro-batches of a step share.
+/// Settings with which all micro-batches of a step are computed.
 pub(super) struct MicroBatchJob<'a> {
-    /// Factor on the losses of the micro-batches.
+    /// Factor by which the loss of each micro-batch is multiplied.
     pub(super) scale: f64,
     pub(super) key: Key,
     pub(super) choice: Choice,
@@ -48,8 +48,8 @@ impl MicroBatchResult {
 }
 
 impl MicroBatchJob<'_> {
-    /// Computes the micro-batches of a group at the same time. A group of one micro-batch may come with tensors that
-    /// were sent to the device before.
+    /// Computes the micro-batches of a group at the same time, and returns one result for each. `parts` are their
+    /// utterances. A group of one micro-batch may come with tensors that were sent to the device before.
     pub(super) fn compute_group<T: Task>(
         &self,
         task: &T,
@@ -74,7 +74,7 @@ impl MicroBatchJob<'_> {
         })
     }
 
-    /// Computes a micro-batch and catches panics: some backends have no other way to report that memory ran out.
+    /// Computes one micro-batch and catches panics: some backends have no other way to report that memory ran out.
     fn guarded<T: Task>(
         &self,
         task: &T,

@@ -39,9 +39,9 @@ pub struct Trainer<T: Task> {
     pub optimizer: Optimizer,
     /// Governor, which limits the size of micro-batches.
     pub governor: Governor,
-    /// Loss scale, which keeps small gradients from underflow in fp16.
+    /// Loss scale, which prevents the underflow of small gradients in fp16.
     pub scale: LossScale,
-    /// Average of the weights, if an average is kept.
+    /// Average of the weights; `None` if no average is kept.
     pub ema: Option<Ema<T>>,
     /// Factor on the scheduled learning rate. A run lowers it when validations no longer improve. Default: 1.
     pub rate_factor: f64,
@@ -100,7 +100,7 @@ impl<T: Task> Trainer<T> {
         &self.device
     }
 
-    /// Returns the memory gate and meter.
+    /// Returns the memory gate and the memory meter of the trainer.
     pub(crate) fn watch(&self) -> &MemoryWatch {
         &self.watch
     }
@@ -275,7 +275,7 @@ impl<T: Task> Trainer<T> {
         }
     }
 
-    /// Reports the successful micro-batches to the governor. Returns the time that this took.
+    /// Reports the successful micro-batches to the governor. Returns the time that the report took.
     fn learn(&mut self, batch: &T::Batch, sums: &StepAccumulator) -> Duration {
         let start = Instant::now();
         if let Some(largest) = sums.largest {

@@ -7,7 +7,8 @@ use plimsoll_tape::Task;
 use super::queue::Queue;
 use crate::Governor;
 
-/// Hook that supplies the batch of the next step: it calls the given function with that batch, if there is one.
+/// Hook that supplies the batch of the next step: it calls the function that it receives with that batch, if there is
+/// one.
 pub type NextBatchHook<'a, B> = dyn FnMut(&mut dyn FnMut(&B)) + 'a;
 
 /// A micro-batch that is on the device before its step begins.
@@ -33,7 +34,8 @@ impl BatchIdentity {
 }
 
 impl<T: Task> PrefetchedMicroBatch<T> {
-    /// Sends the first micro-batch of a step on `next` to the device, chosen by the current limits of the governor.
+    /// Sends the first micro-batch of a step on `next` to the device, with the size that the governor allows now.
+    /// `None` if `next` is empty.
     pub(super) fn send(next: &T::Batch, governor: &Governor, device: &Device) -> Option<Self> {
         let group = Queue::new(next, None).next_group(next, governor, 1)?;
         let &[micro_batch] = &group.micro_batches[..] else { return None };
@@ -42,7 +44,7 @@ impl<T: Task> PrefetchedMicroBatch<T> {
         Some(Self { micro_batch, sent: BatchIdentity::of(part), tensors: T::send(part, device) })
     }
 
-    /// Returns the prefetched tensors, if they belong to `micro_batch`.
+    /// Returns the prefetched tensors if they belong to `micro_batch`, whose utterances are `part`; otherwise `None`.
     pub(super) fn of(self, micro_batch: MicroBatch, part: &T::Batch) -> Option<T::Tensors> {
         let places = |micro_batch: MicroBatch| (micro_batch.start, micro_batch.len);
         (places(self.micro_batch) == places(micro_batch) && self.sent == BatchIdentity::of(part))

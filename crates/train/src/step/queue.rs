@@ -13,7 +13,7 @@ fn split(micro_batch: MicroBatch, at: u32) -> (MicroBatch, MicroBatch) {
     (MicroBatch { len: at, ..micro_batch }, MicroBatch { start: start + at, len: len - at, ..micro_batch })
 }
 
-/// Number of attempts for a single utterance, at the least, before the utterance is left out.
+/// Least number of attempts for a single utterance before the utterance is left out.
 const TRIES: u32 = 8;
 /// Numbers of queries per attention chunk at the two highest fallback levels.
 const CHUNKS: [u32; 2] = [64, 16];
@@ -30,7 +30,7 @@ pub fn fallbacks(choice: Choice) -> Vec<Choice> {
     fallbacks
 }
 
-/// Micro-batches that are computed at the same time.
+/// Micro-batches that are computed at the same time, one on each thread.
 pub(super) struct MicroBatchGroup {
     pub(super) micro_batches: Vec<MicroBatch>,
     /// Shape of all utterances of the group, padded to the longest.
@@ -63,7 +63,7 @@ impl Queue {
     }
 
     /// Takes the next group from the queue: as many utterances as the governor allows at once, in at most `lanes`
-    /// micro-batches.
+    /// micro-batches. `None` if the queue is empty.
     pub(super) fn next_group(
         &mut self,
         batch: &impl Batch,
@@ -158,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// Queues a micro-batch again at the highest fallback level, with the count of its failed attempts reset.
+    /// Queues a micro-batch again at the highest fallback level, and resets the count of its failed attempts.
     pub(super) fn retry_with_all_fallbacks(&mut self, micro_batch: MicroBatch) {
         self.alone = (u32::MAX, 0);
         self.waiting
@@ -166,7 +166,7 @@ impl Queue {
     }
 }
 
-/// Computes the shape of all micro-batches together.
+/// Computes the shape of all micro-batches together: the sum of their utterances, and the most frames and tokens.
 fn shape_of_all(batch: &impl Batch, micro_batches: &[MicroBatch]) -> BatchShape {
     let shapes: Vec<BatchShape> = micro_batches.iter().map(|micro_batch| batch.shape_of(micro_batch.range())).collect();
     BatchShape {

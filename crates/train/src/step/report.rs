@@ -26,9 +26,9 @@ pub struct StepReport {
     pub was_prefetched: bool,
     /// Out-of-memory failures of this step.
     pub failures: Vec<OutOfMemory>,
-    /// Names of utterances that were left out because they do not fit into memory alone.
+    /// Names of utterances that were left out because they do not fit into memory even alone.
     pub unfit: Vec<String>,
-    /// Names of samples without a defined loss.
+    /// Names of samples that were left out because their loss is not defined, such as too few frames for the text.
     pub left_out: Vec<String>,
     /// Names of samples that the model's length policy truncated.
     pub truncated: Vec<String>,
@@ -38,7 +38,7 @@ pub struct StepReport {
     pub reads: u32,
     /// Duration of the last read from the device: the time that the device computed while the host waited.
     pub read_time: Duration,
-    /// Factor on the loss, which keeps fp16 gradients from underflow.
+    /// Factor on the loss, which prevents the underflow of small fp16 gradients.
     pub loss_scale: f64,
     /// Peak memory of the step, and the stage in which the peak occurred.
     pub peak: (Bytes, Stage),
@@ -75,7 +75,7 @@ pub enum StepError {
         /// Error message of the device.
         reason: String,
     },
-    /// No utterance of the batch fits into memory alone, so all were left out.
+    /// No utterance of the batch fits into memory even alone, so all were left out.
     #[error("no utterance of step {step} fits into memory, not even alone ({})", listed(names))]
     NothingFits {
         /// Number of the step.
@@ -119,7 +119,7 @@ pub enum StepError {
     },
 }
 
-/// Lists the first names, and the number of the remaining names.
+/// Lists the first four names, and the number of the others.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 4;
     let mut text: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! Loss scale: a factor on the loss that keeps small fp16 gradients from underflow.
+//! Loss scale: a factor on the loss that prevents the underflow of small fp16 gradients.
 
 use plimsoll_core::Precision;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ impl LossScale {
         self.factor
     }
 
-    /// Records a finite gradient.
+    /// Records a step with a finite gradient; after 2000 of them in a row an adaptive scale doubles.
     pub fn record_success(&mut self) {
         self.quiet += 1;
         if self.is_dynamic && self.quiet >= Self::INTERVAL {
@@ -49,7 +49,8 @@ impl LossScale {
         }
     }
 
-    /// Records a gradient that is not finite. Returns whether the scale was lowered, so that a retry makes sense.
+    /// Records a gradient that is not finite. Returns whether the scale was lowered, so that the next attempt may
+    /// succeed.
     pub fn record_overflow(&mut self) -> bool {
         if self.is_dynamic {
             (self.factor, self.quiet) = ((self.factor / 2.0).max(f64::MIN_POSITIVE), 0);

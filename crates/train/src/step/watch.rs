@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plimsoll_core::{Bytes, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, Stage};
 
-/// Memory gate and meter, with the highest reading of the meter and the stage of that reading.
+/// Memory gate and memory meter of a trainer, with the highest reading of the meter and the stage of that reading.
 pub(crate) struct MemoryWatch {
     gate: Box<dyn MemoryGate>,
     meter: Option<Box<dyn MemoryMeter>>,
@@ -14,7 +14,7 @@ pub(crate) struct MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// Makes a watch without gate and meter.
+    /// Makes a watch whose gate never fails and that has no meter.
     pub(crate) fn disabled() -> Self {
         let highest = Mutex::new((Bytes(0), Stage::Forward));
         Self { gate: Box::new(OpenGate), meter: None, is_cheap: true, highest }

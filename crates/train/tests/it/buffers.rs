@@ -47,7 +47,7 @@ impl Task for Normed {
     }
 }
 
-/// A gate that fails at the given checks, counted from 0.
+/// Memory gate that fails at the checks in the first field, counted from 0. The second field counts the checks.
 #[derive(Clone, Debug)]
 struct Shut(&'static [usize], Arc<AtomicUsize>);
 

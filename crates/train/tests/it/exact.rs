@@ -8,7 +8,7 @@ use plimsoll_train::{Governor, MicroBatch, Schedule, Trainer, TrainerConfig};
 
 use crate::net::{Net, batch};
 
-/// Converts `net` to 64 bits.
+/// Converts the parameters of `net` to fp64.
 pub(crate) fn wide(net: Net) -> Net {
     struct Wide;
     impl ModuleMapper for Wide {
@@ -19,7 +19,7 @@ pub(crate) fn wide(net: Net) -> Net {
     net.map(&mut Wide)
 }
 
-/// Collects all gradients in one vector.
+/// Collects the gradients of all parameters of `net` in one vector, in the order of the parameters.
 pub(crate) fn flat(net: &Net, gradients: &GradientsParams) -> Vec<f64> {
     struct All<'a>(&'a GradientsParams, Vec<f64>);
     impl ModuleVisitor for All<'_> {

@@ -12,7 +12,7 @@ fn trainer(precision: Precision) -> Trainer<Net> {
     Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(8))
 }
 
-/// Trains for a hundred steps and returns the mean loss of the last ten.
+/// Trains a new model for a hundred steps and returns the mean loss of the last ten.
 fn learned(precision: Precision) -> f64 {
     let mut trainer = trainer(precision);
     let losses = (0..100).map(|step| trainer.step(&batch(step * 8..step * 8 + 8, 20)).unwrap().loss);

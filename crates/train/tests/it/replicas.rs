@@ -15,7 +15,7 @@ fn trainer(build: fn(&Device) -> Net) -> Trainer<Net> {
     Trainer::new(build(&Device::flex().autodiff()), config, Governor::new(16))
 }
 
-/// Runs `work` on each of `ranks` replicas and returns the results.
+/// Runs `work` on each of `ranks` replicas, and returns the results in the order of the ranks.
 fn replicas<R: Send>(ranks: usize, work: impl Fn(ThreadReplica) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -55,7 +55,7 @@ fn replicas_compute_the_gradient_of_a_single_replica_in_64_bits() {
     check(|device| wide(Net::new(24, device)), 1e-10);
 }
 
-/// A gate that fails at every n-th check.
+/// Memory gate that fails at every n-th check, where n is the first field. The second field counts the checks.
 struct Every(usize, AtomicUsize);
 
 impl MemoryGate for Every {

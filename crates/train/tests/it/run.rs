@@ -54,7 +54,7 @@ fn trainer(config: TrainerConfig) -> Trainer<Net> {
     Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(8))
 }
 
-/// Validates `net`: computes its error on utterances that the replicas share.
+/// Validates `net`: computes its mean squared error on utterances that the replicas share.
 fn evaluate(net: &Net, _: u64, runner: &mut InferenceRunner<'_>) -> Result<Score, String> {
     let others = runner.collective();
     let batch = batch(900_000..900_016, 20).shard(others.rank(), others.ranks());
@@ -75,13 +75,14 @@ fn steps(count: u64) -> RunOptions {
     RunOptions { save_every: 7, ..RunOptions::new(limits) }
 }
 
-/// Returns the options of `steps`, with validations in the middle of a run and a learning rate that depends on them.
+/// Returns the options of a run of `count` steps that validates every 5 steps and lowers the learning rate on a
+/// plateau.
 fn often(count: u64) -> RunOptions {
     let plateau = Some(PlateauConfig { patience: 1, factor: 0.7, least: 0.01 });
     RunOptions { validate_every: Some(5), plateau, ..steps(count) }
 }
 
-/// Trains and collects the events by their name.
+/// Runs `trainer` from `state`. Returns the outcome, and the events as JSON, grouped by event name.
 fn run_training(
     trainer: &mut Trainer<Net>,
     state: RunState,

@@ -21,7 +21,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Makes a model of `width` with initial weights.
+    /// Makes a model with hidden width `width` and initial weights.
     pub(crate) fn new(width: usize, device: &Device) -> Self {
         let net = Self {
             widen: LinearConfig::new(FEATURES, width).init(device),
@@ -32,7 +32,7 @@ impl Net {
         initialize(net, Key::new(3))
     }
 
-    /// Computes the sum of the squared errors over all frames.
+    /// Computes the sum of the squared prediction errors over all frames of `batch`.
     pub(crate) fn off(&self, batch: &TensorBatch, pass: &Pass) -> Tensor<1> {
         let [b, t, _] = batch.features.dims();
         let x = match self.scale.val().dtype() {
@@ -68,7 +68,7 @@ impl Task for Net {
     }
 }
 
-/// Makes sample `index`, with `frames` to twice as many frames.
+/// Makes the sample with index `index`, of `frames` to twice as many frames.
 pub(crate) fn sample(index: u64, frames: u64) -> HostSample {
     let key = Key::new(5).at(index);
     let frames = frames + key.with("length").below(frames);

@@ -27,7 +27,7 @@ pub(crate) const BATCH: u64 = 16;
 /// Number of batches per epoch.
 const EPOCH: u64 = 30;
 
-/// Settings of a run.
+/// Settings of a test run with injected failures.
 #[derive(Clone, Debug)]
 pub(crate) struct StormSetup {
     pub(crate) device: Device,
@@ -35,12 +35,12 @@ pub(crate) struct StormSetup {
     pub(crate) async_errors: bool,
     /// Number of micro-batches computed at the same time.
     pub(crate) lanes: usize,
-    /// Width of the model.
+    /// Hidden width of the model.
     pub(crate) width: usize,
     /// Frames of the shortest utterance of a batch; the longest has up to twice as many.
     pub(crate) frames: u64,
-    /// Settings of batches with long utterances, `(n, frames)`: every n-th batch has them, and its shortest utterance
-    /// has `frames` frames.
+    /// Batches with long utterances, as `(n, frames)`: every n-th batch has them, and its shortest utterance has
+    /// `frames` frames. `None`: no such batches.
     pub(crate) long: Option<(u64, u64)>,
     /// Number of steps between validations.
     pub(crate) validate_every: u64,
@@ -86,7 +86,7 @@ impl BatchSource for Batches<'_> {
     }
 }
 
-/// A gate that reports failures of the budget and injects more.
+/// Memory gate that reports failures of the memory budget and injects more failures.
 #[derive(Clone)]
 pub(crate) struct Faults {
     inner: Option<&'static CountingAllocator>,
@@ -102,7 +102,7 @@ impl Faults {
         Self { inner: None, bursts: (1, 0), left: Arc::default(), asked: Arc::default() }
     }
 
-    /// Makes a gate with `count` injected failures, and with the failures that `inner` reports.
+    /// Makes a memory gate with `count` injected failures, and with the failures that `inner` reports.
     pub(crate) fn random(setup: &StormSetup, inner: &'static CountingAllocator, count: usize) -> Self {
         Self { inner: Some(inner), bursts: setup.bursts, left: Arc::new(count.into()), asked: Arc::default() }
     }
@@ -141,7 +141,7 @@ impl MemoryGate for Faults {
 pub(crate) struct Log {
     /// Weights of the model after the last step.
     pub(crate) weights: Vec<NamedTensor>,
-    /// Value of the last validation.
+    /// Score of the last validation: the mean squared error of a frame.
     pub(crate) validation: f64,
     /// Peak memory of the run.
     pub(crate) peak: Bytes,
@@ -152,7 +152,7 @@ pub(crate) struct Log {
     limits: Vec<usize>,
     /// Number of failed micro-batches of each step.
     lost: Vec<usize>,
-    /// Number of failures that each step's micro-batches reported.
+    /// Number of failures of micro-batches, by step.
     failed: BTreeMap<u64, usize>,
     safety: f64,
     seconds: f64,
@@ -179,7 +179,8 @@ fn evaluate(setup: &StormSetup, net: &Net, runner: &mut InferenceRunner<'_>) -> 
     Ok(Score { value: sum / frames, all: vec![Measure::number("off", "how far it is off", sum / frames)] })
 }
 
-/// Trains for a whole run that starts with `governor`.
+/// Trains for a whole run that starts with the limits of `governor`, and returns the results. `observe` receives every
+/// event.
 pub(crate) fn run_training(
     setup: &StormSetup,
     memory: &'static CountingAllocator,
@@ -231,7 +232,7 @@ pub(crate) fn run_training(
     log
 }
 
-/// Trains a model by the ledger of `log`, without failures, and returns it.
+/// Trains a new model by the ledger of `log`, without failures, and returns it.
 pub(crate) fn replayed(setup: &StormSetup, memory: &'static CountingAllocator, log: &Log) -> Net {
     let mut trainer = trainer(setup, memory, Faults::none(), Governor::new(BATCH as usize));
     for (position, micro_batches) in &log.ledger {
@@ -253,7 +254,7 @@ impl Log {
         self.failures.get(&stage).copied().unwrap_or(0)
     }
 
-    /// Checks by the ledger that every sample was in exactly one micro-batch.
+    /// Checks by the ledger that every sample was in exactly one micro-batch. `name` names the run in messages.
     pub(crate) fn each_sample_was_used_once(&self, setup: &StormSetup, name: &str) {
         assert_eq!(self.unfit, 0, "{name}");
         let mut used = BTreeMap::new();
@@ -282,11 +283,11 @@ impl Log {
     }
 }
 
-/// Summary of a run with failures beside a run without failures.
+/// Table that compares a run with failures to a run without failures.
 pub(crate) struct StormTable<'a> {
     pub(crate) calm: &'a Log,
     pub(crate) storm: &'a Log,
-    /// Memory budget, and memory in use before the run, if they are measured.
+    /// Memory budget, and memory in use before the run; `None` if they are not measured.
     pub(crate) budget: Option<(Bytes, Bytes)>,
     pub(crate) injected: usize,
 }

@@ -43,7 +43,7 @@ pub(super) fn audio_of(value: &str) -> Result<String, IssueKind> {
     }
 }
 
-/// Whether the value is a place in an archive, `FILE.ark:1234`, with or without a range.
+/// Returns whether the value is a place in an archive, `FILE.ark:1234`, with or without a range.
 fn in_archive(value: &str) -> bool {
     value.split_once(".ark:").is_some_and(|(_, offset)| offset.starts_with(|c: char| c.is_ascii_digit()))
         || value.ends_with(".ark")

@@ -9,8 +9,8 @@ use crate::issue::IssueKind;
 /// Lhotse recording with its files and transforms.
 pub(super) struct Recording {
     sources: Vec<Source>,
-    /// Name of the first transform other than resampling. Resampling needs no support: every audio is resampled when
-    /// read.
+    /// Name of the first transform other than resampling; `None` without one. Resampling needs no support, because
+    /// every audio is resampled when read.
     transform: Option<String>,
     pub(super) duration: Option<Seconds>,
 }
@@ -32,7 +32,7 @@ impl Recording {
         Ok(Self { sources, transform, duration: object.seconds("duration")? })
     }
 
-    /// Returns the file with exactly the channels `wanted`. An empty list means all channels.
+    /// Returns the path of the file with exactly the channels `wanted`. An empty list means all channels.
     pub(super) fn file(&self, wanted: &[u64]) -> Result<&str, IssueKind> {
         if let Some(transform) = &self.transform {
             return Err(IssueKind::ChangedRecording(shortened(transform)));

@@ -86,7 +86,7 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Reads the folder in every layout, and checks what a listing guarantees.
+/// Imports the folder in every layout, and checks the guarantees of each listing, such as unique ids.
 fn check(folder: &Path) {
     let options = Format::ALL.map(as_format).into_iter().chain([ImportOptions::default()]);
     for options in options {

@@ -132,7 +132,7 @@ enum Edit {
     Insert(usize, Vec<u8>),
     Replace(usize, Vec<u8>),
     Remove(usize, usize),
-    /// Copies a range of the segment to another offset in the segment.
+    /// Copies a range of the segment to another offset in the segment: start of the range, its length, new offset.
     Repeat(usize, usize, usize),
 }
 

@@ -8,7 +8,7 @@ const HOPELESS: f64 = -10.0;
 /// The search stops when the finished texts of this many consecutive lengths are all hopeless (ESPnet's `M`).
 const HOPELESS_LENGTHS: usize = 3;
 
-/// The finished texts of a search.
+/// Finished texts of a beam search, from which the search takes its result and decides when to stop.
 pub(super) struct Finished<'a> {
     options: &'a BeamOptions,
     hypotheses: Vec<Hypothesis>,

@@ -59,7 +59,9 @@ pub trait NextToken {
     fn step(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>>;
 }
 
-/// Calls `decoder` and checks the number of rows that it returns.
+/// Asks `decoder` for the log-probabilities of the next token, and returns one row for each hypothesis. `tokens` holds
+/// the newest token of each hypothesis, and `parents` the row of the previous call that it continues. Panics if the
+/// decoder returns another number of rows.
 fn next_rows(decoder: &mut dyn NextToken, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>> {
     let rows = decoder.step(parents, tokens);
     assert!(
@@ -71,7 +73,8 @@ fn next_rows(decoder: &mut dyn NextToken, parents: &[usize], tokens: &[u32]) -> 
     rows
 }
 
-/// Returns the log-probability of `token` in a row of the decoder's output.
+/// Returns the log-probability of `token` in `row`, the decoder's log-probabilities of the next token. NaN counts as
+/// minus infinity.
 fn log_prob(row: &[f32], token: u32) -> f64 {
     f64::from(possible(row[token as usize]))
 }

@@ -65,7 +65,8 @@ impl BeamOptions {
     }
 }
 
-/// Computes the weighted log-probability of a text. A weight of zero also removes minus infinity.
+/// Computes the weighted sum of a text's log-probabilities by CTC and by the attention decoder. A log-probability with
+/// weight 0 does not count, even if it is minus infinity.
 pub(super) fn blend(ctc_weight: f64, ctc: f64, attention: f64) -> f64 {
     let share = |weight: f64, value: f64| if weight == 0.0 { 0.0 } else { weight * value };
     share(ctc_weight, ctc) + share(1.0 - ctc_weight, attention)

@@ -7,7 +7,8 @@ use super::BLANK;
 /// Number of the empty prefix in every tree.
 pub(super) const ROOT: usize = 0;
 
-/// Prefixes by number. Equal prefixes always have the same number.
+/// Tree of the prefixes of a search, in which a number stands for each prefix. Equal prefixes always have the same
+/// number.
 pub(super) struct PrefixTree {
     /// Parent and last token of each prefix. The root is its own parent.
     nodes: Vec<(usize, u32)>,
@@ -21,17 +22,17 @@ impl PrefixTree {
         Self { nodes: vec![(ROOT, BLANK)], children: HashMap::new() }
     }
 
-    /// Returns the prefix without its last token.
+    /// Returns the number of the prefix `node` without its last token.
     pub(super) fn parent(&self, node: usize) -> usize {
         self.nodes[node].0
     }
 
-    /// Returns the prefix that is one `token` longer, if it exists.
+    /// Returns the number of the prefix `node` extended by `token`; `None` if the tree does not have it.
     pub(super) fn child(&self, node: usize, token: u32) -> Option<usize> {
         self.children.get(&(node, token)).copied()
     }
 
-    /// Returns the prefix that is one `token` longer, and creates it if needed.
+    /// Returns the number of the prefix `node` extended by `token`, and adds it to the tree if needed.
     pub(super) fn extend(&mut self, node: usize, token: u32) -> usize {
         *self.children.entry((node, token)).or_insert_with(|| {
             self.nodes.push((node, token));
@@ -39,7 +40,7 @@ impl PrefixTree {
         })
     }
 
-    /// Returns the tokens of a prefix.
+    /// Returns the tokens of the prefix with number `node`.
     pub(super) fn tokens(&self, mut node: usize) -> Vec<u32> {
         let mut tokens = Vec::new();
         while node != ROOT {

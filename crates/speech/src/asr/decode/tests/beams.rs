@@ -64,7 +64,7 @@ fn impossible_scores_give_the_empty_text_at_minus_infinity() {
     assert_eq!(rescore(Vec::new(), &mut ToyDecoder::new(1), &options(width(3), 5)), nothing);
 }
 
-/// Compares the result of a wide beam with the scores of all texts, with and without CTC.
+/// Compares the result of a beam wider than the number of texts with the scores of all texts, with and without CTC.
 fn check_wide(seed: u64, scores: &CtcScores, options: &BeamOptions) {
     let toy = || ToyDecoder { sos: options.sos, eos: options.eos, ..ToyDecoder::new(seed) };
     let by_ctc = every_text(scores);

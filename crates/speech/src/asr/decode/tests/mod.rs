@@ -84,7 +84,7 @@ fn texts_up_to(length: usize, sos: u32, eos: u32) -> Vec<Vec<u32>> {
     texts
 }
 
-/// A decoder with random scores that depend on all tokens before. It checks each call.
+/// A decoder for tests with random scores that depend on all tokens before. It checks each call.
 struct ToyDecoder {
     seed: u64,
     sos: u32,
@@ -108,7 +108,7 @@ impl ToyDecoder {
         CtcScores::from_logits((0..VOCABULARY).map(|_| numbers.next() * 5.0).collect(), VOCABULARY).row(0).to_vec()
     }
 
-    /// Computes the log-probability of a text by definition.
+    /// Computes the log-probability of a text, including the end token, by definition.
     fn log_prob(&self, text: &[u32]) -> f64 {
         let all = [&[self.sos], text, &[self.eos]].concat();
         (1..all.len()).map(|n| f64::from(self.row(&all[..n])[all[n] as usize])).sum()
@@ -137,7 +137,8 @@ impl NextToken for ToyDecoder {
     }
 }
 
-/// A decoder whose scores are a given function of the tokens so far.
+/// A decoder for tests whose scores are a given function of the tokens so far. The fields are the tokens of each row,
+/// the number of calls, and the function.
 struct ScriptedDecoder<F>(Vec<Vec<u32>>, usize, F);
 
 impl<F: Fn(&[u32]) -> Vec<f32>> ScriptedDecoder<F> {
