@@ -1,6 +1,7 @@
 //! Rules of the workspace that no compiler checks: each is a function from the files of the workspace to findings.
 
 mod circles;
+mod enclosing;
 mod faces;
 mod features;
 mod files;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use super::enclosing::Enclosing;
 use super::house::{House, TextFile};
 use super::lexer::{Kind, Token, tokens};
 use crate::Misuse;
@@ -16,6 +17,8 @@ struct Doc {
     line: usize,
     /// First line of the documented item; `(module)` for the comment of a module.
     item: String,
+    /// Items around the documented item, which its reader sees; empty at the level of a file.
+    enclosing: String,
     /// Lines of the comment, without the slashes.
     text: Vec<String>,
 }
@@ -26,8 +29,9 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let house = House::read(&root())?;
     let docs: Vec<Doc> = house.rust().filter(|file| is_code_of_a_crate(file)).flat_map(docs).collect();
     let n_docs = docs.len();
-    for Doc { path, line, item, text } in sample(docs, seed, count) {
-        println!("{path}:{line}: {item}");
+    for Doc { path, line, item, enclosing, text } in sample(docs, seed, count) {
+        let enclosing = if enclosing.is_empty() { enclosing } else { format!("  (in {enclosing})") };
+        println!("{path}:{line}: {item}{enclosing}");
         for line in text {
             println!("    {line}");
         }
@@ -70,8 +74,10 @@ fn is_code_of_a_crate(file: &TextFile) -> bool {
 /// Lists the doc comments of a file, in order. Consecutive lines are one comment.
 fn docs(file: &TextFile) -> Vec<Doc> {
     let (tokens, mut docs, mut at) = (tokens(&file.text), Vec::new(), 0);
+    let mut enclosing = Enclosing::new(&file.text);
     while at < tokens.len() {
         let Some(slashes) = slashes(&tokens[at]) else {
+            enclosing.read(tokens[at]);
             at += 1;
             continue;
         };
@@ -82,7 +88,7 @@ fn docs(file: &TextFile) -> Vec<Doc> {
             at += 1;
         }
         let item = if slashes == "//!" { "(module)".to_owned() } else { item(file, &tokens[at..]) };
-        docs.push(Doc { path: file.path.clone(), line, item, text });
+        docs.push(Doc { path: file.path.clone(), line, item, enclosing: enclosing.describe(), text });
     }
     docs
 }
@@ -144,9 +150,11 @@ mod tests {
     #[test]
     fn finds_each_comment_with_its_item() {
         let text = "//! A.\n//! B.\n\n/// C.\n#[derive(Debug)]\n#[arg(\n    long\n)]\npub struct D {\n    /// E.\n    f: [u8; 2],\n}\n// no\n";
-        let found: Vec<_> = docs(&file(text)).into_iter().map(|doc| (doc.line, doc.item, doc.text.join(" "))).collect();
-        let expected = [(1, "(module)", "A. B."), (4, "pub struct D {", "C."), (10, "f: [u8; 2],", "E.")];
-        assert_eq!(found, expected.map(|(line, item, text)| (line, item.to_owned(), text.to_owned())));
+        let found = docs(&file(text));
+        let found = found.iter().map(|doc| (doc.line, &*doc.item, &*doc.enclosing, doc.text.join(" ")));
+        let expected =
+            [(1, "(module)", "", "A. B."), (4, "pub struct D {", "", "C."), (10, "f: [u8; 2],", "struct D", "E.")];
+        assert!(found.eq(expected.map(|(line, item, enclosing, text)| (line, item, enclosing, text.to_owned()))));
     }
 
     #[test]
