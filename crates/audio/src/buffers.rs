@@ -63,7 +63,7 @@ pub fn reuse(candidate: Option<Vec<f32>>, count: usize) -> Vec<f32> {
     }
 }
 
-/// Returns whether the capacity of `buffer` is at least `count` values and at most half as much again.
+/// Returns whether the capacity of `buffer` is at least `count` and at most one and a half times `count`.
 fn fits(buffer: &Vec<f32>, count: usize) -> bool {
     (count..=count + count / 2).contains(&buffer.capacity())
 }

@@ -154,7 +154,7 @@ pub enum AudioError {
         file: PathBuf,
         /// Length of the audio according to the header.
         promised: Seconds,
-        /// Length of the audio in the file.
+        /// Length of the audio that the file really holds.
         found: Seconds,
     },
     /// The audio file holds no samples.
@@ -165,9 +165,9 @@ pub enum AudioError {
     Truncated {
         /// WAV file that is too short for its header.
         file: PathBuf,
-        /// Bytes of audio according to the header.
+        /// Number of bytes of audio according to the header.
         promised: u64,
-        /// Bytes of audio in the file.
+        /// Number of bytes of audio that the file really holds.
         found: u64,
     },
     /// The requested segment is not inside the file.

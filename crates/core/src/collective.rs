@@ -10,7 +10,7 @@ pub trait Collective: Send + Sync {
     /// Returns the index of this replica, from 0.
     fn rank(&self) -> usize;
 
-    /// Returns the number of replicas.
+    /// Returns the number of replicas that share each batch.
     fn ranks(&self) -> usize;
 
     /// All-gather: sends the bytes `own` to all replicas, and returns the bytes of each replica in the order of the

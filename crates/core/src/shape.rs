@@ -10,7 +10,7 @@ use crate::Frames;
 /// have one length, `tokens` is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BatchShape {
-    /// Number of samples, such as utterances.
+    /// Number of samples in the batch, such as utterances.
     pub utterances: u32,
     /// Number of feature frames of the longest sample, with padding.
     pub frames: Frames,

@@ -42,13 +42,14 @@ use crate::{BatchShape, SampleId};
 /// assert_eq!(rows.shape(), BatchShape::samples(5));
 /// ```
 pub trait Batch: Clone + Send + Sync + 'static {
-    /// Returns the ids of the samples, in order. Randomness of a step depends on the ids, not on the order.
+    /// Returns the ids of the samples in the batch, in order. Randomness of a step depends on the ids, not on the
+    /// order.
     fn ids(&self) -> &[SampleId];
 
     /// Returns the samples at `indices`, in that order, as a batch; an empty batch if there are no indices.
     fn select(&self, indices: &[usize]) -> Self;
 
-    /// Returns the number of samples.
+    /// Returns the number of samples in the batch.
     fn len(&self) -> usize {
         self.ids().len()
     }

@@ -49,7 +49,7 @@ impl Contour {
         }
     }
 
-    /// Returns the number of frames of the tracks.
+    /// Returns the number of frames, which is equal for all tracks.
     pub(super) fn n_frames(&self) -> usize {
         self.pitch.len()
     }

@@ -30,7 +30,7 @@ impl Lexicon {
         &ENGLISH
     }
 
-    /// Returns the words in the order of their indices.
+    /// Returns every word of the lexicon, in the order of the indices of words.
     pub fn words(&self) -> &[Word] {
         &self.words
     }

@@ -101,7 +101,7 @@ const RIDGE: Formants = [240.0, 1750.0, 2650.0];
 const PALATE: Formants = [260.0, 1950.0, 2600.0];
 const VELUM: Formants = [230.0, 1700.0, 2150.0];
 
-/// All phones of the lexicon.
+/// Every phone that occurs in words of the lexicon.
 pub(super) static PHONES: [Phone; 40] = [
     vowel("iy", [280.0, 2290.0, 3010.0], 0.115),
     vowel("ih", [400.0, 1970.0, 2550.0], 0.085),

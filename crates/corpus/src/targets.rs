@@ -71,7 +71,7 @@ impl TargetSequence {
         builder.targets
     }
 
-    /// Returns the number of frames of all segments.
+    /// Returns the number of frames of all segments together.
     pub(super) fn n_frames(&self) -> usize {
         self.segments.iter().map(|s| s.n_frames).sum()
     }

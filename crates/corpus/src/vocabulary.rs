@@ -6,7 +6,8 @@
 
 use crate::lexicon::Lexicon;
 
-/// Returns the words for `language`, or for its base language, such as `en` for `en-us`; `None` without a word list.
+/// Returns the words that a corpus in `language` consists of, or those of its base language, such as `en` for `en-us`;
+/// `None` without a word list.
 pub(super) fn words(language: &str) -> Option<Vec<&'static str>> {
     let family = language.split(['-', '_']).next().unwrap_or(language);
     if family == "en" {

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpecAugment {
-    /// Number of time masks. Default: 2.
+    /// Number of time masks in each utterance. Default: 2.
     pub time_masks: u32,
     /// Longest time mask, in frames. Default: 100.
     pub time_mask_frames: u32,
     /// Longest time mask as a share of the utterance, from 0 to 1. Default: 0.2.
     pub time_mask_share: f64,
-    /// Number of frequency masks. Default: 2.
+    /// Number of frequency masks in each utterance. Default: 2.
     pub frequency_masks: u32,
     /// Widest frequency mask, in mel channels. Default: 27.
     pub frequency_mask_bins: u32,

@@ -34,7 +34,7 @@ pub struct Issue {
     pub location: Option<SourceLocation>,
     /// Id of the utterance; `None` where it could not be read.
     pub id: Option<String>,
-    /// Kind of the issue, with the facts.
+    /// What is wrong with the utterance, with the facts.
     pub kind: IssueKind,
 }
 
@@ -96,7 +96,7 @@ pub enum IssueKind {
         /// Number of columns in the line.
         found: usize,
     },
-    /// A quoted field is not closed.
+    /// A quotation mark opens a field of a table, and no quotation mark closes it.
     #[error("a quotation mark opens a field, and none closes it")]
     UnclosedQuote,
     /// The id is empty.
@@ -133,12 +133,12 @@ pub enum IssueKind {
         /// End of the utterance, in seconds.
         end: f64,
     },
-    /// A line, a text or a name is longer than the limit, so the rest was not read.
+    /// A line, a text or a name is longer than an import accepts, so the rest was not read.
     #[error("the {field} is longer than {max_bytes} bytes")]
     FieldTooLong {
         /// Kind of text that is too long: `line`, `text`, `name`.
         field: &'static str,
-        /// Largest allowed length in bytes.
+        /// Largest number of bytes that a line, text or name of this kind may have.
         max_bytes: usize,
     },
     /// A file or a folder cannot be read to its end. Holds the message of the operating system.
@@ -193,16 +193,16 @@ pub enum IssueKind {
     /// character.
     #[error("{0}")]
     UnknownCharacters(String),
-    /// The audio is shorter than the limit. Holds the duration of the audio.
+    /// The audio is shorter than [`Limits::shortest`](crate::Limits::shortest). Holds the duration of the audio.
     #[error("too short: it lasts {0}")]
     TooShort(Seconds),
-    /// The audio is longer than the limit. Holds the duration of the audio.
+    /// The audio is longer than [`Limits::longest`](crate::Limits::longest). Holds the duration of the audio.
     #[error("too long: it lasts {0}")]
     TooLong(Seconds),
     /// The text has no character left after normalization.
     #[error("empty text")]
     EmptyText,
-    /// The text is longer than the limit. Holds the number of characters in the text.
+    /// The text is longer than [`Limits::longest_text`](crate::Limits::longest_text). Holds its number of characters.
     #[error("too long a text: it has {0} characters")]
     TextTooLong(usize),
     /// The text needs more frames than a CTC loss gets from the audio.

@@ -92,8 +92,8 @@ impl Loader {
         }
     }
 
-    /// Returns the current number of threads, and of batches that are loaded ahead. Numbers that were not configured
-    /// can grow.
+    /// Returns the current number of threads, and of batches that are loaded ahead. A number that the
+    /// configuration leaves open can grow.
     pub fn workers_and_prefetch(&self) -> (usize, usize) {
         self.pipeline.size()
     }

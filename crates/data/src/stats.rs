@@ -11,11 +11,11 @@ use plimsoll_text::{Case, normalize};
 /// Statistics of a corpus. They are serialized for scripts, so the names in JSON do not change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CorpusStats {
-    /// Number of utterances.
+    /// Number of utterances in the corpus.
     pub utterances: usize,
     /// Total duration of the utterances.
     pub total: Seconds,
-    /// Number of named speakers.
+    /// Number of different speakers whose names are listed.
     pub speakers: usize,
     /// Number of utterances for each named language.
     pub languages: BTreeMap<String, usize>,
@@ -30,7 +30,7 @@ pub struct CorpusStats {
     pub character_counts: BTreeMap<char, usize>,
 }
 
-/// Distribution of a number over a corpus.
+/// Distribution of a number, such as the duration, over the utterances of a corpus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// Smallest of the values; `least` in JSON.

@@ -44,7 +44,7 @@ pub enum NormKind {
 /// Configuration of a [`Norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct NormConfig {
-    /// Number of channels.
+    /// Number of channels: the length of the last axis of the input.
     pub channels: usize,
     /// Values over which mean and variance are computed.
     pub kind: NormKind,

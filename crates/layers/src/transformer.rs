@@ -171,7 +171,7 @@ impl DecoderCache {
         self.memory.select(rows);
     }
 
-    /// Returns the number of tokens decoded so far.
+    /// Returns the number of tokens that each sequence has decoded so far.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }

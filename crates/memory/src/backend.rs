@@ -48,7 +48,8 @@ impl BackendRules {
         }
     }
 
-    /// Returns the host memory of parameters and operations beside their tensors. Zero for a GPU: it is not GPU memory.
+    /// Returns the bytes of bookkeeping that a parameter and an operation need in host memory, beside the values of
+    /// their tensors. Zero for a GPU backend: its bookkeeping is not in GPU memory.
     pub(crate) fn handle_bytes(self) -> HandleBytes {
         match self {
             Self::Flex { .. } => HandleBytes { parameter: 2300, operation: 600 },
@@ -57,7 +58,8 @@ impl BackendRules {
     }
 }
 
-/// Bytes of bookkeeping beside tensors, measured on models of many small layers (docs/LOG.md, 2026-11-21).
+/// Bytes of host memory that Burn needs for bookkeeping, beside the values of tensors. Measured on models of many small
+/// layers (docs/LOG.md, 2026-11-21).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandleBytes {
     /// Bytes of bookkeeping for each parameter: handle, name and place on the tape.

@@ -12,7 +12,7 @@ use crate::catalog::Gpu;
 pub struct Cost {
     /// Floating-point operations of all matrix products and convolutions.
     pub operations: f64,
-    /// Bytes that all kernels read and write.
+    /// Number of bytes that all kernels together read and write.
     pub bytes: f64,
     /// Number of kernel launches.
     pub launches: f64,

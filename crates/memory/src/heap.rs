@@ -237,7 +237,7 @@ impl Heap {
         }
     }
 
-    /// Drops the handle of tensor `id`.
+    /// Drops the handle of tensor `id` on its block, and frees the block with its last handle.
     pub(crate) fn drop_tensor(&mut self, id: TensorId) {
         if let Some(value) = self.tensors.remove(&id) {
             self.free(value);

@@ -218,7 +218,7 @@ impl Pool {
     }
 }
 
-/// Free ranges of a page, by start and length.
+/// A page of memory: its free ranges (holes), the length of each by its start.
 #[derive(Debug)]
 struct Page {
     holes: BTreeMap<u64, u64>,

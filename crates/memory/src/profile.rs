@@ -61,7 +61,7 @@ impl OwnerBytes {
     }
 }
 
-/// A moment of a timeline, with the memory of each owner.
+/// The memory of each owner at one moment of a timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level {
     /// Moment of the timeline at which the owners have this memory.
@@ -70,7 +70,7 @@ pub(crate) struct Level {
     pub(crate) stack: OwnerBytes,
 }
 
-/// A range of moments, with the moment that has the most memory.
+/// One column of a drawing: a range of moments, with the moment that has the most memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     /// Range of moments that the column covers.
@@ -112,7 +112,7 @@ impl MemoryProfile {
         Self { levels, moments }
     }
 
-    /// Returns the number of moments of the timeline.
+    /// Returns the number of moments of the timeline; see [`Timeline`] for what a moment is.
     pub(crate) fn moments(&self) -> usize {
         self.moments
     }

@@ -60,7 +60,7 @@ pub struct Allocation {
     pub made_by: &'static str,
 }
 
-/// A phase with its range of moments.
+/// A phase with its range of moments in a [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PhaseSpan {
     /// Phase that the run is in from `start` to `end`.
@@ -71,8 +71,8 @@ pub struct PhaseSpan {
     pub end: usize,
 }
 
-/// The memory of a step over time, in moments counted from 0. A moment is one operation, or one allocation within an
-/// operation.
+/// The memory of a step over time. Time is counted in moments, from 0: each allocation begins a new moment. Memory that
+/// is freed no longer exists from the next moment on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
     /// Every allocation of the step, in the order of birth.

@@ -22,7 +22,7 @@ use plimsoll_recipes::{data, mapping};
 
 /// Bytes of a parameter in fp32.
 const WEIGHT_BYTES: u64 = 4;
-/// Bytes of a parameter in training: value, gradient and both moments of AdamW.
+/// Bytes of a parameter in training: value, gradient and both running means of AdamW.
 const TRAINING_BYTES: u64 = 4 * WEIGHT_BYTES;
 
 /// Commands of `model`.
@@ -129,8 +129,8 @@ impl Sizes {
         (frames, positions)
     }
 
-    /// Returns the number of features per frame, the number of tokens in the vocabulary, and the words with which the
-    /// output names the positions over which attention computes.
+    /// Returns the number of features per frame, the number of tokens in the vocabulary, and the label that stands
+    /// after the number of positions in the text output: `after subsampling` or `steps of the decoder`.
     fn facts(&self) -> (usize, usize, &'static str) {
         match &self.model {
             ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),

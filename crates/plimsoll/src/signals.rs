@@ -11,7 +11,7 @@ use signal_hook::flag;
 pub(crate) struct Signals {
     /// Stop flag: true after the first signal.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Number of the last signal.
+    /// Number of the last signal that the process received.
     last: Arc<AtomicUsize>,
 }
 

@@ -16,7 +16,7 @@ pub struct TrainingDevice {
     pub name: String,
     /// Whether the device is the CPU: then the memory of the device is the memory of the process.
     pub is_host: bool,
-    /// Number of micro-batches that the device computes at the same time: threads on the CPU, 1 on a GPU.
+    /// Number of lanes: micro-batches that the device computes at the same time. Threads on the CPU, 1 on a GPU.
     pub lanes: usize,
     /// Fastest precision that is safe on the device.
     pub precision: Precision,

@@ -23,7 +23,7 @@ const MARGIN: f64 = 0.04;
 /// Memory for the buffers that hold the audio of a few files while they are read and decoded at once.
 const DECODE_BUFFERS: Bytes = Bytes::mib(4);
 
-/// A run whose memory is to be planned.
+/// A run whose memory is to be planned, with everything that the planning needs.
 #[derive(Clone, Copy)]
 pub(crate) struct MemoryRequest<'a> {
     /// The plan of the run, without its memory.

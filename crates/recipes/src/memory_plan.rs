@@ -30,8 +30,8 @@ impl MemoryPlan {
         Bytes(self.plan.peak.0 * self.sharing_replicas + self.outside_model.0)
     }
 
-    /// Returns for each planned batch shape the number of utterances to compute at once on `lanes` lanes, and the
-    /// settings of the computation. A run's governor starts with these values.
+    /// Returns for each planned batch shape the number of utterances to compute at once on `lanes` lanes (threads)
+    /// together, and the settings of the computation. A run's governor starts with these values.
     pub fn governor_plan(&self, lanes: usize) -> Vec<PlannedLimit> {
         let planned = |bucket: &BucketPlan| PlannedLimit {
             shape: bucket.bucket,

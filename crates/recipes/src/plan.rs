@@ -67,7 +67,7 @@ pub struct DataPlan {
     pub batches_in_epoch: u64,
 }
 
-/// Settings of the training.
+/// Settings of the training, all with their final values.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainingPlan {
     /// Number of steps until the end; `None` if neither epochs nor steps are limited.
@@ -106,7 +106,7 @@ pub struct TrainingPlan {
     pub choice: Choice,
     /// Number of replicas; each has a part of every batch.
     pub replicas: usize,
-    /// Number of micro-batches that each replica computes at the same time.
+    /// Number of lanes: micro-batches that each replica computes at the same time, each on its own thread.
     pub lanes: usize,
     /// Optimizer that updates the weights.
     pub optimizer: OptimizerConfig,

@@ -28,7 +28,7 @@ pub trait Reporter: Sync {
 
 /// Display of long work. Dropping it ends the display.
 pub trait Progress: Send + Sync {
-    /// Sets the number of parts that are done.
+    /// Sets how many parts of the work are done.
     fn set(&self, done: u64) {
         let _ = done;
     }

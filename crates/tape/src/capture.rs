@@ -217,14 +217,14 @@ pub enum CustomOp<'a> {
     Change {
         /// Name of the operation that overwrites its first input.
         name: &'a str,
-        /// Bytes of temporary memory of the operation.
+        /// Number of bytes of temporary memory that the operation needs.
         scratch: u64,
     },
     /// Record of host memory that is in use for a short time, written by [`record_scratch`].
     Scratch {
         /// Name of the purpose of the memory, such as `table`.
         name: &'a str,
-        /// Number of bytes used.
+        /// Number of bytes of host memory in use.
         bytes: u64,
     },
 }

@@ -64,8 +64,8 @@ pub trait Task: Module {
     /// Copies `batch` to `device`.
     fn send(batch: &Self::Batch, device: &Device) -> Self::Tensors;
 
-    /// Returns the weight of `batch` in its step, such as its number of tokens. The weight must follow from the host
-    /// batch alone.
+    /// Returns the weight of `batch`: the number of parts over which its loss is a sum, such as tokens. The weight must
+    /// follow from the host batch alone.
     ///
     /// The default is the number of samples, for a loss that is a sum over samples.
     fn weight(&self, batch: &Self::Batch) -> f64 {
@@ -81,7 +81,8 @@ pub trait Task: Module {
 pub struct StepLoss {
     /// Sum of the losses of the samples, with autodiff.
     pub sum: Tensor<1>,
-    /// Terms of the loss by name, for the report of the step. The trainer divides each term by the weight of the step.
+    /// Terms of the loss by name, such as `ctc`, for the report of the step. The trainer divides each term by the sum
+    /// of the weights of the micro-batches of the step; see [`Task::weight`].
     pub parts: Vec<(&'static str, Tensor<1>)>,
     /// Indices of samples that have no finite loss and are not in the sum.
     pub left_out: Vec<usize>,

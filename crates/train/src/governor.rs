@@ -31,7 +31,7 @@ pub struct Governor {
 pub struct PlannedLimit {
     /// Largest frames and tokens of a batch that this limit covers. The number of utterances has no meaning here.
     pub shape: BatchShape,
-    /// Largest number of utterances computed at once.
+    /// Largest number of utterances computed at once, in all lanes together.
     pub limit: usize,
     /// Execution choice of the micro-batches that this limit covers.
     pub choice: Choice,

@@ -85,7 +85,7 @@ pub struct Outcome {
     pub last_score: Option<Score>,
 }
 
-/// Failure of a run.
+/// Reason why a run ended with an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {

@@ -150,10 +150,10 @@ pub struct StepEvent {
     /// Position in the data after the step.
     #[serde(deserialize_with = "lenient::position")]
     pub position: Position,
-    /// Loss per unit of weight, such as per token.
+    /// Loss of the batch divided by its weight, such as its number of tokens.
     #[serde(deserialize_with = "lenient::number")]
     pub loss: f64,
-    /// Terms of the loss by name, per unit of weight.
+    /// Terms of the loss by name, each divided by the weight of the batch.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "lenient::numbers")]
     pub parts: BTreeMap<Cow<'static, str>, f64>,
     /// Norm of the gradient before clipping.

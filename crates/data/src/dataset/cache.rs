@@ -1,11 +1,11 @@
-//! Memory cache of features.
+//! Keeps the features of utterances in memory, up to a limit in bytes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::Bytes;
 
-/// Cache of features in memory, one slot for each utterance, until the limit is reached.
+/// Cache of features in memory, one slot for each utterance, until the memory limit is reached.
 ///
 /// Nothing is evicted: an epoch asks for every sample once, in random order, so all samples are worth the same.
 pub(super) struct MemoryCache {

@@ -12,7 +12,7 @@ use crate::issue::IssueKind;
 /// Largest number of further lines that are searched for the quotation mark that closes a field.
 const MAX_FIELD_LINES: usize = 20;
 
-/// Largest row with a field of several lines, in bytes.
+/// Number of bytes of a row beyond which the search for the closing quotation mark ends.
 const MAX_FIELD_BYTES: usize = 256 << 10;
 
 /// Row of a table: the number of the line that it begins in, and its cells or the issue of a row that cannot be read.

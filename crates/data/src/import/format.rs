@@ -27,7 +27,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All layouts.
+    /// Every layout of a corpus that can be read.
     pub const ALL: [Self; 9] = [
         Self::Manifest,
         Self::LjSpeech,

@@ -15,14 +15,14 @@ use crate::issue::{Issue, IssueKind, SourceLocation};
 /// File names of the list in a folder. Where both files exist, their content is equal, so only the first is read.
 const LISTS: [&str; 2] = ["metadata.jsonl", "metadata.csv"];
 
-/// Names of the key for the audio file.
+/// Keys or columns that can hold the audio file; the first that exists counts.
 pub(super) const FILE: [&str; 2] = ["file_name", "audio_file_name"];
 
-/// Names of the key for the text.
+/// Keys or columns that can hold the text; the first that exists counts.
 const TEXT: [&str; 5] = ["transcription", "text", "sentence", "normalized_text", "transcript"];
-/// Names of the key for the speaker.
+/// Keys or columns that can hold the speaker; the first that exists counts.
 const SPEAKER: [&str; 3] = ["speaker", "speaker_id", "client_id"];
-/// Names of the key for the language.
+/// Keys or columns that can hold the language; the first that exists counts.
 const LANGUAGE: [&str; 3] = ["language", "locale", "lang"];
 
 /// Adds the utterances of a Hugging Face audio folder to `builder`. `path` is one list, or a folder whose lists are in
@@ -114,7 +114,7 @@ fn read_csv(builder: &mut ListingBuilder<'_>, list: &Path) {
     }
 }
 
-/// Index of each column of a table.
+/// Number of columns of a table, and the indices of the columns that are read.
 struct Header {
     columns: usize,
     file: usize,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::builder::shortened;
 use crate::issue::IssueKind;
 
-/// JSON object with lenient access.
+/// JSON object whose unknown keys are ignored, and whose numbers may be written as texts.
 #[derive(Debug)]
 pub(super) struct Object(Map<String, Value>);
 

@@ -3,7 +3,7 @@
 use crossbeam_channel::{Receiver, Sender, bounded};
 use plimsoll_audio::buffers::reuse;
 
-/// Largest number of buffers that wait for reuse.
+/// Largest number of feature buffers that wait for reuse; further buffers are freed.
 const MAX_BUFFERS: usize = 4;
 
 /// Pool of buffers for reuse. The threads of the loader take buffers, and the thread of the trainer returns them.

@@ -49,7 +49,7 @@ pub struct LoaderConfig {
 pub struct Shard {
     /// Rank of this replica, from 0.
     pub rank: usize,
-    /// Number of replicas.
+    /// Number of replicas that share every batch.
     pub ranks: usize,
 }
 

@@ -17,7 +17,8 @@ pub(super) struct WorkerLost;
 /// order of the jobs, and this queue is the order of the results. A job needs a permit to start, and the permit returns
 /// when its result is taken: this is the back-pressure. Permits and threads can be added at any time.
 pub(super) struct Pipeline<R> {
-    /// Queue of the receiving ends, in the order of the jobs; `None` while the pipeline is being dropped.
+    /// Queue of the channels on which the results of the jobs arrive, in the order of the jobs; `None` while the
+    /// pipeline is being dropped.
     results: Option<Receiver<Receiver<R>>>,
     permits: Option<Sender<()>>,
     feeder: Option<JoinHandle<()>>,
@@ -70,7 +71,8 @@ impl<R: Send + 'static> Pipeline<R> {
         }
     }
 
-    /// Returns the number of threads, and of results that may be ahead.
+    /// Returns the number of worker threads, and the number of jobs that may run or have a result that waits to be
+    /// taken.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.workers.len(), self.ahead)
     }

@@ -13,7 +13,7 @@ pub enum StorePrecision {
     F32,
 }
 
-/// Limit and number format of a store.
+/// Size limit of a store's folder, and number format of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Largest size of all files in the store's folder together, of all processes. Zero empties the folder.

@@ -45,7 +45,7 @@ pub(super) fn total(segments: &[SegmentFile]) -> u64 {
     segments.iter().fold(0, |total: u64, segment| total.saturating_add(segment.size))
 }
 
-/// Returns the number in `NNNNNNNN-PID-RANDOM.plimsoll`; `None` for any other name.
+/// Returns the number `NNNNNNNN` of a segment called `NNNNNNNN-PID-RANDOM.plimsoll`; `None` for any other name.
 fn number_in(name: &OsStr) -> Option<u64> {
     let parts: Vec<&str> = name.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?.split('-').collect();
     let &[number, process, random] = parts.as_slice() else { return None };

@@ -64,17 +64,17 @@ use writer::Writer;
 pub struct StoreCounts {
     /// Number of records in the index: features and content hashes.
     pub records: u64,
-    /// Size of all files in the folder, as far as known.
+    /// Size of all segments in the folder, as far as known: other processes may have written more.
     pub bytes: Bytes,
     /// Number of calls of [`Store::get`] that found features.
     pub hits: u64,
     /// Number of calls of [`Store::get`] that found no features.
     pub misses: u64,
-    /// Number of records written.
+    /// Number of records that this store has written since it was opened.
     pub written: u64,
     /// Number of damaged records, found at opening or reading.
     pub damaged: u64,
-    /// Number of records that were not written because of the limit.
+    /// Number of records that were not written because the folder has no room for them within [`StoreConfig::limit`].
     pub rejected: u64,
 }
 
@@ -107,8 +107,8 @@ struct Counters {
 impl Store {
     /// Opens the store in `folder`, and creates the folder if needed.
     ///
-    /// If the folder exceeds the limit, its oldest files are deleted, except those in use. Then the headers of all
-    /// records are read.
+    /// If the folder exceeds [`StoreConfig::limit`], its oldest files are deleted, except those in use. Then the
+    /// headers of all records are read.
     ///
     /// # Errors
     /// When the folder cannot be created or read. A single unreadable file is only logged.

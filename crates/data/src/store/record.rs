@@ -23,7 +23,7 @@ use super::config::StorePrecision;
 use super::key::StoreKey;
 use plimsoll_audio::buffers::{take, zeroed};
 
-/// Size of a header, in bytes.
+/// Size of a record's header, in bytes.
 pub(super) const HEADER: usize = 48;
 /// Alignment in bytes: records start at multiples of this offset.
 pub(super) const ALIGNMENT: usize = 8;

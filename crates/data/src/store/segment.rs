@@ -1,4 +1,4 @@
-//! Segments: files of consecutive records.
+//! Segments: the files of a store, in which records lie one after the other.
 
 use std::borrow::Cow;
 use std::fs::{File, TryLockError};

@@ -1,4 +1,4 @@
-//! Reports on a store's folder, and clears it.
+//! Counts the records in a store's folder, and deletes the store's files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use super::segment::{self, Scan, Segment};
 /// Report on the content of a store's folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreReport {
-    /// Number of files in the folder.
+    /// Number of segments: the files in the folder that hold records.
     pub segments: u64,
     /// Number of intact records in the folder.
     pub records: u64,
-    /// Size of all files in the folder.
+    /// Size of all segments in the folder.
     pub bytes: Bytes,
     /// Damaged records, in the order of the files.
     pub damaged: Vec<DamagedRecord>,

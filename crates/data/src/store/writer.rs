@@ -51,7 +51,7 @@ impl Writer {
         self.total
     }
 
-    /// Makes room for `size` bytes within the limit, by deleting old segments if needed.
+    /// Makes room for `size` bytes within the limit of the folder, by deleting old segments if needed.
     pub(super) fn make_room(&mut self, size: u64) -> io::Result<Room> {
         let mut deleted = Vec::new();
         if size > self.limit {

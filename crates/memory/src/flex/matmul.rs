@@ -30,7 +30,10 @@ impl Flex<'_> {
         self.free([left, right]);
     }
 
-    /// Allocates the packed operands of the product: the right operand, and the left operand where it fits the cache.
+    /// Simulates the memory into which gemm packs (copies) operands during a product: allocates it, and frees it again.
+    ///
+    /// The left operand is packed if it fits the cache and is not stored column by column. The right operand is packed
+    /// if the left operand has many rows, see [`PACKING`]; fewer rows suffice if it is not stored column by column.
     fn pack_operands(&mut self, left: &Value, right: &Value) {
         let (rank, right_rank) = (left.shape.len(), right.shape.len());
         let (m, k, n) = (left.shape[rank - 2], left.shape[rank - 1], right.shape[right_rank - 1]);

@@ -31,7 +31,7 @@ impl Frame {
     }
 }
 
-/// Style of a text.
+/// How a text of the picture is drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text {
     pub(super) size: f64,

@@ -32,9 +32,9 @@ pub struct RunHistory {
     pub audio_seconds_per_second: Option<f64>,
     /// Share of the training time that was spent waiting for data, from 0 to 1.
     pub wait_share: f64,
-    /// Peak memory of the run.
+    /// Largest memory use of any step or validation of the run.
     pub peak_bytes: Bytes,
-    /// Number of steps that were skipped.
+    /// Number of steps that were not taken, such as steps with an infinite loss.
     pub skipped: u64,
     /// Number of times that memory ran out. Each time the governor lowered its limit.
     pub out_of_memory: u64,

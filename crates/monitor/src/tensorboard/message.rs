@@ -20,7 +20,7 @@ pub(super) enum Message<'a> {
     Version,
     /// Start or resumption of the run with step `step`.
     Start { step: u64 },
-    /// Point of a curve.
+    /// Point of the curve `tag`: its `value` at `step`.
     Scalar { tag: &'a str, step: u64, value: f32 },
     /// Text that TensorBoard shows.
     Text { tag: &'a str, step: u64, text: &'a str },

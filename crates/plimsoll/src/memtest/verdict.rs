@@ -20,7 +20,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Returns whether the run fits.
+    /// Returns whether a plan fits the run into the memory of the GPU.
     pub(crate) fn fits(&self) -> bool {
         self.plan.is_ok()
     }

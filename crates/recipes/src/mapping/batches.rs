@@ -84,7 +84,8 @@ pub fn corpus_shapes(config: &RunConfig, grid: &Grid, metas: &[SampleMeta]) -> V
     shapes
 }
 
-/// Computes the number of utterances in a batch whose longest utterance has `frames`; at most the size of the corpus.
+/// Computes the number of utterances in a batch whose longest utterance has `frames` frames; at most the size of the
+/// corpus.
 pub fn utterances_at_length(data: &DataConfig, metas: &[SampleMeta], frames: u32) -> u32 {
     let most = metas.len().max(1) as u32;
     match batching(data).size {

@@ -33,7 +33,7 @@ pub fn mels<'a>(all: &'a [Mels], features: &LogMelConfig) -> Vec<Heatmap<'a>> {
     all.iter().map(map).collect()
 }
 
-/// Attention of a synthesizer over the text that it synthesizes.
+/// Attention of a synthesizer over the tokens of a text that it has synthesized, to be drawn as a heat map.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionPicture<'a> {
     /// Text that was synthesized, which is the title.

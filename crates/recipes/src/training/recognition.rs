@@ -18,7 +18,7 @@ use super::RunContext;
 use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
 
-/// A recognizer in training.
+/// The training of a recognizer, as a [`TrainingTask`].
 pub(super) struct Recognition {
     config: RecognizerConfig,
 }

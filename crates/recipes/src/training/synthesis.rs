@@ -28,7 +28,7 @@ const FINAL_UTTERANCES: usize = 200;
 /// Number of texts that are synthesized at the same time.
 const SYNTHESIS_BATCH: usize = 32;
 
-/// A synthesizer in training.
+/// The training of a synthesizer, as a [`TrainingTask`].
 pub(super) struct Synthesis {
     config: SynthesizerConfig,
 }

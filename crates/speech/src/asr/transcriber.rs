@@ -1,4 +1,4 @@
-//! From a recording to its text with a trained recognizer.
+//! Turns recordings into text with a trained recognizer.
 
 use std::path::Path;
 

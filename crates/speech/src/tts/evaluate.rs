@@ -61,7 +61,7 @@ pub struct SynthesizedUtterance {
 /// Result of evaluating a synthesizer in free generation: the generated utterances, beside their recordings.
 #[derive(Clone, Debug, Default)]
 pub struct SynthesisEvaluation {
-    /// Generated utterances.
+    /// Every generated utterance, with its distance from the recording.
     pub utterances: Vec<SynthesizedUtterance>,
 }
 

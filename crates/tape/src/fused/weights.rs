@@ -36,7 +36,7 @@ pub struct AttentionMask {
 }
 
 impl AttentionMask {
-    /// Returns the number of keys, from the first of `keys` keys on, that the query in row `row` of sample `sample`
+    /// Returns how many of the `keys` keys, counted from the first key on, the query in row `row` of sample `sample`
     /// sees.
     fn visible_keys(&self, sample: usize, row: usize, keys: usize) -> usize {
         let valid = (self.key_lengths[sample] as usize).min(keys);

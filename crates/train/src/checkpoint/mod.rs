@@ -34,7 +34,7 @@ pub struct RunState {
     pub position: Position,
     /// Seed of the run; all random numbers follow from it and the step.
     pub seed: u64,
-    /// Limits that the governor learned.
+    /// Limits on the number of utterances computed at once, which the governor learned.
     pub governor: GovernorState,
     /// Device and budget for which the governor learned its limits; on other devices and budgets they do not apply.
     pub learned_on: String,
@@ -85,7 +85,7 @@ pub struct Checkpoint {
     pub optimizer: Vec<StateTensor>,
     /// Averaged weights; `None` if no average was kept.
     pub ema: Option<Vec<NamedTensor>>,
-    /// Folder of the checkpoint.
+    /// Folder that the checkpoint was read from.
     pub path: PathBuf,
 }
 

@@ -16,7 +16,7 @@ pub struct AdamWConfig {
     pub beta_2: f64,
     /// Number added to the denominator of a step, so that it is never zero. Default: 1e-8.
     pub epsilon: f64,
-    /// Share of every weight that a step subtracts, times the learning rate. Default: 0.01.
+    /// Weight decay: a step multiplies each weight by 1 minus the learning rate times this number. Default: 0.01.
     pub weight_decay: f64,
 }
 

@@ -38,7 +38,8 @@ pub(super) fn bytes(values: u64) -> u64 {
 pub(super) enum Range {
     /// Values of both signs and zero: codes from -127 to 127, stored as 1 to 255.
     Signed,
-    /// Values of zero and above: codes from 1 to 255.
+    /// Values of zero and above, such as a mean of squares: codes from 1 to 255. No code decodes to zero, so a value
+    /// that is small beside the largest value of its block stays above zero.
     Positive,
 }
 

@@ -17,7 +17,7 @@ pub struct LionConfig {
     pub beta_1: f64,
     /// Decay of the running mean of the gradient. Default: 0.99.
     pub beta_2: f64,
-    /// Share of every weight that a step subtracts, times the learning rate. Default: 0.
+    /// Weight decay: a step multiplies each weight by 1 minus the learning rate times this number. Default: 0.
     pub weight_decay: f64,
 }
 

@@ -13,12 +13,12 @@ pub(super) struct StatePart {
     pub(super) range: Range,
 }
 
-/// Learning rate and number of one optimizer step.
+/// What an optimizer rule knows of the current step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepSize {
     /// Learning rate of the step.
     pub(super) rate: f64,
-    /// Number of the step; the first is 1.
+    /// Number of updates that the optimizer has made, this one included. AdamW corrects its running means by it.
     pub(super) step: u64,
 }
 

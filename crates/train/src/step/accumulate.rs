@@ -20,7 +20,7 @@ pub(super) struct StepAccumulator {
     gradients: GradientsParams,
     /// Weight of the whole batch, by which losses are divided.
     weight: f64,
-    /// Weight of the utterances that were left out.
+    /// Weight of the utterances that were left out, which is part of `weight`.
     lost: f64,
     /// Losses of each micro-batch: first the total, then its named terms. `values` holds the losses once they are read.
     losses: Vec<(Option<&'static str>, Tensor<1>)>,
@@ -112,7 +112,7 @@ impl StepAccumulator {
         }
     }
 
-    /// Returns the weight of the whole batch over all replicas.
+    /// Returns the weight of the whole batch over all replicas, by which losses and gradients are divided.
     pub(super) fn weight(&self) -> f64 {
         self.weight
     }
@@ -212,7 +212,8 @@ impl StepAccumulator {
         written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
     }
 
-    /// Computes the total loss, and its terms by name, per unit of weight from the values of the last read.
+    /// Computes the total loss and its terms by name from the values of the last read. Each is divided by the weight of
+    /// the batch, without the utterances that were left out.
     pub(super) fn losses(&self) -> (f64, BTreeMap<&'static str, f64>) {
         let (mut whole, mut parts) = (0.0, BTreeMap::new());
         for ((name, _), value) in self.losses.iter().zip(&self.values) {

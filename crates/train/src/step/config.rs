@@ -19,8 +19,8 @@ pub struct TrainerConfig {
     /// Execution choice of micro-batches, where the governor has no plan. In fp16 the loss is
     /// [scaled](crate::LossScale). Default: fp32.
     pub choice: Choice,
-    /// Number of micro-batches computed at the same time, each on its own thread. Default: 1. Use the number of cores
-    /// on a CPU and 1 on a GPU.
+    /// Number of lanes: micro-batches computed at the same time, each on its own thread. Default: 1. Use the number of
+    /// cores on a CPU and 1 on a GPU.
     ///
     /// Most of Burn's CPU operations use one core; several micro-batches use the other cores. The result does not
     /// depend on timing, because gradients are added in the order of the micro-batches.

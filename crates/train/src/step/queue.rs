@@ -1,4 +1,4 @@
-//! Queue of a step's micro-batches: splits the batch, groups lanes, and retries failures.
+//! Queue of a step's micro-batches: splits the batch, takes one micro-batch for each lane (thread), retries failures.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -63,7 +63,7 @@ impl Queue {
     }
 
     /// Takes the next group from the queue: as many utterances as the governor allows at once, in at most `lanes`
-    /// micro-batches. `None` if the queue is empty.
+    /// micro-batches, one for each lane. `None` if the queue is empty.
     pub(super) fn next_group(
         &mut self,
         batch: &impl Batch,

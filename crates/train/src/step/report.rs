@@ -10,9 +10,9 @@ use plimsoll_core::{Bytes, CollectiveError, MicroBatch, OutOfMemory, Stage};
 pub struct StepReport {
     /// Number of the step; the first is 1.
     pub step: u64,
-    /// Loss per unit of weight, such as per token.
+    /// Loss of the batch divided by its [weight](plimsoll_tape::Task::weight), such as its number of tokens.
     pub loss: f64,
-    /// Terms of the loss by name, per unit of weight.
+    /// Terms of the loss by name, each divided by the weight of the batch.
     pub parts: BTreeMap<&'static str, f64>,
     /// Norm of the gradient before clipping.
     pub norm: f64,

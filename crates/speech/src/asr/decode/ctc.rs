@@ -41,12 +41,12 @@ impl CtcScores {
         Self::new(logits, vocabulary)
     }
 
-    /// Returns the number of frames.
+    /// Returns the number of frames that have scores.
     pub fn frames(&self) -> usize {
         self.log_probs.len() / self.vocabulary
     }
 
-    /// Returns the number of tokens, including the blank.
+    /// Returns the number of tokens that each frame scores, including the blank.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
