@@ -205,7 +205,7 @@ fn release_device(simulated: SimulatedDevice, device: Device) {
 /// Operation in a capture that Burn does not define.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CustomOp<'a> {
-    /// Name of a mark, written by [`CaptureSession::mark`] between two operations.
+    /// Mark between two operations, with its name, such as the phase that begins here. [`CaptureSession::mark`] writes it.
     Mark(&'a str),
     /// Operation that makes the values of its input contiguous: the output is a copy if they are not contiguous,
     /// otherwise the input itself.

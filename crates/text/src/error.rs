@@ -44,7 +44,7 @@ pub enum TextError {
     /// A vocabulary file contains no known kind of vocabulary, or several kinds.
     #[error("a vocabulary needs exactly one of `characters`, `bpe` and `hugging_face`")]
     NotOneVocabulary,
-    /// The `tokenizers` crate cannot read a Hugging Face file.
+    /// The `tokenizers` crate cannot read a Hugging Face file. Holds its message.
     #[error("the Hugging Face tokenizer cannot be used: {0}")]
     HuggingFace(String),
     /// A Hugging Face file contains a model other than BPE.

@@ -108,7 +108,7 @@ fn size(form: Form, count: u64) -> Option<u64> {
     payload.checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(HEADER as u64)
 }
 
-/// Encodes features as a record. It is written in 32 bits where 16 bits cannot hold a value.
+/// Encodes features as a record of the store. All values are written in 32 bits if 16 bits cannot hold one of them.
 pub(super) fn values_record(key: StoreKey, values: &[f32], precision: StorePrecision) -> Vec<u8> {
     let form = if precision == StorePrecision::F16 && fits_half(values) { Form::F16 } else { Form::F32 };
     record(key, form, values.len(), |payload| match form {

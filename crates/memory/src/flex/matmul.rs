@@ -1,4 +1,4 @@
-//! Matrix products, and the operands that gemm packs for them.
+//! Predicts the memory of a matrix product: its output, and the copies of its operands that the `gemm` crate makes.
 
 use burn::tensor::DType;
 use plimsoll_tape::ir::MatmulOpIr;

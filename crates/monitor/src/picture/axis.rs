@@ -2,8 +2,8 @@
 
 use super::svg::{TEXT_SIZE, fitted, text_width};
 
-/// Maximum number of labels of an axis. Cells of a longer axis are numbered instead: a column of a hundred characters
-/// is not readable.
+/// Maximum number of labels of an axis. The cells of an axis with more of them are numbered instead, as so many labels
+/// beside each other cannot be read.
 const LABELS_MAX: usize = 80;
 /// Maximum width of the label of a row, in pixels.
 const ROW_LABEL_WIDTH: f64 = 160.0;

@@ -46,7 +46,7 @@ pub(crate) struct ExportArgs {
     /// Output folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Checkpoint to export: the one with the best validation score, or the newest.
+    /// Checkpoint to export: `best` (the best validation score) or `newest`.
     #[arg(long, value_parser = ["best", "newest"], default_value = "best")]
     pub(crate) step: String,
     /// Export the mean of N checkpoints instead: last:N or best:N. It is often better than each of them. A run keeps

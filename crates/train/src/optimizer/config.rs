@@ -72,7 +72,8 @@ impl OptimizerConfig {
         Bytes(each * self.parts().len() as u64)
     }
 
-    /// Computes the bits of optimizer state on the device for each value of a large parameter, rounded up.
+    /// Computes the bits of optimizer state on the device for each parameter value, rounded up. The state in 8 bits of
+    /// parameters below 1024 values takes more.
     pub fn state_bits(&self, form: StateForm) -> u64 {
         let many = 1 << 20;
         (self.state_bytes(form, many).0 * 8).div_ceil(many)

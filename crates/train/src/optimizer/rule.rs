@@ -7,7 +7,7 @@ use super::blocks::Range;
 /// Description of a running mean that an optimizer rule, such as AdamW, keeps for each parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StatePart {
-    /// Suffix of the running mean's name in a checkpoint, after the parameter's name.
+    /// Name of this running mean in a checkpoint: it follows the name of the parameter.
     pub(super) name: &'static str,
     /// Range of the values of the running mean.
     pub(super) range: Range,
