@@ -4,16 +4,17 @@
 //! Symphonia decodes the compressed formats. The reader is chosen by the first bytes of a file, not by the file name.
 
 mod compressed;
+mod open;
 mod wav;
 mod write;
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::{Samples, Seconds};
 
 use crate::resample::resample;
+pub use open::{open_regular_file, regular_file_metadata};
 pub use write::{wav_bytes, write_wav};
 
 /// One channel of audio.
@@ -254,7 +255,9 @@ fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError>
 /// Whether a file begins like a WAV file, whatever its name. An empty file is an error.
 fn is_wav(path: &Path) -> Result<bool, AudioError> {
     let mut first = Vec::with_capacity(4);
-    File::open(path).and_then(|file| file.take(4).read_to_end(&mut first)).map_err(|error| unreadable(path, error))?;
+    open_regular_file(path)
+        .and_then(|file| file.take(4).read_to_end(&mut first))
+        .map_err(|error| unreadable(path, error))?;
     if first.is_empty() {
         return Err(AudioError::Empty(path.into()));
     }

@@ -1,6 +1,5 @@
 //! Compressed audio, decoded by Symphonia: FLAC, MP3, Ogg Vorbis, and Ogg Opus with the feature `opus`.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -18,7 +17,8 @@ use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 
 use super::{
-    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange, unreadable,
+    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange,
+    open_regular_file, unreadable,
 };
 
 /// Length of audio that is decoded before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16
@@ -230,7 +230,7 @@ impl MonoMix {
 }
 
 fn probe(path: &Path) -> Result<Box<dyn FormatReader>, AudioError> {
-    let file = File::open(path).map_err(|error| unreadable(path, error))?;
+    let file = open_regular_file(path).map_err(|error| unreadable(path, error))?;
     let stream = MediaSourceStream::new(Box::new(file), Default::default());
     let probed = symphonia::default::get_probe().probe(
         &Hint::new(),
