@@ -241,7 +241,17 @@ pub fn read_audio_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
 /// In the same cases as [`read_recording`], except that damage behind the header is not noticed.
 pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
-    if is_wav(path)? { wav::info(path) } else { compressed::info(path) }
+    if is_wav(path)? { wav::info(path) } else { compressed::info(path, true) }
+}
+
+/// Reads the format, sample rate and channels of an audio file from its header. The length is infinite where the whole
+/// file would have to be scanned for it, as [`audio_info`] does.
+///
+/// # Errors
+/// In the same cases as [`audio_info`].
+pub fn quick_audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
+    let path = path.as_ref();
+    if is_wav(path)? { wav::info(path) } else { compressed::info(path, false) }
 }
 
 fn at_rate(audio: Audio, rate: u32) -> Audio {

@@ -58,20 +58,20 @@ fn special_name(kind: FileType) -> Option<&'static str> {
     Some("a device")
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-    use std::os::unix::net::UnixListener;
-    use std::process::Command;
-
-    use tempfile::TempDir;
-
-    use super::*;
-    use crate::{AudioSegment, audio_info, read_audio, read_audio_segment, read_recording};
-    use plimsoll_core::error_chain;
-
+    #[cfg(unix)]
     #[test]
     fn only_regular_files_are_opened() {
+        use std::os::unix::fs::symlink;
+        use std::os::unix::net::UnixListener;
+        use std::process::Command;
+
+        use super::*;
+        use crate::{AudioSegment, audio_info, read_audio, read_audio_segment, read_recording};
+        use plimsoll_core::error_chain;
+        use tempfile::TempDir;
+
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("file.wav"), "x").unwrap();
