@@ -9,6 +9,7 @@ mod import;
 
 mod select;
 
+mod audio_root;
 mod check;
 mod manifest;
 
@@ -31,6 +32,7 @@ pub use plimsoll_audio as audio;
 /// Tokenizers, which this crate takes.
 pub use plimsoll_text as text;
 
+pub use audio_root::suggest_audio_root;
 pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};

@@ -1,4 +1,5 @@
-//! Reads manifests: JSON lines with the keys that `plimsoll-data` and NeMo write, and common other names for the keys.
+//! Reads manifests: JSON lines or a JSON array with the keys that `plimsoll-data` and NeMo write, and common other names
+//! for the keys.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,13 @@ const TEXT: [&str; 5] = ["text", "sentence", "transcript", "transcription", "nor
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let file = in_folder(path).ok_or(ImportError::WrongFormat { path: path.into(), format: Format::Manifest })?;
     let folder = builder.audio_folder(folder_of(&file));
-    builder.read_list(&file, |builder, location, line| builder.add(location, utterance(line, &folder)))
+    let mut without_duration = Vec::new();
+    builder.read_json_list(&file, |builder, location, line| match utterance(line, &folder) {
+        Ok(draft) if draft.has_null_duration => without_duration.push((location, draft)),
+        draft => builder.add(location, draft),
+    })?;
+    builder.add_without_duration(without_duration);
+    Ok(())
 }
 
 /// Returns `path` itself where it is a file, else the manifest in the folder `path`.
@@ -48,6 +55,7 @@ fn utterance(line: &str, folder: &Path) -> Result<Draft, Issue> {
         audio: folder.join(&written),
         offset,
         duration: object.seconds("duration").map_err(with_id)?,
+        has_null_duration: object.has("duration") && object.seconds("duration").is_ok_and(|time| time.is_none()),
         text: object.required_text(&TEXT).map_err(with_id)?,
         speaker: object.text(&["speaker", "speaker_id"]).map_err(with_id)?,
         language: object.text(&["lang", "language", "locale"]).map_err(with_id)?,
@@ -56,6 +64,7 @@ fn utterance(line: &str, folder: &Path) -> Result<Draft, Issue> {
             Seconds(0.0) => written,
             Seconds(offset) => format!("{written}@{offset}"),
         }),
+        ..Draft::default()
     };
     Ok(draft)
 }

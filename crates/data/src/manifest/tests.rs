@@ -8,6 +8,7 @@ use super::*;
 use crate::testing::write_wav;
 use plimsoll_audio::LogMelConfig;
 use plimsoll_core::error_chain;
+use std::collections::BTreeMap;
 
 /// Creates a folder with `a.wav` and `wavs/b.wav`, of one second each.
 fn folder() -> TempDir {
@@ -119,7 +120,14 @@ fn every_utterance_is_kept_or_excluded_with_a_reason() {
         utterance("nothing", 0.0, "x"),
         utterance("wordy", 9.0, "abcde fghijk"),
     ];
-    let manifest = Manifest { path: "m".into(), format: Format::Manifest, utterances, issues: vec![], more_issues: 0 };
+    let manifest = Manifest {
+        path: "m".into(),
+        format: Format::Manifest,
+        utterances,
+        issues: vec![],
+        more_issues: 0,
+        resampled: BTreeMap::new(),
+    };
     let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
     let limits = Limits {
         shortest: Seconds(0.1),
@@ -143,4 +151,35 @@ fn every_utterance_is_kept_or_excluded_with_a_reason() {
     assert_eq!(selection.counts().values().sum::<usize>(), 7);
     let lax = manifest.select(&Limits::default());
     assert_eq!(lax.counts().into_iter().collect::<Vec<_>>(), [("empty text", 1), ("too short", 1)]);
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_are_not_utf8_are_left_out_and_leave_nothing_behind() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = folder();
+    let log_mel = LogMel::new(&LogMelConfig::default()).unwrap();
+    let audio = folder.path().join(OsStr::from_bytes(b"caf\xe9.wav"));
+    write_wav(&audio, &[0.1; 8_000], 8_000);
+    let good = Utterance { audio: folder.path().join("a.wav"), ..utterance("good", 1.0, "x") };
+    let mut all = vec![Utterance { audio, ..utterance("wrong", 1.0, "x") }, good.clone()];
+    let out = folder.path().join("list.jsonl");
+    let names = || {
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    assert!(Manifest::write(&out, &all, &log_mel).is_err());
+    assert_eq!(names(), before);
+    let issues = Manifest::take_unlistable(&mut all, folder.path());
+    let [issue] = &*issues else { panic!("{issues:?}") };
+    let expected = "`wrong`: the path of its audio file is not UTF-8, so no list can name it: caf\u{fffd}.wav";
+    assert_eq!(issue.to_string(), expected);
+    assert_eq!(all, [good]);
+    Manifest::write(&out, &all, &log_mel).unwrap();
+    assert_eq!(Manifest::read(&out).unwrap().utterances, all);
+    assert_eq!(names().len(), before.len() + 1);
 }
