@@ -29,7 +29,7 @@ pub(crate) struct CorpusArgs {
     /// Folder or list of the corpus. Default: `data.manifest` of the configuration.
     #[arg(value_name = "PATH")]
     pub(super) path: Option<PathBuf>,
-    /// Layout of the corpus: manifest (JSON lines, also NeMo's), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
+    /// Layout of the corpus: manifest (JSON lines or an array, also NeMo's), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
     /// huggingface, or folder (audio files with a text file beside each). Default: detected.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,

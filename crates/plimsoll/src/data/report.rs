@@ -29,6 +29,10 @@ pub(super) struct Report {
     /// Number of files by format, sample rate and channels.
     pub(super) sounds: BTreeMap<String, usize>,
     pub(super) stats: CorpusStats,
+    /// Rule by which utterances are usable, in words.
+    rule: String,
+    /// What to do about findings that have one cause.
+    advice: Vec<String>,
     /// Number of utterances that no run can use, whatever its limits and its vocabulary.
     #[serde(skip)]
     broken: usize,
@@ -62,8 +66,15 @@ impl Report {
             flaws: findings.collect(),
             sounds: checked.audio_formats.clone(),
             stats,
+            rule: String::new(),
+            advice: Vec::new(),
             broken: checked.broken(),
         }
+    }
+
+    /// Adds the rule by which utterances are usable, and the advice, to the report.
+    pub(super) fn with_rule(self, rule: &str, advice: &[String]) -> Self {
+        Self { rule: rule.into(), advice: advice.to_vec(), ..self }
     }
 
     /// Computes the share of the utterances that no run can use.
@@ -85,6 +96,7 @@ impl Report {
         let mut text = format!("{} ({format})\n", path.display());
         let total = Seconds(self.total_seconds);
         let _ = writeln!(text, "{listed} utterances listed, {usable} usable: {total} of speech");
+        let _ = writeln!(text, "  usable: {}", self.rule);
         for (sound, count) in &self.sounds {
             let _ = writeln!(text, "  {count} files: {sound}");
         }
@@ -97,6 +109,9 @@ impl Report {
             if *count > shown {
                 let _ = writeln!(text, "    and {} more (--all lists them)", count - shown);
             }
+        }
+        for advice in &self.advice {
+            let _ = writeln!(text, "note: {advice}");
         }
         text + &self.spreads()
     }

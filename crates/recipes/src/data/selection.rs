@@ -27,6 +27,20 @@ pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
     }
 }
 
+/// Warns about utterances that their list resamples to a rate below that of the features: their audio is read from its
+/// files as it is.
+fn report_resampling(manifest: &Manifest, log_mel: &LogMel, reporter: &dyn Reporter) {
+    let rate = log_mel.config().sample_rate;
+    for (resampled, count) in manifest.resampled.iter().filter(|(resampled, _)| **resampled < rate) {
+        let path = manifest.path.display();
+        let text = format!(
+            "{path} resamples {count} utterances to {resampled} Hz, but audio is read from its files as it is, for features of \
+             {rate} Hz (features.sample_rate)"
+        );
+        reporter.line(Level::Warning, &text);
+    }
+}
+
 /// Splits or truncates utterances that are longer than `data.max_seconds`, by the policy `data.too_long`, and reports
 /// them. An utterance whose audio cannot be read stays as it is.
 fn apply_length_policy(manifest: &mut Manifest, data: &DataConfig, reporter: &dyn Reporter) {
@@ -125,6 +139,7 @@ pub(super) fn select(
         ));
     }
     report_flaws(&manifest, reporter);
+    report_resampling(&manifest, log_mel, reporter);
     apply_length_policy(&mut manifest, &config.data, reporter);
     let frames = CtcFrames::new(config, log_mel);
     let selection = manifest.select(&limits(config, &|length| frames.count(length)));
