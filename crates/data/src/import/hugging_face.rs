@@ -40,7 +40,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
         } else {
             let folders = Folders::new(builder, &list);
             builder.read_optional_json_list(&list, |builder, location, line| {
-                builder.add(location, json_line(line, &folders))
+                builder.add(location, json_line(line, &folders));
             });
         }
     }
