@@ -93,7 +93,7 @@ impl Work {
 }
 
 /// Returns the first argument that is neither an option nor the value of an option.
-fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match *arg {
