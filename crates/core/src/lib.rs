@@ -4,6 +4,7 @@
 mod batch;
 mod choice;
 mod collective;
+mod counted;
 mod error_chain;
 mod grid;
 mod key;
@@ -17,6 +18,7 @@ mod units;
 pub use batch::{BatchError, HostBatch, HostSample};
 pub use choice::{Choice, Precision, Remat};
 pub use collective::{Collective, CollectiveError, SingleReplica};
+pub use counted::counted;
 pub use error_chain::error_chain;
 pub use grid::Grid;
 pub use key::{Key, SampleId};
