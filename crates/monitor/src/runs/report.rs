@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::history::RunHistory;
 use super::setup::RunSetup;
 use super::timestamp::Timestamp;
-use crate::{RecordError, Summary};
+use crate::{RecordError, RunLock, Summary};
 
 /// Report of a run, read from its folder.
 ///
@@ -45,9 +45,9 @@ pub struct RunReport {
 pub enum RunStatus {
     /// The run reached its end, and its summary describes its last step.
     Complete,
-    /// The run wrote a record recently, so it seems to be running.
+    /// A process holds the lock of the run; or the run has no lock and wrote a record recently.
     Running,
-    /// The run was stopped or killed: it is not complete and wrote no record recently.
+    /// The run was stopped or killed: it is not complete and no process holds its lock.
     Stopped,
 }
 
@@ -63,7 +63,8 @@ impl fmt::Display for RunStatus {
 
 /// Reads the runs in `folder`, ordered by their start. Entries that are not runs are skipped.
 ///
-/// A run that is not complete counts as running if its last record is newer than `quiet_since`.
+/// A run counts as running while a process holds its lock. In a folder that never had a lock, a run that is not complete
+/// counts as running if its last record is newer than `quiet_since`.
 ///
 /// # Errors
 /// [`RecordError::Io`] if the folder cannot be listed. A run that cannot be read has a note instead.
@@ -90,9 +91,11 @@ impl RunReport {
         let setup = RunSetup::read(folder, &mut notes);
         let history = RunHistory::read(folder, setup.hop_seconds, &mut notes);
         let summary = read_summary(folder, &mut notes).filter(|summary| is_of_the_end(summary, &history));
-        let status = match (&summary, history.last) {
-            (Some(_), _) => RunStatus::Complete,
-            (None, Some(last)) if last > Timestamp::from(quiet_since) => RunStatus::Running,
+        let status = match (&summary, RunLock::is_held(folder), history.last) {
+            (_, Some(true), _) => RunStatus::Running,
+            (Some(_), ..) => RunStatus::Complete,
+            // An older program locked no folder.
+            (None, None, Some(last)) if last > Timestamp::from(quiet_since) => RunStatus::Running,
             _ => RunStatus::Stopped,
         };
         let final_scores = summary.map_or_else(Vec::new, |summary| final_scores(summary.scores, &history));
