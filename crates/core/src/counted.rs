@@ -2,22 +2,21 @@
 
 use std::fmt::Display;
 
-/// Formats `count` with `noun`, which is in the singular: "1 step", "2 steps", "3 batches". The first word of several gets
-/// the ending: "2 checkpoints to average".
+/// Formats `count` with `noun`, which is in the singular: "1 step", "2 steps", "3 batches".
 ///
 /// ```
 /// use plimsoll_core::counted;
 /// assert_eq!(counted(1, "block"), "1 block");
-/// assert_eq!(counted(0, "block of width 8"), "0 blocks of width 8");
+/// assert_eq!(counted(0, "held-out utterance"), "0 held-out utterances");
 /// ```
 pub fn counted(count: impl Display, noun: &str) -> String {
     let count = count.to_string();
-    if count == "1" {
-        return format!("1 {noun}");
-    }
-    let (first, rest) = noun.split_at(noun.find(|char: char| !char.is_alphanumeric()).unwrap_or(noun.len()));
-    let ending = if first.ends_with(['s', 'x', 'h']) { "es" } else { "s" };
-    format!("{count} {first}{ending}{rest}")
+    let ending = match count.as_str() {
+        "1" => "",
+        _ if ["s", "x", "tch"].iter().any(|end| noun.ends_with(end)) => "es",
+        _ => "s",
+    };
+    format!("{count} {noun}{ending}")
 }
 
 #[cfg(test)]
@@ -30,10 +29,10 @@ mod tests {
             (0, "step", "0 steps"),
             (1, "step", "1 step"),
             (2, "batch", "2 batches"),
+            (1, "batch", "1 batch"),
             (11, "voice", "11 voices"),
-            (21, "file: WAV", "21 files: WAV"),
-            (1, "record in the cache", "1 record in the cache"),
-            (5, "record in the cache", "5 records in the cache"),
+            (3, "epoch", "3 epochs"),
+            (21, "micro-batch", "21 micro-batches"),
         ] {
             assert_eq!(counted(count, noun), expected);
         }

@@ -1,6 +1,6 @@
 //! Reasons why no plan fits, and the cheapest change that would make the run fit.
 
-use plimsoll_core::{BatchShape, Bytes, Choice, Precision, Remat};
+use plimsoll_core::{BatchShape, Bytes, Choice, Precision, Remat, counted};
 use serde::Serialize;
 
 use crate::backend::BackendRules;
@@ -46,7 +46,7 @@ pub enum Change {
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::MicroBatch { utterances } => write!(f, "compute {utterances} utterances at once"),
+            Self::MicroBatch { utterances } => write!(f, "compute {} at once", counted(utterances, "utterance")),
             Self::Rematerialize => f.write_str("compute every block a second time in the backward pass"),
             Self::Chunk { queries } => write!(f, "compute attention {queries} queries at a time"),
             Self::Precision { precision } => {

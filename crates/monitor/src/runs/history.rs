@@ -58,7 +58,7 @@ impl RunHistory {
     pub(super) fn read(folder: &Path, hop_seconds: Option<f64>, notes: &mut Vec<String>) -> Self {
         let (mut history, mut log) = (Self::default(), EventLog::default());
         each_record(&folder.join("metrics.jsonl"), notes, |record| {
-            let time = Some(record.time).filter(|time| time.is_finite()).map(Timestamp);
+            let time = Some(Timestamp(record.time)).filter(Timestamp::is_plausible);
             history.started = history.started.or(time);
             history.last = time.or(history.last);
             log.add(record.event);

@@ -42,8 +42,11 @@ fn headline(report: &RunReport) -> String {
 
 fn facts(report: &RunReport) -> Vec<Vec<String>> {
     let RunReport { setup, history, .. } = report;
-    let ended =
-        history.started.zip(history.last).map(|(start, last)| format!("{last}, {} later", Seconds(last.0 - start.0)));
+    let ended = history.started.zip(history.last).map(|(start, last)| match last.0 - start.0 {
+        seconds if seconds >= 0.0 => format!("{last}, {} later", Seconds(seconds)),
+        // The clock was set back between two sessions of the run.
+        _ => last.to_string(),
+    });
     let facts = [
         ("folder", report.folder.display().to_string()),
         ("task", or_unknown(setup.task.as_ref())),
