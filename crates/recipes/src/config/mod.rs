@@ -59,6 +59,7 @@ pub use keys::{SECTIONS, keys};
 pub use kind::{Interval, Kind};
 pub use load::{Loaded, load};
 pub use names::DeprecatedName;
+pub use nearest::{key as nearest_key, word as nearest_word};
 pub use origin::{ConfigText, Layer, Provenance, Spans, ValueOrigin};
 pub use print::{to_json, to_toml};
 pub use reference::key_table;
