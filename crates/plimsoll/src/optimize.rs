@@ -11,49 +11,41 @@ use plimsoll_core::{Choice, Remat};
 use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, plan};
 
 use crate::environment;
+use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, spinner};
 use edit::{Change, edited};
-use plimsoll_recipes::config::{AttentionChoice, ConfigArgs, RematChoice, RunConfig, load};
+use plimsoll_recipes::config::{AttentionChoice, ConfigArgs, Key, Layer, Loaded, RematChoice, RunConfig, keys, load};
 use plimsoll_recipes::demand::DemandBuilder;
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt};
 
-use crate::backend_flag::BackendFlag;
-
 /// Arguments of `optimize`.
 #[derive(Debug, Args)]
 pub(crate) struct OptimizeArgs {
-    /// Configuration to change, a TOML file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) config: PathBuf,
-    /// File for the changed configuration; can be the same file.
+    /// File for the changed configuration; with --force it can be the same file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) output: PathBuf,
+    /// Whether the file may be overwritten.
+    #[command(flatten)]
+    pub(crate) overwrite: ForceFlag,
     /// GPU by name or memory size, as for memtest; can be repeated, then the result fits all. Default: the local GPU, or the
     /// CPU if there is none.
     #[arg(long, value_name = "NAME|SIZE")]
     pub(crate) gpu: Vec<String>,
-    /// Accepted everywhere.
+    /// The configuration to change, a TOML file. Keys that other flags set are written into the result too.
     #[command(flatten)]
-    pub(crate) _backend: BackendFlag,
+    pub(crate) config: ConfigArgs,
 }
 
 /// Writes a configuration whose run fits into memory, and prints the changes.
 pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
-    let text = std::fs::read_to_string(&args.config).map_err(|error| {
-        let message = format!("cannot read {}: {error}", args.config.display());
-        Failure::invalid(message, "--config takes the configuration file of a run")
-    })?;
-    if args.config.extension().is_none_or(|extension| extension != "toml") {
-        let message = format!("{} is not a TOML file; optimize changes only those", args.config.display());
-        return Err(Failure::invalid(
-            message,
-            "`plimsoll config print --config FILE` writes any configuration as TOML",
-        ));
-    }
-    let config_args = ConfigArgs { config: Some(args.config.clone()), ..ConfigArgs::default() };
-    let config = load(&config_args, environment())?.config;
+    let text = read_toml(args)?;
+    let loaded = load(&args.config, environment())?;
+    let set = set_by_flags(&loaded);
+    let config = loaded.config;
+    let output = OutputFile::new(&args.output, "--output", args.overwrite)?;
     let builder = DemandBuilder::from_config(config)?;
     let targets = targets(&args.gpu)?;
     // A plan for the smallest budget fits all.
@@ -68,24 +60,51 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
         Ok(found) => found,
         Err(error) => return Ok(report_no_fit(&error, target)),
     };
-    let new = edited(&text, &changes);
-    std::fs::write(&args.output, &new).map_err(|error| {
-        let message = format!("cannot write {}: {error}", args.output.display());
-        Failure::invalid(message, "--output takes a file in an existing folder")
-    })?;
+    let new = edited(&text, &[set, changes].concat());
+    output.write(&new)?;
     println!(
         "{}: {} of {} at most, effective batch unchanged",
         target.name(),
         plan.peak,
         target.budget(&builder.config)
     );
-    if changes.is_empty() {
+    let changed = difference(&text, &new);
+    if changed.is_empty() {
         println!("no change is needed");
     }
-    for line in difference(&text, &new) {
+    for line in changed {
         println!("{line}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the text of the configuration, which must be a TOML file.
+fn read_toml(args: &OptimizeArgs) -> Result<String, Failure> {
+    let help = "--config takes the configuration file of a run";
+    let Some(path) = &args.config.config else {
+        return Err(Failure::invalid("optimize needs the configuration to change: --config FILE.toml", help));
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::invalid(format!("cannot read {}: {error}", path.display()), help))?;
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        let message = format!("{} is not a TOML file; optimize changes only those", path.display());
+        let print = command("config print --config FILE");
+        return Err(Failure::invalid(message, format!("`{print}` writes any configuration as TOML")));
+    }
+    Ok(text)
+}
+
+/// Lists the keys that flags set, as changes of the file. Without them, the result would fit only with the same flags. The
+/// device is left to the machine that trains.
+fn set_by_flags(loaded: &Loaded) -> Vec<Change> {
+    let table = toml::Table::try_from(&loaded.config).expect("a configuration is plain values");
+    let is_set = |key: &&Key| {
+        loaded.provenance.origin(key.name).layer() == Layer::CommandLine
+            && key.section() != "device"
+            && key.name != "name"
+    };
+    let set = keys().filter(is_set);
+    set.filter_map(|key| Some(Change::new(key.section(), key.leaf(), key.value_in(&table)?, "by a flag"))).collect()
 }
 
 /// Prints the reason why no plan fits, and returns the exit code.

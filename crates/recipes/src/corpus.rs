@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use plimsoll_core::counted;
 use plimsoll_corpus::{CorpusOptions, CorpusReport, Engine, make_corpus};
 
 use crate::config::DataConfig;
@@ -65,5 +66,6 @@ pub fn make_with_progress(options: &CorpusOptions, reporter: &dyn Reporter) -> R
 pub fn summary(report: &CorpusReport, options: &CorpusOptions) -> String {
     let &CorpusReport { utterances, speakers, total } = report;
     let out = options.out.display();
-    format!("{utterances} utterances in {speakers} voices, {total} of speech, in {out}")
+    let (utterances, voices) = (counted(utterances, "utterance"), counted(speakers, "voice"));
+    format!("{utterances} in {voices}, {total} of speech, in {out}")
 }

@@ -16,6 +16,7 @@ use plimsoll_text::Tokenizer;
 use crate::config::{BackendChoice, DataConfig, RunConfig, Task};
 use crate::corpus;
 use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::tokenizer;
@@ -181,7 +182,10 @@ impl PreparedData {
         }
         if count == 0.0 {
             let message = "none of the training utterances that were tried can be read";
-            return Err(Failure::invalid(message, "`plimsoll data check` names the reason for each file"));
+            return Err(Failure::invalid(
+                message,
+                format!("`{}` names the reason for each file", command("data check")),
+            ));
         }
         let mean: f64 = sum / count;
         let spread = (squares / count - mean * mean).max(0.0).sqrt().max(1e-3);

@@ -1,7 +1,7 @@
 //! The device that trains: chosen from the configuration, with its memory meter and its replicas.
 
 use burn::tensor::Device;
-use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision, SingleReplica};
+use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision, SingleReplica, counted};
 use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
 use crate::config::{BackendChoice, DeviceConfig};
@@ -61,6 +61,10 @@ impl TrainingDevice {
         let index = config.index as usize;
         match config.backend {
             BackendChoice::Auto if cfg!(feature = "cuda") => cuda(index),
+            BackendChoice::Auto | BackendChoice::Cpu if index > 0 => Err(Failure::invalid(
+                format!("there is no device {index}: the CPU is one device, with the number 0"),
+                "leave out --device, or name the backend of the GPU: --backend cuda or --backend wgpu",
+            )),
             BackendChoice::Auto | BackendChoice::Cpu => Ok(cpu()),
             BackendChoice::Cuda => cuda(index),
             BackendChoice::Wgpu => wgpu(index),
@@ -121,7 +125,7 @@ fn cpu() -> TrainingDevice {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     TrainingDevice {
         device: Device::flex(),
-        name: format!("the CPU, {threads} threads"),
+        name: format!("the CPU, {}", counted(threads, "thread")),
         is_host: true,
         lanes: threads,
         precision: Precision::Fp32,
@@ -175,6 +179,6 @@ fn wgpu(_: usize) -> Result<TrainingDevice, Failure> {
 fn not_built(backend: &str) -> Failure {
     Failure::invalid(
         format!("this program was built without {backend}"),
-        format!("`cargo xtask train --backend {backend}` builds it in, or use `--backend cpu`"),
+        format!("build the program with `--features {backend}`, or use `--backend cpu`"),
     )
 }

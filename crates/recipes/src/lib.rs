@@ -8,6 +8,7 @@ pub mod data;
 pub mod demand;
 pub mod device;
 mod error;
+pub mod invocation;
 mod machine;
 pub mod mapping;
 mod memory;

@@ -9,6 +9,7 @@ use crate::data::{PreparedData, cache_shares};
 use crate::demand::DemandBuilder;
 use crate::device::TrainingDevice;
 use crate::error::Failure;
+use crate::invocation::command;
 use crate::mapping::{self, ModelPlan};
 use crate::memory_plan::MemoryPlan;
 use crate::plan::RunPlan;
@@ -94,7 +95,7 @@ impl MemoryRequest<'_> {
         }
         let change = match error {
             PlanError::NothingFits { change: Some(change), .. } => format!("the cheapest change: {change}"),
-            _ => "`plimsoll memtest` says what would fit".into(),
+            _ => format!("`{}` says what would fit", command("memtest")),
         };
         let beside = match outside_model.0 {
             0 => String::new(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds};
+use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds, counted};
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
@@ -177,10 +177,10 @@ impl RunPlan {
         let mut ends = Vec::new();
         if let Some(steps) = training.total_steps {
             let epochs = steps as f64 / self.data.batches_in_epoch.max(1) as f64;
-            ends.push(format!("after {steps} steps ({epochs:.1} epochs)"));
+            ends.push(format!("after {} ({epochs:.1} epochs)", counted(steps, "step")));
         }
         if let Some(validations) = training.early_stopping {
-            ends.push(format!("after {validations} validations without a better score"));
+            ends.push(format!("after {} without a better score", counted(validations, "validation")));
         }
         if let Some(seconds) = training.max_seconds {
             ends.push(format!("after {} of training", Seconds(seconds)));
@@ -193,7 +193,7 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (data, training, model) = (&self.data, &self.training, &self.model);
         let batch = match self.config.data.effective_utterances() {
-            Some(utterances) => format!("{utterances} utterances"),
+            Some(utterances) => counted(utterances, "utterance"),
             None => format!("{} of audio", self.config.data.batch_seconds.unwrap_or_default()),
         };
         let mut lines = vec![
@@ -201,8 +201,11 @@ impl fmt::Display for RunPlan {
             (
                 "data",
                 format!(
-                    "{} utterances ({}) to train on, {} held out by {}",
-                    data.training_utterances, data.training_seconds, data.validation_utterances, data.held_out
+                    "{} ({}) to train on, {} held out by {}",
+                    counted(data.training_utterances, "utterance"),
+                    data.training_seconds,
+                    data.validation_utterances,
+                    data.held_out
                 ),
             ),
             ("model", format!("{}, {} parameters", model, self.parameters)),
@@ -216,7 +219,7 @@ impl fmt::Display for RunPlan {
             lines.push(("memory", memory.to_string()));
         }
         for (reason, count) in &data.left_out {
-            lines.push(("left out", format!("{count} utterances: {reason}")));
+            lines.push(("left out", format!("{}: {reason}", counted(count, "utterance"))));
         }
         writeln!(f, "What will happen")?;
         for (name, value) in lines {

@@ -1,6 +1,6 @@
 //! The device that memory is planned for: a GPU, here or not, or the CPU of this machine.
 
-use plimsoll_core::{Bytes, Precision};
+use plimsoll_core::{Bytes, Precision, counted};
 use plimsoll_memory::{BackendRules, Gpu, Speed, find};
 use plimsoll_monitor::Host;
 
@@ -53,7 +53,7 @@ impl Target {
     pub fn name(&self) -> String {
         match self {
             Self::Gpu { gpu, .. } => gpu.name.to_string(),
-            Self::Host { threads, .. } => format!("the CPU, {threads} threads"),
+            Self::Host { threads, .. } => format!("the CPU, {}", counted(threads, "thread")),
         }
     }
 

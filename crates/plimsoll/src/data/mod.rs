@@ -6,6 +6,7 @@ mod cache;
 mod page;
 mod report;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,8 +19,10 @@ use args::{CheckArgs, CorpusArgs, ImportArgs, StatsArgs};
 use report::Report;
 
 use crate::environment;
+use crate::output::{ForceFlag, OutputFile};
 use plimsoll_recipes::config::{RunConfig, load};
 use plimsoll_recipes::data::{CtcFrames, limits};
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::mapping::features;
 use plimsoll_recipes::texts::text_normalizer;
 use plimsoll_recipes::{Failure, FailureExt};
@@ -87,20 +90,18 @@ fn check_corpus(
 /// Writes the usable utterances of a corpus as a list.
 fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
-    if args.out.exists() && !args.force {
-        let message = format!("{} exists already", args.out.display());
-        return Err(Failure::invalid(message, "choose another file with --out, or overwrite it with --force"));
-    }
+    let out = OutputFile::new(&args.out, "--out", args.overwrite)?;
     let CheckedCorpus { report, checked } = check_corpus(&args.check.corpus, &config, args.check.depth(), None, false)?;
     if checked.utterances.is_empty() {
         report.print(args.check.json, args.check.all);
         return Err(Failure::invalid("none of the utterances can be used", "the reasons are listed above"));
     }
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
-    Manifest::write(&args.out, &checked.utterances, &log_mel).failed()?;
+    out.write_with(|path| Manifest::write(path, &checked.utterances, &log_mel).failed())?;
     report.print(args.check.json, args.check.all);
     if !args.check.json {
-        println!("Written to {}. To train on it: plimsoll train --manifest {0}", args.out.display());
+        let (out, train) = (args.out.display(), command("train"));
+        println!("Written to {out}. To train on it: {train} --manifest {out}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -109,12 +110,11 @@ fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
 fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().invalid()?;
+    let page = page_file(args.page.as_deref(), args.overwrite)?;
     let CheckedCorpus { report, .. } =
         check_corpus(&args.check.corpus, &config, args.check.depth(), tokenizer.as_ref(), true)?;
     report.print(args.check.json, args.check.all);
-    if let Some(file) = &args.page {
-        page::write(file, &report)?;
-    }
+    write_page(page.as_ref(), &report)?;
     let max_share = config.data.unusable_share;
     if report.flawed_share() > max_share {
         let message = format!(
@@ -127,17 +127,29 @@ fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Checks the file for the page that `--page` named, if it named one.
+fn page_file(path: Option<&Path>, overwrite: ForceFlag) -> Result<Option<OutputFile>, Failure> {
+    path.map(|path| OutputFile::new(path, "--page", overwrite)).transpose()
+}
+
+/// Writes the page on a corpus, if there is a file for it.
+fn write_page(file: Option<&OutputFile>, report: &Report) -> Result<(), Failure> {
+    let Some(file) = file else { return Ok(()) };
+    file.write(page::page(report))?;
+    eprintln!("Page written to {}", file.path().display());
+    Ok(())
+}
+
 /// Prints the distributions of a corpus.
 fn run_stats(args: &StatsArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
+    let page = page_file(args.page.as_deref(), args.overwrite)?;
     let CheckedCorpus { report, .. } = check_corpus(&args.corpus, &config, CheckDepth::Exists, None, false)?;
     if args.json {
         println!("{}", serde_json::to_string(&report.stats).expect("statistics are plain data"));
     } else {
         print!("{}", report.spreads());
     }
-    if let Some(file) = &args.page {
-        page::write(file, &report)?;
-    }
+    write_page(page.as_ref(), &report)?;
     Ok(ExitCode::SUCCESS)
 }

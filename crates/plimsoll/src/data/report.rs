@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, counted};
 use plimsoll_data::{Checked, CorpusStats, Format, Spread};
 use serde::Serialize;
 
@@ -84,9 +84,9 @@ impl Report {
         let Self { path, format, listed, usable, .. } = self;
         let mut text = format!("{} ({format})\n", path.display());
         let total = Seconds(self.total_seconds);
-        let _ = writeln!(text, "{listed} utterances listed, {usable} usable: {total} of speech");
+        let _ = writeln!(text, "{} listed, {usable} usable: {total} of speech", counted(listed, "utterance"));
         for (sound, count) in &self.sounds {
-            let _ = writeln!(text, "  {count} files: {sound}");
+            let _ = writeln!(text, "  {}: {sound}", counted(count, "file"));
         }
         for (kind, count) in &self.unusable {
             let _ = writeln!(text, "{count} not usable: {kind}");
@@ -107,7 +107,12 @@ impl Report {
         if stats.utterances == 0 {
             return String::new();
         }
-        let mut text = format!("{} utterances, {}, {} named voices\n", stats.utterances, stats.total, stats.speakers);
+        let mut text = format!(
+            "{}, {}, {}\n",
+            counted(stats.utterances, "utterance"),
+            stats.total,
+            counted(stats.speakers, "named voice")
+        );
         for (language, count) in &stats.languages {
             let _ = writeln!(text, "  {count} in `{language}`");
         }
@@ -156,5 +161,5 @@ fn characters(stats: &CorpusStats) -> String {
         .collect();
     let more = characters.len().saturating_sub(MAX_CHARACTERS);
     let more = if more > 0 { format!(", and {more} rarer") } else { String::new() };
-    format!("{} different characters: {}{more}\n", characters.len(), shown.join(", "))
+    format!("{}: {}{more}\n", counted(characters.len(), "different character"), shown.join(", "))
 }

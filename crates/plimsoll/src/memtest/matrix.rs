@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::ProgressBar;
-use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Key, Precision, Remat};
+use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Key, Precision, Remat, counted};
 use plimsoll_memory::{BackendRules, BucketPlan, Demand, MemoryModel, Speed, StepMemory, plan};
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
 use plimsoll_speech::tts::SynthesizerConfig;
@@ -230,7 +230,7 @@ fn summary(rows: &[Row]) -> String {
             -lowest.min(0.0)
         )
     };
-    let mut text = format!("{} cases\n", rows.len());
+    let mut text = counted(rows.len(), "case") + "\n";
     text.push_str(&line("whole", &|row| row.error_percent));
     text.push_str(&line("above the fixed part", &|row| row.above_error_percent));
     if rows.iter().all(|row| row.in_use_error_percent.is_some()) {

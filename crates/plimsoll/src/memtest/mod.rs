@@ -4,7 +4,7 @@ mod case;
 mod matrix;
 pub(crate) mod verdict;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -14,6 +14,7 @@ use plimsoll_memory::{Demand, MemoryModel, Plan, PlanError, RunMemory, Traceable
 use serde_json::json;
 
 use crate::environment;
+use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, spinner};
 use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::demand::DemandBuilder;
@@ -38,6 +39,9 @@ pub(crate) struct MemtestArgs {
     /// Write the same timeline for ui.perfetto.dev to this file.
     #[arg(long, value_name = "FILE.json", conflicts_with = "verify")]
     pub(crate) trace: Option<PathBuf>,
+    /// Whether the two files may be overwritten.
+    #[command(flatten)]
+    pub(crate) overwrite: ForceFlag,
     /// Run real training steps and compare their peak memory with the prediction: a matrix of cases, or the one of --batch,
     /// each in its own process. Runs on the CPU, or on the GPU that --backend selects; there each case runs twice, because a
     /// GPU tries several kernels when it first meets new sizes.
@@ -56,13 +60,13 @@ pub(crate) struct MemtestArgs {
     #[arg(long, value_parser = ["none", "half", "all"], requires = "batch")]
     pub(crate) remat: Option<String>,
     /// Plan for N memory budgets instead, and check that each plan stays within its budget when it runs.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "verify")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "verify", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) budgets: u32,
     /// Case to run, as JSON; --verify passes it to the processes that it starts.
     #[arg(long, hide = true, requires = "verify")]
     pub(crate) case: Option<String>,
     /// Number of cases with random sizes, in addition to the matrix.
-    #[arg(long, value_name = "N", default_value_t = 16, requires = "verify")]
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "verify", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) random: u32,
     /// The configuration.
     #[command(flatten)]
@@ -82,6 +86,7 @@ pub(crate) fn memtest(
     if args.verify {
         return matrix::verify(args, loaded.config, meter);
     }
+    let files = TimelineFiles::new(args)?;
     let builder = DemandBuilder::from_config(loaded.config)?;
     let targets = targets(&args.gpu)?;
     let spinner = spinner("computing the memory of a step");
@@ -91,7 +96,7 @@ pub(crate) fn memtest(
     };
     spinner.finish_and_clear();
     let verdicts = verdicts?;
-    write_timeline(args, &verdicts)?;
+    write_timeline(&files, &verdicts)?;
     match args.json {
         true => println!("{:#}", json!({"cards": verdicts.iter().map(Verdict::json).collect::<Vec<_>>()})),
         false => {
@@ -144,21 +149,36 @@ fn worst<S: Traceable + Sync>(survey: &MemoryModel<'_, S>, plan: &Plan) -> Resul
     Ok(Some(survey.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))
 }
 
+/// Files for the memory of a step over time.
+struct TimelineFiles {
+    page: Option<OutputFile>,
+    trace: Option<OutputFile>,
+}
+
+impl TimelineFiles {
+    /// Checks the files that `args` name.
+    fn new(args: &MemtestArgs) -> Result<Self, Failure> {
+        let file = |path: &Option<PathBuf>, flag| {
+            path.as_deref().map(|path| OutputFile::new(path, flag, args.overwrite)).transpose()
+        };
+        Ok(Self { page: file(&args.timeline, "--timeline")?, trace: file(&args.trace, "--trace")? })
+    }
+}
+
 /// Writes the timeline and the trace, if asked for, of the first target that fits.
-fn write_timeline(args: &MemtestArgs, verdicts: &[Verdict]) -> Result<(), Failure> {
+fn write_timeline(files: &TimelineFiles, verdicts: &[Verdict]) -> Result<(), Failure> {
     let Some((name, life)) = verdicts.iter().find_map(|verdict| Some((&verdict.name, verdict.life.as_ref()?))) else {
-        return match args.timeline.is_some() || args.trace.is_some() {
+        return match files.page.is_some() || files.trace.is_some() {
             true => Err(Failure::invalid("there is no timeline of a run that does not fit", "choose a larger --gpu")),
             false => Ok(()),
         };
     };
     let title = format!("A training step on {name}");
-    let write = |path: &Path, text: String| std::fs::write(path, text).failed();
-    if let Some(path) = &args.timeline {
-        write(path, html_page(&title, &life.timeline))?;
+    if let Some(file) = &files.page {
+        file.write(html_page(&title, &life.timeline))?;
     }
-    if let Some(path) = &args.trace {
-        write(path, perfetto_trace(&title, &life.timeline))?;
+    if let Some(file) = &files.trace {
+        file.write(perfetto_trace(&title, &life.timeline))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::{Bytes, Seconds, Stage};
+use plimsoll_core::{Bytes, Seconds, Stage, counted};
 use plimsoll_monitor::RecordError;
 use plimsoll_recipes::memory_plan::MemoryPlan;
 use plimsoll_recipes::plan::RunPlan;
@@ -94,7 +94,7 @@ impl RunDisplay for View {
                     self.print_line(&format!("note: {failure}, after step {step}: written without a copy in memory"));
                 }
                 _ => self.print_line(&format!(
-                    "note: step {step}: {failure}; at most {limit} utterances at once from now on"
+                    "note: step {step}: {failure}; at most {} at once from now on", counted(limit, "utterance")
                 )),
             },
             Event::Unfit { step, names } => {

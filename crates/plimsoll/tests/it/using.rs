@@ -70,7 +70,7 @@ fn eval_reads_manifest_and_lists_unreadable_utterances() {
     for expected in ["CER", "WER", "real-time factor", "truth    one two", "1 more could not be read"] {
         assert!(output.stdout.contains(expected), "{expected}: {}", output.stdout);
     }
-    refused(&dir, &["eval", "--run", "runs/r", "--manifest", "broken.jsonl"], "none of 1 utterances can be read");
+    refused(&dir, &["eval", "--run", "runs/r", "--manifest", "broken.jsonl"], "none of 1 utterance can be read");
     refused(&dir, &["eval", "--run", "runs/r", "--table", "no/such/folder.tsv"], "cannot write");
     refused(&dir, &["eval", "--run", "runs/nowhere"], "no trained model");
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode, SourceSpan};
 
 use super::origin::ValueOrigin;
+use crate::invocation::command;
 
 /// Error of loading a configuration.
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -14,7 +15,7 @@ use super::origin::ValueOrigin;
 pub enum ConfigError {
     /// The configuration file does not exist.
     #[error("there is no configuration file {}", path.display())]
-    #[diagnostic(help("without --config the built-in configuration is used; `plimsoll config print` shows it"))]
+    #[diagnostic(help("without --config the built-in configuration is used; `{}` shows it", command("config print")))]
     Missing {
         /// Path of the configuration file, as given.
         path: PathBuf,
@@ -233,7 +234,7 @@ impl IssueKind {
             Self::UnknownKey { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean `{}`?", origin.key_name(nearest)))
             }
-            Self::UnknownKey { .. } => Some("`plimsoll config print` lists every key".into()),
+            Self::UnknownKey { .. } => Some(format!("`{}` lists every key", command("config print"))),
             Self::UnknownWord { nearest: Some(nearest), .. } => Some(format!("did you mean \"{nearest}\"?")),
             Self::Exclusive { other_origin, .. } => {
                 Some(format!("keep one of them; the other is set in {other_origin}"))

@@ -10,6 +10,7 @@ use plimsoll_speech::asr::RecognizerConfig;
 use super::LeftOut;
 use crate::config::{DataConfig, RunConfig, Task, TooLongChoice};
 use crate::error::Failure;
+use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::read_manifest;
@@ -20,9 +21,10 @@ pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
     let flawed = manifest.issues.len() + manifest.more_issues;
     if let Some(first) = manifest.issues.first() {
         let (path, all) = (manifest.path.display(), manifest.utterances.len() + flawed);
+        let check = command("data check");
         reporter.line(
             Level::Warning,
-            &format!("{flawed} of {all} utterances of {path} cannot be used (`plimsoll data check {path}` names them)\n  the first: {first}"),
+            &format!("{flawed} of {all} utterances of {path} cannot be used (`{check} {path}` names them)\n  the first: {first}"),
         );
     }
 }
@@ -115,13 +117,13 @@ pub(super) fn select(
     if manifest.unusable_share() > most {
         let (share, most) = (manifest.unusable_share() * 100.0, most * 100.0);
         let first = manifest.issues.first().map(ToString::to_string).unwrap_or_default();
-        let path = path.display();
+        let (path, check) = (path.display(), command("data check"));
         let message = format!(
             "{share:.1} % of the utterances of {path} cannot be used, and {most:.1} % may be; the first: {first}"
         );
         return Err(Failure::invalid(
             message,
-            format!("`plimsoll data check {path} --all` names them; data.unusable_share allows more"),
+            format!("`{check} {path} --all` names them; data.unusable_share allows more"),
         ));
     }
     report_flaws(&manifest, reporter);

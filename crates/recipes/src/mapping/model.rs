@@ -1,5 +1,6 @@
 //! Maps a configuration to a model.
 
+use plimsoll_core::counted;
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -38,19 +39,20 @@ impl fmt::Display for ModelPlan {
         match self {
             Self::Recognizer(model) => {
                 let decoder = match &model.decoder {
-                    Some(decoder) => format!("CTC and a decoder of {} blocks", decoder.layers),
+                    Some(decoder) => format!("CTC and a decoder of {}", counted(decoder.layers, "block")),
                     None => "CTC".into(),
                 };
                 let RecognizerConfig { layers, d_model, vocabulary, .. } = model;
-                write!(f, "Conformer with {decoder}: {layers} blocks of width {d_model}, {vocabulary} tokens")
+                let (blocks, tokens) = (counted(layers, "block"), counted(vocabulary, "token"));
+                write!(f, "Conformer with {decoder}: {blocks} of width {d_model}, {tokens}")
             }
             Self::Synthesizer(model) => {
                 let SynthesizerConfig { text_layers, text_dim, decoder_layers, decoder_dim, .. } = model;
                 write!(
                     f,
-                    "synthesizer: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, \
-                     {} frames a step, {} tokens",
-                    model.reduction, model.vocabulary
+                    "synthesizer: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, {} a step, {}",
+                    counted(model.reduction, "frame"),
+                    counted(model.vocabulary, "token")
                 )
             }
         }

@@ -9,7 +9,6 @@ mod summary;
 mod synthesis;
 mod task;
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
@@ -27,6 +26,7 @@ use crate::config::Loaded;
 use crate::data::{self, PreparedData};
 use crate::device::{ReplicaDevice, TrainingDevice};
 use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 use crate::mapping::ModelPlan;
 use crate::memory::MemoryRequest;
 use crate::plan::RunPlan;
@@ -39,7 +39,7 @@ use summary::summary;
 use synthesis::Synthesis;
 use task::TrainingTask;
 
-pub use folder::{RunFolder, config_path};
+pub use folder::{RunFolder, config_path, named_run};
 pub use record::{NoDisplay, RunDisplay, Totals};
 
 /// Number of steps in a row with an infinite or NaN loss or gradient, after which the run stops.
@@ -122,9 +122,9 @@ impl<'a> PlannedRun<'a> {
         Ok(self.in_folder(folder, false))
     }
 
-    /// Continues the run in the folder at `path`. Its checkpoint is read by [`RunContext::train`].
-    pub fn resume(self, path: &Path) -> RunContext<'a> {
-        self.in_folder(RunFolder::open(path), true)
+    /// Continues the run in `folder`. Its checkpoint is read by [`RunContext::train`].
+    pub fn resume(self, folder: RunFolder) -> RunContext<'a> {
+        self.in_folder(folder, true)
     }
 
     fn in_folder(self, folder: RunFolder, is_resumed: bool) -> RunContext<'a> {
@@ -251,7 +251,8 @@ impl RunContext<'_> {
         let training = &self.plan.training;
         if let (false, Some(memory)) = (self.device.is_host, &self.plan.memory) {
             preallocate_pages(&device, memory.plan.largest).map_err(|reason| {
-                Failure::invalid(reason, "another program may use the memory of the GPU: `plimsoll gpu-info` names it")
+                let command = command("gpu-info");
+                Failure::invalid(reason, format!("another program may use the memory of the GPU: `{command}` names it"))
             })?;
         }
         let model = freeze(task.model(&device, Key::new(self.plan.seed)), &training.freeze).invalid()?;

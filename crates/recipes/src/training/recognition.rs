@@ -17,6 +17,7 @@ use plimsoll_train::{InferenceRunner, Score};
 use super::RunContext;
 use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 
 /// A recognizer in training.
 pub(super) struct Recognition {
@@ -92,7 +93,8 @@ impl TrainingTask for Recognition {
     }
 
     fn next_steps(&self, folder: &Path) -> String {
-        format!("To transcribe a recording: cargo xtask transcribe FILE.wav --run {}\n", folder.display())
+        let command = command(&format!("transcribe FILE.wav --run {}", folder.display()));
+        format!("To transcribe a recording: {command}\n")
     }
 }
 

@@ -4,6 +4,7 @@ use plimsoll_tape::{Task, apply};
 use plimsoll_train::{Checkpoint, CheckpointError, CheckpointStore, RunState, Trainer};
 
 use super::RunContext;
+use super::folder::other_seed;
 use super::task::TrainingTask;
 use crate::error::{Failure, FailureExt};
 use crate::reporter::Level;
@@ -31,9 +32,7 @@ impl RunContext<'_> {
             self.reporter.line(Level::Warning, &format!("{error}; using the checkpoint before it"));
         }
         if checkpoint.state.seed != self.plan.seed {
-            let (old, new) = (checkpoint.state.seed, self.plan.seed);
-            let message = format!("the run began with seed {old}, and would go on with {new}");
-            return Err(Failure::invalid(message, "another seed would hold out other utterances: keep the seed"));
+            return Err(other_seed(checkpoint.state.seed, self.plan.seed));
         }
         if !task.has_same_inputs(self)? {
             let message = "the data changed since the run began: the model would have other tokens";

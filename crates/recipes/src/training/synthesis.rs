@@ -20,6 +20,7 @@ use super::RunContext;
 use super::pictures::{self, AttentionPicture, Mels};
 use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 
 /// Maximum number of held-out texts that each validation synthesizes.
 const VALIDATION_UTTERANCES: usize = 16;
@@ -207,9 +208,10 @@ impl TrainingTask for Synthesis {
 
     fn next_steps(&self, folder: &Path) -> String {
         let folder = folder.display();
+        let command = command(&format!("say \"TEXT\" --run {folder} --out said.wav"));
         format!(
             "Sound and attention pictures of held-out texts: {folder}/samples/\n\
-             To synthesize a text: cargo xtask say \"TEXT\" --run {folder} --out said.wav\n"
+             To synthesize a text: {command}\n"
         )
     }
 }
