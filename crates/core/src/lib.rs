@@ -22,7 +22,7 @@ pub use grid::Grid;
 pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};
 pub use memory::{CountingAllocator, DeviceMemory, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, ProbeError, Stage};
-pub use record::{Event, MicroBatch, PlanHeader, Record, SCHEMA_VERSION, StepEvent};
+pub use record::{EndKind, Event, MicroBatch, PlanHeader, Record, SCHEMA_VERSION, StepEvent};
 pub use shape::BatchShape;
 pub use source::{Batch, BatchList, BatchSource, DeliveredBatch, Position, Skipped, SourceError};
 pub use units::{Bytes, Frames, Samples, Seconds, UnitError};

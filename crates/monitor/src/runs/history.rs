@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_core::{Bytes, Measure, Seconds};
+use plimsoll_core::{Bytes, EndKind, Event, Measure, Seconds};
 use serde::Serialize;
 
 use super::curve::{LossCurve, LossPoint};
@@ -18,6 +18,9 @@ pub struct RunHistory {
     pub started: Option<Timestamp>,
     /// Time of the last record.
     pub last: Option<Timestamp>,
+    /// Kind of the end, if the last event of the record is an end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<EndKind>,
     /// Number of completed steps.
     pub steps: u64,
     /// Number of completed epochs.
@@ -61,6 +64,12 @@ impl RunHistory {
             let time = Some(record.time).filter(|time| time.is_finite()).map(Timestamp);
             history.started = history.started.or(time);
             history.last = time.or(history.last);
+            history.ended = match &record.event {
+                Event::Ended { end, .. } => Some(*end),
+                // Checkpoints are also written after an end.
+                Event::Saved { .. } | Event::NotSaved { .. } => history.ended,
+                _ => None,
+            };
             log.add(record.event);
         });
         history.add(log.into_entries(), hop_seconds);

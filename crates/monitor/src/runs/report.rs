@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use plimsoll_core::Measure;
+use plimsoll_core::{EndKind, Measure};
 use serde::Serialize;
 
 use super::history::RunHistory;
@@ -22,7 +22,7 @@ pub struct RunReport {
     pub name: String,
     /// Folder of the run.
     pub folder: PathBuf,
-    /// Whether the run is complete, running or stopped.
+    /// Whether the run is complete, running, stopped or failed.
     #[serde(rename = "standing")]
     pub status: RunStatus,
     /// Setup of the run: its device, seed, size and configuration.
@@ -38,7 +38,7 @@ pub struct RunReport {
     pub notes: Vec<String>,
 }
 
-/// Whether a run is complete, running or stopped.
+/// Whether a run is complete, running, stopped or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -47,8 +47,10 @@ pub enum RunStatus {
     Complete,
     /// The run wrote a record recently, so it seems to be running.
     Running,
-    /// The run was stopped or killed: it is not complete and wrote no record recently.
+    /// The run was stopped or killed: its record says so, or it is not complete and wrote no record recently.
     Stopped,
+    /// The run ended with an error.
+    Failed,
 }
 
 impl fmt::Display for RunStatus {
@@ -57,6 +59,7 @@ impl fmt::Display for RunStatus {
             Self::Complete => "complete",
             Self::Running => "running",
             Self::Stopped => "stopped",
+            Self::Failed => "failed",
         })
     }
 }
@@ -88,11 +91,17 @@ impl RunReport {
         }
         let mut notes = Vec::new();
         let setup = RunSetup::read(folder, &mut notes);
-        let history = RunHistory::read(folder, setup.hop_seconds, &mut notes);
+        let mut history = RunHistory::read(folder, setup.hop_seconds, &mut notes);
         let summary = read_summary(folder, &mut notes).filter(|summary| is_of_the_end(summary, &history));
-        let status = match (&summary, history.last) {
-            (Some(_), _) => RunStatus::Complete,
-            (None, Some(last)) if last > Timestamp::from(quiet_since) => RunStatus::Running,
+        if let (Some(summary), 0) = (&summary, history.steps) {
+            (history.steps, history.epochs) = (summary.steps, summary.epochs);
+            notes.push("metrics.jsonl has no steps: their number is that of summary.json".into());
+        }
+        let status = match (&summary, history.ended, history.last) {
+            (_, Some(EndKind::Failed), _) => RunStatus::Failed,
+            (Some(_), ..) => RunStatus::Complete,
+            (None, Some(EndKind::Stopped), _) => RunStatus::Stopped,
+            (None, _, Some(last)) if last > Timestamp::from(quiet_since) => RunStatus::Running,
             _ => RunStatus::Stopped,
         };
         let final_scores = summary.map_or_else(Vec::new, |summary| final_scores(summary.scores, &history));
@@ -122,9 +131,11 @@ fn read_summary(folder: &Path, notes: &mut Vec<String>) -> Option<Summary> {
 }
 
 /// Checks that the summary describes the last step. A run that was complete can be resumed with a later end, and its
-/// summary is then outdated.
+/// summary is then outdated. A summary of schema version 0 has no steps, and a record may be lost; without steps in both,
+/// the run has done nothing.
 fn is_of_the_end(summary: &Summary, history: &RunHistory) -> bool {
-    summary.complete && (history.steps == 0 || summary.steps == 0 || summary.steps == history.steps)
+    let (steps, recorded) = (summary.steps, history.steps);
+    summary.complete && (steps == recorded || steps == 0 || recorded == 0) && steps.max(recorded) > 0
 }
 
 /// Completes the scores of a summary. A summary of schema version 0 has scores by name only; order, label and unit then

@@ -29,13 +29,14 @@ impl fmt::Display for RunReport {
 fn headline(report: &RunReport) -> String {
     let RunHistory { steps, epochs, .. } = report.history;
     let of = match (report.status, report.setup.total_steps) {
-        (RunStatus::Running | RunStatus::Stopped, Some(total)) => format!(" of {total}"),
+        (RunStatus::Running | RunStatus::Stopped | RunStatus::Failed, Some(total)) => format!(" of {total}"),
         _ => String::new(),
     };
     let state = match report.status {
         RunStatus::Complete => "complete after",
         RunStatus::Running => "running, at",
         RunStatus::Stopped => "stopped at",
+        RunStatus::Failed => "failed after",
     };
     format!("{state} step {steps}{of}, epochs completed: {epochs}")
 }
