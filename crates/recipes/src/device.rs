@@ -1,7 +1,7 @@
 //! The device that trains: chosen from the configuration, with its memory meter and its replicas.
 
 use burn::tensor::Device;
-use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision, SingleReplica};
+use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, Precision, SingleReplica};
 use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
 use crate::config::{BackendChoice, DeviceConfig};
@@ -77,14 +77,18 @@ impl TrainingDevice {
 
     /// Returns a gate that reports when a phase of a step has exceeded the memory budget.
     ///
-    /// On the CPU, `process` compares the memory of the process with `budget`. On a GPU the gate reports nothing:
-    /// operations fail when memory runs out.
+    /// On the CPU, `process` compares the memory of the process with `budget`. On a GPU the memory that the backend's
+    /// pools have reserved is compared with it; without a budget the gate reports nothing, because operations fail when
+    /// the memory of the GPU runs out.
     pub fn gate(&self, process: &'static CountingAllocator, budget: Option<Bytes>) -> Box<dyn MemoryGate> {
-        if !self.is_host {
-            return Box::new(OpenGate);
+        match budget {
+            _ if self.is_host => {
+                process.set_budget(budget);
+                Box::new(process)
+            }
+            Some(budget) => Box::new(PoolGate::new(self.meter(process), budget)),
+            None => Box::new(OpenGate),
         }
-        process.set_budget(budget);
-        Box::new(process)
     }
 
     /// Connects `count` replicas, in the order of their ranks: GPUs from this one on, or threads that share the CPU.
