@@ -95,7 +95,7 @@ impl Conformer {
     }
 
     /// Applies the block like [`forward`](Self::forward), with less memory and more time. Results and gradients are
-    /// equal to the last bit.
+    /// equal, on the CPU to the last bit.
     ///
     /// The tape keeps the input of each of the four parts. The backward pass computes the activations of the parts
     /// again, except the linear layer at the end of each part.

@@ -43,6 +43,14 @@ pub enum ParametersError {
         /// names.
         parts: Vec<String>,
     },
+    /// The device cannot return a value.
+    #[error("the device cannot return `{name}`: {reason}")]
+    Device {
+        /// Name of the parameter.
+        name: String,
+        /// Message of the device.
+        reason: String,
+    },
     /// The shape of a parameter differs from the shape of its value.
     #[error("`{name}` has shape {found:?} in the weights and {wanted:?} in this model")]
     Shape {
@@ -84,17 +92,33 @@ impl<V: NamedVisitor> ModuleVisitor for Walk<'_, V> {
 }
 
 /// Collects the values of all float parameters of `module`, converted to fp32.
+///
+/// # Panics
+/// If the device cannot return a value; see [`try_collect`].
 pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
-    struct Values(Vec<NamedTensor>);
+    try_collect(module).expect("the device returns the values of a module")
+}
+
+/// Collects the values of all float parameters of `module`, converted to fp32, from a device that may have failed.
+///
+/// # Errors
+/// [`ParametersError::Device`] if the device cannot return a value.
+pub fn try_collect<M: Module>(module: &M) -> Result<Vec<NamedTensor>, ParametersError> {
+    struct Values(Result<Vec<NamedTensor>, ParametersError>);
     impl NamedVisitor for Values {
         fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+            let Ok(found) = &mut self.0 else { return };
             let value = param.val().without_autodiff();
             let shape = value.dims().to_vec();
-            let values = value.into_data().convert::<f32>().try_to_vec().expect("converted to f32");
-            self.0.push(NamedTensor { name: name.into(), shape, values });
+            let data = value.try_into_data().map_err(|error| error.to_string());
+            // A device may hand out memory that it fills later, so this can fail as well.
+            match data.and_then(|data| data.try_into_vec_as::<f32>().map_err(|error| error.to_string())) {
+                Ok(values) => found.push(NamedTensor { name: name.into(), shape, values }),
+                Err(reason) => self.0 = Err(ParametersError::Device { name: name.into(), reason }),
+            }
         }
     }
-    let mut found = Values(Vec::new());
+    let mut found = Values(Ok(Vec::new()));
     walk(module, &mut found);
     found.0
 }

@@ -197,12 +197,25 @@ impl RunContext<'_> {
         if outcome.ending == Ending::Stopped {
             return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
         }
-        let best = apply(trainer.task, store.best().failed()?.evaluation_weights()).failed()?;
-        let scores = task.finish(best, &mut self.inference_runner(&device, self.memory), self)?;
-        let totals = &recorder.totals;
-        let summary = summary(self, &outcome.state, totals, scores);
-        summary.write(self.folder.path()).failed()?;
+        let summary = self.summarize(task, trainer.task, &outcome.state, (&store, &device, &recorder.totals));
+        let summary = summary.inspect_err(|failure| recorder.record_failure(failure))?;
         Ok(TrainingOutcome::Complete { summary: Box::new(summary), next: task.next_steps(self.folder.path()) })
+    }
+
+    /// Evaluates the best model of a complete run, and writes the summary into the folder of the run.
+    fn summarize<T: TrainingTask>(
+        &self,
+        task: &T,
+        model: T::Model,
+        state: &RunState,
+        (store, device, totals): (&CheckpointStore, &Device, &Totals),
+    ) -> Result<Summary, Failure> {
+        let best = apply(model, store.best().failed()?.evaluation_weights()).failed()?;
+        let gate = self.device.gate(self.memory, self.plan.training.budget);
+        let scores = task.finish(best, &mut self.inference_runner(device, &*gate), self)?;
+        let summary = summary(self, state, totals, scores);
+        summary.write(self.folder.path()).failed()?;
+        Ok(summary)
     }
 
     /// Trains another replica, until the first replica ends or fails.
@@ -255,7 +268,9 @@ impl RunContext<'_> {
             })?;
         }
         let model = freeze(task.model(&device, Key::new(self.plan.seed)), &training.freeze).invalid()?;
-        let (gate, meter) = (self.device.gate(self.memory, training.budget), self.device.meter(self.memory));
+        // Each replica holds the budget on its own device.
+        let own = TrainingDevice { device: device.clone().inner(), ..self.device.clone() };
+        let (gate, meter) = (own.gate(self.memory, training.budget), own.meter(self.memory));
         Ok(Trainer::new(model, self.plan.trainer_config(), self.governor())
             .with_memory(gate, meter)
             .with_replica(replica))

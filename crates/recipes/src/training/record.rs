@@ -1,6 +1,6 @@
 //! Records a run: its events on disk, curves for TensorBoard, and totals for the summary.
 
-use plimsoll_core::Bytes;
+use plimsoll_core::{Bytes, EndKind, error_chain};
 use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile};
 use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
@@ -44,6 +44,10 @@ pub(super) struct RunRecorder<'a> {
     hop_seconds: f64,
     /// Whether writing the record has failed and was shown.
     has_failed: bool,
+    /// Last completed step.
+    step: u64,
+    /// Whether the end of the run is recorded.
+    has_ended: bool,
     /// Totals since the run was started or resumed.
     pub(super) totals: Totals,
 }
@@ -105,12 +109,18 @@ impl<'a> RunRecorder<'a> {
         let curves = TensorBoardFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
         display.start(state.step);
-        Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, totals: Totals::default() })
+        let (step, totals) = (state.step, Totals::default());
+        Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, step, has_ended: false, totals })
     }
 
     /// Reports to the display of the run that no more steps follow. The record files stay open.
     pub(super) fn finish(&mut self) {
         self.display.finish();
+    }
+
+    /// Records that the run failed after its last step.
+    pub(super) fn record_failure(&mut self, failure: &Failure) {
+        self.observe(&Event::Ended { step: self.step, end: EndKind::Failed, reason: error_chain(failure) });
     }
 
     /// Adds `event` to the totals.
@@ -160,8 +170,20 @@ impl<'a> RunRecorder<'a> {
     }
 }
 
+impl Drop for RunRecorder<'_> {
+    fn drop(&mut self) {
+        // A panic ends the run without an error. Nothing is shown: the panic has its own message.
+        if !self.has_ended {
+            let reason = "the program stopped in the middle of the run".into();
+            let _ = self.recorder.record(&Event::Ended { step: self.step, end: EndKind::Failed, reason });
+        }
+    }
+}
+
 impl Observer for RunRecorder<'_> {
     fn observe(&mut self, event: &Event) {
+        self.step = event.step().filter(|_| matches!(event, Event::Step(_))).unwrap_or(self.step);
+        self.has_ended |= matches!(event, Event::Ended { .. });
         self.add(event);
         self.display.show(event, &self.totals);
         if let Err(error) = self.recorder.record(event).and_then(|()| self.write_curves(event))

@@ -76,8 +76,8 @@ impl Recognizer {
     /// Encodes features `[b, t, f]` to `[b, t', d]`. The second value of the result lists the rows of `b` that the
     /// length policy truncated.
     ///
-    /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same to the
-    /// last bit.
+    /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same,
+    /// on the CPU to the last bit.
     pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (EncodedAudio, Vec<usize>) {
         let pass = &pass.with_choice(self.config.length.apply_to(*pass.choice()));
         let (x, lengths) = match (&self.subsampling, &self.input) {
@@ -178,7 +178,7 @@ impl Recognizer {
             }
             _ => (ctc.sum, Vec::new()),
         };
-        StepLoss { sum, parts, left_out: ctc.infeasible, truncated: cut }
+        StepLoss { parts, left_out: ctc.infeasible, truncated: cut, reads: ctc.reads, ..StepLoss::new(sum) }
     }
 
     /// Searches the hypotheses of one utterance, best first.

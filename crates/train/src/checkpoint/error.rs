@@ -47,6 +47,12 @@ pub enum CheckpointError {
         /// Name of a tensor in which the checkpoints differ.
         name: String,
     },
+    /// The device cannot return the weights or the state of the optimizer.
+    #[error("the device cannot return the state of the run: {reason}")]
+    Device {
+        /// Message of the device.
+        reason: String,
+    },
     /// A file of tensors cannot be made or read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
