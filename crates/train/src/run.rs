@@ -45,6 +45,19 @@ pub struct RunOptions {
     pub planned: Vec<(BatchShape, Bytes)>,
 }
 
+impl Limits {
+    /// Returns the ending of a run at `state`, if it has reached a limit.
+    pub fn reached(&self, state: &RunState) -> Option<Ending> {
+        if self.stale.is_some_and(|stale| state.stale >= stale) {
+            return Some(Ending::Stale);
+        }
+        let is_reached = self.steps.is_some_and(|steps| state.step >= steps)
+            || self.epochs.is_some_and(|epochs| state.position.epoch >= epochs)
+            || self.time.is_some_and(|time| state.train_seconds >= time.as_secs_f64());
+        is_reached.then_some(Ending::Complete)
+    }
+}
+
 impl RunOptions {
     /// Makes the options of a run within `limits`: validation after each epoch, a checkpoint every 200 steps, 10
     /// failures in a row, no plateau, no plan.

@@ -115,14 +115,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
 
     /// Returns the ending for the limit that was reached, if any.
     pub(super) fn reached(&self) -> Option<Ending> {
-        let (limits, state) = (&self.options.limits, &self.state);
-        if limits.stale.is_some_and(|stale| state.stale >= stale) {
-            return Some(Ending::Stale);
-        }
-        let is_reached = limits.steps.is_some_and(|steps| state.step >= steps)
-            || limits.epochs.is_some_and(|epochs| state.position.epoch >= epochs)
-            || limits.time.is_some_and(|time| state.train_seconds >= time.as_secs_f64());
-        is_reached.then_some(Ending::Complete)
+        self.options.limits.reached(&self.state)
     }
 
     /// Returns whether a validation is due after `steps` steps.
