@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::bounds::shortened;
 use super::error::{ConfigIssue, IssueKind};
 use super::origin::ValueOrigin;
 use super::setting::{RawSetting, RawValue};
@@ -72,7 +73,7 @@ impl ConfigArgs {
                     origin: ValueOrigin::Flag("--set".into()),
                 }),
                 None => {
-                    let kind = IssueKind::MissingEquals { text: text.clone() };
+                    let kind = IssueKind::MissingEquals { text: shortened(text) };
                     issues.push(ConfigIssue::new(&ValueOrigin::Flag("--set".into()), kind));
                 }
             }

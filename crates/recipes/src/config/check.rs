@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::error::{ConfigIssue, IssueKind};
+use super::file::is_built_in;
 use super::kind::{Kind, Mismatch};
 use super::nearest;
-use super::origin::{Provenance, ValueOrigin};
+use super::origin::{Layer, Provenance, ValueOrigin};
 use super::rules::{EXCLUSIVE, RULES};
 use super::schema::RunConfig;
 use super::setting::{Setting, describe};
@@ -79,6 +80,30 @@ pub(super) fn exclusive_keys(settings: &mut Vec<Setting>, issues: &mut Vec<Confi
         }
     }
     invalid
+}
+
+/// Removes limits of the run that weaker layers set: what a person says holds against what is only a default.
+///
+/// `training.steps` and `training.epochs` replace each other: the one in the stronger layer holds, and both in one layer
+/// hold together. `training.max_time` replaces those of the built-in file.
+pub(super) fn limits_of_the_run(settings: &mut Vec<Setting>) {
+    let is_amount = |setting: &Setting| sets(setting, "training.steps") || sets(setting, "training.epochs");
+    let amount = settings.iter().filter(|s| is_amount(s)).map(person_layer).max();
+    let time = settings.iter().filter(|s| sets(s, "training.max_time")).map(person_layer).max();
+    let least = match (amount, time) {
+        (Some(Layer::Default), Some(time)) if time > Layer::Default => Layer::File,
+        (Some(amount), _) => amount,
+        (None, _) => return,
+    };
+    settings.retain(|setting| !is_amount(setting) || person_layer(setting) >= least);
+}
+
+/// Returns the layer of `setting`; the built-in file counts as a default.
+fn person_layer(setting: &Setting) -> Layer {
+    match &setting.origin {
+        ValueOrigin::File(file, _) if is_built_in(file) => Layer::Default,
+        origin => origin.layer(),
+    }
 }
 
 /// Returns whether `setting` gives a value to the key `name`.

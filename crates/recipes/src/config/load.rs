@@ -5,6 +5,7 @@ use std::path::Path;
 use config::ValueKind;
 
 use super::arguments::ConfigArgs;
+use super::bounds::read_file;
 use super::check;
 use super::choices::Task;
 use super::environment;
@@ -41,15 +42,14 @@ pub struct Loaded {
 /// The error lists everything that is wrong: all names first, and once the names are right, all values.
 pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, ConfigError> {
     if args.config.as_deref() != Some(Path::new(AUTO_FILE)) {
-        return load_with(args, environment, &|path| std::fs::read_to_string(path));
+        return load_with(args, environment, &read_file);
     }
     let environment: Vec<(String, String)> = environment.collect();
     let mut overrides = environment::read(environment.iter().cloned());
     overrides.extend(args.read(&mut Vec::new()));
     let tier = Tier::for_memory(task_of(&overrides), crate::machine::memory());
     let args = ConfigArgs { config: Some(tier.path()), ..args.clone() };
-    let read_shipped =
-        |path: &Path| Tier::text_at(path).map_or_else(|| std::fs::read_to_string(path), |text| Ok(text.into()));
+    let read_shipped = |path: &Path| Tier::text_at(path).map_or_else(|| read_file(path), |text| Ok(text.into()));
     load_with(&args, environment.into_iter(), &read_shipped)
 }
 
@@ -72,6 +72,7 @@ pub(super) fn load_with(
     settings.iter_mut().for_each(unset_auto);
     let mut invalid = check::values(&mut settings, &mut issues);
     invalid.extend(check::exclusive_keys(&mut settings, &mut issues));
+    check::limits_of_the_run(&mut settings);
     let (config, provenance) = merge(&settings)?;
     issues.extend(check::combinations(&config, &provenance, &ValueOrigin::File(file, None), &invalid));
     ConfigError::from_issues(issues)?;

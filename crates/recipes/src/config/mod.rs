@@ -18,6 +18,7 @@
 
 mod aliases;
 mod arguments;
+mod bounds;
 mod check;
 mod choices;
 mod environment;

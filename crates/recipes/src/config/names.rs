@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use config::ValueKind;
 
 use super::aliases::{self, Alias};
+use super::bounds::shortened;
 use super::error::{ConfigIssue, IssueKind};
 use super::key::{Key, split_name};
 use super::keys;
@@ -46,6 +47,10 @@ pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (V
 fn unknown(name: String, value: &RawValue) -> IssueKind {
     let (section, _) = split_name(&name);
     let is_table = matches!(value, RawValue::Typed(ValueKind::Table(_)));
+    // No key is similar to such a long name, and the search would take long.
+    if shortened(&name) != name {
+        return IssueKind::UnknownKey { key: shortened(&name), nearest: None };
+    }
     if keys::is_section(&name) {
         return IssueKind::NotASection { section: name, found: value.describe() };
     }
@@ -65,7 +70,7 @@ impl RawValue {
     fn describe(&self) -> String {
         match self {
             Self::Typed(value) => describe(value),
-            Self::Text(text) => format!("{text:?}"),
+            Self::Text(text) => shortened(&format!("{text:?}")),
         }
     }
 

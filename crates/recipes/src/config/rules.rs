@@ -1,5 +1,6 @@
 //! Rules about combinations of keys, and about values that no simple limit of a key can express.
 
+use super::bounds::shortened;
 use super::choices::{AttentionChoice, NormChoice, PositionsChoice, ScheduleChoice, Task};
 use super::schema::RunConfig;
 
@@ -53,7 +54,8 @@ fn invalid_name(config: &RunConfig) -> Option<String> {
     let characters = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     let valid = characters && name.starts_with(|c: char| c.is_ascii_alphanumeric());
     (!valid).then(|| {
-        format!("`name` is {name:?}, expected letters, digits, `-`, `_` and `.`, beginning with a letter or digit")
+        let name = shortened(&format!("{name:?}"));
+        format!("`name` is {name}, expected letters, digits, `-`, `_` and `.`, beginning with a letter or digit")
     })
 }
 

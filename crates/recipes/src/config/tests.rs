@@ -44,6 +44,39 @@ fn loaded(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Loaded {
     load_text(("run.toml", text), variables, flags).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)))
 }
 
+/// Checks each pair of layers, the built-in file being a default.
+#[test]
+fn limits_of_stronger_layers_replace_those_of_weaker_layers() {
+    let limits = |loaded: Loaded| {
+        let training = loaded.config.training;
+        (training.epochs, training.steps, training.max_time.map(|time| time.0))
+    };
+    let built_in = |variables: &[(&str, &str)], flags: &[&str]| {
+        limits(load_with(&args(flags), environment(variables), &|_| unreachable!()).unwrap())
+    };
+    let time = "training.max_time=60s";
+    assert_eq!(built_in(&[], &[]), (Some(3), None, None));
+    assert_eq!(built_in(&[], &["--steps", "4000"]), (None, Some(4000), None));
+    assert_eq!(built_in(&[("PLIMSOLL_TRAINING__STEPS", "7")], &[]), (None, Some(7), None));
+    assert_eq!(built_in(&[], &["--steps", "4000", "--epochs", "2"]), (Some(2), Some(4000), None));
+    assert_eq!(built_in(&[], &["--set", time]), (None, None, Some(60.0)));
+    assert_eq!(built_in(&[], &["--set", time, "--epochs", "2"]), (Some(2), None, Some(60.0)));
+    let in_file = |text: &str, flags: &[&str]| limits(loaded(&format!("[training]\n{text}"), &[], flags));
+    assert_eq!(in_file("epochs = 9", &["--steps", "4000"]), (None, Some(4000), None));
+    assert_eq!(in_file("steps = 9", &["--epochs", "4"]), (Some(4), None, None));
+    assert_eq!(in_file("steps = 9\nepochs = 3", &[]), (Some(3), Some(9), None));
+    assert_eq!(in_file("steps = 9\nepochs = 3", &["--epochs", "4"]), (Some(4), None, None));
+    assert_eq!(in_file("epochs = 3", &["--set", time]), (Some(3), None, Some(60.0)));
+    assert_eq!(in_file("max_time = \"60s\"", &["--steps", "2"]), (None, Some(2), Some(60.0)));
+}
+
+#[test]
+fn byte_order_marks_are_no_part_of_a_name() {
+    for (name, text) in [("a.yaml", "\u{feff}training:\n  steps: 7\n"), ("a.toml", "\u{feff}training.steps = 7\n")] {
+        assert_eq!(load_text((name, text), &[], &[]).unwrap().config.training.steps, Some(7), "{name}");
+    }
+}
+
 #[test]
 fn the_built_in_file_loads_as_from_disk() {
     let built_in = load(&ConfigArgs::default(), environment(&[])).unwrap();
@@ -69,12 +102,12 @@ fn stronger_layers_win_and_are_recorded() {
     let variables =
         [("PLIMSOLL_TRAINING__STEPS", "2"), ("PLIMSOLL_TRAINING__EPOCHS", "2"), ("HOME", "/"), ("PLIMSOLL_LONG", "1")];
     let Loaded { config, provenance, .. } = loaded(text, &variables, &["--steps", "3", "--set", "model.d_model=16"]);
-    assert_eq!((config.seed, config.training.epochs, config.training.steps), (1, Some(2), Some(3)));
+    assert_eq!((config.seed, config.training.epochs, config.training.steps), (1, None, Some(3)));
     assert_eq!((config.model.d_model, config.training.warmup_steps, config.training.clip_norm), (16, 1, 5.0));
     for (key, origin) in [
         ("seed", "run.toml:1"),
         ("training.warmup_steps", "run.toml:6"),
-        ("training.epochs", "PLIMSOLL_TRAINING__EPOCHS"),
+        ("training.epochs", "default"),
         ("training.steps", "--steps"),
         ("model.d_model", "--set"),
         ("training.clip_norm", "default"),

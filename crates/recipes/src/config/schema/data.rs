@@ -37,8 +37,9 @@ section! {
         /// Corpus to validate on, in any layout that `data.manifest` takes. Default: a share of the training utterances is held
         /// out.
         validation_manifest: Option<PathBuf> = None, Kind::Path;
-        /// Share of the training utterances to hold out for validation if there is no `data.validation_manifest`. With four or
-        /// more known speakers, whole speakers are held out.
+        /// Share of the training utterances to hold out for validation if there is no `data.validation_manifest`; the share is
+        /// met approximately. With four or more known speakers, whole speakers are held out. Data that is added later moves
+        /// nothing from training to validation.
         validation_share: f64 = 0.1, Kind::Number(Interval(Excluded(0.0), Excluded(0.9)));
         /// Effective batch size in utterances: the data of one optimizer step, on any device. Default: 16, unless
         /// `data.batch_seconds` is given.

@@ -13,7 +13,7 @@ section! {
     /// When to stop, how much memory to use, and how to optimize, validate and save.
     TrainingConfig, "training." {
         /// Stop after this many passes over the data. `epochs`, `steps` and `max_time` are limits: one is required, and the first
-        /// one reached ends the run.
+        /// one reached ends the run. `epochs` or `steps` on the command line replace both of a file.
         epochs: Option<u32> = None, Kind::count(1);
         /// Stop after this many optimizer steps.
         steps: Option<u64> = None, Kind::long_count(1);
