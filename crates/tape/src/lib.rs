@@ -33,7 +33,9 @@ pub use fused::{
     layer_norm, relative_shift, silu, single_query_attention, tanh,
 };
 pub use noise::Noise;
-pub use parameters::{NamedTensor, NamedVisitor, ParametersError, apply, collect, count, freeze, initialize, walk};
+pub use parameters::{
+    NamedTensor, NamedVisitor, ParametersError, apply, check_shapes, collect, count, freeze, initialize, walk,
+};
 pub use pass::Pass;
 pub use remat::{remat, remat_dense};
 pub use task::{StepLoss, Task};

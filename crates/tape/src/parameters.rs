@@ -169,6 +169,38 @@ impl ModuleMapper for Freeze<'_> {
     }
 }
 
+/// Compares names and shapes of `values` with the float parameters of `module`, without their values. On the
+/// [capture device](crate::on_capture_device) a module of any size takes no memory.
+///
+/// # Errors
+/// [`ParametersError`] if the names or a shape of `values` differ from the names or shapes of `module`.
+pub fn check_shapes<M: Module>(module: &M, values: &[NamedTensor]) -> Result<(), ParametersError> {
+    struct Check<'a> {
+        shapes: HashMap<&'a str, &'a [usize]>,
+        error: Option<ParametersError>,
+    }
+    impl NamedVisitor for Check<'_> {
+        fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+            let wanted = param.lazy_shape();
+            let name = name.to_string();
+            let error = match self.shapes.remove(name.as_str()) {
+                Some(found) if found == &wanted[..] => return,
+                Some(found) => ParametersError::Shape { name, wanted: wanted.to_vec(), found: found.to_vec() },
+                None => ParametersError::Missing { name },
+            };
+            self.error.get_or_insert(error);
+        }
+    }
+    let shapes = values.iter().map(|value| (value.name.as_str(), value.shape.as_slice())).collect();
+    let mut check = Check { shapes, error: None };
+    walk(module, &mut check);
+    match (check.error, check.shapes.into_keys().min()) {
+        (Some(error), _) => Err(error),
+        (None, Some(name)) => Err(ParametersError::Unknown { name: name.into() }),
+        (None, None) => Ok(()),
+    }
+}
+
 /// Sets each float parameter of `module` to the value with the same name.
 ///
 /// # Errors
@@ -311,11 +343,20 @@ mod tests {
     #[test]
     fn apply_refuses_values_of_another_model() {
         let values = collect(&layer(4));
-        let refused = |values| apply(layer(5), values).unwrap_err().to_string();
+        let refused = |values: Vec<NamedTensor>| {
+            let error = apply(layer(5), values.clone()).unwrap_err();
+            assert_eq!(
+                crate::on_capture_device(|device| { check_shapes(&LinearConfig::new(5, 3).init(device), &values) }),
+                Err(error.clone())
+            );
+            error.to_string()
+        };
         assert_eq!(refused(values.clone()), "`weight` has shape [4, 3] in the weights and [5, 3] in this model");
         assert_eq!(refused(values[1..].to_vec()), "the weights have no `weight`: they belong to another model");
         let mut more = values.clone();
         more.push(NamedTensor { name: "other".into(), ..values[1].clone() });
+        assert_eq!(check_shapes(&layer(4), &values), Ok(()));
+        assert_eq!(check_shapes(&layer(4), &more), Err(ParametersError::Unknown { name: "other".into() }));
         let error = apply(layer(4), more).unwrap_err();
         assert_eq!(error, ParametersError::Unknown { name: "other".into() });
     }
