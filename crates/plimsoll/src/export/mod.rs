@@ -14,7 +14,7 @@ use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::SynthesizerConfig;
 use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
-use plimsoll_train::{Checkpoint, CheckpointSelection, CheckpointStore, write_weights};
+use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
 
 use plimsoll_recipes::{Failure, FailureExt};
 
@@ -29,7 +29,7 @@ const README: &str = "README.md";
 trait Exportable: ModelKind {
     /// Loads `weights` into a model with this configuration and counts its parameters. Fails if a parameter is missing
     /// or unknown.
-    fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError>;
+    fn parameters(&self, weights: &[NamedTensor]) -> Result<u64, ParametersError>;
 
     /// Writes the README of the exported model with the name `name`.
     fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
@@ -88,13 +88,15 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
 }
 
 fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let metadata = ModelMetadata::<M>::read(&args.run).invalid()?;
+    let mut metadata = ModelMetadata::<M>::read(&args.run).invalid()?;
+    // An exported model has no checkpoints that belong to a run.
+    metadata.run = None;
     let mut checkpoint = checkpoint(args)?;
     if let Some(mean) = checkpoint.ema.take() {
         checkpoint.weights = mean;
     }
     // Loading them into a model checks that the folder will hold every parameter and no other.
-    let parameters = metadata.model.parameters(checkpoint.weights.clone()).invalid()?;
+    let parameters = metadata.model.parameters(&checkpoint.weights).invalid()?;
     let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let readme = M::readme(&metadata, &name.unwrap_or_else(|| "model".into()), &checkpoint, parameters);
     prepare(&args.out, args.force)?;
@@ -121,7 +123,7 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
 
 /// Reads the chosen checkpoint, or computes the mean of several checkpoints.
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
-    let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
+    let store = ModelFolder(&args.run).checkpoint_store().invalid()?;
     if let Some(pick) = args.average {
         let (mut newest, _) = store.newest().invalid()?;
         let (weights, steps) = store.average(pick.0).invalid()?;

@@ -1,16 +1,19 @@
 //! The README of an exported synthesizer, and the check of its weights.
 
-use burn::tensor::Device;
 use plimsoll_speech::ModelMetadata;
 use plimsoll_speech::tts::SynthesizerConfig;
-use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
+use plimsoll_tape::{NamedTensor, ParametersError, check_shapes, count, on_capture_device};
 use plimsoll_train::Checkpoint;
 
 use super::{Exportable, LAYOUTS, facts};
 
 impl Exportable for SynthesizerConfig {
-    fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
-        Ok(count(&apply(self.init_unseeded(&Device::flex()), weights)?))
+    fn parameters(&self, weights: &[NamedTensor]) -> Result<u64, ParametersError> {
+        on_capture_device(|device| {
+            let model = self.init_unseeded(device);
+            check_shapes(&model, weights)?;
+            Ok(count(&model))
+        })
     }
 
     fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {

@@ -4,6 +4,7 @@
 mod family;
 #[path = "../../../../fixtures/read.rs"]
 mod fixture;
+mod hostile;
 mod pytorch;
 mod recognition;
 mod tts_pytorch;
