@@ -12,6 +12,7 @@ mod select;
 mod check;
 mod manifest;
 
+mod fingerprint;
 mod long;
 mod split;
 mod stats;
@@ -35,6 +36,7 @@ pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};
 pub use dataset::{Dataset, LoadError};
+pub use fingerprint::CorpusFingerprint;
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, import};
 pub use issue::{Issue, IssueKind, SourceLocation};
 pub use loader::{Loader, LoaderConfig, Mode, Shard};

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::check::{CheckDepth, CheckOptions, Checked, check};
 use crate::import::{Format, ImportError, ImportOptions, import};
 use crate::issue::Issue;
-use crate::select::{Limits, Selection, broken_limit};
+use crate::select::{Limits, Selection};
 use crate::utterance::Utterance;
 use plimsoll_audio::LogMel;
 use plimsoll_text::{Case, normalize};
@@ -91,17 +91,7 @@ impl Manifest {
 
     /// Divides the utterances by `limits`, and logs a warning for each excluded utterance.
     pub fn select(&self, limits: &Limits<'_>) -> Selection {
-        let mut selection = Selection::default();
-        for utterance in &self.utterances {
-            match broken_limit(utterance, limits) {
-                None => selection.kept.push(utterance.clone()),
-                Some(reason) => {
-                    tracing::warn!(utterance = utterance.id, %reason, "utterance not used");
-                    selection.excluded.push(Issue::for_utterance(&utterance.id, reason));
-                }
-            }
-        }
-        selection
+        Selection::new(self.utterances.clone(), limits)
     }
 
     /// Computes the total duration of the utterances.

@@ -72,6 +72,9 @@ pub struct DataPlan {
 pub struct TrainingPlan {
     /// Number of steps until the end, if epochs or steps are limited.
     pub total_steps: Option<u64>,
+    /// Steps beyond the number of batches of whole epochs: not 0 after the data changed during the run.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub extra_steps: i64,
     /// Number of epochs until the end, if limited.
     pub epochs: Option<u64>,
     /// Seconds of training, if limited.
@@ -115,6 +118,11 @@ pub struct TrainingPlan {
     pub schedule: Schedule,
     /// Settings that lower the learning rate when the validation score no longer improves; `None` for other schedules.
     pub plateau: Option<PlateauConfig>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(steps: &i64) -> bool {
+    *steps == 0
 }
 
 impl TrainingPlan {
@@ -173,11 +181,19 @@ impl RunPlan {
 
     /// Describes the conditions that end the run, for people.
     fn end(&self) -> String {
-        let training = &self.training;
+        let (training, config) = (&self.training, &self.config.training);
         let mut ends = Vec::new();
         if let Some(steps) = training.total_steps {
-            let epochs = steps as f64 / self.data.batches_in_epoch.max(1) as f64;
-            ends.push(format!("after {steps} steps ({epochs:.1} epochs)"));
+            let batches = self.data.batches_in_epoch.max(1);
+            let epochs = steps as f64 / batches as f64;
+            let key = match (config.steps, config.epochs) {
+                (Some(limit), Some(epochs)) if limit <= steps => {
+                    format!(", by training.steps: it comes before training.epochs = {epochs}")
+                }
+                (Some(limit), Some(_)) => format!(", by training.epochs: it comes before training.steps = {limit}"),
+                _ => String::new(),
+            };
+            ends.push(format!("after {steps} steps ({epochs:.1} epochs){key}"));
         }
         if let Some(validations) = training.early_stopping {
             ends.push(format!("after {validations} validations without a better score"));

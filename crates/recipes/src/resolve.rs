@@ -4,13 +4,14 @@ use burn::module::Module;
 use plimsoll_audio::Vocoder;
 use plimsoll_core::{Bytes, Key, Seconds};
 use plimsoll_monitor::host_memory;
-use plimsoll_speech::tts::SynthesizerConfig;
+use plimsoll_speech::tts::{MelNormalization, SynthesizerConfig};
 use plimsoll_tape::{count, freeze, on_capture_device};
-use plimsoll_train::{PlateauConfig, Schedule, Shape, Unfit};
+use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
 
 use crate::config::{self, NormChoice, RunConfig, Task, TrainingConfig, UnfitChoice};
 use crate::data::PreparedData;
 use crate::device::TrainingDevice;
+use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
 use crate::machine;
 use crate::mapping::{self, ModelPlan};
@@ -43,7 +44,31 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the plan of a run, except for its memory.
+/// What a resumed run takes from its checkpoint into its plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resumed<'a> {
+    /// The run as it is in its folder.
+    pub(crate) earlier: &'a EarlierRun,
+    /// Whether the current epoch begins again.
+    pub(crate) restarts_epoch: bool,
+}
+
+impl Resumed<'_> {
+    /// Returns the steps beyond the batches of the epochs that are done, for epochs of `batches` batches.
+    fn extra_steps(&self, batches: u64) -> i64 {
+        extra_steps(&self.earlier.state, self.restarts_epoch, batches)
+    }
+}
+
+/// Returns the steps of a run beyond the batches of the epochs that are done, for epochs of `batches` batches.
+pub(crate) fn extra_steps(state: &RunState, restarts_epoch: bool, batches: u64) -> i64 {
+    match restarts_epoch {
+        true => state.step as i64 - (state.position.epoch * batches) as i64,
+        false => state.extra_steps,
+    }
+}
+
+/// Makes the plan of a run, except for its memory. `resumed` is its checkpoint if it has one.
 ///
 /// # Errors
 /// If the vocabulary is too small for the texts, if a prefix of `training.freeze` names no parameter, if no utterance
@@ -52,15 +77,20 @@ pub(crate) fn resolve(
     config: &RunConfig,
     prepared: &PreparedData,
     device: &TrainingDevice,
+    resumed: Option<Resumed<'_>>,
 ) -> Result<RunPlan, Failure> {
     let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
     let features = prepared.training.log_mel().n_mels();
     let model = match mapping::model(config, features, vocabulary) {
-        ModelPlan::Synthesizer(model) => ModelPlan::Synthesizer(SynthesizerConfig {
-            normalization: prepared.mel_normalization()?,
-            length_bounds: prepared.length_bounds(),
-            ..model
-        }),
+        ModelPlan::Synthesizer(model) => {
+            // The weights of a resumed run were trained with its statistics.
+            let (normalization, length_bounds) = match resumed.and_then(|resumed| resumed.earlier.statistics) {
+                Some(statistics) => statistics,
+                None if prepared.has_audio => (prepared.mel_normalization()?, prepared.length_bounds()),
+                None => (MelNormalization::default(), prepared.length_bounds()),
+            };
+            ModelPlan::Synthesizer(SynthesizerConfig { normalization, length_bounds, ..model })
+        }
         model => model,
     };
     let parameters = on_capture_device(|device| match &model {
@@ -69,7 +99,8 @@ pub(crate) fn resolve(
     });
     let parameters = parameters?;
     let data = data(config, prepared);
-    let training = training(config, &model, &data, device)?;
+    let extra_steps = resumed.map_or(0, |resumed| resumed.extra_steps(data.batches_in_epoch));
+    let training = training(config, &model, &data, device, extra_steps)?;
     Ok(RunPlan {
         name: config.name.clone(),
         version: env!("CARGO_PKG_VERSION"),
@@ -130,6 +161,7 @@ fn training(
     model: &ModelPlan,
     data: &DataPlan,
     device: &TrainingDevice,
+    extra_steps: i64,
 ) -> Result<TrainingPlan, Failure> {
     let training = &config.training;
     let replicas = config.device.replicas as usize;
@@ -137,7 +169,8 @@ fn training(
         let message = "only CUDA GPUs and the CPU can train several replicas";
         return Err(Failure::invalid(message, "leave device.replicas out"));
     }
-    let by_epochs = training.epochs.map(|epochs| u64::from(epochs) * data.batches_in_epoch);
+    let by_epochs =
+        training.epochs.map(|epochs| (u64::from(epochs) * data.batches_in_epoch).saturating_add_signed(extra_steps));
     let total_steps = [by_epochs, training.steps].into_iter().flatten().min();
     let shape = match (training.schedule, total_steps) {
         (config::ScheduleChoice::InverseSqrt, _) => Shape::InverseSqrt,
@@ -149,6 +182,7 @@ fn training(
     };
     Ok(TrainingPlan {
         total_steps,
+        extra_steps,
         epochs: training.epochs.map(u64::from),
         max_seconds: training.max_time.map(|time| time.0),
         micro_batch: mapping::first_micro_batch(config, data.training_utterances),

@@ -240,15 +240,6 @@ impl<M: ModelKind> ModelMetadata<M> {
         Self { run: Some(run.into()), ..self }
     }
 
-    /// Returns whether two models have the same features and the same tokens, so that one can continue the training of
-    /// the other.
-    ///
-    /// The configurations may differ in values that do not change the weights, such as dropout. A difference that
-    /// changes the weights is reported when they are loaded.
-    pub fn has_same_inputs(&self, other: &Self) -> bool {
-        self.tokenizer == other.tokenizer && self.features == other.features
-    }
-
     /// Writes `model.json` into `folder`.
     ///
     /// # Errors

@@ -53,6 +53,24 @@ fn json_lines_are_read_with_and_without_the_optional_keys() {
 }
 
 #[test]
+fn moved_folder_keeps_the_ids_of_utterances_without_one() {
+    let folder = folder();
+    let ids = |name: &str| {
+        let root = folder.path().join(name);
+        fs::create_dir_all(&root).unwrap();
+        fs::copy(folder.path().join("a.wav"), root.join("a.wav")).unwrap();
+        let audio = root.join("a.wav");
+        let line = |offset: f64| format!("{{\"audio_filepath\": {audio:?}, \"offset\": {offset}, \"text\": \"x\"}}\n");
+        fs::write(root.join("manifest.jsonl"), line(0.0) + &line(0.5)).unwrap();
+        let utterances = Manifest::read(&root).unwrap().utterances;
+        assert!(utterances.iter().all(|utterance| utterance.audio == audio));
+        utterances.into_iter().map(|utterance| utterance.id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("old"), ["a.wav", "a.wav@0.5"]);
+    assert_eq!(ids("new"), ids("old"));
+}
+
+#[test]
 fn a_folder_is_read_in_the_layout_that_it_has() {
     let folder = folder();
     fs::write(folder.path().join("metadata.csv"), "b|text\n").unwrap();
@@ -126,6 +144,7 @@ fn every_utterance_is_kept_or_excluded_with_a_reason() {
         longest: Seconds(20.0),
         output_frames: Some(&ten_a_second),
         longest_text: Some(10),
+        ..Limits::default()
     };
     let selection = manifest.select(&limits);
     assert_eq!(selection.kept, [manifest.utterances[1].clone()]);

@@ -19,7 +19,7 @@ use report::Report;
 
 use crate::environment;
 use plimsoll_recipes::config::{RunConfig, load};
-use plimsoll_recipes::data::{CtcFrames, limits};
+use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
 use plimsoll_recipes::mapping::features;
 use plimsoll_recipes::texts::text_normalizer;
 use plimsoll_recipes::{Failure, FailureExt};
@@ -71,7 +71,15 @@ fn check_corpus(
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     let frames = CtcFrames::new(config, &log_mel);
     let output_frames = |length| frames.count(length);
-    let limits = if is_limited { limits(config, &output_frames) } else { Limits::default() };
+    let counted = match tokenizer {
+        Some(_) => None,
+        None if is_limited => ctc_tokenizer(config, listing.entries.iter().map(|entry| &entry.text))?,
+        None => None,
+    };
+    let limits = match is_limited {
+        true => Limits { tokenizer: tokenizer.or(counted.as_ref()), ..limits(config, &output_frames) },
+        false => Limits::default(),
+    };
     let style = ProgressStyle::with_template("checking utterances {bar:40} {pos}/{len}, {eta} left");
     let bar = ProgressBar::new(listing.entries.len() as u64).with_style(style.expect("the template is valid"));
     let options = CheckOptions { depth: look, tokenizer, limits };

@@ -6,10 +6,10 @@ mod view;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use plimsoll_core::CountingAllocator;
 use plimsoll_recipes::config::{ConfigArgs, load};
-use plimsoll_recipes::training::{PlannedRun, TrainingOutcome, config_path};
+use plimsoll_recipes::training::{DataChanged, PlannedRun, Resume, TrainingOutcome, config_path, preview};
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
@@ -27,9 +27,20 @@ pub(crate) struct TrainArgs {
     /// Flags can change it, such as a larger `--epochs`.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "name"])]
     pub(crate) resume: Option<PathBuf>,
-    /// Print the plan and stop before training; no run folder is made.
+    /// Go on with `--resume` although the data or its order changed since the checkpoint. `restart-epoch` keeps the weights and
+    /// begins the current epoch again, over the new data. Default: changed data is refused.
+    #[arg(long, value_name = "HOW", requires = "resume", hide_possible_values = true)]
+    pub(crate) data_changed: Option<DataChangedChoice>,
+    /// Print the plan and stop before training. Nothing is written, not even the built-in corpus.
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// Ways to go on with changed data.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DataChangedChoice {
+    /// Keep the weights, and begin the current epoch again.
+    RestartEpoch,
 }
 
 /// Trains a model, or prints the plan of its training.
@@ -38,21 +49,35 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
         args.config.config = Some(config_path(folder)?);
     }
     let loaded = load(&args.config, environment())?;
-    let planned = PlannedRun::new(loaded, memory, &Terminal)?;
-    eprint!("{}", planned.plan);
+    let data_changed = match args.data_changed {
+        Some(DataChangedChoice::RestartEpoch) => DataChanged::RestartEpoch,
+        None => DataChanged::Refuse,
+    };
+    let resume = args.resume.as_deref().map(|folder| Resume { folder, data_changed });
     if args.dry_run {
+        eprint!("{}", preview(&loaded, resume.as_ref(), memory, &Terminal)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let run = match &args.resume {
-        Some(path) => planned.resume(path),
-        None => planned.start()?,
+    let planned = match &resume {
+        Some(resume) => PlannedRun::resume(loaded, resume, memory, &Terminal)?,
+        None => PlannedRun::new(loaded, memory, &Terminal)?,
     };
+    eprint!("{}", planned.plan);
+    let run = planned.start()?;
     let signals = Signals::listen().failed()?;
     let mut view = View::new(&run.plan);
     match run.train(&signals.stop, &mut view)? {
         TrainingOutcome::Stopped { step } => {
             eprintln!("Stopped after step {step}. To continue: {}", run.folder.resume_command());
             Ok(ExitCode::from(signals.exit_code()))
+        }
+        TrainingOutcome::AlreadyComplete { step } => {
+            let folder = run.folder.path().display();
+            eprintln!(
+                "{folder} is complete: it has all of its {step} steps, and its files stay as they are. To train it for \
+                 longer, give more --steps or --epochs."
+            );
+            Ok(ExitCode::SUCCESS)
         }
         TrainingOutcome::Complete { summary, next } => {
             print!("{}{next}", report::last_lines(&summary, &run.folder));

@@ -5,6 +5,7 @@ mod data;
 mod fitting;
 mod learning;
 mod program;
+mod resuming;
 mod runs;
 mod safety;
 mod shipped;

@@ -29,6 +29,7 @@ fn run_writes_all_files() {
         "summary.json",
         "summary.md",
         "tensorboard",
+        "utterances.jsonl",
     ];
     assert_eq!(names(&folder), expected);
     let summary = dir.json("runs/asr-1/summary.json");

@@ -1,13 +1,17 @@
 //! The folder of a run: finds a free name, creates it, writes its configuration and plan.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::PlanHeader;
+use plimsoll_data::CorpusFingerprint;
 use serde::Serialize;
 
 use crate::config::{Loaded, to_toml};
+use crate::earlier::UTTERANCES;
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
 
@@ -83,11 +87,6 @@ impl RunFolder {
         format!("cargo xtask train --resume {}", self.path.display())
     }
 
-    /// Returns whether the files that do not change during a run exist: configuration, plan, and model metadata.
-    pub(super) fn is_complete(&self) -> bool {
-        ["config.toml", "plan.toml", "model.json"].iter().all(|name| self.path.join(name).is_file())
-    }
-
     /// Writes the configuration and the plan.
     ///
     /// # Errors
@@ -99,6 +98,22 @@ impl RunFolder {
         fs::write(&new, to_toml(loaded)).and_then(|()| fs::rename(&new, &config)).failed()?;
         fs::write(self.path.join("plan.toml"), text).failed()
     }
+
+    /// Writes the fingerprint of the utterances, with which a resumed run compares its data.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn write_utterances(&self, corpus: &CorpusFingerprint) -> Result<(), Failure> {
+        let (new, file) = (self.path.join(".utterances.jsonl"), self.path.join(UTTERANCES));
+        fs::write(&new, corpus.to_lines()).and_then(|()| fs::rename(&new, &file)).failed()
+    }
+}
+
+/// Makes the identity of a new run: 16 hexadecimal digits that no other run has.
+pub(super) fn new_identity() -> String {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // The keys of a new hasher are random numbers of the operating system.
+    format!("{:016x}", RandomState::new().hash_one((time, std::process::id())))
 }
 
 /// Content of `plan.toml`: the header, which `plimsoll runs` reads, and then the plan.

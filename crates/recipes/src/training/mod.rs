@@ -2,6 +2,7 @@
 
 mod folder;
 pub mod pictures;
+mod planning;
 mod recognition;
 mod record;
 mod resume;
@@ -9,7 +10,6 @@ mod summary;
 mod synthesis;
 mod task;
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
@@ -24,37 +24,27 @@ use plimsoll_train::{
 };
 
 use crate::config::Loaded;
-use crate::data::{self, PreparedData};
+use crate::data::PreparedData;
 use crate::device::{ReplicaDevice, TrainingDevice};
 use crate::error::{Failure, FailureExt};
 use crate::mapping::ModelPlan;
-use crate::memory::MemoryRequest;
 use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
-use crate::resolve;
 use plimsoll_core::error_chain;
 use recognition::Recognition;
 use record::RunRecorder;
+use resume::ResumedRun;
 use summary::summary;
 use synthesis::Synthesis;
 use task::TrainingTask;
 
 pub use folder::{RunFolder, config_path};
+pub use planning::{PlannedRun, preview};
 pub use record::{NoDisplay, RunDisplay, Totals};
+pub use resume::{DataChanged, Resume};
 
 /// Number of steps in a row with an infinite or NaN loss or gradient, after which the run stops.
 const FAILURES_MAX: u32 = 10;
-
-/// A run that is planned but not started. Nothing is written yet, except for the built-in corpus if it is used.
-pub struct PlannedRun<'a> {
-    loaded: Loaded,
-    /// Plan of the run. Its `Display` is the overview that people read before a run.
-    pub plan: RunPlan,
-    prepared: PreparedData,
-    device: TrainingDevice,
-    memory: &'static CountingAllocator,
-    reporter: &'a dyn Reporter,
-}
 
 /// A run with its folder, ready to train.
 pub struct RunContext<'a> {
@@ -67,7 +57,12 @@ pub struct RunContext<'a> {
     device: TrainingDevice,
     memory: &'static CountingAllocator,
     reporter: &'a dyn Reporter,
+    /// Checkpoint of the run, if it is resumed and has one.
+    resumed: Option<ResumedRun>,
+    /// Whether the run is resumed, with or without a checkpoint.
     is_resumed: bool,
+    /// Identity of the run.
+    id: String,
 }
 
 /// Result of training.
@@ -80,57 +75,16 @@ pub enum TrainingOutcome {
         /// Commands to try next with the model, in whole lines.
         next: String,
     },
+    /// The run was complete already, and nothing was changed: it has as many steps or epochs as were asked for.
+    AlreadyComplete {
+        /// Number of steps that are done.
+        step: u64,
+    },
     /// The run was stopped by its `stop` flag. It can be resumed from its checkpoint.
     Stopped {
         /// Number of steps that are done.
         step: u64,
     },
-}
-
-impl<'a> PlannedRun<'a> {
-    /// Plans the run of `loaded`: checks the configuration, reads the data, and plans the memory.
-    ///
-    /// `memory` counts the memory of the process, which is the planned memory on the CPU. To count everything, make it
-    /// the global allocator of the program. `reporter` receives first the warnings of `loaded`, then the messages about
-    /// data, then the messages about memory.
-    ///
-    /// # Errors
-    /// If the configuration, the data or the device do not allow the run, or it does not fit into memory.
-    pub fn new(
-        loaded: Loaded,
-        memory: &'static CountingAllocator,
-        reporter: &'a dyn Reporter,
-    ) -> Result<Self, Failure> {
-        for warning in &loaded.warnings {
-            reporter.line(Level::Warning, &warning.to_string());
-        }
-        resolve::check(&loaded.config)?;
-        let device = TrainingDevice::choose(&loaded.config.device)?;
-        let prepared = data::prepare(&loaded.config, reporter)?;
-        let mut plan = resolve::resolve(&loaded.config, &prepared, &device)?;
-        let request = MemoryRequest { run: &plan, prepared: &prepared, device: &device, process: memory, reporter };
-        plan.memory = request.plan()?;
-        Ok(Self { loaded, plan, prepared, device, memory, reporter })
-    }
-
-    /// Creates the folder of a new run.
-    ///
-    /// # Errors
-    /// If there is a run with this name, or the folder cannot be created.
-    pub fn start(self) -> Result<RunContext<'a>, Failure> {
-        let folder = RunFolder::create(&self.plan)?;
-        Ok(self.in_folder(folder, false))
-    }
-
-    /// Continues the run in the folder at `path`. Its checkpoint is read by [`RunContext::train`].
-    pub fn resume(self, path: &Path) -> RunContext<'a> {
-        self.in_folder(RunFolder::open(path), true)
-    }
-
-    fn in_folder(self, folder: RunFolder, is_resumed: bool) -> RunContext<'a> {
-        let Self { loaded, plan, prepared, device, memory, reporter } = self;
-        RunContext { loaded, plan, prepared, folder, device, memory, reporter, is_resumed }
-    }
 }
 
 impl RunContext<'_> {
@@ -177,13 +131,19 @@ impl RunContext<'_> {
         let store = self.store();
         let device = replica.device.clone();
         let mut trainer = self.trainer(task, replica)?;
-        let found = if self.is_resumed { self.resume(task, &store, &mut trainer)? } else { None };
+        let found = if self.is_resumed { self.resume(&store, &mut trainer)? } else { None };
+        if let Some(state) = &found
+            && self.plan.training.limits().reached(state).is_some()
+            && summary::is_of_step(self.folder.path(), state.step)
+        {
+            return Ok(TrainingOutcome::AlreadyComplete { step: state.step });
+        }
         // A resumed run may have changed settings: write them, so that the next resume has them too.
         self.folder.write(&self.plan, &self.loaded)?;
-        // A run that was killed before its first checkpoint may have no metadata, or those of another model.
-        let has_metadata =
-            || self.is_resumed && self.folder.is_complete() && task.has_same_inputs(self).unwrap_or(false);
-        if found.is_none() && !has_metadata() {
+        if self.resumed.as_ref().is_none_or(|resumed| resumed.restarts_epoch) {
+            self.folder.write_utterances(&self.prepared.corpus)?;
+        }
+        if found.is_none() {
             task.write_metadata(self)?;
         }
         let state = found.unwrap_or_else(|| self.initial_state());
@@ -199,8 +159,8 @@ impl RunContext<'_> {
         }
         let best = apply(trainer.task, store.best().failed()?.evaluation_weights()).failed()?;
         let scores = task.finish(best, &mut self.inference_runner(&device, self.memory), self)?;
-        let totals = &recorder.totals;
-        let summary = summary(self, &outcome.state, totals, scores);
+        let totals = recorder.totals_of_the_run(self.folder.path());
+        let summary = summary(self, &outcome.state, &totals, scores);
         summary.write(self.folder.path()).failed()?;
         Ok(TrainingOutcome::Complete { summary: Box::new(summary), next: task.next_steps(self.folder.path()) })
     }
@@ -229,14 +189,22 @@ impl RunContext<'_> {
 
     /// Returns the state of a new run.
     fn initial_state(&self) -> RunState {
-        RunState { seed: self.plan.seed, learned_on: self.plan.memory_scope(), ..RunState::default() }
+        RunState {
+            seed: self.plan.seed,
+            learned_on: self.plan.memory_scope(),
+            run: self.id.clone(),
+            fingerprint: self.prepared.fingerprint.clone(),
+            ..RunState::default()
+        }
     }
 
     /// Returns the store of the run's checkpoints.
     fn store(&self) -> CheckpointStore {
         let training = &self.plan.training;
         let checkpoints = ModelFolder(self.folder.path()).checkpoints();
-        CheckpointStore::new(checkpoints, training.keep_checkpoints).with_keep_best(training.keep_best)
+        CheckpointStore::new(checkpoints, training.keep_checkpoints)
+            .with_keep_best(training.keep_best)
+            .for_run(&self.id)
     }
 
     /// Makes a trainer of a new model on the device of `replica`.

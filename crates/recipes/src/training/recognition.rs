@@ -31,7 +31,7 @@ impl Recognition {
     /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> RecognizerMetadata {
         let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
-        RecognizerMetadata::new(self.config, features, tokenizer)
+        RecognizerMetadata::new(self.config, features, tokenizer).with_run(&run.id)
     }
 
     /// Recognizes all held-out utterances, with greedy search; replicas share the work.
@@ -63,10 +63,6 @@ impl TrainingTask for Recognition {
 
     fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure> {
         self.metadata(run).write(run.folder.path()).failed()
-    }
-
-    fn has_same_inputs(&self, run: &RunContext<'_>) -> Result<bool, Failure> {
-        Ok(RecognizerMetadata::read(run.folder.path()).invalid()?.has_same_inputs(&self.metadata(run)))
     }
 
     fn validate(

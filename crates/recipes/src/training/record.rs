@@ -1,12 +1,17 @@
 //! Records a run: its events on disk, curves for TensorBoard, and totals for the summary.
 
+use std::path::Path;
+
 use plimsoll_core::Bytes;
-use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile};
+use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile, read_records};
 use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
 use super::folder::RunFolder;
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
+
+/// Name of the record, in the folder of a run.
+const RECORD: &str = "metrics.jsonl";
 
 /// Shows a run to a person while it trains. The default methods show nothing.
 pub trait RunDisplay {
@@ -101,7 +106,7 @@ impl<'a> RunRecorder<'a> {
         state: &RunState,
         display: &'a mut dyn RunDisplay,
     ) -> Result<Self, Failure> {
-        let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
+        let recorder = Recorder::append(&folder.path().join(RECORD)).failed()?;
         let curves = TensorBoardFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
         display.start(state.step);
@@ -113,14 +118,28 @@ impl<'a> RunRecorder<'a> {
         self.display.finish();
     }
 
-    /// Adds `event` to the totals.
-    fn add(&mut self, event: &Event) {
-        let totals = &mut self.totals;
+    /// Returns the totals; those of the record in `folder` if no step was taken since the run was resumed.
+    pub(super) fn totals_of_the_run(&self, folder: &Path) -> Totals {
+        if !self.totals.waits.is_empty() {
+            return self.totals.clone();
+        }
+        let mut totals = Totals::default();
+        for record in read_records(&folder.join(RECORD)).unwrap_or_default() {
+            totals.add(&record.event, self.hop_seconds);
+        }
+        totals
+    }
+}
+
+impl Totals {
+    /// Adds `event` to the totals. A frame lasts `hop_seconds`.
+    fn add(&mut self, event: &Event, hop_seconds: f64) {
+        let totals = self;
         match event {
             Event::Step(StepEvent { frames, step_seconds, wait_seconds, peak_bytes, truncated, .. }) => {
                 totals.truncated += truncated;
                 totals.peak = totals.peak.max(*peak_bytes);
-                totals.audio_seconds += *frames as f64 * self.hop_seconds;
+                totals.audio_seconds += *frames as f64 * hop_seconds;
                 totals.step_seconds += step_seconds;
                 totals.wait_seconds += wait_seconds;
                 totals.waits.push((wait_seconds / (step_seconds + wait_seconds).max(f64::MIN_POSITIVE)) as f32);
@@ -131,7 +150,9 @@ impl<'a> RunRecorder<'a> {
             _ => {}
         }
     }
+}
 
+impl RunRecorder<'_> {
     /// Adds `event` to the TensorBoard curves.
     ///
     /// # Errors
@@ -162,7 +183,7 @@ impl<'a> RunRecorder<'a> {
 
 impl Observer for RunRecorder<'_> {
     fn observe(&mut self, event: &Event) {
-        self.add(event);
+        self.totals.add(event, self.hop_seconds);
         self.display.show(event, &self.totals);
         if let Err(error) = self.recorder.record(event).and_then(|()| self.write_curves(event))
             && !self.has_failed

@@ -40,7 +40,8 @@ impl Synthesis {
 
     /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> SynthesizerMetadata {
-        SynthesizerMetadata::new(self.config, run.plan.features.clone(), run.prepared.tokenizer.clone())
+        let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
+        SynthesizerMetadata::new(self.config, features, tokenizer).with_run(&run.id)
     }
 
     /// Synthesizes up to `count` held-out utterances freely, without their true frames.
@@ -167,10 +168,6 @@ impl TrainingTask for Synthesis {
             Some(audio) => write_wav(&ModelFolder(folder).default_voice(), &audio.samples, rate).failed(),
             None => Ok(()),
         }
-    }
-
-    fn has_same_inputs(&self, run: &RunContext<'_>) -> Result<bool, Failure> {
-        Ok(SynthesizerMetadata::read(run.folder.path()).invalid()?.has_same_inputs(&self.metadata(run)))
     }
 
     fn validate(
