@@ -157,7 +157,7 @@ fn resume_refuses_foreign_checkpoint() {
         std::fs::copy(dir.path(&format!("runs/wide/checkpoints/step-0000001/{file}")), folder.join(file)).unwrap();
     }
     let message = resume();
-    assert!(message.contains("it was written by another run"), "{message}");
+    assert!(message.contains("does not belong there"), "{message}");
 }
 
 #[test]

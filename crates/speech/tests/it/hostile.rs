@@ -38,7 +38,7 @@ fn check_each_number(folder: &Path, load: &dyn Fn() -> Result<(), ModelError>) -
     let whole: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let mut paths = Vec::new();
     numbers(&whole, "", &mut paths);
-    assert!(paths.len() > 25, "{paths:?}");
+    assert!(paths.len() > 20, "{paths:?}");
     load().unwrap();
     let values =
         ["0", "1", "3", "-1", "2.5", "512", "1000000000000000000", "1e300", "1e999", "NaN", "null", "\"4\"", "[4]"];
@@ -96,7 +96,7 @@ fn hostile_recognizers_are_errors() {
         transcriber.transcribe(&samples, &Search::Greedy);
         Ok(())
     });
-    assert!(refused > 200, "{refused}");
+    assert!(refused > 150, "{refused}");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn messages_about_hostile_files_are_short() {
         ("run.yaml", format!("training:\n  steps: {long}\n")),
         ("run.toml", format!("[{long}]\nsteps = 1\n")),
         ("run.toml", format!("[training]\n{long} = 1\n")),
-        ("run.toml", format!("name = \"{long}\"\n[training]\nsteps = 1\n")),
+        ("run.toml", format!("name = \"{long}!\"\n[training]\nsteps = 1\n")),
         ("run.toml", format!("[augment]\nspeeds = [{}]\n", "\"x\", ".repeat(2_000))),
         ("run.toml", (0..4_000).map(|n| format!("key{n} = 1\n")).collect()),
         ("run.toml", (0..9_000).map(|n| format!("key{n} = 1\n")).collect()),
