@@ -1,5 +1,7 @@
 //! Tests of characters, trained pieces and languages, from text to ids and back.
 
+use std::fs;
+
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -314,12 +316,12 @@ fn hostile_vocabulary_files_give_short_errors() {
         format!("{{\"{long}\": 1}}"),
         format!("{{\"characters\": [], \"languages\": [{{\"{long}\": 1}}]}}"),
     ] {
-        std::fs::write(&path, text).unwrap();
+        fs::write(&path, text).unwrap();
         let error = Tokenizer::from_file(&path).unwrap_err();
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         assert!(cause.is_some_and(|cause| cause.len() < 1000));
     }
-    std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    File::create(&path).unwrap().set_len(1 << 40).unwrap();
     assert!(matches!(Tokenizer::from_file(&path), Err(TextError::TooLarge { .. })));
     let unknown = Tokenizer::characters(["y"]).encode(&long).unwrap_err().to_string();
     assert!(unknown.len() < 500, "{} bytes", unknown.len());
