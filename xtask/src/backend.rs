@@ -92,9 +92,8 @@ impl Work {
     }
 }
 
-/// Returns the command: the first argument that is neither an option nor the value of an option; `None` if there is
-/// none.
-fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
+/// Returns the first argument that is neither an option nor the value of an option.
+pub(crate) fn command<'a>(args: &[&'a str]) -> Option<&'a str> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match *arg {

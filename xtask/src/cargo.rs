@@ -162,7 +162,8 @@ pub(crate) fn become_program(program: &Path, args: &[std::ffi::OsString]) -> Res
 #[cfg(unix)]
 fn start(command: &mut Command) -> io::Result<ExitCode> {
     use std::os::unix::process::CommandExt;
-    Err(command.exec())
+    // The program names itself in its hints by what the person typed.
+    Err(command.arg0("cargo xtask").exec())
 }
 
 #[cfg(not(unix))]

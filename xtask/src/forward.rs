@@ -6,11 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::Misuse;
 use crate::backend::{self, nvidia_answers};
 use crate::cargo::{become_program, build_executable, target_dir};
+use crate::help;
 
 /// Runs `plimsoll` with these arguments, unchanged, in the current folder of the user.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
+    refuse_unknown_command(args)?;
     let variable = std::env::var(backend::VARIABLE).ok();
     let feature = backend::feature(args, variable.as_deref(), nvidia_answers)?;
     let mut build: Vec<OsString> = ["-p", "plimsoll", "--bin", "plimsoll"].map(OsString::from).into();
@@ -33,6 +36,14 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     }
 }
 
+/// Refuses a command that the program does not have, before minutes of building.
+fn refuse_unknown_command(args: &[OsString]) -> Result<(), Misuse> {
+    let texts: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
+    let Some(name) = backend::command(&texts).filter(|name| !help::is_command(name)) else { return Ok(()) };
+    let meant = help::nearest(name).map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
+    Err(Misuse(format!("there is no command `{name}`{meant}\n  `cargo xtask help` lists the commands")))
+}
+
 fn announce_first_cuda_build() {
     eprintln!(
         "\
@@ -41,4 +52,26 @@ The first CUDA build takes 20 to 30 minutes, later ones seconds. An interrupted 
 To start at once on the CPU, add `--backend cpu` to the same command.
 "
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_commands_are_refused_and_others_pass() {
+        let check = |line: &str| {
+            let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            refuse_unknown_command(&args).map_err(|misuse| misuse.0)
+        };
+        for line in ["trian", "-v trian", "--backend cpu frobnicate", "train-all --help"] {
+            assert!(check(line).unwrap_err().contains("there is no command `"), "{line}");
+        }
+        assert!(check("trian --steps 3").unwrap_err().contains("did you mean `train`?"));
+        for line in
+            ["", "train", "-v train", "--version", "help train", "runs list", "gpu-info --json", "--backend cpu eval"]
+        {
+            assert_eq!(check(line), Ok(()), "{line}");
+        }
+    }
 }

@@ -51,6 +51,38 @@ fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
     COMMANDS.lines().filter_map(|line| line.split_once('\t'))
 }
 
+/// Returns whether the program has the command `name`.
+pub(crate) fn is_command(name: &str) -> bool {
+    name == "help" || commands().any(|(known, _)| known == name)
+}
+
+/// Returns the command, of the program or of xtask, that `name` was meant for: one that differs in a letter or two.
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    let own = ["test", "tidy", "ci", "bench", "sample-docs", "help"];
+    let all = commands().map(|(known, _)| known).chain(own);
+    let near = all.map(|known| (distance(name, known), known)).min_by_key(|(distance, _)| *distance)?;
+    (near.0 <= 2 && near.0 < name.chars().count() as u32).then_some(near.1)
+}
+
+/// Counts the letters to insert, remove, replace or swap with their neighbor, to make `b` of `a`.
+fn distance(a: &str, b: &str) -> u32 {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<u32>> = vec![(0..=b.len() as u32).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i as u32];
+        for j in 1..=b.len() {
+            let mut least =
+                (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + u32::from(a[i - 1] != b[j - 1]));
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
 fn uncapitalized(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
@@ -68,6 +100,23 @@ mod tests {
             assert!(about.starts_with(|char: char| char.is_uppercase()) && !about.ends_with('.'), "{about}");
         }
         assert_eq!(commands().count(), COMMANDS.lines().count());
+    }
+
+    #[test]
+    fn misspelled_commands_get_the_nearest_one() {
+        for (typed, meant) in [
+            ("trian", Some("train")),
+            ("tran", Some("train")),
+            ("trainn", Some("train")),
+            ("optimizr", Some("optimize")),
+            ("tests", Some("test")),
+            ("gpuinfo", Some("gpu-info")),
+            ("frobnicate", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(typed), meant, "{typed}");
+        }
+        assert!(is_command("train") && is_command("gpu-info") && !is_command("trian"));
     }
 
     #[test]

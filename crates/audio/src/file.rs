@@ -4,16 +4,17 @@
 //! Symphonia decodes the compressed formats. The reader is chosen by the first bytes of a file, not by the file name.
 
 mod compressed;
+mod open;
 mod wav;
 mod write;
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::{Samples, Seconds};
 
 use crate::resample::resample;
+pub use open::{open_regular_file, regular_file_metadata};
 pub use write::{wav_bytes, write_wav};
 
 /// One channel of audio.
@@ -241,7 +242,17 @@ pub fn read_audio_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
 /// behind the header is not noticed.
 pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
-    if is_wav(path)? { wav::info(path) } else { compressed::info(path) }
+    if is_wav(path)? { wav::info(path) } else { compressed::info(path, true) }
+}
+
+/// Reads the format, sample rate and channels of an audio file from its header. The length is infinite where the whole
+/// file would have to be scanned for it, as [`audio_info`] does.
+///
+/// # Errors
+/// In the same cases as [`audio_info`].
+pub fn quick_audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
+    let path = path.as_ref();
+    if is_wav(path)? { wav::info(path) } else { compressed::info(path, false) }
 }
 
 fn at_rate(audio: Audio, rate: u32) -> Audio {
@@ -255,7 +266,9 @@ fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError>
 /// Returns whether a file begins like a WAV file, whatever its name. An empty file is an error.
 fn is_wav(path: &Path) -> Result<bool, AudioError> {
     let mut first = Vec::with_capacity(4);
-    File::open(path).and_then(|file| file.take(4).read_to_end(&mut first)).map_err(|error| unreadable(path, error))?;
+    open_regular_file(path)
+        .and_then(|file| file.take(4).read_to_end(&mut first))
+        .map_err(|error| unreadable(path, error))?;
     if first.is_empty() {
         return Err(AudioError::Empty(path.into()));
     }

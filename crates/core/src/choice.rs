@@ -32,6 +32,25 @@ pub enum Remat {
 }
 
 impl Remat {
+    /// Makes the value for the first `count` of `blocks` blocks.
+    pub fn count_of(count: u32, blocks: u32) -> Self {
+        match count {
+            0 => Self::None,
+            count if count >= blocks => Self::All,
+            count => Self::First(count),
+        }
+    }
+
+    /// Returns the number of rematerialized blocks of a model with `blocks` blocks.
+    pub fn count(self, blocks: u32) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Half => blocks.div_ceil(2),
+            Self::All => blocks,
+            Self::First(count) => count.min(blocks),
+        }
+    }
+
     /// Returns whether the block with index `index`, from 0, is rematerialized.
     pub fn covers(self, index: usize) -> bool {
         match self {
@@ -56,6 +75,20 @@ pub enum Precision {
     Fp16,
 }
 
+/// Place and precision in which an optimizer keeps its state between two steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateForm {
+    /// State in fp32 on the device.
+    #[default]
+    Full,
+    /// State in 8 bits on the device, in blocks with one scale each; parameters below 1024 values stay in fp32.
+    Eight,
+    /// State in fp32 in host memory, copied to the device for each update. On the CPU it takes as much memory as
+    /// `Full`.
+    Host,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +100,8 @@ mod tests {
         assert_eq!(covered(Remat::Half), [true, false, true, false]);
         assert_eq!(covered(Remat::All), [true; 4]);
         assert_eq!(covered(Remat::First(3)), [true, true, true, false]);
+        for remat in [Remat::None, Remat::Half, Remat::All, Remat::First(3), Remat::count_of(1, 4)] {
+            assert_eq!(covered(remat).iter().filter(|is| **is).count() as u32, remat.count(4));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Collective operations between the replicas of a run: several devices that train one model.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Collective operations between one replica and all other replicas.
 ///
@@ -17,8 +18,14 @@ pub trait Collective: Send + Sync {
     /// ranks.
     ///
     /// # Errors
-    /// If another replica has ended.
+    /// If another replica has ended, has failed, or does not answer in time.
     fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError>;
+
+    /// Reports to the other replicas that this replica has failed with `reason` and takes part in no further operation.
+    /// Their calls that wait for it then return an error with its rank and the reason. The default does nothing.
+    fn fail(&self, reason: &str) {
+        let _ = reason;
+    }
 
     /// All-reduce: replaces `values` by their sums over all replicas. The sums run in the order of the ranks, so that
     /// all replicas get the same bits. If a replica gives fewer values, the missing sums are NaN.
@@ -54,7 +61,7 @@ pub trait Collective: Send + Sync {
         let mut all = self.gather(own)?;
         match from < all.len() {
             true => Ok(all.swap_remove(from)),
-            false => Err(CollectiveError { rank: from }),
+            false => Err(CollectiveError::gone(from)),
         }
     }
 }
@@ -71,14 +78,37 @@ impl<C: Collective + ?Sized> Collective for Box<C> {
     fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
         (**self).gather(own)
     }
+
+    fn fail(&self, reason: &str) {
+        (**self).fail(reason);
+    }
 }
 
-/// Error of a collective operation: another replica has ended.
+/// Error of a collective operation: a replica takes no further part in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("replica {rank} is gone")]
+#[error("replica {rank} {cause}")]
 pub struct CollectiveError {
-    /// Rank of the replica that has ended.
+    /// Rank of the replica that failed.
     pub rank: usize,
+    /// Way in which it failed, as the end of a sentence that begins with the replica: `is gone`.
+    pub cause: String,
+}
+
+impl CollectiveError {
+    /// Makes the error for a replica that has ended without a message.
+    pub fn gone(rank: usize) -> Self {
+        Self { rank, cause: "is gone".into() }
+    }
+
+    /// Makes the error for a replica that has failed with `reason`.
+    pub fn failed(rank: usize, reason: &str) -> Self {
+        Self { rank, cause: format!("failed: {reason}") }
+    }
+
+    /// Makes the error for a replica that has not answered for `wait`.
+    pub fn timed_out(rank: usize, wait: Duration) -> Self {
+        Self { rank, cause: format!("did not answer for {} s", wait.as_secs()) }
+    }
 }
 
 /// [`Collective`] of a run with one replica: all operations return at once.

@@ -100,21 +100,25 @@ pub struct OutOfMemory {
     pub reason: String,
 }
 
-/// Reports exhausted memory for devices that do not report it themselves.
+/// Reports exhausted memory before the device or the operating system does.
 ///
-/// The trainer calls [`check`](Self::check) at points from which it can retry. A GPU needs no gate ([`OpenGate`]),
-/// because its operations fail when memory runs out. On the CPU the operating system kills a process without memory, so
-/// [`CountingAllocator`] reports that its budget was exceeded. Tests use a gate to simulate exhausted memory at any
-/// point.
+/// The trainer calls [`check`](Self::check) at points from which it can retry. On the CPU the operating system kills a
+/// process without memory, so [`CountingAllocator`] reports that its budget was exceeded. On a GPU operations fail when
+/// the memory of the whole device runs out; [`PoolGate`](crate::PoolGate) reports that a smaller budget was exceeded.
+/// Tests use a gate to simulate exhausted memory at any point.
 pub trait MemoryGate: Send + Sync {
     /// Checks whether memory ran out in the phase `stage`, which has just ended.
     ///
     /// # Errors
     /// If memory ran out since the last call.
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory>;
+
+    /// Called when the trainer has returned unused memory to the device after a failure, before it tries again. The
+    /// default does nothing.
+    fn cleaned_up(&self) {}
 }
 
-/// Gate that never reports exhausted memory: for devices whose operations fail when memory runs out.
+/// Gate that never reports exhausted memory: for a device without a budget, whose operations fail when memory runs out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenGate;
 
@@ -128,11 +132,17 @@ impl<G: MemoryGate + ?Sized> MemoryGate for Box<G> {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         (**self).check(stage)
     }
+    fn cleaned_up(&self) {
+        (**self).cleaned_up();
+    }
 }
 
 impl<G: MemoryGate + ?Sized> MemoryGate for &G {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         (**self).check(stage)
+    }
+    fn cleaned_up(&self) {
+        (**self).cleaned_up();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::CorpusError;
 use crate::lexicon::Lexicon;
-use crate::synthesizer::synthesize;
+use crate::synthesizer::{n_samples, synthesize};
 use crate::voice::Voice;
 use plimsoll_core::Key;
 
@@ -15,6 +15,12 @@ pub(super) trait SpeechEngine: Sync {
     /// [`SAMPLE_RATE`](crate::SAMPLE_RATE). `words` are indices into the list that `words()` returns; `key` determines
     /// the random choices.
     fn say(&self, words: &[usize], speaker: usize, key: Key) -> Result<Vec<f32>, CorpusError>;
+
+    /// Computes the number of samples that [`say`](Self::say) returns for the same arguments. The default says the
+    /// sentence and counts.
+    fn n_samples(&self, words: &[usize], speaker: usize, key: Key) -> Result<usize, CorpusError> {
+        Ok(self.say(words, speaker, key)?.len())
+    }
 }
 
 /// Speech engine of the built-in formant synthesizer.
@@ -25,14 +31,23 @@ pub(super) struct FormantEngine {
     pub(super) is_reading: bool,
 }
 
+impl FormantEngine {
+    fn voice(&self, speaker: usize) -> Voice {
+        let voice = Voice::new(self.seed, speaker);
+        if self.is_reading { voice.reading() } else { voice }
+    }
+}
+
 impl SpeechEngine for FormantEngine {
     fn words(&self) -> Vec<&'static str> {
         Lexicon::english().words().iter().map(|word| word.spelling).collect()
     }
 
     fn say(&self, words: &[usize], speaker: usize, key: Key) -> Result<Vec<f32>, CorpusError> {
-        let voice = Voice::new(self.seed, speaker);
-        let voice = if self.is_reading { voice.reading() } else { voice };
-        Ok(synthesize(words, &voice, key).samples)
+        Ok(synthesize(words, &self.voice(speaker), key).samples)
+    }
+
+    fn n_samples(&self, words: &[usize], speaker: usize, key: Key) -> Result<usize, CorpusError> {
+        Ok(n_samples(words, &self.voice(speaker), key))
     }
 }

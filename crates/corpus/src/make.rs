@@ -64,14 +64,19 @@ pub struct CorpusReport {
     pub total: Seconds,
 }
 
-/// Line of the manifest, with NeMo's field names.
-#[derive(Debug, Serialize)]
-struct ManifestLine {
-    id: String,
-    audio_filepath: String,
-    duration: f64,
-    text: String,
-    speaker: String,
+/// Utterance of a corpus, as it is listed in the manifest with NeMo's field names.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ListedUtterance {
+    /// Id of the utterance.
+    pub id: String,
+    /// Path of the audio file in the folder of the corpus.
+    pub audio_filepath: String,
+    /// Duration in seconds.
+    pub duration: f64,
+    /// Spoken text.
+    pub text: String,
+    /// Name of the speaker.
+    pub speaker: String,
 }
 
 /// Makes a corpus. After every utterance calls `progress` with the finished and the total number of utterances, from
@@ -98,7 +103,7 @@ pub fn make_corpus(
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, options.utterances);
         Ok(line)
     };
-    let lines: Vec<ManifestLine> =
+    let lines: Vec<ListedUtterance> =
         (0..options.utterances).into_par_iter().map(write).collect::<Result<_, CorpusError>>()?;
     write_file(&options.out.join("metadata.csv"), metadata(&lines).as_bytes())?;
     write_atomically(&manifest, manifest_text(&lines).as_bytes())?;
@@ -122,33 +127,87 @@ fn new_engine(options: &CorpusOptions) -> Result<Box<dyn SpeechEngine>, CorpusEr
     })
 }
 
-/// Speaks, records and writes utterance `index`, and returns its line of the manifest.
-fn utterance(options: &CorpusOptions, engine: &dyn SpeechEngine, index: usize) -> Result<ManifestLine, CorpusError> {
-    let key = Key::new(options.seed).with("utterance").at(index as u64);
-    let speaker = index % options.speakers;
-    let words = engine.words();
-    let n_words = options.words.map_or(words.len(), |most| most.clamp(1, words.len()));
-    let sentence = sentence(n_words, key.with("sentence"));
-    let dry = engine.say(&sentence, speaker, key.with("speech"))?;
-    let place = key.with("recording");
-    let samples = if options.studio { studio_recording(&dry, place) } else { Recording::new(place).record(&dry) };
-    let id = format!("s{speaker:03}-{index:05}");
-    let audio_filepath = format!("wavs/{id}.wav");
-    write_file(&options.out.join(&audio_filepath), &wav_bytes(&samples, SAMPLE_RATE))?;
-    Ok(ManifestLine {
-        id,
-        audio_filepath,
-        duration: Samples(samples.len() as u64).at(SAMPLE_RATE).0,
-        text: sentence.iter().map(|&word| words[word]).collect::<Vec<_>>().join(" "),
-        speaker: format!("s{speaker:03}"),
-    })
+/// Lists the utterances that [`make_corpus`] makes with the same options, and writes nothing.
+///
+/// The durations are exact. The built-in engine computes them without sound, unless `options.studio` is set: silence at
+/// both ends of a studio recording is cut off by its loudness, so the speech is made in memory.
+///
+/// # Errors
+/// When the options ask for zero utterances or speakers, or espeak-ng is missing, fails or does not support the
+/// language.
+pub fn list_corpus(
+    options: &CorpusOptions,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<ListedUtterance>, CorpusError> {
+    let engine = new_engine(options)?;
+    let done = AtomicUsize::new(0);
+    let list = |index| {
+        let sentence = Sentence::new(options, engine.as_ref(), index);
+        let samples = match options.studio {
+            true => sentence.record(options, engine.as_ref())?.len(),
+            // A room and noise keep the length.
+            false => engine.n_samples(&sentence.words, sentence.speaker, sentence.key.with("speech"))?,
+        };
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, options.utterances);
+        Ok(sentence.listed(engine.as_ref(), samples))
+    };
+    (0..options.utterances).into_par_iter().map(list).collect()
 }
 
-fn metadata(lines: &[ManifestLine]) -> String {
+/// What is said in an utterance, and by which speaker.
+struct Sentence {
+    id: String,
+    speaker: usize,
+    /// Indices into the words of the engine.
+    words: Vec<usize>,
+    key: Key,
+}
+
+impl Sentence {
+    /// Draws the sentence of utterance `index`.
+    fn new(options: &CorpusOptions, engine: &dyn SpeechEngine, index: usize) -> Self {
+        let key = Key::new(options.seed).with("utterance").at(index as u64);
+        let speaker = index % options.speakers;
+        let n_all = engine.words().len();
+        let n_words = options.words.map_or(n_all, |most| most.clamp(1, n_all));
+        Self { id: format!("s{speaker:03}-{index:05}"), speaker, words: sentence(n_words, key.with("sentence")), key }
+    }
+
+    /// Speaks and records the sentence.
+    fn record(&self, options: &CorpusOptions, engine: &dyn SpeechEngine) -> Result<Vec<f32>, CorpusError> {
+        let dry = engine.say(&self.words, self.speaker, self.key.with("speech"))?;
+        let place = self.key.with("recording");
+        Ok(if options.studio { studio_recording(&dry, place) } else { Recording::new(place).record(&dry) })
+    }
+
+    /// Returns the line of the manifest for a recording of `n_samples` samples.
+    fn listed(self, engine: &dyn SpeechEngine, n_samples: usize) -> ListedUtterance {
+        let Self { id, speaker, words, .. } = self;
+        let known = engine.words();
+        ListedUtterance {
+            audio_filepath: format!("wavs/{id}.wav"),
+            id,
+            duration: Samples(n_samples as u64).at(SAMPLE_RATE).0,
+            text: words.iter().map(|&word| known[word]).collect::<Vec<_>>().join(" "),
+            speaker: format!("s{speaker:03}"),
+        }
+    }
+}
+
+/// Speaks, records and writes utterance `index`.
+fn utterance(options: &CorpusOptions, engine: &dyn SpeechEngine, index: usize) -> Result<ListedUtterance, CorpusError> {
+    let sentence = Sentence::new(options, engine, index);
+    let samples = sentence.record(options, engine)?;
+    let listed = sentence.listed(engine, samples.len());
+    write_file(&options.out.join(&listed.audio_filepath), &wav_bytes(&samples, SAMPLE_RATE))?;
+    Ok(listed)
+}
+
+fn metadata(lines: &[ListedUtterance]) -> String {
     lines.iter().map(|line| format!("{id}|{text}|{text}\n", id = line.id, text = line.text)).collect()
 }
 
-fn manifest_text(lines: &[ManifestLine]) -> String {
+fn manifest_text(lines: &[ListedUtterance]) -> String {
     let json = |line| serde_json::to_string(line).expect("strings and one number are always JSON");
     lines.iter().map(|line| json(line) + "\n").collect()
 }

@@ -41,6 +41,13 @@ pub fn synthesize(words: &[usize], voice: &Voice, key: Key) -> SynthesizedSpeech
     SynthesizedSpeech { samples, words: words.iter().copied().zip(targets.words.iter().map(place)).collect() }
 }
 
+/// Computes the number of samples of the speech that [`synthesize`] makes of the same arguments, without making it.
+pub(super) fn n_samples(words: &[usize], voice: &Voice, key: Key) -> usize {
+    let lexicon = Lexicon::english().words();
+    let spoken: Vec<&Word> = words.iter().map(|&word| &lexicon[word]).collect();
+    TargetSequence::new(&spoken, voice, key.with("score")).n_frames() * FRAME_SAMPLES
+}
+
 /// Vocal tract: resonances in series for the glottal pulses, and one in parallel for the noise of the mouth.
 struct Tract<'a> {
     voice: &'a Voice,

@@ -45,6 +45,31 @@ fn the_same_options_give_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
+fn listed_utterances_equal_those_of_the_corpus_that_is_made() {
+    for (number, (studio, words, speakers, seed)) in [
+        (false, None, 12, 1),
+        (false, Some(10), 3, 2),
+        (true, Some(10), 2, 1),
+        (true, None, 5, 9),
+        (false, Some(1), 1, 3),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("made");
+        let options = CorpusOptions { utterances: 15, speakers, words, studio, ..options(&out, seed) };
+        let listed = list_corpus(&options, &|_, _| ()).unwrap();
+        assert!(!out.exists(), "case {number}");
+        make_corpus(&options, &|_, _| ()).unwrap();
+        let lines: String = listed.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+        assert_eq!(lines, fs::read_to_string(out.join("manifest.jsonl")).unwrap(), "case {number}");
+    }
+    let nothing = CorpusOptions { utterances: 0, ..options(Path::new("nowhere"), 1) };
+    assert!(matches!(list_corpus(&nothing, &|_, _| ()), Err(CorpusError::NoUtterances)));
+}
+
+#[test]
 fn manifest_and_metadata_describe_the_audio() {
     let folder = tempfile::tempdir().unwrap();
     let (calls, options) = (AtomicUsize::new(0), options(folder.path(), 3));

@@ -1,7 +1,8 @@
 //! Checks a listing: audio files exist, are as long as listed, and fit the limits of a run.
 
+mod files;
+
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll_core::{Seconds, error_chain};
@@ -11,13 +12,15 @@ use crate::import::{Entry, Listing};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use crate::select::{Limits, broken_limit, count_by_name};
 use crate::utterance::Utterance;
-use plimsoll_audio::{AudioError, AudioInfo, AudioSegment, DURATION_TOLERANCE, audio_info, read_audio_segment};
+use files::AudioFiles;
+use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
 use plimsoll_text::Tokenizer;
 
 /// Depth of a check: how much of each audio file is read. Deeper checks find more and take longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckDepth {
-    /// Checks only whether the audio file exists. A file is opened only where the list has no duration.
+    /// Checks only whether the audio file exists. A file is opened only where the list has no duration, or gives the
+    /// sample rate of the file.
     Exists,
     /// Reads the header of each audio file, so wrong durations are found.
     #[default]
@@ -35,6 +38,9 @@ pub struct CheckOptions<'a> {
     pub tokenizer: Option<&'a Tokenizer>,
     /// Limits of the run on durations and texts.
     pub limits: Limits<'a>,
+    /// Function that prepares a text as the run does, before the vocabulary and the limits judge it. Default: texts are
+    /// judged as listed.
+    pub normalize: Option<&'a dyn Fn(&str) -> String>,
 }
 
 /// A checked corpus: every listed utterance is usable or has an issue.
@@ -48,6 +54,9 @@ pub struct Checked {
     pub more_issues: usize,
     /// Number of opened files for each format, rate and channel count: `FLAC, 16000 Hz, 1 channel`.
     pub audio_formats: BTreeMap<String, usize>,
+    /// Number of utterances for each sample rate, in hertz, that their list reduces the audio to. Audio is read from the
+    /// files as they are, so features of a higher rate contain frequencies that the list removes.
+    pub resampled: BTreeMap<u32, usize>,
 }
 
 impl Checked {
@@ -62,10 +71,10 @@ impl Checked {
     }
 
     /// Returns the number of utterances that no run can use. Utterances outside the limits or the vocabulary of one run
-    /// do not count.
+    /// do not count, and neither do those that are listed twice.
     pub fn broken(&self) -> usize {
-        let usable_elsewhere = self.issues.iter().filter(|issue| issue.kind.depends_on_run()).count();
-        self.issues.len() + self.more_issues - usable_elsewhere
+        let is_lost = |issue: &&Issue| !issue.kind.depends_on_run() && !issue.kind.is_repetition();
+        self.issues.iter().filter(is_lost).count() + self.more_issues
     }
 }
 
@@ -77,29 +86,75 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// Checks every entry of `listing`.
 ///
 /// Files are opened in parallel, and each file only once, even if many utterances share it. Entries that cannot be used
-/// become [issues](Checked::issues); the check itself does not fail.
+/// become [issues](Checked::issues); the check itself does not fail. Of several utterances with the same id, the first
+/// usable one is taken.
 pub fn check(listing: Listing, options: &CheckOptions<'_>, progress: Progress<'_>) -> Checked {
-    let mut checked = Checked { issues: listing.issues, more_issues: listing.more_issues, ..Checked::default() };
-    let files = AudioFiles::open(&listing.entries, options.depth, progress);
-    checked.audio_formats = files.formats();
-    let mut found = Vec::with_capacity(listing.entries.len());
-    for entry in listing.entries {
+    let Listing { mut entries, duplicates, mut issues, more_issues, .. } = listing;
+    let files = AudioFiles::open(&mut entries, options.depth, progress);
+    let mut checked = Checked { audio_formats: files.formats(), more_issues, ..Checked::default() };
+    let (mut found, mut failed) = (Vec::with_capacity(entries.len()), HashMap::new());
+    for (index, entry) in entries.into_iter().enumerate() {
         match files.measure(&entry) {
-            Ok(duration) => found.push((entry.location.clone(), utterance(entry, duration))),
-            Err(kind) => checked.issues.push(Issue { location: Some(entry.location), id: Some(entry.id), kind }),
+            Ok(duration) => found.push((index, entry, duration)),
+            Err(kind) => {
+                failed.insert(entry.id.clone(), index);
+                checked.issues.push(Issue { location: Some(entry.location), id: Some(entry.id), kind });
+            }
         }
     }
-    let decoded = match options.depth {
-        CheckDepth::Decode => decode_all(&found, progress),
-        CheckDepth::Exists | CheckDepth::Header => found.iter().map(|_| None).collect(),
+    let replaced = replacements(duplicates, failed, options.depth);
+    let is_replaced = |issue: &Issue| {
+        let is_duplicate = matches!(issue.kind, IssueKind::DuplicateId(_));
+        is_duplicate && replaced.iter().any(|(_, entry, _)| issue.location.as_ref() == Some(&entry.location))
     };
-    for ((location, utterance), issue) in found.into_iter().zip(decoded) {
-        match issue.or_else(|| text_or_limit_issue(&utterance, options)) {
-            None => checked.utterances.push(utterance),
-            Some(kind) => checked.issues.push(Issue { location: Some(location), id: Some(utterance.id), kind }),
+    issues.retain(|issue| !is_replaced(issue));
+    issues.append(&mut checked.issues);
+    found.extend(replaced);
+    found.sort_by_key(|(index, ..)| *index);
+    checked.issues = issues;
+    checked.add_found(found, options, progress);
+    checked
+}
+
+/// Finds a usable duplicate for each of the `failed` utterances, which are given with their indices: an utterance that
+/// cannot be used must not keep another of the same id out.
+fn replacements(
+    duplicates: Vec<Entry>,
+    mut failed: HashMap<String, usize>,
+    depth: CheckDepth,
+) -> Vec<(usize, Entry, Seconds)> {
+    let mut candidates: Vec<Entry> = duplicates.into_iter().filter(|entry| failed.contains_key(&entry.id)).collect();
+    let files = AudioFiles::open(&mut candidates, depth, &|_, _| {});
+    let mut found = Vec::new();
+    for entry in candidates {
+        if let (Ok(duration), Some(index)) = (files.measure(&entry), failed.get(&entry.id).copied()) {
+            failed.remove(&entry.id);
+            found.push((index, entry, duration));
         }
     }
-    checked
+    found
+}
+
+impl Checked {
+    /// Adds the entries whose audio files are long enough, each with its index and its duration.
+    fn add_found(&mut self, found: Vec<(usize, Entry, Seconds)>, options: &CheckOptions<'_>, progress: Progress<'_>) {
+        for resampled in found.iter().filter_map(|(_, entry, _)| entry.resampled) {
+            *self.resampled.entry(resampled).or_default() += 1;
+        }
+        let with_location =
+            |(_, entry, duration): (usize, Entry, Seconds)| (entry.location.clone(), utterance(entry, duration));
+        let found: Vec<_> = found.into_iter().map(with_location).collect();
+        let decoded = match options.depth {
+            CheckDepth::Decode => decode_all(&found, progress),
+            CheckDepth::Exists | CheckDepth::Header => found.iter().map(|_| None).collect(),
+        };
+        for ((location, utterance), issue) in found.into_iter().zip(decoded) {
+            match issue.or_else(|| text_or_limit_issue(&utterance, options)) {
+                None => self.utterances.push(utterance),
+                Some(kind) => self.issues.push(Issue { location: Some(location), id: Some(utterance.id), kind }),
+            }
+        }
+    }
 }
 
 fn utterance(entry: Entry, duration: Seconds) -> Utterance {
@@ -108,6 +163,14 @@ fn utterance(entry: Entry, duration: Seconds) -> Utterance {
 }
 
 fn text_or_limit_issue(utterance: &Utterance, options: &CheckOptions<'_>) -> Option<IssueKind> {
+    let normalized;
+    let utterance = match options.normalize {
+        Some(normalize) => {
+            normalized = Utterance { text: normalize(&utterance.text), ..utterance.clone() };
+            &normalized
+        }
+        None => utterance,
+    };
     let unknown = options.tokenizer.and_then(|tokenizer| tokenizer.encode(&utterance.text).err());
     unknown
         .map(|error| IssueKind::UnknownCharacters(error.to_string()))
@@ -139,56 +202,6 @@ fn audio_issue(error: &AudioError) -> IssueKind {
         AudioError::NotFound(file) => IssueKind::MissingAudio(file.clone()),
         error => IssueKind::UnreadableAudio(error_chain(error)),
     }
-}
-
-/// Header of each audio file (`None` where it was not read), or the issue of a file that cannot be used.
-struct AudioFiles(HashMap<PathBuf, Result<Option<AudioInfo>, IssueKind>>);
-
-impl AudioFiles {
-    fn open(entries: &[Entry], depth: CheckDepth, progress: Progress<'_>) -> Self {
-        let mut needed: HashMap<&Path, bool> = HashMap::new();
-        for entry in entries {
-            *needed.entry(&entry.audio).or_default() |= depth > CheckDepth::Exists || entry.duration.is_none();
-        }
-        let (count, done) = (needed.len(), AtomicUsize::new(0));
-        let one = |(path, is_opened): (&Path, bool)| {
-            let info = if is_opened { audio_info(path).map(Some) } else { exists(path).map(|()| None) };
-            progress(done.fetch_add(1, Ordering::Relaxed) + 1, count);
-            (path.to_path_buf(), info.map_err(|error| audio_issue(&error)))
-        };
-        Self(needed.into_par_iter().map(one).collect())
-    }
-
-    /// Returns the duration of an utterance: as listed if the file is long enough, else up to the end of the file. A
-    /// listed end that lies behind the end of the file by more than rounding is an issue.
-    fn measure(&self, entry: &Entry) -> Result<Seconds, IssueKind> {
-        let info = self.0[&entry.audio].clone()?;
-        let Some(info) = info else { return Ok(entry.duration.unwrap_or_default()) };
-        let (length, offset) = (info.duration, entry.offset);
-        let inside = offset < length;
-        if !inside {
-            return Err(IssueKind::StartsAfterEnd { offset, length });
-        }
-        let found = length - offset;
-        match entry.duration {
-            Some(listed) if listed > found + DURATION_TOLERANCE => Err(IssueKind::WrongDuration { listed, found }),
-            Some(listed) if listed <= found => Ok(listed),
-            _ => Ok(found),
-        }
-    }
-
-    fn formats(&self) -> BTreeMap<String, usize> {
-        let mut formats = BTreeMap::new();
-        for info in self.0.values().filter_map(|info| info.as_ref().ok().copied().flatten()) {
-            let channels = if info.channels == 1 { "1 channel".into() } else { format!("{} channels", info.channels) };
-            *formats.entry(format!("{}, {} Hz, {channels}", info.kind.name(), info.rate)).or_default() += 1;
-        }
-        formats
-    }
-}
-
-fn exists(path: &Path) -> Result<(), AudioError> {
-    if path.is_file() { Ok(()) } else { Err(AudioError::NotFound(path.into())) }
 }
 
 #[cfg(test)]
@@ -231,7 +244,7 @@ mod tests {
         let tokenizer = Tokenizer::characters(["one none"]);
         let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
         let limits = Limits { output_frames: Some(&ten_a_second), ..Limits::default() };
-        let options = CheckOptions { depth, tokenizer: Some(&tokenizer), limits };
+        let options = CheckOptions { depth, tokenizer: Some(&tokenizer), limits, normalize: None };
         let checked = check(import(folder.path(), &ImportOptions::default()).unwrap(), &options, &|_, _| {});
         assert_eq!(checked.listed(), 10);
         assert_eq!(checked.counts().values().sum::<usize>(), checked.issues.len());

@@ -153,6 +153,23 @@ pub enum IssueKind {
     /// The audio of a Lhotse utterance is in memory, on the network or in a tar file. Holds Lhotse's name for the type.
     #[error("its audio is of type `{0}`, and only files can be read")]
     AudioNotInFile(String),
+    /// The key of the duration has no value, and other lines of the list have one.
+    #[error("its duration is unknown (`null`), and other lines give theirs; without the key, audio is read to its end")]
+    UnknownDuration,
+    /// The text of a Lhotse cut belongs to more audio than the cut has. Times are in seconds from the start of the cut.
+    #[error("its text is spoken from {from:.3}s to {to:.3}s of a cut that lasts {length:.3}s")]
+    TextBeyondCut {
+        /// Start of the text.
+        from: f64,
+        /// End of the text.
+        to: f64,
+        /// Duration of the cut.
+        length: f64,
+    },
+    /// An earlier utterance has the same text and the same part of the same audio. Holds the place where the earlier
+    /// utterance is listed.
+    #[error("the same text of the same audio is already listed at {0}")]
+    RepeatsEarlier(SourceLocation),
     /// A Lhotse cut has another type than `MonoCut`. Holds the name of the type.
     #[error("it is a `{0}`, and only a `MonoCut` can be read")]
     NotMonoCut(String),
@@ -169,6 +186,17 @@ pub enum IssueKind {
     /// The audio file cannot be read. Holds the error with its causes, in one line.
     #[error("{0}")]
     UnreadableAudio(String),
+    /// The sample rate in the list is not that of the audio file, so the times in the list are not those of the file.
+    #[error("its list gives a sample rate of {listed} Hz, and its audio file has {found} Hz")]
+    WrongRate {
+        /// Sample rate of the file in the list, in hertz.
+        listed: u32,
+        /// Sample rate of the file, in hertz.
+        found: u32,
+    },
+    /// The path of the audio file is not UTF-8, so no list can name it. Holds the path with the wrong bytes replaced.
+    #[error("the path of its audio file is not UTF-8, so no list can name it: {0}")]
+    PathNotUtf8(String),
     /// The duration in the list is longer than the audio.
     #[error("it should last {listed}, but its audio lasts only {found}")]
     WrongDuration {
@@ -244,6 +272,11 @@ impl IssueKind {
             Self::ChangedRecording(_) => "changed recording",
             Self::MissingAudio(_) => "missing file",
             Self::UnreadableAudio(_) => "unreadable audio",
+            Self::UnknownDuration => "unknown duration",
+            Self::TextBeyondCut { .. } => "text beyond its cut",
+            Self::RepeatsEarlier(_) => "listed twice",
+            Self::WrongRate { .. } => "wrong sample rate",
+            Self::PathNotUtf8(_) => "path not UTF-8",
             Self::WrongDuration { .. } => "wrong duration",
             Self::StartsAfterEnd { .. } => "outside of its file",
             Self::Silent => "silence",
@@ -255,7 +288,12 @@ impl IssueKind {
         }
     }
 
-    /// Returns whether the utterance itself is sound, and only the limits or the vocabulary of one run exclude it.
+    /// Whether the utterance is in the corpus under another id, so that nothing is lost without it.
+    pub fn is_repetition(&self) -> bool {
+        matches!(self, Self::RepeatsEarlier(_))
+    }
+
+    /// Whether the utterance itself is sound, and only the limits or the vocabulary of one run exclude it.
     pub fn depends_on_run(&self) -> bool {
         matches!(
             self,

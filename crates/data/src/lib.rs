@@ -9,9 +9,11 @@ mod import;
 
 mod select;
 
+mod audio_root;
 mod check;
 mod manifest;
 
+mod fingerprint;
 mod long;
 mod split;
 mod stats;
@@ -31,10 +33,12 @@ pub use plimsoll_audio as audio;
 /// Tokenizers, which this crate takes.
 pub use plimsoll_text as text;
 
+pub use audio_root::suggest_audio_root;
 pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};
 pub use dataset::{Dataset, LoadError};
+pub use fingerprint::CorpusFingerprint;
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, import};
 pub use issue::{Issue, IssueKind, SourceLocation};
 pub use loader::{Loader, LoaderConfig, Mode, Shard};

@@ -1,16 +1,18 @@
 //! Manifests: lists of utterances whose audio files exist, read from any layout and written as JSON lines.
 
-use std::fs::File;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 use serde::Serialize;
 
+use crate::audio_root::suggest_audio_root;
 use crate::check::{CheckDepth, CheckOptions, Checked, check};
 use crate::import::{Format, ImportError, ImportOptions, import};
-use crate::issue::Issue;
-use crate::select::{Limits, Selection, broken_limit};
+use crate::issue::{Issue, IssueKind};
+use crate::select::{Limits, Selection};
 use crate::utterance::Utterance;
 use plimsoll_audio::LogMel;
 use plimsoll_text::{Case, normalize};
@@ -28,6 +30,9 @@ pub struct Manifest {
     pub issues: Vec<Issue>,
     /// Number of issues beyond the million that an import keeps.
     pub more_issues: usize,
+    /// Number of utterances for each sample rate, in hertz, that the list reduces the audio to, see
+    /// [`Checked::resampled`].
+    pub resampled: BTreeMap<u32, usize>,
 }
 
 /// Reason why a manifest cannot be read or written.
@@ -46,6 +51,8 @@ pub enum ManifestError {
         count: usize,
         /// Message of the first issue.
         first: String,
+        /// Folder in which the relative paths of missing audio files exist, if one was found.
+        audio_root: Option<PathBuf>,
     },
     /// The file of the manifest cannot be written.
     #[error("cannot write manifest {}", file.display())]
@@ -76,33 +83,24 @@ impl Manifest {
     /// When the corpus cannot be read at all, or when all of its utterances have issues.
     pub fn read_with(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Self, ManifestError> {
         let listing = import(&path, options)?;
-        let (path, format) = (path.as_ref().to_path_buf(), listing.format);
-        let options = CheckOptions { depth: CheckDepth::Exists, ..CheckOptions::default() };
-        let checked = check(listing, &options, &|_, _| {});
+        let (path, format, root) = (path.as_ref().to_path_buf(), listing.format, listing.root.clone());
+        let depth = CheckDepth::Exists;
+        let checked = check(listing, &CheckOptions { depth, ..CheckOptions::default() }, &|_, _| {});
         let count = checked.listed();
-        let Checked { utterances, issues, more_issues, .. } = checked;
+        let Checked { utterances, issues, more_issues, resampled, .. } = checked;
         match issues.first() {
             Some(first) if utterances.is_empty() => {
-                Err(ManifestError::NothingUsable { path, count, first: first.to_string() })
+                let audio_root = suggest_audio_root(options.audio_root.as_deref().unwrap_or(&root), &issues);
+                Err(ManifestError::NothingUsable { path, count, first: first.to_string(), audio_root })
             }
-            _ => Ok(Self { path, format, utterances, issues, more_issues }),
+            _ => Ok(Self { path, format, utterances, issues, more_issues, resampled }),
         }
     }
 
     /// Divides the utterances into those inside and those outside of `limits`, and logs a warning for each excluded
     /// utterance.
     pub fn select(&self, limits: &Limits<'_>) -> Selection {
-        let mut selection = Selection::default();
-        for utterance in &self.utterances {
-            match broken_limit(utterance, limits) {
-                None => selection.kept.push(utterance.clone()),
-                Some(reason) => {
-                    tracing::warn!(utterance = utterance.id, %reason, "utterance not used");
-                    selection.excluded.push(Issue::for_utterance(&utterance.id, reason));
-                }
-            }
-        }
-        selection
+        Selection::new(self.utterances.clone(), limits)
     }
 
     /// Computes the total duration of the utterances.
@@ -110,9 +108,11 @@ impl Manifest {
         self.utterances.iter().map(|utterance| utterance.duration).sum()
     }
 
-    /// Computes the share of the listed utterances that cannot be used, from 0 to 1.
+    /// Computes the share of the listed utterances that cannot be used, from 0 to 1. Utterances that are listed twice do
+    /// not count.
     pub fn unusable_share(&self) -> f64 {
-        let unusable = self.issues.len() + self.more_issues;
+        let repeated = self.issues.iter().filter(|issue| issue.kind.is_repetition()).count();
+        let unusable = self.issues.len() - repeated + self.more_issues;
         unusable as f64 / (unusable + self.utterances.len()).max(1) as f64
     }
 
@@ -120,18 +120,41 @@ impl Manifest {
     /// `log_mel`, and the characters of the normalized text.
     ///
     /// Paths of audio below the manifest's folder are written relative to it, so that audio and manifest can move
-    /// together. The file is written under another name and then renamed: a crash never leaves half a manifest.
+    /// together. The file is written under another name and then renamed: a crash never leaves half a manifest, and a
+    /// failure leaves nothing.
     ///
     /// # Errors
-    /// When the folder does not exist or the file cannot be written.
+    /// When the folder does not exist, the file cannot be written, or the path of an audio file is not UTF-8, see
+    /// [`take_unlistable`](Self::take_unlistable).
     pub fn write(path: impl AsRef<Path>, utterances: &[Utterance], log_mel: &LogMel) -> Result<(), ManifestError> {
         let path = path.as_ref();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let unwritable = |source| ManifestError::Unwritable { file: path.into(), source };
         let folder = folder.canonicalize().map_err(unwritable)?;
-        let unfinished = path.with_extension("unfinished");
+        let unfinished = path.with_extension(format!("{}.unfinished", std::process::id()));
         let lines = utterances.iter().map(|utterance| Line::new(utterance, &folder, log_mel));
-        write_lines(&unfinished, lines).and_then(|()| std::fs::rename(&unfinished, path)).map_err(unwritable)
+        let written = write_lines(&unfinished, lines).and_then(|()| fs::rename(&unfinished, path));
+        if written.is_err() {
+            // The file itself may be what could not be created.
+            let _ = fs::remove_file(&unfinished);
+        }
+        written.map_err(unwritable)
+    }
+
+    /// Removes the utterances that a list in `folder` cannot name, because the path of their audio file is not UTF-8,
+    /// and returns an issue for each.
+    pub fn take_unlistable(utterances: &mut Vec<Utterance>, folder: &Path) -> Vec<Issue> {
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
+        let mut issues = Vec::new();
+        utterances.retain(|utterance| {
+            let path = listed_path(&utterance.audio, &folder);
+            if path.to_str().is_none() {
+                let kind = IssueKind::PathNotUtf8(path.to_string_lossy().into_owned());
+                issues.push(Issue::for_utterance(&utterance.id, kind));
+            }
+            path.to_str().is_some()
+        });
+        issues
     }
 }
 
@@ -160,8 +183,7 @@ fn is_zero(offset: &f64) -> bool {
 impl<'a> Line<'a> {
     fn new(utterance: &'a Utterance, folder: &Path, log_mel: &LogMel) -> Self {
         let Utterance { id, audio, offset, duration, text, speaker, language } = utterance;
-        let whole = audio.canonicalize().unwrap_or_else(|_| audio.clone());
-        let audio_filepath = whole.strip_prefix(folder).map_or_else(|_| whole.clone(), Path::to_path_buf);
+        let audio_filepath = listed_path(audio, folder);
         Self {
             id,
             audio_filepath,
@@ -174,6 +196,12 @@ impl<'a> Line<'a> {
             tokens: normalize(text, Case::Keep).chars().count(),
         }
     }
+}
+
+/// Returns the path of an audio file in a list in `folder`: relative if the file is below the folder.
+fn listed_path(audio: &Path, folder: &Path) -> PathBuf {
+    let whole = audio.canonicalize().unwrap_or_else(|_| audio.into());
+    whole.strip_prefix(folder).map_or_else(|_| whole.clone(), Path::to_path_buf)
 }
 
 fn write_lines<'a>(path: &Path, lines: impl Iterator<Item = Line<'a>>) -> io::Result<()> {

@@ -24,7 +24,7 @@ pub(crate) trait Branch: Module + Sync + 'static {
 /// Applies `norm`, then the whole of `layer`, including its last linear layer: `[b, t, d]` to `[b, t, d]`.
 ///
 /// With `rematerialize`, the tape keeps `x` and the backward pass computes the activations inside the branch again. The
-/// result and the gradients are equal to the last bit either way.
+/// result and the gradients are equal either way, on the CPU to the last bit.
 pub(crate) fn normed_branch<B: Branch>(
     norm: &LayerNorm,
     layer: &B,

@@ -94,8 +94,8 @@ impl Conformer {
         self.run(x, lengths, pass, false)
     }
 
-    /// Applies the block: `[b, t, d]` to `[b, t, d]`, with less memory and more time than [`forward`](Self::forward).
-    /// Results and gradients are equal to the last bit.
+    /// Applies the block like [`forward`](Self::forward), with less memory and more time. Results and gradients are
+    /// equal, on the CPU to the last bit.
     ///
     /// The tape keeps the input of each of the four parts. The backward pass computes the activations of the parts
     /// again, except the linear layer at the end of each part.

@@ -1,7 +1,7 @@
 //! Connectionist temporal classification (CTC): the loss with its gradient in closed form, and greedy decoding.
 
 use burn::tensor::{Tensor, TensorData};
-use plimsoll_tape::{inner_device, is_capture_device, with_gradient};
+use plimsoll_tape::{inner_device, is_capture_device, is_host_device, with_gradient};
 use rayon::prelude::*;
 
 use crate::Lengths;
@@ -19,6 +19,8 @@ pub struct CtcLoss {
     /// Indices of samples with fewer frames than their text needs. Such samples add nothing to the sum and have a zero
     /// gradient.
     pub infeasible: Vec<usize>,
+    /// Number of reads from the device for which the computation waited: 1 on a GPU, 0 on the CPU.
+    pub reads: u32,
 }
 
 /// Returns whether `frames` frames suffice for CTC to read `tokens`: one frame for each token, and one frame for a
@@ -35,7 +37,8 @@ pub fn is_ctc_feasible(frames: usize, tokens: &[u32]) -> bool {
 ///
 /// The forward-backward algorithm runs on the CPU, in log space and 64 bits, with the samples in parallel. It computes
 /// the gradient together with the loss, so that all devices give the same numbers and the tape holds no graph over
-/// time. The call waits once for the device to compute the logits, which are small beside a model's activations.
+/// time. On a GPU the call therefore waits once for the device to compute the logits, which are small beside a model's
+/// activations, and is counted in [`CtcLoss::reads`].
 ///
 /// # Panics
 /// If the batch sizes of `logits`, `lengths` and `texts` differ, the width of `lengths` is not `t`, or a token is not
@@ -49,11 +52,12 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
     let device = inner_device(&logits.device());
     let infeasible: Vec<usize> = (0..b).filter(|&i| !is_ctc_feasible(lengths.each()[i] as usize, &texts[i])).collect();
     let needs_no_gradient = !logits.device().is_autodiff();
+    let reads = u32::from(!is_host_device(&device) && !is_capture_device(&device));
     let (total, gradient) = if is_capture_device(&device) {
         // A recording device computes nothing: only the shapes count.
         let total = Tensor::zeros([1], &device);
         if needs_no_gradient {
-            return CtcLoss { sum: total, infeasible };
+            return CtcLoss { sum: total, infeasible, reads };
         }
         (total, Tensor::zeros([b, t, v], &device))
     } else {
@@ -62,7 +66,8 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
         let sample = |(index, cells): (usize, &mut [f32])| {
             let (valid, padding) = cells.split_at_mut(lengths.each()[index] as usize * v);
             padding.fill(0.0);
-            if infeasible.contains(&index) {
+            // Without a frame only the empty text can be read, and it is certain.
+            if infeasible.contains(&index) || valid.is_empty() {
                 valid.fill(0.0);
                 return 0.0;
             }
@@ -73,11 +78,11 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
         let total = losses.iter().sum::<f64>() as f32;
         let total = Tensor::from_floats([total], &device);
         if needs_no_gradient {
-            return CtcLoss { sum: total, infeasible };
+            return CtcLoss { sum: total, infeasible, reads };
         }
         (total, Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device))
     };
-    CtcLoss { sum: with_gradient(logits, total, gradient), infeasible }
+    CtcLoss { sum: with_gradient(logits, total, gradient), infeasible, reads }
 }
 
 /// Computes the CTC loss of one sample. Overwrites the logits `[t, v]` of the sample in `cells` with their gradient.
@@ -271,6 +276,26 @@ mod tests {
         let (alone, _, _) = loss(&values[6..], [1, 2, 3], &[2], &[vec![1, 2]]);
         assert_eq!((sum, left_out), (alone, vec![0]));
         assert!(gradient[..6].iter().all(|g| *g == 0.0));
+    }
+
+    #[test]
+    fn infeasible_samples_give_no_nan_in_any_place_of_a_batch() {
+        // Lengths from no frame on; the text of three tokens needs four.
+        let text = vec![1, 1, 2];
+        for lengths in [[0, 0, 0], [0, 4, 3], [4, 1, 0], [3, 3, 3], [5, 0, 4]] {
+            for texts in
+                [[vec![], text.clone(), text.clone()], [text.clone(), vec![], vec![1]], [(); 3].map(|()| text.clone())]
+            {
+                let values = logits(Key::new(7), 3, 5, 3);
+                let (sum, gradient, left_out) = loss(&values, [3, 5, 3], &lengths, &texts);
+                assert!(sum.is_finite() && gradient.iter().all(|g| g.is_finite()), "{lengths:?} {texts:?}");
+                let too_short = |&i: &usize| !is_ctc_feasible(lengths[i] as usize, &texts[i]);
+                assert_eq!(left_out, (0..3).filter(too_short).collect::<Vec<_>>());
+                for index in left_out {
+                    assert!(gradient[index * 15..(index + 1) * 15].iter().all(|g| *g == 0.0));
+                }
+            }
+        }
     }
 
     #[test]

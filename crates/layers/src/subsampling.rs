@@ -54,6 +54,12 @@ impl SubsamplingConfig {
         }
     }
 
+    /// Returns the smallest number of features that can be halved as often as `factor` needs.
+    pub fn features_min(factor: usize) -> usize {
+        let halvings = factor.max(1).ilog2();
+        (1..).find(|&features| (0..halvings).fold(features, |n, _| halved(n)) > 0).expect("numbers do not end")
+    }
+
     /// Computes the number of output frames for `frames` input frames. At least 1: `forward` pads short inputs.
     pub fn frames_after(factor: usize, frames: u32) -> u32 {
         (0..factor.max(1).ilog2()).fold(frames as usize, |n, _| halved(n)).max(1) as u32

@@ -5,7 +5,7 @@
 use burn::module::Module;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, BatchShape, Precision, SampleId};
+use plimsoll_core::{Batch, BatchShape, SampleId};
 use plimsoll_memory::{BackendRules, Demand, MemoryModel, Speed, Traceable, find, plan};
 use plimsoll_tape::{Pass, StepLoss, Task, remat};
 
@@ -55,7 +55,7 @@ impl Traceable for Base {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gpu = find(&std::env::args().nth(1).unwrap_or_else(|| "8GiB".into()))?;
     let demand = Demand::new(vec![BatchShape::samples(64)], BackendRules::gpu()).with_blocks(12);
-    let plan = plan(&MemoryModel::new(&Base, demand)?, gpu.usable, &Speed::for_gpu(&gpu, Precision::Fp32))?;
+    let plan = plan(&MemoryModel::new(&Base, demand)?, gpu.usable, &Speed::for_gpu(&gpu))?;
     println!("{}: {plan:#?}", gpu.name);
     Ok(())
 }

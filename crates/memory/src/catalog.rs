@@ -121,10 +121,30 @@ impl Gpu {
     /// Makes a GPU of which only the memory size is known: all of it is usable, and the speed is that of a common GPU
     /// of this size. `text` is the size as a person wrote it, for the name.
     fn of_size(text: &str, memory: Bytes) -> Self {
-        let class = STAND_INS.iter().find(|(most, _)| memory <= *most).map_or(STAND_IN_ABOVE, |(_, name)| name);
-        let stand_in = catalog().iter().find(|gpu| gpu.name == class).expect("stand-ins are in the catalog");
+        let place = STAND_INS.iter().position(|(most, _)| memory <= *most);
+        let smaller = STAND_INS[..place.map_or(STAND_INS.len(), |place| place + 1)].iter().map(|(_, name)| *name);
+        let all = smaller.chain(place.is_none().then_some(STAND_IN_ABOVE));
+        let gpu = |name: &str| catalog().iter().find(|gpu| gpu.name == name).expect("stand-ins are in the catalog");
+        let stand_in = all.map(gpu).cloned().reduce(|smaller, larger| larger.at_least_as_fast_as(&smaller));
+        let stand_in = stand_in.expect("there is a stand-in for every size");
         let name = format!("GPU of {}", text.trim()).into();
-        Self { name, memory, usable: memory, aliases: &[], ..stand_in.clone() }
+        Self { name, memory, usable: memory, aliases: &[], ..stand_in }
+    }
+
+    /// Returns this GPU with each speed raised to that of `other` where `other` is faster. A larger GPU of unknown name
+    /// must not seem slower than a smaller one, as common GPUs of neighboring sizes can be.
+    fn at_least_as_fast_as(self, other: &Self) -> Self {
+        let higher = |one: Option<f64>, two: Option<f64>| match (one, two) {
+            (Some(one), Some(two)) => Some(one.max(two)),
+            (one, two) => one.or(two),
+        };
+        let peak = PeakRates {
+            fp32: self.peak.fp32.max(other.peak.fp32),
+            tf32: higher(self.peak.tf32, other.peak.tf32),
+            fp16: higher(self.peak.fp16, other.peak.fp16),
+            bf16: higher(self.peak.bf16, other.peak.bf16),
+        };
+        Self { bandwidth: self.bandwidth.max(other.bandwidth), peak, ..self }
     }
 }
 
@@ -138,7 +158,8 @@ pub fn catalog() -> &'static [Gpu] {
 ///
 /// A name of several sizes, such as `a100`, means the smallest size: a plan for it fits the larger sizes too. A memory
 /// size, such as `12GB` or `24g`, is read as [`Bytes`] reads it and needs its unit, because a bare number is a GPU's
-/// name. All of that memory counts as usable, and the speed is that of a common GPU of the size.
+/// name. All of that memory counts as usable, and the speed is that of a common GPU of the size, or of a
+/// smaller one that is faster.
 ///
 /// # Errors
 /// [`CatalogError::Unknown`] where `text` is neither a name nor a size, [`CatalogError::NoMemory`] for a size of zero.

@@ -18,34 +18,60 @@ pub struct Cost {
     pub launches: f64,
 }
 
-/// Speed of a device, in arithmetic, memory traffic and kernel launches.
+/// Speed of a device: arithmetic in each number format, memory traffic, kernel launches, and the link to the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// Floating-point operations per second of matrix products, as reached in practice.
-    pub operations: f64,
+    /// Floating-point operations per second of matrix products in fp32, as reached in practice.
+    pub fp32: f64,
+    /// Floating-point operations per second of matrix products in bf16, as reached in practice.
+    pub bf16: f64,
+    /// Floating-point operations per second of matrix products in fp16, as reached in practice.
+    pub fp16: f64,
     /// Bytes per second to and from memory, as reached in practice.
     pub bytes: f64,
     /// Seconds that a kernel launch takes.
     pub launch: f64,
+    /// Bytes per second between host and device, in one direction.
+    pub link: f64,
 }
 
+/// Bytes per second that PCIe 4.0 with 16 lanes reaches in practice, in one direction.
+const PCIE: f64 = 1.2e10;
+
 impl Speed {
-    /// Estimates the speed that training reaches on `gpu`: half of its peak arithmetic, 70 % of its bandwidth, and 5
-    /// microseconds for a kernel launch.
-    pub fn for_gpu(gpu: &Gpu, precision: Precision) -> Self {
-        Self { operations: gpu.rate(precision) * 0.5, bytes: gpu.bandwidth * 0.7, launch: 5e-6 }
+    /// Estimates the speed that training reaches on `gpu`: half of its peak arithmetic, 70 % of its bandwidth, 5
+    /// microseconds for a kernel launch, and a link of 12 GB/s to the host.
+    pub fn for_gpu(gpu: &Gpu) -> Self {
+        let [fp32, bf16, fp16] =
+            [Precision::Fp32, Precision::Bf16, Precision::Fp16].map(|precision| gpu.rate(precision) * 0.5);
+        Self { fp32, bf16, fp16, bytes: gpu.bandwidth * 0.7, launch: 5e-6, link: PCIE }
     }
 
     /// Estimates the speed of a CPU with `threads` cores that have wide vector registers.
     pub fn for_host(threads: usize) -> Self {
         let threads = threads as f64;
-        Self { operations: 6e10 * threads, bytes: 5e9 * threads, launch: 1e-6 }
+        Self { launch: 1e-6, link: f64::INFINITY, ..Self::uniform(6e10 * threads, 5e9 * threads) }
     }
 
-    /// Computes the seconds that work of `cost` takes. Arithmetic and memory traffic add up, because kernels rarely
-    /// overlap them.
-    pub fn seconds(&self, cost: &Cost) -> f64 {
-        cost.operations / self.operations + cost.bytes / self.bytes + cost.launches * self.launch
+    /// Makes a speed of `operations` per second in every number format and of `bytes` per second of memory traffic, with
+    /// 5 microseconds for a kernel launch.
+    pub const fn uniform(operations: f64, bytes: f64) -> Self {
+        Self { fp32: operations, bf16: operations, fp16: operations, bytes, launch: 5e-6, link: PCIE }
+    }
+
+    /// Returns the floating-point operations per second of matrix products in `precision`.
+    pub fn operations(&self, precision: Precision) -> f64 {
+        match precision {
+            Precision::Fp32 => self.fp32,
+            Precision::Bf16 => self.bf16,
+            Precision::Fp16 => self.fp16,
+        }
+    }
+
+    /// Computes the seconds that work of `cost` takes in `precision`. Arithmetic and memory traffic add up, because
+    /// kernels rarely overlap them.
+    pub fn seconds(&self, cost: &Cost, precision: Precision) -> f64 {
+        cost.operations / self.operations(precision) + cost.bytes / self.bytes + cost.launches * self.launch
     }
 }
 

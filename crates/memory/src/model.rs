@@ -2,15 +2,16 @@
 //! linearly with the batch and with the rematerialized blocks.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
-use crate::demand::Demand;
+use crate::demand::{Demand, StateOption};
 use crate::run_memory::{RunMemory, StepMemory};
+use crate::timeline::Timeline;
 use crate::trace::{Trace, TraceError, batch_bytes, trace, trace_validation};
 use crate::traceable::Traceable;
 
@@ -25,114 +26,251 @@ pub struct MemoryEstimate {
     pub largest: Bytes,
 }
 
-/// A model, the demand of its training run, and the traces from which plans are made.
+/// A model with its demand, and the traces from which plans are made.
 ///
-/// A memory model is independent of budget and GPU, so one serves the plans for many GPUs. Estimates are cached.
+/// A memory model is independent of budget and GPU, so one serves the plans for many GPUs, and with many
+/// [`PlanOptions`](crate::PlanOptions). Traces and estimates are cached, and made when they are first needed.
 pub struct MemoryModel<'a, S> {
     traceable: &'a S,
     demand: Demand,
-    costs: HashMap<(BatchShape, bool, Option<NonZeroU32>), [Cost; 2]>,
-    pairs: Mutex<HashMap<(BatchShape, Choice), Pair>>,
-    estimates: Mutex<HashMap<(BatchShape, u32, Choice), MemoryEstimate>>,
-    validations: Mutex<HashMap<(BatchShape, u32), Bytes>>,
+    pairs: Cache<(BatchShape, Choice), Pair>,
+    batches: Cache<BatchShape, Bytes>,
+    in_use: Cache<Size, Bytes>,
+    envelopes: Cache<(BatchShape, Choice), Option<Arc<Envelope>>>,
+    peaks: Cache<(Size, StateOption, Bytes), Bytes>,
+    validation_pairs: Cache<BatchShape, Arc<[Timeline; 2]>>,
+    validations: Cache<(Size, u32, StateOption, Bytes), Bytes>,
     parameters: Vec<u64>,
     weights: Bytes,
     gradients: Bytes,
 }
 
-/// Traces of one bucket with micro-batches of the two sizes in [`SAMPLED_UTTERANCES`], the smaller size first.
+/// A micro-batch that is estimated: the batch shape of its step, its number of utterances, and its execution choice.
+type Size = (BatchShape, u32, Choice);
+
+/// Values that were computed before, by their arguments.
+type Cache<K, V> = Mutex<HashMap<K, V>>;
+
+/// Two traces of a bucket, one for each size in [`SAMPLED_UTTERANCES`].
 type Pair = Arc<[Trace; 2]>;
 
 /// Sizes of the two micro-batches that are traced, in utterances; other sizes are interpolated or extrapolated
-/// linearly.
-const SAMPLED_UTTERANCES: [u32; 2] = [2, 5];
+/// linearly. Numbers that divide no usual size: with 2, a batch of lengths could be as large as another tensor by chance,
+/// which would then take over its memory in one trace and not in the other.
+const SAMPLED_UTTERANCES: [u32; 2] = [5, 11];
+
+/// Factor by which an estimate may exceed a budget before it is taken as proof that the exact value does.
+const HOPELESS: f64 = 1.1;
+
+/// Bytes that grow linearly with the utterances: of one utterance, and of each further one.
+type Line = (f64, f64);
+
+/// Memory of a bucket's micro-batches of every size, as lines of which the highest counts.
+#[derive(Debug)]
+struct Envelope {
+    /// Memory in use, one line for each moment that is the peak of some size.
+    in_use: Vec<Line>,
+    /// Size of an allocation, one line for each allocation that is the largest of some size.
+    largest: Vec<Line>,
+}
+
+impl Envelope {
+    /// Makes the envelope from the timelines of both [`SAMPLED_UTTERANCES`]; `None` if these differ in more than sizes.
+    fn new(few: &Timeline, more: &Timeline) -> Option<Self> {
+        few.interpolate(more, 0.0)?;
+        let steps = f64::from(SAMPLED_UTTERANCES[1] - SAMPLED_UTTERANCES[0]);
+        let before = f64::from(SAMPLED_UTTERANCES[0] - 1);
+        let line = |few: u64, more: u64| {
+            let slope = (more as f64 - few as f64) / steps;
+            (few as f64 - slope * before, slope)
+        };
+        let largest = few.allocations.iter().zip(&more.allocations).map(|(few, more)| line(few.size.0, more.size.0));
+        let in_use = few.in_use().into_iter().zip(more.in_use()).map(|(few, more)| line(few, more));
+        Some(Self { in_use: highest(in_use.collect()), largest: highest(largest.collect()) })
+    }
+}
+
+/// Returns those of `lines` that no other line exceeds both in start and in slope.
+fn highest(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)));
+    let mut steepest = f64::NEG_INFINITY;
+    lines.retain(|&(_, slope)| {
+        let is_steeper = slope > steepest;
+        steepest = steepest.max(slope);
+        is_steeper
+    });
+    lines
+}
+
+/// Computes the value of the highest of `lines` at `utterances`, in bytes.
+fn greatest(lines: &[Line], utterances: u32) -> u64 {
+    let further = f64::from(utterances.max(1) - 1);
+    lines.iter().map(|&(start, slope)| (start + slope * further).max(0.0) as u64).max().unwrap_or_default()
+}
+
+/// Returns the value of `key` in `cache`, or computes it with `make` and keeps it.
+fn cached<K: Eq + Hash, V: Clone, E>(cache: &Cache<K, V>, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+    if let Some(found) = cache.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(found.clone());
+    }
+    let made = make()?;
+    cache.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
+    Ok(made)
+}
 
 impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
-    /// Traces every bucket of `demand`, in parallel on all cores.
+    /// Traces every bucket of `demand` with the first of its options, in parallel on all cores. Other options are traced
+    /// when a plan needs them.
     ///
     /// # Errors
     /// [`TraceError`] where the model cannot be traced, or where `demand` has no buckets.
     pub fn new(traceable: &'a S, demand: Demand) -> Result<Self, TraceError> {
-        let most = demand.remat_counts.iter().copied().max().unwrap_or(0);
-        let mut jobs = Vec::new();
-        for &bucket in &demand.buckets {
-            for &chunk in &demand.chunks {
-                for remat in [false, true] {
-                    if !remat || most > 0 {
-                        jobs.push((bucket, remat, chunk));
-                    }
-                }
-            }
-        }
-        let choice = |&(_, remat, chunk): &(BatchShape, bool, Option<NonZeroU32>)| {
-            let remat = if remat { Remat::All } else { Remat::None };
-            Choice { remat, attention_chunk: chunk, precision: demand.precision }
+        let options = &demand.options;
+        let choice = Choice {
+            remat: options.remat.first().copied().unwrap_or_default(),
+            attention_chunk: options.chunks.first().copied().flatten(),
+            precision: options.precisions.first().copied().unwrap_or_default(),
         };
-        let traced = in_parallel(&jobs, |job| pair(traceable, job.0, choice(job), demand.rules));
-        let (mut costs, mut pairs) = (HashMap::new(), HashMap::new());
-        for (job, pair) in jobs.into_iter().zip(traced) {
-            let pair = pair?;
-            costs.insert(job, pair.each_ref().map(|trace| trace.cost));
-            pairs.insert((job.0, choice(&job)), Arc::new(pair));
+        let traced = in_parallel(&demand.buckets, |&bucket| pair(traceable, bucket, choice, demand.rules));
+        let mut pairs = HashMap::new();
+        for (&bucket, pair) in demand.buckets.iter().zip(traced) {
+            pairs.insert((bucket, choice), Arc::new(pair?));
         }
         let first = pairs.values().next().ok_or(TraceError::NoGradient)?;
         let Trace { parameters, weights, gradients, .. } = first[0].clone();
-        let pairs = Mutex::new(pairs);
-        let (estimates, validations) = (Mutex::default(), Mutex::default());
-        Ok(Self { traceable, demand, costs, pairs, estimates, validations, parameters, weights, gradients })
+        Ok(Self {
+            traceable,
+            demand,
+            pairs: Mutex::new(pairs),
+            batches: Mutex::default(),
+            in_use: Mutex::default(),
+            envelopes: Mutex::default(),
+            peaks: Mutex::default(),
+            validation_pairs: Mutex::default(),
+            validations: Mutex::default(),
+            parameters,
+            weights,
+            gradients,
+        })
     }
 
-    /// Approximates the cost of a micro-batch, linear in utterances and rematerialized blocks, without a new trace.
+    /// Approximates the cost of a micro-batch, linear in utterances and rematerialized blocks.
     pub(crate) fn approximate_cost(
         &self,
         bucket: BatchShape,
         utterances: u32,
-        remat_count: u32,
-        chunk: Option<NonZeroU32>,
-    ) -> Cost {
-        let at = |remat: bool| -> Cost {
-            let Some([few, more]) = self.costs.get(&(bucket, remat, chunk)) else { return Cost::default() };
-            few.interpolate(more, share(utterances))
+        choice: Choice,
+    ) -> Result<Cost, TraceError> {
+        let share_of_blocks = f64::from(choice.remat.count(self.demand.blocks)) / f64::from(self.demand.blocks.max(1));
+        let at = |remat: Remat| -> Result<Cost, TraceError> {
+            let pair = self.pair(bucket, Choice { remat, ..choice })?;
+            Ok(pair[0].cost.interpolate(&pair[1].cost, share(utterances)))
         };
-        let remat = f64::from(remat_count) / f64::from(self.demand.blocks.max(1));
-        if remat > 0.0 { at(false).interpolate(&at(true), remat.min(1.0)) } else { at(false) }
+        Ok(match share_of_blocks {
+            0.0 => at(Remat::None)?,
+            1.0.. => at(Remat::All)?,
+            between => at(Remat::None)?.interpolate(&at(Remat::All)?, between),
+        })
     }
 
-    /// Estimates peak memory and cost of micro-batches of `utterances` utterances of `bucket`, computed with `choice`.
+    /// Estimates micro-batches of `utterances` utterances of `bucket`, computed with `choice`, with the first optimizer
+    /// state of the options.
     ///
     /// # Errors
     /// [`TraceError`] where the model cannot be traced with this choice.
     pub fn estimate(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<MemoryEstimate, TraceError> {
-        let key = (bucket, utterances, choice);
-        if let Some(found) = self.estimates.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(*found);
-        }
-        let estimate = self.estimate_with_page(bucket, utterances, choice, Bytes(0))?;
-        self.estimates.lock().unwrap_or_else(PoisonError::into_inner).insert(key, estimate);
-        Ok(estimate)
+        let size = (bucket, utterances, choice);
+        let peak = self.peak(size, self.first_state(), Bytes(0))?;
+        Ok(MemoryEstimate { peak, cost: self.trace(bucket, utterances, choice)?.cost, largest: self.largest(size)? })
     }
 
-    /// Estimates peak memory and cost of micro-batches of `utterances` utterances of `bucket`, computed with `choice`,
-    /// in a run whose GPU pages are large enough for an allocation of `largest` bytes.
-    pub(crate) fn estimate_with_page(
-        &self,
-        bucket: BatchShape,
-        utterances: u32,
-        choice: Choice,
-        largest: Bytes,
-    ) -> Result<MemoryEstimate, TraceError> {
-        let (trace, step) = (self.trace(bucket, utterances, choice)?, self.step(bucket, utterances)?);
-        // Traces were up to 1 % below measurements on the CPU, and little more on a CubeCL device (docs/LOG.md).
-        let (peak, percent) = match self.demand.rules {
-            BackendRules::Flex { .. } => (RunMemory::new(&trace, None, step).peak(), 1),
-            BackendRules::Cube { .. } => (trace.reserved_with_page(largest, step), 2),
+    /// Returns the first optimizer state of the options.
+    pub(crate) fn first_state(&self) -> StateOption {
+        self.demand.options.states.first().copied().unwrap_or(StateOption::FULL)
+    }
+
+    /// Estimates the peak memory of a run with micro-batches of this `size` and the optimizer state `state`, whose GPU
+    /// pages are large enough for an allocation of `page` bytes.
+    pub(crate) fn peak(&self, size: Size, state: StateOption, page: Bytes) -> Result<Bytes, TraceError> {
+        let (bucket, utterances, choice) = size;
+        cached(&self.peaks, (size, state, page), || {
+            let (trace, step) = (self.trace(bucket, utterances, choice)?, self.step(bucket, utterances, state)?);
+            Ok(self.with_margin(match self.demand.rules {
+                BackendRules::Flex { .. } => RunMemory::new(&trace, None, step).peak(),
+                BackendRules::Cube { .. } => trace.reserved_with_page(page, step),
+            }))
+        })
+    }
+
+    /// Adds the share by which traces were below measurements: up to 1 % on the CPU, and little more on a CubeCL device
+    /// (docs/LOG.md).
+    fn with_margin(&self, peak: Bytes) -> Bytes {
+        let percent = match self.demand.rules {
+            BackendRules::Flex { .. } => 1,
+            BackendRules::Cube { .. } => 2,
         };
-        let peak = Bytes(peak.0 + (peak.0 * percent).div_ceil(100));
-        Ok(MemoryEstimate { peak, cost: trace.cost, largest: trace.largest() })
+        Bytes(peak.0 + (peak.0 * percent).div_ceil(100))
     }
 
-    /// Computes the memory over time of a run with micro-batches of `utterances` utterances, without validation, and
-    /// the cost of one micro-batch.
+    /// Computes a lower bound of [`peak`](Self::peak) on a GPU: all memory in use at once, as if pages had no gaps. It
+    /// grows with the utterances.
+    pub(crate) fn least(&self, size: Size, state: StateOption) -> Result<Bytes, TraceError> {
+        let (bucket, utterances, _) = size;
+        let in_use = self.in_use(size)?;
+        let step = self.step(bucket, utterances, state)?;
+        let gradients = if step.micro_batches > 1 { self.gradients.0 } else { 0 };
+        let beside = step.state_of(self.values()).0 + step.workspace.0 + step.prefetch.0;
+        Ok(self.with_margin(Bytes(in_use.0 + gradients + beside)))
+    }
+
+    /// Computes the peak memory of a micro-batch alone, with the weights.
+    fn in_use(&self, size: Size) -> Result<Bytes, TraceError> {
+        let (bucket, utterances, choice) = size;
+        if let Some(envelope) = self.envelope(bucket, choice)? {
+            return Ok(Bytes(greatest(&envelope.in_use, utterances)));
+        }
+        cached(&self.in_use, size, || Ok(self.trace(bucket, utterances, choice)?.timeline.peak()))
+    }
+
+    /// Returns the envelope of all sizes of a bucket; `None` if two traces do not determine them.
+    fn envelope(&self, bucket: BatchShape, choice: Choice) -> Result<Option<Arc<Envelope>>, TraceError> {
+        if matches!(self.demand.rules, BackendRules::Flex { .. }) {
+            return Ok(None);
+        }
+        cached(&self.envelopes, (bucket, choice), || {
+            let pair = self.pair(bucket, choice)?;
+            Ok(Envelope::new(&pair[0].timeline, &pair[1].timeline).map(Arc::new))
+        })
+    }
+
+    /// Returns whether a micro-batch of this `size` needs far more than `budget`, by the traces of no and of full
+    /// rematerialization alone. `false` if that is not known without another trace.
+    pub(crate) fn is_hopeless(&self, size: Size, state: StateOption, budget: Bytes) -> Result<bool, TraceError> {
+        let (bucket, utterances, choice) = size;
+        let share = f64::from(choice.remat.count(self.demand.blocks)) / f64::from(self.demand.blocks.max(1));
+        if share == 0.0 || share >= 1.0 || matches!(self.demand.rules, BackendRules::Flex { .. }) {
+            return Ok(false);
+        }
+        let at = |remat| self.least((bucket, utterances, Choice { remat, ..choice }), state);
+        let (none, all) = (at(Remat::None)?.0 as f64, at(Remat::All)?.0 as f64);
+        Ok(none + (all - none) * share > budget.0 as f64 * HOPELESS)
+    }
+
+    /// Computes the peak memory of a micro-batch beside weights and gradients.
+    pub(crate) fn activations(&self, size: Size) -> Result<Bytes, TraceError> {
+        Ok(Bytes(self.in_use(size)?.0.saturating_sub(self.weights.0 + self.gradients.0)))
+    }
+
+    /// Returns the size of the largest single allocation of a micro-batch.
+    pub(crate) fn largest(&self, (bucket, utterances, choice): Size) -> Result<Bytes, TraceError> {
+        match self.envelope(bucket, choice)? {
+            Some(envelope) => Ok(Bytes(greatest(&envelope.largest, utterances))),
+            None => Ok(self.trace(bucket, utterances, choice)?.largest()),
+        }
+    }
+
+    /// Computes the memory over time of a run with micro-batches of `utterances` utterances and the optimizer state
+    /// `state`, without validation, and the cost of one micro-batch.
     ///
     /// # Errors
     /// [`TraceError`] where the model cannot be traced with this choice.
@@ -141,17 +279,27 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         bucket: BatchShape,
         utterances: u32,
         choice: Choice,
+        state: StateOption,
     ) -> Result<(RunMemory, Cost), TraceError> {
         let trace = self.trace(bucket, utterances, choice)?;
-        Ok((RunMemory::new(&trace, None, self.step(bucket, utterances)?), trace.cost))
+        Ok((RunMemory::new(&trace, None, self.step(bucket, utterances, state)?), trace.cost))
     }
 
-    /// Computes the memory that a step of `bucket` needs in addition to one micro-batch, if each micro-batch has
-    /// `utterances` utterances.
-    fn step(&self, bucket: BatchShape, utterances: u32) -> Result<StepMemory, TraceError> {
+    /// Computes what a step of `bucket` needs in addition to one micro-batch, if each micro-batch has `utterances`
+    /// utterances and the optimizer keeps its state as in `state`.
+    fn step(&self, bucket: BatchShape, utterances: u32, state: StateOption) -> Result<StepMemory, TraceError> {
+        let demand = &self.demand;
+        let one = cached(&self.batches, bucket.with_utterances(1), || {
+            batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)
+        })?;
+        let batch = Bytes(one.0 * u64::from(bucket.utterances));
+        let is_host = matches!(demand.rules, BackendRules::Flex { .. });
         Ok(StepMemory {
             micro_batches: bucket.utterances.div_ceil(utterances.max(1)),
-            ..self.beside_micro_batches(bucket)?
+            host_batch: if is_host { Bytes(batch.0 + demand.step.host_batch.0) } else { demand.step.host_batch },
+            prefetch: Bytes(batch.0 * u64::from(demand.prefetch)),
+            state_bits: state.bits,
+            ..demand.step
         })
     }
 
@@ -162,38 +310,66 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         if matches!(self.demand.rules, BackendRules::Flex { .. }) {
             return exactly();
         }
-        let known = self.pairs.lock().unwrap_or_else(PoisonError::into_inner).get(&(bucket, choice)).cloned();
-        let known = match known {
-            Some(known) => known,
-            None => {
-                let made = Arc::new(pair(self.traceable, bucket, choice, self.demand.rules)?);
-                self.pairs.lock().unwrap_or_else(PoisonError::into_inner).insert((bucket, choice), made.clone());
-                made
-            }
-        };
+        let known = self.pair(bucket, choice)?;
         known[0].interpolate(&known[1], share(utterances)).map_or_else(exactly, Ok)
     }
 
-    /// Computes the peak memory of validating `utterances` utterances of `bucket`, without the weights.
-    pub(crate) fn validation(&self, bucket: BatchShape, utterances: u32) -> Result<Bytes, TraceError> {
-        let key = (bucket, utterances);
-        if let Some(found) = self.validations.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(*found);
+    /// Returns the two traces from which all sizes of a bucket are interpolated.
+    fn pair(&self, bucket: BatchShape, choice: Choice) -> Result<Pair, TraceError> {
+        cached(&self.pairs, (bucket, choice), || pair(self.traceable, bucket, choice, self.demand.rules).map(Arc::new))
+    }
+
+    /// Computes the peak memory of a run that trains with micro-batches of `size` and validates `utterances` utterances of
+    /// the same bucket between two steps, with the optimizer state `state` and GPU pages that are large enough for an
+    /// allocation of `page` bytes.
+    pub(crate) fn validation(
+        &self,
+        size: Size,
+        utterances: u32,
+        state: StateOption,
+        page: Bytes,
+    ) -> Result<Bytes, TraceError> {
+        cached(&self.validations, (size, utterances, state, page), || {
+            let timeline = self.validation_timeline(size.0, utterances)?;
+            Ok(self.with_margin(match self.demand.rules {
+                BackendRules::Flex { .. } => {
+                    Bytes(self.idle(state).0 + timeline.peak().0.saturating_sub(self.weights.0))
+                }
+                BackendRules::Cube { .. } => {
+                    let (trace, step) = (self.trace(size.0, size.1, size.2)?, self.step(size.0, size.1, state)?);
+                    trace.reserved_with_validation(page, step, Some(&timeline))
+                }
+            }))
+        })
+    }
+
+    /// Returns the memory over time of validating `utterances` utterances of `bucket`.
+    fn validation_timeline(&self, bucket: BatchShape, utterances: u32) -> Result<Timeline, TraceError> {
+        let exactly =
+            |utterances: u32| trace_validation(self.traceable, bucket.with_utterances(utterances), self.demand.rules);
+        if matches!(self.demand.rules, BackendRules::Flex { .. }) {
+            return exactly(utterances);
         }
-        let timeline = trace_validation(self.traceable, bucket.with_utterances(utterances), self.demand.rules)?;
-        let found = Bytes(timeline.peak().0.saturating_sub(self.weights.0));
-        self.validations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found);
-        Ok(found)
+        let pair = cached(&self.validation_pairs, bucket, || {
+            let [few, more] = SAMPLED_UTTERANCES.map(exactly);
+            Ok::<_, TraceError>(Arc::new([few?, more?]))
+        })?;
+        pair[0].interpolate(&pair[1], share(utterances)).map_or_else(|| exactly(utterances), Ok)
     }
 
-    /// Computes the memory between steps: weights, optimizer state and workspace.
-    pub fn idle(&self) -> Bytes {
-        Bytes(self.weights.0 + self.demand.step.state_of(self.values()).0 + self.demand.step.workspace.0)
+    /// Computes the memory between steps with the optimizer state `state`: weights, state and workspace.
+    pub fn idle(&self, state: StateOption) -> Bytes {
+        Bytes(self.weights.0 + self.state_bytes(state) + self.demand.step.workspace.0)
     }
 
-    /// Computes the memory that does not depend on the batch: weights, gradients and optimizer state.
-    pub fn fixed(&self) -> Bytes {
-        Bytes(self.weights.0 + self.gradients.0 + self.demand.step.state_of(self.values()).0)
+    /// Computes the memory that does not depend on the batch with the optimizer state `state`: weights, gradients and
+    /// state.
+    pub fn fixed(&self, state: StateOption) -> Bytes {
+        Bytes(self.weights.0 + self.gradients.0 + self.state_bytes(state))
+    }
+
+    fn state_bytes(&self, state: StateOption) -> u64 {
+        StepMemory { state_bits: state.bits, ..self.demand.step }.state_of(self.values()).0
     }
 }
 
@@ -207,21 +383,10 @@ impl<S> MemoryModel<'_, S> {
     pub fn values(&self) -> u64 {
         self.parameters.iter().sum()
     }
-}
 
-impl<S: Traceable> MemoryModel<'_, S> {
-    /// Computes the memory that a step of `bucket` needs in addition to its micro-batches: the values of the demand,
-    /// with the memory of the batch on the host and of the prefetched batches.
-    fn beside_micro_batches(&self, bucket: BatchShape) -> Result<StepMemory, TraceError> {
-        let demand = self.demand();
-        let one = batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)?;
-        let batch = Bytes(one.0 * u64::from(bucket.utterances));
-        let is_host = matches!(demand.rules, BackendRules::Flex { .. });
-        Ok(StepMemory {
-            host_batch: if is_host { Bytes(batch.0 + demand.step.host_batch.0) } else { demand.step.host_batch },
-            prefetch: Bytes(batch.0 * u64::from(demand.prefetch)),
-            ..demand.step
-        })
+    /// Returns the number of trainable parameters, each a tensor.
+    pub(crate) fn tensors(&self) -> usize {
+        self.parameters.len()
     }
 }
 
@@ -231,7 +396,7 @@ fn share(utterances: u32) -> f64 {
         / f64::from(SAMPLED_UTTERANCES[1] - SAMPLED_UTTERANCES[0])
 }
 
-/// Traces micro-batches of both sizes in [`SAMPLED_UTTERANCES`], from which all sizes of a bucket are interpolated.
+/// Makes the two traces from which all batch sizes of a bucket are interpolated.
 fn pair<S: Traceable>(
     traceable: &S,
     bucket: BatchShape,
@@ -247,27 +412,34 @@ impl Trace {
     /// Interpolates linearly from this trace (`share` 0) to `other` (`share` 1). Returns `None` if the traces differ in
     /// more than sizes.
     fn interpolate(&self, other: &Self, share: f64) -> Option<Self> {
-        let (mine, theirs) = (&self.timeline, &other.timeline);
-        if mine.allocations.len() != theirs.allocations.len() || mine.phases != theirs.phases {
+        let timeline = self.timeline.interpolate(&other.timeline, share)?;
+        let cost = self.cost.interpolate(&other.cost, share);
+        Some(Self { timeline, cost, parameters: self.parameters.clone(), ..*self })
+    }
+}
+
+impl Timeline {
+    /// Interpolates linearly from this timeline (`share` 0) to `other` (`share` 1). Returns `None` if the timelines
+    /// differ in more than sizes.
+    fn interpolate(&self, other: &Self, share: f64) -> Option<Self> {
+        if self.allocations.len() != other.allocations.len() || self.phases != other.phases {
             return None;
         }
         let between =
             |a: Bytes, b: Bytes| Bytes((a.0 as f64 + (b.0 as f64 - a.0 as f64) * share).ceil().max(0.0) as u64);
-        let mut timeline = mine.clone();
-        for (one, (few, more)) in timeline.allocations.iter_mut().zip(mine.allocations.iter().zip(&theirs.allocations))
-        {
+        let mut timeline = self.clone();
+        for (one, (few, more)) in timeline.allocations.iter_mut().zip(self.allocations.iter().zip(&other.allocations)) {
             if (few.birth, few.death) != (more.birth, more.death) {
                 return None;
             }
             one.size = between(few.size, more.size);
         }
-        let cost = self.cost.interpolate(&other.cost, share);
-        Some(Self { timeline, cost, ..self.clone() })
+        Some(timeline)
     }
 }
 
 /// Runs `work` on each of `jobs` on all cores, and returns the results in the order of the jobs.
-fn in_parallel<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+pub(crate) fn in_parallel<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = std::sync::atomic::AtomicUsize::new(0);
     let mut found: Vec<(usize, R)> = std::thread::scope(|scope| {

@@ -1,13 +1,15 @@
 //! The plan of a run: for each length the micro-batch that fits and computes fastest, and the memory of the whole run.
 
-use plimsoll_core::{BatchShape, Bytes, Choice, Precision, Remat};
+use plimsoll_core::{BatchShape, Bytes, Choice, Precision};
 use serde::Serialize;
 
-use crate::backend::BackendRules;
 use crate::cost::Speed;
-use crate::model::{MemoryEstimate, MemoryModel};
-use crate::plan_error::{PlanError, nothing_fits};
-use crate::strategy::{Candidate, Strategy, fastest, most_that_fit};
+use crate::demand::{PlanOptions, StateOption};
+use crate::model::MemoryModel;
+use crate::plan_error::PlanError;
+use crate::refusal::refusal;
+use crate::search::{Found, longest, search};
+use crate::strategy::smallest_choice;
 use crate::trace::TraceError;
 use crate::traceable::Traceable;
 
@@ -33,19 +35,23 @@ pub struct BucketPlan {
 pub struct Plan {
     /// Memory that the run may use.
     pub budget: Bytes,
-    /// Peak memory over all lengths; at most `budget`.
+    /// Peak memory over all lengths and over validation; at most `budget`.
     pub peak: Bytes,
     /// The largest single allocation of the run. On a GPU the run must preallocate pages of this size (`plimsoll-train`
     /// has a function for it): `peak` holds only then.
     pub largest: Bytes,
     /// Precision of the matrix products of the run.
     pub precision: Precision,
+    /// Form of the optimizer state.
+    pub state: StateOption,
     /// Number of batches that are sent to the device ahead of their step.
     pub prefetch: u32,
     /// Memory of weights, gradients and optimizer state.
     pub fixed: Bytes,
     /// Utterances of the longest bucket that validation computes at once.
     pub validation_batch: u32,
+    /// Peak memory of validation with that many utterances.
+    pub validation_peak: Bytes,
     /// One plan for each bucket, in the order of the demand.
     pub buckets: Vec<BucketPlan>,
 }
@@ -54,129 +60,118 @@ impl Plan {
     /// Estimates the utterances per second, for one step of each bucket.
     pub fn throughput(&self) -> f64 {
         let utterances: f64 = self.buckets.iter().map(|bucket| f64::from(bucket.bucket.utterances)).sum();
-        utterances / self.buckets.iter().map(|bucket| bucket.seconds).sum::<f64>().max(f64::MIN_POSITIVE)
+        utterances / self.seconds().max(f64::MIN_POSITIVE)
+    }
+
+    /// Estimates the seconds of one step of each bucket together.
+    pub fn seconds(&self) -> f64 {
+        self.buckets.iter().map(|bucket| bucket.seconds).sum()
     }
 }
 
-/// Finds the fastest plan for the demand of `model` within `budget`, on a device of `speed`.
+/// Finds the fastest plan for `model` with the options of its demand within `budget`, on a device of `speed`.
 ///
-/// The peak of every bucket comes from a trace of that bucket, not from an approximation.
+/// The peak of every bucket comes from a trace of that bucket, not from an approximation. More memory never gives a slower
+/// plan, and never an error where less memory gives a plan.
 ///
 /// # Errors
-/// [`PlanError::Empty`] without buckets, [`PlanError::NoBudget`] for a budget of zero, [`PlanError::NothingFits`] where
-/// one bucket exceeds the budget in every allowed way, and [`PlanError::Trace`] where the model cannot be traced.
+/// [`PlanError::Empty`] without buckets, [`PlanError::NoBudget`] for a budget of zero, [`PlanError::NothingFits`] where one
+/// bucket exceeds the budget in every allowed way, and [`PlanError::Trace`] where the model cannot be traced.
 pub fn plan<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes, speed: &Speed) -> Result<Plan, PlanError> {
+    plan_with(model, &model.demand().options, budget, speed)
+}
+
+/// Finds the fastest plan as [`plan`] does, with `options` in place of those of the demand. Traces are shared between
+/// options.
+///
+/// # Errors
+/// As for [`plan`].
+pub fn plan_with<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    options: &PlanOptions,
+    budget: Bytes,
+    speed: &Speed,
+) -> Result<Plan, PlanError> {
     let demand = model.demand();
     if demand.buckets.is_empty() {
         return Err(PlanError::Empty { what: "there is no batch" });
     }
+    let lists = [options.remat.len(), options.chunks.len(), options.precisions.len(), options.states.len()];
+    if lists.contains(&0) {
+        return Err(PlanError::Empty { what: "a list of options has no value" });
+    }
     if budget.0 == 0 {
-        let needed = smallest(model)?.peak;
-        return Err(PlanError::NoBudget { budget, needed });
+        return Err(PlanError::NoBudget { budget, needed: least_possible(model, options)? });
     }
+    match fastest_plan(model, options, budget, speed)? {
+        Some(plan) => Ok(plan),
+        None => Err(refusal(model, options, budget, speed)?),
+    }
+}
+
+/// Finds the fastest plan with `options`, as [`plan_with`] does; `None` if none fits. Without the search for a remedy, it
+/// takes less time to find out that nothing fits. The demand must have buckets, and each list of options a value.
+///
+/// # Errors
+/// [`TraceError`] where the model cannot be traced.
+pub fn fastest_plan<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    options: &PlanOptions,
+    budget: Bytes,
+    speed: &Speed,
+) -> Result<Option<Plan>, TraceError> {
+    search(model, options, budget, speed)?.map(|found| from_search(model, budget, &found)).transpose()
+}
+
+/// Makes the plan of what the search found.
+fn from_search<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    budget: Bytes,
+    found: &Found,
+) -> Result<Plan, TraceError> {
+    let demand = model.demand();
+    let count = demand.buckets.len().max(1) as f64;
+    // Moving the optimizer state takes as long at every length.
+    let of_steps: f64 = found.candidates.iter().map(|candidate| candidate.seconds).sum();
+    let moving = (found.seconds - of_steps).max(0.0) / count;
     let mut buckets = Vec::new();
-    for &bucket in &demand.buckets {
-        buckets.push(bucket_plan(model, bucket, budget, speed)?);
+    for (&bucket, candidate) in demand.buckets.iter().zip(&found.candidates) {
+        let (micro_batch, choice) = (candidate.micro_batch, candidate.choice);
+        buckets.push(BucketPlan {
+            bucket,
+            micro_batch,
+            accumulation: bucket.utterances.div_ceil(micro_batch),
+            choice,
+            peak: model.peak((bucket, micro_batch, choice), found.state, found.page)?,
+            seconds: candidate.seconds + moving,
+        });
     }
-    let largest = fit_shared_pages(model, &mut buckets, budget, speed)?;
-    let validation_batch = validation_batch(model, budget)?;
-    let peak = buckets.iter().map(|bucket| bucket.peak).max().unwrap_or_default();
-    let fixed = model.fixed();
-    let (precision, prefetch) = (demand.precision, demand.prefetch);
-    Ok(Plan { budget, peak, largest, precision, prefetch, fixed, validation_batch, buckets })
+    let validation_batch = found.validation_batch;
+    let (bucket, candidate) = longest(&demand.buckets, &found.candidates);
+    let size = (bucket, candidate.micro_batch, candidate.choice);
+    let validation_peak = model.validation(size, validation_batch, found.state, found.page)?;
+    let peak = buckets.iter().map(|bucket| bucket.peak).max().unwrap_or_default().max(validation_peak);
+    Ok(Plan {
+        budget,
+        peak,
+        largest: found.page,
+        precision: found.precision,
+        state: found.state,
+        prefetch: demand.prefetch,
+        fixed: model.fixed(found.state),
+        validation_batch,
+        validation_peak,
+        buckets,
+    })
 }
 
-/// Finds the fastest plan of one bucket within the budget.
-///
-/// Memory grows with the utterances, so bisection finds the largest micro-batch of each strategy. A strategy is skipped
-/// if it would be slower than the best one even with the whole batch at once.
-fn bucket_plan<S: Traceable + Sync>(
-    model: &MemoryModel<'_, S>,
-    bucket: BatchShape,
-    budget: Bytes,
-    speed: &Speed,
-) -> Result<BucketPlan, PlanError> {
+/// Estimates one utterance of the longest bucket, computed with the least memory that `options` and the remedies of the
+/// demand allow.
+fn least_possible<S: Traceable + Sync>(model: &MemoryModel<'_, S>, options: &PlanOptions) -> Result<Bytes, TraceError> {
     let demand = model.demand();
-    let mut strategies: Vec<(f64, Strategy)> = Strategy::all(demand)
-        .map(|strategy| (fastest(model, bucket, strategy, bucket.utterances, speed).seconds, strategy))
-        .collect();
-    strategies.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut best: Option<Candidate> = None;
-    for (least_seconds, strategy) in strategies {
-        if best.is_some_and(|best| best.seconds <= least_seconds) {
-            break;
-        }
-        let Some(most) = most_that_fit(model, bucket, strategy, budget)? else { continue };
-        let found = fastest(model, bucket, strategy, most, speed);
-        if best.is_none_or(|best| found.seconds < best.seconds) {
-            best = Some(found);
-        }
-    }
-    if let Some(Candidate { strategy, micro_batch, seconds }) = best {
-        let choice = strategy.choice(demand);
-        let estimate = model.estimate(bucket, micro_batch, choice)?;
-        let accumulation = bucket.utterances.div_ceil(micro_batch);
-        return Ok(BucketPlan { bucket, micro_batch, accumulation, choice, peak: estimate.peak, seconds });
-    }
-    let smallest = Strategy::smallest(demand);
-    let micro_batch = demand.micro_batch.unwrap_or(1).min(bucket.utterances);
-    let estimate = model.estimate(bucket, micro_batch, smallest.choice(demand))?;
-    Err(nothing_fits(model, bucket, (micro_batch, smallest), estimate.peak, budget)?)
-}
-
-/// Makes all buckets fit one GPU memory pool, and returns the largest allocation of any of them.
-///
-/// The pages of the pool are as large as that allocation, so a long bucket raises the memory of the short buckets.
-/// Buckets that no longer fit get smaller micro-batches. The CPU has no such pages, so plans for the CPU are unchanged.
-fn fit_shared_pages<S: Traceable + Sync>(
-    model: &MemoryModel<'_, S>,
-    buckets: &mut [BucketPlan],
-    budget: Bytes,
-    speed: &Speed,
-) -> Result<Bytes, PlanError> {
-    let mut largest = Bytes(0);
-    for plan in &*buckets {
-        largest = largest.max(model.estimate(plan.bucket, plan.micro_batch, plan.choice)?.largest);
-    }
-    if matches!(model.demand().rules, BackendRules::Flex { .. }) {
-        return Ok(largest);
-    }
-    for plan in buckets {
-        plan.peak = model.estimate_with_page(plan.bucket, plan.micro_batch, plan.choice, largest)?.peak;
-        while plan.peak > budget {
-            let strategy = Strategy::from_choice(plan.choice, model.demand());
-            if plan.micro_batch == 1 || model.demand().micro_batch.is_some() {
-                return Err(nothing_fits(model, plan.bucket, (plan.micro_batch, strategy), plan.peak, budget)?);
-            }
-            let Candidate { micro_batch, seconds, .. } =
-                fastest(model, plan.bucket, strategy, plan.micro_batch - 1, speed);
-            (plan.micro_batch, plan.seconds) = (micro_batch, seconds);
-            plan.accumulation = plan.bucket.utterances.div_ceil(micro_batch);
-            plan.peak = model.estimate_with_page(plan.bucket, micro_batch, plan.choice, largest)?.peak;
-        }
-    }
-    Ok(largest)
-}
-
-/// Estimates one utterance of the longest bucket, computed with the least memory.
-fn smallest<S: Traceable + Sync>(model: &MemoryModel<'_, S>) -> Result<MemoryEstimate, TraceError> {
-    let demand = model.demand();
-    let choice =
-        Choice { remat: Remat::All, attention_chunk: crate::strategy::small_chunk(), precision: demand.precision };
-    model.estimate(longest(model), 1, choice)
-}
-
-/// Finds the largest number of utterances of the longest bucket whose validation fits the budget, at least 1.
-fn validation_batch<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes) -> Result<u32, PlanError> {
-    let bucket = longest(model);
-    let (one, two) = (model.validation(bucket, 1)?, model.validation(bucket, 2)?);
-    let each = two.0.saturating_sub(one.0).max(1);
-    let base = model.idle();
-    let room = budget.0.saturating_sub(base.0 + one.0);
-    Ok((1 + room / each).min(u64::from(bucket.utterances)) as u32)
-}
-
-fn longest<S: Traceable>(model: &MemoryModel<'_, S>) -> BatchShape {
-    let buckets = &model.demand().buckets;
-    buckets.iter().copied().max_by_key(|bucket| bucket.frames).expect("plan() refused a demand without buckets")
+    let all = options.joined(&demand.remedies);
+    let choice = smallest_choice(&all, options.precisions[0], demand.blocks);
+    let state = all.states.iter().copied().min_by_key(|state| state.bits).unwrap_or(StateOption::FULL);
+    let longest = demand.buckets.iter().copied().max_by_key(|bucket| bucket.frames).expect("a demand has buckets");
+    model.peak((longest, 1, choice), state, Bytes(0))
 }

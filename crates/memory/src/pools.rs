@@ -48,6 +48,17 @@ impl Trace {
     /// preallocated for `largest` bytes or the largest allocation of this trace, whichever is larger: a run also has
     /// batches of other lengths.
     pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
+        self.reserved_with_validation(largest, step, None)
+    }
+
+    /// Computes the same as [`reserved_with_page`](Self::reserved_with_page) of a run that then validates with the timeline
+    /// `validation`, if given.
+    pub(crate) fn reserved_with_validation(
+        &self,
+        largest: Bytes,
+        step: StepMemory,
+        validation: Option<&Timeline>,
+    ) -> Bytes {
         let mut run = PoolSimulation::default();
         let page = run.reserve(self.largest().max(largest).0);
         run.pools.free(page);
@@ -65,7 +76,12 @@ impl Trace {
             run.free_all(gradients);
         }
         // From the second step on everything overwrites what it reslots.
-        run.micro_batches(&self.timeline, &changes, step.micro_batches);
+        let gradients = run.micro_batches(&self.timeline, &changes, step.micro_batches);
+        if let Some(validation) = validation {
+            run.free_all(gradients);
+            let last = run.micro_batch(validation, &self::changes(validation));
+            run.free_all(last);
+        }
         Bytes(run.most + OUTSIDE_POOLS + step.workspace.0 + step.prefetch.0)
     }
 }

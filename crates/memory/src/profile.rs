@@ -165,6 +165,21 @@ impl MemoryProfile {
 }
 
 impl Timeline {
+    /// Computes the memory in use at each moment, in bytes.
+    pub(crate) fn in_use(&self) -> Vec<u64> {
+        let mut changes = vec![0_i64; self.moments + 1];
+        for one in self.allocations.iter().filter(|one| one.birth < one.death) {
+            changes[one.birth.min(self.moments)] += one.size.0 as i64;
+            changes[one.death.min(self.moments)] -= one.size.0 as i64;
+        }
+        let mut sum = 0;
+        let running = changes.into_iter().map(|change| {
+            sum += change;
+            sum.max(0) as u64
+        });
+        running.take(self.moments.max(1)).collect()
+    }
+
     /// Computes the peak memory of the timeline.
     pub fn peak(&self) -> Bytes {
         MemoryProfile::new(self).peak().stack.total()

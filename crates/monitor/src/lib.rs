@@ -4,6 +4,7 @@
 //! - [`Recorder`] writes the events of a run, one JSON object per line; [`TensorBoardFile`] writes its curves.
 //! - [`Summary`] holds the result of a run, and [`RunReport`] reads a run's folder again: alone, in a
 //!   [table](run_table), or in a [`Comparison`].
+//! - [`RunLock`] keeps a second process out of a run's folder.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
 //!
@@ -24,6 +25,7 @@
 //! ```
 
 mod host;
+mod lock;
 mod picture;
 mod probe;
 mod record;
@@ -32,6 +34,7 @@ mod summary;
 mod tensorboard;
 
 pub use host::{Host, host_memory};
+pub use lock::{LockError, LockHolder, RunLock};
 pub use picture::{Axis, Heatmap, Picture, Ticks};
 pub use probe::{
     CudaEnvironment, FakeGpus, Gpu, GpuHandle, GpuInventory, GpuMemory, GpuProcess, GpuReport, GpuSource,

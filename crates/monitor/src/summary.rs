@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use plimsoll_core::{Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds};
+use plimsoll_core::{Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds, counted};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -167,7 +167,7 @@ impl Summary {
         rows.extend([
             ("held-out utterances", self.held_out.to_string()),
             ("training time", Seconds(self.train_seconds).to_string()),
-            ("steps", format!("{} in {} epochs", self.steps, self.epochs)),
+            ("steps", format!("{} in {}", self.steps, counted(self.epochs, "epoch"))),
             ("parameters", self.parameters.to_string()),
             ("peak memory", self.peak_bytes.to_string()),
             ("speed", format!("{:.0} s of audio a second", self.audio_seconds_per_second)),
@@ -180,7 +180,7 @@ impl Summary {
         if !self.left_out.is_empty() {
             page.push_str("\n## Left out\n\n");
             for (reason, count) in &self.left_out {
-                let _ = writeln!(page, "- {count} utterances: {reason}");
+                let _ = writeln!(page, "- {}: {reason}", counted(count, "utterance"));
             }
         }
         if !self.examples.is_empty() {

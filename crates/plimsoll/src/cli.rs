@@ -1,20 +1,23 @@
 //! The command line: which commands there are. Each command owns its arguments.
 
+mod hints;
 #[cfg(test)]
 mod pages;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use plimsoll_core::CountingAllocator;
 use plimsoll_recipes::Failure;
 
-use crate::backend_flag::BackendFlag;
 use crate::config::ConfigCommand;
 use crate::corpus::{self, CorpusCommand};
 use crate::data::DataCommand;
+use crate::environment;
 use crate::eval::{self, EvalArgs};
 use crate::export::{self, ExportArgs};
+use crate::gpu_info::{self, GpuInfoArgs};
 use crate::memtest::{self, MemtestArgs};
 use crate::model::{self, ModelCommand};
 use crate::optimize::{self, OptimizeArgs};
@@ -22,7 +25,8 @@ use crate::runs::RunsCommand;
 use crate::say::{self, SayArgs};
 use crate::train::{self, TrainArgs};
 use crate::transcribe::{self, TranscribeArgs};
-use crate::{environment, gpu_info};
+
+pub(crate) use hints::with_hint;
 
 /// Train and use speech recognizers and synthesizers on one machine
 #[derive(Debug, Parser)]
@@ -38,8 +42,8 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running; 2 wrong usage, configuration or input; \
-3 does not fit into memory (memtest, optimize); 130 or 143 stopped by SIGINT or SIGTERM (train writes a checkpoint first, \
-unless a second signal comes).";
+3 does not fit into memory (memtest, optimize); 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM (train writes a checkpoint \
+first, unless a second signal comes); 141 the output was no longer read.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -56,23 +60,16 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// List, show and compare runs
     #[command(subcommand)]
-    Runs(RunsCommand),
+    Runs(Box<RunsCommand>),
     /// Show the size of a model, part by part, before it is trained
     #[command(subcommand)]
     Model(Box<ModelCommand>),
     /// Check whether a run fits the memory of a GPU, local or named
     Memtest(Box<MemtestArgs>),
     /// Change a configuration so that its run fits into the memory of a GPU
-    Optimize(OptimizeArgs),
+    Optimize(Box<OptimizeArgs>),
     /// List the local GPUs, their free memory, and the processes that use it
-    GpuInfo {
-        /// Print one JSON object instead of text.
-        #[arg(long)]
-        json: bool,
-        /// Accepted everywhere.
-        #[command(flatten)]
-        _backend: BackendFlag,
-    },
+    GpuInfo(Box<GpuInfoArgs>),
     /// Check, count and import a corpus of recordings and texts
     #[command(subcommand)]
     Data(Box<DataCommand>),
@@ -98,15 +95,45 @@ impl Command {
                 model::info(&args)
             }
             Self::Optimize(args) => optimize::optimize(&args),
-            Self::GpuInfo { json, .. } => gpu_info::gpu_info(json),
+            Self::GpuInfo(args) => gpu_info::gpu_info(&args),
             Self::Memtest(args) => memtest::memtest(&args, verbose, meter),
             Self::Data(command) => command.run(),
             Self::Runs(command) => command.run(),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make(&args),
             Self::Config(command) => {
-                command.run(environment(), &mut std::io::stdout().lock())?;
+                print!("{}", command.run(environment())?);
                 Ok(ExitCode::SUCCESS)
             }
+        }
+    }
+}
+
+/// Returns an argument with hyphens in the name of its flag: `--batch_size=2` becomes `--batch-size=2`, as other programs
+/// write their flags with underscores. Any other argument stays as it is.
+pub(crate) fn hyphenated(arg: OsString) -> OsString {
+    let Some(name) = arg.to_str().and_then(|text| text.strip_prefix("--")) else { return arg };
+    let (flag, value) = name.split_at(name.find('=').unwrap_or(name.len()));
+    let is_flag = flag.starts_with(|c: char| c.is_ascii_lowercase())
+        && flag.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    if is_flag { format!("--{}{value}", flag.replace('_', "-")).into() } else { arg }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_may_have_underscores() {
+        for (arg, expected) in [
+            ("--batch_size", "--batch-size"),
+            ("--batch_size=a_b", "--batch-size=a_b"),
+            ("--d-model", "--d-model"),
+            ("--", "--"),
+            ("-v", "-v"),
+            ("a_b", "a_b"),
+            ("training.max_memory=8GiB", "training.max_memory=8GiB"),
+        ] {
+            assert_eq!(hyphenated(arg.into()), OsString::from(expected));
         }
     }
 }

@@ -3,11 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::io::Write;
-
 use clap::Subcommand;
-use plimsoll_recipes::config::{ConfigArgs, ConfigSources, Loaded, load, sources, to_json, to_toml};
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_core::counted;
+use plimsoll_recipes::Failure;
+use plimsoll_recipes::config::{ConfigArgs, ConfigSources, Loaded, RunConfig, Task, load, sources, to_json, to_toml};
+use plimsoll_recipes::mapping;
 
 /// The subcommands of `plimsoll config`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -36,22 +36,17 @@ pub(crate) enum ConfigCommand {
 }
 
 impl ConfigCommand {
-    /// Runs the subcommand with the variables of `environment`, and writes its output to `out`.
+    /// Runs the subcommand with the variables of `environment`, and returns its output.
     ///
     /// # Errors
-    /// If the configuration cannot be loaded, or `out` cannot be written to.
-    pub(crate) fn run(
-        self,
-        environment: impl Iterator<Item = (String, String)>,
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
-        let text = match self {
+    /// If the configuration cannot be loaded.
+    pub(crate) fn run(self, environment: impl Iterator<Item = (String, String)>) -> Result<String, Failure> {
+        Ok(match self {
             Self::Print { json: true, config } => to_json(&load(&config, environment)?),
             Self::Print { json: false, config } => to_toml(&load(&config, environment)?),
             Self::Validate { config } => summary(&config, &load(&config, environment)?),
             Self::Path { config } => list_sources(&sources(&config, environment)),
-        };
-        out.write_all(text.as_bytes()).failed()
+        })
     }
 }
 
@@ -60,25 +55,38 @@ fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
     let config = &loaded.config;
     let batch = match config.data.batch_seconds {
         Some(time) => format!("{time} of audio"),
-        None => format!("{} utterances", config.data.effective_utterances().unwrap_or_default()),
+        None => counted(config.effective_utterances().unwrap_or_default(), "utterance"),
     };
     let training = &config.training;
     let limits = [
-        training.epochs.map(|n| format!("{n} epochs")),
-        training.steps.map(|n| format!("{n} steps")),
+        training.epochs.map(|n| counted(n, "epoch")),
+        training.steps.map(|n| counted(n, "step")),
         training.max_time.map(|time| time.to_string()),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
-    let changed = loaded.provenance.len();
+    let (changed, model) = (counted(loaded.provenance.len(), "key"), sizes(config));
     let notes: String = loaded.warnings.iter().map(|warning| format!("note: {warning}\n")).collect();
     format!(
-        "valid: {}, {changed} keys set\n{}: width {}, {} layers; batches of {batch}; stops after {}\n{notes}",
+        "valid: {}, {changed} set\n{}: {model}; batches of {batch}; stops after {}\n{notes}",
         sources(args, std::iter::empty()).file,
         config.task,
-        config.model.d_model,
-        config.model.encoder_layers,
         limits.join(" or "),
     )
+}
+
+/// Formats the sizes of the model that the task of `config` trains.
+fn sizes(config: &RunConfig) -> String {
+    let of_width = |layers, width| format!("{} of width {width}", counted(layers, "layer"));
+    // The numbers of features and tokens change none of these sizes.
+    match config.task {
+        Task::Asr => of_width(config.model.encoder_layers as usize, config.model.d_model as usize),
+        Task::Tts => {
+            let model = mapping::synthesizer(config, 1, 1);
+            let (text, decoder) =
+                (of_width(model.text_layers, model.text_dim), of_width(model.decoder_layers, model.decoder_dim));
+            format!("text encoder with {text}, decoder with {decoder}")
+        }
+    }
 }
 
 /// Formats the output of `config path`.

@@ -1,14 +1,22 @@
 //! `plimsoll corpus make`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use plimsoll_core::counted;
 use plimsoll_corpus::{CorpusOptions, Engine};
 use plimsoll_recipes::{Failure, corpus};
 
 use crate::backend_flag::BackendFlag;
+use crate::number::{number_above_0, number_in};
 use crate::terminal::Terminal;
+
+/// Number of voices without --speakers.
+const SPEAKERS: usize = 40;
+/// Largest number of utterances: a month of speech, and about 100 GB.
+const UTTERANCES_MAX: usize = 1_000_000;
 
 /// Commands of `corpus`.
 #[derive(Debug, Subcommand)]
@@ -24,17 +32,17 @@ pub(crate) struct CorpusArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Number of utterances.
-    #[arg(long, default_value_t = 1600)]
-    pub(crate) utterances: usize,
-    /// Number of voices.
-    #[arg(long, default_value_t = 40)]
-    pub(crate) speakers: usize,
+    #[arg(long, default_value = "1600", value_parser = |text: &str| number_in(text, 1..=UTTERANCES_MAX))]
+    pub(crate) utterances: NonZeroUsize,
+    /// Number of voices. Default: 40, or one for each utterance if there are fewer.
+    #[arg(long, value_parser = number_above_0)]
+    pub(crate) speakers: Option<NonZeroUsize>,
     /// Seed of voices, sentences, rooms and noise. The list of words does not depend on it.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Use only the first N words of the list; in English the first ten are the digits. Default: all words.
-    #[arg(long, value_name = "N")]
-    pub(crate) words: Option<std::num::NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = number_above_0)]
+    pub(crate) words: Option<NonZeroUsize>,
     /// Leave out room echo and noise, as in studio recordings for synthesis.
     #[arg(long)]
     pub(crate) studio: bool,
@@ -58,12 +66,18 @@ pub(crate) fn make(args: &CorpusArgs) -> Result<ExitCode, Failure> {
         "espeak-ng" => Engine::EspeakNg { language: args.language.clone() },
         _ => Engine::Formant,
     };
+    let utterances = args.utterances.get();
+    let speakers = args.speakers.map_or(SPEAKERS.min(utterances), NonZeroUsize::get);
+    if speakers > utterances {
+        let message = format!("{} cannot have {speakers} voices", counted(utterances, "utterance"));
+        return Err(Failure::invalid(message, "give at least one utterance for each of --speakers"));
+    }
     let options = CorpusOptions {
         out: args.out.clone(),
-        utterances: args.utterances,
-        speakers: args.speakers,
+        utterances,
+        speakers,
         seed: args.seed,
-        words: args.words.map(std::num::NonZeroUsize::get),
+        words: args.words.map(NonZeroUsize::get),
         studio: args.studio,
         engine,
     };

@@ -2,14 +2,29 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use plimsoll_monitor::Machine;
 
+use crate::environment;
 use plimsoll_recipes::Failure;
+use plimsoll_recipes::config::{ConfigArgs, load};
 
-/// Prints the GPUs and the memory of this machine, as one JSON object if `json`.
-pub(crate) fn gpu_info(json: bool) -> Result<ExitCode, Failure> {
+/// Arguments of `gpu-info`.
+#[derive(Debug, Args)]
+pub(crate) struct GpuInfoArgs {
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Checked, and otherwise without effect: all GPUs are listed.
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// Prints the GPUs and the memory of this machine.
+pub(crate) fn gpu_info(args: &GpuInfoArgs) -> Result<ExitCode, Failure> {
+    load(&args.config, environment())?;
     let machine = Machine::probe();
-    match json {
+    match args.json {
         true => println!("{:#}", serde_json::json!(machine)),
         false => print!("{machine}"),
     }

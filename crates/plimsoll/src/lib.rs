@@ -3,6 +3,10 @@
 //! `plimsoll-recipes` does the work; call it from your own program. The commands are described by `plimsoll --help` and in
 //! `docs/commands`.
 
+// First, because its macros replace those of the standard library in the files after it.
+#[macro_use]
+mod print;
+
 mod backend_flag;
 mod cli;
 mod config;
@@ -13,7 +17,9 @@ mod export;
 mod gpu_info;
 mod memtest;
 mod model;
+mod number;
 mod optimize;
+mod output;
 mod runs;
 mod say;
 mod search;
@@ -22,23 +28,42 @@ mod terminal;
 mod train;
 mod transcribe;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
 use plimsoll_core::CountingAllocator;
 
+use plimsoll_recipes::invocation::set_program;
 use terminal::ExitCodeExt;
 
 /// Parses the arguments of this process, runs the command, and returns its exit code.
 ///
 /// `memory` must be the global allocator of the process: it counts the memory that training on the CPU uses.
 pub fn program(memory: &'static CountingAllocator) -> ExitCode {
-    let cli = cli::Cli::parse();
+    name_program();
+    let args: Vec<OsString> = std::env::args_os().map(cli::hyphenated).collect();
+    let cli = match cli::Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return print_usage(&cli::with_hint(error, &args)),
+    };
     start_log(cli.verbose);
     silence_handled_panics();
-    match cli.command.run(memory, cli.verbose > 0) {
-        Ok(code) => code,
-        Err(failure) => failure.print(),
+    let code = cli.command.run(memory, cli.verbose > 0).unwrap_or_else(|failure| failure.print());
+    print::finish(code)
+}
+
+/// Prints the help, the version, or the error of a wrong command line, and returns the exit code.
+fn print_usage(error: &clap::Error) -> ExitCode {
+    // Without an output there is no one to report to.
+    let _ = error.print();
+    ExitCode::from(error.exit_code() as u8)
+}
+
+/// Makes hints name the program as it was typed. `cargo xtask` starts it under its own name.
+fn name_program() {
+    if let Some(typed) = std::env::args_os().next().filter(|typed| !typed.is_empty()) {
+        set_program(typed.to_string_lossy());
     }
 }
 
@@ -64,5 +89,7 @@ fn start_log(verbose: u8) {
     let level = ["error", "info", "debug", "trace"][usize::from(verbose.min(3))];
     let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    // The log must not report on standard error that standard error cannot be written to: that panics.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.log_internal_errors(false).without_time().init();
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use plimsoll_audio::LogMel;
-use plimsoll_core::{Bytes, Seconds};
+use plimsoll_core::{Bytes, Seconds, counted};
 use plimsoll_tape::{NamedVisitor, count, on_capture_device, walk};
 use serde_json::{Value, json};
 
@@ -193,11 +193,11 @@ impl Sizes {
             "  training    {trained} with gradients and both moments of AdamW; activations are not included"
         );
         let _ = writeln!(text, "  features    {bands} mel bands, a frame every {hop}");
-        let _ = writeln!(text, "  vocabulary  {} tokens", thousands(vocabulary as u64));
+        let _ = writeln!(text, "  vocabulary  {}", counted(thousands(vocabulary as u64), "token"));
         for seconds in [10.0, 30.0] {
             let (before, after) = self.frames(seconds);
             let (before, after) = (thousands(before.into()), thousands(after.into()));
-            let _ = writeln!(text, "  {:<11} {before} frames, {after} {positions}", Seconds(seconds));
+            let _ = writeln!(text, "  {:<11} {}, {after} {positions}", Seconds(seconds), counted(before, "frame"));
         }
         text
     }
@@ -205,12 +205,11 @@ impl Sizes {
 
 /// Counts the trainable values of a module: in total, and for each parameter by its name.
 fn count_module(module: impl Module) -> (u64, Vec<(String, u64)>) {
-    (count(&module), counted(module))
+    (count(&module), sizes_of(module))
 }
 
-/// Lists the name and the number of trainable values of each parameter. The sum of the numbers is the total that
-/// `count` returns.
-fn counted(model: impl Module) -> Vec<(String, u64)> {
+/// Lists the name and the number of trainable values of each parameter; the numbers add up to `count`.
+fn sizes_of(model: impl Module) -> Vec<(String, u64)> {
     struct Counted(Vec<(String, u64)>);
     impl NamedVisitor for Counted {
         fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {

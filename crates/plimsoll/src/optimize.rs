@@ -1,179 +1,265 @@
 //! `plimsoll optimize`: changes a configuration so that its run fits into memory.
 
 mod edit;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
-use plimsoll_core::{Choice, Remat};
-use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, plan};
+use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, fastest_plan, plan_with};
 
 use crate::environment;
-use crate::terminal::{DOES_NOT_FIT, spinner};
+use crate::output::{ForceFlag, OutputFile};
+use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
 use edit::{Change, edited};
-use plimsoll_recipes::config::{AttentionChoice, ConfigArgs, RematChoice, RunConfig, load};
+use plimsoll_recipes::config::{
+    AttentionChoice, ConfigArgs, Key, Layer, Loaded, RematChoice, RunConfig, StateChoice, keys, load,
+};
 use plimsoll_recipes::demand::DemandBuilder;
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt};
 
-use crate::backend_flag::BackendFlag;
-
 /// Arguments of `optimize`.
 #[derive(Debug, Args)]
 pub(crate) struct OptimizeArgs {
-    /// Configuration to change, a TOML file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) config: PathBuf,
-    /// File for the changed configuration; can be the same file.
+    /// File for the changed configuration; with --force it can be the same file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) output: PathBuf,
+    /// Whether the file may be overwritten.
+    #[command(flatten)]
+    pub(crate) overwrite: ForceFlag,
     /// GPU by name or memory size, as for memtest; can be repeated, then the result fits all. Default: the local GPU, or the
     /// CPU if there is none.
     #[arg(long, value_name = "NAME|SIZE")]
     pub(crate) gpu: Vec<String>,
-    /// Accepted everywhere.
+    /// The configuration to change, a TOML file. Keys that other flags set are written into the result too.
     #[command(flatten)]
-    pub(crate) _backend: BackendFlag,
+    pub(crate) config: ConfigArgs,
 }
 
 /// Writes a configuration whose run fits into memory, and prints the changes.
 pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
-    let text = std::fs::read_to_string(&args.config).map_err(|error| {
-        let message = format!("cannot read {}: {error}", args.config.display());
-        Failure::invalid(message, "--config takes the configuration file of a run")
-    })?;
-    if args.config.extension().is_none_or(|extension| extension != "toml") {
-        let message = format!("{} is not a TOML file; optimize changes only those", args.config.display());
-        return Err(Failure::invalid(
-            message,
-            "`plimsoll config print --config FILE` writes any configuration as TOML",
-        ));
-    }
-    let config_args = ConfigArgs { config: Some(args.config.clone()), ..ConfigArgs::default() };
-    let config = load(&config_args, environment())?.config;
-    let builder = DemandBuilder::from_config(config)?;
+    let text = read_toml(args)?;
+    let loaded = load(&args.config, environment())?;
+    let set = set_by_flags(&loaded);
+    let config = loaded.config;
+    let output = OutputFile::new(&args.output, "--output", args.overwrite)?;
+    let builder = DemandBuilder::for_run(config, &Terminal)?;
     let targets = targets(&args.gpu)?;
-    // A plan for the smallest budget fits all.
-    let target = targets.iter().min_by_key(|target| target.budget(&builder.config)).expect("there is a target");
-    let bar = spinner("searching the fastest plan that fits");
+    let bar = spinner("searching the smallest change that fits");
     let found = match &builder.model {
-        ModelPlan::Recognizer(model) => changes(model, &builder, target),
-        ModelPlan::Synthesizer(model) => changes(model, &builder, target),
+        ModelPlan::Recognizer(model) => optimized(model, &builder, &targets),
+        ModelPlan::Synthesizer(model) => optimized(model, &builder, &targets),
     };
     bar.finish_and_clear();
-    let (plan, changes) = match found? {
+    let Optimized { plans, changes } = match found? {
         Ok(found) => found,
-        Err(error) => return Ok(report_no_fit(&error, target)),
+        Err((target, error)) => return Ok(report_no_fit(&error, &target)),
     };
-    let new = edited(&text, &changes);
-    std::fs::write(&args.output, &new).map_err(|error| {
-        let message = format!("cannot write {}: {error}", args.output.display());
-        Failure::invalid(message, "--output takes a file in an existing folder")
-    })?;
-    println!(
-        "{}: {} of {} at most, effective batch unchanged",
-        target.name(),
-        plan.peak,
-        target.budget(&builder.config)
-    );
-    if changes.is_empty() {
+    let new = edited(&text, &[set, changes].concat());
+    output.write(&new)?;
+    for (target, plan) in targets.iter().zip(&plans) {
+        let budget = target.budget(&builder.config);
+        println!("{}: {} of {budget} at most, effective batch unchanged", target.name(), plan.peak);
+    }
+    let changed = difference(&text, &new);
+    if changed.is_empty() {
         println!("no change is needed");
     }
-    for line in difference(&text, &new) {
+    for line in changed {
         println!("{line}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the reason why no plan fits into the memory of `target`, and returns the exit code.
+/// Reads the text of the configuration, which must be a TOML file.
+fn read_toml(args: &OptimizeArgs) -> Result<String, Failure> {
+    let help = "--config takes the configuration file of a run";
+    let Some(path) = &args.config.config else {
+        return Err(Failure::invalid("optimize needs the configuration to change: --config FILE.toml", help));
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::invalid(format!("cannot read {}: {error}", path.display()), help))?;
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        let message = format!("{} is not a TOML file; optimize changes only those", path.display());
+        let print = command("config print --config FILE");
+        return Err(Failure::invalid(message, format!("`{print}` writes any configuration as TOML")));
+    }
+    Ok(text)
+}
+
+/// Lists the keys that flags set, as changes of the file. Without them, the result would fit only with the same flags. The
+/// device is left to the machine that trains.
+fn set_by_flags(loaded: &Loaded) -> Vec<Change> {
+    let table = toml::Table::try_from(&loaded.config).expect("a configuration is plain values");
+    let is_set = |key: &&Key| {
+        loaded.provenance.origin(key.name).layer() == Layer::CommandLine
+            && key.section() != "device"
+            && key.name != "name"
+    };
+    let set = keys().filter(is_set);
+    set.filter_map(|key| Some(Change::new(key.section(), key.leaf(), key.value_in(&table)?, "by a flag"))).collect()
+}
+
+/// Prints the reason why no plan fits, and returns the exit code.
 fn report_no_fit(error: &PlanError, target: &Target) -> ExitCode {
     eprintln!("{}: does not fit: {error}", target.name());
-    if let PlanError::NothingFits { change: Some(change), .. } = error {
-        eprintln!("  the cheapest change that would make it fit: {change}");
+    if let Some(advice) = error.advice() {
+        eprintln!("  the cheapest way that would fit: {advice}");
     }
     ExitCode::from(DOES_NOT_FIT)
 }
 
-/// A plan with the changes that lead to it, or the reason why no plan fits.
-type PlanWithChanges = Result<(Plan, Vec<Change>), PlanError>;
+/// A configuration that fits all targets.
+struct Optimized {
+    /// The plan on each target, in their order.
+    plans: Vec<Plan>,
+    /// The changes of the configuration.
+    changes: Vec<Change>,
+}
 
-/// Searches the fastest plan that fits into the memory of `target`, and the changes of the configuration that lead to
-/// it.
-fn changes<S: Traceable + Sync>(
-    subject: &S,
+/// A changed configuration that fits all targets, or the target that it does not fit with the reason.
+type Found = Result<Optimized, (Target, PlanError)>;
+
+/// Searches the fewest keys that have to become `auto` so that a run fits every target. Among equally few keys, the
+/// fastest plans count.
+fn optimized<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, targets: &[Target]) -> Result<Found, Failure> {
+    let model = |target: &Target| MemoryModel::new(subject, builder.as_written(target));
+    let models = targets.iter().map(model).collect::<Result<Vec<_>, _>>().failed()?;
+    smallest_change(builder, targets, &models.iter().collect::<Vec<_>>())
+}
+
+/// Searches as [`optimized`] does, with the traces in `models`, one for each target.
+fn smallest_change<S: Traceable + Sync>(
     builder: &DemandBuilder,
-    target: &Target,
-) -> Result<PlanWithChanges, Failure> {
-    let budget = target.budget(&builder.config);
-    let written = MemoryModel::new(subject, builder.as_written(target)).failed()?;
-    let speed = target.speed(builder.choice(target).precision);
-    let old = plan(&written, budget, &speed);
-    if let Ok(plan) = old {
-        let has_micro_batches = plan.buckets.iter().any(|bucket| bucket.accumulation > 1);
-        if !has_micro_batches || builder.config.training.micro_batch.is_some() {
-            return Ok(Ok((plan, Vec::new())));
+    targets: &[Target],
+    models: &[&MemoryModel<'_, S>],
+) -> Result<Found, Failure> {
+    let plans = |config: &RunConfig| -> Result<Option<Vec<Plan>>, Failure> {
+        let builder = DemandBuilder { config: config.clone(), ..builder.clone() };
+        let mut all = Vec::new();
+        for (target, model) in targets.iter().zip(models) {
+            let options = builder.as_written(target).options;
+            match fastest_plan(model, &options, target.budget(config), &target.speed()).failed()? {
+                Some(plan) => all.push(plan),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(all))
+    };
+    if let Some(plans) = plans(&builder.config)? {
+        return Ok(Ok(Optimized { plans, changes: Vec::new() }));
+    }
+    let all = Freedom::all(&builder.config);
+    let mut subsets: Vec<u32> = (1..1 << all.len()).collect();
+    subsets.sort_by_key(|subset| (subset.count_ones(), *subset));
+    let mut best: Option<(u32, f64, Optimized)> = None;
+    for subset in subsets {
+        let count = subset.count_ones();
+        if best.as_ref().is_some_and(|(fewest, ..)| *fewest < count) {
+            break;
+        }
+        let chosen: Vec<Freedom> =
+            all.iter().enumerate().filter(|(place, _)| subset >> place & 1 == 1).map(|(_, freedom)| *freedom).collect();
+        let mut config = builder.config.clone();
+        chosen.iter().for_each(|freedom| freedom.apply(&mut config));
+        if let Some(plans) = plans(&config)? {
+            let seconds = plans.iter().map(Plan::seconds).sum();
+            if best.as_ref().is_none_or(|(_, least, _)| seconds < *least) {
+                let changes = chosen.iter().flat_map(|freedom| freedom.changes(&builder.config)).collect();
+                best = Some((count, seconds, Optimized { plans, changes }));
+            }
         }
     }
-    let survey = MemoryModel::new(subject, builder.at_best(target)).failed()?;
-    let plan = match plan(&survey, budget, &speed) {
-        Ok(plan) => plan,
-        Err(error) => return Ok(Err(error)),
-    };
-    // A configuration has one setting for all lengths: that of the length that needs most memory.
-    let worst = plan.buckets.iter().max_by_key(|bucket| bucket.peak).expect("there are lengths");
-    let smallest = plan.buckets.iter().map(|bucket| bucket.micro_batch).min().unwrap_or(1);
-    Ok(Ok((
-        plan.clone(),
-        changes_to(builder, (builder.choice(target), worst.choice), smallest, &format!("{} of {budget}", plan.peak)),
-    )))
+    if let Some((.., found)) = best {
+        return Ok(Ok(found));
+    }
+    for (target, model) in targets.iter().zip(models) {
+        let options = &builder.as_written(target).options;
+        if let Err(error) = plan_with(model, options, target.budget(&builder.config), &target.speed()) {
+            return Ok(Err((target.clone(), error)));
+        }
+    }
+    unreachable!("a configuration that fits every target was returned above")
 }
 
-/// Lists the changes of the configuration that replace the choice `old`, which it has now, by `choice`, with
-/// micro-batches of `micro_batch` utterances. `peak` names the planned peak of memory in the reason for a change.
-fn changes_to(builder: &DemandBuilder, (old, choice): (Choice, Choice), micro_batch: u32, peak: &str) -> Vec<Change> {
-    let config = &builder.config;
-    let mut changes = Vec::new();
-    let remat = match choice.remat {
-        Remat::None => RematChoice::None,
-        Remat::Half => RematChoice::Half,
-        Remat::First(blocks) if blocks * 2 <= builder.model.blocks() + 1 => RematChoice::Half,
-        _ => RematChoice::All,
-    };
-    if remat != config.training.remat {
-        let why = match remat {
-            RematChoice::None => "memory suffices to keep every block, which is faster",
-            _ => "these blocks are computed a second time instead of kept; same result",
+/// A setting that can become `auto`: the planner then chooses it for each length, and the result stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Freedom {
+    MicroBatch,
+    Remat,
+    Attention,
+    OptimizerState,
+}
+
+impl Freedom {
+    /// Lists the settings that `config` fixes, the least intrusive first.
+    fn all(config: &RunConfig) -> Vec<Self> {
+        let training = &config.training;
+        let is_cut = training.micro_batch.is_some() || training.gradient_accumulation_steps.is_some();
+        let is_fixed = |freedom: &Self| match freedom {
+            Self::MicroBatch => is_cut,
+            Self::Remat => training.remat != RematChoice::AUTO,
+            Self::Attention => {
+                matches!(config.model.attention, AttentionChoice::Exact | AttentionChoice::Chunked)
+            }
+            Self::OptimizerState => training.optimizer_state == StateChoice::Full,
         };
-        changes.push(Change::new("training", "remat", format!("\"{}\"", remat.as_str()), why));
+        let all = [Self::MicroBatch, Self::Remat, Self::Attention, Self::OptimizerState];
+        all.into_iter().filter(is_fixed).collect()
     }
-    if choice.attention_chunk != old.attention_chunk {
-        match choice.attention_chunk {
-            Some(chunk) => {
-                let why = "attention holds the scores of one chunk of queries at a time; same result";
-                changes.push(Change::new("model", "attention", "\"chunked\"", why));
-                changes.push(Change::new("model", "attention_chunk", chunk, "large enough to keep a device busy"));
+
+    /// Frees the setting in `config`. The effective batch stays.
+    fn apply(self, config: &mut RunConfig) {
+        let whole = config.effective_utterances();
+        let training = &mut config.training;
+        match self {
+            Self::MicroBatch => {
+                if training.gradient_accumulation_steps.take().is_some() {
+                    config.data.batch_size = whole;
+                }
+                training.micro_batch = None;
             }
-            None if config.model.attention == AttentionChoice::Chunked => {
-                changes.push(Change::new("model", "attention", "\"exact\"", "memory suffices for all scores at once"));
-            }
-            None => {}
+            Self::Remat => training.remat = RematChoice::AUTO,
+            Self::Attention => config.model.attention = AttentionChoice::Auto,
+            Self::OptimizerState => training.optimizer_state = StateChoice::Auto,
         }
     }
-    if config.training.micro_batch != Some(micro_batch) && is_split(config, micro_batch) {
-        let why =
-            format!("the largest micro-batch that fits at every length, {peak}; the effective batch is unchanged");
-        changes.push(Change::new("training", "micro_batch", micro_batch, &why));
-    }
-    changes
-}
 
-/// Returns whether the configuration has to name `micro_batch`: if a batch may have more utterances, or if the
-/// configuration already names a size of micro-batches.
-fn is_split(config: &RunConfig, micro_batch: u32) -> bool {
-    config.data.effective_utterances().is_none_or(|whole| micro_batch < whole) || config.training.micro_batch.is_some()
+    /// Lists the changes of a file that free the setting of `config`.
+    fn changes(self, config: &RunConfig) -> Vec<Change> {
+        let auto = "\"auto\"";
+        match self {
+            Self::MicroBatch => {
+                let why = "as many utterances at once as fit, by length";
+                if config.training.gradient_accumulation_steps.is_none() {
+                    return vec![Change::new("training", "micro_batch", auto, why)];
+                }
+                let whole = config.effective_utterances().unwrap_or_default();
+                vec![
+                    Change::new("data", "batch_size", whole, "the same effective batch, as one number"),
+                    Change::new("training", "gradient_accumulation_steps", auto, why),
+                ]
+            }
+            Self::Remat => {
+                let why = "as few blocks computed a second time as memory allows, by length; same result";
+                vec![Change::new("training", "remat", auto, why)]
+            }
+            Self::Attention => {
+                let why = "in chunks of queries at lengths where memory is short; same result";
+                vec![Change::new("model", "attention", auto, why)]
+            }
+            Self::OptimizerState => {
+                let why = "in host memory if the run fits only so; same result";
+                vec![Change::new("training", "optimizer_state", auto, why)]
+            }
+        }
+    }
 }
 
 /// Lists the lines that only one of two texts has: removed lines first, then added lines.

@@ -8,9 +8,11 @@ use clap::{Args, Subcommand};
 use plimsoll_monitor::{Comparison, RunReport, read_runs, run_table};
 use serde_json::json;
 
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::{Failure, FailureExt};
 
-use crate::backend_flag::BackendFlag;
+use crate::environment;
+use plimsoll_recipes::config::{ConfigArgs, load};
 
 /// Time without a record after which a run counts as ended. Validations of a large model take minutes.
 const SILENCE: Duration = Duration::from_secs(600);
@@ -29,43 +31,43 @@ pub(crate) enum RunsCommand {
 /// Arguments of `runs list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Folder that holds the runs.
-    #[arg(value_name = "DIR", default_value = "runs")]
-    folder: PathBuf,
+    /// Folder that holds the runs. Default: `runs_dir` of the configuration.
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
     /// Print one JSON object per run and line instead of a table.
     #[arg(long)]
     json: bool,
-    /// Accepted everywhere.
+    /// The configuration; its `runs_dir` is the folder of the runs.
     #[command(flatten)]
-    _backend: BackendFlag,
+    config: ConfigArgs,
 }
 
 /// Arguments of `runs show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// Folder of the run, or its name in `runs`.
+    /// Folder of the run, or its name in `runs_dir`.
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// Accepted everywhere.
+    /// The configuration; its `runs_dir` is the folder of the runs.
     #[command(flatten)]
-    _backend: BackendFlag,
+    config: ConfigArgs,
 }
 
 /// Arguments of `runs compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Folders of the runs, or their names in `runs`; at least two.
+    /// Folders of the runs, or their names in `runs_dir`; at least two.
     #[arg(value_name = "RUN", num_args = 2.., required = true)]
     runs: Vec<PathBuf>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// Accepted everywhere.
+    /// The configuration; its `runs_dir` is the folder of the runs.
     #[command(flatten)]
-    _backend: BackendFlag,
+    config: ConfigArgs,
 }
 
 impl RunsCommand {
@@ -75,7 +77,7 @@ impl RunsCommand {
         match self {
             Self::List(args) => list(&args, quiet_since),
             Self::Show(args) => {
-                let report = report(&args.run, quiet_since)?;
+                let report = report(&args.run, &runs_dir(&args.config)?, quiet_since)?;
                 match args.json {
                     true => println!("{}", json!(report)),
                     false => print!("{report}"),
@@ -83,8 +85,9 @@ impl RunsCommand {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Compare(args) => {
+                let runs = runs_dir(&args.config)?;
                 let reports: Vec<RunReport> =
-                    args.runs.iter().map(|run| report(run, quiet_since)).collect::<Result<_, _>>()?;
+                    args.runs.iter().map(|run| report(run, &runs, quiet_since)).collect::<Result<_, _>>()?;
                 let comparison = Comparison::new(&reports);
                 match args.json {
                     true => println!("{}", json!({"comparison": comparison, "runs": reports})),
@@ -98,26 +101,36 @@ impl RunsCommand {
 
 /// Prints the runs of a folder. An incomplete run without a record since `quiet_since` counts as ended.
 fn list(args: &ListArgs, quiet_since: SystemTime) -> Result<ExitCode, Failure> {
-    if !args.folder.is_dir() {
-        let message = format!("there is no folder {}", args.folder.display());
-        return Err(Failure::invalid(message, "`plimsoll runs list DIR` takes the folder that holds the runs"));
+    let folder = match &args.folder {
+        Some(folder) => folder.clone(),
+        None => runs_dir(&args.config)?,
+    };
+    if !folder.is_dir() {
+        let message = format!("there is no folder {}", folder.display());
+        return Err(Failure::invalid(
+            message,
+            format!("`{}` takes the folder that holds the runs", command("runs list DIR")),
+        ));
     }
-    let reports = read_runs(&args.folder, quiet_since).failed()?;
+    let reports = read_runs(&folder, quiet_since).failed()?;
     match args.json {
         true => reports.iter().for_each(|report| println!("{}", json!(report))),
-        false if reports.is_empty() => println!("no runs in {}", args.folder.display()),
+        false if reports.is_empty() => println!("no runs in {}", folder.display()),
         false => print!("{}", run_table(&reports)),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the report on the run in the folder `path`, or on the run with that name in `runs`. An incomplete run without
-/// a record since `quiet_since` counts as ended.
-fn report(path: &Path, quiet_since: SystemTime) -> Result<RunReport, Failure> {
-    let by_name = Path::new("runs").join(path);
-    let report = [path, &by_name].into_iter().find_map(|path| RunReport::read(path, quiet_since));
+/// Returns the folder in which the configuration puts runs.
+fn runs_dir(args: &ConfigArgs) -> Result<PathBuf, Failure> {
+    Ok(load(args, environment())?.config.runs_dir)
+}
+
+/// Reads the report on the run in the folder `path`, or on the run with that name in `runs`.
+fn report(path: &Path, runs: &Path, quiet_since: SystemTime) -> Result<RunReport, Failure> {
+    let report = [path, &runs.join(path)].into_iter().find_map(|path| RunReport::read(path, quiet_since));
     report.ok_or_else(|| {
-        let message = format!("there is no run in {}, and none of that name in runs", path.display());
-        Failure::invalid(message, "`plimsoll runs list` lists the runs")
+        let message = format!("there is no run in {}, and none of that name in {}", path.display(), runs.display());
+        Failure::invalid(message, format!("`{}` lists the runs", command("runs list")))
     })
 }

@@ -8,13 +8,15 @@ use std::process::ExitCode;
 use clap::Args;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_audio::{read_audio, write_wav};
+use plimsoll_audio::{read_audio, wav_bytes};
 use plimsoll_core::{Samples, Seconds};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
 use serde_json::{Value, json};
 
+use crate::output::{ForceFlag, OutputFile};
+use crate::print::go_on_without_output;
 use crate::terminal::ExitCodeExt;
 use plimsoll_recipes::config::ConfigError;
 use plimsoll_recipes::reader;
@@ -24,10 +26,13 @@ use plimsoll_recipes::{Failure, FailureExt};
 /// Maximum number of characters of a text that a message quotes.
 const EXCERPT_CHARS: usize = 60;
 
-/// A text to synthesize, and the path of the WAV file for its speech.
+/// Number of parts above which a text takes so long that a message says so, where no bar shows the progress.
+const LONG_PARTS: usize = 100;
+
+/// A text and the file for its speech.
 struct SpeechRequest {
     text: String,
-    out: PathBuf,
+    out: OutputFile,
 }
 
 /// Arguments of `say`.
@@ -42,7 +47,7 @@ pub(crate) struct SayArgs {
     /// Run whose best checkpoint speaks, or folder of an exported model.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// Output file. Default: said.wav.
+    /// Output file; `-` is standard output. Default: said.wav.
     #[arg(long, value_name = "FILE.wav", conflicts_with = "file")]
     pub(crate) out: Option<PathBuf>,
     /// Output folder for --file; files are named after the line numbers: 0001.wav and so on. Default: said.
@@ -60,6 +65,9 @@ pub(crate) struct SayArgs {
     /// Draw the attention over the text and the log-mels into this SVG file; of a long text, its first part.
     #[arg(long, value_name = "FILE.svg", conflicts_with = "file")]
     pub(crate) picture: Option<PathBuf>,
+    /// Whether the files may be overwritten.
+    #[command(flatten)]
+    pub(crate) overwrite: ForceFlag,
     /// Print one JSON object per file and line instead of text.
     #[arg(long)]
     pub(crate) json: bool,
@@ -72,6 +80,11 @@ pub(crate) struct SayArgs {
 /// code is then 2.
 pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     let requests = requests(args)?;
+    let picture = args.picture.as_deref().map(|path| OutputFile::new(path, "--picture", args.overwrite)).transpose()?;
+    if args.file.is_some() {
+        // The files are the result; the lines about them are not.
+        go_on_without_output();
+    }
     let device = reader::device(&args.backend)?;
     let pipeline = SpeechPipeline::load(&args.run, &device).invalid()?;
     let voice = voice(args, &pipeline)?;
@@ -79,13 +92,17 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     let bar = bar(&requests);
     let mut failed = 0;
     for request in &requests {
-        match synthesize(args, &pipeline, &voice, request, &bar) {
+        let speech = synthesize(args, &pipeline, &voice, request, &bar).and_then(|speech| {
+            picture.as_ref().map(|file| draw(file, &speech, &pipeline, &voice, args.seed)).transpose()?;
+            Ok(speech)
+        });
+        match speech {
             Ok(speech) => bar.suspend(|| print_result(args, &pipeline, request, &speech)),
             Err(failure) if is_single => return Err(failure),
             Err(failure) => {
                 failed += 1;
                 bar.suspend(|| {
-                    eprintln!("error: {}: not written", request.out.display());
+                    eprintln!("error: {}: not written", request.out.path().display());
                     failure.print()
                 });
             }
@@ -106,7 +123,7 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
             }
             text => text.unwrap_or_default().into(),
         };
-        let out = args.out.clone().unwrap_or_else(|| "said.wav".into());
+        let out = OutputFile::new(args.out.as_deref().unwrap_or(Path::new("said.wav")), "--out", args.overwrite)?;
         return Ok(vec![SpeechRequest { text, out }]);
     };
     let text = fs::read_to_string(file).map_err(|error| {
@@ -116,13 +133,8 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
         )
     })?;
     let folder = args.out_dir.clone().unwrap_or_else(|| "said".into());
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let request = |(number, line): (usize, &str)| {
-        let out = folder.join(format!("{:04}.wav", number + 1));
-        SpeechRequest { text: line.into(), out }
-    };
-    let requests: Vec<SpeechRequest> = lines.map(request).collect();
-    if requests.is_empty() {
+    let lines: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
+    if lines.is_empty() {
         return Err(Failure::invalid(
             format!("{} has no line with text", file.display()),
             "each line with text becomes a WAV file",
@@ -131,7 +143,11 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     fs::create_dir_all(&folder).map_err(|error| {
         Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
     })?;
-    Ok(requests)
+    let request = |(number, line): (usize, &str)| {
+        let out = OutputFile::new(&folder.join(format!("{:04}.wav", number + 1)), "--out-dir", args.overwrite)?;
+        Ok(SpeechRequest { text: line.into(), out })
+    };
+    lines.into_iter().map(request).collect()
 }
 
 /// Encodes the voice of the recording that `args` name, or else the default voice of the run.
@@ -148,7 +164,7 @@ fn voice(args: &SayArgs, pipeline: &SpeechPipeline) -> Result<Voice, Failure> {
     })
 }
 
-/// Synthesizes one text and writes its files; `bar` shows the progress.
+/// Synthesizes one text and writes its sound.
 fn synthesize(
     args: &SayArgs,
     pipeline: &SpeechPipeline,
@@ -159,9 +175,13 @@ fn synthesize(
     // For a single text the bar counts its parts, for a file its lines.
     let is_single = args.file.is_none();
     let mut count = |done: usize, all: usize| {
-        if is_single {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
+        if !is_single {
+            return;
+        }
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+        if done == 0 && all > LONG_PARTS && bar.is_hidden() {
+            eprintln!("note: the text has {all} parts; the time grows with their number");
         }
     };
     let options = SpeechOptions { language: args.language.as_deref(), seed: args.seed };
@@ -170,11 +190,7 @@ fn synthesize(
     if !is_single {
         bar.inc(1);
     }
-    write_wav(&request.out, &speech.samples, pipeline.sample_rate()).invalid()?;
-    if let Some(picture) = &args.picture {
-        draw(picture, &speech, pipeline, voice, args.seed)
-            .map_err(|message| Failure::invalid(message, "`--picture` takes the name of an SVG file to write"))?;
-    }
+    request.out.write(wav_bytes(&speech.samples, pipeline.sample_rate()))?;
     Ok(speech)
 }
 
@@ -193,12 +209,12 @@ fn synthesis_failure(error: &SynthesisError) -> Failure {
 
 /// Draws the attention over the first part of the text, and the log-mels of this part, to the file at `path`.
 fn draw(
-    path: &Path,
+    file: &OutputFile,
     speech: &SynthesizedSpeech,
     pipeline: &SpeechPipeline,
     voice: &Voice,
     seed: u64,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let Some(segment) = speech.segments.first() else { return Ok(()) };
     let features = pipeline.log_mel().config();
     let alignment = pipeline.alignment(segment, 0, voice, seed);
@@ -207,14 +223,14 @@ fn draw(
     let (text, tokens) = (&segment.text, &segment.tokens);
     let attention = pictures::AttentionPicture { text, alignment: &alignment, tokens, names: &names, features };
     let maps = [attention.heatmap()].into_iter().chain(pictures::mels(&mels, features)).collect();
-    Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
+    file.write(Picture { maps, shared: false }.to_svg())
 }
 
 /// Prints the name of the written file, the length of the speech, and warnings.
 fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechRequest, speech: &SynthesizedSpeech) {
     let rate = pipeline.sample_rate();
     let length = Samples(speech.samples.len() as u64).at(rate);
-    let file = request.out.display();
+    let file = request.out.path().display();
     let unknown: String = speech.unknown_characters.iter().filter(|character| !character.is_whitespace()).collect();
     if !unknown.is_empty() {
         eprintln!("warning: {file}: characters that the model does not know were left out: {unknown}");
@@ -235,7 +251,7 @@ fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechReque
 fn report(request: &SpeechRequest, speech: &SynthesizedSpeech, length: Seconds, unknown: &str) -> Value {
     let stopped = speech.cut_off_segments().next().is_none();
     json!({
-        "file": request.out.display().to_string(),
+        "file": request.out.path().display().to_string(),
         "text": request.text,
         "seconds": length,
         "parts": speech.segments.len(),

@@ -4,7 +4,11 @@ use std::num::NonZeroUsize;
 
 use plimsoll_speech::asr::Search;
 
+use crate::number::number_in;
 use plimsoll_recipes::Failure;
+
+/// Largest beam width. The time of a search grows with the width, and texts do not get better long before this one.
+const WIDTH_MAX: usize = 1000;
 
 /// Flags that choose the search.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,8 +17,8 @@ pub(crate) struct SearchArgs {
     /// Search for the best text. greedy is the fastest; attention, joint and rescore need a model with an attention decoder.
     #[arg(long, value_name = "NAME", value_parser = Search::NAMES, default_value = "greedy")]
     pub(crate) search: String,
-    /// Beam width: candidate texts that are kept at each step. greedy ignores it.
-    #[arg(long, value_name = "N", default_value = "10")]
+    /// Beam width: candidate texts that are kept at each step, at most 1000. greedy ignores it.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = |text: &str| number_in(text, 1..=WIDTH_MAX))]
     pub(crate) width: NonZeroUsize,
     /// Weight of CTC in the score of joint and rescore, from 0 to 1; the decoder has the rest.
     #[arg(long, value_name = "SHARE", default_value_t = 0.3, allow_negative_numbers = true)]
@@ -78,6 +82,8 @@ mod tests {
             assert!(program.search.resolve().is_ok(), "{name}");
         }
         assert!(Program::try_parse_from(["plimsoll", "--search", "luck"]).is_err());
-        assert!(Program::try_parse_from(["plimsoll", "--width", "0"]).is_err());
+        for width in ["0", "1001", "1000000", "-3"] {
+            assert!(Program::try_parse_from(["plimsoll", &format!("--width={width}")]).is_err(), "{width}");
+        }
     }
 }

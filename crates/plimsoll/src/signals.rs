@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Flags that the handlers of SIGINT and SIGTERM set.
+/// State that SIGINT, SIGTERM and SIGHUP set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signals {
     /// Stop flag: true after the first signal.
@@ -16,16 +16,29 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers of SIGINT and SIGTERM.
+    /// Installs the handlers of SIGINT, SIGTERM and SIGHUP. SIGHUP stays ignored if it is, as under `nohup`.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let signals = Self::default();
+        let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // Order matters: the check comes before the flag that the same signal sets.
-            flag::register_conditional_shutdown(signal, exit_code(signal), signals.stop.clone())?;
-            flag::register(signal, signals.stop.clone())?;
-            flag::register_usize(signal, signals.last.clone(), signal as usize)?;
+            flag::register_conditional_shutdown(signal, exit_code(signal), asked.clone())?;
+            flag::register(signal, asked.clone())?;
+            signals.stop_at(signal)?;
+        }
+        // A terminal that closes sends it twice, by the shell and by the system, and often a SIGTERM too: it is never the
+        // second signal that ends the process at once.
+        if !is_hangup_ignored() {
+            signals.stop_at(SIGHUP)?;
         }
         Ok(signals)
+    }
+
+    /// Makes `signal` set the stop flag.
+    fn stop_at(&self, signal: i32) -> std::io::Result<()> {
+        flag::register_usize(signal, self.last.clone(), signal as usize)?;
+        flag::register(signal, self.stop.clone())?;
+        Ok(())
     }
 
     /// Returns the exit code for the last signal.
@@ -37,4 +50,12 @@ impl Signals {
 /// Returns the exit code for a signal by the convention of shells: 128 plus the number of the signal.
 fn exit_code(signal: i32) -> i32 {
     128 + signal
+}
+
+/// Returns whether this process was started with SIGHUP ignored. Known on Linux only; elsewhere it counts as not ignored.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (SIGHUP - 1) != 0
 }

@@ -42,6 +42,7 @@ fn main() -> Result<(), Failure> {
             let scores: Vec<String> = summary.scores.iter().map(ToString::to_string).collect();
             println!("{} steps, {} at the peak: {}", summary.steps, summary.peak_bytes, scores.join(", "));
         }
+        TrainingOutcome::AlreadyComplete { step } => println!("complete after step {step}"),
         TrainingOutcome::Stopped { step } => println!("stopped after step {step}"),
     }
     Ok(())

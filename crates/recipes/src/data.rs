@@ -8,20 +8,25 @@ use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Bytes, Grid, Key};
-use plimsoll_data::{Dataset, SplitBy, Store, StoreConfig, StorePrecision, Utterance, hold_out};
+use plimsoll_data::{
+    CorpusFingerprint, Dataset, Limits, Selection, SplitBy, Store, StoreConfig, StorePrecision, Utterance, hold_out,
+};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization};
 use plimsoll_text::Tokenizer;
 
-use crate::config::{BackendChoice, DataConfig, RunConfig, Task};
+use crate::config::{BackendChoice, DataConfig, RunConfig, Task, TokenizerChoice};
 use crate::corpus;
+use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
+use crate::fingerprint::{CORPUS, Fingerprint, fingerprint};
+use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::tokenizer;
-use selection::select;
+use selection::{TokenCount, nothing_left, read, select};
 
-pub use selection::{CtcFrames, limits, report_flaws};
+pub use selection::{CtcFrames, ctc_tokenizer, limits, report_flaws};
 
 /// Maximum number of training utterances that [`PreparedData::mel_normalization`] reads.
 const SCALE_UTTERANCES: usize = 200;
@@ -45,6 +50,21 @@ pub struct PreparedData {
     pub held_out: &'static str,
     /// Number of utterances that are not used, by reason.
     pub left_out: LeftOut,
+    /// Fingerprint of the utterances.
+    pub(crate) corpus: CorpusFingerprint,
+    /// Values that decide the batches, by name.
+    pub(crate) fingerprint: Fingerprint,
+    /// Whether the audio files exist; those of a built-in corpus that is only listed do not.
+    pub(crate) has_audio: bool,
+}
+
+/// How the data of a run is prepared.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Preparation<'a> {
+    /// Run that began earlier, whose tokens and unit of validation are kept.
+    pub(crate) earlier: Option<&'a EarlierRun>,
+    /// Whether nothing may be written: the built-in corpus is listed and not made, and no feature store is opened.
+    pub(crate) is_dry: bool,
 }
 
 /// Reads the utterances of `config`, and divides them into training and validation. Makes the built-in corpus first if
@@ -54,35 +74,43 @@ pub struct PreparedData {
 /// If a manifest, the tokenizer file or the feature store cannot be read, if too many utterances cannot be used or none
 /// is left, if the settings of features or tokenizer are impossible, or if the utterances cannot be divided.
 pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<PreparedData, Failure> {
+    prepare_as(config, Preparation::default(), reporter)
+}
+
+/// Prepares the data of `config`, the configuration of a run that began `earlier`: with the tokens of its model, and
+/// with its unit of validation.
+///
+/// # Errors
+/// As for [`prepare`].
+pub fn prepare_again(
+    config: &RunConfig,
+    earlier: &EarlierRun,
+    reporter: &dyn Reporter,
+) -> Result<PreparedData, Failure> {
+    prepare_as(config, Preparation { earlier: Some(earlier), is_dry: false }, reporter)
+}
+
+/// Prepares data as `preparation` asks.
+pub(crate) fn prepare_as(
+    config: &RunConfig,
+    preparation: Preparation<'_>,
+    reporter: &dyn Reporter,
+) -> Result<PreparedData, Failure> {
     let data = &config.data;
-    let manifest = match &data.manifest {
-        Some(path) => path.clone(),
-        None => corpus::make_built_in(data, reporter)?,
+    let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
+    let mut divided = divide(config, &log_mel, preparation, reporter)?;
+    let tokenizer = match preparation.earlier {
+        Some(earlier) => earlier.tokenizer.clone(),
+        None => tokenizer(config, &divided.training)?,
     };
-    let features = mapping::features(&config.features);
-    let log_mel = LogMel::new(&features).invalid()?;
-    let (selection, mut left_out) = select(&manifest, config, &log_mel, reporter)?;
-    let (training, validation, held_out) = match &data.validation_manifest {
-        Some(path) => {
-            let (validation, more) = select(path, config, &log_mel, reporter)?;
-            for (reason, count) in more {
-                *left_out.entry(reason).or_default() += count;
-            }
-            (selection.kept, validation.kept, "another manifest")
-        }
-        None => {
-            let key = Key::new(config.seed).with("hold out");
-            let split = hold_out(&selection.kept, data.validation_share, key).invalid()?;
-            let by = match split.by {
-                SplitBy::Speaker => "voices",
-                SplitBy::Utterance => "utterances",
-            };
-            (split.train, split.validation, by)
-        }
-    };
-    let tokenizer = tokenizer(config, &training)?;
+    if preparation.earlier.is_none() && learns_pieces(config) {
+        divided.leave_out_infeasible(config, &log_mel, &tokenizer)?;
+    }
+    let Divided { training, validation, held_out, left_out } = divided;
+    let corpus = CorpusFingerprint::new(&training, &validation);
+    let fingerprint = fingerprint(config, &corpus, held_out)?;
     let texts = validation.iter().map(|utterance| (utterance.id.clone(), utterance.text.clone())).collect();
-    let store = store(data)?;
+    let store = if preparation.is_dry { None } else { store(data)? };
     let [training_cache, validation_cache] = cache_shares(config);
     let dataset = |utterances, augment, cache| {
         let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone()).with_memory_cache(cache);
@@ -102,8 +130,116 @@ pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<PreparedDa
     };
     let training = dataset(training, mapping::augment(config), training_cache)?;
     let validation = dataset(by_length(validation), None, validation_cache)?;
-    if validation.unknown_characters() > 0 {
-        let count = validation.unknown_characters();
+    report_unknown(&training, &validation, reporter);
+    Ok(PreparedData {
+        grid: mapping::batching(config).grid(&training.metas()),
+        training: Arc::new(training),
+        validation: Arc::new(validation),
+        validation_texts: texts,
+        tokenizer: tokenizer.clone(),
+        held_out,
+        left_out,
+        corpus,
+        fingerprint,
+        has_audio: !preparation.is_dry || data.manifest.is_some() || corpus::exists(data),
+    })
+}
+
+/// Usable utterances of a run, divided into training and validation.
+struct Divided {
+    training: Vec<Utterance>,
+    validation: Vec<Utterance>,
+    held_out: &'static str,
+    left_out: LeftOut,
+}
+
+/// Reads the utterances of `config` and divides them into training and validation.
+fn divide(
+    config: &RunConfig,
+    log_mel: &LogMel,
+    preparation: Preparation<'_>,
+    reporter: &dyn Reporter,
+) -> Result<Divided, Failure> {
+    let data = &config.data;
+    // A tokenizer that is still to be learned counts later.
+    let known = match preparation.earlier {
+        Some(earlier) => Some(earlier.tokenizer.clone()),
+        None => data.tokenizer_file.as_ref().map(Tokenizer::from_file).transpose().invalid()?,
+    };
+    let count = match &known {
+        Some(tokenizer) => TokenCount::Of(tokenizer),
+        None if learns_pieces(config) => TokenCount::Unknown,
+        None => TokenCount::Characters,
+    };
+    let choose = |manifest| select(manifest, config, log_mel, count, reporter);
+    let all = match &data.manifest {
+        Some(path) => choose(read(path, config)?)?,
+        None if preparation.is_dry => choose(corpus::list_built_in(config, reporter)?)?,
+        None => choose(read(&corpus::make_built_in(data, reporter)?, config)?)?,
+    };
+    let (selection, mut left_out) = all;
+    if let Some(path) = &data.validation_manifest {
+        let (validation, more) = choose(read(path, config)?)?;
+        add_counts(&mut left_out, more);
+        let held_out = "another manifest";
+        return Ok(Divided { training: selection.kept, validation: validation.kept, held_out, left_out });
+    }
+    let (key, unit) = (Key::new(config.seed).with("hold out"), preparation.earlier.and_then(EarlierRun::held_out_by));
+    let split = hold_out(&selection.kept, data.validation_share, key, unit).invalid()?;
+    let held_out = match split.by {
+        SplitBy::Speaker => "voices",
+        SplitBy::Utterance => "utterances",
+    };
+    Ok(Divided { training: split.train, validation: split.validation, held_out, left_out })
+}
+
+impl Divided {
+    /// Leaves out the utterances that are too short for a CTC loss with the tokens of `tokenizer`, and counts them.
+    ///
+    /// # Errors
+    /// If no training or no validation utterance is left.
+    fn leave_out_infeasible(
+        &mut self,
+        config: &RunConfig,
+        log_mel: &LogMel,
+        tokenizer: &Tokenizer,
+    ) -> Result<(), Failure> {
+        let frames = CtcFrames::new(config, log_mel);
+        let output_frames = |length| frames.count(length);
+        let limits = Limits { tokenizer: Some(tokenizer), ..limits(config, &output_frames) };
+        for side in [&mut self.training, &mut self.validation] {
+            let selection = Selection::new(std::mem::take(side), &limits);
+            add_counts(&mut self.left_out, selection.counts());
+            *side = selection.kept;
+        }
+        if self.training.is_empty() || self.validation.is_empty() {
+            return Err(nothing_left("the corpus", &self.left_out));
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the run learns pieces of words from its training texts.
+fn learns_pieces(config: &RunConfig) -> bool {
+    config.data.tokenizer_file.is_none() && config.data.tokenizer == TokenizerChoice::Bpe
+}
+
+fn add_counts(all: &mut LeftOut, more: LeftOut) {
+    for (reason, count) in more {
+        *all.entry(reason).or_default() += count;
+    }
+}
+
+/// Warns about characters that the tokenizer does not know.
+fn report_unknown(training: &Dataset, validation: &Dataset, reporter: &dyn Reporter) {
+    // Only a tokenizer from a file or of an earlier run does not know all of them.
+    let count = training.unknown_characters();
+    if count > 0 {
+        let text = format!("{count} characters of the training texts are not in the vocabulary, and become one token");
+        reporter.line(Level::Warning, &text);
+    }
+    let count = validation.unknown_characters();
+    if count > 0 {
         reporter.line(
             Level::Warning,
             &format!(
@@ -111,15 +247,6 @@ pub fn prepare(config: &RunConfig, reporter: &dyn Reporter) -> Result<PreparedDa
             ),
         );
     }
-    Ok(PreparedData {
-        grid: mapping::batching(data).grid(&training.metas()),
-        training: Arc::new(training),
-        validation: Arc::new(validation),
-        validation_texts: texts,
-        tokenizer: tokenizer.clone(),
-        held_out,
-        left_out,
-    })
 }
 
 /// Share of a CPU memory budget that cached features may take. Cached features only save time; steps need the memory.
@@ -160,6 +287,13 @@ fn by_length(mut utterances: Vec<Utterance>) -> Vec<Utterance> {
 }
 
 impl PreparedData {
+    /// Returns whether the utterances and their division are those of the newest checkpoint of `earlier`. True for a run of
+    /// an older version, which recorded no data.
+    pub fn has_data_of(&self, earlier: &EarlierRun) -> bool {
+        let recorded = |name: &str| earlier.state.fingerprint.get(name);
+        recorded(CORPUS).is_none_or(|corpus| *corpus == self.corpus.summary())
+    }
+
     /// Computes mean and standard deviation of the log-mel features, from up to 200 training utterances. Utterances
     /// that cannot be read are skipped.
     ///
@@ -181,7 +315,10 @@ impl PreparedData {
         }
         if count == 0.0 {
             let message = "none of the training utterances that were tried can be read";
-            return Err(Failure::invalid(message, "`plimsoll data check` names the reason for each file"));
+            return Err(Failure::invalid(
+                message,
+                format!("`{}` names the reason for each file", command("data check")),
+            ));
         }
         let mean: f64 = sum / count;
         let spread = (squares / count - mean * mean).max(0.0).sqrt().max(1e-3);

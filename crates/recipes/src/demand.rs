@@ -1,15 +1,19 @@
 //! Builds the request to the memory planner: the batch shapes, and the settings that the planner may change.
 
-use std::num::NonZeroU32;
-
 use plimsoll_audio::LogMel;
-use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
-use plimsoll_memory::{Demand, StepMemory};
-use plimsoll_train::StateForm;
+use plimsoll_core::{BatchShape, Bytes, Grid};
+use plimsoll_data::SampleMeta;
+use plimsoll_memory::{
+    Demand, MemoryModel, Plan, PlanError, PlanOptions, StepMemory, TraceError, Traceable, does_not_fit, fastest_plan,
+    plan_with,
+};
 
 use crate::config::{RunConfig, TokenizerChoice};
+use crate::data::{Preparation, prepare_as};
 use crate::error::{Failure, FailureExt};
 use crate::mapping::{self, ModelPlan};
+use crate::reporter::Reporter;
+use crate::resolve;
 use crate::target::Target;
 
 /// Vocabulary size of a character model, if neither the configuration nor a corpus gives it.
@@ -38,7 +42,7 @@ const PREFETCH: u32 = 1;
 pub struct DemandBuilder {
     /// Configuration of the run.
     pub config: RunConfig,
-    /// The model of the configuration.
+    /// The model of the configuration, without attention chunks of its own: a plan chooses them.
     pub model: ModelPlan,
     /// Shapes of whole batches, one for each utterance length that is planned.
     pub shapes: Vec<BatchShape>,
@@ -55,69 +59,121 @@ impl DemandBuilder {
         let vocabulary = config.model.vocabulary.map_or_else(|| assumed_vocabulary(&config), |size| size as usize);
         let model = mapping::model(&config, log_mel.n_mels(), vocabulary);
         let shapes = mapping::expected_shapes(&config, &model);
-        Ok(Self { config, model, shapes })
+        Ok(Self::of_replica(config, model, shapes))
     }
 
-    /// Returns the settings with which `target` computes a micro-batch under the configuration: rematerialization,
-    /// chunked attention, precision.
-    pub fn choice(&self, target: &Target) -> Choice {
-        mapping::choice(&self.config, &self.model, target.precision())
+    /// Makes the builder for a configuration as a run of it is planned: with the vocabulary and the lengths of its corpus
+    /// if it names one, or else as [`from_config`](Self::from_config) does.
+    ///
+    /// # Errors
+    /// If the corpus cannot be read, or the configuration does not suit it.
+    pub fn for_run(config: RunConfig, reporter: &dyn Reporter) -> Result<Self, Failure> {
+        if config.data.manifest.is_none() {
+            return Self::from_config(config);
+        }
+        let prepared = prepare_as(&config, Preparation { earlier: None, is_dry: true }, reporter)?;
+        let vocabulary = resolve::vocabulary(&config, prepared.tokenizer.size())?;
+        let model = mapping::model(&config, prepared.training.log_mel().n_mels(), vocabulary);
+        Ok(Self::from_corpus(config, model, &prepared.grid, &prepared.training.metas()))
     }
 
-    /// Computes the demand on `target` with the configuration as it is written; the planner may change nothing in it.
+    /// Makes the builder for a configuration with a corpus: `metas` are the sizes of its training utterances, which are
+    /// padded to `grid`. `metas` must not be empty.
+    pub fn from_corpus(config: RunConfig, model: ModelPlan, grid: &Grid, metas: &[SampleMeta]) -> Self {
+        let shapes = mapping::corpus_shapes(&config, grid, metas);
+        Self::of_replica(config, model, shapes)
+    }
+
+    /// Makes the builder for one replica, which has a part of every batch of `shapes`.
+    fn of_replica(config: RunConfig, model: ModelPlan, shapes: Vec<BatchShape>) -> Self {
+        let replicas = config.device.replicas.max(1);
+        let part = |shape: BatchShape| shape.with_utterances(shape.utterances.div_ceil(replicas));
+        Self { shapes: shapes.into_iter().map(part).collect(), config, model: model.for_planning() }
+    }
+
+    /// Computes the demand on `target` with the configuration as it is written: the planner may choose what is `auto`.
     pub fn as_written(&self, target: &Target) -> Demand {
-        let (config, choice, blocks) = (&self.config, self.choice(target), self.model.blocks());
-        let passes = match choice.remat {
-            Remat::None => 0,
-            Remat::Half => blocks.div_ceil(2),
-            _ => blocks,
-        };
+        let device = target.traits();
         let (lanes, workspace) = match target {
             Target::Gpu { .. } => (1, CONTEXT),
             Target::Host { threads, .. } => (*threads as u32, Bytes(0)),
         };
         Demand {
             buckets: self.shapes.clone(),
-            blocks,
-            remat_counts: vec![passes],
-            chunks: vec![choice.attention_chunk],
-            precision: choice.precision,
-            micro_batch: mapping::fixed_micro_batch(config),
+            blocks: self.model.blocks(),
+            options: mapping::as_written(&self.config, &self.model, device),
+            remedies: mapping::remedies(&self.config, &self.model, device),
             rules: target.rules(),
             step: StepMemory {
                 parallel_micro_batches: lanes,
                 workspace,
-                state_bits: mapping::state_bits(config, state_form(config, target)),
+                state_bits: 0,
                 snapshot: matches!(target, Target::Host { .. }),
                 ..StepMemory::default()
             },
             prefetch: if matches!(target, Target::Gpu { .. }) { PREFETCH } else { 0 },
-            eight_bit_state_bits: mapping::state_bits(config, StateForm::Eight),
         }
     }
 
-    /// Computes the demand on `target` if the planner may change every setting that does not change the result:
-    /// micro-batch, rematerialization, chunked attention.
-    pub fn at_best(&self, target: &Target) -> Demand {
-        let (written, blocks) = (self.as_written(target), self.model.blocks());
-        let mut remat_counts = vec![0, blocks.div_ceil(2), blocks];
-        remat_counts.dedup();
-        let mut chunks = written.chunks.clone();
-        for chunk in [None, NonZeroU32::new(64)] {
-            if !chunks.contains(&chunk) {
-                chunks.push(chunk);
+    /// Returns the options on `target` if the planner may change every setting that does not change the result:
+    /// micro-batch, rematerialization, attention chunk, and where the optimizer state is.
+    pub fn at_best(&self, target: &Target) -> PlanOptions {
+        mapping::at_best(&self.config, &self.model, target.traits())
+    }
+
+    /// Plans the configuration on `target` within `budget`: as it is written, and at best. Training, `memtest` and
+    /// `optimize` all plan through this function. `model` has the traces of the builder's model for the demand of the target.
+    ///
+    /// # Errors
+    /// If the model cannot be traced.
+    pub fn plans<S: Traceable + Sync>(
+        &self,
+        model: &MemoryModel<'_, S>,
+        target: &Target,
+        budget: Bytes,
+    ) -> Result<TargetPlans, TraceError> {
+        let speed = target.speed();
+        let written = mapping::as_written(&self.config, &self.model, target.traits());
+        if budget.0 > 0 {
+            let best = fastest_plan(model, &self.at_best(target), budget, &speed)?;
+            if let Some(plan) = fastest_plan(model, &written, budget, &speed)? {
+                // What can be chosen as written can be chosen at best, too.
+                let at_best = Ok(best.unwrap_or_else(|| plan.clone()));
+                return Ok(TargetPlans { as_written: Ok(plan), at_best });
+            }
+            if let Some(best) = best {
+                return Ok(TargetPlans { as_written: Err(does_not_fit(model, &written, budget)?), at_best: Ok(best) });
             }
         }
-        Demand { remat_counts, chunks, micro_batch: None, ..written }
+        match plan_with(model, &written, budget, &speed) {
+            Err(PlanError::Trace(error)) => Err(error),
+            other => Ok(TargetPlans { as_written: other.clone(), at_best: other }),
+        }
     }
 }
 
-/// Returns the form in which the optimizer keeps its state on `target`.
-fn state_form(config: &RunConfig, target: &Target) -> StateForm {
-    match (mapping::optimizer_state(config), target) {
-        // On the CPU, host memory is device memory: moving the state there would save nothing.
-        (StateForm::Host, Target::Host { .. }) => StateForm::Full,
-        (form, _) => form,
+/// The plans of a configuration on one target.
+#[derive(Clone, Debug)]
+pub struct TargetPlans {
+    /// The plan with the configuration as it is written, or the reason why it does not fit.
+    pub as_written: Result<Plan, PlanError>,
+    /// The fastest plan that gives the same result up to rounding, or the reason why there is none.
+    pub at_best: Result<Plan, PlanError>,
+}
+
+impl TargetPlans {
+    /// Returns the plan that a run follows: as written, or at best if the configuration as written does not fit. If
+    /// neither fits, the error is that of the configuration as written.
+    pub fn used(&self) -> Result<&Plan, &PlanError> {
+        match (&self.as_written, &self.at_best) {
+            (Ok(plan), _) | (Err(_), Ok(plan)) => Ok(plan),
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+
+    /// Returns whether a run computes otherwise than the configuration says, because it does not fit as written.
+    pub fn is_changed(&self) -> bool {
+        self.as_written.is_err() && self.at_best.is_ok()
     }
 }
 

@@ -1,11 +1,14 @@
 //! The device that trains: chosen from the configuration, with its memory meter and its replicas.
 
 use burn::tensor::Device;
-use plimsoll_core::{Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, Precision, SingleReplica};
+use plimsoll_core::{
+    Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, Precision, SingleReplica, counted,
+};
 use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::error::Failure;
+use crate::target::Target;
 
 /// A device for training, with its properties for the plan.
 #[derive(Clone, Debug)]
@@ -61,10 +64,24 @@ impl TrainingDevice {
         let index = config.index as usize;
         match config.backend {
             BackendChoice::Auto if cfg!(feature = "cuda") => cuda(index),
+            BackendChoice::Auto | BackendChoice::Cpu if index > 0 => Err(Failure::invalid(
+                format!("there is no device {index}: the CPU is one device, with the number 0"),
+                "leave out --device, or name the backend of the GPU: --backend cuda or --backend wgpu",
+            )),
             BackendChoice::Auto | BackendChoice::Cpu => Ok(cpu()),
             BackendChoice::Cuda => cuda(index),
             BackendChoice::Wgpu => wgpu(index),
         }
+    }
+
+    /// Returns a device with the properties of `target`, for a plan only: nothing can be trained on it.
+    pub(crate) fn for_planning(target: &Target) -> Self {
+        let (is_host, lanes) = match target {
+            Target::Host { threads, .. } => (true, *threads),
+            Target::Gpu { .. } => (false, 1),
+        };
+        let precision = target.precision();
+        Self { device: Device::flex(), name: target.name(), is_host, lanes, precision, index: 0 }
     }
 
     /// Returns the meter of this device's memory: `process` on the CPU, the backend's pools on a GPU.
@@ -77,14 +94,18 @@ impl TrainingDevice {
 
     /// Returns a gate that reports when a phase of a step has exceeded the memory budget.
     ///
-    /// On the CPU, `process` compares the memory of the process with `budget`. On a GPU the gate reports nothing:
-    /// operations fail when memory runs out.
+    /// On the CPU, `process` compares the memory of the process with `budget`. On a GPU the memory that the backend's
+    /// pools have reserved is compared with it; without a budget the gate reports nothing, because operations fail when
+    /// the memory of the GPU runs out.
     pub fn gate(&self, process: &'static CountingAllocator, budget: Option<Bytes>) -> Box<dyn MemoryGate> {
-        if !self.is_host {
-            return Box::new(OpenGate);
+        match budget {
+            _ if self.is_host => {
+                process.set_budget(budget);
+                Box::new(process)
+            }
+            Some(budget) => Box::new(PoolGate::new(self.meter(process), budget)),
+            None => Box::new(OpenGate),
         }
-        process.set_budget(budget);
-        Box::new(process)
     }
 
     /// Connects `count` replicas, in the order of their ranks: GPUs from this one on, or threads that share the CPU.
@@ -121,7 +142,7 @@ fn cpu() -> TrainingDevice {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     TrainingDevice {
         device: Device::flex(),
-        name: format!("the CPU, {threads} threads"),
+        name: format!("the CPU, {}", counted(threads, "thread")),
         is_host: true,
         lanes: threads,
         precision: Precision::Fp32,
@@ -175,6 +196,6 @@ fn wgpu(_: usize) -> Result<TrainingDevice, Failure> {
 fn not_built(backend: &str) -> Failure {
     Failure::invalid(
         format!("this program was built without {backend}"),
-        format!("`cargo xtask train --backend {backend}` builds it in, or use `--backend cpu`"),
+        format!("build the program with `--features {backend}`, or use `--backend cpu`"),
     )
 }

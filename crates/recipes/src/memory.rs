@@ -1,14 +1,15 @@
 //! Plans the memory of a run from the lengths of its own utterances, before training starts.
 
-use plimsoll_core::{BatchShape, Bytes, CountingAllocator, MemoryMeter};
+use plimsoll_core::{Bytes, CountingAllocator, MemoryMeter};
 use plimsoll_data::SampleMeta;
-use plimsoll_memory::{Demand, MemoryModel, Plan, PlanError, Traceable, plan};
+use plimsoll_memory::{Demand, MemoryModel, PlanError, TraceError, Traceable, plan};
 
 use crate::config::{BackendChoice, RunConfig};
 use crate::data::{PreparedData, cache_shares};
-use crate::demand::DemandBuilder;
+use crate::demand::{DemandBuilder, TargetPlans};
 use crate::device::TrainingDevice;
 use crate::error::Failure;
+use crate::invocation::command;
 use crate::mapping::{self, ModelPlan};
 use crate::memory_plan::MemoryPlan;
 use crate::plan::RunPlan;
@@ -30,8 +31,8 @@ pub(crate) struct MemoryRequest<'a> {
     pub(crate) run: &'a RunPlan,
     /// Data of the run.
     pub(crate) prepared: &'a PreparedData,
-    /// Device that trains.
-    pub(crate) device: &'a TrainingDevice,
+    /// Device that memory is planned for; `None` if its memory is neither known nor limited.
+    pub(crate) target: Option<&'a Target>,
     /// Allocator that counts the memory of the process.
     pub(crate) process: &'static CountingAllocator,
     /// Receiver of progress and notes.
@@ -44,42 +45,42 @@ impl MemoryRequest<'_> {
     /// # Errors
     /// If the run does not fit into its budget or onto its GPU, even with other settings that give the same result.
     pub(crate) fn plan(&self) -> Result<Option<MemoryPlan>, Failure> {
-        let &Self { run, prepared, device, reporter, .. } = self;
-        let config = &run.config;
-        let budget = run.training.budget;
-        let Some(target) = target_for(config, device, run.training.lanes, budget) else { return Ok(None) };
+        let &Self { run, prepared, reporter, target, .. } = self;
+        let (config, budget) = (&run.config, run.training.budget);
+        let Some(target) = target else { return Ok(None) };
         let metas = prepared.training.metas();
-        // Each replica has a part of every batch, and on the CPU a share of the memory.
-        let replicas = run.training.replicas.max(1);
-        let part = |bucket: BatchShape| bucket.with_utterances(bucket.utterances.div_ceil(replicas as u32));
-        let shapes: Vec<BatchShape> =
-            mapping::corpus_shapes(config, &prepared.grid, &metas).into_iter().map(part).collect();
-        let sharing_replicas = if device.is_host { replicas as u64 } else { 1 };
-        let outside_model = if device.is_host { self.outside_model(&metas) } else { Bytes(0) };
+        let builder = DemandBuilder::from_corpus(config.clone(), run.model, &prepared.grid, &metas);
+        let is_host = matches!(target, Target::Host { .. });
+        // On the CPU replicas share the memory, and the process needs memory beside them.
+        let sharing_replicas = if is_host { run.training.replicas.max(1) as u64 } else { 1 };
+        let outside_model = if is_host { self.outside_model(&metas) } else { Bytes(0) };
         let available = match budget {
-            Some(budget) => {
+            Some(budget) if is_host => {
                 let planned = (budget.0 as f64 * (1.0 - MARGIN)) as u64;
                 Bytes(planned.saturating_sub(outside_model.0) / sharing_replicas)
             }
-            None => target.budget(config),
+            _ => target.budget(config),
         };
-        let builder = DemandBuilder { config: config.clone(), model: run.model, shapes };
-        let mut written = builder.as_written(&target);
-        written.precision = run.training.choice.precision;
-        if budget.is_none() && device.is_host {
-            // Without a limit there is nothing to search: plan the micro-batch that the run will use.
-            let lanes = run.training.lanes.max(1);
-            written.micro_batch = Some(run.training.micro_batch.div_ceil(lanes).max(1) as u32);
-        }
+        // On the CPU without a limit there is nothing to search: plan the micro-batch that the run will use.
+        let fixed = (budget.is_none() && is_host)
+            .then(|| run.training.micro_batch.div_ceil(run.training.lanes.max(1)).max(1) as u32);
         let progress = reporter.progress("planning memory", None);
-        let found = match &run.model {
-            ModelPlan::Recognizer(model) => plan_within(model, &builder, &target, written, available),
-            ModelPlan::Synthesizer(model) => plan_within(model, &builder, &target, written, available),
+        let found = match &builder.model {
+            ModelPlan::Recognizer(model) => plans(model, &builder, target, (available, fixed)),
+            ModelPlan::Synthesizer(model) => plans(model, &builder, target, (available, fixed)),
         };
         drop(progress);
-        match found {
-            Ok(plan) => Ok(Some(MemoryPlan { budget, outside_model, sharing_replicas, plan })),
-            Err(error) => self.without_plan(&error, outside_model),
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return self.without_plan(&error.into(), outside_model),
+        };
+        if let (Err(error), true) = (&found.as_written, found.is_changed()) {
+            let why = format!("as it is written the run does not fit: {error}");
+            reporter.line(Level::Note, &format!("{why}; it computes the same result in less memory"));
+        }
+        match found.used() {
+            Ok(plan) => Ok(Some(MemoryPlan { budget, outside_model, sharing_replicas, plan: plan.clone() })),
+            Err(error) => self.without_plan(error, outside_model),
         }
     }
 
@@ -88,13 +89,13 @@ impl MemoryRequest<'_> {
     /// model and steps.
     fn without_plan(&self, error: &PlanError, outside_model: Bytes) -> Result<Option<MemoryPlan>, Failure> {
         let budget = self.run.training.budget;
-        if budget.is_none() && self.device.is_host {
+        if budget.is_none() && matches!(self.target, Some(Target::Host { .. })) {
             self.reporter.line(Level::Note, &format!("the memory of this run is not planned: {error}"));
             return Ok(None);
         }
-        let change = match error {
-            PlanError::NothingFits { change: Some(change), .. } => format!("the cheapest change: {change}"),
-            _ => "`plimsoll memtest` says what would fit".into(),
+        let change = match error.advice() {
+            Some(advice) => format!("the cheapest way that fits: {advice}"),
+            None => format!("`{}` says what would fit", command("memtest")),
         };
         let beside = match outside_model.0 {
             0 => String::new(),
@@ -121,7 +122,7 @@ impl MemoryRequest<'_> {
         let [training_cache, validation_cache] = cache_shares(config);
         let cached = training.min(training_cache.0) + validation.min(validation_cache.0);
         let longest = metas.iter().map(|meta| u64::from(meta.frames.0)).max().unwrap_or(0);
-        let utterances = u64::from(mapping::utterances_at_length(&config.data, metas, longest as u32));
+        let utterances = u64::from(mapping::utterances_at_length(config, metas, longest as u32));
         let batches = config.data.prefetch_buffer_size.map_or(LOADED_BATCHES, |ready| u64::from(ready) + 2);
         // Batches have all lengths; half the longest is above their average.
         let waiting = batches * utterances * longest * frame / 2;
@@ -129,39 +130,39 @@ impl MemoryRequest<'_> {
     }
 }
 
-/// Plans the memory of a run within `budget`, from the demand `written`, which has the settings of the configuration.
-/// If no such plan fits, returns the fastest plan with other settings that give the same result.
-fn plan_within<S: Traceable + Sync>(
+/// Plans a run on `target`, with `available` memory for each replica: as written and at best, or with `fixed` utterances
+/// at once and nothing to choose.
+fn plans<S: Traceable + Sync>(
     subject: &S,
     builder: &DemandBuilder,
     target: &Target,
-    written: Demand,
-    budget: Bytes,
-) -> Result<Plan, PlanError> {
-    let speed = target.speed(written.precision);
-    let survey = MemoryModel::new(subject, written.clone())?;
-    match plan(&survey, budget, &speed) {
-        Err(PlanError::NothingFits { .. }) => {
-            let free = Demand { precision: written.precision, ..builder.at_best(target) };
-            plan(&MemoryModel::new(subject, free)?, budget, &speed)
-        }
-        other => other,
-    }
+    (available, fixed): (Bytes, Option<u32>),
+) -> Result<TargetPlans, TraceError> {
+    let demand = builder.as_written(target);
+    let Some(micro_batch) = fixed else {
+        return builder.plans(&MemoryModel::new(subject, demand)?, target, available);
+    };
+    let options = mapping::fixed(&builder.config, &builder.model, target.traits(), micro_batch);
+    let model = MemoryModel::new(subject, Demand { options, ..demand })?;
+    let found = plan(&model, available, &target.speed());
+    Ok(TargetPlans { as_written: found.clone(), at_best: found })
 }
 
-/// Returns the target that stands for `device`; `None` if its memory is neither known nor limited.
-fn target_for(config: &RunConfig, device: &TrainingDevice, lanes: usize, budget: Option<Bytes>) -> Option<Target> {
+/// Returns the target that stands for `device` with `lanes` for each replica; `None` if its memory is neither known nor
+/// limited. Of several GPUs it is the one with the least free memory, as all of them compute alike.
+pub(crate) fn target_for(config: &RunConfig, device: &TrainingDevice, lanes: usize) -> Option<Target> {
     if device.is_host {
         let Target::Host { memory, .. } = Target::host() else { return None };
         return Some(Target::Host { memory, threads: lanes });
     }
-    match (config.device.backend, budget) {
+    match (config.device.backend, config.training.max_memory) {
         // Only CUDA reports free memory.
         (BackendChoice::Wgpu, None) => None,
-        (BackendChoice::Wgpu, Some(budget)) => Target::gpu_with_memory(budget),
-        _ => match Target::local() {
-            gpu @ Target::Gpu { .. } => Some(gpu),
-            Target::Host { .. } => None,
-        },
+        (BackendChoice::Wgpu, Some(budget)) => Target::webgpu_with_memory(budget),
+        _ => (0..config.device.replicas.max(1) as usize)
+            .map(|rank| Target::local_gpu(device.index + rank))
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .min_by_key(|target| target.budget(config)),
     }
 }

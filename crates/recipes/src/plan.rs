@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds};
+use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds, counted};
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
@@ -72,6 +72,9 @@ pub struct DataPlan {
 pub struct TrainingPlan {
     /// Number of steps until the end; `None` if neither epochs nor steps are limited.
     pub total_steps: Option<u64>,
+    /// Steps beyond the number of batches of whole epochs: not 0 after the data changed during the run.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub extra_steps: i64,
     /// Number of epochs until the end; `None` if they are not limited.
     pub epochs: Option<u64>,
     /// Seconds of training until the end; `None` if they are not limited.
@@ -118,6 +121,11 @@ pub struct TrainingPlan {
     pub plateau: Option<PlateauConfig>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(steps: &i64) -> bool {
+    *steps == 0
+}
+
 impl TrainingPlan {
     /// Returns the limits that end the run; the first limit that is reached counts.
     pub fn limits(&self) -> Limits {
@@ -148,6 +156,26 @@ impl RunPlan {
         }
     }
 
+    /// Sets the planned memory, and with it what the plan decides for the whole run: the form of the optimizer state, and
+    /// the largest micro-batch.
+    pub(crate) fn set_memory(&mut self, memory: Option<MemoryPlan>) {
+        let is_host = !self.training.async_errors;
+        if let Some(plan) = memory.as_ref().map(|memory| &memory.plan) {
+            self.training.optimizer_state = plan.state.form;
+            if self.training.budget.is_some() || !is_host {
+                let largest = plan.buckets.iter().map(|bucket| bucket.micro_batch as usize).max().unwrap_or(1);
+                self.training.micro_batch = self.training.micro_batch.min(largest * self.training.lanes).max(1);
+            }
+        }
+        self.memory = memory;
+    }
+
+    /// Returns the largest number of utterances that validation computes at once: as planned, or all of a batch without a
+    /// plan.
+    pub(crate) fn validation_batch(&self) -> usize {
+        self.memory.as_ref().map_or(usize::MAX, |memory| memory.plan.validation_batch as usize)
+    }
+
     /// Returns the settings of the [`Trainer`](plimsoll_train::Trainer).
     pub fn trainer_config(&self) -> TrainerConfig {
         TrainerConfig {
@@ -172,16 +200,37 @@ impl RunPlan {
         format!("{}, {budget}, {} replicas", self.device, self.training.replicas)
     }
 
+    /// Describes how many utterances are computed at once, for people: one number, or the range over all lengths.
+    fn at_once(&self) -> String {
+        let training = &self.training;
+        let planned = self.memory.as_ref().filter(|memory| memory.budget.is_some() || training.async_errors);
+        let each = planned.map(|memory| memory.governor_plan(training.lanes)).unwrap_or_default();
+        let limits = || each.iter().map(|planned| planned.limit.min(training.micro_batch));
+        match (limits().min(), limits().max()) {
+            (Some(least), Some(most)) if least < most => format!("{least} to {most} at once, by length"),
+            (Some(most), _) => format!("{most} at once"),
+            (None, _) => format!("{} at once", training.micro_batch),
+        }
+    }
+
     /// Describes the conditions that end the run, for the overview of the plan.
     fn end(&self) -> String {
-        let training = &self.training;
+        let (training, config) = (&self.training, &self.config.training);
         let mut ends = Vec::new();
         if let Some(steps) = training.total_steps {
-            let epochs = steps as f64 / self.data.batches_in_epoch.max(1) as f64;
-            ends.push(format!("after {steps} steps ({epochs:.1} epochs)"));
+            let batches = self.data.batches_in_epoch.max(1);
+            let epochs = steps as f64 / batches as f64;
+            let key = match (config.steps, config.epochs) {
+                (Some(limit), Some(epochs)) if limit <= steps => {
+                    format!(", by training.steps: it comes before training.epochs = {epochs}")
+                }
+                (Some(limit), Some(_)) => format!(", by training.epochs: it comes before training.steps = {limit}"),
+                _ => String::new(),
+            };
+            ends.push(format!("after {} ({epochs:.1} epochs){key}", counted(steps, "step")));
         }
         if let Some(validations) = training.early_stopping {
-            ends.push(format!("after {validations} validations without a better score"));
+            ends.push(format!("after {} without a better score", counted(validations, "validation")));
         }
         if let Some(seconds) = training.max_seconds {
             ends.push(format!("after {} of training", Seconds(seconds)));
@@ -193,8 +242,8 @@ impl RunPlan {
 impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (data, training, model) = (&self.data, &self.training, &self.model);
-        let batch = match self.config.data.effective_utterances() {
-            Some(utterances) => format!("{utterances} utterances"),
+        let batch = match self.config.effective_utterances() {
+            Some(utterances) => counted(utterances, "utterance"),
             None => format!("{} of audio", self.config.data.batch_seconds.unwrap_or_default()),
         };
         let mut lines = vec![
@@ -202,12 +251,15 @@ impl fmt::Display for RunPlan {
             (
                 "data",
                 format!(
-                    "{} utterances ({}) to train on, {} held out by {}",
-                    data.training_utterances, data.training_seconds, data.validation_utterances, data.held_out
+                    "{} ({}) to train on, {} held out by {}",
+                    counted(data.training_utterances, "utterance"),
+                    data.training_seconds,
+                    data.validation_utterances,
+                    data.held_out
                 ),
             ),
             ("model", format!("{}, {} parameters", model, self.parameters)),
-            ("batch", format!("{batch} a step, {} at once", training.micro_batch)),
+            ("batch", format!("{batch} a step, {}", self.at_once())),
             ("ends", self.end()),
         ];
         if training.replicas > 1 {
@@ -217,7 +269,7 @@ impl fmt::Display for RunPlan {
             lines.push(("memory", memory.to_string()));
         }
         for (reason, count) in &data.left_out {
-            lines.push(("left out", format!("{count} utterances: {reason}")));
+            lines.push(("left out", format!("{}: {reason}", counted(count, "utterance"))));
         }
         writeln!(f, "What will happen")?;
         for (name, value) in lines {

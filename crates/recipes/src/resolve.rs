@@ -3,18 +3,18 @@
 use burn::module::Module;
 use plimsoll_audio::Vocoder;
 use plimsoll_core::{Bytes, Key, Seconds};
-use plimsoll_monitor::host_memory;
-use plimsoll_speech::tts::SynthesizerConfig;
+use plimsoll_speech::tts::{MelNormalization, SynthesizerConfig};
 use plimsoll_tape::{count, freeze, on_capture_device};
-use plimsoll_train::{PlateauConfig, Schedule, Shape, Unfit};
+use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
 
-use crate::config::{self, NormChoice, RunConfig, Task, TrainingConfig, UnfitChoice};
+use crate::config::{self, NormChoice, RunConfig, Task, UnfitChoice};
 use crate::data::PreparedData;
 use crate::device::TrainingDevice;
+use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
-use crate::machine;
 use crate::mapping::{self, ModelPlan};
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
+use crate::target::Target;
 
 /// Checks `config` for requests that are impossible on every machine, before any work starts.
 ///
@@ -43,7 +43,31 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the plan of a run, except for its memory.
+/// What a resumed run takes from its checkpoint into its plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resumed<'a> {
+    /// The run as it is in its folder.
+    pub(crate) earlier: &'a EarlierRun,
+    /// Whether the current epoch begins again.
+    pub(crate) restarts_epoch: bool,
+}
+
+impl Resumed<'_> {
+    /// Returns the steps beyond the batches of the epochs that are done, for epochs of `batches` batches.
+    fn extra_steps(&self, batches: u64) -> i64 {
+        extra_steps(&self.earlier.state, self.restarts_epoch, batches)
+    }
+}
+
+/// Returns the steps of a run beyond the batches of the epochs that are done, for epochs of `batches` batches.
+pub(crate) fn extra_steps(state: &RunState, restarts_epoch: bool, batches: u64) -> i64 {
+    match restarts_epoch {
+        true => state.step as i64 - (state.position.epoch * batches) as i64,
+        false => state.extra_steps,
+    }
+}
+
+/// Makes the plan of a run, except for its memory. `resumed` is its checkpoint if it has one.
 ///
 /// # Errors
 /// If the vocabulary is too small for the texts, if a prefix of `training.freeze` names no parameter, if no utterance
@@ -52,15 +76,21 @@ pub(crate) fn resolve(
     config: &RunConfig,
     prepared: &PreparedData,
     device: &TrainingDevice,
+    target: Option<&Target>,
+    resumed: Option<Resumed<'_>>,
 ) -> Result<RunPlan, Failure> {
     let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
     let features = prepared.training.log_mel().n_mels();
     let model = match mapping::model(config, features, vocabulary) {
-        ModelPlan::Synthesizer(model) => ModelPlan::Synthesizer(SynthesizerConfig {
-            normalization: prepared.mel_normalization()?,
-            length_bounds: prepared.length_bounds(),
-            ..model
-        }),
+        ModelPlan::Synthesizer(model) => {
+            // The weights of a resumed run were trained with its statistics.
+            let (normalization, length_bounds) = match resumed.and_then(|resumed| resumed.earlier.statistics) {
+                Some(statistics) => statistics,
+                None if prepared.has_audio => (prepared.mel_normalization()?, prepared.length_bounds()),
+                None => (MelNormalization::default(), prepared.length_bounds()),
+            };
+            ModelPlan::Synthesizer(SynthesizerConfig { normalization, length_bounds, ..model })
+        }
         model => model,
     };
     let parameters = on_capture_device(|device| match &model {
@@ -69,7 +99,8 @@ pub(crate) fn resolve(
     });
     let parameters = parameters?;
     let data = data(config, prepared);
-    let training = training(config, &model, &data, device)?;
+    let extra_steps = resumed.map_or(0, |resumed| resumed.extra_steps(data.batches_in_epoch));
+    let training = training(config, &model, &data, (device, target), extra_steps)?;
     Ok(RunPlan {
         name: config.name.clone(),
         version: env!("CARGO_PKG_VERSION"),
@@ -98,7 +129,7 @@ fn trained<M: Module>(model: M, config: &RunConfig) -> Result<u64, Failure> {
 ///
 /// # Errors
 /// If the configuration asks for less than the texts need.
-fn vocabulary(config: &RunConfig, needed: usize) -> Result<usize, Failure> {
+pub(crate) fn vocabulary(config: &RunConfig, needed: usize) -> Result<usize, Failure> {
     match config.model.vocabulary {
         None => Ok(needed),
         Some(wanted) if wanted as usize >= needed => Ok(wanted as usize),
@@ -113,7 +144,7 @@ fn vocabulary(config: &RunConfig, needed: usize) -> Result<usize, Failure> {
 fn data(config: &RunConfig, prepared: &PreparedData) -> DataPlan {
     let metas = prepared.training.metas();
     let batches =
-        plimsoll_data::epoch_batches(&metas, &mapping::batching(&config.data), Key::new(config.seed).with("data"), 0);
+        plimsoll_data::epoch_batches(&metas, &mapping::batching(config), Key::new(config.seed).with("data"), 0);
     DataPlan {
         training_utterances: metas.len(),
         training_seconds: metas.iter().map(|meta| meta.seconds).sum::<Seconds>(),
@@ -129,7 +160,8 @@ fn training(
     config: &RunConfig,
     model: &ModelPlan,
     data: &DataPlan,
-    device: &TrainingDevice,
+    (device, target): (&TrainingDevice, Option<&Target>),
+    extra_steps: i64,
 ) -> Result<TrainingPlan, Failure> {
     let training = &config.training;
     let replicas = config.device.replicas as usize;
@@ -137,7 +169,8 @@ fn training(
         let message = "only CUDA GPUs and the CPU can train several replicas";
         return Err(Failure::invalid(message, "leave device.replicas out"));
     }
-    let by_epochs = training.epochs.map(|epochs| u64::from(epochs) * data.batches_in_epoch);
+    let by_epochs =
+        training.epochs.map(|epochs| (u64::from(epochs) * data.batches_in_epoch).saturating_add_signed(extra_steps));
     let total_steps = [by_epochs, training.steps].into_iter().flatten().min();
     let shape = match (training.schedule, total_steps) {
         (config::ScheduleChoice::InverseSqrt, _) => Shape::InverseSqrt,
@@ -149,10 +182,11 @@ fn training(
     };
     Ok(TrainingPlan {
         total_steps,
+        extra_steps,
         epochs: training.epochs.map(u64::from),
         max_seconds: training.max_time.map(|time| time.0),
         micro_batch: mapping::first_micro_batch(config, data.training_utterances),
-        budget: budget(training, device),
+        budget: limit(config, target),
         validation_interval: training.validation_interval,
         checkpoint_interval: training.checkpoint_interval,
         keep_checkpoints: training.keep_checkpoints as usize,
@@ -167,11 +201,7 @@ fn training(
         async_errors: !device.is_host,
         clip_norm: training.clip_norm,
         choice: mapping::choice(config, model, device.precision),
-        // With several lanes, the statistics of a batch norm would depend on which thread comes first.
-        lanes: match config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch {
-            true => 1,
-            false => (device.lanes / replicas).max(1),
-        },
+        lanes: lanes(config, device),
         replicas,
         optimizer: mapping::optimizer(config),
         optimizer_state: mapping::optimizer_state(config),
@@ -190,13 +220,21 @@ fn training(
     })
 }
 
-/// Computes the memory limit of the configuration on `device`; `None` if it sets no limit.
-fn budget(training: &TrainingConfig, device: &TrainingDevice) -> Option<Bytes> {
-    // Only a limit that is a fraction needs the memory of the device.
-    let all = match training.max_memory_fraction {
-        Some(_) if device.is_host => host_memory(),
-        Some(_) => machine::memory(),
-        None => Bytes(0),
-    };
-    mapping::budget(training, all)
+/// Returns the number of micro-batches that each replica computes at the same time.
+pub(crate) fn lanes(config: &RunConfig, device: &TrainingDevice) -> usize {
+    // With several lanes, the statistics of a batch norm would depend on which thread comes first.
+    match config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch {
+        true => 1,
+        false => (device.lanes / config.device.replicas.max(1) as usize).max(1),
+    }
+}
+
+/// Computes the memory limit of the configuration on `target`, but not more than other processes leave; `None` if it
+/// sets no limit.
+fn limit(config: &RunConfig, target: Option<&Target>) -> Option<Bytes> {
+    let wanted = config.training.max_memory.is_some() || config.training.max_memory_fraction.is_some();
+    match target {
+        Some(target) => wanted.then(|| target.budget(config)),
+        None => config.training.max_memory,
+    }
 }

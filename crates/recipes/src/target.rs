@@ -1,13 +1,13 @@
 //! The device that memory is planned for: a GPU, here or not, or the CPU of this machine.
 
-use plimsoll_core::{Bytes, Precision};
+use plimsoll_core::{Bytes, Precision, counted};
 use plimsoll_memory::{BackendRules, Gpu, Speed, find};
 use plimsoll_monitor::Host;
 
 use crate::config::RunConfig;
 use crate::error::{Failure, FailureExt};
 use crate::machine::{self, LocalGpu};
-use crate::mapping;
+use crate::mapping::{self, DeviceTraits};
 
 /// A device that memory is planned for.
 #[derive(Clone, Debug)]
@@ -16,8 +16,12 @@ pub enum Target {
     Gpu {
         /// Memory and speed of the GPU.
         gpu: Gpu,
-        /// Memory of the GPU that a process may use: from the catalog, or the free memory of a local GPU.
+        /// Memory of the GPU that CUDA processes can share. A limit that is a share of the memory is a share of this.
+        total: Bytes,
+        /// Memory of the GPU that a process may use: `total` of a GPU from the catalog, the free memory of a local GPU.
         usable: Bytes,
+        /// Fastest safe precision with the backend of the run.
+        precision: Precision,
     },
     /// The CPU of this machine.
     Host {
@@ -31,10 +35,12 @@ pub enum Target {
 impl Target {
     /// Returns the first CUDA GPU that this process may use, or the CPU if there is none.
     pub fn local() -> Self {
-        match machine::gpu() {
-            Some(LocalGpu { gpu, free }) => Self::Gpu { gpu, usable: free },
-            None => Self::host(),
-        }
+        Self::local_gpu(0).unwrap_or_else(Self::host)
+    }
+
+    /// Returns the GPU of this machine that is number `index` in CUDA; `None` if there is none.
+    pub fn local_gpu(index: usize) -> Option<Self> {
+        machine::gpu(index).map(Self::from)
     }
 
     /// Returns the CPU of this machine, with all its logical processors.
@@ -43,34 +49,35 @@ impl Target {
         Self::Host { memory: host.usable(), threads: host.logical_cpus }
     }
 
-    /// Returns a GPU with `memory` and the speed of GPUs of about this size; `None` if the catalog has no such GPU.
-    pub fn gpu_with_memory(memory: Bytes) -> Option<Self> {
+    /// Returns a GPU of WebGPU with `memory`, with the speed of GPUs of about this size; `None` if the catalog has no such
+    /// GPU.
+    pub fn webgpu_with_memory(memory: Bytes) -> Option<Self> {
         let gpu = find(&format!("{} B", memory.0)).ok()?;
-        Some(Self::Gpu { usable: memory, gpu })
+        Some(Self::Gpu { total: memory, usable: memory, gpu, precision: Precision::Fp32 })
     }
 
     /// Returns the name of the target, for messages: the name of the GPU, or the CPU with its number of threads.
     pub fn name(&self) -> String {
         match self {
             Self::Gpu { gpu, .. } => gpu.name.to_string(),
-            Self::Host { threads, .. } => format!("the CPU, {threads} threads"),
+            Self::Host { threads, .. } => format!("the CPU, {}", counted(threads, "thread")),
         }
     }
 
     /// Computes the memory that a run of `config` may use on the target: the limit of the configuration, but never more
-    /// than is usable.
+    /// than other processes leave.
     pub fn budget(&self, config: &RunConfig) -> Bytes {
-        let all = match self {
-            Self::Gpu { usable, .. } => *usable,
-            Self::Host { memory, .. } => *memory,
+        let (total, usable) = match self {
+            Self::Gpu { total, usable, .. } => (*total, *usable),
+            Self::Host { memory, .. } => (*memory, *memory),
         };
-        mapping::budget(&config.training, all).map_or(all, |budget| budget.min(all))
+        mapping::budget(&config.training, total).map_or(usable, |budget| budget.min(usable))
     }
 
     /// Returns the fastest safe precision: bf16 or fp16 on GPUs that compute it fast, fp32 on the CPU.
     pub fn precision(&self) -> Precision {
         match self {
-            Self::Gpu { gpu, .. } => fastest_precision(Some(gpu.capability.0)),
+            Self::Gpu { precision, .. } => *precision,
             Self::Host { .. } => Precision::Fp32,
         }
     }
@@ -83,12 +90,36 @@ impl Target {
         }
     }
 
-    /// Returns the speed of computing in `precision`, by which the planner compares plans.
-    pub fn speed(&self, precision: Precision) -> Speed {
+    /// Returns the speed by which the planner compares plans.
+    pub fn speed(&self) -> Speed {
         match self {
-            Self::Gpu { gpu, .. } => Speed::for_gpu(gpu, precision),
+            Self::Gpu { gpu, .. } => Speed::for_gpu(gpu),
             Self::Host { threads, .. } => Speed::for_host(*threads),
         }
+    }
+
+    /// Returns the properties that decide which settings a plan may choose from.
+    pub fn traits(&self) -> DeviceTraits {
+        let precision = self.precision();
+        DeviceTraits {
+            precision,
+            low_precision: Some(precision).filter(|precision| *precision != Precision::Fp32),
+            has_own_memory: matches!(self, Self::Gpu { .. }),
+        }
+    }
+}
+
+impl From<Gpu> for Target {
+    fn from(gpu: Gpu) -> Self {
+        let precision = fastest_precision(Some(gpu.capability.0));
+        Self::Gpu { total: gpu.usable, usable: gpu.usable, precision, gpu }
+    }
+}
+
+impl From<LocalGpu> for Target {
+    fn from(LocalGpu { gpu, free, total }: LocalGpu) -> Self {
+        let precision = fastest_precision(Some(gpu.capability.0));
+        Self::Gpu { gpu, total, usable: free.min(total), precision }
     }
 }
 
@@ -115,8 +146,7 @@ pub fn targets(names: &[String]) -> Result<Vec<Target>, Failure> {
         if name == "cpu" {
             return Ok(Target::host());
         }
-        let gpu = find(name).invalid()?;
-        Ok(Target::Gpu { usable: gpu.usable, gpu })
+        Ok(find(name).invalid()?.into())
     };
     names.iter().map(named).collect()
 }
@@ -124,6 +154,22 @@ pub fn targets(names: &[String]) -> Result<Vec<Target>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn budgets_leave_what_other_processes_hold() {
+        let gpu = find("T4").unwrap();
+        let with = |share: Option<f64>, limit: Option<Bytes>, free: u64| {
+            let mut config = RunConfig::default();
+            (config.training.max_memory_fraction, config.training.max_memory) = (share, limit);
+            let total = Bytes::gib(16);
+            Target::from(LocalGpu { gpu: gpu.clone(), free: Bytes::gib(free), total }).budget(&config)
+        };
+        assert_eq!(with(None, None, 2), Bytes::gib(2));
+        assert_eq!(with(Some(0.85), None, 2), Bytes::gib(2));
+        assert_eq!(with(Some(0.5), None, 15), Bytes::gib(8));
+        assert_eq!(with(None, Some(Bytes::gib(9)), 12), Bytes::gib(9));
+        assert_eq!(with(None, Some(Bytes::gib(13)), 12), Bytes::gib(12));
+    }
 
     #[test]
     fn each_generation_has_its_fastest_precision() {

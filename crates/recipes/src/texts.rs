@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use plimsoll_data::{ImportOptions, Manifest, Utterance};
+use plimsoll_core::error_chain;
+use plimsoll_data::{ImportOptions, Manifest, ManifestError, Utterance};
 use plimsoll_text::{Case, Numbers, Tokenizer, normalize};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
@@ -15,12 +16,23 @@ use crate::error::{Failure, FailureExt};
 /// If the manifest or the file `data.tokenizer_file` cannot be read.
 pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
     let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
-    let mut manifest = Manifest::read_with(path, &options).invalid()?;
+    let mut manifest = Manifest::read_with(path, &options).map_err(unreadable)?;
     let normalize = text_normalizer(data)?;
     for utterance in &mut manifest.utterances {
         utterance.text = normalize(&utterance.text);
     }
     Ok(manifest)
+}
+
+/// Returns the failure for a corpus that cannot be read, with the folder of its audio if that is known.
+fn unreadable(error: ManifestError) -> Failure {
+    match &error {
+        ManifestError::NothingUsable { audio_root: Some(folder), .. } => {
+            let help = format!("its audio files are found from {0}: --set data.audio_root={0}", folder.display());
+            Failure::invalid(error_chain(&error), help)
+        }
+        _ => Err::<(), _>(error).invalid().expect_err("it is an error"),
+    }
 }
 
 /// Returns a function that normalizes a text for models of `data`: numbers as words if asked for, then spaces and case.

@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod asr;
+mod check;
 mod evaluation_error;
 mod metadata;
 mod planning;
@@ -15,5 +16,6 @@ pub use plimsoll_audio as audio;
 /// Tokenizers, which this crate takes.
 pub use plimsoll_text as text;
 
+pub use check::InvalidField;
 pub use evaluation_error::EvaluationError;
 pub use metadata::{ModelError, ModelFolder, ModelKind, ModelMetadata};

@@ -1,14 +1,23 @@
 //! The description of a model beside its weights (`model.json`), and the folder that holds both.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use plimsoll_audio::{FeatureError, LogMelConfig, VocoderError};
-use plimsoll_tape::{NamedTensor, ParametersError};
+use burn::module::Module;
+use burn::tensor::Device;
+use plimsoll_audio::{FeatureError, LogMel, LogMelConfig, VocoderError};
+use plimsoll_tape::{NamedTensor, ParametersError, apply, check_shapes, on_capture_device};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::{CheckpointError, CheckpointStore, WeightsError, read_weights};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::check::{self, InvalidField};
+
+/// Largest `model.json`, in bytes. Its tokenizer can have some megabytes.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A configuration of one kind of model, such as a recognizer. It is stored in `model.json`.
 pub trait ModelKind: Serialize + DeserializeOwned {
@@ -16,6 +25,15 @@ pub trait ModelKind: Serialize + DeserializeOwned {
     const KIND: &'static str;
     /// Name of the kind in messages, with its article, such as `a recognizer`.
     const NAME: &'static str;
+
+    /// Checks that a model of this configuration can be built.
+    ///
+    /// # Errors
+    /// The first field for which it cannot.
+    fn check(&self) -> Result<(), InvalidField>;
+
+    /// Returns the number of features in a frame, and the number of tokens.
+    fn input_sizes(&self) -> (usize, usize);
 }
 
 /// Everything besides the weights that is needed to use a model; stored as `model.json` in the folder of the model.
@@ -31,6 +49,10 @@ pub struct ModelMetadata<M> {
     pub features: LogMelConfig,
     /// Tokenizer, which maps texts to the model's tokens and back.
     pub tokenizer: Tokenizer,
+    /// Identity of the run that trains the model; only its checkpoints are used. `None` for an exported model, and for a
+    /// run of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
 }
 
 /// Error of reading or using the model of a folder.
@@ -70,6 +92,20 @@ pub enum ModelError {
         wanted: &'static str,
         /// Error of the JSON parser.
         source: serde_json::Error,
+    },
+    /// `model.json` describes a model that cannot be built.
+    #[error("{} describes a model that cannot be built", path.display())]
+    Impossible {
+        /// Path of `model.json`.
+        path: PathBuf,
+        /// Field with an impossible value.
+        source: InvalidField,
+    },
+    /// `model.json` is too large to describe a model.
+    #[error("{} is larger than {} MiB", path.display(), MAX_BYTES >> 20)]
+    TooLarge {
+        /// Path of `model.json`.
+        path: PathBuf,
     },
     /// The run has no checkpoint that can be read.
     #[error(transparent)]
@@ -140,32 +176,68 @@ impl ModelFolder<'_> {
         if !checkpoints.exists() && exported_weights.is_file() {
             return Ok(read_weights(&exported_weights)?);
         }
-        Ok(CheckpointStore::new(checkpoints, 1).best()?.evaluation_weights())
+        Ok(self.checkpoint_store()?.best()?.evaluation_weights())
+    }
+
+    /// Returns the store of the run's checkpoints, which refuses checkpoints of other runs.
+    ///
+    /// # Errors
+    /// As [`kind`](Self::kind).
+    pub fn checkpoint_store(self) -> Result<CheckpointStore, ModelError> {
+        let run = self.value()?["run"].as_str().unwrap_or_default().to_string();
+        Ok(CheckpointStore::new(self.checkpoints(), 1).for_run(run))
     }
 
     fn value(self) -> Result<Value, ModelError> {
         let path = self.metadata_file();
-        let text = std::fs::read_to_string(&path).map_err(|source| match source.kind() {
+        let mut text = String::new();
+        let read = File::open(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+        read.map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => ModelError::NoModel { folder: self.0.into() },
             _ => ModelError::Io { path: path.clone(), source },
         })?;
-        serde_json::from_str(&text).map_err(|source| ModelError::Format { path, wanted: "a model", source })
+        if text.len() as u64 > MAX_BYTES {
+            return Err(ModelError::TooLarge { path });
+        }
+        let format = |source| ModelError::Format { path, wanted: "a model", source: short_error(source) };
+        serde_json::from_str(&text).map_err(format)
+    }
+}
+
+/// Builds a model with `init` on `device` and gives it the weights in `folder`. The shapes are compared first, without
+/// memory for a model that the weights do not fit.
+pub(crate) fn with_weights<M: Module>(
+    init: impl Fn(&Device) -> M,
+    folder: ModelFolder<'_>,
+    device: &Device,
+) -> Result<M, ModelError> {
+    let weights = folder.weights()?;
+    on_capture_device(|device| check_shapes(&init(device), &weights))?;
+    Ok(apply(init(device), weights)?)
+}
+
+/// Largest number of characters of a JSON error that a message shows.
+const MAX_QUOTE: usize = 300;
+
+/// Returns `error`, or an error with the beginning of its message if the message quotes too much of a file.
+fn short_error(error: serde_json::Error) -> serde_json::Error {
+    let message = error.to_string();
+    match message.char_indices().nth(MAX_QUOTE) {
+        Some((end, _)) => serde::de::Error::custom(format!("{}…", &message[..end])),
+        None => error,
     }
 }
 
 impl<M: ModelKind> ModelMetadata<M> {
     /// Makes the metadata of a model with this configuration, these features and this tokenizer.
     pub fn new(model: M, features: LogMelConfig, tokenizer: Tokenizer) -> Self {
-        Self { kind: M::KIND.into(), model, features, tokenizer }
+        Self { kind: M::KIND.into(), model, features, tokenizer, run: None }
     }
 
-    /// Returns whether two models have the same features and the same tokens, so that one can continue the training of
-    /// the other.
-    ///
-    /// The configurations may differ in values that do not change the weights, such as dropout. A difference that
-    /// changes the weights is reported when they are loaded.
-    pub fn has_same_inputs(&self, other: &Self) -> bool {
-        self.tokenizer == other.tokenizer && self.features == other.features
+    /// Sets the identity of the run that trains the model.
+    #[must_use]
+    pub fn with_run(self, run: impl Into<String>) -> Self {
+        Self { run: Some(run.into()), ..self }
     }
 
     /// Writes `model.json` into `folder`.
@@ -182,7 +254,8 @@ impl<M: ModelKind> ModelMetadata<M> {
     ///
     /// # Errors
     /// [`ModelError::NoModel`] without the file, [`ModelError::Kind`] when it describes another kind of model,
-    /// [`ModelError::Format`] when it is not valid for this version, [`ModelError::Io`] when it cannot be read.
+    /// [`ModelError::Format`] when it is not valid for this version, [`ModelError::Impossible`] when no model has its
+    /// sizes, [`ModelError::Features`] for invalid features, [`ModelError::Io`] when it cannot be read.
     pub fn read(folder: &Path) -> Result<Self, ModelError> {
         let value = ModelFolder(folder).value()?;
         if let Some(found) = value["kind"].as_str()
@@ -191,6 +264,30 @@ impl<M: ModelKind> ModelMetadata<M> {
             return Err(ModelError::Kind { folder: folder.into(), found: found.into(), wanted: M::NAME });
         }
         let path = ModelFolder(folder).metadata_file();
-        serde_json::from_value(value).map_err(|source| ModelError::Format { path, wanted: M::NAME, source })
+        let metadata: Self = serde_json::from_value(value).map_err(|source| ModelError::Format {
+            path: path.clone(),
+            wanted: M::NAME,
+            source: short_error(source),
+        })?;
+        metadata.check().map_err(|source| ModelError::Impossible { path, source })?;
+        LogMel::new(&metadata.features)?;
+        Ok(metadata)
+    }
+
+    /// Checks that the model can be built, and that it fits its features and its tokenizer.
+    fn check(&self) -> Result<(), InvalidField> {
+        self.model.check()?;
+        check::features(&self.features)?;
+        let (features, vocabulary) = self.model.input_sizes();
+        let mismatch = |field, value: usize, expected| Err(InvalidField { field, value: value.to_string(), expected });
+        if features != self.features.n_mels {
+            let expected = format!("the `n_mels` of the features, {}", self.features.n_mels);
+            return mismatch("features", features, expected);
+        }
+        let tokens = self.tokenizer.size();
+        if vocabulary < tokens {
+            return mismatch("vocabulary", vocabulary, format!("at least the {tokens} tokens of the tokenizer"));
+        }
+        Ok(())
     }
 }

@@ -34,6 +34,12 @@ pub(crate) fn family(device: &Device) -> Family {
     }
 }
 
+/// Returns whether `device` is the CPU, with or without autodiff: its tensors lie in host memory, so reading them waits
+/// for nothing.
+pub fn is_host_device(device: &Device) -> bool {
+    family(device) == Family::Flex
+}
+
 /// Returns whether operations over host slices run on `device`: the device is the CPU, or a capture device that
 /// simulates the CPU.
 pub(crate) fn runs_host_ops(device: &Device) -> bool {

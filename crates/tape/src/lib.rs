@@ -20,7 +20,7 @@ mod with_gradient;
 
 pub use backward::{backward, free_dropped_graphs};
 pub use batch::{References, TensorBatch};
-pub use bridge::{inner_device, without_autodiff};
+pub use bridge::{inner_device, is_host_device, without_autodiff};
 pub use buffers::BufferSnapshot;
 /// Burn's types for the operations of a capture.
 pub use burn_ir as ir;
@@ -33,7 +33,10 @@ pub use fused::{
     layer_norm, relative_shift, silu, single_query_attention, tanh,
 };
 pub use noise::Noise;
-pub use parameters::{NamedTensor, NamedVisitor, ParametersError, apply, collect, count, freeze, initialize, walk};
+pub use parameters::{
+    NamedTensor, NamedVisitor, ParametersError, apply, check_shapes, collect, count, freeze, initialize, try_collect,
+    walk,
+};
 pub use pass::Pass;
 pub use remat::{remat, remat_dense};
 pub use task::{StepLoss, Task};

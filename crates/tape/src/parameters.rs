@@ -43,6 +43,14 @@ pub enum ParametersError {
         /// names.
         parts: Vec<String>,
     },
+    /// The device cannot return a value.
+    #[error("the device cannot return `{name}`: {reason}")]
+    Device {
+        /// Name of the parameter.
+        name: String,
+        /// Message of the device.
+        reason: String,
+    },
     /// The shape of a parameter differs from the shape of its value.
     #[error("`{name}` has shape {found:?} in the weights and {wanted:?} in this model")]
     Shape {
@@ -84,17 +92,33 @@ impl<V: NamedVisitor> ModuleVisitor for Walk<'_, V> {
 }
 
 /// Collects the values of all float parameters of `module`, converted to fp32.
+///
+/// # Panics
+/// If the device cannot return a value; see [`try_collect`].
 pub fn collect<M: Module>(module: &M) -> Vec<NamedTensor> {
-    struct Values(Vec<NamedTensor>);
+    try_collect(module).expect("the device returns the values of a module")
+}
+
+/// Collects the values of all float parameters of `module`, converted to fp32, from a device that may have failed.
+///
+/// # Errors
+/// [`ParametersError::Device`] if the device cannot return a value.
+pub fn try_collect<M: Module>(module: &M) -> Result<Vec<NamedTensor>, ParametersError> {
+    struct Values(Result<Vec<NamedTensor>, ParametersError>);
     impl NamedVisitor for Values {
         fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+            let Ok(found) = &mut self.0 else { return };
             let value = param.val().without_autodiff();
             let shape = value.dims().to_vec();
-            let values = value.into_data().convert::<f32>().try_to_vec().expect("converted to f32");
-            self.0.push(NamedTensor { name: name.into(), shape, values });
+            let data = value.try_into_data().map_err(|error| error.to_string());
+            // A device may hand out memory that it fills later, so this can fail as well.
+            match data.and_then(|data| data.try_into_vec_as::<f32>().map_err(|error| error.to_string())) {
+                Ok(values) => found.push(NamedTensor { name: name.into(), shape, values }),
+                Err(reason) => self.0 = Err(ParametersError::Device { name: name.into(), reason }),
+            }
         }
     }
-    let mut found = Values(Vec::new());
+    let mut found = Values(Ok(Vec::new()));
     walk(module, &mut found);
     found.0
 }
@@ -166,6 +190,38 @@ impl ModuleMapper for Freeze<'_> {
             }
         }
         if is_frozen { param.map(|value| value.detach().set_require_grad(false)) } else { param }
+    }
+}
+
+/// Compares names and shapes of `values` with the float parameters of `module`, without their values. On the
+/// [capture device](crate::on_capture_device) a module of any size takes no memory.
+///
+/// # Errors
+/// [`ParametersError`] if the names or a shape of `values` differ from the names or shapes of `module`.
+pub fn check_shapes<M: Module>(module: &M, values: &[NamedTensor]) -> Result<(), ParametersError> {
+    struct Check<'a> {
+        shapes: HashMap<&'a str, &'a [usize]>,
+        error: Option<ParametersError>,
+    }
+    impl NamedVisitor for Check<'_> {
+        fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+            let wanted = param.lazy_shape();
+            let name = name.to_string();
+            let error = match self.shapes.remove(name.as_str()) {
+                Some(found) if found == &wanted[..] => return,
+                Some(found) => ParametersError::Shape { name, wanted: wanted.to_vec(), found: found.to_vec() },
+                None => ParametersError::Missing { name },
+            };
+            self.error.get_or_insert(error);
+        }
+    }
+    let shapes = values.iter().map(|value| (value.name.as_str(), value.shape.as_slice())).collect();
+    let mut check = Check { shapes, error: None };
+    walk(module, &mut check);
+    match (check.error, check.shapes.into_keys().min()) {
+        (Some(error), _) => Err(error),
+        (None, Some(name)) => Err(ParametersError::Unknown { name: name.into() }),
+        (None, None) => Ok(()),
     }
 }
 
@@ -311,11 +367,20 @@ mod tests {
     #[test]
     fn apply_refuses_values_of_another_model() {
         let values = collect(&layer(4));
-        let refused = |values| apply(layer(5), values).unwrap_err().to_string();
+        let refused = |values: Vec<NamedTensor>| {
+            let error = apply(layer(5), values.clone()).unwrap_err();
+            assert_eq!(
+                crate::on_capture_device(|device| { check_shapes(&LinearConfig::new(5, 3).init(device), &values) }),
+                Err(error.clone())
+            );
+            error.to_string()
+        };
         assert_eq!(refused(values.clone()), "`weight` has shape [4, 3] in the weights and [5, 3] in this model");
         assert_eq!(refused(values[1..].to_vec()), "the weights have no `weight`: they belong to another model");
         let mut more = values.clone();
         more.push(NamedTensor { name: "other".into(), ..values[1].clone() });
+        assert_eq!(check_shapes(&layer(4), &values), Ok(()));
+        assert_eq!(check_shapes(&layer(4), &more), Err(ParametersError::Unknown { name: "other".into() }));
         let error = apply(layer(4), more).unwrap_err();
         assert_eq!(error, ParametersError::Unknown { name: "other".into() });
     }

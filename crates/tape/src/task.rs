@@ -88,11 +88,13 @@ pub struct StepLoss {
     pub left_out: Vec<usize>,
     /// Indices of samples that a length policy truncated.
     pub truncated: Vec<usize>,
+    /// Number of reads from the device for which the computation waited, such as for a loss that is computed on the host.
+    pub reads: u32,
 }
 
 impl StepLoss {
     /// Creates a loss over all samples, without terms.
     pub fn new(sum: Tensor<1>) -> Self {
-        Self { sum, parts: Vec::new(), left_out: Vec::new(), truncated: Vec::new() }
+        Self { sum, parts: Vec::new(), left_out: Vec::new(), truncated: Vec::new(), reads: 0 }
     }
 }

@@ -3,12 +3,32 @@
 use std::io;
 use std::path::PathBuf;
 
+/// Largest number of characters that a message quotes of a text or a file.
+const MAX_QUOTE: usize = 200;
+
+/// Returns `text`, or its beginning if it is too long for a message.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
+}
+
+/// Returns `error`, or an error with the beginning of its message if the message quotes too much of a file.
+pub(crate) fn short_error(error: serde_json::Error) -> serde_json::Error {
+    let message = error.to_string();
+    match shortened(&message) {
+        short if short == message => error,
+        short => serde::de::Error::custom(short),
+    }
+}
+
 /// Reason why a text or a vocabulary cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
     /// A character of a text is not in the vocabulary.
-    #[error("the character `{character}` (U+{code:04X}) in \"{text}\" is not in the vocabulary", code = u32::from(*character))]
+    #[error("the character `{character}` (U+{code:04X}) in \"{}\" is not in the vocabulary", shortened(text), code = u32::from(*character))]
     UnknownCharacter {
         /// Character that is not in the vocabulary.
         character: char,
@@ -60,6 +80,14 @@ pub enum TextError {
         file: PathBuf,
         /// Error of the operating system.
         source: io::Error,
+    },
+    /// A file is too large to be a vocabulary.
+    #[error("{} is larger than {} MiB", file.display(), most >> 20)]
+    TooLarge {
+        /// Path of the file.
+        file: PathBuf,
+        /// Largest size of a vocabulary file, in bytes.
+        most: u64,
     },
     /// A file does not contain a vocabulary.
     #[error("{} is not a vocabulary file", file.display())]

@@ -6,7 +6,8 @@ mod hugging_face_tests;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -15,10 +16,13 @@ use serde_json::{Value, json};
 use crate::bpe::{BpeLists, BpeVocabulary};
 use crate::characters::CharTokenizer;
 use crate::encoded::Encoded;
-use crate::error::TextError;
+use crate::error::{TextError, short_error};
 use crate::hugging_face::HuggingFace;
 use crate::normalize::{Case, normalize};
 use crate::numbers::Numbers;
+
+/// Largest vocabulary file, in bytes. Those of large models have some megabytes.
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Converts text to ids and back. A text becomes characters or word pieces; languages have ids of their own.
 ///
@@ -93,7 +97,12 @@ impl Tokenizer {
     /// When the file cannot be read or does not contain a supported vocabulary.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, TextError> {
         let file = path.as_ref();
-        let text = fs::read_to_string(file).map_err(|source| TextError::File { file: file.into(), source })?;
+        let mut text = String::new();
+        let read = File::open(file).and_then(|open| open.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
+        read.map_err(|source| TextError::File { file: file.into(), source })?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(TextError::TooLarge { file: file.into(), most: MAX_FILE_BYTES });
+        }
         let read = |text: &str| {
             let mut value: Value = serde_json::from_str(text)?;
             if let Some(own) = value.get_mut("tokenizer") {
@@ -102,7 +111,7 @@ impl Tokenizer {
             let foreign = value.get("model").is_some();
             serde_json::from_value(if foreign { json!({ "hugging_face": value }) } else { value })
         };
-        read(&text).map_err(|source| TextError::Json { file: file.into(), source })
+        read(&text).map_err(|source| TextError::Json { file: file.into(), source: short_error(source) })
     }
 
     /// Replaces the languages of the tokenizer by `languages`; their ids come after all other ids.

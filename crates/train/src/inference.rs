@@ -78,7 +78,7 @@ impl<'a> InferenceRunner<'a> {
                         self.limit = part.len() / 2;
                     }
                     self.failures.push(failure);
-                    clean_up(&self.device);
+                    clean_up(&self.device, self.gate);
                 }
             }
         }

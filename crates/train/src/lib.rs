@@ -10,6 +10,7 @@ mod inference;
 mod optimizer;
 mod preallocate;
 mod progress;
+mod reads;
 mod replicas;
 mod run;
 mod schedule;

@@ -1,11 +1,13 @@
 //! A run: batches, steps, validations and checkpoints, until a limit or a stop signal.
 
+mod checkpoints;
+mod skipped;
 mod training_loop;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use plimsoll_core::{BatchShape, BatchSource, Bytes, CollectiveError, Measure, SourceError};
+use plimsoll_core::{BatchShape, BatchSource, Bytes, CollectiveError, EndKind, Measure, SourceError, error_chain};
 use plimsoll_tape::Task;
 
 use crate::{
@@ -43,14 +45,41 @@ pub struct RunOptions {
     /// Planned peak memory of a step, for each largest batch shape. A step that exceeds its plan by 3 % is reported as
     /// [`Event::Drift`].
     pub planned: Vec<(BatchShape, Bytes)>,
+    /// Largest number of utterances that validation computes at once, as planned. A validation that runs out of memory
+    /// lowers the number.
+    pub validation_batch: usize,
+    /// Number of steps after which unused memory is returned to the driver of a GPU. `None`: never between steps that fit.
+    pub cleanup_every: Option<u64>,
+}
+
+impl Limits {
+    /// Returns the ending of a run at `state`, if it has reached a limit.
+    pub fn reached(&self, state: &RunState) -> Option<Ending> {
+        if self.stale.is_some_and(|stale| state.stale >= stale) {
+            return Some(Ending::Stale);
+        }
+        let is_reached = self.steps.is_some_and(|steps| state.step >= steps)
+            || self.epochs.is_some_and(|epochs| state.position.epoch >= epochs)
+            || self.time.is_some_and(|time| state.train_seconds >= time.as_secs_f64());
+        is_reached.then_some(Ending::Complete)
+    }
 }
 
 impl RunOptions {
     /// Makes the options of a run within `limits`: validation after each epoch, a checkpoint every 200 steps, 10
-    /// failures in a row, no plateau, no plan.
+    /// failures in a row, no plateau, no plan, and whole batches in validation.
     pub fn new(limits: Limits) -> Self {
         let planned = Vec::new();
-        Self { limits, validate_every: None, save_every: 200, failures_max: 10, plateau: None, planned }
+        Self {
+            limits,
+            validate_every: None,
+            save_every: 200,
+            failures_max: 10,
+            plateau: None,
+            planned,
+            validation_batch: usize::MAX,
+            cleanup_every: None,
+        }
     }
 }
 
@@ -72,6 +101,16 @@ pub enum Ending {
     Stale,
     /// The stop flag of the run became true.
     Stopped,
+}
+
+impl From<Ending> for EndKind {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Complete => Self::Complete,
+            Ending::Stale => Self::Stale,
+            Ending::Stopped => Self::Stopped,
+        }
+    }
 }
 
 /// Result of a run.
@@ -103,6 +142,14 @@ pub enum TrainError {
     /// The final checkpoint cannot be written.
     #[error("cannot write a checkpoint")]
     Checkpoint(#[from] CheckpointError),
+    /// The run ended without a single step, or there was nothing to learn for a whole epoch: every batch was skipped.
+    #[error("the run took no step in its last {batches} batches: all were skipped")]
+    NoStep {
+        /// Number of skipped batches.
+        batches: u64,
+        /// Reason why the last batch was skipped.
+        source: StepError,
+    },
     /// Another replica is gone.
     #[error("cannot continue without the other replicas")]
     Replica(#[from] CollectiveError),
@@ -160,8 +207,9 @@ impl<'a, T: Task> Run<'a, T> {
     /// Trains until a limit is reached, the source ends or the stop flag is set, and writes a checkpoint at the end.
     ///
     /// # Errors
-    /// If the source fails, a step cannot be computed, the validation fails, another replica is gone, or the last
-    /// checkpoint cannot be written. Before it returns, it tries to save the steps since the last checkpoint.
+    /// If the source fails, a step cannot be computed, every batch is skipped, the validation fails, another replica is
+    /// gone, or the last checkpoint cannot be written. Before it returns, it reports the error as [`Event::Ended`] and
+    /// tries to save the steps since the last checkpoint. A run that continues from there uses each batch once.
     pub fn train(self, validate: &mut Validate<'_, T>) -> Result<Outcome, TrainError> {
         let Self { trainer, source, store, options, state, stop, observer } = self;
         let (never, mut silent) = (AtomicBool::new(false), |_: &Event| {});
@@ -171,15 +219,19 @@ impl<'a, T: Task> Run<'a, T> {
         };
         let mut training_loop = TrainingLoop::new(trainer, store, options, observer, state);
         let mut last_score = None;
-        let ending = match training_loop.run(source, validate, stop.unwrap_or(&never), &mut last_score) {
-            Ok(ending) => ending,
+        let ending = training_loop.run(source, validate, stop.unwrap_or(&never), &mut last_score);
+        match ending.and_then(|ending| training_loop.finish().map(|()| ending)) {
+            Ok(ending) => {
+                training_loop.report_end(ending.into(), String::new());
+                Ok(Outcome { ending, state: training_loop.state, last_score })
+            }
             Err(error) => {
+                // The error first: what follows from it may fail, too.
+                training_loop.report_end(EndKind::Failed, error_chain(&error));
                 // The steps since the last checkpoint are worth keeping.
                 training_loop.save_after_error(&error);
-                return Err(error);
+                Err(error)
             }
-        };
-        training_loop.finish()?;
-        Ok(Outcome { ending, state: training_loop.state, last_score })
+        }
     }
 }

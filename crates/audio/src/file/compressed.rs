@@ -1,6 +1,5 @@
 //! Compressed audio, decoded by Symphonia: FLAC, MP3, Ogg Vorbis, and Ogg Opus with the feature `opus`.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -18,7 +17,8 @@ use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 
 use super::{
-    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange, unreadable,
+    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange,
+    open_regular_file, unreadable,
 };
 
 /// Length of audio that is decoded before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16
@@ -28,9 +28,10 @@ const PREROLL: Seconds = Seconds(0.5);
 /// Largest number of samples allocated at once, because a broken header may give any length.
 const ALLOCATION_MAX: u64 = 1 << 22;
 
-/// Reads format, sample rate, channels and length of a compressed file.
-pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
-    Ok(CompressedFile::open(path, true)?.info)
+/// Reads format, sample rate, channels and length of a compressed file. Without `is_counted`, a length that would have
+/// to be counted is infinite.
+pub(super) fn info(path: &Path, is_counted: bool) -> Result<AudioInfo, AudioError> {
+    Ok(CompressedFile::open(path, is_counted)?.info)
 }
 
 /// Reads a segment of a compressed file and averages its channels.
@@ -39,7 +40,7 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioErr
     let file = CompressedFile::open(path, segment.duration.is_none())?;
     let (rate, range) = (file.info.rate, file.info.locate(path, segment)?);
     // Without a count, a segment past the end looks like damage. Count now, and report the wrong segment.
-    let outside_or = |error| match info(path).map(|counted| counted.locate(path, segment)) {
+    let outside_or = |error| match info(path, true).map(|counted| counted.locate(path, segment)) {
         Ok(Err(outside)) => outside,
         _ => error,
     };
@@ -231,7 +232,7 @@ impl MonoMix {
 }
 
 fn probe(path: &Path) -> Result<Box<dyn FormatReader>, AudioError> {
-    let file = File::open(path).map_err(|error| unreadable(path, error))?;
+    let file = open_regular_file(path).map_err(|error| unreadable(path, error))?;
     let stream = MediaSourceStream::new(Box::new(file), Default::default());
     let probed = symphonia::default::get_probe().probe(
         &Hint::new(),

@@ -1,13 +1,19 @@
-//! WAV files with any number of channels, any sample rate and any common encoding.
+//! WAV files with any number of channels, any sample rate and any common encoding, also as programs write them into a
+//! pipe.
+
+mod header;
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use hound::{SampleFormat, WavReader, WavSpec};
+use hound::{SampleFormat, WavSpec};
 use plimsoll_core::Samples;
 
-use super::{Audio, AudioError, AudioInfo, AudioKind, AudioSegment, SAMPLE_RATES, SampleRange, unreadable};
+use super::{
+    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, SAMPLE_RATES, SampleRange, open_regular_file, unreadable,
+};
+use header::Header;
 
 /// Reads a segment of a WAV file and averages its channels.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
@@ -94,24 +100,25 @@ struct WavFile<'a> {
 
 impl<'a> WavFile<'a> {
     fn open(path: &'a Path) -> Result<Self, AudioError> {
-        let file = File::open(path).map_err(|error| unreadable(path, error))?;
+        let file = open_regular_file(path).map_err(|error| unreadable(path, error))?;
         let size = file.metadata().map_err(|error| unreadable(path, error))?.len();
         if size == 0 {
             return Err(AudioError::Empty(path.into()));
         }
         let mut reader = BufReader::new(file);
-        let (spec, values) = header(&mut reader).map_err(|error| broken(path, &error))?;
-        let (start, promised) = data_chunk(&mut reader).map_err(|error| unreadable(path, error))?;
-        if values == 0 {
+        let Header { spec, value_bytes, start, audio_bytes } =
+            Header::read(&mut reader).map_err(|error| broken(path, &error))?;
+        let frame_bytes = value_bytes * u64::from(spec.channels);
+        let found = size.saturating_sub(start);
+        let length = audio_bytes.unwrap_or(found) / frame_bytes;
+        if length == 0 {
             return Err(AudioError::Empty(path.into()));
         }
-        // `hound` does not expose the width of a value, but has checked that it divides the length.
-        let encoding = encoding(path, spec, promised / values)?;
-        let found = size.saturating_sub(start);
-        if promised > found {
-            return Err(AudioError::Truncated { file: path.into(), promised, found });
+        let encoding = encoding(path, spec, value_bytes)?;
+        match audio_bytes {
+            Some(promised) if promised > found => Err(AudioError::Truncated { file: path.into(), promised, found }),
+            _ => Ok(Self { path, reader, spec, encoding, start, length }),
         }
-        Ok(Self { path, reader, spec, encoding, start, length: values / u64::from(spec.channels) })
     }
 
     fn info(&self) -> AudioInfo {
@@ -128,22 +135,6 @@ impl<'a> WavFile<'a> {
             .map_err(|error| unreadable(self.path, error))?;
         Ok(bytes)
     }
-}
-
-/// Reads the format of the audio, and the number of values of all channels together, from the header.
-fn header(reader: &mut BufReader<File>) -> Result<(WavSpec, u64), hound::Error> {
-    let header = WavReader::new(reader)?;
-    Ok((header.spec(), header.len().into()))
-}
-
-/// Returns the position of the audio in the file, and its length according to the header, both in bytes. `reader` must
-/// stand just behind the header.
-fn data_chunk(reader: &mut BufReader<File>) -> io::Result<(u64, u64)> {
-    let start = reader.stream_position()?;
-    let mut length = [0; 4];
-    reader.seek_relative(-4)?;
-    reader.read_exact(&mut length)?;
-    Ok((start, u32::from_le_bytes(length).into()))
 }
 
 fn encoding(path: &Path, spec: WavSpec, bytes: u64) -> Result<Encoding, AudioError> {
@@ -173,3 +164,6 @@ fn broken(path: &Path, error: &hound::Error) -> AudioError {
         other => AudioError::NotWav { file, problem: other.to_string() },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,6 +102,17 @@ pub enum Event {
         #[serde(default)]
         reason: String,
     },
+    /// The run ended, or this part of it: a run that is resumed writes further events.
+    Ended {
+        /// Number of the last completed step.
+        step: u64,
+        /// Kind of the end.
+        #[serde(default)]
+        end: EndKind,
+        /// Reason why the run failed; empty for other kinds.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
     /// The number of utterances that are computed at once was lowered. Only read, never written: schema version 0 used
     /// this event in place of [`Event::OutOfMemory`].
     Lowered {
@@ -132,10 +143,30 @@ impl Event {
             | Self::Validated { step, .. }
             | Self::Saved { step, .. }
             | Self::NotSaved { step, .. }
+            | Self::Ended { step, .. }
             | Self::Lowered { step, .. } => Some(*step),
             Self::LeftOut { .. } | Self::Unknown => None,
         }
     }
+}
+
+/// Kind of the end of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EndKind {
+    /// A limit of the run was reached, or the data ended.
+    Complete,
+    /// Validations no longer improved.
+    Stale,
+    /// A signal stopped the run.
+    Stopped,
+    /// An error ended the run.
+    Failed,
+    /// A kind of a newer schema.
+    #[default]
+    #[serde(other)]
+    Unknown,
 }
 
 /// Record of one training step.
@@ -226,8 +257,8 @@ fn is_one(factor: &f64) -> bool {
 
 /// Part of a batch that is computed at once: neighboring utterances. In JSON `[start, len, fallback_level]`.
 ///
-/// The micro-batches of a step, in the order in which their gradients were added, are enough to repeat the step to the
-/// last bit.
+/// The micro-batches of a step, in the order in which their gradients were added, are enough to repeat the step; on the
+/// CPU to the last bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u32; 3]", into = "[u32; 3]")]
 pub struct MicroBatch {

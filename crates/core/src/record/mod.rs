@@ -15,7 +15,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Event, MicroBatch, StepEvent};
+pub use event::{EndKind, Event, MicroBatch, StepEvent};
 pub use plan::PlanHeader;
 
 use serde::{Deserialize, Serialize};

@@ -80,6 +80,11 @@ fn validated() -> impl Strategy<Value = Event> {
     )
 }
 
+fn end() -> impl Strategy<Value = EndKind> {
+    use EndKind::{Complete, Failed, Stale, Stopped, Unknown};
+    prop::sample::select(vec![Complete, Stale, Stopped, Failed, Unknown])
+}
+
 /// Generates every event that has fields. [`Event::Unknown`] has no fields and has a test of its own.
 fn event() -> impl Strategy<Value = Event> {
     let skipped = (text(), text()).prop_map(|(name, reason)| Skipped { name, reason });
@@ -99,6 +104,7 @@ fn event() -> impl Strategy<Value = Event> {
         (step(), number()).prop_map(|(step, factor)| Event::RateLowered { step, factor }),
         (step(), text()).prop_map(|(step, path)| Event::Saved { step, path: path.into() }),
         (step(), text()).prop_map(|(step, reason)| Event::NotSaved { step, reason }),
+        (step(), end(), text()).prop_map(|(step, end, reason)| Event::Ended { step, end, reason }),
         (step(), any::<usize>(), bytes()).prop_map(|(step, limit, peak_bytes)| Event::Lowered {
             step,
             limit,

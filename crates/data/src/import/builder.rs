@@ -1,14 +1,13 @@
 //! Builds a listing from the utterances of any layout: validates them and keeps their ids unique.
 
-use std::collections::HashMap;
-use std::io;
+use std::collections::hash_map::{self, HashMap};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 
 use super::error::ImportError;
 use super::format::Format;
-use super::lines::Lines;
+use super::lines::{JsonItems, Line, Lines};
 use super::listing::{Entry, ImportOptions, Listing};
 use super::walk::{Unreadable, folder_of};
 use crate::issue::{Issue, IssueKind, SourceLocation};
@@ -34,9 +33,13 @@ pub(super) struct Draft {
     pub(super) audio: PathBuf,
     pub(super) offset: Seconds,
     pub(super) duration: Option<Seconds>,
+    /// Whether the list has the key of the duration without a value.
+    pub(super) has_null_duration: bool,
     pub(super) text: String,
     pub(super) speaker: Option<String>,
     pub(super) language: Option<String>,
+    pub(super) rate: Option<u32>,
+    pub(super) resampled: Option<u32>,
 }
 
 /// Builder of a listing.
@@ -46,6 +49,7 @@ pub(super) struct ListingBuilder<'a> {
     format: Format,
     options: &'a ImportOptions,
     entries: Vec<Entry>,
+    duplicates: Vec<Entry>,
     issues: Vec<Issue>,
     more_issues: usize,
     /// Index in `entries` of the entry with each id, to find duplicate ids.
@@ -55,7 +59,16 @@ pub(super) struct ListingBuilder<'a> {
 impl<'a> ListingBuilder<'a> {
     pub(super) fn new(format: Format, path: &Path, options: &'a ImportOptions) -> Self {
         let root = if path.is_dir() { path } else { folder_of(path) }.to_path_buf();
-        Self { root, format, options, entries: vec![], issues: vec![], more_issues: 0, ids: HashMap::new() }
+        Self {
+            root,
+            format,
+            options,
+            entries: vec![],
+            duplicates: vec![],
+            issues: vec![],
+            more_issues: 0,
+            ids: HashMap::new(),
+        }
     }
 
     /// Returns the folder that relative audio paths of a list in `folder` start from.
@@ -80,26 +93,52 @@ impl<'a> ListingBuilder<'a> {
         file: &Path,
         read: impl FnMut(&mut Self, SourceLocation, &str),
     ) -> Result<(), ImportError> {
-        self.read_lines(file, read).map_err(|source| ImportError::Unreadable { file: file.into(), source })
+        let lines = Lines::open(file).map_err(|source| ImportError::Unreadable { file: file.into(), source })?;
+        self.read_all(file, lines, read);
+        Ok(())
+    }
+
+    /// Calls `read` for every item of a required JSON list: of JSON lines, or of one array.
+    pub(super) fn read_json_list(
+        &mut self,
+        file: &Path,
+        read: impl FnMut(&mut Self, SourceLocation, &str),
+    ) -> Result<(), ImportError> {
+        let items = JsonItems::open(file).map_err(|source| ImportError::Unreadable { file: file.into(), source })?;
+        self.read_all(file, items, read);
+        Ok(())
     }
 
     /// Calls `read` for every line of an optional list, or of one of several lists. A list that cannot be opened is an
     /// issue.
     pub(super) fn read_optional_list(&mut self, file: &Path, read: impl FnMut(&mut Self, SourceLocation, &str)) {
-        if let Err(error) = self.read_lines(file, read) {
-            self.add_unreadable((file.into(), error));
+        match Lines::open(file) {
+            Ok(lines) => self.read_all(file, lines, read),
+            Err(error) => self.add_unreadable((file.into(), error)),
         }
     }
 
-    fn read_lines(&mut self, file: &Path, mut read: impl FnMut(&mut Self, SourceLocation, &str)) -> io::Result<()> {
-        for (line, text) in Lines::open(file)? {
+    /// Calls `read` for every item of one of several JSON lists. A list that cannot be opened is an issue.
+    pub(super) fn read_optional_json_list(&mut self, file: &Path, read: impl FnMut(&mut Self, SourceLocation, &str)) {
+        match JsonItems::open(file) {
+            Ok(items) => self.read_all(file, items, read),
+            Err(error) => self.add_unreadable((file.into(), error)),
+        }
+    }
+
+    fn read_all(
+        &mut self,
+        file: &Path,
+        lines: impl Iterator<Item = Line>,
+        mut read: impl FnMut(&mut Self, SourceLocation, &str),
+    ) {
+        for (line, text) in lines {
             let location = SourceLocation { file: file.into(), line: Some(line) };
             match text {
                 Ok(text) => read(self, location, &text),
                 Err(kind) => self.add_issue(location, None, kind),
             }
         }
-        Ok(())
     }
 
     /// Adds an utterance, or the issue that took its place. An issue without a location gets `location`.
@@ -110,18 +149,42 @@ impl<'a> ListingBuilder<'a> {
         }
     }
 
-    fn add_entry(&mut self, location: SourceLocation, draft: Draft) {
-        if let Some(&first) = self.ids.get(&draft.id) {
-            let first = self.entries[first].location.clone();
-            return self.add_issue(location, Some(draft.id), IssueKind::DuplicateId(first));
+    /// Adds utterances of one list whose duration is null.
+    ///
+    /// A list that gives durations says with null that one is unknown, and its audio may hold more than the utterance.
+    /// In a list without durations, null says no more than a missing key: the audio is read to its end.
+    pub(super) fn add_without_duration(&mut self, drafts: Vec<(SourceLocation, Draft)>) {
+        let is_known_elsewhere = self.entries.iter().any(|entry| entry.duration.is_some());
+        let is_sorted = is_known_elsewhere || drafts.is_empty();
+        for (location, draft) in drafts {
+            let unknown = Issue::for_utterance(draft.id.clone(), IssueKind::UnknownDuration);
+            self.add(location, if is_known_elsewhere { Err(unknown) } else { Ok(draft) });
         }
-        self.ids.insert(draft.id.clone(), self.entries.len());
-        let Draft { id, audio, offset, duration, text, speaker, language } = draft;
+        if !is_sorted {
+            self.entries.sort_by_key(|entry| entry.location.line);
+        }
+    }
+
+    fn add_entry(&mut self, location: SourceLocation, draft: Draft) {
+        let Draft { id, audio, offset, duration, text, speaker, language, rate, resampled, .. } = draft;
         let speaker = non_blank(speaker).or_else(|| self.options.speaker.clone());
         let language = non_blank(language).or_else(|| self.options.language.clone());
         // `a.wav` beside a list in the working folder, not `./a.wav`.
         let audio = audio.strip_prefix(".").map_or(audio.clone(), Path::to_path_buf);
-        self.entries.push(Entry { id, audio, offset, duration, text, speaker, language, location });
+        let entry = Entry { id, audio, offset, duration, text, speaker, language, rate, resampled, location };
+        match self.ids.entry(entry.id.clone()) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(self.entries.len());
+                self.entries.push(entry);
+            }
+            hash_map::Entry::Occupied(first) => {
+                let first = self.entries[*first.get()].location.clone();
+                self.add_issue(entry.location.clone(), Some(entry.id.clone()), IssueKind::DuplicateId(first));
+                if self.duplicates.len() < MAX_ISSUES {
+                    self.duplicates.push(entry);
+                }
+            }
+        }
     }
 
     /// Adds an issue with the location of a line.
@@ -146,11 +209,11 @@ impl<'a> ListingBuilder<'a> {
 
     /// Returns the listing. Fails where there is neither an entry nor an issue; `path` is for the message.
     pub(super) fn finish(self, path: &Path) -> Result<Listing, ImportError> {
-        let Self { root, format, entries, issues, more_issues, .. } = self;
+        let Self { root, format, entries, duplicates, issues, more_issues, .. } = self;
         if entries.is_empty() && issues.is_empty() {
             return Err(ImportError::Empty(path.into()));
         }
-        Ok(Listing { format, root, entries, issues, more_issues })
+        Ok(Listing { format, root, entries, duplicates, issues, more_issues })
     }
 }
 

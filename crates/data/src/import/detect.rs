@@ -5,7 +5,7 @@ use std::path::Path;
 use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
-use super::lines::Lines;
+use super::lines::{JsonItems, Lines};
 use super::walk::{Walk, ending, holds_only_tables, is_audio, name};
 use super::{common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
@@ -45,8 +45,9 @@ fn first_lines(file: &Path) -> Vec<String> {
 }
 
 fn detect_json(file: &Path) -> Option<Format> {
-    first_lines(file).iter().find_map(|line| {
-        let object = Object::read(line).ok()?;
+    let items = JsonItems::open(file).into_iter().flatten().take(MAX_LINES);
+    items.filter_map(|(_, item)| item.ok()).find_map(|item| {
+        let object = Object::read(&item).ok()?;
         let has = |keys: &[&str]| keys.iter().any(|key| object.has(key));
         let cut = object.text(&["type"]).ok().flatten().is_some_and(|kind| kind.ends_with("Cut"));
         if has(&hugging_face::FILE) {
@@ -112,5 +113,38 @@ fn by_files(folder: &Path) -> Option<Format> {
 
 /// Returns the error for a path without a known layout.
 pub(super) fn unknown(path: &Path) -> ImportError {
-    if holds_only_tables(path) { ImportError::OnlyTables(path.into()) } else { ImportError::UnknownFormat(path.into()) }
+    let not_readable = |found, advice| ImportError::NotReadable { path: path.into(), found, advice };
+    if holds_only_tables(path) {
+        return ImportError::OnlyTables(path.into());
+    }
+    if holds_only_archives(path) {
+        return not_readable(
+            "holds tar shards or other archives, which are not read",
+            "unpack them into a folder, for example with `tar xf`; samples of WebDataset become audio with .txt files",
+        );
+    }
+    if path.is_dir() || !["json", "gz"].contains(&ending(path).as_str()) {
+        return ImportError::UnknownFormat(path.into());
+    }
+    match JsonItems::open(path).into_iter().flatten().next() {
+        Some((_, Ok(item))) if Object::read(&item).is_ok() => not_readable(
+            "is JSON, but its objects have no path of an audio file",
+            "write a list of objects, an array or one a line, with `audio_filepath` and `text`",
+        ),
+        Some((_, Ok(item))) if item.starts_with('{') => not_readable(
+            "is one JSON object, and a list of utterances was expected",
+            "write a list of objects, an array or one a line, with `audio_filepath` and `text`",
+        ),
+        _ => ImportError::UnknownFormat(path.into()),
+    }
+}
+
+/// Whether `path` is an archive, or contains archives and no audio files.
+fn holds_only_archives(path: &Path) -> bool {
+    let is_archive = |file: &Path| {
+        let whole = name(file);
+        ["tar", "tgz", "zip"].contains(&ending(file).as_str()) || whole.contains(".tar.")
+    };
+    let files = || Walk::new(path).filter_map(Result::ok);
+    files().any(|file| is_archive(&file)) && !files().any(|file| is_audio(&file))
 }

@@ -30,6 +30,16 @@ pub enum ImportError {
         .0.display()
     )]
     OnlyTables(PathBuf),
+    /// The files are known, but cannot be read as a corpus.
+    #[error("{} {found}; {advice}", path.display())]
+    NotReadable {
+        /// File or folder of the corpus.
+        path: PathBuf,
+        /// Description of the files that were found.
+        found: &'static str,
+        /// What to do instead.
+        advice: &'static str,
+    },
     /// A required list exists but cannot be read.
     #[error("cannot read {}", file.display())]
     Unreadable {

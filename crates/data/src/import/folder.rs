@@ -7,7 +7,7 @@ use super::builder::{Draft, ListingBuilder};
 use super::error::ImportError;
 use super::format::Format;
 use super::libritts::read_texts;
-use super::walk::{Walk, ending, id_of, is_audio, name, preference};
+use super::walk::{Walk, composed, ending, id_of, is_audio, name, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
 /// Extensions of text files. Where an audio file has text files with both extensions, the first extension counts.
@@ -43,7 +43,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
         text.read = Some(read);
     }
     for audio in audio_files {
-        let text = texts.get_mut(&audio.with_extension("")).map_or(Err(IssueKind::NoText), Text::take);
+        let text = texts.get_mut(&composed(&audio.with_extension(""))).map_or(Err(IssueKind::NoText), Text::take);
         let speaker = by_speaker.then(|| audio.parent().map(name)).flatten();
         add_audio(builder, audio, text, speaker);
     }
@@ -83,10 +83,10 @@ impl Text {
     }
 }
 
-/// Stores a text under its path without the extension, unless a text with a preferred extension is already stored.
+/// Stores a text under its composed path without the extension, unless a text with a preferred extension is already stored.
 fn add_text(texts: &mut BTreeMap<PathBuf, Text>, file: PathBuf) {
     let better = |known: &Text| ending(&file) == TEXTS[0] && ending(&known.file) != TEXTS[0];
-    let stem = file.with_extension("");
+    let stem = composed(&file.with_extension(""));
     if texts.get(&stem).is_none_or(better) {
         texts.insert(stem, Text { file, read: None, used: false });
     }

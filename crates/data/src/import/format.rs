@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// Manifest: JSON lines with the keys of `plimsoll-data`, which are NeMo's.
+    /// Manifest: JSON lines, or one JSON array, with the keys of `plimsoll-data`, which are NeMo's.
     Manifest,
     /// LJSpeech: `metadata.csv` with lines of `id|text|normalized`, and the audio in `wavs/`.
     LjSpeech,
@@ -63,7 +63,7 @@ impl Format {
     /// Describes the files by which the layout is detected, in words for messages.
     pub(super) fn marker_files(self) -> &'static str {
         match self {
-            Self::Manifest => "manifest.jsonl, or JSON lines with `audio_filepath`",
+            Self::Manifest => "manifest.jsonl, or JSON lines or an array with `audio_filepath`",
             Self::LjSpeech => "metadata.csv with lines of `id|text`",
             Self::LibriSpeech => "files called *.trans.txt",
             Self::LibriTts => "files called *.normalized.txt or *.original.txt",

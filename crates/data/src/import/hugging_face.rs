@@ -40,8 +40,9 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
             read_csv(builder, &list);
         } else {
             let folders = Folders::new(builder, &list);
-            builder
-                .read_optional_list(&list, |builder, location, line| builder.add(location, json_line(line, &folders)));
+            builder.read_optional_json_list(&list, |builder, location, line| {
+                builder.add(location, json_line(line, &folders));
+            });
         }
     }
     Ok(())

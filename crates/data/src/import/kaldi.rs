@@ -204,6 +204,7 @@ impl Data {
             text: text.value.clone().unwrap_or_default(),
             speaker: self.speakers.get(id).cloned(),
             language: self.languages.get(id).cloned(),
+            ..Draft::default()
         })
     }
 

@@ -2,25 +2,32 @@
 //!
 //! Every supervision becomes an utterance, so a cut with several supervisions becomes several utterances. Some inputs
 //! cannot be read and become issues: `MixedCut`, `PaddingCut` and `MultiCut`; recordings in memory, in tar files or on
-//! the network; one channel of several; recordings with transforms other than resampling.
+//! the network; one channel of several; recordings with transforms other than resampling; supervisions that are only
+//! partly inside their cut.
 
 mod recording;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::builder::{Draft, ListingBuilder, shortened};
 use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::walk::{children, folder_of, name};
-use crate::issue::{Issue, IssueKind};
-use recording::Recording;
+use crate::issue::{Issue, IssueKind, SourceLocation};
+use recording::{RecordedAudio, Recording};
 
 /// Largest distance below zero, in seconds, of a start that counts as zero: such starts are rounding errors of Lhotse.
 const ROUNDING: f64 = 1e-3;
+
+/// Largest distance in seconds by which a supervision may leave its cut. Lhotse's own check of cuts for speech
+/// recognition (`validate_for_asr`) allows as much.
+const CUT_TOLERANCE: f64 = 2e-3;
 
 /// Files of a Lhotse corpus that list its utterances: cuts, or recordings with supervisions.
 pub(super) enum Lists {
@@ -85,10 +92,16 @@ fn lists_named(folder: &Path, word: &str) -> Vec<PathBuf> {
 }
 
 fn read_cuts(builder: &mut ListingBuilder<'_>, files: &[PathBuf]) {
-    for file in files {
+    let mut spoken = SpokenParts::default();
+    for (file_idx, file) in files.iter().enumerate() {
         let folder = builder.audio_folder(folder_of(file));
-        builder.read_optional_list(file, |builder, location, line| match cut(line, &folder) {
-            Ok(drafts) => drafts.into_iter().for_each(|draft| builder.add(location.clone(), draft)),
+        builder.read_optional_json_list(file, |builder, location, line| match cut(line, &folder) {
+            Ok(drafts) => {
+                for draft in drafts {
+                    let draft = draft.and_then(|draft| spoken.add(draft, files, (file_idx, location.line)));
+                    builder.add(location.clone(), draft);
+                }
+            }
             Err(issue) => builder.add(location, Err(issue)),
         });
     }
@@ -104,7 +117,7 @@ fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     }
     let none = || with_id(IssueKind::NoAudio("it names no recording".into()));
     let recording = Recording::read(object.object("recording").ok_or_else(none)?).map_err(with_id)?;
-    let audio = folder.join(recording.file(&object.counts("channel")).map_err(with_id)?);
+    let audio = recording.audio(&object.counts("channel"), folder).map_err(with_id)?;
     let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
     let length = object.seconds("duration").map_err(with_id)?;
     let supervisions = object.objects("supervisions");
@@ -112,7 +125,9 @@ fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     let utterance = |(n, supervision): (usize, Object)| {
         let own = supervision.text(&["id"]).map_err(with_id)?.unwrap_or_else(|| format!("{id}-{n}"));
         let id = if several { own } else { id.clone() };
-        supervised(&supervision, id, audio.clone(), start, length)
+        let times = times_in_cut(&supervision, length).map_err(|kind| Issue::for_utterance(&id, kind));
+        let (from, duration) = times?;
+        supervised(&supervision, id, &audio, start + from, duration)
     };
     if supervisions.is_empty() {
         return Err(with_id(IssueKind::NoText));
@@ -120,35 +135,78 @@ fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     Ok((1..).zip(supervisions).map(utterance).collect())
 }
 
-/// Reads the utterance of a supervision. Its cut starts `start` seconds into the audio and lasts `length`, if known.
+/// Returns the start of a supervision in its cut, and its duration. The supervision must lie inside the cut, whose
+/// length is `length`: windows are cut without regard to the texts, and a part of the audio has not the whole text.
+fn times_in_cut(supervision: &Object, length: Option<Seconds>) -> Result<(f64, Option<Seconds>), IssueKind> {
+    let from = supervision.number("start")?.unwrap_or(0.0);
+    let duration = supervision.seconds("duration")?;
+    let Some(Seconds(length)) = length else { return Ok((from, duration)) };
+    let to = duration.map_or(length, |duration| from + duration.0);
+    if from < -CUT_TOLERANCE || to > length + CUT_TOLERANCE {
+        return Err(IssueKind::TextBeyondCut { from, to, length });
+    }
+    match duration {
+        Some(_) if from >= 0.0 && to <= length => Ok((from, duration)),
+        _ => Ok((from.max(0.0), Some(Seconds(to.min(length) - from.max(0.0))))),
+    }
+}
+
+/// Reads the utterance of a supervision that starts at `offset` of the audio.
 fn supervised(
     supervision: &Object,
     id: String,
-    audio: PathBuf,
-    start: f64,
-    length: Option<Seconds>,
+    audio: &RecordedAudio,
+    offset: f64,
+    duration: Option<Seconds>,
 ) -> Result<Draft, Issue> {
     let with_id = |kind| Issue::for_utterance(&id, kind);
-    let within = supervision.number("start").map_err(with_id)?.unwrap_or(0.0);
-    let offset = start + within;
-    let duration = supervision.seconds("duration").map_err(with_id)?;
+    let RecordedAudio { file, rate, resampled } = audio.clone();
     let draft = Draft {
-        audio,
+        audio: file,
+        rate,
+        resampled,
         offset: Seconds(if (-ROUNDING..0.0).contains(&offset) { 0.0 } else { offset }),
-        duration: duration.or_else(|| Some(Seconds(length?.0 - within))),
+        duration,
         text: supervision.text(&["text"]).map_err(with_id)?.unwrap_or_default(),
         speaker: supervision.text(&["speaker"]).map_err(with_id)?,
         language: supervision.text(&["language"]).map_err(with_id)?,
         id: id.clone(),
+        ..Draft::default()
     };
     Ok(draft)
+}
+
+/// Parts of audio that have been read with their texts. Windows that overlap contain some supervisions twice, under two
+/// ids.
+#[derive(Default)]
+struct SpokenParts(HashMap<u128, (usize, Option<usize>)>);
+
+impl SpokenParts {
+    /// Returns the draft, or an issue if an equal part of the same audio has been read. `place` is the index in `files`
+    /// and the line.
+    fn add(&mut self, draft: Draft, files: &[PathBuf], place: (usize, Option<usize>)) -> Result<Draft, Issue> {
+        let milliseconds = |Seconds(time): Seconds| (time * 1e3).round();
+        let (offset, duration) = (milliseconds(draft.offset), draft.duration.map(milliseconds));
+        let part = format!("{}\0{offset}\0{duration:?}\0{}", draft.audio.display(), draft.text);
+        match self.0.entry(xxh3_128(part.as_bytes())) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(place);
+                Ok(draft)
+            }
+            Entry::Occupied(first) => {
+                let &(file_idx, line) = first.get();
+                let location = SourceLocation { file: files[file_idx].clone(), line };
+                Err(Issue::for_utterance(draft.id, IssueKind::RepeatsEarlier(location)))
+            }
+        }
+    }
 }
 
 fn read_pairs(builder: &mut ListingBuilder<'_>, recordings: &[PathBuf], supervisions: &[PathBuf]) {
     let mut known: HashMap<String, (PathBuf, Result<Recording, IssueKind>)> = HashMap::new();
     for file in recordings {
         let folder = builder.audio_folder(folder_of(file));
-        builder.read_optional_list(file, |builder, location, line| {
+        builder.read_optional_json_list(file, |builder, location, line| {
             let object = Object::read(line);
             let id = object.as_ref().map_err(IssueKind::clone).and_then(|object| object.required_text(&["id"]));
             match (id, object) {
@@ -158,7 +216,8 @@ fn read_pairs(builder: &mut ListingBuilder<'_>, recordings: &[PathBuf], supervis
         });
     }
     for file in supervisions {
-        builder.read_optional_list(file, |builder, location, line| builder.add(location, supervision(line, &known)));
+        builder
+            .read_optional_json_list(file, |builder, location, line| builder.add(location, supervision(line, &known)));
     }
 }
 
@@ -170,6 +229,9 @@ fn supervision(line: &str, known: &HashMap<String, (PathBuf, Result<Recording, I
     let unknown = || with_id(IssueKind::NoAudio(format!("no list names its recording `{}`", shortened(&recording))));
     let (folder, recording) = known.get(&recording).ok_or_else(unknown)?;
     let recording = recording.as_ref().map_err(|kind| with_id(kind.clone()))?;
-    let audio = folder.join(recording.file(&object.counts("channel")).map_err(with_id)?);
-    supervised(&object, id.clone(), audio, 0.0, recording.duration)
+    let audio = recording.audio(&object.counts("channel"), folder).map_err(with_id)?;
+    let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
+    let to_the_end = || Some(Seconds(recording.duration?.0 - start));
+    let duration = object.seconds("duration").map_err(with_id)?.or_else(to_the_end);
+    supervised(&object, id.clone(), &audio, start, duration)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::builder::{Draft, ListingBuilder};
 use super::error::ImportError;
 use super::format::Format;
-use super::walk::{Walk, folder_of, id_of, is_audio, name, preference};
+use super::walk::{Walk, composed, folder_of, id_of, is_audio, name, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
 /// Ending of the file name of a list.
@@ -60,7 +60,7 @@ pub(super) fn speaker(id: &str, separator: char) -> Option<String> {
     id.split_once(separator).map(|(speaker, _)| speaker.into())
 }
 
-/// Audio files of a tree, found by their paths without extension.
+/// Audio files of a tree, found by their composed paths without extension.
 #[derive(Default)]
 pub(super) struct AudioFiles {
     files: Vec<PathBuf>,
@@ -71,7 +71,7 @@ pub(super) struct AudioFiles {
 impl AudioFiles {
     /// Adds an audio file. Of files that differ only in the extension, the file with the preferred extension counts.
     pub(super) fn add(&mut self, file: PathBuf) {
-        let index = self.by_stem.entry(file.with_extension("")).or_insert(self.files.len());
+        let index = self.by_stem.entry(composed(&file.with_extension(""))).or_insert(self.files.len());
         if self.files.get(*index).is_some_and(|known| preference(&file) < preference(known)) {
             *index = self.files.len();
         }
@@ -82,7 +82,7 @@ impl AudioFiles {
     /// Returns the file at path `stem` with any extension, and marks it as having a text; `None` if there is no such
     /// file.
     pub(super) fn claim(&mut self, stem: &Path) -> Option<&Path> {
-        let &index = self.by_stem.get(stem)?;
+        let &index = self.by_stem.get(&composed(stem))?;
         self.claimed[index] = true;
         Some(&self.files[index])
     }
@@ -92,7 +92,7 @@ impl AudioFiles {
         let stems = self.by_stem;
         for (index, file) in self.files.iter().enumerate() {
             // Files that differ only in the extension share the text of the preferred one.
-            let first = stems.get(&file.with_extension("")).copied().unwrap_or(index);
+            let first = stems.get(&composed(&file.with_extension(""))).copied().unwrap_or(index);
             if !self.claimed[first] {
                 let id = id_of(Path::new(&name(file)), Path::new(""));
                 builder.add_file_issue(file, Some(id), IssueKind::NoText);

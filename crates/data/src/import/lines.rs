@@ -1,6 +1,7 @@
 //! Reads the lines of a list, plain or gzip, in UTF-8 or UTF-16, one by one: a list may be larger than memory.
 
-use std::fs::File;
+mod array;
+
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use encoding_rs_io::DecodeReaderBytesBuilder;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::issue::IssueKind;
+pub(super) use array::JsonItems;
+use plimsoll_audio::open_regular_file;
 
 /// Largest line in bytes: a thousand times a cut of Lhotse. A hostile JSON line takes about eighty times its length in
 /// memory when parsed, because `{"":1},` is a whole node of a tree.
@@ -38,7 +41,7 @@ pub(super) struct Lines {
 impl Lines {
     /// Opens a list. Compression is recognized by the first bytes, because file names can be wrong.
     pub(super) fn open(file: &Path) -> io::Result<Self> {
-        let file = File::open(file)?;
+        let file = open_regular_file(file)?;
         let size = file.metadata()?.len();
         let mut reader = BufReader::new(file);
         let compressed = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
@@ -67,15 +70,23 @@ impl Lines {
     }
 
     fn line(&mut self) -> Result<String, IssueKind> {
-        let bytes = self.bytes().map_err(|error| {
-            self.ended = true;
-            IssueKind::Unreadable(error.to_string())
-        })?;
+        let bytes = self.bytes().map_err(|error| self.end(&error))?;
         let mut bytes = bytes.ok_or(IssueKind::FieldTooLong { field: "line", max_bytes: MAX_LINE_BYTES })?;
         let end = bytes.trim_ascii_end().len();
         // Removes only the line end: a tab before it may close an empty column.
         let tail = bytes[end..].iter().take_while(|byte| !b"\r\n".contains(byte)).count();
         bytes.truncate(end + tail);
+        self.text(bytes)
+    }
+
+    /// Ends reading at an error, and returns the issue of the rest of the file.
+    fn end(&mut self, error: &io::Error) -> IssueKind {
+        self.ended = true;
+        IssueKind::Unreadable(error.to_string())
+    }
+
+    /// Converts the bytes of a line to text.
+    fn text(&self, bytes: Vec<u8>) -> Result<String, IssueKind> {
         let line =
             String::from_utf8(bytes).map_err(|error| IssueKind::NotUtf8(error.utf8_error().valid_up_to() + 1))?;
         let damaged = self.is_utf16.load(Relaxed).then(|| line.chars().position(|character| character == '\u{fffd}'));

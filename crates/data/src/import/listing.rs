@@ -41,6 +41,10 @@ pub struct Entry {
     pub speaker: Option<String>,
     /// Language of the utterance, if known.
     pub language: Option<String>,
+    /// Sample rate of the audio file according to the list, in hertz.
+    pub rate: Option<u32>,
+    /// Sample rate that the list reduces the audio to, in hertz; `None` if it keeps the rate of the file or raises it.
+    pub resampled: Option<u32>,
     /// Place where the utterance is listed.
     pub location: SourceLocation,
 }
@@ -54,6 +58,8 @@ pub struct Listing {
     pub root: PathBuf,
     /// Listed utterances, in the order of the lists.
     pub entries: Vec<Entry>,
+    /// Valid utterances whose ids are already used by one of `entries`; each also has an issue. At most a million.
+    pub duplicates: Vec<Entry>,
     /// Issues of lines and files that could not be read, in the order of reading; at most a million.
     pub issues: Vec<Issue>,
     /// Number of issues beyond the million that are kept.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::builder::{Draft, ListingBuilder};
 use super::error::ImportError;
 use super::format::Format;
-use super::walk::{children, folder_of, id_of, is_audio, preference};
+use super::walk::{children, composed, folder_of, id_of, is_audio, preference};
 use crate::issue::{Issue, IssueKind};
 
 /// Adds the utterances of an LJSpeech corpus to `builder`. `path` is the `metadata.csv`, or the folder around it.
@@ -39,16 +39,16 @@ fn utterance(line: &str, wavs: &Wavs) -> Result<Draft, Issue> {
 /// Contents of the audio folder, listed once, so that no line costs a disk access.
 struct Wavs {
     folder: PathBuf,
-    /// Audio files by their names without extension: copies of the corpus may be in another audio format.
-    by_stem: HashMap<String, PathBuf>,
+    /// Audio files by their composed names without extension: copies of the corpus may be in another audio format.
+    by_stem: HashMap<PathBuf, PathBuf>,
 }
 
 impl Wavs {
     fn list(folder: PathBuf) -> Self {
-        let mut by_stem: HashMap<String, PathBuf> = HashMap::new();
+        let mut by_stem: HashMap<PathBuf, PathBuf> = HashMap::new();
         // A missing folder is found by the check of each audio file.
         for file in children(&folder).unwrap_or_default().into_iter().filter(|file| is_audio(file)) {
-            let stem = id_of(&file, &folder);
+            let stem = composed(Path::new(&id_of(&file, &folder)));
             let better = by_stem.get(&stem).is_none_or(|known| preference(&file) < preference(known));
             if better {
                 by_stem.insert(stem, file);
@@ -61,7 +61,7 @@ impl Wavs {
         if is_audio(Path::new(written)) {
             return self.folder.join(written);
         }
-        let known = self.by_stem.get(written).cloned();
+        let known = self.by_stem.get(&composed(Path::new(written))).cloned();
         known.unwrap_or_else(|| self.folder.join(format!("{written}.wav")))
     }
 }

@@ -1,4 +1,5 @@
-//! Reads manifests: JSON lines with the keys that `plimsoll-data` and NeMo write, and common other names for the keys.
+//! Reads manifests: JSON lines or a JSON array with the keys that `plimsoll-data` and NeMo write, and common other names
+//! for the keys.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,15 @@ const TEXT: [&str; 5] = ["text", "sentence", "transcript", "transcription", "nor
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let file = in_folder(path).ok_or(ImportError::WrongFormat { path: path.into(), format: Format::Manifest })?;
     let folder = builder.audio_folder(folder_of(&file));
-    builder.read_list(&file, |builder, location, line| builder.add(location, utterance(line, &folder)))
+    let whole = folder.canonicalize().ok();
+    let names = Names { folder: &folder, whole: whole.as_deref() };
+    let mut without_duration = Vec::new();
+    builder.read_json_list(&file, |builder, location, line| match utterance(line, &names) {
+        Ok(draft) if draft.has_null_duration => without_duration.push((location, draft)),
+        draft => builder.add(location, draft),
+    })?;
+    builder.add_without_duration(without_duration);
+    Ok(())
 }
 
 /// Returns `path` itself where it is a file, else the manifest in the folder `path`; `None` without a manifest.
@@ -35,7 +44,31 @@ pub(super) fn in_folder(path: &Path) -> Option<PathBuf> {
     NAMES.iter().map(|name| path.join(name)).find(|file| file.is_file())
 }
 
-fn utterance(line: &str, folder: &Path) -> Result<Draft, Issue> {
+/// Folder that relative audio paths start from, as given and as an absolute path.
+struct Names<'a> {
+    folder: &'a Path,
+    whole: Option<&'a Path>,
+}
+
+impl Names<'_> {
+    /// Returns the id of an utterance that has none in its list: its audio path and its offset. A path below the folder
+    /// counts from there, so that the id stays when the folder moves.
+    fn id(&self, written: String, offset: Seconds) -> String {
+        let path = Path::new(&written);
+        let below = [Some(self.folder), self.whole]
+            .into_iter()
+            .flatten()
+            .filter(|folder| folder.is_absolute())
+            .find_map(|folder| path.strip_prefix(folder).ok()?.to_str().map(String::from));
+        let name = below.unwrap_or(written);
+        match offset {
+            Seconds(0.0) => name,
+            Seconds(offset) => format!("{name}@{offset}"),
+        }
+    }
+}
+
+fn utterance(line: &str, names: &Names<'_>) -> Result<Draft, Issue> {
     let object = Object::read(line)?;
     let id = object.text(&["id"])?.filter(|id| !id.trim().is_empty());
     let with_id = |kind| Issue { id: id.clone(), ..Issue::from(kind) };
@@ -45,17 +78,15 @@ fn utterance(line: &str, folder: &Path) -> Result<Draft, Issue> {
     }
     let offset = object.seconds("offset").map_err(with_id)?.unwrap_or_default();
     let draft = Draft {
-        audio: folder.join(&written),
+        audio: names.folder.join(&written),
         offset,
         duration: object.seconds("duration").map_err(with_id)?,
+        has_null_duration: object.has("duration") && object.seconds("duration").is_ok_and(|time| time.is_none()),
         text: object.required_text(&TEXT).map_err(with_id)?,
         speaker: object.text(&["speaker", "speaker_id"]).map_err(with_id)?,
         language: object.text(&["lang", "language", "locale"]).map_err(with_id)?,
-        // Without an id, the path and the offset identify an utterance.
-        id: id.clone().unwrap_or(match offset {
-            Seconds(0.0) => written,
-            Seconds(offset) => format!("{written}@{offset}"),
-        }),
+        id: id.clone().unwrap_or_else(|| names.id(written, offset)),
+        ..Draft::default()
     };
     Ok(draft)
 }

@@ -43,7 +43,10 @@ mod manifest;
 
 mod detect;
 
+use std::io;
 use std::path::Path;
+
+use plimsoll_audio::regular_file_metadata;
 
 pub use error::ImportError;
 pub use format::Format;
@@ -58,8 +61,8 @@ use builder::ListingBuilder;
 /// opened, or when the corpus is empty. Bad lines are no error; they become [`issues`](Listing::issues).
 pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Listing, ImportError> {
     let path = path.as_ref();
-    if !path.exists() {
-        return Err(ImportError::NotFound(path.into()));
+    if !path.is_dir() {
+        regular_file_metadata(path).map_err(|source| unreadable(path, source))?;
     }
     let format = options.format.or_else(|| Format::detect(path)).ok_or_else(|| detect::unknown(path))?;
     let mut builder = ListingBuilder::new(format, path, options);
@@ -76,6 +79,13 @@ pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Listing
     };
     read(&mut builder, path)?;
     builder.finish(path)
+}
+
+fn unreadable(path: &Path, source: io::Error) -> ImportError {
+    match source.kind() {
+        io::ErrorKind::NotFound => ImportError::NotFound(path.into()),
+        _ => ImportError::Unreadable { file: path.into(), source },
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ mod damaged;
 mod detection;
 mod good;
 mod hostile;
+mod lhotse;
+mod places;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -56,7 +58,7 @@ fn seen_at(path: &Path, root: &Path, options: &ImportOptions) -> String {
 }
 
 fn line(entry: &Entry) -> String {
-    let Entry { id, audio, offset, duration, text, speaker, language, location } = entry;
+    let Entry { id, audio, offset, duration, text, speaker, language, location, .. } = entry;
     let end = duration.map_or("end".to_owned(), |duration| (*offset + duration).to_string());
     let who = [speaker, language].map(|name| name.as_deref().unwrap_or("-")).join(" ");
     format!("{id}: {} {offset}..{end} [{who}] {text} ({location})", audio.display())

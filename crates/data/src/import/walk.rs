@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use unicode_normalization::UnicodeNormalization;
+
 /// Extensions of audio files, the preferred extensions first.
 const AUDIO: [&str; 6] = ["wav", "flac", "mp3", "ogg", "oga", "opus"];
 
@@ -32,6 +34,15 @@ pub(super) fn id_of(path: &Path, root: &Path) -> String {
     let within = path.strip_prefix(root).unwrap_or(path);
     let bare = if is_audio(within) { within.with_extension("") } else { within.into() };
     bare.to_string_lossy().replace('\\', "/")
+}
+
+/// Returns the path with composed characters (Unicode's NFC). Equal names can be written with composed characters in a
+/// list and with separate accents on a disk.
+pub(super) fn composed(path: &Path) -> PathBuf {
+    match path.to_str() {
+        Some(text) if !text.is_ascii() => text.nfc().collect::<String>().into(),
+        _ => path.into(),
+    }
 }
 
 /// Returns the folder around a file.

@@ -8,6 +8,7 @@ use super::*;
 use crate::testing::write_wav;
 use plimsoll_audio::LogMelConfig;
 use plimsoll_core::error_chain;
+use std::collections::BTreeMap;
 
 /// Creates a folder with `a.wav` and `wavs/b.wav`, of one second each.
 fn folder() -> TempDir {
@@ -50,6 +51,24 @@ fn json_lines_are_read_with_and_without_the_optional_keys() {
         ]
     );
     assert!(utterances[2].audio.ends_with("wavs/b.wav") && utterances[2].audio.is_absolute());
+}
+
+#[test]
+fn moved_folder_keeps_the_ids_of_utterances_without_one() {
+    let folder = folder();
+    let ids = |name: &str| {
+        let root = folder.path().join(name);
+        fs::create_dir_all(&root).unwrap();
+        fs::copy(folder.path().join("a.wav"), root.join("a.wav")).unwrap();
+        let audio = root.join("a.wav");
+        let line = |offset: f64| format!("{{\"audio_filepath\": {audio:?}, \"offset\": {offset}, \"text\": \"x\"}}\n");
+        fs::write(root.join("manifest.jsonl"), line(0.0) + &line(0.5)).unwrap();
+        let utterances = Manifest::read(&root).unwrap().utterances;
+        assert!(utterances.iter().all(|utterance| utterance.audio == audio));
+        utterances.into_iter().map(|utterance| utterance.id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("old"), ["a.wav", "a.wav@0.5"]);
+    assert_eq!(ids("new"), ids("old"));
 }
 
 #[test]
@@ -119,13 +138,21 @@ fn every_utterance_is_kept_or_excluded_with_a_reason() {
         utterance("nothing", 0.0, "x"),
         utterance("wordy", 9.0, "abcde fghijk"),
     ];
-    let manifest = Manifest { path: "m".into(), format: Format::Manifest, utterances, issues: vec![], more_issues: 0 };
+    let manifest = Manifest {
+        path: "m".into(),
+        format: Format::Manifest,
+        utterances,
+        issues: vec![],
+        more_issues: 0,
+        resampled: BTreeMap::new(),
+    };
     let ten_a_second = |duration: Seconds| (duration.0 * 10.0) as u64;
     let limits = Limits {
         shortest: Seconds(0.1),
         longest: Seconds(20.0),
         output_frames: Some(&ten_a_second),
         longest_text: Some(10),
+        ..Limits::default()
     };
     let selection = manifest.select(&limits);
     assert_eq!(selection.kept, [manifest.utterances[1].clone()]);
@@ -143,4 +170,35 @@ fn every_utterance_is_kept_or_excluded_with_a_reason() {
     assert_eq!(selection.counts().values().sum::<usize>(), 7);
     let lax = manifest.select(&Limits::default());
     assert_eq!(lax.counts().into_iter().collect::<Vec<_>>(), [("empty text", 1), ("too short", 1)]);
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_are_not_utf8_are_left_out_and_leave_nothing_behind() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = folder();
+    let log_mel = LogMel::new(&LogMelConfig::default()).unwrap();
+    let audio = folder.path().join(OsStr::from_bytes(b"caf\xe9.wav"));
+    write_wav(&audio, &[0.1; 8_000], 8_000);
+    let good = Utterance { audio: folder.path().join("a.wav"), ..utterance("good", 1.0, "x") };
+    let mut all = vec![Utterance { audio, ..utterance("wrong", 1.0, "x") }, good.clone()];
+    let out = folder.path().join("list.jsonl");
+    let names = || {
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    assert!(Manifest::write(&out, &all, &log_mel).is_err());
+    assert_eq!(names(), before);
+    let issues = Manifest::take_unlistable(&mut all, folder.path());
+    let [issue] = &*issues else { panic!("{issues:?}") };
+    let expected = "`wrong`: the path of its audio file is not UTF-8, so no list can name it: caf\u{fffd}.wav";
+    assert_eq!(issue.to_string(), expected);
+    assert_eq!(all, [good]);
+    Manifest::write(&out, &all, &log_mel).unwrap();
+    assert_eq!(Manifest::read(&out).unwrap().utterances, all);
+    assert_eq!(names().len(), before.len() + 1);
 }

@@ -1,6 +1,6 @@
 //! Content hashes of files, remembered by path, size and modification time.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path};
@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::key::StoreKey;
 use super::record::{self, Payload};
 use super::{Store, lock};
+use plimsoll_audio::{open_regular_file, regular_file_metadata};
 
 /// Smallest age of a modification time that can be relied on: a younger file may change again with an equal
 /// modification time. FAT, the coarsest file system clock in use, counts in steps of two seconds.
@@ -26,7 +27,7 @@ impl Store {
     /// When the file cannot be read.
     pub fn content_hash(&self, file: &Path) -> io::Result<u128> {
         let path = path::absolute(file)?;
-        let (key, _) = key_of(&path, &fs::metadata(&path)?)?;
+        let (key, _) = key_of(&path, &regular_file_metadata(&path)?)?;
         // Also in memory, for a store that is full or cannot be written.
         if let Some(&content) = lock(&self.content_hashes).get(&key) {
             return Ok(content);
@@ -47,7 +48,7 @@ impl Store {
 /// Computes the hash of a file, and the key to remember it by; `None` as the key if the file may still be changing.
 fn hash_file(path: &Path) -> io::Result<(u128, Option<StoreKey>)> {
     let now = SystemTime::now();
-    let mut file = File::open(path)?;
+    let mut file = open_regular_file(path)?;
     let (before, modified) = key_of(path, &file.metadata()?)?;
     let content = hash(&mut file)?;
     let (after, _) = key_of(path, &file.metadata()?)?;

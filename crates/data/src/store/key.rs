@@ -21,6 +21,11 @@ impl StoreKey {
         Self(hash.digest128())
     }
 
+    /// Returns the first 64 bits of the key in hexadecimal.
+    pub(crate) fn short(self) -> String {
+        format!("{:016x}", (self.0 >> 64) as u64)
+    }
+
     pub(super) fn to_bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
     }

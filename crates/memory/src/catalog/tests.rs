@@ -72,9 +72,23 @@ fn size_finds_a_gpu_of_its_class() {
     ] {
         let (gpu, class) = (find(text).unwrap(), find(class).unwrap());
         assert_eq!((gpu.memory, gpu.usable), (Bytes(bytes), Bytes(bytes)), "{text}");
-        assert_eq!((gpu.peak, gpu.bandwidth), (class.peak, class.bandwidth), "{text}");
+        for precision in [Precision::Fp32, Precision::Fp16, Precision::Bf16] {
+            assert!(gpu.rate(precision) >= class.rate(precision), "{text}");
+        }
+        assert!(gpu.bandwidth >= class.bandwidth, "{text}");
         assert!(gpu.supports(Precision::Bf16));
         assert_eq!(gpu.name, format!("GPU of {text}"));
+    }
+}
+
+#[test]
+fn larger_sizes_are_never_slower() {
+    let gpus: Vec<Gpu> = (4..100).map(|gib| find(&format!("{gib}GiB")).unwrap()).collect();
+    for two in gpus.windows(2) {
+        assert!(two[1].bandwidth >= two[0].bandwidth, "{} {}", two[0].name, two[1].name);
+        for precision in [Precision::Fp32, Precision::Fp16, Precision::Bf16] {
+            assert!(two[1].rate(precision) >= two[0].rate(precision), "{} {}", two[0].name, two[1].name);
+        }
     }
 }
 

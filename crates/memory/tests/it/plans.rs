@@ -4,39 +4,24 @@
 use std::num::NonZeroU32;
 
 use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Precision, Remat};
-use plimsoll_memory::{BackendRules, Change, Cost, Demand, MemoryModel, PlanError, Speed, StepMemory, plan};
+use plimsoll_memory::{
+    BackendRules, Change, Cost, Demand, MemoryModel, PlanError, PlanOptions, Speed, StateOption, plan, plan_with,
+};
 use proptest::prelude::*;
 
 use crate::model::Stacks;
 
 /// A device on which kernel launches, arithmetic and memory traffic all matter.
-const SPEED: Speed = Speed { operations: 1e12, bytes: 2e11, launch: 3e-6 };
+const SPEED: Speed = Speed { launch: 3e-6, ..Speed::uniform(1e12, 2e11) };
 
 fn demand(buckets: Vec<BatchShape>, layers: u32, rules: BackendRules) -> Demand {
-    Demand {
-        buckets,
-        blocks: layers,
-        remat_counts: (0..=layers).collect(),
-        chunks: vec![None],
-        precision: Precision::Fp32,
-        micro_batch: None,
-        rules,
-        step: StepMemory::default(),
-        prefetch: 1,
-        eight_bit_state_bits: 17,
-    }
+    let demand = Demand::new(buckets, rules).with_blocks(layers);
+    let remat = (0..=layers).map(|count| Remat::count_of(count, layers)).collect();
+    Demand { options: PlanOptions { remat, ..PlanOptions::new() }, ..demand }
 }
 
 fn bucket(utterances: u32, frames: u32) -> BatchShape {
     BatchShape { utterances, frames: Frames(frames), tokens: 1 }
-}
-
-fn remat(passes: u32, layers: u32) -> Remat {
-    match passes {
-        0 => Remat::None,
-        passes if passes >= layers => Remat::All,
-        passes => Remat::First(passes),
-    }
 }
 
 /// Lists every combination of rematerialization and micro-batch: its peak, the seconds of a step, and the combination
@@ -44,13 +29,13 @@ fn remat(passes: u32, layers: u32) -> Remat {
 fn everything(model: &MemoryModel<'_, Stacks>, bucket: BatchShape, layers: u32) -> Vec<(Bytes, f64, (Remat, u32))> {
     let mut all = Vec::new();
     for passes in 0..=layers {
-        let choice = Choice { remat: remat(passes, layers), ..Choice::default() };
+        let choice = Choice { remat: Remat::count_of(passes, layers), ..Choice::default() };
         for micro in 1..=bucket.utterances {
             let estimate = model.estimate(bucket, micro, choice).unwrap();
             let cost = |utterances: u32| -> Cost { model.estimate(bucket, utterances, choice).unwrap().cost };
             let rest = bucket.utterances % micro;
-            let last = if rest > 0 { SPEED.seconds(&cost(rest)) } else { 0.0 };
-            let seconds = f64::from(bucket.utterances / micro) * SPEED.seconds(&estimate.cost) + last;
+            let last = if rest > 0 { SPEED.seconds(&cost(rest), Precision::Fp32) } else { 0.0 };
+            let seconds = f64::from(bucket.utterances / micro) * SPEED.seconds(&estimate.cost, Precision::Fp32) + last;
             all.push((estimate.peak, seconds, (choice.remat, micro)));
         }
     }
@@ -119,44 +104,96 @@ fn larger_budgets_are_never_slower_and_split_batches_use_them() {
     }
 }
 
-#[test]
-fn refusal_has_the_missing_memory_and_a_change_that_helps() {
-    let stacks = Stacks { heads: 2, width: 16, layers: 4 };
-    let shape = bucket(8, 150);
-    let fixed = |passes: u32, micro: u32| Demand {
-        remat_counts: vec![passes],
-        micro_batch: Some(micro),
-        ..demand(vec![shape], 4, BackendRules::gpu())
-    };
-    let needs = |micro, remat| {
-        let free = MemoryModel::new(&stacks, demand(vec![shape], 4, BackendRules::gpu())).unwrap();
-        free.estimate(shape, micro, Choice { remat, ..Choice::default() }).unwrap().peak
-    };
-    let refused = |passes, micro, budget: Bytes| {
-        let model = MemoryModel::new(&stacks, fixed(passes, micro)).unwrap();
-        plan(&model, budget, &SPEED).unwrap_err()
-    };
-    let cases = [
-        (0, 8, needs(3, Remat::None), Some(Change::MicroBatch { utterances: 3 })),
-        (0, 1, needs(1, Remat::All), Some(Change::Rematerialize)),
-    ];
-    for (passes, micro, budget, expected) in cases {
-        match refused(passes, micro, budget) {
-            PlanError::NothingFits { needed, missing, change, .. } => {
-                assert_eq!(missing.0, needed.0 - budget.0);
-                assert_eq!(change, expected);
+/// Returns `options` with the freedom that `changes` need.
+fn changed(mut options: PlanOptions, changes: &[Change], layers: u32) -> PlanOptions {
+    for change in changes {
+        match change {
+            Change::MicroBatch { .. } => options.micro_batch = None,
+            Change::Rematerialize { .. } => {
+                options.remat = (0..=layers).map(|count| Remat::count_of(count, layers)).collect();
             }
+            Change::Chunk { queries } => options.chunks = vec![NonZeroU32::new(*queries)],
+            Change::Precision { precision } => options.precisions = vec![*precision],
+            Change::EightBitOptimizer => options.states = vec![StateOption::EIGHT],
+            Change::HostOptimizer => options.states = vec![StateOption::HOST],
             other => panic!("{other}"),
         }
     }
-    // Less than the weights need.
-    let error = refused(4, 1, Bytes(20_000));
-    assert!(
-        matches!(error, PlanError::NothingFits { change: Some(Change::SmallerModel { .. }) | None, .. }),
-        "{error}"
-    );
-    let error = refused(4, 1, Bytes(0));
+    options
+}
+
+#[test]
+fn refusal_has_the_missing_memory_and_changes_that_make_it_fit() {
+    let (mut refusals, mut kinds) = (0, std::collections::HashSet::new());
+    for seed in 0..40 {
+        let mut draw = drawn(seed);
+        let layers = draw(2, 6) as u32;
+        let stacks = Stacks { heads: 2, width: 8 * draw(1, 12) as usize, layers: layers as usize };
+        let shapes = vec![bucket(8, draw(20, 300) as u32), bucket(8, draw(20, 300) as u32)];
+        let mut wanted = demand(shapes.clone(), layers, BackendRules::gpu());
+        wanted.options = PlanOptions { micro_batch: Some(draw(1, 8) as u32), ..PlanOptions::new() };
+        let model = MemoryModel::new(&stacks, wanted.clone()).unwrap();
+        let needed = |micro| {
+            shapes.iter().map(|&shape| model.estimate(shape, micro, Choice::default()).unwrap().peak.0).max().unwrap()
+        };
+        let budget = Bytes(needed(wanted.options.micro_batch.unwrap()) * draw(10, 95) / 100);
+        match plan(&model, budget, &SPEED) {
+            Err(PlanError::NothingFits { needed, missing, remedy, share, .. }) => {
+                refusals += 1;
+                assert_eq!(missing.0, needed.0 - budget.0);
+                match remedy {
+                    Some(remedy) => {
+                        kinds.extend(remedy.changes.iter().map(|change| format!("{change:?}")[..6].to_string()));
+                        let options = changed(wanted.options.clone(), &remedy.changes, layers);
+                        let found = plan_with(&model, &options, budget, &SPEED).unwrap();
+                        assert!(found.peak <= budget && remedy.slowdown > 0.5, "seed {seed}: {remedy}");
+                    }
+                    None => assert!(share.is_none_or(|share| share < 1.0)),
+                }
+            }
+            Err(other) => panic!("{other}"),
+            Ok(found) => assert!(found.peak <= budget),
+        }
+    }
+    assert!(refusals > 20 && kinds.len() >= 3, "{refusals} {kinds:?}");
+    let stacks = Stacks { heads: 2, width: 16, layers: 4 };
+    let model = MemoryModel::new(&stacks, demand(vec![bucket(8, 150)], 4, BackendRules::gpu())).unwrap();
+    let error = plan(&model, Bytes(0), &SPEED).unwrap_err();
     assert!(error.to_string().starts_with("a budget of 0 B holds nothing: the smallest plan needs "), "{error}");
+}
+
+#[test]
+fn more_memory_never_refuses_and_is_never_slower() {
+    for seed in 0..4 {
+        let mut draw = drawn(100 + seed);
+        let layers = draw(2, 6) as u32;
+        let stacks = Stacks { heads: 2, width: 8 * draw(1, 8) as usize, layers: layers as usize };
+        let shapes: Vec<BatchShape> =
+            (0..draw(2, 5)).map(|_| bucket(draw(1, 40) as u32, draw(8, 300) as u32)).collect();
+        let mut wanted = demand(shapes.clone(), layers, BackendRules::gpu());
+        wanted.options.chunks.push(NonZeroU32::new(16));
+        wanted.options.states = vec![StateOption::FULL, StateOption::HOST];
+        let model = MemoryModel::new(&stacks, wanted).unwrap();
+        let most = shapes
+            .iter()
+            .map(|&shape| model.estimate(shape, shape.utterances, Choice::default()).unwrap().peak.0)
+            .max()
+            .unwrap();
+        let mut before: Option<f64> = None;
+        for part in 0..25 {
+            let budget = Bytes(most * part / 20);
+            match plan(&model, budget, &SPEED) {
+                Ok(found) => {
+                    assert!(found.peak <= budget);
+                    let seconds = found.seconds();
+                    assert!(before.is_none_or(|before| seconds <= before * 1.0001), "seed {seed}, part {part}");
+                    before = Some(seconds);
+                }
+                Err(error) => assert!(before.is_none(), "seed {seed}, part {part}: {error}"),
+            }
+        }
+        assert!(before.is_some());
+    }
 }
 
 #[test]
@@ -185,7 +222,7 @@ proptest! {
         let rules = if on_the_cpu { BackendRules::Flex { threads: 2 } } else { BackendRules::gpu() };
         let mut wanted = demand(buckets.clone(), layers as u32, rules);
         if chunked {
-            wanted.chunks.push(NonZeroU32::new(16));
+            wanted.options.chunks.push(NonZeroU32::new(16));
         }
         let model = MemoryModel::new(&stacks, wanted).unwrap();
         let most = buckets.iter().map(|&shape| {

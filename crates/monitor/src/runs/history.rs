@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_core::{Bytes, Measure, Seconds};
+use plimsoll_core::{Bytes, EndKind, Event, Measure, Seconds};
 use serde::Serialize;
 
 use super::curve::{LossCurve, LossPoint};
@@ -18,6 +18,9 @@ pub struct RunHistory {
     pub started: Option<Timestamp>,
     /// Time of the last record; `None` if no record has a time.
     pub last: Option<Timestamp>,
+    /// Kind of the end, if the last event of the record is an end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<EndKind>,
     /// Number of completed steps.
     pub steps: u64,
     /// Number of completed epochs.
@@ -58,9 +61,15 @@ impl RunHistory {
     pub(super) fn read(folder: &Path, hop_seconds: Option<f64>, notes: &mut Vec<String>) -> Self {
         let (mut history, mut log) = (Self::default(), EventLog::default());
         each_record(&folder.join("metrics.jsonl"), notes, |record| {
-            let time = Some(record.time).filter(|time| time.is_finite()).map(Timestamp);
+            let time = Some(Timestamp(record.time)).filter(Timestamp::is_plausible);
             history.started = history.started.or(time);
             history.last = time.or(history.last);
+            history.ended = match &record.event {
+                Event::Ended { end, .. } => Some(*end),
+                // Checkpoints are also written after an end.
+                Event::Saved { .. } | Event::NotSaved { .. } => history.ended,
+                _ => None,
+            };
             log.add(record.event);
         });
         history.add(log.into_entries(), hop_seconds);

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use plimsoll_core::Measure;
+use plimsoll_core::{EndKind, Measure};
 use serde::Serialize;
 
 use super::history::RunHistory;
 use super::setup::RunSetup;
 use super::timestamp::Timestamp;
-use crate::{RecordError, Summary};
+use crate::{RecordError, RunLock, Summary};
 
 /// Report of a run, read from its folder.
 ///
@@ -22,7 +22,7 @@ pub struct RunReport {
     pub name: String,
     /// Folder of the run.
     pub folder: PathBuf,
-    /// State of the run: complete, running or stopped.
+    /// State of the run: complete, running, stopped or failed.
     #[serde(rename = "standing")]
     pub status: RunStatus,
     /// Setup of the run: its device, seed, size and configuration.
@@ -38,17 +38,19 @@ pub struct RunReport {
     pub notes: Vec<String>,
 }
 
-/// State of a run: complete, running or stopped.
+/// State of a run: complete, running, stopped or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunStatus {
     /// The run reached its end, and its summary describes its last step.
     Complete,
-    /// The run wrote a record recently, so it seems to be running.
+    /// A process holds the lock of the run; or the run has no lock and wrote a record recently.
     Running,
-    /// The run was stopped or killed: it is not complete and wrote no record recently.
+    /// The run was stopped or killed: its record says so, or it is not complete and no process holds its lock.
     Stopped,
+    /// The run ended with an error.
+    Failed,
 }
 
 impl fmt::Display for RunStatus {
@@ -57,13 +59,15 @@ impl fmt::Display for RunStatus {
             Self::Complete => "complete",
             Self::Running => "running",
             Self::Stopped => "stopped",
+            Self::Failed => "failed",
         })
     }
 }
 
 /// Reads the runs in `folder`, ordered by their start. Entries that are not runs are skipped.
 ///
-/// A run that is not complete counts as running if its last record is newer than `quiet_since`.
+/// A run counts as running while a process holds its lock. In a folder that never had a lock, a run that is not complete
+/// counts as running if its last record is newer than `quiet_since`.
 ///
 /// # Errors
 /// [`RecordError::Io`] if the folder cannot be listed. A run that cannot be read has a note instead.
@@ -88,11 +92,19 @@ impl RunReport {
         }
         let mut notes = Vec::new();
         let setup = RunSetup::read(folder, &mut notes);
-        let history = RunHistory::read(folder, setup.hop_seconds, &mut notes);
+        let mut history = RunHistory::read(folder, setup.hop_seconds, &mut notes);
         let summary = read_summary(folder, &mut notes).filter(|summary| is_of_the_end(summary, &history));
-        let status = match (&summary, history.last) {
-            (Some(_), _) => RunStatus::Complete,
-            (None, Some(last)) if last > Timestamp::from(quiet_since) => RunStatus::Running,
+        if let (Some(summary), 0) = (&summary, history.steps) {
+            (history.steps, history.epochs) = (summary.steps, summary.epochs);
+            notes.push("metrics.jsonl has no steps: their number is that of summary.json".into());
+        }
+        let status = match (&summary, RunLock::is_held(folder), history.ended, history.last) {
+            (_, Some(true), ..) => RunStatus::Running,
+            (_, _, Some(EndKind::Failed), _) => RunStatus::Failed,
+            (Some(_), ..) => RunStatus::Complete,
+            (None, _, Some(EndKind::Stopped), _) => RunStatus::Stopped,
+            // An older program locked no folder.
+            (None, None, _, Some(last)) if last > Timestamp::from(quiet_since) => RunStatus::Running,
             _ => RunStatus::Stopped,
         };
         let final_scores = summary.map_or_else(Vec::new, |summary| final_scores(summary.scores, &history));
@@ -121,10 +133,12 @@ fn read_summary(folder: &Path, notes: &mut Vec<String>) -> Option<Summary> {
     serde_json::from_slice(&text).map_err(|error| notes.push(format!("cannot read summary.json: {error}"))).ok()
 }
 
-/// Returns whether the summary describes the last step. A run that was complete can be resumed with a later end, and
-/// its summary is then outdated.
+/// Checks that the summary describes the last step. A run that was complete can be resumed with a later end, and its
+/// summary is then outdated. A summary of schema version 0 has no steps, and a record may be lost; without steps in both,
+/// the run has done nothing.
 fn is_of_the_end(summary: &Summary, history: &RunHistory) -> bool {
-    summary.complete && (history.steps == 0 || summary.steps == 0 || summary.steps == history.steps)
+    let (steps, recorded) = (summary.steps, history.steps);
+    summary.complete && (steps == recorded || steps == 0 || recorded == 0) && steps.max(recorded) > 0
 }
 
 /// Completes the scores of a summary. A summary of schema version 0 has scores by name only; order, label and unit then

@@ -29,21 +29,25 @@ impl fmt::Display for RunReport {
 fn headline(report: &RunReport) -> String {
     let RunHistory { steps, epochs, .. } = report.history;
     let of = match (report.status, report.setup.total_steps) {
-        (RunStatus::Running | RunStatus::Stopped, Some(total)) => format!(" of {total}"),
+        (RunStatus::Running | RunStatus::Stopped | RunStatus::Failed, Some(total)) => format!(" of {total}"),
         _ => String::new(),
     };
     let state = match report.status {
         RunStatus::Complete => "complete after",
         RunStatus::Running => "running, at",
         RunStatus::Stopped => "stopped at",
+        RunStatus::Failed => "failed after",
     };
     format!("{state} step {steps}{of}, epochs completed: {epochs}")
 }
 
 fn facts(report: &RunReport) -> Vec<Vec<String>> {
     let RunReport { setup, history, .. } = report;
-    let ended =
-        history.started.zip(history.last).map(|(start, last)| format!("{last}, {} later", Seconds(last.0 - start.0)));
+    let ended = history.started.zip(history.last).map(|(start, last)| match last.0 - start.0 {
+        seconds if seconds >= 0.0 => format!("{last}, {} later", Seconds(seconds)),
+        // The clock was set back between two sessions of the run.
+        _ => last.to_string(),
+    });
     let facts = [
         ("folder", report.folder.display().to_string()),
         ("task", or_unknown(setup.task.as_ref())),

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::{
-    Bytes, Event, Measure, MicroBatch, OutOfMemory, PlanHeader, Position, Record, SCHEMA_VERSION, Skipped, Stage,
-    StepEvent,
+    Bytes, EndKind, Event, Measure, MicroBatch, OutOfMemory, PlanHeader, Position, Record, SCHEMA_VERSION, Skipped,
+    Stage, StepEvent,
 };
 use serde_json::{Value, json};
 
@@ -307,6 +307,48 @@ fn the_status_follows_from_summary_and_last_record() {
     check(Some(json!({"complete": false, "steps": 300})), 900.0, RunStatus::Stopped);
     // It was complete and was resumed with a later end.
     check(Some(json!({"complete": true, "steps": 200})), 995.0, RunStatus::Running);
+}
+
+#[test]
+fn a_run_that_ended_is_not_listed_as_running() {
+    use EndKind::{Complete, Failed, Stopped};
+    let ended = |end| at(995.0, Event::Ended { step: 300, end, reason: String::new() });
+    let saved = || at(996.0, Event::Saved { step: 300, path: "a".into() });
+    let step = |step| at(997.0, Event::Step(StepEvent { step, ..StepEvent::default() }));
+    let status = |records: &[Record], has_summary: bool| {
+        let fixture = Fixture::new();
+        fixture.record("a", records);
+        if has_summary {
+            fixture.write("a", "summary.json", r#"{"complete": true, "steps": 300}"#);
+        }
+        fixture.read()[0].status
+    };
+    assert_eq!(status(&[step(300), ended(Failed)], false), RunStatus::Failed);
+    assert_eq!(status(&[step(300), ended(Failed), saved()], false), RunStatus::Failed);
+    assert_eq!(status(&[step(300), ended(Stopped), saved()], false), RunStatus::Stopped);
+    // The last step is done, and the best model is evaluated.
+    assert_eq!(status(&[step(300), ended(Complete)], false), RunStatus::Running);
+    assert_eq!(status(&[step(300), ended(Complete)], true), RunStatus::Complete);
+    assert_eq!(status(&[step(300), ended(Complete), ended(Failed)], false), RunStatus::Failed);
+    // It was resumed.
+    assert_eq!(status(&[step(300), ended(Failed), step(301)], false), RunStatus::Running);
+}
+
+#[test]
+fn a_run_without_a_step_is_not_complete() {
+    let report = |summary: &str| {
+        let fixture = Fixture::new();
+        fixture.record("a", &[]);
+        fixture.write("a", "summary.json", summary);
+        fixture.read().remove(0)
+    };
+    for empty in [r#"{"complete": true, "steps": 0}"#, r#"{"complete": true}"#] {
+        assert_eq!(report(empty).status, RunStatus::Stopped, "{empty}");
+    }
+    // The record of a complete run was emptied.
+    let report = report(r#"{"complete": true, "steps": 300, "epochs": 2}"#);
+    assert_eq!((report.status, report.history.steps, report.notes.len()), (RunStatus::Complete, 300, 1));
+    assert!(report.to_string().contains("complete after step 300, epochs completed: 2"), "{report}");
 }
 
 #[test]

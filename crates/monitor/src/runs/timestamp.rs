@@ -12,6 +12,14 @@ const DAY_SECS: i64 = 86_400;
 #[serde(transparent)]
 pub struct Timestamp(pub f64);
 
+impl Timestamp {
+    /// Returns whether a run can have this time: from 2000 to 9999. Damaged records have others, and so have machines whose
+    /// clock is not set.
+    pub(super) fn is_plausible(&self) -> bool {
+        (946_684_800.0..253_402_300_800.0).contains(&self.0)
+    }
+}
+
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         Self(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
@@ -57,6 +65,21 @@ mod tests {
             (-60.0, "1969-12-31 23:59"),
         ] {
             assert_eq!(Timestamp(seconds).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn only_times_of_runs_are_plausible() {
+        for (seconds, expected) in [
+            (0.0, false),
+            (-1.0e9, false),
+            (f64::NAN, false),
+            (f64::INFINITY, false),
+            (1.0e300, false),
+            (946_684_800.0, true),
+            (1_795_269_780.0, true),
+        ] {
+            assert_eq!(Timestamp(seconds).is_plausible(), expected, "{seconds}");
         }
     }
 }

@@ -20,9 +20,8 @@ fn output(line: &str, variables: &[(&str, &str)]) -> String {
     std::fs::write(&file, RUN).unwrap();
     let words = line.split(' ').map(|word| if word == "run.toml" { &file } else { word });
     let program = Program::try_parse_from(["config"].into_iter().chain(words)).unwrap();
-    let mut out = Vec::new();
-    program.command.run(environment(variables), &mut out).unwrap();
-    format!("$ config {line}\n{}", String::from_utf8(out).unwrap().replace(&file, "run.toml"))
+    let out = program.command.run(environment(variables)).unwrap();
+    format!("$ config {line}\n{}", out.replace(&file, "run.toml"))
 }
 
 fn environment(variables: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {

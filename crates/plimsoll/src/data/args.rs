@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use plimsoll_data::{CheckDepth, Format, ImportOptions};
 
+use crate::output::ForceFlag;
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::config::ConfigArgs;
 
@@ -29,7 +30,7 @@ pub(crate) struct CorpusArgs {
     /// Folder or list of the corpus. Default: `data.manifest` of the configuration.
     #[arg(value_name = "PATH")]
     pub(super) path: Option<PathBuf>,
-    /// Layout of the corpus: manifest (JSON lines, also NeMo's), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
+    /// Layout of the corpus: manifest (JSON lines or an array, also NeMo's), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
     /// huggingface, or folder (audio files with a text file beside each). Default: detected.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
@@ -95,9 +96,9 @@ pub(crate) struct ImportArgs {
     /// Output list, JSON lines. Audio below its folder gets relative paths.
     #[arg(long, value_name = "FILE.jsonl", default_value = "manifest.jsonl")]
     pub(super) out: PathBuf,
-    /// Overwrite the output list if it exists.
-    #[arg(long)]
-    pub(super) force: bool,
+    /// Whether the output list may be overwritten.
+    #[command(flatten)]
+    pub(super) overwrite: ForceFlag,
     /// The configuration; its features decide the lengths in frames.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
@@ -115,6 +116,9 @@ pub(crate) struct CheckArgs {
     /// Write the findings and the distributions of lengths as an HTML page to this file.
     #[arg(long, value_name = "FILE.html")]
     pub(super) page: Option<PathBuf>,
+    /// Whether the page may be overwritten.
+    #[command(flatten)]
+    pub(super) overwrite: ForceFlag,
     /// The configuration; its limits of length decide what is usable.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
@@ -129,6 +133,9 @@ pub(crate) struct StatsArgs {
     /// Write the distributions of lengths as an HTML page to this file.
     #[arg(long, value_name = "FILE.html")]
     pub(super) page: Option<PathBuf>,
+    /// Whether the page may be overwritten.
+    #[command(flatten)]
+    pub(super) overwrite: ForceFlag,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub(super) json: bool,

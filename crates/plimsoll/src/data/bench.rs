@@ -55,15 +55,15 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut speeds = Vec::new();
     let mut workers = 1;
     while workers <= cores {
-        speeds.push(speed(&uncached, workers, &config.data, false)?);
+        speeds.push(speed(&uncached, workers, &config, false)?);
         workers *= 2;
     }
     if folder.is_some() {
         config.data.cache_dir = folder;
         let cached = prepare(&config, &Terminal)?.training;
         // The first pass fills the cache until the time limit, the second reads it.
-        speed(&cached, cores, &config.data, true)?;
-        speeds.push(speed(&cached, 1, &config.data, true)?);
+        speed(&cached, cores, &config, true)?;
+        speeds.push(speed(&cached, 1, &config, true)?);
     }
     spinner.finish_and_clear();
     if args.json {
@@ -97,15 +97,15 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
 fn speed(
     dataset: &Arc<Dataset>,
     workers: usize,
-    data: &plimsoll_recipes::config::DataConfig,
+    config: &plimsoll_recipes::config::RunConfig,
     cached: bool,
 ) -> Result<Speed, Failure> {
     let config = LoaderConfig {
-        batching: batching(data),
+        batching: batching(config),
         grid: None,
         workers: NonZeroUsize::new(workers),
         prefetch: NonZeroUsize::new(2 * workers),
-        unreadable_share: data.unusable_share,
+        unreadable_share: config.data.unusable_share,
         mode: Mode::Train { epochs: Some(1) },
         shard: Shard::default(),
     };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::Bytes;
+use plimsoll_core::{Bytes, counted};
 use plimsoll_data::{StoreReport, clear_store, survey_store};
 use serde_json::json;
 
@@ -40,7 +40,8 @@ pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let limit: Bytes = config.data.cache_size;
-    println!("{}: {records} records in {segments} files, {bytes} of at most {limit}", folder.display());
+    let (records, files) = (counted(records, "record"), counted(segments, "file"));
+    println!("{}: {records} in {files}, {bytes} of at most {limit}", folder.display());
     for damage in &damaged {
         println!("  damaged: {} at byte {} (a run computes it again)", damage.segment.display(), damage.offset);
     }

@@ -6,11 +6,16 @@ mod cache;
 mod page;
 mod report;
 
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::LogMel;
-use plimsoll_data::{CheckDepth, CheckOptions, Checked, CorpusStats, Limits, Manifest, check, import};
+use plimsoll_core::Seconds;
+use plimsoll_data::{
+    CheckDepth, CheckOptions, Checked, CorpusStats, Format, Limits, Manifest, check, import, suggest_audio_root,
+};
 use plimsoll_text::Tokenizer;
 
 pub(crate) use args::DataCommand;
@@ -18,8 +23,10 @@ use args::{CheckArgs, CorpusArgs, ImportArgs, StatsArgs};
 use report::Report;
 
 use crate::environment;
-use plimsoll_recipes::config::{RunConfig, load};
-use plimsoll_recipes::data::{CtcFrames, limits};
+use crate::output::{ForceFlag, OutputFile};
+use plimsoll_recipes::config::{RunConfig, Task, TooLongChoice, load};
+use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::mapping::features;
 use plimsoll_recipes::texts::text_normalizer;
 use plimsoll_recipes::{Failure, FailureExt};
@@ -39,12 +46,64 @@ impl DataCommand {
 
 /// A corpus with the results of its check.
 struct CheckedCorpus {
-    report: Report,
+    format: Format,
+    root: PathBuf,
+    /// Rule by which utterances are usable, in words.
+    rule: String,
+    advice: Vec<String>,
     checked: Checked,
 }
 
-/// Imports and checks the corpus that `corpus` names, with the features of `config`. `look` decides how much of each
-/// file is read. With `is_limited`, normalizes texts and limits lengths as a run of `config` does.
+impl CheckedCorpus {
+    fn report(&self) -> Report {
+        let Self { format, root, rule, advice, checked } = self;
+        let stats = CorpusStats::new(&checked.utterances);
+        Report::new(*format, root, checked, stats).with_rule(rule, advice)
+    }
+}
+
+/// Describes what makes an utterance usable for a run of `config`.
+fn rule(config: &RunConfig, depth: CheckDepth) -> String {
+    let data = &config.data;
+    let longest = match data.too_long {
+        TooLongChoice::Refuse => format!("{} (data.max_seconds)", data.max_seconds),
+        policy => format!("any length (data.too_long = {policy})"),
+    };
+    let mut rule = format!("from {} (data.min_seconds) to {longest}", data.min_seconds);
+    if config.task == Task::Asr {
+        rule += ", with enough audio for the text (CTC)";
+    }
+    if let Some(most) = data.max_text_length {
+        let _ = write!(rule, ", with at most {most} characters (data.max_text_length)");
+    }
+    rule + match depth {
+        CheckDepth::Decode => "; all audio was decoded (--decode)",
+        CheckDepth::Header => "; of the audio, headers were read (--decode reads all of it)",
+        CheckDepth::Exists => "; the list is trusted",
+    }
+}
+
+/// Returns what to do about findings that have one cause for many utterances. `root` is the folder that relative paths
+/// were taken from, `rate` the sample rate of the features.
+fn advice(checked: &Checked, root: &Path, rate: u32) -> Vec<String> {
+    let mut advice = Vec::new();
+    if let Some(folder) = suggest_audio_root(root, &checked.issues) {
+        let folder = folder.display();
+        advice.push(format!(
+            "the missing files are found from {folder}: --audio-root {folder} (data.audio_root in a run)"
+        ));
+    }
+    for (resampled, count) in checked.resampled.iter().filter(|(resampled, _)| **resampled < rate) {
+        advice.push(format!(
+            "the list resamples {count} utterances to {resampled} Hz, but audio is read from its files as it is, for features \
+             of {rate} Hz: set features.sample_rate={resampled}, or save the resampled audio"
+        ));
+    }
+    advice
+}
+
+/// Imports and checks the corpus that `corpus` names, with the features of `config`. With `is_limited`, only what a run
+/// of `config` can use is usable: one rule for all commands that judge a corpus.
 fn check_corpus(
     corpus: &CorpusArgs,
     config: &RunConfig,
@@ -60,61 +119,78 @@ fn check_corpus(
     let spinner = crate::terminal::spinner("reading lists");
     let listing = import(path, &options).invalid();
     spinner.finish_and_clear();
-    let mut listing = listing?;
-    if is_limited {
-        let normalize = text_normalizer(&config.data)?;
-        for entry in &mut listing.entries {
-            entry.text = normalize(&entry.text);
-        }
-    }
+    let listing = listing?;
+    let normalize = text_normalizer(&config.data)?;
     let (format, root) = (listing.format, listing.root.clone());
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     let frames = CtcFrames::new(config, &log_mel);
     let output_frames = |length| frames.count(length);
-    let limits = if is_limited { limits(config, &output_frames) } else { Limits::default() };
+    let learned = match tokenizer {
+        Some(_) => None,
+        None if is_limited => ctc_tokenizer(config, listing.entries.iter().map(|entry| &entry.text))?,
+        None => None,
+    };
+    let mut limits = match is_limited {
+        true => Limits { tokenizer: tokenizer.or(learned.as_ref()), ..limits(config, &output_frames) },
+        false => Limits::default(),
+    };
+    if config.data.too_long != TooLongChoice::Refuse {
+        // A run cuts them.
+        limits.longest = Seconds(f64::INFINITY);
+    }
     let style = ProgressStyle::with_template("checking utterances {bar:40} {pos}/{len}, {eta} left");
     let bar = ProgressBar::new(listing.entries.len() as u64).with_style(style.expect("the template is valid"));
-    let options = CheckOptions { depth: look, tokenizer, limits };
+    let normalize: Option<&dyn Fn(&str) -> String> = if is_limited { Some(&normalize) } else { None };
+    let audio_root = options.audio_root;
+    let options = CheckOptions { depth: look, tokenizer, limits, normalize };
     let checked = check(listing, &options, &|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     });
     bar.finish_and_clear();
-    let stats = CorpusStats::new(&checked.utterances);
-    Ok(CheckedCorpus { report: Report::new(format, &root, &checked, stats), checked })
+    let advice = advice(&checked, audio_root.as_deref().unwrap_or(&root), log_mel.config().sample_rate);
+    Ok(CheckedCorpus { format, root, rule: rule(config, look), advice, checked })
 }
 
 /// Writes the usable utterances of a corpus as a list.
 fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
-    if args.out.exists() && !args.force {
-        let message = format!("{} exists already", args.out.display());
-        return Err(Failure::invalid(message, "choose another file with --out, or overwrite it with --force"));
-    }
-    let CheckedCorpus { report, checked } = check_corpus(&args.check.corpus, &config, args.check.depth(), None, false)?;
+    let out = OutputFile::new(&args.out, "--out", args.overwrite)?;
+    let mut corpus = check_corpus(&args.check.corpus, &config, args.check.depth(), None, true)?;
+    let unlistable = Manifest::take_unlistable(&mut corpus.checked.utterances, folder_of(&args.out));
+    corpus.checked.issues.extend(unlistable);
+    let (report, checked) = (corpus.report(), corpus.checked);
     if checked.utterances.is_empty() {
         report.print(args.check.json, args.check.all);
-        return Err(Failure::invalid("none of the utterances can be used", "the reasons are listed above"));
+        return Err(nothing_usable());
     }
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
-    Manifest::write(&args.out, &checked.utterances, &log_mel).failed()?;
+    out.write_with(|path| Manifest::write(path, &checked.utterances, &log_mel).failed())?;
     report.print(args.check.json, args.check.all);
     if !args.check.json {
-        println!("Written to {}. To train on it: plimsoll train --manifest {0}", args.out.display());
+        let (out, train) = (args.out.display(), command("train"));
+        println!("Written to {out}. To train on it: {train} --manifest {out}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reports which utterances are usable; fails if more of the corpus is unusable than a run accepts.
+fn nothing_usable() -> Failure {
+    Failure::invalid("none of the utterances can be used", "the reasons and the rule are listed above")
+}
+
+/// Returns the folder around a file.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Reports which utterances are usable; fails if none is, or if more of the corpus is unusable than a run accepts.
 fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().invalid()?;
-    let CheckedCorpus { report, .. } =
-        check_corpus(&args.check.corpus, &config, args.check.depth(), tokenizer.as_ref(), true)?;
+    let page = page_file(args.page.as_deref(), args.overwrite)?;
+    let report = check_corpus(&args.check.corpus, &config, args.check.depth(), tokenizer.as_ref(), true)?.report();
     report.print(args.check.json, args.check.all);
-    if let Some(file) = &args.page {
-        page::write(file, &report)?;
-    }
+    write_page(page.as_ref(), &report)?;
     let max_share = config.data.unusable_share;
     if report.flawed_share() > max_share {
         let message = format!(
@@ -124,20 +200,35 @@ fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
         );
         return Err(Failure::invalid(message, "correct the list, or accept more: --set data.unusable_share=SHARE"));
     }
+    if report.usable == 0 {
+        return Err(nothing_usable());
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the file for the page that `--page` named, if it named one.
+fn page_file(path: Option<&Path>, overwrite: ForceFlag) -> Result<Option<OutputFile>, Failure> {
+    path.map(|path| OutputFile::new(path, "--page", overwrite)).transpose()
+}
+
+/// Writes the page on a corpus, if there is a file for it.
+fn write_page(file: Option<&OutputFile>, report: &Report) -> Result<(), Failure> {
+    let Some(file) = file else { return Ok(()) };
+    file.write(page::page(report))?;
+    eprintln!("Page written to {}", file.path().display());
+    Ok(())
 }
 
 /// Prints the distributions of a corpus.
 fn run_stats(args: &StatsArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
-    let CheckedCorpus { report, .. } = check_corpus(&args.corpus, &config, CheckDepth::Exists, None, false)?;
+    let page = page_file(args.page.as_deref(), args.overwrite)?;
+    let report = check_corpus(&args.corpus, &config, CheckDepth::Exists, None, false)?.report();
     if args.json {
         println!("{}", serde_json::to_string(&report.stats).expect("statistics are plain data"));
     } else {
         print!("{}", report.spreads());
     }
-    if let Some(file) = &args.page {
-        page::write(file, &report)?;
-    }
+    write_page(page.as_ref(), &report)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,13 +1,11 @@
 //! The report on a corpus as one self-contained HTML page: counts, distributions, and the unusable utterances.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, counted};
 use plimsoll_data::Spread;
 
 use super::report::{Report, number};
-use plimsoll_recipes::{Failure, FailureExt};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
     h2{margin-top:2rem}table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:left;vertical-align:top}\
@@ -17,21 +15,16 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;mar
 /// Maximum number of unusable utterances that a page lists, so that a browser can still scroll through it.
 const MAX_LISTED: usize = 20_000;
 
-/// Writes the page of `report` to `file`.
-pub(super) fn write(file: &Path, report: &Report) -> Result<(), Failure> {
-    std::fs::write(file, page(report)).failed()?;
-    eprintln!("Page written to {}", file.display());
-    Ok(())
-}
-
-fn page(report: &Report) -> String {
+/// Makes the text of the page on `report`.
+pub(super) fn page(report: &Report) -> String {
     let Report { path, format, listed, usable, stats, .. } = report;
     let title = escape(&path.display().to_string());
     let total = Seconds(report.total_seconds);
     let mut body = format!(
-        "<h1>{title}</h1>\n<p>Format {format}: {listed} utterances listed, <strong>{usable} usable</strong>, {total} of \
-         speech, {} named voices.</p>\n",
-        stats.speakers
+        "<h1>{title}</h1>\n<p>Format {format}: {} listed, <strong>{usable} usable</strong>, {total} of \
+         speech, {}.</p>\n",
+        counted(listed, "utterance"),
+        counted(stats.speakers, "named voice")
     );
     for (name, spread) in [
         ("Seconds per utterance", &stats.seconds),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, counted};
 use plimsoll_data::{Checked, CorpusStats, Format, Spread};
 use serde::Serialize;
 
@@ -29,6 +29,10 @@ pub(super) struct Report {
     /// Number of files by format, sample rate and channels.
     pub(super) sounds: BTreeMap<String, usize>,
     pub(super) stats: CorpusStats,
+    /// Rule by which utterances are usable, in words.
+    rule: String,
+    /// What to do about findings that have one cause.
+    advice: Vec<String>,
     /// Number of utterances that no run can use, whatever its limits and its vocabulary.
     #[serde(skip)]
     broken: usize,
@@ -62,11 +66,18 @@ impl Report {
             flaws: findings.collect(),
             sounds: checked.audio_formats.clone(),
             stats,
+            rule: String::new(),
+            advice: Vec::new(),
             broken: checked.broken(),
         }
     }
 
-    /// Computes the share of the utterances that no run can use, from 0 to 1.
+    /// Adds the rule by which utterances are usable, and the advice, to the report.
+    pub(super) fn with_rule(self, rule: &str, advice: &[String]) -> Self {
+        Self { rule: rule.into(), advice: advice.to_vec(), ..self }
+    }
+
+    /// Computes the share of the utterances that no run can use.
     pub(super) fn flawed_share(&self) -> f64 {
         self.broken as f64 / self.listed.max(1) as f64
     }
@@ -84,9 +95,10 @@ impl Report {
         let Self { path, format, listed, usable, .. } = self;
         let mut text = format!("{} ({format})\n", path.display());
         let total = Seconds(self.total_seconds);
-        let _ = writeln!(text, "{listed} utterances listed, {usable} usable: {total} of speech");
+        let _ = writeln!(text, "{} listed, {usable} usable: {total} of speech", counted(listed, "utterance"));
+        let _ = writeln!(text, "  usable: {}", self.rule);
         for (sound, count) in &self.sounds {
-            let _ = writeln!(text, "  {count} files: {sound}");
+            let _ = writeln!(text, "  {}: {sound}", counted(count, "file"));
         }
         for (kind, count) in &self.unusable {
             let _ = writeln!(text, "{count} not usable: {kind}");
@@ -98,6 +110,9 @@ impl Report {
                 let _ = writeln!(text, "    and {} more (--all lists them)", count - shown);
             }
         }
+        for advice in &self.advice {
+            let _ = writeln!(text, "note: {advice}");
+        }
         text + &self.spreads()
     }
 
@@ -107,7 +122,12 @@ impl Report {
         if stats.utterances == 0 {
             return String::new();
         }
-        let mut text = format!("{} utterances, {}, {} named voices\n", stats.utterances, stats.total, stats.speakers);
+        let mut text = format!(
+            "{}, {}, {}\n",
+            counted(stats.utterances, "utterance"),
+            stats.total,
+            counted(stats.speakers, "named voice")
+        );
         for (language, count) in &stats.languages {
             let _ = writeln!(text, "  {count} in `{language}`");
         }
@@ -156,5 +176,5 @@ fn characters(stats: &CorpusStats) -> String {
         .collect();
     let more = characters.len().saturating_sub(MAX_CHARACTERS);
     let more = if more > 0 { format!(", and {more} rarer") } else { String::new() };
-    format!("{} different characters: {}{more}\n", characters.len(), shown.join(", "))
+    format!("{}: {}{more}\n", counted(characters.len(), "different character"), shown.join(", "))
 }

@@ -12,14 +12,17 @@ use std::time::Instant;
 use clap::Args;
 
 use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
-use plimsoll_core::Skipped;
+use plimsoll_core::{Skipped, counted};
 use plimsoll_data::Utterance;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::{RecognizerMetadata, Transcription};
 
+use crate::number::number_above_0;
+use crate::output::{ForceFlag, OutputFile};
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use plimsoll_core::error_chain;
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::{Failure, FailureExt};
 use report::{Report, ScoredUtterance};
@@ -46,11 +49,14 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out_dir: Option<PathBuf>,
     /// Evaluate only the first N utterances.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number_above_0)]
     pub(crate) limit: Option<std::num::NonZeroUsize>,
     /// Write one line per utterance into this file, tab-separated, with a header.
     #[arg(long, value_name = "FILE.tsv")]
     pub(crate) table: Option<PathBuf>,
+    /// Whether the files may be overwritten.
+    #[command(flatten)]
+    pub(crate) overwrite: ForceFlag,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
@@ -60,6 +66,13 @@ pub(crate) struct EvalArgs {
     /// How the recognizer searches the best text.
     #[command(flatten)]
     pub(crate) search: SearchArgs,
+}
+
+impl EvalArgs {
+    /// Checks the file for the table, if there is to be one.
+    fn table_file(&self) -> Result<Option<OutputFile>, Failure> {
+        self.table.as_deref().map(|path| OutputFile::new(path, "--table", self.overwrite)).transpose()
+    }
 }
 
 /// Evaluates the model of a run and prints the report.
@@ -86,11 +99,10 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
     }
-    // Opened first, so that a wrong path fails now and not after an hour of work.
-    let table = args.table.as_deref().map(table::create).transpose()?;
+    let table = args.table_file()?;
     let report = score(args, &reader, &utterances)?;
     if let Some(table) = table {
-        table::write(table, &report.scored)?;
+        table.write(table::table(&report.scored))?;
     }
     match args.json {
         true => println!("{:#}", report.json(args.worst)),
@@ -111,8 +123,12 @@ fn score(args: &EvalArgs, reader: &Reader, utterances: &[Utterance]) -> Result<R
     }
     bar.finish_and_clear();
     if let (true, Some(Skipped { name, reason })) = (report.scored.is_empty(), report.skipped.first()) {
-        let message = format!("none of {} utterances can be read; the first, `{name}`: {reason}", utterances.len());
-        return Err(Failure::invalid(message, "`plimsoll data check LIST` finds wrong paths, offsets and durations"));
+        let message =
+            format!("none of {} can be read; the first, `{name}`: {reason}", counted(utterances.len(), "utterance"));
+        return Err(Failure::invalid(
+            message,
+            format!("`{}` finds wrong paths, offsets and durations", command("data check LIST")),
+        ));
     }
     Ok(report)
 }

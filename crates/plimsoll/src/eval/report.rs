@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::{Seconds, Skipped};
+use plimsoll_core::{Seconds, Skipped, counted};
 use plimsoll_speech::asr::{Search, Transcription};
 use plimsoll_speech::score::ErrorCounts;
 use serde_json::{Value, json};
@@ -117,7 +117,8 @@ impl Report {
     pub(super) fn summary(&self, worst: usize) -> String {
         let Self { run, name, scored, skipped, .. } = self;
         let (count, audio) = (scored.len(), self.audio());
-        let mut text = format!("{} by {name} search on {count} utterances, {audio} of speech\n", run.display());
+        let mut text =
+            format!("{} by {name} search on {}, {audio} of speech\n", run.display(), counted(count, "utterance"));
         for (name, units, counts) in [("CER", "characters", self.characters()), ("WER", "words", self.words())] {
             let _ = writeln!(
                 text,
@@ -149,7 +150,9 @@ impl Report {
 
 fn count_text(counts: ErrorCounts) -> String {
     let ErrorCounts { hits, substitutions, deletions, insertions } = counts;
-    format!("{hits} hits, {substitutions} substitutions, {deletions} deletions, {insertions} insertions")
+    [(hits, "hit"), (substitutions, "substitution"), (deletions, "deletion"), (insertions, "insertion")]
+        .map(|(count, noun)| counted(count, noun))
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -184,8 +187,8 @@ mod tests {
     fn summary_shows_rates_worst_and_skipped() {
         let expected = "\
 runs/a by greedy search on 3 utterances, 6s of speech
-  CER         37.50 % of 16 characters: 10 hits, 1 substitutions, 5 deletions, 0 insertions
-  WER         50.00 % of 4 words: 2 hits, 1 substitutions, 1 deletions, 0 insertions
+  CER         37.50 % of 16 characters: 10 hits, 1 substitution, 5 deletions, 0 insertions
+  WER         50.00 % of 4 words: 2 hits, 1 substitution, 1 deletion, 0 insertions
   sentences   66.67 % of 3 have an error: 2
   speed      real-time factor 0.2500, features included: 1.5s of decoding
   bad: CER 100.00 %

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn::module::Module;
-use plimsoll_audio::{LogMel, resample, write_wav};
-use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped, error_chain};
+use plimsoll_audio::{LogMel, resample, wav_bytes};
+use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped, counted, error_chain};
 use plimsoll_data::Dataset;
 use plimsoll_speech::asr::{Search, Transcriber, Transcription};
 use plimsoll_speech::score::ErrorCounts;
@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 use super::EvalArgs;
 use super::report::{ScoredUtterance, worst};
 use super::{table, utterances};
+use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::reading_bar;
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reader;
 use plimsoll_recipes::{Failure, FailureExt};
 
@@ -57,16 +59,11 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let pipeline = SpeechPipeline::load(&args.run, &device).invalid()?;
     let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().invalid()?;
     let dataset = dataset(args, &pipeline)?;
-    // Opened first, so that a wrong path fails now and not after an hour of work.
-    let table = args.table.as_deref().map(table::create).transpose()?;
-    if let Some(folder) = &args.out_dir {
-        fs::create_dir_all(folder).map_err(|error| {
-            Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
-        })?;
-    }
+    let table = args.table_file()?;
+    prepare_folder(args, &dataset)?;
     let report = synthesize(args, &pipeline, judge.as_ref(), &dataset)?;
     if let Some(table) = table {
-        table::write(table, &report.scored)?;
+        table.write(table::table(&report.scored))?;
     }
     match args.json {
         true => println!("{:#}", report.json(args.worst)),
@@ -75,7 +72,25 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Loads the utterances to evaluate on as the model needs them, each with reference audio of its voice.
+/// Returns the name of the file for the speech of the utterance `id`, which can hold any character.
+fn file_name(id: &str) -> String {
+    let name: String = id.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
+    name + ".wav"
+}
+
+/// Checks the folder for the speech of `dataset`, and creates it: no file in it may be overwritten unless `args` say so.
+fn prepare_folder(args: &EvalArgs, dataset: &Dataset) -> Result<(), Failure> {
+    let Some(folder) = &args.out_dir else { return Ok(()) };
+    fs::create_dir_all(folder).map_err(|error| {
+        Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
+    })?;
+    for index in 0..dataset.len() {
+        OutputFile::new(&folder.join(file_name(&dataset.utterance(index).id)), "--out-dir", args.overwrite)?;
+    }
+    Ok(())
+}
+
+/// Loads the utterances as the model needs them, each with reference audio of its voice.
 fn dataset(args: &EvalArgs, pipeline: &SpeechPipeline) -> Result<Dataset, Failure> {
     let metadata = SynthesizerMetadata::read(&args.run).invalid()?;
     let mut utterances = utterances::chosen(args, &metadata.tokenizer)?;
@@ -106,8 +121,12 @@ fn synthesize(
         }
     }
     if let (true, Some(Skipped { name, reason })) = (readable.is_empty(), report.skipped.first()) {
-        let message = format!("none of {} utterances can be read; the first, `{name}`: {reason}", dataset.len());
-        return Err(Failure::invalid(message, "`plimsoll data check LIST` finds wrong paths, offsets and durations"));
+        let message =
+            format!("none of {} can be read; the first, `{name}`: {reason}", counted(dataset.len(), "utterance"));
+        return Err(Failure::invalid(
+            message,
+            format!("`{}` finds wrong paths, offsets and durations", command("data check LIST")),
+        ));
     }
     let device = pipeline.model().devices().into_iter().next().expect("a model has parameters");
     let mut runner = InferenceRunner::new(&device, &OpenGate, BATCH_SIZE);
@@ -167,10 +186,8 @@ impl Report {
             self.cut_off.push(name.clone());
         }
         if let Some(folder) = &args.out_dir {
-            // Ids come from the manifest and can hold any character.
-            let file: String =
-                name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
-            write_wav(&folder.join(format!("{file}.wav")), &samples, pipeline.sample_rate()).invalid()?;
+            let file = OutputFile::new(&folder.join(file_name(&name)), "--out-dir", ForceFlag { force: true })?;
+            file.write(wav_bytes(&samples, pipeline.sample_rate()))?;
         }
         if let Some(judge) = judge {
             let hypothesis =
@@ -219,7 +236,8 @@ impl Report {
     }
 
     fn summary(&self, count: usize) -> String {
-        let mut text = format!("{} on {} utterances, {} of speech\n", self.run.display(), self.utterances, self.audio);
+        let mut text =
+            format!("{} on {}, {} of speech\n", self.run.display(), counted(self.utterances, "utterance"), self.audio);
         if let Some(judge) = &self.judge {
             let (characters, words) = self.errors();
             let judge = judge.display();

@@ -10,6 +10,7 @@ use crate::terminal::Terminal;
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::config::{ConfigArgs, DataConfig, RunConfig, load};
 use plimsoll_recipes::data;
+use plimsoll_recipes::earlier::EarlierRun;
 use plimsoll_recipes::texts::read_manifest;
 
 /// Reads the utterances to evaluate on, with texts normalized as in training.
@@ -53,15 +54,31 @@ fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
     Ok(Some(load(&args, std::iter::empty())?.config))
 }
 
-/// Reads the utterances that `run` held out, if its texts have not changed.
+/// Reads the utterances that `run` held out, if its data has not changed.
 fn held_out(run: &Path, config: &RunConfig, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
-    let prepared = data::prepare(config, &Terminal)?;
+    let prepared = match EarlierRun::read(run, config.task)? {
+        Some(earlier) => {
+            let prepared = data::prepare_again(config, &earlier, &Terminal)?;
+            // A run of an older version recorded no data, and chose its utterances in another way.
+            let is_unknown = earlier.state.fingerprint.is_empty() && config.data.validation_manifest.is_none();
+            if is_unknown || !prepared.has_data_of(&earlier) {
+                return Err(changed(run, "other utterances would count as held out"));
+            }
+            prepared
+        }
+        None => data::prepare(config, &Terminal)?,
+    };
     // Another tokenizer means other texts, and those would be divided differently.
     if prepared.tokenizer != *tokenizer {
-        let message =
-            format!("the texts that {} was trained on have changed: they give other tokens now", run.display());
-        return Err(Failure::invalid(message, "give a list of utterances: --manifest FILE"));
+        return Err(changed(run, "they give other tokens now"));
     }
     let validation = &prepared.validation;
     Ok((0..validation.len()).map(|index| validation.utterance(index).clone()).collect())
+}
+
+/// Makes the failure of a run whose data has changed.
+fn changed(run: &Path, reason: &str) -> Failure {
+    let message =
+        format!("the utterances that {} was trained on have changed, or are not known: {reason}", run.display());
+    Failure::invalid(message, "give a list of utterances: --manifest FILE")
 }

@@ -9,12 +9,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use plimsoll_core::Bytes;
+use plimsoll_core::{Bytes, counted};
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::SynthesizerConfig;
 use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
-use plimsoll_train::{Checkpoint, CheckpointSelection, CheckpointStore, write_weights};
+use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
 
 use plimsoll_recipes::{Failure, FailureExt};
 
@@ -29,7 +29,7 @@ const README: &str = "README.md";
 trait Exportable: ModelKind {
     /// Loads `weights` into a model with this configuration and counts its parameters. Fails if a parameter is missing
     /// or unknown.
-    fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError>;
+    fn parameters(&self, weights: &[NamedTensor]) -> Result<u64, ParametersError>;
 
     /// Formats the README of the exported model with the name `name`.
     fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String
@@ -81,6 +81,11 @@ impl std::str::FromStr for PickArg {
 
 /// Exports the model of a run and prints the files.
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let run = ModelFolder(&args.run);
+    if run.exported_weights().is_file() && !run.checkpoints().exists() {
+        let message = format!("{} is an exported model already", args.run.display());
+        return Err(Failure::invalid(message, "copy the folder, or give the run that it came from"));
+    }
     match ModelFolder(&args.run).kind().invalid()?.as_str() {
         SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
         _ => write::<RecognizerConfig>(args),
@@ -88,32 +93,29 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
 }
 
 fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let metadata = ModelMetadata::<M>::read(&args.run).invalid()?;
+    let mut metadata = ModelMetadata::<M>::read(&args.run).invalid()?;
+    // An exported model has no checkpoints that belong to a run.
+    metadata.run = None;
     let mut checkpoint = checkpoint(args)?;
     if let Some(mean) = checkpoint.ema.take() {
         checkpoint.weights = mean;
     }
     // Loading them into a model checks that the folder will hold every parameter and no other.
-    let parameters = metadata.model.parameters(checkpoint.weights.clone()).invalid()?;
+    let parameters = metadata.model.parameters(&checkpoint.weights).invalid()?;
     let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let readme = M::readme(&metadata, &name.unwrap_or_else(|| "model".into()), &checkpoint, parameters);
-    prepare(&args.out, args.force)?;
-    let weights = ModelFolder(&args.out).exported_weights();
-    write_weights(&weights, &checkpoint.weights).failed()?;
-    let vocabulary = args.out.join(VOCABULARY);
+    let draft = DraftFolder::create(&args.out, args.force)?;
+    let folder = draft.path.as_path();
+    write_weights(&ModelFolder(folder).exported_weights(), &checkpoint.weights).failed()?;
     let tokens = serde_json::to_string_pretty(&metadata.tokenizer.names()).expect("texts are plain data");
-    fs::write(&vocabulary, tokens + "\n").failed()?;
-    let about = args.out.join(README);
-    fs::write(&about, readme).failed()?;
-    let mut written = vec![weights, ModelFolder(&args.out).metadata_file(), vocabulary, about];
-    let (voice, own) = (ModelFolder(&args.run).default_voice(), ModelFolder(&args.out).default_voice());
+    fs::write(folder.join(VOCABULARY), tokens + "\n").failed()?;
+    fs::write(folder.join(README), readme).failed()?;
+    let voice = ModelFolder(&args.run).default_voice();
     if voice.is_file() {
-        fs::copy(&voice, &own).failed()?;
-        written.push(own);
+        fs::copy(&voice, ModelFolder(folder).default_voice()).failed()?;
     }
-    // Last: a folder with this file counts as a complete model.
-    metadata.write(&args.out).failed()?;
-    for file in written {
+    metadata.write(folder).failed()?;
+    for file in draft.finish(&ModelFolder(&args.out).metadata_file()).failed()? {
         println!("{}  {}", file.display(), Bytes(fs::metadata(&file).failed()?.len()));
     }
     Ok(ExitCode::SUCCESS)
@@ -121,10 +123,16 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
 
 /// Reads the checkpoint that `args` choose, or computes the mean of several checkpoints.
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
-    let store = CheckpointStore::new(ModelFolder(&args.run).checkpoints(), 1);
+    let store = ModelFolder(&args.run).checkpoint_store().invalid()?;
     if let Some(pick) = args.average {
         let (mut newest, _) = store.newest().invalid()?;
         let (weights, steps) = store.average(pick.0).invalid()?;
+        let (CheckpointSelection::Last(asked) | CheckpointSelection::Best(asked)) = pick.0;
+        if steps.len() < asked {
+            let message = format!("the run has {}, and not {asked}", counted(steps.len(), "checkpoint to average"));
+            let help = "average fewer; `training.keep_checkpoints` and `training.keep_best` say how many a run keeps";
+            return Err(Failure::invalid(message, help));
+        }
         eprintln!("the mean of the checkpoints of steps {}", listed(&steps));
         (newest.weights, newest.ema) = (weights, None);
         return Ok(newest);
@@ -158,7 +166,51 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Formats the facts of every kind of model for its README: size, training, score, audio and tokens.
+/// A folder in the output folder, in which the files are written before they are moved to their places. It is removed
+/// when dropped, with the folders that were made for it.
+struct DraftFolder {
+    path: PathBuf,
+    out: PathBuf,
+    /// Folders that did not exist before, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl DraftFolder {
+    /// Creates the output folder and the draft in it. Fails if the output folder is not empty, unless `force` is set.
+    fn create(out: &Path, force: bool) -> Result<Self, Failure> {
+        let made = out.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let made = made.map(Path::to_path_buf).collect();
+        prepare(out, force)?;
+        let path = out.join(format!(".export-{}.partial", std::process::id()));
+        let draft = Self { path, out: out.into(), made };
+        fs::create_dir_all(&draft.path).failed()?;
+        Ok(draft)
+    }
+
+    /// Moves the files to their places, `last` after all others, and returns their paths.
+    fn finish(mut self, last: &Path) -> std::io::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            files.push(self.out.join(entry?.file_name()));
+        }
+        // A folder with this file counts as a complete model.
+        files.sort_by_key(|file| (file == last, file.clone()));
+        self.made.clear();
+        for file in &files {
+            fs::rename(self.path.join(file.file_name().expect("it comes from a listing")), file)?;
+        }
+        Ok(files)
+    }
+}
+
+impl Drop for DraftFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+        self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
+
+/// Lists the facts of every kind of model for its README: size, training, score, audio and tokens.
 fn facts<M>(metadata: &ModelMetadata<M>, step: u64, score: &str, parameters: u64, vocabulary: usize) -> String {
     let (features, known) = (&metadata.features, metadata.tokenizer.size());
     let (rate, mels, hop) = (features.sample_rate, features.n_mels, features.hop_length);
@@ -199,6 +251,26 @@ The name of a parameter is its path of fields, such as `blocks.0.first.widen.wei
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unfinished_export_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, names) = (folder.path().join("a/b"), |path: &Path| fs::read_dir(path).unwrap().count());
+        let draft = DraftFolder::create(&out, false).unwrap();
+        fs::write(draft.path.join("model.json"), "half").unwrap();
+        drop(draft);
+        assert_eq!(names(folder.path()), 0);
+        fs::create_dir_all(&out).unwrap();
+        fs::write(out.join("mine"), "").unwrap();
+        let draft = DraftFolder::create(&out, true).unwrap();
+        fs::write(draft.path.join("mine"), "new").unwrap();
+        drop(draft);
+        assert_eq!((names(&out), fs::read(out.join("mine")).unwrap().len()), (1, 0));
+        let draft = DraftFolder::create(&out, true).unwrap();
+        fs::write(draft.path.join("mine"), "new").unwrap();
+        assert_eq!(draft.finish(&out.join("mine")).unwrap(), [out.join("mine")]);
+        assert_eq!((names(&out), fs::read(out.join("mine")).unwrap().len()), (1, 3));
+    }
 
     #[test]
     fn prepare_refuses_full_folder_without_force() {

@@ -1,16 +1,20 @@
 //! The README of an exported recognizer, and the check of its weights.
 
-use burn::tensor::Device;
+use plimsoll_core::counted;
 use plimsoll_speech::ModelMetadata;
 use plimsoll_speech::asr::RecognizerConfig;
-use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
+use plimsoll_tape::{NamedTensor, ParametersError, check_shapes, count, on_capture_device};
 use plimsoll_train::Checkpoint;
 
 use super::{Exportable, LAYOUTS, facts};
 
 impl Exportable for RecognizerConfig {
-    fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
-        Ok(count(&apply(self.init_unseeded(&Device::flex()), weights)?))
+    fn parameters(&self, weights: &[NamedTensor]) -> Result<u64, ParametersError> {
+        on_capture_device(|device| {
+            let model = self.init_unseeded(device);
+            check_shapes(&model, weights)?;
+            Ok(count(&model))
+        })
     }
 
     fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
@@ -27,21 +31,21 @@ impl Exportable for RecognizerConfig {
         };
         let model = &metadata.model;
         let decoder = match &model.decoder {
-            Some(decoder) => format!("an attention decoder with {} blocks", decoder.layers),
+            Some(decoder) => format!("an attention decoder with {}", counted(decoder.layers, "block")),
             None => "no attention decoder".into(),
         };
         format!(
             "\
 # {name}
 
-A speech recognizer, exported by Plimsoll {version}: a Conformer with {layers} blocks of width {width}, CTC and {decoder}.
+A speech recognizer, exported by Plimsoll {version}: a Conformer with {layers} of width {width}, CTC and {decoder}.
 
 {facts}
-Use it like a run: `cargo xtask transcribe FILE.wav --run FOLDER`.
+Use it like a run: `plimsoll transcribe FILE.wav --run FOLDER`.
 
 {LAYOUTS}{PARTS}",
             version = env!("CARGO_PKG_VERSION"),
-            layers = model.layers,
+            layers = counted(model.layers, "block"),
             width = model.d_model,
             facts = facts(metadata, state.step, &score, parameters, model.vocabulary),
         )

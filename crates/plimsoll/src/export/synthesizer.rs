@@ -1,16 +1,20 @@
 //! The README of an exported synthesizer, and the check of its weights.
 
-use burn::tensor::Device;
+use plimsoll_core::counted;
 use plimsoll_speech::ModelMetadata;
 use plimsoll_speech::tts::SynthesizerConfig;
-use plimsoll_tape::{NamedTensor, ParametersError, apply, count};
+use plimsoll_tape::{NamedTensor, ParametersError, check_shapes, count, on_capture_device};
 use plimsoll_train::Checkpoint;
 
 use super::{Exportable, LAYOUTS, facts};
 
 impl Exportable for SynthesizerConfig {
-    fn parameters(&self, weights: Vec<NamedTensor>) -> Result<u64, ParametersError> {
-        Ok(count(&apply(self.init_unseeded(&Device::flex()), weights)?))
+    fn parameters(&self, weights: &[NamedTensor]) -> Result<u64, ParametersError> {
+        on_capture_device(|device| {
+            let model = self.init_unseeded(device);
+            check_shapes(&model, weights)?;
+            Ok(count(&model))
+        })
     }
 
     fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
@@ -28,19 +32,19 @@ impl Exportable for SynthesizerConfig {
             "\
 # {name}
 
-A speech synthesizer, exported by Plimsoll {version}: a text encoder with {text_layers} blocks of width {text_dim}, and a
-decoder with {decoder_layers} blocks of width {decoder_dim} that predicts {reduction} frames per step.
+A speech synthesizer, exported by Plimsoll {version}: a text encoder with {text_layers} of width {text_dim}, and a
+decoder with {decoder_layers} of width {decoder_dim} that predicts {reduction} per step.
 
 {facts}
-Use it like a run: `cargo xtask say \"TEXT\" --run FOLDER --out said.wav`.
+Use it like a run: `plimsoll say \"TEXT\" --run FOLDER --out said.wav`.
 
 {LAYOUTS}{PARTS}",
             version = env!("CARGO_PKG_VERSION"),
-            text_layers = model.text_layers,
+            text_layers = counted(model.text_layers, "block"),
             text_dim = model.text_dim,
-            decoder_layers = model.decoder_layers,
+            decoder_layers = counted(model.decoder_layers, "block"),
             decoder_dim = model.decoder_dim,
-            reduction = model.reduction,
+            reduction = counted(model.reduction, "frame"),
             facts = facts(metadata, state.step, &score, parameters, model.vocabulary),
         )
     }

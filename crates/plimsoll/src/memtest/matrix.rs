@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::ProgressBar;
-use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Key, Precision, Remat};
-use plimsoll_memory::{BackendRules, BucketPlan, Demand, MemoryModel, Speed, StepMemory, plan};
+use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Key, Precision, Remat, counted};
+use plimsoll_memory::{BackendRules, BucketPlan, Demand, MemoryModel, PlanOptions, Speed, plan};
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
 use plimsoll_speech::tts::SynthesizerConfig;
 use serde::{Deserialize, Serialize};
@@ -114,18 +114,9 @@ pub(crate) fn verify(
 fn verify_budgets(count: u32) -> Result<ExitCode, Failure> {
     let model = SynthesizerConfig::recommended(80, 100, 128, 4);
     let bucket = BatchShape { utterances: 24, frames: Frames(300), tokens: 30 };
-    let demand = Demand {
-        buckets: vec![bucket],
-        blocks: 4,
-        remat_counts: Demand::remat_counts_up_to(4),
-        chunks: vec![None, NonZeroU32::new(32)],
-        precision: Precision::Fp32,
-        micro_batch: None,
-        rules: BackendRules::host(),
-        step: StepMemory::default(),
-        prefetch: 0,
-        eight_bit_state_bits: 17,
-    };
+    let demand = Demand { prefetch: 0, ..Demand::new(vec![bucket], BackendRules::host()).with_blocks(4) };
+    let chunks = vec![None, NonZeroU32::new(32)];
+    let demand = Demand { options: PlanOptions { chunks, ..demand.options.clone() }, ..demand };
     let survey = MemoryModel::new(&model, demand).failed()?;
     let peak = |utterances, remat| {
         survey
@@ -230,7 +221,7 @@ fn summary(rows: &[Row]) -> String {
             -lowest.min(0.0)
         )
     };
-    let mut text = format!("{} cases\n", rows.len());
+    let mut text = counted(rows.len(), "case") + "\n";
     text.push_str(&line("whole", &|row| row.error_percent));
     text.push_str(&line("above the fixed part", &|row| row.above_error_percent));
     if rows.iter().all(|row| row.in_use_error_percent.is_some()) {

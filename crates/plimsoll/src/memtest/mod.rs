@@ -4,17 +4,18 @@ mod case;
 mod matrix;
 pub(crate) mod verdict;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use plimsoll_core::CountingAllocator;
-use plimsoll_memory::{Demand, MemoryModel, Plan, PlanError, RunMemory, Traceable, html_page, perfetto_trace, plan};
+use plimsoll_memory::{Demand, MemoryModel, Plan, RunMemory, Traceable, html_page, perfetto_trace};
 use serde_json::json;
 
 use crate::environment;
-use crate::terminal::{DOES_NOT_FIT, spinner};
+use crate::output::{ForceFlag, OutputFile};
+use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
 use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::mapping::ModelPlan;
@@ -38,6 +39,9 @@ pub(crate) struct MemtestArgs {
     /// Write the same timeline for ui.perfetto.dev to this file.
     #[arg(long, value_name = "FILE.json", conflicts_with = "verify")]
     pub(crate) trace: Option<PathBuf>,
+    /// Whether the two files may be overwritten.
+    #[command(flatten)]
+    pub(crate) overwrite: ForceFlag,
     /// Run real training steps and compare their peak memory with the prediction: a matrix of cases, or the one of --batch,
     /// each in its own process. Runs on the CPU, or on the GPU that --backend selects; there each case runs twice, because a
     /// GPU tries several kernels when it first meets new sizes.
@@ -56,13 +60,13 @@ pub(crate) struct MemtestArgs {
     #[arg(long, value_parser = ["none", "half", "all"], requires = "batch")]
     pub(crate) remat: Option<String>,
     /// Plan for N memory budgets instead, and check that each plan stays within its budget when it runs.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "verify")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "verify", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) budgets: u32,
     /// Case to run, as JSON; --verify passes it to the processes that it starts.
     #[arg(long, hide = true, requires = "verify")]
     pub(crate) case: Option<String>,
     /// Number of cases with random sizes, in addition to the matrix.
-    #[arg(long, value_name = "N", default_value_t = 16, requires = "verify")]
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "verify", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) random: u32,
     /// The configuration.
     #[command(flatten)]
@@ -82,7 +86,8 @@ pub(crate) fn memtest(
     if args.verify {
         return matrix::verify(args, loaded.config, meter);
     }
-    let builder = DemandBuilder::from_config(loaded.config)?;
+    let files = TimelineFiles::new(args)?;
+    let builder = DemandBuilder::for_run(loaded.config, &Terminal)?;
     let targets = targets(&args.gpu)?;
     let spinner = spinner("computing the memory of a step");
     let verdicts = match &builder.model {
@@ -91,7 +96,7 @@ pub(crate) fn memtest(
     };
     spinner.finish_and_clear();
     let verdicts = verdicts?;
-    write_timeline(args, &verdicts)?;
+    write_timeline(&files, &verdicts)?;
     match args.json {
         true => println!("{:#}", json!({"cards": verdicts.iter().map(Verdict::json).collect::<Vec<_>>()})),
         false => {
@@ -112,54 +117,70 @@ fn verdicts<S: Traceable + Sync>(
     targets: &[Target],
 ) -> Result<Vec<Verdict>, Failure> {
     // GPUs differ in memory and speed, but the demand of a step depends only on the rules of the backend and on the
-    // precision: one model of the memory serves all targets where both are the same.
-    let mut surveys: Vec<(Demand, MemoryModel<'_, S>)> = Vec::new();
+    // options: one model of the memory serves all targets where both are the same.
+    let mut models: Vec<MemoryModel<'_, S>> = Vec::new();
     let mut verdicts = Vec::new();
     for target in targets {
         let demand = builder.as_written(target);
-        let known = surveys.iter().position(|(old, _)| (old.rules, old.precision) == (demand.rules, demand.precision));
-        let index = match known {
+        let same = |old: &Demand| {
+            (old.rules, &old.options, &old.remedies) == (demand.rules, &demand.options, &demand.remedies)
+        };
+        let index = match models.iter().position(|model| same(model.demand())) {
             Some(index) => index,
             None => {
-                surveys.push((demand.clone(), MemoryModel::new(subject, demand.clone()).failed()?));
-                surveys.len() - 1
+                models.push(MemoryModel::new(subject, demand).failed()?);
+                models.len() - 1
             }
         };
-        let survey = &surveys[index].1;
+        let model = &models[index];
         let budget = target.budget(&builder.config);
-        let plan = plan(survey, budget, &target.speed(demand.precision));
-        let life = match &plan {
-            Ok(plan) => worst(survey, plan)?,
-            Err(PlanError::Trace(error)) => return Err(error.clone()).failed(),
+        let plans = builder.plans(model, target, budget).failed()?;
+        let memory = match plans.used() {
+            Ok(plan) => worst(model, plan)?,
             Err(_) => None,
         };
-        verdicts.push(Verdict { name: target.name(), budget, plan, life });
+        verdicts.push(Verdict { name: target.name(), budget, plans, memory });
     }
     Ok(verdicts)
 }
 
-/// Computes the memory over time of a run at the length of `plan` that needs most memory; `None` if the plan has no
-/// lengths.
-fn worst<S: Traceable + Sync>(survey: &MemoryModel<'_, S>, plan: &Plan) -> Result<Option<RunMemory>, Failure> {
+/// Computes the memory over time of a run at the length of `plan` that needs most.
+fn worst<S: Traceable + Sync>(model: &MemoryModel<'_, S>, plan: &Plan) -> Result<Option<RunMemory>, Failure> {
     let Some(bucket) = plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
-    Ok(Some(survey.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice).failed()?.0))
+    Ok(Some(model.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice, plan.state).failed()?.0))
+}
+
+/// Files for the memory of a step over time.
+struct TimelineFiles {
+    page: Option<OutputFile>,
+    trace: Option<OutputFile>,
+}
+
+impl TimelineFiles {
+    /// Checks the files that `args` name.
+    fn new(args: &MemtestArgs) -> Result<Self, Failure> {
+        let file = |path: &Option<PathBuf>, flag| {
+            path.as_deref().map(|path| OutputFile::new(path, flag, args.overwrite)).transpose()
+        };
+        Ok(Self { page: file(&args.timeline, "--timeline")?, trace: file(&args.trace, "--trace")? })
+    }
 }
 
 /// Writes the timeline and the trace, if asked for, of the first target that fits.
-fn write_timeline(args: &MemtestArgs, verdicts: &[Verdict]) -> Result<(), Failure> {
-    let Some((name, life)) = verdicts.iter().find_map(|verdict| Some((&verdict.name, verdict.life.as_ref()?))) else {
-        return match args.timeline.is_some() || args.trace.is_some() {
+fn write_timeline(files: &TimelineFiles, verdicts: &[Verdict]) -> Result<(), Failure> {
+    let Some((name, memory)) = verdicts.iter().find_map(|verdict| Some((&verdict.name, verdict.memory.as_ref()?)))
+    else {
+        return match files.page.is_some() || files.trace.is_some() {
             true => Err(Failure::invalid("there is no timeline of a run that does not fit", "choose a larger --gpu")),
             false => Ok(()),
         };
     };
     let title = format!("A training step on {name}");
-    let write = |path: &Path, text: String| std::fs::write(path, text).failed();
-    if let Some(path) = &args.timeline {
-        write(path, html_page(&title, &life.timeline))?;
+    if let Some(file) = &files.page {
+        file.write(html_page(&title, &memory.timeline))?;
     }
-    if let Some(path) = &args.trace {
-        write(path, perfetto_trace(&title, &life.timeline))?;
+    if let Some(file) = &files.trace {
+        file.write(perfetto_trace(&title, &memory.timeline))?;
     }
     Ok(())
 }

@@ -27,20 +27,26 @@ impl Change {
 pub(super) fn edited(text: &str, changes: &[Change]) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     for change in changes {
+        // Keys without a section stand before the first section.
         let header = format!("[{}]", change.section);
-        let Some(start) = lines.iter().position(|line| without_comment(line) == header) else {
-            lines.extend([String::new(), header, change.line()]);
-            continue;
+        let header_at = lines.iter().position(|line| without_comment(line) == header);
+        let first = match (change.section, header_at) {
+            ("", _) => 0,
+            (_, Some(start)) => start + 1,
+            (_, None) => {
+                lines.extend([String::new(), header, change.line()]);
+                continue;
+            }
         };
-        let rest = &lines[start + 1..];
-        let end = start + 1 + rest.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(rest.len());
+        let rest = &lines[first..];
+        let end = first + rest.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(rest.len());
         let is_key = |line: &String| line.split_once('=').is_some_and(|(key, _)| key.trim() == change.key);
-        match lines[start + 1..end].iter().position(is_key) {
-            Some(index) => lines[start + 1 + index] = change.line(),
+        match lines[first..end].iter().position(is_key) {
+            Some(index) => lines[first + index] = change.line(),
             None => {
                 // Before the empty lines between this section and the next.
-                let last = lines[..end].iter().rposition(|line| !line.trim().is_empty()).unwrap_or(start);
-                lines.insert(last + 1, change.line());
+                let last = lines[first..end].iter().rposition(|line| !line.trim().is_empty());
+                lines.insert(first + last.map_or(0, |last| last + 1), change.line());
             }
         }
     }
@@ -71,5 +77,9 @@ mod tests {
                         attention = \"chunked\"  # optimize: long\n";
         assert_eq!(edited(TEXT, &changes), expected);
         assert_eq!(edited(TEXT, &[]), TEXT);
+        let top = [Change::new("", "task", "\"tts\"", "by a flag"), Change::new("", "seed", 3, "by a flag")];
+        let expected = TEXT.replace("\"asr\"\n", "\"tts\"  # optimize: by a flag\nseed = 3  # optimize: by a flag\n");
+        assert_eq!(edited(TEXT, &top), expected);
+        assert_eq!(edited("", &top[1..]), "seed = 3  # optimize: by a flag\n");
     }
 }

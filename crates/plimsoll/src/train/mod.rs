@@ -6,13 +6,15 @@ mod view;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use plimsoll_core::CountingAllocator;
 use plimsoll_recipes::config::{ConfigArgs, load};
-use plimsoll_recipes::training::{PlannedRun, TrainingOutcome, config_path};
+use plimsoll_recipes::target::targets;
+use plimsoll_recipes::training::{DataChanged, PlannedRun, Resume, TrainingOutcome, config_path, named_run, preview};
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
+use crate::print::go_on_without_output;
 use crate::signals::Signals;
 use crate::terminal::Terminal;
 use view::View;
@@ -23,36 +25,70 @@ pub(crate) struct TrainArgs {
     /// The configuration.
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Continue the run in this folder (`runs/NAME`) from its newest undamaged checkpoint, with the configuration of the run.
+    /// Continue the run in this folder (`runs/NAME`, or its NAME) from its newest undamaged checkpoint, with the configuration of the run.
     /// Flags can change it, such as a larger `--epochs`.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "name"])]
     pub(crate) resume: Option<PathBuf>,
-    /// Print the plan and stop before training; no run folder is made.
+    /// Go on with `--resume` although the data or its order changed since the checkpoint. `restart-epoch` keeps the weights and
+    /// begins the current epoch again, over the new data. Default: changed data is refused.
+    #[arg(long, value_name = "HOW", requires = "resume", hide_possible_values = true)]
+    pub(crate) data_changed: Option<DataChangedChoice>,
+    /// Print the plan and stop before training. Nothing is written, not even the built-in corpus.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// With --dry-run: plan for this GPU, by name or memory size as for memtest, or for cpu. Default: the device of this
+    /// machine.
+    #[arg(long, value_name = "NAME|SIZE", requires = "dry_run")]
+    pub(crate) gpu: Option<String>,
+}
+
+/// Ways to go on with changed data.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DataChangedChoice {
+    /// Keep the weights, and begin the current epoch again.
+    RestartEpoch,
 }
 
 /// Trains a model, or prints the plan of its training.
 pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
-    if let Some(folder) = &args.resume {
-        args.config.config = Some(config_path(folder)?);
+    let resumed = args.resume.as_deref().map(named_run);
+    if let Some(path) = &resumed {
+        args.config.config = Some(config_path(path)?);
     }
+    // The result of training is its folder, not what it prints.
+    go_on_without_output();
     let loaded = load(&args.config, environment())?;
-    let planned = PlannedRun::new(loaded, memory, &Terminal)?;
-    eprint!("{}", planned.plan);
+    let data_changed = match args.data_changed {
+        Some(DataChangedChoice::RestartEpoch) => DataChanged::RestartEpoch,
+        None => DataChanged::Refuse,
+    };
+    let resume = resumed.as_deref().map(|folder| Resume { folder, data_changed });
     if args.dry_run {
+        let target = args.gpu.as_ref().map(|name| targets(std::slice::from_ref(name))).transpose()?;
+        let target = target.map(|mut targets| targets.remove(0));
+        eprint!("{}", preview(&loaded, resume.as_ref(), target, memory, &Terminal)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let run = match &args.resume {
-        Some(path) => planned.resume(path),
-        None => planned.start()?,
+    let planned = match &resume {
+        Some(resume) => PlannedRun::resume(loaded, resume, memory, &Terminal)?,
+        None => PlannedRun::new(loaded, memory, &Terminal)?,
     };
+    eprint!("{}", planned.plan);
     let signals = Signals::listen().failed()?;
+    let run = planned.start()?;
     let mut view = View::new(&run.plan);
     match run.train(&signals.stop, &mut view)? {
         TrainingOutcome::Stopped { step } => {
             eprintln!("Stopped after step {step}. To continue: {}", run.folder.resume_command());
             Ok(ExitCode::from(signals.exit_code()))
+        }
+        TrainingOutcome::AlreadyComplete { step } => {
+            let folder = run.folder.path().display();
+            eprintln!(
+                "{folder} is complete: it has all of its {step} steps, and its files stay as they are. To train it for \
+                 longer, give more --steps or --epochs."
+            );
+            Ok(ExitCode::SUCCESS)
         }
         TrainingOutcome::Complete { summary, next } => {
             print!("{}{next}", report::last_lines(&summary, &run.folder));

@@ -2,23 +2,23 @@
 
 use std::fmt::Write;
 
-use plimsoll_core::{Measure, MeasureUnit};
+use plimsoll_core::{Measure, counted};
 use plimsoll_monitor::Summary;
 use plimsoll_recipes::training::RunFolder;
 
 /// Formats the scores of a run, up to three example utterances, and the files of the run.
 pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
     // Error rates have initials as names, in capitals; other scores have words.
-    let score = |score: &Measure| match score.unit {
-        MeasureUnit::Share => format!("{} {}", score.name.to_uppercase(), score.formatted_value()),
+    let score = |score: &Measure| match score.name.as_ref() {
+        initials @ ("cer" | "wer") => format!("{} {}", initials.to_uppercase(), score.formatted_value()),
         _ => score.to_string(),
     };
     let scores: Vec<String> = summary.scores.iter().map(score).collect();
     let mut text = format!(
-        "{}: {} on {} held-out utterances, after {} of training in at most {}\n",
+        "{}: {} on {}, after {} of training in at most {}\n",
         summary.name,
         scores.join(", "),
-        summary.held_out,
+        counted(summary.held_out, "held-out utterance"),
         plimsoll_core::Seconds(summary.train_seconds),
         summary.peak_bytes,
     );

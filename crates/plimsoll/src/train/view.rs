@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::{Bytes, Seconds, Stage};
+use plimsoll_core::{Bytes, EndKind, Seconds, Stage, counted};
 use plimsoll_monitor::RecordError;
 use plimsoll_recipes::memory_plan::MemoryPlan;
 use plimsoll_recipes::plan::RunPlan;
@@ -20,6 +20,8 @@ pub(crate) struct View {
     total_steps: Option<u64>,
     /// Whether a step that used more memory than planned was already shown.
     drift_shown: bool,
+    /// Whether the run has failed, so that it does not go on after a further problem.
+    has_failed: bool,
 }
 
 impl View {
@@ -31,6 +33,7 @@ impl View {
             planned: plan.memory.as_ref().map(MemoryPlan::peak),
             total_steps: plan.training.total_steps,
             drift_shown: false,
+            has_failed: false,
         }
     }
 
@@ -94,7 +97,7 @@ impl RunDisplay for View {
                     self.print_line(&format!("note: {failure}, after step {step}: written without a copy in memory"));
                 }
                 _ => self.print_line(&format!(
-                    "note: step {step}: {failure}; at most {limit} utterances at once from now on"
+                    "note: step {step}: {failure}; at most {} at once from now on", counted(limit, "utterance")
                 )),
             },
             Event::Unfit { step, names } => {
@@ -114,9 +117,12 @@ impl RunDisplay for View {
                 ));
             }
             Event::NotSaved { step, reason } => {
-                self.print_line(&format!(
-                    "warning: the checkpoint of step {step} is not written: {reason}; the run goes on"
-                ));
+                let then = if self.has_failed { "" } else { "; the run goes on" };
+                self.print_line(&format!("warning: the checkpoint of step {step} is not written: {reason}{then}"));
+            }
+            Event::Ended { step, end: EndKind::Failed, reason } => {
+                self.has_failed = true;
+                self.print_line(&format!("the run failed after step {step}: {reason}"));
             }
             _ => {}
         }

@@ -74,6 +74,97 @@ fn check_writes_json_and_page() {
 }
 
 #[test]
+fn check_and_import_decide_by_one_rule() {
+    let dir = TestFolder::new();
+    dir.run(&["corpus", "make", "--out", "c", "--utterances", "6", "--speakers", "2"]).success();
+    let made = std::fs::read_to_string(dir.path("c/manifest.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(made.lines().next().unwrap()).unwrap();
+    let audio = first["audio_filepath"].as_str().unwrap();
+    let dense = serde_json::json!({"id": "dense", "audio_filepath": audio, "text": "word ".repeat(400)}).to_string();
+    dir.write("c/dense.jsonl", &dense);
+    dir.write("c/some.jsonl", format!("{made}{dense}\n"));
+    let share = ["--set", "data.unusable_share=0.9"];
+    for (list, limit) in [
+        ("dense", "data.max_seconds=30"),
+        ("some", "data.max_seconds=30"),
+        ("some", "data.max_seconds=2"),
+        ("some", "data.max_seconds=0.2"),
+        ("some", "data.max_text_length=3"),
+    ] {
+        let list = format!("c/{list}.jsonl");
+        let limits = ["--set", limit, "--set", "data.min_seconds=0.1"];
+        let check = dir.run(&[&["data", "check", &list, "--json"], &limits[..], &share].concat());
+        let checked: serde_json::Value = serde_json::from_str(&check.stdout).unwrap();
+        let import =
+            dir.run(&[&["data", "import", &list, "--json", "--out", "c/out.jsonl", "--force"], &limits[..]].concat());
+        assert_eq!(check.code, import.code, "{list} {limit}: {} {}", check.stderr, import.stderr);
+        let imported: serde_json::Value = serde_json::from_str(&import.stdout).unwrap();
+        assert_eq!(checked, imported, "{list} {limit}");
+        assert!(checked["rule"].as_str().unwrap().contains("(data.max_seconds), with enough audio"), "{checked}");
+        let usable = checked["usable"].as_u64().unwrap();
+        if usable == 0 {
+            assert_eq!(check.code, Some(2));
+            assert!(check.stderr.contains("none of the utterances can be used"), "{}", check.stderr);
+            assert!(!dir.path("c/out.jsonl").exists());
+        } else {
+            let list = std::fs::read_to_string(dir.path("c/out.jsonl")).unwrap();
+            assert_eq!(list.lines().count() as u64, usable);
+            std::fs::remove_file(dir.path("c/out.jsonl")).unwrap();
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn special_files_and_names_cost_only_their_utterances() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let dir = folder_with_corpus();
+    let audio = dir.path("mine/wavs").join(&names(&dir.path("mine/wavs"))[0]);
+    std::fs::create_dir(dir.path("mixed")).unwrap();
+    for name in [&b"good.wav"[..], b"caf\xe9.wav"] {
+        let file = dir.path("mixed").join(OsStr::from_bytes(name));
+        std::fs::copy(&audio, &file).unwrap();
+        std::fs::write(file.with_extension("txt"), "one").unwrap();
+    }
+    let pipe = dir.path("mixed/pipe.wav");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    dir.write("mixed/pipe.txt", "one");
+    let check = dir.run(&["data", "check", "mixed", "--set", "data.unusable_share=0.9"]).success();
+    assert!(check.stdout.contains("pipe.wav: it is a named pipe, not a file"), "{}", check.stdout);
+    let before = names(&dir.path("."));
+    let import = dir.run(&["data", "import", "mixed", "--out", "list.jsonl"]).success();
+    for expected in
+        ["3 utterances listed, 1 usable", "it is a named pipe, not a file", "is not UTF-8", "caf\u{fffd}.wav"]
+    {
+        assert!(import.stdout.contains(expected), "{expected}: {}", import.stdout);
+    }
+    assert_eq!(names(&dir.path(".")).len(), before.len() + 1);
+    let refused = dir.run(&["data", "check", "mixed/pipe.wav"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("it is a named pipe, not a file"), "{}", refused.stderr);
+}
+
+#[test]
+fn folder_of_relative_paths_is_named() {
+    let dir = folder_with_corpus();
+    let wavs = names(&dir.path("mine/wavs"));
+    let lines = |line: &dyn Fn(&String) -> String| wavs.iter().map(line).collect::<String>();
+    std::fs::create_dir_all(dir.path("recipe/data/train")).unwrap();
+    std::fs::rename(dir.path("mine/wavs"), dir.path("recipe/wavs")).unwrap();
+    dir.write("recipe/data/train/wav.scp", lines(&|wav| format!("{wav} wavs/{wav}\n")));
+    dir.write("recipe/data/train/text", lines(&|wav| format!("{wav} one\n")));
+    let check = dir.run(&["data", "check", "recipe/data/train"]);
+    assert_eq!(check.code, Some(2));
+    assert!(check.stdout.contains("recipe: --audio-root "), "{}", check.stdout);
+    let train = dir.run(&[&["train", "--data", "recipe/data/train", "--dry-run"], SMALL].concat());
+    assert_eq!(train.code, Some(2));
+    assert!(train.stderr.contains("data.audio_root="), "{}", train.stderr);
+    dir.run(&["data", "check", "recipe/data/train", "--audio-root", "recipe"]).success();
+}
+
+#[test]
 fn unknown_corpora_are_refused() {
     let dir = TestFolder::new();
     dir.write("empty/readme.md", "nothing here");
@@ -128,10 +219,9 @@ fn bench_measures_loading() {
 #[test]
 fn too_long_utterances_follow_policy() {
     let dir = TestFolder::new();
-    let train = |more: &[&str]| {
-        dir.train(&[&["--dry-run", "--set", "data.max_seconds=2", "--set", "data.min_seconds=0"], more].concat())
-            .success()
-    };
+    dir.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).success();
+    let limits = ["--manifest", "c/manifest.jsonl", "--set", "data.max_seconds=2", "--set", "data.min_seconds=0"];
+    let train = |more: &[&str]| dir.train(&[&["--dry-run"], &limits[..], more].concat()).success();
     let refused = train(&[]);
     assert!(refused.stderr.contains("utterances: too long"), "{}", refused.stderr);
     for policy in ["split", "chunk", "truncate"] {
@@ -151,7 +241,7 @@ fn unreadable_too_long_utterance_does_not_stop_run() {
     dir.write("c/broken.wav", "not a sound");
     let train = ["train", "--manifest", "c/manifest.jsonl", "--dry-run", "--set", "data.too_long=split"];
     let output = dir.run(&[&train[..], SMALL].concat()).success();
-    for expected in ["is too long and cannot be cut: ", "utterances: too long"] {
+    for expected in ["is too long and cannot be cut: ", "1 utterance: too long"] {
         assert!(output.stderr.contains(expected), "{expected}: {}", output.stderr);
     }
 }

@@ -37,15 +37,44 @@ fn memtest_prints_plan_for_each_gpu() {
 }
 
 #[test]
-fn memtest_exits_3_and_proposes_change_if_nothing_fits() {
+fn memtest_distinguishes_as_written_from_at_best() {
     let dir = TestFolder::new();
-    let (code, found) = verdict(&dir, &["--gpu", "560MiB", "--set", "training.micro_batch=8"]);
-    assert_eq!(code, Some(3));
+    let fixed = ["--gpu", "560MiB", "--set", "training.micro_batch=8"];
+    let (code, found) = verdict(&dir, &fixed);
+    assert_eq!(code, Some(0));
     let gpu = &found["cards"][0];
-    assert_eq!((&gpu["fits"], &gpu["plan"]), (&Value::Bool(false), &Value::Null));
-    assert_eq!(gpu["change"]["kind"], "micro_batch", "{gpu}");
-    let output = dir.run(&[&["memtest", "--gpu", "560MiB", "--set", "training.micro_batch=8"], TOY].concat());
-    assert!(output.stdout.contains("the cheapest change that would make it fit: compute "), "{output:?}");
+    assert_eq!(
+        (&gpu["fits"], &gpu["as_written"]["fits"], &gpu["at_best"]["fits"]),
+        (&Value::Bool(true), &Value::Bool(false), &Value::Bool(true))
+    );
+    assert_eq!(gpu["plan"], gpu["at_best"]["plan"]);
+    let output = dir.run(&[&["memtest"], &fixed[..], TOY].concat());
+    assert!(output.stdout.contains("as written it does not fit: "), "{output:?}");
+}
+
+#[test]
+fn memtest_exits_3_and_names_what_would_fit() {
+    let dir = TestFolder::new();
+    let fixed =
+        ["--set", "training.optimizer_state=full", "--set", "model.d_model=512", "--set", "model.encoder_layers=12"];
+    let (mut advised, mut refused) = (0, 0);
+    for size in ["514MiB", "700MiB", "900MiB", "1100MiB", "1300MiB"] {
+        let args = [&["--gpu", size, "--set", "training.precision=fp32"], &fixed[..]].concat();
+        let (code, found) = verdict(&dir, &args);
+        let gpu = &found["cards"][0];
+        if gpu["fits"] == true {
+            assert_eq!(code, Some(0));
+            continue;
+        }
+        assert_eq!((code, &gpu["plan"]), (Some(3), &Value::Null));
+        assert!(gpu["reason"].is_string());
+        refused += 1;
+        advised += usize::from(gpu["remedy"]["changes"][0]["kind"].is_string());
+    }
+    assert!(refused > 0, "nothing was refused");
+    assert!(advised < refused, "less memory than the context of a GPU fits nothing");
+    let output = dir.run(&[&["memtest", "--gpu", "514MiB"], &fixed[..], TOY].concat());
+    assert!(output.stdout.contains("does not fit: a micro-batch of "), "{output:?}");
 }
 
 #[test]
@@ -98,40 +127,94 @@ fn predicted_memory_is_near_measured() {
 #[test]
 fn optimize_writes_configuration_that_fits() {
     let dir = TestFolder::new();
+    let model = "[model]\nd_model = 256\nvocabulary = 40\n\n[training]\nepochs = 1\n";
     dir.write(
         "run.toml",
-        "# mine\n[data]\nbatch_size = 64\nmax_seconds = 20\n\n[model]\nd_model = 256\nvocabulary = 40\n\n[training]\nepochs = 1\n",
+        format!("# mine\n[data]\nbatch_size = 64\nmax_seconds = 20\n\n{model}micro_batch = 64\nremat = \"none\"\n"),
     );
     let output = dir.run(&["optimize", "--config", "run.toml", "--output", "less.toml", "--gpu", "3GiB"]).success();
     assert!(
-        output.stdout.contains("effective batch unchanged") && output.stdout.contains("+ micro_batch = "),
+        output.stdout.contains("effective batch unchanged") && output.stdout.contains(" = \"auto\"  # optimize: "),
         "{output:?}"
     );
     let text = std::fs::read_to_string(dir.path("less.toml")).unwrap();
     assert!(text.starts_with("# mine\n[data]\nbatch_size = 64\n") && text.contains("# optimize: "), "{text}");
-    let fits = dir.run(&["memtest", "--config", "less.toml", "--gpu", "3GiB"]);
-    assert_eq!(fits.code, Some(0), "{fits:?}");
+    let fits = dir.run(&["memtest", "--json", "--config", "less.toml", "--gpu", "3GiB"]).success();
+    let fits: Value = serde_json::from_str(&fits.stdout).unwrap();
+    assert_eq!(fits["cards"][0]["as_written"]["fits"], true, "{fits}");
+    let again = dir.run(&["optimize", "--config", "less.toml", "--output", "same.toml", "--gpu", "3GiB"]).success();
+    assert!(again.stdout.contains("no change is needed"), "{again:?}");
     let refused = dir.run(&["optimize", "--config", "run.toml", "--output", "none.toml", "--gpu", "530MiB"]);
     assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(!dir.path("none.toml").exists() && refused.stderr.contains("does not fit"), "{refused:?}");
 }
 
 #[test]
-fn shipped_configurations_fit_their_gpus() {
+fn memtest_and_dry_run_plan_the_same() {
+    let dir = TestFolder::new();
+    dir.run(&["corpus", "make", "--out", "speech", "--utterances", "24", "--speakers", "4"]).success();
+    for (gpu, more) in [
+        ("1GiB", &[][..]),
+        ("t4", &["--set", "training.remat=2"]),
+        ("700MiB", &["--set", "training.micro_batch=8", "--max-memory", "90%"]),
+    ] {
+        let flags = [&["--manifest", "speech/manifest.jsonl"], more].concat();
+        let found = dir.run(&[&["memtest", "--json", "--gpu", gpu], &flags[..]].concat()).success();
+        let found: Value = serde_json::from_str(&found.stdout).unwrap();
+        let peak = found["cards"][0]["peak_bytes"].as_u64().unwrap();
+        let plan = dir.run(&[&["train", "--dry-run", "--gpu", gpu], &flags[..]].concat()).success();
+        let peak = plimsoll_core::Bytes(peak).to_string();
+        assert!(plan.stderr.contains(&format!("about {peak}")), "{gpu}: {peak}: {plan:?}");
+        assert!(plan.stderr.contains("device"), "{plan:?}");
+    }
+    assert!(!dir.path("runs").exists());
+}
+
+#[test]
+fn optimize_keeps_the_effective_batch_of_accumulated_micro_batches() {
+    let dir = TestFolder::new();
+    dir.write(
+        "run.toml",
+        "[data]\nbatch_size = 16\nmax_seconds = 20\n[model]\nd_model = 256\nvocabulary = 40\n[training]\n\
+         epochs = 1\ngradient_accumulation_steps = 4\nremat = \"all\"\n",
+    );
+    let output = dir.run(&["optimize", "--config", "run.toml", "--output", "less.toml", "--gpu", "850MiB"]).success();
+    assert!(output.stdout.contains("+ batch_size = 64") && output.stdout.contains("\"auto\""), "{output:?}");
+    let found = dir.run(&["memtest", "--json", "--config", "less.toml", "--gpu", "850MiB"]).success();
+    let found: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(found["cards"][0]["plan"]["buckets"][0]["bucket"]["utterances"], 64, "{found}");
+}
+
+/// Checks that each shipped configuration of `task` for a size of memory fits the GPUs of that size.
+fn check_shipped(task: &str, tiers: &[(&str, &[&str])]) {
     let dir = TestFolder::new();
     let configs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
+    for (tier, gpus) in tiers {
+        let file = format!("{configs}/{task}/{tier}.toml");
+        let mut args = vec!["memtest", "--json", "--config", &file];
+        gpus.iter().for_each(|gpu| args.extend(["--gpu", gpu]));
+        let output = dir.run(&args);
+        assert_eq!(output.code, Some(0), "{task}/{tier}: {output:?}");
+    }
+}
+
+#[test]
+fn shipped_recognizers_fit_their_gpus() {
+    check_shipped("asr", &[("memory_optimized", &["12GiB"]), ("extreme_memory_optimized", &["8GiB"])]);
+}
+
+#[test]
+#[ignore = "long: traces models of 36 blocks in three precisions"]
+fn shipped_configurations_fit_all_their_gpus() {
     for task in ["asr", "tts"] {
-        for (tier, gpus) in [
-            ("standard", &["rtx 3090", "24GiB"][..]),
-            ("memory_optimized", &["t4", "16GiB", "rtx 3060", "12GiB"]),
-            ("extreme_memory_optimized", &["rtx 4060", "8GiB"]),
-        ] {
-            let file = format!("{configs}/{task}/{tier}.toml");
-            let mut args = vec!["memtest", "--json", "--config", &file];
-            gpus.iter().for_each(|gpu| args.extend(["--gpu", gpu]));
-            let output = dir.run(&args);
-            assert_eq!(output.code, Some(0), "{task}/{tier}: {output:?}");
-        }
+        check_shipped(
+            task,
+            &[
+                ("standard", &["rtx 3090", "24GiB"]),
+                ("memory_optimized", &["t4", "16GiB", "rtx 3060", "12GiB"]),
+                ("extreme_memory_optimized", &["rtx 4060", "8GiB"]),
+            ],
+        );
     }
 }
 
@@ -147,9 +230,8 @@ fn auto_selects_configuration_for_local_memory() {
 #[test]
 fn verdict_for_a_gpu_does_not_depend_on_other_gpus() {
     let dir = TestFolder::new();
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/asr/standard.toml");
     let verdicts = |gpus: &[&str]| {
-        let mut args = vec!["memtest", "--json", "--config", config];
+        let mut args = [&["memtest", "--json"], TOY].concat();
         gpus.iter().for_each(|gpu| args.extend(["--gpu", gpu]));
         let found: Value = serde_json::from_str(&dir.run(&args).stdout).unwrap();
         found["cards"].as_array().unwrap().clone()

@@ -4,12 +4,17 @@
 mod data;
 mod fitting;
 mod learning;
+mod locking;
+mod outputs;
 mod program;
+mod resuming;
 mod runs;
 mod safety;
 mod shipped;
 mod speaking;
 mod stopping;
+mod storm;
+mod streams;
 mod training;
 mod using;
 mod wrong_input;

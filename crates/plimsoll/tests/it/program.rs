@@ -1,5 +1,6 @@
 //! Runs the program in a temporary folder.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -58,6 +59,8 @@ impl TestFolder {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PLIMSOLL_")) {
             command.env_remove(name);
         }
+        // Hints name the program as it was typed, and not where this build lies.
+        command.arg0("plimsoll");
         command.args(args).current_dir(self.folder.path()).env("NO_COLOR", "1").stdin(Stdio::null());
         command
     }

@@ -21,6 +21,7 @@ fn run_writes_all_files() {
     assert!(output.stdout.contains("CER") && output.stdout.matches("truth").count() == 3, "{}", output.stdout);
     let folder = dir.path("runs/asr-1");
     let expected = [
+        ".lock",
         "checkpoints",
         "config.toml",
         "metrics.jsonl",
@@ -29,6 +30,7 @@ fn run_writes_all_files() {
         "summary.json",
         "summary.md",
         "tensorboard",
+        "utterances.jsonl",
     ];
     assert_eq!(names(&folder), expected);
     let summary = dir.json("runs/asr-1/summary.json");
@@ -224,6 +226,13 @@ fn export_averages_checkpoints() {
     dir.train(&["--name", "a", "--steps", "4", "--set", "training.checkpoint_interval=1"]).success();
     let output = dir.run(&["export", "--run", "runs/a", "--out", "mean", "--average", "last:3"]).success();
     assert!(output.stderr.contains("the mean of the checkpoints of steps 4, 3, 2"), "{}", output.stderr);
+    // A run keeps three checkpoints by default.
+    let output = dir.run(&["export", "--run", "runs/a", "--out", "other", "--average", "last:9"]);
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(output.stderr.contains("and not 9") && !dir.path("other").exists(), "{}", output.stderr);
+    let output = dir.run(&["export", "--run", "mean", "--out", "other"]);
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(output.stderr.contains("mean is an exported model already"), "{}", output.stderr);
     let output = dir.run(&["export", "--run", "runs/a", "--out", "other", "--average", "worst:3"]);
     assert_eq!(output.code, Some(2));
     assert!(output.stderr.contains("expected last:N or best:N"), "{}", output.stderr);

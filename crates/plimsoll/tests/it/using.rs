@@ -70,7 +70,7 @@ fn eval_reads_manifest_and_lists_unreadable_utterances() {
     for expected in ["CER", "WER", "real-time factor", "truth    one two", "1 more could not be read"] {
         assert!(output.stdout.contains(expected), "{expected}: {}", output.stdout);
     }
-    refused(&dir, &["eval", "--run", "runs/r", "--manifest", "broken.jsonl"], "none of 1 utterances can be read");
+    refused(&dir, &["eval", "--run", "runs/r", "--manifest", "broken.jsonl"], "none of 1 utterance can be read");
     refused(&dir, &["eval", "--run", "runs/r", "--table", "no/such/folder.tsv"], "cannot write");
     refused(&dir, &["eval", "--run", "runs/nowhere"], "no trained model");
 }
@@ -114,16 +114,18 @@ fn broken_recording_does_not_stop_others() {
     let dir = trained();
     dir.write("broken.wav", b"RIFF\x10\x00\x00\x00WAVEfmt \x00\x00");
     let file = recording(&dir);
-    let args = ["transcribe", "broken.wav", file.as_str(), "nowhere.wav", "--run", "runs/r"];
+    assert!(std::process::Command::new("mkfifo").arg(dir.path("pipe.wav")).status().unwrap().success());
+    let args = ["transcribe", "broken.wav", file.as_str(), "nowhere.wav", "pipe.wav", "--run", "runs/r"];
     let output = dir.run(&args);
     assert_eq!((output.code, output.stdout.lines().count()), (Some(2), 1), "{output:?}");
     assert!(output.stdout.starts_with(&file), "{}", output.stdout);
-    for name in ["broken.wav", "nowhere.wav"] {
+    for name in ["broken.wav", "nowhere.wav", "pipe.wav"] {
         assert!(output.stderr.contains(&format!("error: {name}: ")), "{}", output.stderr);
     }
     let output = dir.run(&[&args[..], &["--json"]].concat());
     let lines: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((output.code, lines.len()), (Some(2), 3), "{}", output.stdout);
+    assert_eq!((output.code, lines.len()), (Some(2), 4), "{}", output.stdout);
+    assert!(lines[3]["error"].as_str().unwrap().contains("it is a named pipe, not a file"), "{}", lines[3]);
     assert!(lines[0]["error"].is_string() && lines[1]["text"].is_string() && lines[2]["error"].is_string());
     assert!(lines[1]["seconds"].as_f64().unwrap() > 0.1, "{}", lines[1]);
 }

@@ -135,7 +135,7 @@ fn all_sample_rates_are_read_and_two_hours_are_left_out() {
     let small = &SMALL[4..];
     let output =
         dir.run(&[&["train", "--manifest", "c/odd.jsonl", "--dry-run", "--steps", "1"], small].concat()).success();
-    assert!(output.stderr.contains("1 utterances: ") && output.stderr.contains("left out"), "{output:?}");
+    assert!(output.stderr.contains("1 utterance: ") && output.stderr.contains("left out"), "{output:?}");
     dir.run(&[&["train", "--manifest", "c/manifest.jsonl", "--name", "r", "--steps", "1"], small].concat()).success();
     for rate in [8_000, 11_025, 44_100, 48_000, 96_000] {
         dir.write("other.wav", silence(rate, rate / 2));

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::bounds::shortened;
+use super::choices::BackendChoice;
 use super::error::{ConfigIssue, IssueKind};
 use super::origin::ValueOrigin;
 use super::setting::{RawSetting, RawValue};
@@ -28,10 +30,11 @@ pub struct ConfigArgs {
     /// Stop after this many optimizer steps.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub steps: Option<String>,
-    /// Effective batch size in utterances: the data of one optimizer step. The number computed at once is derived.
+    /// Effective batch size in utterances: the data of one optimizer step. The number computed at once is derived. With
+    /// --gradient-accumulation-steps: the size of a micro-batch.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub batch_size: Option<String>,
-    /// Number of micro-batches per step. Default: as few as fit into memory.
+    /// Number of micro-batches per step, each of --batch-size utterances. Default: as few as fit into memory.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub gradient_accumulation_steps: Option<String>,
     /// Largest amount of device memory to use, such as 8GiB, or share of it, such as 85% or 0.85.
@@ -40,8 +43,8 @@ pub struct ConfigArgs {
     /// Number format to compute in: auto, fp32, bf16 or fp16.
     #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub precision: Option<String>,
-    /// Number of the device, counted from 0, if there are several.
-    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
+    /// Device: its number, counted from 0, if there are several; or a backend, such as cuda or cpu; or both, such as cuda:1.
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N|BACKEND", allow_negative_numbers = true))]
     pub device: Option<String>,
     /// Backend to compute with: auto, cpu, cuda or wgpu.
     #[cfg_attr(any(feature = "clap", test), arg(long))]
@@ -49,6 +52,18 @@ pub struct ConfigArgs {
     /// Width of the model.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub d_model: Option<String>,
+    /// Number of encoder blocks of a recognizer.
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
+    pub encoder_layers: Option<String>,
+    /// Number of decoder blocks.
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
+    pub decoder_layers: Option<String>,
+    /// Compute in the fastest safe number format, as with --precision auto, which is the default.
+    #[cfg_attr(any(feature = "clap", test), arg(long, hide = true, conflicts_with = "precision"))]
+    pub mixed_precision: bool,
+    /// Accepted for command lines of other systems, where it says what to do; here the command says that.
+    #[cfg_attr(any(feature = "clap", test), arg(long, hide = true, value_parser = ["train"]))]
+    pub mode: Option<String>,
     /// Name of the run and of its folder.
     #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub name: Option<String>,
@@ -73,7 +88,7 @@ impl ConfigArgs {
                     origin: ValueOrigin::Flag("--set".into()),
                 }),
                 None => {
-                    let kind = IssueKind::MissingEquals { text: text.clone() };
+                    let kind = IssueKind::MissingEquals { text: shortened(text) };
                     issues.push(ConfigIssue::new(&ValueOrigin::Flag("--set".into()), kind));
                 }
             }
@@ -82,36 +97,49 @@ impl ConfigArgs {
     }
 
     /// Lists the named flags: each flag, the key that it sets, and the given value.
-    fn named(&self) -> [(&'static str, &'static str, Option<&String>); 13] {
-        [
-            ("--task", "task", self.task.as_ref()),
-            ("--manifest", "data.manifest", self.manifest.as_ref()),
-            ("--epochs", "training.epochs", self.epochs.as_ref()),
-            ("--steps", "training.steps", self.steps.as_ref()),
-            ("--batch-size", "data.batch_size", self.batch_size.as_ref()),
-            (
-                "--gradient-accumulation-steps",
-                "training.gradient_accumulation_steps",
-                self.gradient_accumulation_steps.as_ref(),
-            ),
-            ("--max-memory", "training.max_memory", self.max_memory.as_ref()),
-            ("--precision", "training.precision", self.precision.as_ref()),
-            ("--device", "device.index", self.device.as_ref()),
-            ("--backend", "device.backend", self.backend.as_ref()),
-            ("--d-model", "model.d_model", self.d_model.as_ref()),
-            ("--name", "name", self.name.as_ref()),
-            ("--seed", "seed", self.seed.as_ref()),
+    fn named(&self) -> Vec<(&'static str, &'static str, Option<String>)> {
+        let (backend, index) = self.device.as_deref().map_or((None, None), device);
+        let precision = self.precision.clone().or(self.mixed_precision.then(|| "auto".into()));
+        let accumulation = self.gradient_accumulation_steps.clone();
+        vec![
+            ("--task", "task", self.task.clone()),
+            ("--manifest", "data.manifest", self.manifest.clone()),
+            ("--epochs", "training.epochs", self.epochs.clone()),
+            ("--steps", "training.steps", self.steps.clone()),
+            ("--batch-size", "data.batch_size", self.batch_size.clone()),
+            ("--gradient-accumulation-steps", "training.gradient_accumulation_steps", accumulation),
+            ("--max-memory", "training.max_memory", self.max_memory.clone()),
+            ("--precision", "training.precision", precision),
+            ("--device", "device.index", index),
+            ("--device", "device.backend", backend),
+            ("--backend", "device.backend", self.backend.clone()),
+            ("--d-model", "model.d_model", self.d_model.clone()),
+            ("--encoder-layers", "model.encoder_layers", self.encoder_layers.clone()),
+            ("--decoder-layers", "model.decoder_layers", self.decoder_layers.clone()),
+            ("--name", "name", self.name.clone()),
+            ("--seed", "seed", self.seed.clone()),
         ]
     }
 }
 
+/// Splits the value of `--device` into a backend and a number, such as `1`, `cuda` or `cuda:1`; either may be missing. A
+/// text that is neither counts as a number, whose check then reports it.
+fn device(text: &str) -> (Option<String>, Option<String>) {
+    let is_backend = |text: &str| BackendChoice::NAMES.contains(&text);
+    match text.split_once(':') {
+        Some((backend, index)) if is_backend(backend) => (Some(backend.into()), Some(index.into())),
+        None if is_backend(text) => (Some(text.into()), None),
+        _ => (None, Some(text.into())),
+    }
+}
+
 /// Returns the setting of a named flag, from the flag, its key and its value; `None` if the flag is not given.
-fn named_setting((flag, key, value): (&str, &'static str, Option<&String>)) -> Option<RawSetting> {
+fn named_setting((flag, key, value): (&str, &'static str, Option<String>)) -> Option<RawSetting> {
     let value = value?;
-    let share = if key == "training.max_memory" { share(value) } else { None };
+    let share = if key == "training.max_memory" { share(&value) } else { None };
     let (key, value) = match share {
         Some(share) => ("training.max_memory_fraction", share.to_string()),
-        None => (key, value.clone()),
+        None => (key, value),
     };
     Some(RawSetting { name: key.into(), value: RawValue::Text(value), origin: ValueOrigin::Flag(flag.into()) })
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::error::{ConfigIssue, IssueKind};
+use super::file::is_built_in;
 use super::kind::{Kind, Mismatch};
 use super::nearest;
-use super::origin::{Provenance, ValueOrigin};
+use super::origin::{Layer, Provenance, ValueOrigin};
 use super::rules::{EXCLUSIVE, RULES};
 use super::schema::RunConfig;
 use super::setting::{Setting, describe};
@@ -43,15 +44,19 @@ fn value_issue(setting: &Setting) -> Option<IssueKind> {
 
 fn nearest_word(setting: &Setting) -> Option<&'static str> {
     match (setting.key.kind, &setting.value) {
-        (Kind::OneOf(words), ValueKind::String(text)) => nearest::word(text, words.iter().copied()),
+        (Kind::OneOf(words) | Kind::OneOfOrInteger(words, ..), ValueKind::String(text)) => {
+            nearest::word(text, words.iter().copied())
+        }
         _ => None,
     }
 }
 
-/// Reports keys that are set twice in one layer. On the command line this is allowed, and the last value counts.
+/// Reports keys that are set twice in one layer, to different values. On the command line this is allowed, and the last value counts.
 pub(super) fn duplicates(settings: &[Setting], issues: &mut Vec<ConfigIssue>) {
     for (index, setting) in settings.iter().enumerate() {
-        let same = |other: &&Setting| other.key == setting.key && other.origin.layer() == setting.origin.layer();
+        let same = |other: &&Setting| {
+            other.key == setting.key && other.origin.layer() == setting.origin.layer() && other.value != setting.value
+        };
         let first = settings[..index].iter().find(same);
         if let Some(first) = first.filter(|first| !matches!(first.origin, ValueOrigin::Flag(_))) {
             let kind = IssueKind::Duplicate { key: setting.key.name, first: first.origin.to_string() };
@@ -79,6 +84,30 @@ pub(super) fn exclusive_keys(settings: &mut Vec<Setting>, issues: &mut Vec<Confi
         }
     }
     invalid
+}
+
+/// Removes limits of the run that weaker layers set: what a person says holds against what is only a default.
+///
+/// `training.steps` and `training.epochs` replace each other: the one in the stronger layer holds, and both in one layer
+/// hold together. `training.max_time` replaces those of the built-in file.
+pub(super) fn limits_of_the_run(settings: &mut Vec<Setting>) {
+    let is_amount = |setting: &Setting| sets(setting, "training.steps") || sets(setting, "training.epochs");
+    let amount = settings.iter().filter(|s| is_amount(s)).map(person_layer).max();
+    let time = settings.iter().filter(|s| sets(s, "training.max_time")).map(person_layer).max();
+    let least = match (amount, time) {
+        (Some(Layer::Default), Some(time)) if time > Layer::Default => Layer::File,
+        (Some(amount), _) => amount,
+        (None, _) => return,
+    };
+    settings.retain(|setting| !is_amount(setting) || person_layer(setting) >= least);
+}
+
+/// Returns the layer of `setting`; the built-in file counts as a default.
+fn person_layer(setting: &Setting) -> Layer {
+    match &setting.origin {
+        ValueOrigin::File(file, _) if is_built_in(file) => Layer::Default,
+        origin => origin.layer(),
+    }
 }
 
 /// Returns whether `setting` gives a value to the key `name`.

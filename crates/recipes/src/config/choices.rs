@@ -142,15 +142,47 @@ choice! {
 }
 
 choice! {
-    /// Blocks that compute their activations again in the backward pass instead of storing them.
-    RematChoice {
-        /// Stores the activations of all blocks.
+    /// Word that selects the blocks that compute their activations again in the backward pass instead of storing them.
+    RematWord {
+        /// As few blocks as memory allows, chosen for each length of batches.
         #[default]
+        Auto = "auto",
+        /// Stores the activations of all blocks.
         None = "none",
         /// Computes every second block again.
         Half = "half",
         /// Computes every block again.
         All = "all",
+    }
+}
+
+/// Blocks that compute their activations again in the backward pass instead of storing them: a word or a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RematChoice {
+    /// A word.
+    Word(RematWord),
+    /// The number of blocks, from the first one on.
+    Blocks(u32),
+}
+
+impl RematChoice {
+    /// As few blocks as memory allows, chosen for each length of batches.
+    pub const AUTO: Self = Self::Word(RematWord::Auto);
+}
+
+impl Default for RematChoice {
+    fn default() -> Self {
+        Self::AUTO
+    }
+}
+
+impl std::fmt::Display for RematChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Word(word) => word.fmt(f),
+            Self::Blocks(blocks) => blocks.fmt(f),
+        }
     }
 }
 
@@ -188,8 +220,10 @@ choice! {
 choice! {
     /// Place and number format of the optimizer's state.
     StateChoice {
-        /// fp32, on the device.
+        /// fp32: on the device, or in host memory if the run fits only so.
         #[default]
+        Auto = "auto",
+        /// fp32, on the device.
         Full = "full",
         /// 8 bits, on the device: a quarter of the memory of fp32.
         Eight = "8bit",
@@ -249,8 +283,10 @@ choice! {
 choice! {
     /// Computation of attention over long utterances.
     AttentionChoice {
-        /// Computes attention over all frames at once: memory grows with the square of the length.
+        /// Exact attention: all frames at once, or a chunk of queries at a time where memory is short.
         #[default]
+        Auto = "auto",
+        /// Computes attention over all frames at once: memory grows with the square of the length.
         Exact = "exact",
         /// Computes exact attention for a chunk of queries at a time: memory grows with the length.
         Chunked = "chunked",

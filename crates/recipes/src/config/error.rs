@@ -6,7 +6,12 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode, SourceSpan};
 
+use super::bounds::is_shown;
 use super::origin::ValueOrigin;
+use crate::invocation::command;
+
+/// Largest number of issues that are reported at once.
+const MAX_ISSUES: usize = 50;
 
 /// Error of loading a configuration.
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -14,7 +19,7 @@ use super::origin::ValueOrigin;
 pub enum ConfigError {
     /// The configuration file does not exist.
     #[error("there is no configuration file {}", path.display())]
-    #[diagnostic(help("without --config the built-in configuration is used; `plimsoll config print` shows it"))]
+    #[diagnostic(help("without --config the built-in configuration is used; `{}` shows it", command("config print")))]
     Missing {
         /// Path of the configuration file, as given.
         path: PathBuf,
@@ -28,6 +33,14 @@ pub enum ConfigError {
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
+    },
+    /// The configuration file is too large to be one.
+    #[error("the configuration file {} is larger than {} KiB", path.display(), most >> 10)]
+    TooLarge {
+        /// Path of the configuration file, as given.
+        path: PathBuf,
+        /// Largest size of a configuration file, in bytes.
+        most: u64,
     },
     /// The extension of the configuration file stands for neither TOML nor YAML.
     #[error("the configuration file {} is neither .toml nor .yaml nor .yml", path.display())]
@@ -45,8 +58,14 @@ pub enum ConfigError {
     #[diagnostic(transparent)]
     Issue(Box<ConfigIssue>),
     /// Several settings are wrong.
-    #[error("the configuration has {} errors", .0.len())]
-    Issues(#[related] Vec<ConfigIssue>),
+    #[error("the configuration has {count} errors{}", if issues.len() < *count { format!("; the first {}:", issues.len()) } else { String::new() })]
+    Issues {
+        /// Number of wrong settings.
+        count: usize,
+        /// The first of them.
+        #[related]
+        issues: Vec<ConfigIssue>,
+    },
     /// Serde rejects values that passed every check. This is a bug: the table of keys does not match the schema.
     #[error("the merged configuration cannot be read")]
     Deserialize(#[source] toml::de::Error),
@@ -185,7 +204,10 @@ impl ConfigError {
         match issues.len() {
             0 => Ok(()),
             1 => Err(Self::Issue(Box::new(issues.remove(0)))),
-            _ => Err(Self::Issues(issues)),
+            count => {
+                issues.truncate(MAX_ISSUES);
+                Err(Self::Issues { count, issues })
+            }
         }
     }
 }
@@ -193,7 +215,11 @@ impl ConfigError {
 impl ConfigIssue {
     pub(super) fn new(origin: &ValueOrigin, kind: IssueKind) -> Self {
         let text = match origin {
-            ValueOrigin::File(file, Some(_)) => Some(NamedSource::new(&file.name, Arc::clone(&file.text))),
+            ValueOrigin::File(file, Some(spans))
+                if is_shown(&file.text, &spans.key) && is_shown(&file.text, &spans.value) =>
+            {
+                Some(NamedSource::new(&file.name, Arc::clone(&file.text)))
+            }
             _ => None,
         };
         Self { origin: origin.clone(), kind, text }
@@ -233,7 +259,7 @@ impl IssueKind {
             Self::UnknownKey { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean `{}`?", origin.key_name(nearest)))
             }
-            Self::UnknownKey { .. } => Some("`plimsoll config print` lists every key".into()),
+            Self::UnknownKey { .. } => Some(format!("`{}` lists every key", command("config print"))),
             Self::UnknownWord { nearest: Some(nearest), .. } => Some(format!("did you mean \"{nearest}\"?")),
             Self::Exclusive { other_origin, .. } => {
                 Some(format!("keep one of them; the other is set in {other_origin}"))
@@ -259,7 +285,7 @@ impl Diagnostic for ConfigIssue {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let ValueOrigin::File(_, Some(spans)) = &self.origin else { return None };
+        let (Some(_), ValueOrigin::File(_, Some(spans))) = (&self.text, &self.origin) else { return None };
         let span = if self.kind.is_about_name() { &spans.key } else { &spans.value };
         let label = LabeledSpan::new_with_span(Some(self.kind.label()), span.clone());
         Some(Box::new(std::iter::once(label)))

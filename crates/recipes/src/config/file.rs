@@ -10,6 +10,7 @@ use miette::NamedSource;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::bounds::{self, MAX_BYTES, MAX_VALUES, TooBig};
 use super::choices::Task;
 use super::error::{ConfigError, SyntaxError};
 use super::keys;
@@ -28,6 +29,11 @@ pub fn built_in_name(task: Task) -> &'static str {
         Task::Asr => "built-in toy_asr.toml",
         Task::Tts => "built-in toy_tts.toml",
     }
+}
+
+/// Returns whether `file` is one of the built-in files.
+pub(super) fn is_built_in(file: &ConfigText) -> bool {
+    [Task::Asr, Task::Tts].iter().any(|task| file.name == built_in_name(*task))
 }
 
 /// Function that reads the file at a path. Tests replace it to provide texts without a disk.
@@ -54,8 +60,11 @@ pub(super) fn read(
     }
     let text = read_file(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => ConfigError::Missing { path: path.into(), source },
+        io::ErrorKind::FileTooLarge => ConfigError::TooLarge { path: path.into(), most: MAX_BYTES },
         _ => ConfigError::Unreadable { path: path.into(), source },
     })?;
+    // Some editors write a byte order mark, which would be part of the first name.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let file = Arc::new(ConfigText { name: path.display().to_string(), text: text.into() });
     let settings = if extension == "toml" { toml_settings(&file)? } else { yaml_settings(&file)? };
     Ok((file, settings))
@@ -69,15 +78,31 @@ struct Entry {
     spans: Option<Spans>,
 }
 
+impl Entry {
+    /// Returns the number of values of the entry, with the entry itself.
+    fn count(&self) -> usize {
+        let items = if let ValueKind::Array(items) = &self.value { items.len() } else { 0 };
+        1 + items + self.entries.iter().map(Self::count).sum::<usize>()
+    }
+}
+
 fn toml_settings(file: &Arc<ConfigText>) -> Result<Vec<RawSetting>, ConfigError> {
     let table = DeTable::parse(&file.text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
         syntax(file, "TOML", file.line(at.start), error.message().into(), Some(at))
     })?;
-    Ok(settings(file, toml_entries(table.get_ref())))
+    let entries = toml_entries(table.get_ref());
+    if entries.iter().map(Entry::count).sum::<usize>() > MAX_VALUES {
+        let reason = format!("it has more than {MAX_VALUES} values");
+        return Err(syntax(file, "TOML", 1, reason, None));
+    }
+    Ok(settings(file, entries))
 }
 
 fn yaml_settings(file: &Arc<ConfigText>) -> Result<Vec<RawSetting>, ConfigError> {
+    // Before any value is built: aliases can make gigabytes of a few lines.
+    bounds::check_yaml(&file.text)
+        .map_err(|TooBig { line, reason }| syntax(file, "YAML", line, reason, line_span(&file.text, line)))?;
     let parsed = config::File::from_str(&file.text, FileFormat::Yaml).collect().map_err(|error| {
         let config::ConfigError::FileParse { cause, .. } = error else { return ConfigError::Merge(Box::new(error)) };
         let message = cause.to_string();
@@ -97,7 +122,8 @@ fn syntax(
 ) -> ConfigError {
     let text = NamedSource::new(&file.name, Arc::clone(&file.text));
     // Parsers write several lines, messages have one.
-    let reason = reason.lines().collect::<Vec<_>>().join(", ");
+    let reason = bounds::shortened(&reason.lines().collect::<Vec<_>>().join(", "));
+    let at = at.filter(|at| bounds::is_shown(&file.text, at));
     ConfigError::Syntax(Box::new(SyntaxError {
         file: file.name.clone(),
         line,

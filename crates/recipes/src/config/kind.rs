@@ -34,6 +34,8 @@ pub enum Kind {
     Memory(Bytes),
     /// One of the listed words.
     OneOf(&'static [&'static str]),
+    /// One of the listed words, or a whole number from the first to the second limit inclusive.
+    OneOfOrInteger(&'static [&'static str], u32, u32),
 }
 
 /// Reason why a key does not accept a value.
@@ -121,6 +123,10 @@ impl Kind {
                 ValueKind::String(text) => unless(words.contains(&text.as_str()), Mismatch::Word),
                 _ => Some(Mismatch::Type),
             },
+            Self::OneOfOrInteger(words, least, most) => match value {
+                ValueKind::String(_) => Self::OneOf(words).mismatch(value),
+                _ => Self::Integer(u64::from(least), u64::from(most)).mismatch(value),
+            },
         }
     }
 
@@ -151,6 +157,9 @@ impl fmt::Display for Kind {
             Self::Memory(Bytes(0)) => write!(f, "an amount of memory such as \"8GiB\""),
             Self::Memory(least) => write!(f, "an amount of memory such as \"8GiB\", at least {least}"),
             Self::OneOf(words) => f.write_str(&either(words)),
+            Self::OneOfOrInteger(words, least, most) => {
+                write!(f, "{}, or a whole number from {least} to {most}", either(words))
+            }
         }
     }
 }
@@ -224,6 +233,11 @@ mod tests {
             (Kind::Time(Interval::POSITIVE), ValueKind::I64(-1), Some(Mismatch::Range)),
             (Kind::Memory(Bytes::mib(1)), ValueKind::I64(8), Some(Mismatch::Range)),
             (Kind::OneOf(&["a"]), ValueKind::from("b"), Some(Mismatch::Word)),
+            (Kind::OneOfOrInteger(&["a"], 1, 9), ValueKind::from("a"), None),
+            (Kind::OneOfOrInteger(&["a"], 1, 9), ValueKind::from("b"), Some(Mismatch::Word)),
+            (Kind::OneOfOrInteger(&["a"], 1, 9), ValueKind::I64(9), None),
+            (Kind::OneOfOrInteger(&["a"], 1, 9), ValueKind::I64(10), Some(Mismatch::Range)),
+            (Kind::OneOfOrInteger(&["a"], 1, 9), ValueKind::Boolean(true), Some(Mismatch::Type)),
         ] {
             assert_eq!(kind.mismatch(&value), mismatch, "{kind}: {value}");
         }

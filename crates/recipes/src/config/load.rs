@@ -5,6 +5,7 @@ use std::path::Path;
 use config::ValueKind;
 
 use super::arguments::ConfigArgs;
+use super::bounds::read_file;
 use super::check;
 use super::choices::Task;
 use super::environment;
@@ -12,7 +13,8 @@ use super::error::ConfigError;
 use super::file::{self, ReadFile};
 use super::kind::Kind;
 use super::merge::merge;
-use super::names::{self, DeprecatedName};
+use super::names;
+use super::notes::{self, ConfigNote};
 use super::origin::{Provenance, ValueOrigin};
 use super::schema::RunConfig;
 use super::setting::{RawSetting, RawValue, Setting};
@@ -25,8 +27,8 @@ pub struct Loaded {
     pub config: RunConfig,
     /// Origin of each value.
     pub provenance: Provenance,
-    /// Warnings about older names of keys that were used.
-    pub warnings: Vec<DeprecatedName>,
+    /// Notes about older names, about settings without effect, and about the size of batches.
+    pub warnings: Vec<ConfigNote>,
 }
 
 /// Loads the configuration from the file that `args` names, `environment` and the flags in `args`, weakest first.
@@ -41,15 +43,14 @@ pub struct Loaded {
 /// The error lists everything that is wrong: all names first, and once the names are right, all values.
 pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, ConfigError> {
     if args.config.as_deref() != Some(Path::new(AUTO_FILE)) {
-        return load_with(args, environment, &|path| std::fs::read_to_string(path));
+        return load_with(args, environment, &read_file);
     }
     let environment: Vec<(String, String)> = environment.collect();
     let mut overrides = environment::read(environment.iter().cloned());
     overrides.extend(args.read(&mut Vec::new()));
     let tier = Tier::for_memory(task_of(&overrides), crate::machine::memory());
     let args = ConfigArgs { config: Some(tier.path()), ..args.clone() };
-    let read_shipped =
-        |path: &Path| Tier::text_at(path).map_or_else(|| std::fs::read_to_string(path), |text| Ok(text.into()));
+    let read_shipped = |path: &Path| Tier::text_at(path).map_or_else(|| read_file(path), |text| Ok(text.into()));
     load_with(&args, environment.into_iter(), &read_shipped)
 }
 
@@ -64,7 +65,7 @@ pub(super) fn load_with(
     overrides.extend(args.read(&mut issues));
     let (file, mut raw) = file::read(args.config.as_deref(), task_of(&overrides), read_file)?;
     raw.extend(overrides);
-    let (mut settings, warnings) = names::resolve(raw, &mut issues);
+    let (mut settings, mut warnings) = names::resolve(raw, &mut issues);
     check::duplicates(&settings, &mut issues);
     // Without the value of a misspelled key, checks of values would report errors that do not exist. So names come first.
     ConfigError::from_issues(std::mem::take(&mut issues))?;
@@ -72,9 +73,11 @@ pub(super) fn load_with(
     settings.iter_mut().for_each(unset_auto);
     let mut invalid = check::values(&mut settings, &mut issues);
     invalid.extend(check::exclusive_keys(&mut settings, &mut issues));
+    check::limits_of_the_run(&mut settings);
     let (config, provenance) = merge(&settings)?;
     issues.extend(check::combinations(&config, &provenance, &ValueOrigin::File(file, None), &invalid));
     ConfigError::from_issues(issues)?;
+    warnings.extend(notes::of_values(&config, &provenance));
     Ok(Loaded { config, provenance, warnings })
 }
 

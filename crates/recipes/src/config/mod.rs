@@ -18,11 +18,13 @@
 
 mod aliases;
 mod arguments;
+mod bounds;
 mod check;
 mod choices;
 mod environment;
 mod error;
 mod file;
+mod foreign;
 mod key;
 mod keys;
 mod kind;
@@ -30,6 +32,7 @@ mod load;
 mod merge;
 mod names;
 mod nearest;
+mod notes;
 mod origin;
 mod print;
 mod reference;
@@ -48,8 +51,8 @@ pub use aliases::{ALIASES, Alias};
 pub use arguments::ConfigArgs;
 pub use choices::{
     AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, NumbersChoice,
-    OptimizerChoice, PositionsChoice, PrecisionChoice, RematChoice, ScheduleChoice, StateChoice, Task, TokenizerChoice,
-    TooLongChoice, UnfitChoice,
+    OptimizerChoice, PositionsChoice, PrecisionChoice, RematChoice, RematWord, ScheduleChoice, StateChoice, Task,
+    TokenizerChoice, TooLongChoice, UnfitChoice,
 };
 pub use environment::RESERVED_VARIABLES;
 pub use error::{ConfigError, ConfigIssue, IssueKind, SyntaxError};
@@ -58,7 +61,8 @@ pub use key::{Key, Section};
 pub use keys::{SECTIONS, keys};
 pub use kind::{Interval, Kind};
 pub use load::{Loaded, load};
-pub use names::DeprecatedName;
+pub use nearest::{key as nearest_key, word as nearest_word};
+pub use notes::ConfigNote;
 pub use origin::{ConfigText, Layer, Provenance, Spans, ValueOrigin};
 pub use print::{to_json, to_toml};
 pub use reference::key_table;

@@ -5,47 +5,50 @@ use std::collections::BTreeSet;
 use config::ValueKind;
 
 use super::aliases::{self, Alias};
+use super::bounds::shortened;
 use super::error::{ConfigIssue, IssueKind};
+use super::foreign;
 use super::key::{Key, split_name};
 use super::keys;
 use super::kind::Kind;
 use super::nearest;
+use super::notes::ConfigNote;
 use super::setting::{RawSetting, RawValue, Setting, describe};
 use super::toml_value::toml_value;
 
-/// A warning that a configuration uses an older name of a key, which still works.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{origin}: `{old}` is an older name of `{key}`")]
-pub struct DeprecatedName {
-    /// Place where the older name is used first.
-    pub origin: String,
-    /// Older name of the key.
-    pub old: &'static str,
-    /// Present name of the key.
-    pub key: &'static str,
-}
-
-/// Resolves the names in `raw`: returns the settings of known keys, and one warning for each older name.
-pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (Vec<Setting>, Vec<DeprecatedName>) {
-    let (mut settings, mut warnings, mut warned) = (Vec::new(), Vec::new(), BTreeSet::new());
+/// Resolves the names in `raw`: returns the settings of known keys, and one note for each older name and for each option
+/// of another system that has no effect here.
+pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (Vec<Setting>, Vec<ConfigNote>) {
+    let (mut settings, mut notes, mut noted) = (Vec::new(), Vec::new(), BTreeSet::new());
     for RawSetting { name, value, origin } in raw {
         let alias = aliases::find(&name);
         let Some(key) = keys::find(alias.map_or(&name, |alias| alias.key)) else {
-            issues.push(ConfigIssue::new(&origin, unknown(name, &value)));
+            match foreign::find(&name) {
+                Some(option) if noted.insert(option.name) => {
+                    let (origin, name, reason) = (origin.to_string(), option.name, option.reason);
+                    notes.push(ConfigNote::NoEffect { origin, name, reason });
+                }
+                Some(_) => {}
+                None => issues.push(ConfigIssue::new(&origin, unknown(name, &value))),
+            }
             continue;
         };
-        if let Some(alias) = alias.filter(|alias| warned.insert(alias.old)) {
-            warnings.push(DeprecatedName { origin: origin.to_string(), old: alias.old, key: alias.key });
+        if let Some(alias) = alias.filter(|alias| noted.insert(alias.old)) {
+            notes.push(ConfigNote::OlderName { origin: origin.to_string(), old: alias.old, key: alias.key });
         }
         settings.push(Setting { key, value: value.parse(key, alias), origin });
     }
-    (settings, warnings)
+    (settings, notes)
 }
 
 /// Makes the issue for a name that is no key.
 fn unknown(name: String, value: &RawValue) -> IssueKind {
     let (section, _) = split_name(&name);
     let is_table = matches!(value, RawValue::Typed(ValueKind::Table(_)));
+    // No key is similar to such a long name, and the search would take long.
+    if shortened(&name) != name {
+        return IssueKind::UnknownKey { key: shortened(&name), nearest: None };
+    }
     if keys::is_section(&name) {
         return IssueKind::NotASection { section: name, found: value.describe() };
     }
@@ -65,7 +68,7 @@ impl RawValue {
     fn describe(&self) -> String {
         match self {
             Self::Typed(value) => describe(value),
-            Self::Text(text) => format!("{text:?}"),
+            Self::Text(text) => shortened(&format!("{text:?}")),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Rules about combinations of keys, and about values that no simple limit of a key can express.
 
+use super::bounds::shortened;
 use super::choices::{AttentionChoice, NormChoice, PositionsChoice, ScheduleChoice, Task};
 use super::schema::RunConfig;
 
@@ -40,10 +41,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["features.win_length", "features.n_fft"], violation: window_too_long },
     Rule { keys: &["features.hop_length", "features.win_length"], violation: hop_too_long },
     Rule { keys: &["training.micro_batch", "data.batch_size", "data.batch_seconds"], violation: micro_batch_too_large },
-    Rule {
-        keys: &["training.gradient_accumulation_steps", "data.batch_size", "data.batch_seconds"],
-        violation: too_many_micro_batches,
-    },
+    Rule { keys: &["training.gradient_accumulation_steps", "data.batch_size"], violation: batch_too_large },
     Rule { keys: &["model.conv_norm", "training.ema_decay", "device.replicas"], violation: batch_norm_unsupported },
     Rule { keys: &["training.final_learning_rate", "training.learning_rate"], violation: final_rate_too_high },
 ];
@@ -53,7 +51,8 @@ fn invalid_name(config: &RunConfig) -> Option<String> {
     let characters = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     let valid = characters && name.starts_with(|c: char| c.is_ascii_alphanumeric());
     (!valid).then(|| {
-        format!("`name` is {name:?}, expected letters, digits, `-`, `_` and `.`, beginning with a letter or digit")
+        let name = shortened(&format!("{name:?}"));
+        format!("`name` is {name}, expected letters, digits, `-`, `_` and `.`, beginning with a letter or digit")
     })
 }
 
@@ -145,7 +144,7 @@ fn truncation_without_length(config: &RunConfig) -> Option<String> {
             "`model.attention` is \"truncate\", expected `model.max_attention_sequence_length`, the length to cut to"
                 .into(),
         ),
-        (AttentionChoice::Exact | AttentionChoice::Chunked, Some(length)) => Some(format!(
+        (AttentionChoice::Exact | AttentionChoice::Chunked, Some(length)) if config.task == Task::Asr => Some(format!(
             "`model.max_attention_sequence_length` is {length}, expected `model.attention` = \"truncate\" with it; \
              \"chunked\" saves memory without cutting"
         )),
@@ -171,15 +170,15 @@ fn hop_too_long(config: &RunConfig) -> Option<String> {
 }
 
 fn micro_batch_too_large(config: &RunConfig) -> Option<String> {
-    let (micro, batch) = (config.training.micro_batch?, config.data.effective_utterances()?);
+    let (micro, batch) = (config.training.micro_batch?, config.effective_utterances()?);
     (micro > batch)
         .then(|| format!("`training.micro_batch` is {micro}, expected at most the {batch} utterances of a batch"))
 }
 
-fn too_many_micro_batches(config: &RunConfig) -> Option<String> {
-    let (steps, batch) = (config.training.gradient_accumulation_steps?, config.data.effective_utterances()?);
-    (steps > batch).then(|| {
-        format!("`training.gradient_accumulation_steps` is {steps}, expected at most the {batch} utterances of a batch")
+fn batch_too_large(config: &RunConfig) -> Option<String> {
+    let (steps, batch) = (config.training.gradient_accumulation_steps?, config.data.written_batch_size()?);
+    batch.checked_mul(steps).is_none().then(|| {
+        format!("`training.gradient_accumulation_steps` is {steps}, and {steps} micro-batches of {batch} utterances are too many")
     })
 }
 

@@ -88,6 +88,22 @@ section! {
     }
 }
 
+impl RunConfig {
+    /// Returns the effective batch size in utterances, the data of one optimizer step; `None` if it is given as audio time.
+    ///
+    /// With `training.gradient_accumulation_steps`, a step has that many micro-batches of `data.batch_size` utterances.
+    pub fn effective_utterances(&self) -> Option<u32> {
+        let micro_batches = self.training.gradient_accumulation_steps.unwrap_or(1);
+        self.data.written_batch_size().map(|utterances| utterances.saturating_mul(micro_batches))
+    }
+
+    /// Returns the size of a micro-batch in utterances, if the configuration fixes it.
+    pub fn fixed_micro_batch(&self) -> Option<u32> {
+        let accumulated = self.training.gradient_accumulation_steps.and(self.data.written_batch_size());
+        self.training.micro_batch.or(accumulated)
+    }
+}
+
 section! {
     /// The device that trains.
     DeviceConfig, "device." {

@@ -2,6 +2,7 @@
 
 use config::ValueKind;
 
+use super::bounds::shortened;
 use super::key::Key;
 use super::origin::ValueOrigin;
 
@@ -36,14 +37,18 @@ pub(super) struct Setting {
     pub origin: ValueOrigin,
 }
 
-/// Formats `value` for error messages.
+/// Formats `value` for error messages; of a long value, its beginning.
 pub(super) fn describe(value: &ValueKind) -> String {
+    shortened(&whole(value))
+}
+
+fn whole(value: &ValueKind) -> String {
     match value {
         ValueKind::Nil => "nothing".into(),
         ValueKind::String(text) => format!("{text:?}"),
         ValueKind::Table(_) => "a table".into(),
         ValueKind::Array(items) => {
-            let items: Vec<String> = items.iter().map(|item| describe(&item.kind)).collect();
+            let items: Vec<String> = items.iter().map(|item| whole(&item.kind)).collect();
             format!("[{}]", items.join(", "))
         }
         // Debug writes 1e-8; Display would write 0.00000001.

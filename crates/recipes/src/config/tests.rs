@@ -44,6 +44,39 @@ fn loaded(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Loaded {
     load_text(("run.toml", text), variables, flags).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)))
 }
 
+/// Checks each pair of layers, the built-in file being a default.
+#[test]
+fn limits_of_stronger_layers_replace_those_of_weaker_layers() {
+    let limits = |loaded: Loaded| {
+        let training = loaded.config.training;
+        (training.epochs, training.steps, training.max_time.map(|time| time.0))
+    };
+    let built_in = |variables: &[(&str, &str)], flags: &[&str]| {
+        limits(load_with(&args(flags), environment(variables), &|_| unreachable!()).unwrap())
+    };
+    let time = "training.max_time=60s";
+    assert_eq!(built_in(&[], &[]), (Some(3), None, None));
+    assert_eq!(built_in(&[], &["--steps", "4000"]), (None, Some(4000), None));
+    assert_eq!(built_in(&[("PLIMSOLL_TRAINING__STEPS", "7")], &[]), (None, Some(7), None));
+    assert_eq!(built_in(&[], &["--steps", "4000", "--epochs", "2"]), (Some(2), Some(4000), None));
+    assert_eq!(built_in(&[], &["--set", time]), (None, None, Some(60.0)));
+    assert_eq!(built_in(&[], &["--set", time, "--epochs", "2"]), (Some(2), None, Some(60.0)));
+    let in_file = |text: &str, flags: &[&str]| limits(loaded(&format!("[training]\n{text}"), &[], flags));
+    assert_eq!(in_file("epochs = 9", &["--steps", "4000"]), (None, Some(4000), None));
+    assert_eq!(in_file("steps = 9", &["--epochs", "4"]), (Some(4), None, None));
+    assert_eq!(in_file("steps = 9\nepochs = 3", &[]), (Some(3), Some(9), None));
+    assert_eq!(in_file("steps = 9\nepochs = 3", &["--epochs", "4"]), (Some(4), None, None));
+    assert_eq!(in_file("epochs = 3", &["--set", time]), (Some(3), None, Some(60.0)));
+    assert_eq!(in_file("max_time = \"60s\"", &["--steps", "2"]), (None, Some(2), Some(60.0)));
+}
+
+#[test]
+fn byte_order_marks_are_no_part_of_a_name() {
+    for (name, text) in [("a.yaml", "\u{feff}training:\n  steps: 7\n"), ("a.toml", "\u{feff}training.steps = 7\n")] {
+        assert_eq!(load_text((name, text), &[], &[]).unwrap().config.training.steps, Some(7), "{name}");
+    }
+}
+
 #[test]
 fn the_built_in_file_loads_as_from_disk() {
     let built_in = load(&ConfigArgs::default(), environment(&[])).unwrap();
@@ -69,12 +102,12 @@ fn stronger_layers_win_and_are_recorded() {
     let variables =
         [("PLIMSOLL_TRAINING__STEPS", "2"), ("PLIMSOLL_TRAINING__EPOCHS", "2"), ("HOME", "/"), ("PLIMSOLL_LONG", "1")];
     let Loaded { config, provenance, .. } = loaded(text, &variables, &["--steps", "3", "--set", "model.d_model=16"]);
-    assert_eq!((config.seed, config.training.epochs, config.training.steps), (1, Some(2), Some(3)));
+    assert_eq!((config.seed, config.training.epochs, config.training.steps), (1, None, Some(3)));
     assert_eq!((config.model.d_model, config.training.warmup_steps, config.training.clip_norm), (16, 1, 5.0));
     for (key, origin) in [
         ("seed", "run.toml:1"),
         ("training.warmup_steps", "run.toml:6"),
-        ("training.epochs", "PLIMSOLL_TRAINING__EPOCHS"),
+        ("training.epochs", "default"),
         ("training.steps", "--steps"),
         ("model.d_model", "--set"),
         ("training.clip_norm", "default"),
@@ -154,6 +187,84 @@ fn older_names_work_and_warn_once() {
     assert_eq!(messages[0], "run.toml:2: `training.batch_size` is an older name of `data.batch_size`");
 }
 
+/// A configuration file of another system, as it is.
+const FOREIGN: &str = "\
+model: {text_encoder_dim: 256, text_encoder_layers: 4, audio_encoder_dim: 512, audio_encoder_layers: 6, decoder_dim: 768, \
+decoder_layers: 8, max_attention_sequence_length: 256, enable_gradient_checkpointing: true}
+data: {batch_size: 2, num_workers: 8, prefetch_buffer_size: 4, shuffle_buffer_multiplier: 20, enable_xla: true, \
+mixed_precision: true, pin_memory: true}
+training: {gradient_accumulation_steps: 16, max_memory_fraction: 0.85, enable_memory_cleanup: true, \
+memory_cleanup_interval: 10, enable_graph_mode: true, enable_xla_compilation: true, enable_eager_debug: false, \
+batch_size: 2}
+";
+
+#[test]
+fn configuration_of_another_system_loads_as_written() {
+    for task in [&["--task", "tts"][..], &[]] {
+        let flags = [task, &["--steps", "9"]].concat();
+        let Loaded { config, warnings, .. } = load_text(("theirs.yaml", FOREIGN), &[], &flags).unwrap();
+        assert_eq!((config.model.text_encoder_dim, config.model.decoder_layers), (Some(256), Some(8)));
+        assert_eq!((config.data.batch_size, config.training.gradient_accumulation_steps), (Some(2), Some(16)));
+        assert_eq!((config.effective_utterances(), config.fixed_micro_batch()), (Some(32), Some(2)));
+        assert_eq!(config.training.max_memory_fraction, Some(0.85));
+        assert_eq!(config.training.remat, RematChoice::Word(RematWord::All));
+        assert_eq!(config.training.precision, PrecisionChoice::Auto);
+        assert_eq!((config.training.enable_memory_cleanup, config.training.memory_cleanup_interval), (Some(true), 10));
+        let notes: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        for named in [
+            "`data.shuffle_buffer_multiplier` has no effect",
+            "`data.enable_xla` has no effect",
+            "`data.pin_memory` has no effect",
+            "`training.enable_graph_mode` has no effect",
+            "`training.enable_xla_compilation` has no effect",
+            "`training.enable_eager_debug` has no effect",
+            "`model.max_attention_sequence_length` has no effect",
+            "`model.enable_gradient_checkpointing` is an older name",
+            "`data.mixed_precision` is an older name",
+            "a step has 16 x 2 = 32 utterances",
+        ] {
+            assert!(notes.iter().any(|note| note.contains(named)), "{named}: {notes:#?}");
+        }
+    }
+    let two = FOREIGN.replace("interval: 10", "interval: 0").replace("batch_size: 2}", "batch_size: 3}");
+    let error = load_text(("theirs.yaml", &two), &[], &["--steps", "9"]).unwrap_err();
+    assert!(format!("{error:?}").contains("given twice"), "{error:?}");
+}
+
+#[test]
+fn flags_of_another_system_load_as_written() {
+    let flags = "--batch-size 2 --gradient-accumulation-steps 4 --mixed-precision --d-model 128 --encoder-layers 6 \
+                 --decoder-layers 3 --device cuda --mode train";
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    let config = loaded("training.steps = 1", &[], &flags).config;
+    assert_eq!((config.effective_utterances(), config.fixed_micro_batch()), (Some(8), Some(2)));
+    assert_eq!((config.model.d_model, config.model.encoder_layers, config.model.decoder_layers), (128, 6, Some(3)));
+    assert_eq!((config.device.backend, config.device.index), (BackendChoice::Cuda, 0));
+    for (flag, backend, index) in
+        [("1", BackendChoice::Auto, 1), ("cpu", BackendChoice::Cpu, 0), ("cuda:2", BackendChoice::Cuda, 2)]
+    {
+        let device = loaded("training.steps = 1", &[], &["--device", flag]).config.device;
+        assert_eq!((device.backend, device.index), (backend, index), "{flag}");
+    }
+    assert!(load_text(("run.toml", "training.steps = 1"), &[], &["--device", "gpu"]).is_err());
+}
+
+#[test]
+fn remat_is_a_word_or_a_number_and_survives_printing() {
+    for (written, expected) in [
+        ("\"auto\"", RematChoice::AUTO),
+        ("\"half\"", RematChoice::Word(RematWord::Half)),
+        ("5", RematChoice::Blocks(5)),
+    ] {
+        let text = format!("[training]\nsteps = 1\nremat = {written}\nremat_budget = \"2GiB\"\n");
+        let first = loaded(&text, &[], &[]);
+        assert_eq!(first.config.training.remat, expected);
+        assert_eq!(loaded(&to_toml(&first), &[], &[]).config, first.config);
+    }
+    let from_flag = loaded("training.steps = 1", &[], &["--set", "training.remat=3"]).config;
+    assert_eq!(from_flag.training.remat, RematChoice::Blocks(3));
+}
+
 #[test]
 fn printed_toml_loads_to_the_same_configuration() {
     let text = "name = \"x\"\n[data]\nbatch_seconds = 11.6\ncache_memory = 1000\nmanifest = 'a \"b\"\\c'\n\
@@ -177,6 +288,9 @@ fn serde_accepts_what_the_table_accepts() {
             Kind::Time(_) => vec!["2h".into(), 0.5.into(), 3.into()],
             Kind::Memory(_) => vec!["8GiB".into(), (1i64 << 50).into()],
             Kind::OneOf(words) => words.iter().map(|&word| word.into()).collect(),
+            Kind::OneOfOrInteger(words, least, most) => {
+                words.iter().map(|&word| word.into()).chain([i64::from(least).into(), i64::from(most).into()]).collect()
+            }
         };
         for value in values {
             assert_eq!(key.kind.mismatch(&value), None, "{}: {value}", key.name);

@@ -6,10 +6,12 @@ use plimsoll_audio::LogMel;
 use plimsoll_core::Seconds;
 use plimsoll_data::{LengthPolicy, Limits, Manifest, Selection};
 use plimsoll_speech::asr::RecognizerConfig;
+use plimsoll_text::Tokenizer;
 
 use super::LeftOut;
-use crate::config::{DataConfig, RunConfig, Task, TooLongChoice};
-use crate::error::Failure;
+use crate::config::{DataConfig, RunConfig, Task, TokenizerChoice, TooLongChoice};
+use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::read_manifest;
@@ -20,10 +22,25 @@ pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
     let flawed = manifest.issues.len() + manifest.more_issues;
     if let Some(first) = manifest.issues.first() {
         let (path, all) = (manifest.path.display(), manifest.utterances.len() + flawed);
+        let check = command("data check");
         reporter.line(
             Level::Warning,
-            &format!("{flawed} of {all} utterances of {path} cannot be used (`plimsoll data check {path}` names them)\n  the first: {first}"),
+            &format!("{flawed} of {all} utterances of {path} cannot be used (`{check} {path}` names them)\n  the first: {first}"),
         );
+    }
+}
+
+/// Warns about utterances that their list resamples to a rate below that of the features: their audio is read from its
+/// files as it is.
+fn report_resampling(manifest: &Manifest, log_mel: &LogMel, reporter: &dyn Reporter) {
+    let rate = log_mel.config().sample_rate;
+    for (resampled, count) in manifest.resampled.iter().filter(|(resampled, _)| **resampled < rate) {
+        let path = manifest.path.display();
+        let text = format!(
+            "{path} resamples {count} utterances to {resampled} Hz, but audio is read from its files as it is, for features of \
+             {rate} Hz (features.sample_rate)"
+        );
+        reporter.line(Level::Warning, &text);
     }
 }
 
@@ -88,54 +105,105 @@ impl CtcFrames {
     }
 }
 
-/// Returns the limits on the utterances of a run. `output_frames` computes the number of frames that a CTC loss sees
-/// for a duration; see [`CtcFrames::count`].
+/// Returns the limits on the utterances of a run, with a token for each character. `output_frames` gives the CTC frames
+/// of a duration, see [`CtcFrames::count`]; [`ctc_tokenizer`] gives the tokenizer of other tokens.
 pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64) -> Limits<'a> {
+    // Only a recognizer is trained with CTC, and not each.
+    let needs_ctc = config.task == Task::Asr && mapping::recognizer(config, 1, 1).needs_ctc();
     Limits {
         shortest: config.data.min_seconds,
         longest: config.data.max_seconds,
-        // Only a recognizer is trained with CTC.
-        output_frames: (config.task == Task::Asr).then_some(output_frames),
+        output_frames: needs_ctc.then_some(output_frames),
         longest_text: config.data.max_text_length.map(|longest| longest as usize),
+        ..Limits::default()
     }
 }
 
-/// Selects the usable utterances of the corpus at `path`, and counts the unusable utterances by reason.
+/// Returns the tokenizer whose tokens a CTC loss needs frames for, for [`Limits::tokenizer`]; `None` if each character is
+/// a token. Pieces of words are learned from `texts`, as a run learns them from its training texts.
 ///
 /// # Errors
-/// If the corpus cannot be read, if more than `data.unusable_share` of it cannot be used, or if nothing is left.
-pub(super) fn select(
-    path: &Path,
+/// If the file `data.tokenizer_file` cannot be read, or `data.bpe_size` is too small for the texts.
+pub fn ctc_tokenizer<'a>(
     config: &RunConfig,
-    log_mel: &LogMel,
-    reporter: &dyn Reporter,
-) -> Result<(Selection, LeftOut), Failure> {
-    let mut manifest = read_manifest(path, &config.data)?;
+    texts: impl IntoIterator<Item = &'a String>,
+) -> Result<Option<Tokenizer>, Failure> {
+    let data = &config.data;
+    match (&data.tokenizer_file, data.tokenizer) {
+        (Some(file), _) => Tokenizer::from_file(file).map(Some).invalid(),
+        (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts, data.bpe_size as usize).map(Some).invalid(),
+        (None, TokenizerChoice::Characters) => Ok(None),
+    }
+}
+
+/// The tokens of a text that a CTC loss needs frames for.
+#[derive(Clone, Copy)]
+pub(super) enum TokenCount<'a> {
+    /// Each character.
+    Characters,
+    /// The tokens of this tokenizer.
+    Of(&'a Tokenizer),
+    /// Not known yet: no text is too long.
+    Unknown,
+}
+
+/// Reads the corpus at `path` for a run.
+///
+/// # Errors
+/// If the corpus cannot be read, or if more than `data.unusable_share` of it cannot be used.
+pub(super) fn read(path: &Path, config: &RunConfig) -> Result<Manifest, Failure> {
+    let manifest = read_manifest(path, &config.data)?;
     let most = config.data.unusable_share;
     if manifest.unusable_share() > most {
         let (share, most) = (manifest.unusable_share() * 100.0, most * 100.0);
         let first = manifest.issues.first().map(ToString::to_string).unwrap_or_default();
-        let path = path.display();
+        let (path, check) = (path.display(), command("data check"));
         let message = format!(
             "{share:.1} % of the utterances of {path} cannot be used, and {most:.1} % may be; the first: {first}"
         );
         return Err(Failure::invalid(
             message,
-            format!("`plimsoll data check {path} --all` names them; data.unusable_share allows more"),
+            format!("`{check} {path} --all` names them; data.unusable_share allows more"),
         ));
     }
+    Ok(manifest)
+}
+
+/// Selects the usable utterances of `manifest`, and counts the unusable utterances by reason.
+///
+/// # Errors
+/// If nothing is left.
+pub(super) fn select(
+    mut manifest: Manifest,
+    config: &RunConfig,
+    log_mel: &LogMel,
+    count: TokenCount<'_>,
+    reporter: &dyn Reporter,
+) -> Result<(Selection, LeftOut), Failure> {
     report_flaws(&manifest, reporter);
+    report_resampling(&manifest, log_mel, reporter);
     apply_length_policy(&mut manifest, &config.data, reporter);
     let frames = CtcFrames::new(config, log_mel);
-    let selection = manifest.select(&limits(config, &|length| frames.count(length)));
+    let output_frames = |length| frames.count(length);
+    let limits = limits(config, &output_frames);
+    let selection = manifest.select(&match count {
+        TokenCount::Characters => limits,
+        TokenCount::Of(tokenizer) => Limits { tokenizer: Some(tokenizer), ..limits },
+        TokenCount::Unknown => Limits { output_frames: None, ..limits },
+    });
     let mut left_out = selection.counts();
     for issue in &manifest.issues {
         *left_out.entry(issue.kind.name()).or_default() += 1;
     }
     if selection.kept.is_empty() {
-        let reasons: Vec<String> = left_out.iter().map(|(why, n)| format!("{n} {why}")).collect();
-        let message = format!("none of the utterances of {} can be used: {}", path.display(), reasons.join(", "));
-        return Err(Failure::invalid(message, "data.min_seconds and data.max_seconds set the limits of length"));
+        return Err(nothing_left(&manifest.path.display().to_string(), &left_out));
     }
     Ok((selection, left_out))
+}
+
+/// Makes the failure of a corpus of which no utterance is left.
+pub(super) fn nothing_left(corpus: &str, left_out: &LeftOut) -> Failure {
+    let reasons: Vec<String> = left_out.iter().map(|(why, n)| format!("{n} {why}")).collect();
+    let message = format!("none of the utterances of {corpus} can be used: {}", reasons.join(", "));
+    Failure::invalid(message, "data.min_seconds and data.max_seconds set the limits of length")
 }

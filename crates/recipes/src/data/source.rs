@@ -69,7 +69,7 @@ fn loader_config(plan: &RunPlan, grid: &Grid, mode: Mode, shard: Shard) -> Loade
     let data = &plan.config.data;
     let number = |number: Option<u32>| number.and_then(|number| NonZeroUsize::new(number as usize));
     LoaderConfig {
-        batching: mapping::batching(data),
+        batching: mapping::batching(&plan.config),
         grid: Some(grid.clone()),
         workers: number(data.num_workers),
         prefetch: number(data.prefetch_buffer_size),

@@ -7,17 +7,31 @@ use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta};
 
 use super::features::features;
 use super::model::ModelPlan;
-use crate::config::{DataConfig, RunConfig, Task};
+use crate::config::{BackendChoice, RunConfig, Task};
 
-/// Returns the batching settings of `data`.
-pub fn batching(data: &DataConfig) -> BatchingConfig {
+/// Largest number of padded lengths on a GPU, if the configuration gives none: each takes seconds to compile and tune.
+const GPU_SHAPES: u32 = 72;
+
+/// Returns whether a run of `config` computes on a GPU.
+fn computes_on_gpu(config: &RunConfig) -> bool {
+    match config.device.backend {
+        BackendChoice::Auto => cfg!(feature = "cuda"),
+        BackendChoice::Cpu => false,
+        BackendChoice::Cuda | BackendChoice::Wgpu => true,
+    }
+}
+
+/// Returns the batching settings of `config`.
+pub fn batching(config: &RunConfig) -> BatchingConfig {
+    let data = &config.data;
     let one = NonZeroU32::MIN;
-    let size = match data.effective_utterances() {
+    let size = match config.effective_utterances() {
         Some(utterances) => BatchSize::Utterances(NonZeroU32::new(utterances).unwrap_or(one)),
         None => BatchSize::Seconds(data.batch_seconds.unwrap_or_default()),
     };
     let mut batching = BatchingConfig::new(size);
-    batching.shapes = data.shapes.and_then(NonZeroU32::new);
+    let shapes = data.shapes.or_else(|| computes_on_gpu(config).then_some(GPU_SHAPES));
+    batching.shapes = shapes.and_then(NonZeroU32::new);
     batching.window = data.shuffle_window.and_then(NonZeroU32::new);
     batching.frame_grid = NonZeroU32::new(data.frame_grid).unwrap_or(one);
     batching
@@ -52,7 +66,7 @@ pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape>
         let frames = seconds / slowest * f64::from(features.sample_rate) / features.hop_length as f64;
         let spoken = (seconds * TOKENS_PER_SECOND).ceil() as u32;
         let tokens = config.data.max_text_length.map_or(spoken, |most| spoken.min(most)).max(1);
-        let utterances = match batching(&config.data).size {
+        let utterances = match batching(config).size {
             BatchSize::Utterances(utterances) => utterances.get(),
             BatchSize::Seconds(whole) => ((whole.0 / seconds) as u32).max(1),
         };
@@ -77,7 +91,7 @@ pub fn corpus_shapes(config: &RunConfig, grid: &Grid, metas: &[SampleMeta]) -> V
         let texts = metas.iter().filter(|meta| meta.frames.0 <= longest).map(|meta| meta.tokens);
         let frames = grid.frames((f64::from(longest) / slowest).ceil() as u32);
         let tokens = grid.tokens(frames, texts.max().unwrap_or(1)).max(1);
-        BatchShape { utterances: utterances_at_length(&config.data, metas, longest), frames: Frames(frames), tokens }
+        BatchShape { utterances: utterances_at_length(config, metas, longest), frames: Frames(frames), tokens }
     };
     let mut shapes: Vec<BatchShape> = QUANTILES.into_iter().map(shape).collect();
     shapes.dedup_by_key(|shape| shape.frames);
@@ -86,9 +100,9 @@ pub fn corpus_shapes(config: &RunConfig, grid: &Grid, metas: &[SampleMeta]) -> V
 
 /// Computes the number of utterances in a batch whose longest utterance has `frames` frames; at most the size of the
 /// corpus.
-pub fn utterances_at_length(data: &DataConfig, metas: &[SampleMeta], frames: u32) -> u32 {
+pub fn utterances_at_length(config: &RunConfig, metas: &[SampleMeta], frames: u32) -> u32 {
     let most = metas.len().max(1) as u32;
-    match batching(data).size {
+    match batching(config).size {
         BatchSize::Utterances(utterances) => utterances.get().min(most),
         BatchSize::Seconds(seconds) => {
             let of_length = metas.iter().filter(|meta| meta.frames.0 >= frames);

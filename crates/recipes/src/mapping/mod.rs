@@ -1,4 +1,4 @@
-//! Maps a configuration to models, batches, features and steps.
+//! Maps a configuration to models, batches, features, steps and the settings that a memory plan may choose from.
 //!
 //! Training, planning, `memtest`, `optimize` and `model info` all read the configuration through these functions, so that
 //! they always agree.
@@ -6,9 +6,11 @@
 mod batches;
 mod features;
 mod model;
+mod options;
 mod step;
 
 pub use batches::{batching, corpus_shapes, expected_shapes, utterances_at_length};
 pub use features::{augment, features, reference_frames};
 pub use model::{ModelPlan, model, recognizer, synthesizer};
-pub use step::{budget, choice, first_micro_batch, fixed_micro_batch, optimizer, optimizer_state, state_bits};
+pub use options::{DeviceTraits, as_written, at_best, fixed, remat_word, remedies};
+pub use step::{budget, choice, first_micro_batch, optimizer, optimizer_state, state_bits};

@@ -1,8 +1,10 @@
 //! Maps a configuration to a model.
 
+use plimsoll_core::counted;
 use std::fmt;
 use std::num::NonZeroU32;
 
+use plimsoll_core::Choice;
 use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
 use plimsoll_speech::tts::{LengthBounds, LossConfig, MelNormalization, SynthesizerConfig, VoiceConfig};
@@ -38,19 +40,20 @@ impl fmt::Display for ModelPlan {
         match self {
             Self::Recognizer(model) => {
                 let decoder = match &model.decoder {
-                    Some(decoder) => format!("CTC and a decoder of {} blocks", decoder.layers),
+                    Some(decoder) => format!("CTC and a decoder of {}", counted(decoder.layers, "block")),
                     None => "CTC".into(),
                 };
                 let RecognizerConfig { layers, d_model, vocabulary, .. } = model;
-                write!(f, "Conformer with {decoder}: {layers} blocks of width {d_model}, {vocabulary} tokens")
+                let (blocks, tokens) = (counted(layers, "block"), counted(vocabulary, "token"));
+                write!(f, "Conformer with {decoder}: {blocks} of width {d_model}, {tokens}")
             }
             Self::Synthesizer(model) => {
                 let SynthesizerConfig { text_layers, text_dim, decoder_layers, decoder_dim, .. } = model;
                 write!(
                     f,
-                    "synthesizer: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, \
-                     {} frames a step, {} tokens",
-                    model.reduction, model.vocabulary
+                    "synthesizer: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, {} a step, {}",
+                    counted(model.reduction, "frame"),
+                    counted(model.vocabulary, "token")
                 )
             }
         }
@@ -75,6 +78,29 @@ impl ModelPlan {
         match self {
             Self::Recognizer(model) => (frames / model.subsampling.max(1) as u32).saturating_sub(2).max(1),
             Self::Synthesizer(_) => frames.max(1),
+        }
+    }
+
+    /// Returns the model for planning: without attention chunks of its own, because a plan says for each length whether
+    /// attention is chunked.
+    pub(crate) fn for_planning(mut self) -> Self {
+        let length = match &mut self {
+            Self::Recognizer(model) => &mut model.length,
+            Self::Synthesizer(model) => &mut model.length,
+        };
+        if let LengthPolicy::Chunked(_) = length {
+            *length = LengthPolicy::Exact;
+        }
+        self
+    }
+
+    /// Returns the choice that computes a micro-batch of this model as `choice` says for a model without attention
+    /// chunks of its own.
+    pub(crate) fn with_own_chunks(&self, choice: Choice) -> Choice {
+        match (self.attention_chunk(), choice.attention_chunk) {
+            // Only a chunk that is longer than any text makes this model compute all queries at once.
+            (Some(_), None) => Choice { attention_chunk: Some(NonZeroU32::MAX), ..choice },
+            _ => choice,
         }
     }
 
@@ -134,7 +160,7 @@ fn length(model: &ModelConfig) -> LengthPolicy {
     match (model.attention, model.max_attention_sequence_length) {
         (AttentionChoice::Truncate, Some(most)) => LengthPolicy::Truncate(number(most)),
         (AttentionChoice::Chunked, _) => LengthPolicy::Chunked(number(model.attention_chunk)),
-        (AttentionChoice::Exact | AttentionChoice::Truncate, _) => LengthPolicy::Exact,
+        (AttentionChoice::Auto | AttentionChoice::Exact | AttentionChoice::Truncate, _) => LengthPolicy::Exact,
     }
 }
 

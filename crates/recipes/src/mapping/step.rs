@@ -1,12 +1,16 @@
 //! Maps a configuration to the settings of a step: optimizer, precision, micro-batch, memory limit.
 
+use std::num::NonZeroU32;
+
 use plimsoll_core::{Bytes, Choice, Precision, Remat};
 use plimsoll_data::BatchSize;
 use plimsoll_train::{AdamWConfig, LionConfig, OptimizerConfig, SgdConfig, StateForm};
 
 use super::batches::batching;
 use super::model::ModelPlan;
-use crate::config::{OptimizerChoice, PrecisionChoice, RematChoice, RunConfig, StateChoice, TrainingConfig};
+use crate::config::{
+    AttentionChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, RunConfig, StateChoice, TrainingConfig,
+};
 
 /// Returns the optimizer of `config`, with its settings.
 pub fn optimizer(config: &RunConfig) -> OptimizerConfig {
@@ -18,10 +22,11 @@ pub fn optimizer(config: &RunConfig) -> OptimizerConfig {
     }
 }
 
-/// Returns the form of the optimizer's state: fp32, 8 bits, or in host memory.
+/// Returns the form of the optimizer's state without a memory plan: fp32, 8 bits, or in host memory. A plan may replace
+/// `auto`, which is fp32 on the device here, by host memory.
 pub fn optimizer_state(config: &RunConfig) -> StateForm {
     match config.training.optimizer_state {
-        StateChoice::Full => StateForm::Full,
+        StateChoice::Auto | StateChoice::Full => StateForm::Full,
         StateChoice::Eight => StateForm::Eight,
         StateChoice::Host => StateForm::Host,
     }
@@ -38,12 +43,8 @@ pub fn state_bits(config: &RunConfig, form: StateForm) -> u64 {
 /// precision. `fastest` is the fastest safe precision of the device, which the setting `auto` selects.
 pub fn choice(config: &RunConfig, model: &ModelPlan, fastest: Precision) -> Choice {
     Choice {
-        remat: match config.training.remat {
-            RematChoice::None => Remat::None,
-            RematChoice::Half => Remat::Half,
-            RematChoice::All => Remat::All,
-        },
-        attention_chunk: model.attention_chunk(),
+        remat: remat(config, model).unwrap_or_default(),
+        attention_chunk: chunk(config),
         precision: match config.training.precision {
             PrecisionChoice::Auto => fastest,
             PrecisionChoice::Fp32 => Precision::Fp32,
@@ -53,24 +54,34 @@ pub fn choice(config: &RunConfig, model: &ModelPlan, fastest: Precision) -> Choi
     }
 }
 
-/// Returns the size of the micro-batch in utterances, if the configuration fixes it; `None` if the planner chooses it.
-pub fn fixed_micro_batch(config: &RunConfig) -> Option<u32> {
-    let training = &config.training;
-    match (training.micro_batch, training.gradient_accumulation_steps, batching(&config.data).size) {
-        (Some(micro), ..) => Some(micro),
-        (None, Some(steps), BatchSize::Utterances(whole)) => Some(whole.get().div_ceil(steps.max(1))),
-        _ => None,
+/// Returns the number of queries per chunk that the configuration fixes; `None` if it computes attention at once, or leaves
+/// the choice to the planner.
+fn chunk(config: &RunConfig) -> Option<NonZeroU32> {
+    match config.model.attention {
+        AttentionChoice::Chunked => NonZeroU32::new(config.model.attention_chunk),
+        AttentionChoice::Auto | AttentionChoice::Exact | AttentionChoice::Truncate => None,
+    }
+}
+
+/// Returns the rematerialized blocks that the configuration fixes; `None` if the planner chooses them.
+pub(super) fn remat(config: &RunConfig, model: &ModelPlan) -> Option<Remat> {
+    match config.training.remat {
+        RematChoice::Word(RematWord::Auto) => None,
+        RematChoice::Word(RematWord::None) => Some(Remat::None),
+        RematChoice::Word(RematWord::Half) => Some(Remat::Half),
+        RematChoice::Word(RematWord::All) => Some(Remat::All),
+        RematChoice::Blocks(blocks) => Some(Remat::count_of(blocks, model.blocks())),
     }
 }
 
 /// Returns the size of the first micro-batch: the fixed size, or a whole batch. `utterances` is the size of the corpus.
 pub fn first_micro_batch(config: &RunConfig, utterances: usize) -> usize {
-    let whole = match batching(&config.data).size {
+    let whole = match batching(config).size {
         BatchSize::Utterances(whole) => whole.get(),
         // A batch in seconds has no fixed number of utterances: take all as the limit, and the governor lowers it.
         BatchSize::Seconds(_) => utterances as u32,
     };
-    fixed_micro_batch(config).map_or(whole, |micro| micro.min(whole)).max(1) as usize
+    config.fixed_micro_batch().map_or(whole, |micro| micro.min(whole)).max(1) as usize
 }
 
 /// Computes the memory limit of the configuration on a device with `memory` in total; `None` if it sets no limit.

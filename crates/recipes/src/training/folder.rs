@@ -1,20 +1,41 @@
 //! The folder of a run: finds a free name, creates it, writes its configuration and plan.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::PlanHeader;
+use plimsoll_core::{PlanHeader, error_chain};
+use plimsoll_data::CorpusFingerprint;
+use plimsoll_monitor::{LockError, RunLock};
+use plimsoll_speech::ModelFolder;
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::config::{Loaded, to_toml};
+use crate::config::{Loaded, RunConfig, Task, to_toml};
+use crate::earlier::UTTERANCES;
 use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 use crate::plan::RunPlan;
 
-/// Folder of a run. Its last part is the name of the run.
+/// Folder of a run, locked for this process. Its last part is the name of the run.
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
+    /// Keeps other processes out. The last copy of this folder frees it.
+    _lock: Arc<RunLock>,
+}
+
+/// Names of files that a process leaves that was killed before the configuration of its run was complete.
+const REMAINS: [&str; 2] = [".config.toml", ".lock"];
+
+/// Returns the folder of the run that a person named: the folder `named` if it is there, or else the run of that name in
+/// the folder `runs`.
+pub fn named_run(named: &Path) -> PathBuf {
+    let by_name = Path::new("runs").join(named);
+    if !named.exists() && by_name.is_dir() { by_name } else { named.into() }
 }
 
 /// Returns the path of the configuration in the folder of a run, for resuming the run.
@@ -27,44 +48,89 @@ pub fn config_path(folder: &Path) -> Result<PathBuf, Failure> {
         return Ok(path);
     }
     let message = format!("{} is no run that can be resumed: it has no config.toml", folder.display());
-    Err(Failure::invalid(message, "`--resume` takes the folder of a run, such as runs/asr-1"))
+    Err(Failure::invalid(message, "`--resume` takes the folder of a run, such as runs/asr-1, or its name in `runs`"))
 }
 
 impl RunFolder {
+    /// Checks that a new run of `config` can have its name, so that a mistake is found before the run is planned.
+    ///
+    /// # Errors
+    /// If there is a run with this name.
+    pub fn check_name(config: &RunConfig) -> Result<(), Failure> {
+        match &config.name {
+            Some(name) => refuse_used(&config.runs_dir.join(name)),
+            None => Ok(()),
+        }
+    }
+
     /// Creates the folder of a new run: with the name of the run, or else with the task and the first free number.
     ///
     /// # Errors
     /// If there is a run with this name, or the folder cannot be created.
     pub(super) fn create(plan: &RunPlan) -> Result<Self, Failure> {
         let runs = &plan.config.runs_dir;
-        let mut path = match &plan.name {
-            Some(name) => runs.join(name),
-            None => first_free(runs, plan.config.task.as_str()),
-        };
-        if path.exists() && !is_unused(&path) {
-            let message = format!("there is a run in {} already", path.display());
-            let help = format!("choose another --name, or go on with it: --resume {}", path.display());
-            return Err(Failure::invalid(message, help));
-        }
-        let help = "`--set runs_dir=FOLDER` puts runs elsewhere";
-        let made = fs::create_dir_all(runs).and_then(|()| match fs::create_dir(&path) {
-            // Another process took the number since it was found free.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && plan.name.is_none() => {
-                path = first_free(runs, plan.config.task.as_str());
-                fs::create_dir(&path)
-            }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && is_unused(&path) => Ok(()),
-            made => made,
-        });
-        made.map_err(|error| {
-            Failure::invalid(format!("cannot make the run folder {}: {error}", path.display()), help)
-        })?;
-        Ok(Self { path })
+        let Some(name) = &plan.name else { return Self::create_numbered(runs, plan.config.task.as_str()) };
+        let path = runs.join(name);
+        refuse_used(&path)?;
+        make_folder(&path, true)?;
+        let folder = Self::open(&path)?;
+        // Since the first look, another process may have trained a run of this name to its end.
+        refuse_used(&path)?;
+        Ok(folder)
     }
 
-    /// Makes the folder of a run that is resumed, without reading it.
-    pub(super) fn open(path: &Path) -> Self {
-        Self { path: path.into() }
+    /// Creates the folder of a run without a name: with the first number that is free.
+    fn create_numbered(runs: &Path, task: &str) -> Result<Self, Failure> {
+        loop {
+            let path = first_free(runs, task);
+            // False if another process took the number since it was found free.
+            if make_folder(&path, false)? {
+                return Self::open(&path);
+            }
+        }
+    }
+
+    /// Opens the folder of a run for this process alone, without reading it.
+    ///
+    /// # Errors
+    /// If another process trains this run, or the folder cannot be written to.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let lock = RunLock::take(path).map_err(|error| match error {
+            LockError::Held { .. } => {
+                let help = "wait until it ends, or stop it. If its machine is gone, the run is free two minutes later";
+                Failure::invalid(error.to_string(), help)
+            }
+            error => Failure::invalid(error_chain(&error), "a run needs a folder that it can write to"),
+        })?;
+        Ok(Self { path: path.into(), _lock: Arc::new(lock) })
+    }
+
+    /// Checks that `config` can go on with this run, as far as its files show without the data, so that a mistake is found
+    /// before the run is planned.
+    ///
+    /// # Errors
+    /// If the seed or the width of the model are not those with which the run began.
+    pub fn check_config(&self, config: &RunConfig) -> Result<(), Failure> {
+        let mut checkpoints = fs::read_dir(ModelFolder(&self.path).checkpoints()).into_iter().flatten().flatten();
+        if checkpoints.all(|entry| entry.file_name().to_string_lossy().starts_with('.')) {
+            // Without a checkpoint the run begins again.
+            return Ok(());
+        }
+        let read = |name| fs::read_to_string(self.path.join(name)).unwrap_or_default();
+        let began: PlanHeader = toml::from_str(&read("plan.toml")).unwrap_or_default();
+        if let Some(seed) = began.seed.filter(|seed| *seed != config.seed) {
+            return Err(other_seed(seed, config.seed));
+        }
+        let began: Value = serde_json::from_str(&read("model.json")).unwrap_or_default();
+        let width = began["model"]["d_model"].as_u64().filter(|width| *width != u64::from(config.model.d_model));
+        if let (Task::Asr, Some(width)) = (config.task, width) {
+            let message = format!(
+                "the model of the run has `model.d_model` {width}, and would go on with {}",
+                config.model.d_model
+            );
+            return Err(Failure::invalid(message, "keep the sizes of the model, or begin a new run"));
+        }
+        Ok(())
     }
 
     /// Returns the path of the folder.
@@ -80,12 +146,7 @@ impl RunFolder {
 
     /// Returns the command line that resumes the run.
     pub fn resume_command(&self) -> String {
-        format!("cargo xtask train --resume {}", self.path.display())
-    }
-
-    /// Returns whether the files that do not change during a run exist: configuration, plan, and model metadata.
-    pub(super) fn is_complete(&self) -> bool {
-        ["config.toml", "plan.toml", "model.json"].iter().all(|name| self.path.join(name).is_file())
+        command(&format!("train --resume {}", self.path.display()))
     }
 
     /// Writes the configuration and the plan.
@@ -99,6 +160,22 @@ impl RunFolder {
         fs::write(&new, to_toml(loaded)).and_then(|()| fs::rename(&new, &config)).failed()?;
         fs::write(self.path.join("plan.toml"), text).failed()
     }
+
+    /// Writes the fingerprint of the utterances, with which a resumed run compares its data.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn write_utterances(&self, corpus: &CorpusFingerprint) -> Result<(), Failure> {
+        let (new, file) = (self.path.join(".utterances.jsonl"), self.path.join(UTTERANCES));
+        fs::write(&new, corpus.to_lines()).and_then(|()| fs::rename(&new, &file)).failed()
+    }
+}
+
+/// Makes the identity of a new run: 16 hexadecimal digits that no other run has.
+pub(super) fn new_identity() -> String {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // The keys of a new hasher are random numbers of the operating system.
+    format!("{:016x}", RandomState::new().hash_one((time, std::process::id())))
 }
 
 /// Content of `plan.toml`: the header, which `plimsoll runs` reads, and then the plan.
@@ -110,10 +187,39 @@ struct PlanFile<'a> {
     plan: &'a RunPlan,
 }
 
+/// Makes the failure for a run that would go on with another seed than it began with.
+pub(super) fn other_seed(old: u64, new: u64) -> Failure {
+    let message = format!("the run began with seed {old}, and would go on with {new}");
+    Failure::invalid(message, "another seed would hold out other utterances: keep the seed")
+}
+
+/// Refuses the folder of a run that exists.
+fn refuse_used(path: &Path) -> Result<(), Failure> {
+    if !path.exists() || is_unused(path) {
+        return Ok(());
+    }
+    let message = format!("there is a run in {} already", path.display());
+    let help = format!("choose another --name, or go on with it: --resume {}", path.display());
+    Err(Failure::invalid(message, help))
+}
+
+/// Makes the folder of a run and the folders above it. Returns false if it exists and is not `reused`.
+fn make_folder(path: &Path, reused: bool) -> Result<bool, Failure> {
+    let above = path.parent().map_or(Ok(()), fs::create_dir_all);
+    match above.and_then(|()| fs::create_dir(path)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(reused),
+        Err(error) => {
+            let message = format!("cannot make the run folder {}: {error}", path.display());
+            Err(Failure::invalid(message, "`--set runs_dir=FOLDER` puts runs elsewhere"))
+        }
+    }
+}
+
 /// Returns whether a folder is empty, except for files of a run that was killed before its configuration was complete.
 fn is_unused(path: &Path) -> bool {
     let Ok(mut entries) = fs::read_dir(path) else { return false };
-    entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".config.toml"))
+    entries.all(|entry| entry.is_ok_and(|entry| REMAINS.iter().any(|name| entry.file_name() == *name)))
 }
 
 /// Returns the first path `runs/TASK-NUMBER` that does not exist.

@@ -2,6 +2,7 @@
 
 mod folder;
 pub mod pictures;
+mod planning;
 mod recognition;
 mod record;
 mod resume;
@@ -9,7 +10,6 @@ mod summary;
 mod synthesis;
 mod task;
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
@@ -24,37 +24,28 @@ use plimsoll_train::{
 };
 
 use crate::config::Loaded;
-use crate::data::{self, PreparedData};
+use crate::data::PreparedData;
 use crate::device::{ReplicaDevice, TrainingDevice};
 use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 use crate::mapping::ModelPlan;
-use crate::memory::MemoryRequest;
 use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
-use crate::resolve;
 use plimsoll_core::error_chain;
 use recognition::Recognition;
 use record::RunRecorder;
+use resume::ResumedRun;
 use summary::summary;
 use synthesis::Synthesis;
 use task::TrainingTask;
 
-pub use folder::{RunFolder, config_path};
+pub use folder::{RunFolder, config_path, named_run};
+pub use planning::{PlannedRun, preview};
 pub use record::{NoDisplay, RunDisplay, Totals};
+pub use resume::{DataChanged, Resume};
 
 /// Number of steps in a row with an infinite or NaN loss or gradient, after which the run stops.
 const FAILURES_MAX: u32 = 10;
-
-/// A run that is planned but not started. Nothing is written yet, except for the built-in corpus if it is used.
-pub struct PlannedRun<'a> {
-    loaded: Loaded,
-    /// Plan of the run. Its `Display` is the overview that people read before a run.
-    pub plan: RunPlan,
-    prepared: PreparedData,
-    device: TrainingDevice,
-    memory: &'static CountingAllocator,
-    reporter: &'a dyn Reporter,
-}
 
 /// A run with its folder, ready to train.
 pub struct RunContext<'a> {
@@ -67,7 +58,12 @@ pub struct RunContext<'a> {
     device: TrainingDevice,
     memory: &'static CountingAllocator,
     reporter: &'a dyn Reporter,
+    /// Checkpoint of the run, if it is resumed and has one.
+    resumed: Option<ResumedRun>,
+    /// Whether the run is resumed, with or without a checkpoint.
     is_resumed: bool,
+    /// Identity of the run.
+    id: String,
 }
 
 /// Result of training.
@@ -80,57 +76,16 @@ pub enum TrainingOutcome {
         /// Commands to try next with the model, in whole lines.
         next: String,
     },
+    /// The run was complete already, and nothing was changed: it has as many steps or epochs as were asked for.
+    AlreadyComplete {
+        /// Number of steps that are done.
+        step: u64,
+    },
     /// The run was stopped by its `stop` flag, and can be resumed from its checkpoint.
     Stopped {
         /// Number of steps that are done.
         step: u64,
     },
-}
-
-impl<'a> PlannedRun<'a> {
-    /// Plans the run of `loaded`: checks the configuration, reads the data, and plans the memory.
-    ///
-    /// `memory` counts the memory of the process, which is the planned memory on the CPU. To count everything, make it
-    /// the global allocator of the program. `reporter` receives first the warnings of `loaded`, then the messages about
-    /// data, then the messages about memory.
-    ///
-    /// # Errors
-    /// If the configuration, the data or the device do not allow the run, or it does not fit into memory.
-    pub fn new(
-        loaded: Loaded,
-        memory: &'static CountingAllocator,
-        reporter: &'a dyn Reporter,
-    ) -> Result<Self, Failure> {
-        for warning in &loaded.warnings {
-            reporter.line(Level::Warning, &warning.to_string());
-        }
-        resolve::check(&loaded.config)?;
-        let device = TrainingDevice::choose(&loaded.config.device)?;
-        let prepared = data::prepare(&loaded.config, reporter)?;
-        let mut plan = resolve::resolve(&loaded.config, &prepared, &device)?;
-        let request = MemoryRequest { run: &plan, prepared: &prepared, device: &device, process: memory, reporter };
-        plan.memory = request.plan()?;
-        Ok(Self { loaded, plan, prepared, device, memory, reporter })
-    }
-
-    /// Creates the folder of a new run.
-    ///
-    /// # Errors
-    /// If there is a run with this name, or the folder cannot be created.
-    pub fn start(self) -> Result<RunContext<'a>, Failure> {
-        let folder = RunFolder::create(&self.plan)?;
-        Ok(self.in_folder(folder, false))
-    }
-
-    /// Continues the run in the folder at `path`. Its checkpoint is read by [`RunContext::train`].
-    pub fn resume(self, path: &Path) -> RunContext<'a> {
-        self.in_folder(RunFolder::open(path), true)
-    }
-
-    fn in_folder(self, folder: RunFolder, is_resumed: bool) -> RunContext<'a> {
-        let Self { loaded, plan, prepared, device, memory, reporter } = self;
-        RunContext { loaded, plan, prepared, folder, device, memory, reporter, is_resumed }
-    }
 }
 
 impl RunContext<'_> {
@@ -177,13 +132,19 @@ impl RunContext<'_> {
         let store = self.store();
         let device = replica.device.clone();
         let mut trainer = self.trainer(task, replica)?;
-        let found = if self.is_resumed { self.resume(task, &store, &mut trainer)? } else { None };
+        let found = if self.is_resumed { self.resume(&store, &mut trainer)? } else { None };
+        if let Some(state) = &found
+            && self.plan.training.limits().reached(state).is_some()
+            && summary::is_of_step(self.folder.path(), state.step)
+        {
+            return Ok(TrainingOutcome::AlreadyComplete { step: state.step });
+        }
         // A resumed run may have changed settings: write them, so that the next resume has them too.
         self.folder.write(&self.plan, &self.loaded)?;
-        // A run that was killed before its first checkpoint may have no metadata, or those of another model.
-        let has_metadata =
-            || self.is_resumed && self.folder.is_complete() && task.has_same_inputs(self).unwrap_or(false);
-        if found.is_none() && !has_metadata() {
+        if self.resumed.as_ref().is_none_or(|resumed| resumed.restarts_epoch) {
+            self.folder.write_utterances(&self.prepared.corpus)?;
+        }
+        if found.is_none() {
             task.write_metadata(self)?;
         }
         let state = found.unwrap_or_else(|| self.initial_state());
@@ -197,12 +158,26 @@ impl RunContext<'_> {
         if outcome.ending == Ending::Stopped {
             return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
         }
-        let best = apply(trainer.task, store.best().failed()?.evaluation_weights()).failed()?;
-        let scores = task.finish(best, &mut self.inference_runner(&device, self.memory), self)?;
-        let totals = &recorder.totals;
-        let summary = summary(self, &outcome.state, totals, scores);
-        summary.write(self.folder.path()).failed()?;
+        let totals = recorder.totals_of_the_run(self.folder.path());
+        let summary = self.summarize(task, trainer.task, &outcome.state, (&store, &device, &totals));
+        let summary = summary.inspect_err(|failure| recorder.record_failure(failure))?;
         Ok(TrainingOutcome::Complete { summary: Box::new(summary), next: task.next_steps(self.folder.path()) })
+    }
+
+    /// Evaluates the best model of a complete run, and writes the summary into the folder of the run.
+    fn summarize<T: TrainingTask>(
+        &self,
+        task: &T,
+        model: T::Model,
+        state: &RunState,
+        (store, device, totals): (&CheckpointStore, &Device, &Totals),
+    ) -> Result<Summary, Failure> {
+        let best = apply(model, store.best().failed()?.evaluation_weights()).failed()?;
+        let gate = self.device.gate(self.memory, self.plan.training.budget);
+        let scores = task.finish(best, &mut self.inference_runner(device, &*gate), self)?;
+        let summary = summary(self, state, totals, scores);
+        summary.write(self.folder.path()).failed()?;
+        Ok(summary)
     }
 
     /// Trains another replica, until the first replica ends or fails.
@@ -229,14 +204,22 @@ impl RunContext<'_> {
 
     /// Returns the state of a new run.
     fn initial_state(&self) -> RunState {
-        RunState { seed: self.plan.seed, learned_on: self.plan.memory_scope(), ..RunState::default() }
+        RunState {
+            seed: self.plan.seed,
+            learned_on: self.plan.memory_scope(),
+            run: self.id.clone(),
+            fingerprint: self.prepared.fingerprint.clone(),
+            ..RunState::default()
+        }
     }
 
     /// Returns the store of the run's checkpoints.
     fn store(&self) -> CheckpointStore {
         let training = &self.plan.training;
         let checkpoints = ModelFolder(self.folder.path()).checkpoints();
-        CheckpointStore::new(checkpoints, training.keep_checkpoints).with_keep_best(training.keep_best)
+        CheckpointStore::new(checkpoints, training.keep_checkpoints)
+            .with_keep_best(training.keep_best)
+            .for_run(&self.id)
     }
 
     /// Makes a trainer of a new model on the device of `replica`.
@@ -251,11 +234,14 @@ impl RunContext<'_> {
         let training = &self.plan.training;
         if let (false, Some(memory)) = (self.device.is_host, &self.plan.memory) {
             preallocate_pages(&device, memory.plan.largest).map_err(|reason| {
-                Failure::invalid(reason, "another program may use the memory of the GPU: `plimsoll gpu-info` names it")
+                let command = command("gpu-info");
+                Failure::invalid(reason, format!("another program may use the memory of the GPU: `{command}` names it"))
             })?;
         }
         let model = freeze(task.model(&device, Key::new(self.plan.seed)), &training.freeze).invalid()?;
-        let (gate, meter) = (self.device.gate(self.memory, training.budget), self.device.meter(self.memory));
+        // Each replica holds the budget on its own device.
+        let own = TrainingDevice { device: device.clone().inner(), ..self.device.clone() };
+        let (gate, meter) = (own.gate(self.memory, training.budget), own.meter(self.memory));
         Ok(Trainer::new(model, self.plan.trainer_config(), self.governor())
             .with_memory(gate, meter)
             .with_replica(replica))
@@ -281,6 +267,8 @@ impl RunContext<'_> {
             save_every: training.checkpoint_interval,
             failures_max: FAILURES_MAX,
             plateau: training.plateau,
+            validation_batch: self.plan.validation_batch(),
+            cleanup_every: self.cleanup_every(),
             planned: self
                 .plan
                 .memory
@@ -293,6 +281,13 @@ impl RunContext<'_> {
         run.with_stop(stop).with_observer(observer).train(&mut validate)
     }
 
+    /// Returns the number of steps after which unused memory is returned to the driver of a GPU, if the configuration asks
+    /// for it.
+    fn cleanup_every(&self) -> Option<u64> {
+        let training = &self.plan.config.training;
+        training.enable_memory_cleanup.unwrap_or(false).then_some(training.memory_cleanup_interval)
+    }
+
     /// Makes the governor, which divides batches into micro-batches. The governor starts with the plan for each batch
     /// shape, if there is a plan.
     fn governor(&self) -> Governor {
@@ -300,7 +295,11 @@ impl RunContext<'_> {
         match &self.plan.memory {
             // On the CPU without a budget, the micro-batch of the configuration holds.
             Some(memory) if memory.budget.is_some() || !self.device.is_host => {
-                Governor::from_plan(memory.governor_plan(training.lanes), training.micro_batch)
+                let mut planned = memory.governor_plan(training.lanes);
+                for limit in &mut planned {
+                    limit.choice = self.plan.model.with_own_chunks(limit.choice);
+                }
+                Governor::from_plan(planned, training.micro_batch)
             }
             _ => Governor::new(training.micro_batch),
         }
@@ -308,6 +307,6 @@ impl RunContext<'_> {
 
     /// Returns a runner of work outside of steps, such as validation, with as many utterances at once as fit.
     fn inference_runner<'a>(&self, device: &Device, gate: &'a dyn MemoryGate) -> InferenceRunner<'a> {
-        InferenceRunner::new(device, gate, usize::MAX)
+        InferenceRunner::new(device, gate, self.plan.validation_batch())
     }
 }

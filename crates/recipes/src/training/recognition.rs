@@ -17,6 +17,7 @@ use plimsoll_train::{InferenceRunner, Score};
 use super::RunContext;
 use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 
 /// The training of a recognizer, as a [`TrainingTask`].
 pub(super) struct Recognition {
@@ -31,7 +32,7 @@ impl Recognition {
     /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> RecognizerMetadata {
         let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
-        RecognizerMetadata::new(self.config, features, tokenizer)
+        RecognizerMetadata::new(self.config, features, tokenizer).with_run(&run.id)
     }
 
     /// Recognizes all held-out utterances, with greedy search; replicas share the work.
@@ -65,10 +66,6 @@ impl TrainingTask for Recognition {
         self.metadata(run).write(run.folder.path()).failed()
     }
 
-    fn has_same_inputs(&self, run: &RunContext<'_>) -> Result<bool, Failure> {
-        Ok(RecognizerMetadata::read(run.folder.path()).invalid()?.has_same_inputs(&self.metadata(run)))
-    }
-
     fn validate(
         &self,
         model: &Recognizer,
@@ -92,7 +89,8 @@ impl TrainingTask for Recognition {
     }
 
     fn next_steps(&self, folder: &Path) -> String {
-        format!("To transcribe a recording: cargo xtask transcribe FILE.wav --run {}\n", folder.display())
+        let command = command(&format!("transcribe FILE.wav --run {}", folder.display()));
+        format!("To transcribe a recording: {command}\n")
     }
 }
 

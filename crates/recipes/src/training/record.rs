@@ -1,12 +1,17 @@
 //! Records a run: its events on disk, curves for TensorBoard, and totals for the summary.
 
-use plimsoll_core::Bytes;
-use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile};
+use std::path::Path;
+
+use plimsoll_core::{Bytes, EndKind, error_chain};
+use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile, read_records};
 use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
 use super::folder::RunFolder;
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
+
+/// Name of the record, in the folder of a run.
+const RECORD: &str = "metrics.jsonl";
 
 /// Shows a run to a person while it trains. The default methods show nothing.
 pub trait RunDisplay {
@@ -44,6 +49,10 @@ pub(super) struct RunRecorder<'a> {
     hop_seconds: f64,
     /// Whether writing the record has failed and was shown.
     has_failed: bool,
+    /// Last completed step.
+    step: u64,
+    /// Whether the end of the run is recorded.
+    has_ended: bool,
     /// Totals since the run was started or resumed.
     pub(super) totals: Totals,
 }
@@ -101,11 +110,12 @@ impl<'a> RunRecorder<'a> {
         state: &RunState,
         display: &'a mut dyn RunDisplay,
     ) -> Result<Self, Failure> {
-        let recorder = Recorder::append(&folder.path().join("metrics.jsonl")).failed()?;
+        let recorder = Recorder::append(&folder.path().join(RECORD)).failed()?;
         let curves = TensorBoardFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
         display.start(state.step);
-        Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, totals: Totals::default() })
+        let (step, totals) = (state.step, Totals::default());
+        Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, step, has_ended: false, totals })
     }
 
     /// Reports to the display of the run that no more steps follow. The record files stay open.
@@ -113,14 +123,33 @@ impl<'a> RunRecorder<'a> {
         self.display.finish();
     }
 
-    /// Adds `event` to the totals.
-    fn add(&mut self, event: &Event) {
-        let totals = &mut self.totals;
+    /// Records that the run failed after its last step.
+    pub(super) fn record_failure(&mut self, failure: &Failure) {
+        self.observe(&Event::Ended { step: self.step, end: EndKind::Failed, reason: error_chain(failure) });
+    }
+
+    /// Returns the totals; those of the record in `folder` if no step was taken since the run was resumed.
+    pub(super) fn totals_of_the_run(&self, folder: &Path) -> Totals {
+        if !self.totals.waits.is_empty() {
+            return self.totals.clone();
+        }
+        let mut totals = Totals::default();
+        for record in read_records(&folder.join(RECORD)).unwrap_or_default() {
+            totals.add(&record.event, self.hop_seconds);
+        }
+        totals
+    }
+}
+
+impl Totals {
+    /// Adds `event` to the totals. A frame lasts `hop_seconds`.
+    fn add(&mut self, event: &Event, hop_seconds: f64) {
+        let totals = self;
         match event {
             Event::Step(StepEvent { frames, step_seconds, wait_seconds, peak_bytes, truncated, .. }) => {
                 totals.truncated += truncated;
                 totals.peak = totals.peak.max(*peak_bytes);
-                totals.audio_seconds += *frames as f64 * self.hop_seconds;
+                totals.audio_seconds += *frames as f64 * hop_seconds;
                 totals.step_seconds += step_seconds;
                 totals.wait_seconds += wait_seconds;
                 totals.waits.push((wait_seconds / (step_seconds + wait_seconds).max(f64::MIN_POSITIVE)) as f32);
@@ -131,7 +160,9 @@ impl<'a> RunRecorder<'a> {
             _ => {}
         }
     }
+}
 
+impl RunRecorder<'_> {
     /// Adds `event` to the TensorBoard curves.
     ///
     /// # Errors
@@ -160,9 +191,21 @@ impl<'a> RunRecorder<'a> {
     }
 }
 
+impl Drop for RunRecorder<'_> {
+    fn drop(&mut self) {
+        // A panic ends the run without an error. Nothing is shown: the panic has its own message.
+        if !self.has_ended {
+            let reason = "the program stopped in the middle of the run".into();
+            let _ = self.recorder.record(&Event::Ended { step: self.step, end: EndKind::Failed, reason });
+        }
+    }
+}
+
 impl Observer for RunRecorder<'_> {
     fn observe(&mut self, event: &Event) {
-        self.add(event);
+        self.step = event.step().filter(|_| matches!(event, Event::Step(_))).unwrap_or(self.step);
+        self.has_ended |= matches!(event, Event::Ended { .. });
+        self.totals.add(event, self.hop_seconds);
         self.display.show(event, &self.totals);
         if let Err(error) = self.recorder.record(event).and_then(|()| self.write_curves(event))
             && !self.has_failed

@@ -1,5 +1,7 @@
 //! Makes the summary of a complete run.
 
+use std::path::Path;
+
 use plimsoll_monitor::Summary;
 use plimsoll_train::RunState;
 
@@ -7,7 +9,14 @@ use super::RunContext;
 use super::record::Totals;
 use super::task::FinalScores;
 
-/// Makes the summary of `run`, which has ended with `state`. `scores` are the scores of its best model.
+/// Returns whether the run in `folder` has a summary of its state after `step`.
+pub(super) fn is_of_step(folder: &Path, step: u64) -> bool {
+    let text = std::fs::read_to_string(folder.join("summary.json"));
+    let summary = text.ok().and_then(|text| serde_json::from_str::<Summary>(&text).ok());
+    summary.is_some_and(|summary| summary.complete && summary.steps == step)
+}
+
+/// Makes the summary of `run`, which has ended with `state`.
 pub(super) fn summary(run: &RunContext<'_>, state: &RunState, totals: &Totals, scores: FinalScores) -> Summary {
     let seconds = (totals.step_seconds + totals.wait_seconds).max(f64::MIN_POSITIVE);
     let mut left_out: Vec<(String, usize)> =

@@ -20,6 +20,7 @@ use super::RunContext;
 use super::pictures::{self, AttentionPicture, Mels};
 use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
 
 /// Maximum number of held-out texts that each validation synthesizes.
 const VALIDATION_UTTERANCES: usize = 16;
@@ -40,7 +41,8 @@ impl Synthesis {
 
     /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> SynthesizerMetadata {
-        SynthesizerMetadata::new(self.config, run.plan.features.clone(), run.prepared.tokenizer.clone())
+        let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
+        SynthesizerMetadata::new(self.config, features, tokenizer).with_run(&run.id)
     }
 
     /// Synthesizes up to `count` held-out utterances freely, without their true frames.
@@ -169,10 +171,6 @@ impl TrainingTask for Synthesis {
         }
     }
 
-    fn has_same_inputs(&self, run: &RunContext<'_>) -> Result<bool, Failure> {
-        Ok(SynthesizerMetadata::read(run.folder.path()).invalid()?.has_same_inputs(&self.metadata(run)))
-    }
-
     fn validate(
         &self,
         model: &Synthesizer,
@@ -207,9 +205,10 @@ impl TrainingTask for Synthesis {
 
     fn next_steps(&self, folder: &Path) -> String {
         let folder = folder.display();
+        let command = command(&format!("say \"TEXT\" --run {folder} --out said.wav"));
         format!(
             "Sound and attention pictures of held-out texts: {folder}/samples/\n\
-             To synthesize a text: cargo xtask say \"TEXT\" --run {folder} --out said.wav\n"
+             To synthesize a text: {command}\n"
         )
     }
 }

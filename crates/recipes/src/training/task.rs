@@ -25,13 +25,7 @@ pub(super) trait TrainingTask {
     /// If the files cannot be written.
     fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure>;
 
-    /// Returns whether the metadata in the folder of the run has the same features and tokens as this run.
-    ///
-    /// # Errors
-    /// If the metadata cannot be read.
-    fn has_same_inputs(&self, run: &RunContext<'_>) -> Result<bool, Failure>;
-
-    /// Validates a model in training, after step `step`. The score decides which checkpoint is best; lower is better.
+    /// Validates a model in training, after `step`. The score decides which checkpoint is best; lower is better.
     ///
     /// # Errors
     /// A message, if the model or the device fails, or samples cannot be written.

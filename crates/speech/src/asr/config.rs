@@ -1,9 +1,10 @@
 //! The configuration of a recognizer, and the two families of sizes that are shipped.
 
-use plimsoll_layers::{HeadPositions, LengthPolicy, NormKind};
+use plimsoll_layers::{HeadPositions, LengthPolicy, NormKind, SubsamplingConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::ModelKind;
+use crate::check::{InvalidField, MAX_LAYERS, MAX_VOCABULARY, MAX_WIDTH, dropout, even, heads, inside, require};
 
 /// The configuration of a [`Recognizer`](super::Recognizer).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,45 @@ pub struct RecognizerConfig {
 impl ModelKind for RecognizerConfig {
     const KIND: &'static str = "asr";
     const NAME: &'static str = "a recognizer";
+
+    fn check(&self) -> Result<(), InvalidField> {
+        inside("features", self.features, 1..=MAX_WIDTH)?;
+        inside("vocabulary", self.vocabulary, 1..=MAX_VOCABULARY)?;
+        heads(("d_model", self.d_model), ("heads", self.heads))?;
+        even("d_model", self.d_model)?;
+        if self.positions == HeadPositions::Rotary {
+            let width = self.d_model / self.heads;
+            require(width.is_multiple_of(2), "heads", self.heads, "heads of an even width for rotary positions")?;
+        }
+        inside("layers", self.layers, 1..=MAX_LAYERS)?;
+        inside("kernel", self.kernel, 1..=MAX_WIDTH)?;
+        require(!self.kernel.is_multiple_of(2), "kernel", self.kernel, "an odd number")?;
+        inside("feed_forward_multiplier", self.feed_forward_multiplier, 1..=MAX_LAYERS)?;
+        require([1, 2, 4, 8].contains(&self.subsampling), "subsampling", self.subsampling, "1, 2, 4 or 8")?;
+        inside("subsampling_channels", self.subsampling_channels, 1..=MAX_WIDTH)?;
+        if self.subsampling > 1 {
+            let least = SubsamplingConfig::features_min(self.subsampling);
+            inside("features", self.features, least..=MAX_WIDTH)?;
+        }
+        if let NormKind::Group(groups) = self.norm {
+            let fits = groups > 0 && self.d_model.is_multiple_of(groups);
+            require(fits, "norm", groups, "a number of groups that divides `d_model`")?;
+        }
+        dropout("dropout", self.dropout)?;
+        let Some(DecoderConfig { layers, feed_forward_multiplier, ctc_weight, label_smoothing, norm_first: _ }) =
+            self.decoder
+        else {
+            return Ok(());
+        };
+        inside("decoder.layers", layers, 1..=MAX_LAYERS)?;
+        inside("decoder.feed_forward_multiplier", feed_forward_multiplier, 1..=MAX_LAYERS)?;
+        require((0.0..=1.0).contains(&ctc_weight), "decoder.ctc_weight", ctc_weight, "0 to 1")?;
+        dropout("decoder.label_smoothing", label_smoothing)
+    }
+
+    fn input_sizes(&self) -> (usize, usize) {
+        (self.features, self.vocabulary)
+    }
 }
 
 /// The configuration of an attention decoder, and how its loss is combined with CTC.
@@ -63,6 +103,12 @@ pub struct DecoderConfig {
 }
 
 impl RecognizerConfig {
+    /// Returns whether the loss has a CTC part. CTC needs one frame for each token and one between equal tokens; without
+    /// CTC, utterances may be shorter.
+    pub fn needs_ctc(&self) -> bool {
+        self.decoder.is_none_or(|decoder| decoder.ctc_weight > 0.0)
+    }
+
     /// Returns the recommended configuration: subsampling by four, relative positions, layer norms, a pre-norm decoder.
     pub fn recommended(d_model: usize, layers: usize, decoder_layers: usize, vocabulary: usize) -> Self {
         Self {

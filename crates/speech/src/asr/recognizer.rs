@@ -76,8 +76,8 @@ impl Recognizer {
     /// Encodes features `[utterances, frames, mel bands]` to `[utterances, frames after subsampling, model width]`. The
     /// second value of the result lists the indices of the utterances that the length policy truncated.
     ///
-    /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same to the
-    /// last bit.
+    /// A block that the pass rematerializes keeps only its input for the backward pass; the result is the same,
+    /// on the CPU to the last bit.
     pub fn encode(&self, features: Tensor<3>, lengths: &Lengths, pass: &Pass) -> (EncodedAudio, Vec<usize>) {
         let pass = &pass.with_choice(self.config.length.apply_to(*pass.choice()));
         let (x, lengths) = match (&self.subsampling, &self.input) {
@@ -171,15 +171,17 @@ impl Recognizer {
         pass: &Pass,
     ) -> StepLoss {
         let ctc = ctc_loss(logits, &encoded.lengths, &batch.tokens);
+        // The decoder reads an utterance that is too short for CTC.
+        let left_out = if self.config.needs_ctc() { ctc.infeasible } else { Vec::new() };
         let (sum, parts) = match (&self.decoder, &self.config.decoder) {
             (Some(decoder), Some(config)) => {
-                let attention = decoder.loss(&batch.tokens, &ctc.infeasible, encoded, &pass.with("decoder"));
+                let attention = decoder.loss(&batch.tokens, &left_out, encoded, &pass.with("decoder"));
                 let sum = ctc.sum.clone() * config.ctc_weight + attention.clone() * (1.0 - config.ctc_weight);
                 (sum, vec![("ctc", ctc.sum), ("attention", attention)])
             }
             _ => (ctc.sum, Vec::new()),
         };
-        StepLoss { sum, parts, left_out: ctc.infeasible, truncated: cut }
+        StepLoss { parts, left_out, truncated: cut, reads: ctc.reads, ..StepLoss::new(sum) }
     }
 
     /// Searches the hypotheses of one utterance, best first.
@@ -229,11 +231,13 @@ impl Task for Recognizer {
     }
 
     /// Returns the number by which the loss of the batch is divided: the number of tokens of all utterances that have
-    /// enough frames for CTC, with at least 1 for each such utterance. Shorter utterances are left out of the loss.
+    /// enough frames for CTC, with at least 1 for each such utterance. Shorter utterances are left out of the loss. A
+    /// model that trains without CTC leaves out none.
     fn weight(&self, batch: &HostBatch) -> f64 {
         let frames = |index: usize| self.config.frames_after(batch.frame_lengths[index]) as usize;
         let tokens = |index: usize| batch.tokens_of(index);
-        let counts = (0..batch.len()).filter(|&index| is_ctc_feasible(frames(index), tokens(index)));
+        let counts =
+            (0..batch.len()).filter(|&index| !self.config.needs_ctc() || is_ctc_feasible(frames(index), tokens(index)));
         counts.map(|index| tokens(index).len().max(1) as f64).sum()
     }
 
@@ -251,6 +255,7 @@ mod tests {
     use plimsoll_tape::{Noise, backward, collect};
 
     use super::*;
+    use crate::asr::DecoderConfig;
     use crate::testing::{self, apart};
     use plimsoll_layers::NormKind;
 
@@ -341,6 +346,20 @@ mod tests {
         assert_eq!(model.weight(&batch), 6.0);
         let tensors = TensorBatch::send(&batch, &Device::flex().autodiff());
         assert_eq!(model.loss(&tensors, &Pass::plain()).left_out, [3]);
+    }
+
+    #[test]
+    fn model_without_ctc_learns_from_utterances_that_are_too_short_for_it() {
+        let config = small();
+        let decoder = config.decoder.map(|decoder| DecoderConfig { ctc_weight: 0.0, ..decoder });
+        let device = Device::flex().autodiff();
+        let model = RecognizerConfig { decoder, ..config }.init(&device, Key::new(3));
+        let batch = HostBatch::collate(&samples(), 20, &Grid::default()).unwrap();
+        assert_eq!(model.weight(&batch), 9.0);
+        let loss = model.loss(&TensorBatch::send(&batch, &device), &Pass::plain());
+        assert_eq!(loss.left_out, Vec::<usize>::new());
+        let sum: f32 = loss.sum.into_scalar::<f32>();
+        assert!(sum.is_finite() && sum > 0.0, "{sum}");
     }
 
     #[test]

@@ -7,10 +7,11 @@ use burn::tensor::Device;
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
 use plimsoll_layers::LengthPolicy;
-use plimsoll_tape::{TensorBatch, apply};
+use plimsoll_tape::TensorBatch;
 use plimsoll_text::Tokenizer;
 
 use super::{Recognizer, RecognizerConfig, RecognizerMetadata, Search};
+use crate::metadata::with_weights;
 use crate::{ModelError, ModelFolder};
 
 /// A trained recognizer with its features and its tokenizer.
@@ -50,7 +51,7 @@ impl Transcriber {
     /// When `folder` holds no recognizer, or its files are damaged; see [`ModelError`].
     pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
         let metadata = RecognizerMetadata::read(folder)?;
-        let model = apply(metadata.model.init_unseeded(device), ModelFolder(folder).weights()?)?;
+        let model = with_weights(|device| metadata.model.init_unseeded(device), ModelFolder(folder), device)?;
         Self::new(model, &metadata)
     }
 

@@ -4,6 +4,12 @@ use plimsoll_layers::{Distance, LengthPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::ModelKind;
+use crate::check::{
+    InvalidField, MAX_LAYERS, MAX_VOCABULARY, MAX_WIDTH, dropout, even, heads, inside, not_negative, positive, require,
+};
+
+/// Most frames of one token: 1000 s of speech, if a frame lasts 10 ms.
+const MAX_FRAMES_PER_TOKEN: f64 = 1e5;
 
 /// The configuration of a [`Synthesizer`](super::Synthesizer).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +62,42 @@ pub struct SynthesizerConfig {
 impl ModelKind for SynthesizerConfig {
     const KIND: &'static str = "tts";
     const NAME: &'static str = "a synthesizer";
+
+    fn check(&self) -> Result<(), InvalidField> {
+        inside("features", self.features, 1..=MAX_WIDTH)?;
+        inside("vocabulary", self.vocabulary, 1..=MAX_VOCABULARY)?;
+        heads(("text_dim", self.text_dim), ("text_heads", self.text_heads))?;
+        even("text_dim", self.text_dim)?;
+        inside("text_layers", self.text_layers, 1..=MAX_LAYERS)?;
+        heads(("decoder_dim", self.decoder_dim), ("decoder_heads", self.decoder_heads))?;
+        even("decoder_dim", self.decoder_dim)?;
+        inside("decoder_layers", self.decoder_layers, 1..=MAX_LAYERS)?;
+        self.voice.check()?;
+        inside("feed_forward_multiplier", self.feed_forward_multiplier, 1..=MAX_LAYERS)?;
+        inside("prenet_dim", self.prenet_dim, 1..=MAX_WIDTH)?;
+        dropout("prenet_dropout", self.prenet_dropout)?;
+        inside("postnet_layers", self.postnet_layers, 0..=MAX_LAYERS)?;
+        require(self.postnet_layers != 1, "postnet_layers", 1, "0, or at least 2")?;
+        inside("postnet_channels", self.postnet_channels, 1..=MAX_WIDTH)?;
+        inside("reduction", self.reduction, 1..=MAX_LAYERS)?;
+        dropout("dropout", self.dropout)?;
+        let LossConfig { distance: _, stop_weight, stop_positive, guide_weight, guide_sigma } = self.loss;
+        not_negative("loss.stop_weight", stop_weight)?;
+        positive("loss.stop_positive", stop_positive)?;
+        not_negative("loss.guide_weight", guide_weight)?;
+        positive("loss.guide_sigma", guide_sigma)?;
+        let (scale, bounds) = (self.normalization, self.length_bounds);
+        require(scale.mean.is_finite(), "scale.centre", scale.mean, "a number")?;
+        positive("scale.spread", f64::from(scale.std))?;
+        let (least, most) = (bounds.frames_per_token_min, bounds.frames_per_token_max);
+        require(least >= 0.0 && least <= most, "pace.fewest", least, format!("0 to `pace.most`, which is {most}"))?;
+        require(most <= MAX_FRAMES_PER_TOKEN, "pace.most", most, format!("at most {MAX_FRAMES_PER_TOKEN}"))?;
+        inside("pace.longest", bounds.tokens_max, 1..=MAX_VOCABULARY)
+    }
+
+    fn input_sizes(&self) -> (usize, usize) {
+        (self.features, self.vocabulary)
+    }
 }
 
 /// The configuration of a [`VoiceEncoder`](super::VoiceEncoder).
@@ -79,7 +121,20 @@ pub struct VoiceConfig {
 }
 
 impl VoiceConfig {
-    /// Returns the length of the vector that describes a voice: speaker vector and style vector together.
+    /// Checks that a voice encoder of this configuration can be built.
+    fn check(&self) -> Result<(), InvalidField> {
+        inside("voice.layers", self.layers, 1..=MAX_LAYERS)?;
+        inside("voice.channels", self.channels, 1..=MAX_WIDTH)?;
+        inside("voice.speaker_dim", self.speaker_dim, 1..=MAX_WIDTH)?;
+        inside("voice.reference_frames", self.reference_frames, 1..=MAX_VOCABULARY)?;
+        inside("voice.style_tokens", self.style_tokens, 0..=MAX_WIDTH)?;
+        match self.style_tokens {
+            0 => Ok(()),
+            _ => heads(("voice.style_dim", self.style_dim), ("voice.style_heads", self.style_heads)),
+        }
+    }
+
+    /// Returns the width of a voice: speaker vector and style vector.
     pub fn width(&self) -> usize {
         self.speaker_dim + if self.style_tokens > 0 { self.style_dim } else { 0 }
     }

@@ -7,10 +7,11 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_audio::{LogMel, Vocoder};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId, Seconds};
-use plimsoll_tape::{Noise, Pass, TensorBatch, apply};
+use plimsoll_tape::{Noise, Pass, TensorBatch};
 use plimsoll_text::{Case, Tokenizer, normalize};
 
 use super::{Alignment, Ending, GeneratedMels, Synthesizer, SynthesizerMetadata, split_text};
+use crate::metadata::with_weights;
 use crate::{ModelError, ModelFolder};
 
 /// Length of the shortest reference recording from which a voice is encoded.
@@ -130,7 +131,7 @@ impl SpeechPipeline {
     /// When `folder` holds no synthesizer, or its files are damaged; see [`ModelError`].
     pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
         let metadata = SynthesizerMetadata::read(folder)?;
-        let model = apply(metadata.model.init_unseeded(device), ModelFolder(folder).weights()?)?;
+        let model = with_weights(|device| metadata.model.init_unseeded(device), ModelFolder(folder), device)?;
         Self::new(model, &metadata)
     }
 

@@ -4,6 +4,8 @@
 mod family;
 #[path = "../../../../fixtures/read.rs"]
 mod fixture;
+mod hostile;
+mod infeasible;
 mod pytorch;
 mod recognition;
 mod tts_pytorch;

@@ -1,6 +1,8 @@
 //! Tests with small files in the style of GPT-2, XTTS and SentencePiece, which treat spaces and unknown characters
 //! differently.
 
+use std::fs;
+
 use serde_json::json;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 

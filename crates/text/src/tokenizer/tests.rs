@@ -1,5 +1,7 @@
 //! Tests of characters, trained pieces and languages, from text to ids and back.
 
+use std::fs;
+
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -301,4 +303,26 @@ fn a_language_id_is_added_only_when_the_tokenizer_has_languages() {
     for language in [None, Some("xx")] {
         assert_eq!(several.with_language_and_end(vec![4], language), [Tokenizer::UNKNOWN, 4, 3]);
     }
+}
+
+#[test]
+fn hostile_vocabulary_files_give_short_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let long = "x".repeat(1 << 20);
+    for text in [
+        "[".repeat(1 << 20),
+        format!("{{\"characters\": \"{long}\"}}"),
+        format!("{{\"{long}\": 1}}"),
+        format!("{{\"characters\": [], \"languages\": [{{\"{long}\": 1}}]}}"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let error = Tokenizer::from_file(&path).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        assert!(cause.is_some_and(|cause| cause.len() < 1000));
+    }
+    File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    assert!(matches!(Tokenizer::from_file(&path), Err(TextError::TooLarge { .. })));
+    let unknown = Tokenizer::characters(["y"]).encode(&long).unwrap_err().to_string();
+    assert!(unknown.len() < 500, "{} bytes", unknown.len());
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::FORMAT;
+use super::{FORMAT, OLDEST_FORMAT};
 use crate::weights::WeightsError;
 
 /// Failure to write or read a checkpoint.
@@ -32,12 +32,20 @@ pub enum CheckpointError {
         reason: String,
     },
     /// The checkpoint has a format version that cannot be read.
-    #[error("{} has format {found}, and this version reads {FORMAT}", path.display())]
+    #[error("{} has format {found}, and this version reads {OLDEST_FORMAT} to {FORMAT}", path.display())]
     Version {
         /// File with the unknown format version.
         path: PathBuf,
         /// Format version of the file.
         found: u32,
+    },
+    /// The checkpoint is intact, but belongs to another run or to another step than its folder.
+    #[error("{} does not belong there: {reason}", path.display())]
+    Foreign {
+        /// Folder of the checkpoint.
+        path: PathBuf,
+        /// Origin of the checkpoint, in words.
+        reason: String,
     },
     /// The checkpoints of a folder have different tensors, so they cannot be averaged.
     #[error("`{name}` is not in all of the checkpoints in {}, or its shape differs", path.display())]
@@ -46,6 +54,12 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Name of a tensor in which the checkpoints differ.
         name: String,
+    },
+    /// The device cannot return the weights or the state of the optimizer.
+    #[error("the device cannot return the state of the run: {reason}")]
+    Device {
+        /// Message of the device.
+        reason: String,
     },
     /// A file of tensors cannot be made or read.
     #[error(transparent)]

@@ -2,6 +2,7 @@
 
 mod disk;
 mod error;
+mod read;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -15,11 +16,12 @@ use plimsoll_core::Position;
 use plimsoll_tape::NamedTensor;
 use serde::{Deserialize, Serialize};
 
-use crate::weights::{read_state, read_weights, state_to_file, to_file};
+use crate::weights::{state_to_file, to_file};
 use crate::{GovernorState, LossScale, Plateau, StateTensor};
 pub use disk::{Disk, RealDisk};
 use disk::{checksum, recover_folder};
 pub use error::CheckpointError;
+use read::checksum_of_all;
 pub(crate) use writer::{Writer, Written};
 
 /// State of a run besides its tensors.
@@ -59,6 +61,16 @@ pub struct RunState {
     /// Best validation scores, best first, each as (step, score). Their number is the number of checkpoints that the
     /// store keeps for the best scores.
     pub best_scores: Vec<(u64, f64)>,
+    /// Identity of the run, by which its checkpoints differ from those of other runs. Empty in a run of an older version.
+    #[serde(default)]
+    pub run: String,
+    /// Values that decide the batches of the run, by name, such as `data.batch_size`. The caller compares them when it
+    /// resumes the run. Empty in a run of an older version.
+    #[serde(default)]
+    pub fingerprint: BTreeMap<String, String>,
+    /// Steps beyond the number of batches of the epochs that are done. Not 0 after the data changed during a run.
+    #[serde(default)]
+    pub extra_steps: i64,
 }
 
 /// Complete state of a run after a step, ready to be saved.
@@ -112,6 +124,8 @@ pub struct CheckpointStore {
     keep: usize,
     keep_best: usize,
     disk: Arc<dyn Disk>,
+    /// Identity that every checkpoint must have; `None` if any checkpoint is read.
+    run: Option<String>,
 }
 
 const WEIGHTS: &str = "weights.safetensors";
@@ -119,12 +133,22 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const EMA: &str = "ema.safetensors";
 const STATE: &str = "state.json";
 const SUMS: &str = "sums.json";
-const FORMAT: u32 = 2;
+/// Name of the checksum of a whole checkpoint, in the file of checksums.
+const WHOLE: &str = "checkpoint";
+const FORMAT: u32 = 3;
+/// Oldest format that can be read: without the identity of the run and without [`WHOLE`].
+const OLDEST_FORMAT: u32 = 2;
 
 impl CheckpointStore {
     /// Makes a store in `folder` that keeps the last `keep` checkpoints (at least 1) and the best checkpoint.
     pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Self {
-        Self { folder: folder.into(), keep: keep.max(1), keep_best: 1, disk: Arc::new(RealDisk) }
+        Self { folder: folder.into(), keep: keep.max(1), keep_best: 1, disk: Arc::new(RealDisk), run: None }
+    }
+
+    /// Refuses to read checkpoints whose [`RunState::run`] is not `run`. The default reads checkpoints of any run.
+    #[must_use]
+    pub fn for_run(self, run: impl Into<String>) -> Self {
+        Self { run: Some(run.into()), ..self }
     }
 
     /// Sets how many checkpoints with the best validation scores are kept (at least 1).
@@ -201,6 +225,8 @@ impl CheckpointStore {
         }
         let state = RunState { format: FORMAT, ..snapshot.state.clone() };
         write(STATE, &serde_json::to_vec_pretty(&state).expect("a state is plain data"))?;
+        let whole = checksum_of_all(&sums, &state);
+        sums.insert(WHOLE, whole);
         let text = serde_json::to_vec_pretty(&sums).expect("sums are plain data");
         let path = partial.join(SUMS);
         self.disk.write(&path, &text).map_err(|source| CheckpointError::Io { path, source })
@@ -209,14 +235,14 @@ impl CheckpointStore {
     /// Reads the newest valid checkpoint, and returns it with the errors of damaged newer checkpoints.
     ///
     /// # Errors
-    /// If there is no valid checkpoint, or the newest has another format version.
+    /// If there is no valid checkpoint, or the newest has another format version or belongs to another run or step.
     pub fn newest(&self) -> Result<(Checkpoint, Vec<CheckpointError>), CheckpointError> {
         let mut damaged = Vec::new();
         for step in self.steps()?.into_iter().rev() {
             match self.read(step) {
                 Ok(checkpoint) => return Ok((checkpoint, damaged)),
-                // A checkpoint of another version is intact, and older ones have the same version.
-                Err(error @ CheckpointError::Version { .. }) => return Err(error),
+                // A checkpoint of another version or run is intact: to skip it would hide a mistake.
+                Err(error @ (CheckpointError::Version { .. } | CheckpointError::Foreign { .. })) => return Err(error),
                 Err(error) => damaged.push(error),
             }
         }
@@ -233,7 +259,10 @@ impl CheckpointStore {
     pub fn best(&self) -> Result<Checkpoint, CheckpointError> {
         let (newest, _) = self.newest()?;
         match newest.state.best_step {
-            Some(step) if step != newest.state.step => Ok(self.read(step).unwrap_or(newest)),
+            Some(step) if step != newest.state.step => match self.clone().for_run(&newest.state.run).read(step) {
+                Err(error @ CheckpointError::Foreign { .. }) => Err(error),
+                best => Ok(best.unwrap_or(newest)),
+            },
             _ => Ok(newest),
         }
     }
@@ -257,13 +286,15 @@ impl CheckpointStore {
         let mut steps = steps.into_iter();
         let first = steps.next().ok_or_else(|| CheckpointError::None { path: self.folder.clone() })?;
         let mut sums: Vec<(NamedTensor, Vec<f64>)> = Vec::new();
-        for tensor in self.read(first)?.evaluation_weights() {
+        let checkpoint = self.read(first)?;
+        let same_run = self.clone().for_run(&checkpoint.state.run);
+        for tensor in checkpoint.evaluation_weights() {
             let values = tensor.values.iter().copied().map(f64::from).collect();
             sums.push((tensor, values));
         }
         let mut taken = vec![first];
         for step in steps {
-            self.add(&mut sums, self.read(step)?.evaluation_weights())?;
+            self.add(&mut sums, same_run.read(step)?.evaluation_weights())?;
             taken.push(step);
         }
         let count = taken.len() as f64;
@@ -307,16 +338,6 @@ impl CheckpointStore {
         Ok(steps)
     }
 
-    /// Reads the checkpoint of `step`.
-    ///
-    /// # Errors
-    /// If it is missing, damaged or of another format version.
-    pub fn read(&self, step: u64) -> Result<Checkpoint, CheckpointError> {
-        let path = self.folder.join(folder_name(step));
-        let aside = self.folder.join(format!(".aside-{}", folder_name(step)));
-        read_checkpoint(if !path.exists() && aside.exists() { &aside } else { &path })
-    }
-
     fn prune(&self, state: &RunState) -> Result<(), CheckpointError> {
         let steps = self.steps()?;
         let kept = state.best_scores.iter().take(self.keep_best).map(|(step, _)| *step).chain(state.best_step);
@@ -337,31 +358,4 @@ impl CheckpointStore {
 
 fn folder_name(step: u64) -> String {
     format!("step-{step:07}")
-}
-
-fn read_checkpoint(path: &Path) -> Result<Checkpoint, CheckpointError> {
-    let damaged = |file: &str, reason: String| CheckpointError::Damaged { path: path.join(file), reason };
-    let read = |file: &str| fs::read(path.join(file)).map_err(|error| damaged(file, error.to_string()));
-    let sums: BTreeMap<String, String> =
-        serde_json::from_slice(&read(SUMS)?).map_err(|error| damaged(SUMS, error.to_string()))?;
-    let has_mean = sums.contains_key(EMA);
-    for file in [WEIGHTS, OPTIMIZER, STATE].into_iter().chain(has_mean.then_some(EMA)) {
-        if sums.get(file) != Some(&checksum(&read(file)?)) {
-            return Err(damaged(file, "its checksum does not match".into()));
-        }
-    }
-    let text = read(STATE)?;
-    #[derive(Deserialize)]
-    struct Format {
-        format: u32,
-    }
-    let Format { format } = serde_json::from_slice(&text).map_err(|error| damaged(STATE, error.to_string()))?;
-    if format != FORMAT {
-        return Err(CheckpointError::Version { path: path.join(STATE), found: format });
-    }
-    let state: RunState = serde_json::from_slice(&text).map_err(|error| damaged(STATE, error.to_string()))?;
-    let weights = read_weights(&path.join(WEIGHTS))?;
-    let optimizer = read_state(&path.join(OPTIMIZER))?;
-    let ema = if has_mean { Some(read_weights(&path.join(EMA))?) } else { None };
-    Ok(Checkpoint { state, weights, optimizer, ema, path: path.to_path_buf() })
 }

@@ -122,15 +122,110 @@ fn average_is_the_mean_of_the_values() {
     assert!(error.starts_with("`v` is not in all of the checkpoints"), "{error}");
 }
 
+/// Changes the text of the state of `step`, and its checksum.
+fn rewrite_state(store: &CheckpointStore, step: u64, change: impl Fn(String) -> String) {
+    let folder = store.folder().join(folder_name(step));
+    let text = change(fs::read_to_string(folder.join(STATE)).unwrap());
+    fs::write(folder.join(STATE), &text).unwrap();
+    let mut sums: BTreeMap<String, String> = serde_json::from_slice(&fs::read(folder.join(SUMS)).unwrap()).unwrap();
+    sums.insert(STATE.into(), checksum(text.as_bytes()));
+    fs::write(folder.join(SUMS), serde_json::to_vec(&sums).unwrap()).unwrap();
+}
+
 #[test]
 fn a_checkpoint_of_another_version_is_refused() {
     let (_folder, store) = store_of(&[1], 1, None);
-    let folder = store.folder().join("step-0000001");
-    let old = fs::read_to_string(folder.join(STATE)).unwrap().replace("\"format\": 2", "\"format\": 1");
-    fs::write(folder.join(STATE), &old).unwrap();
-    let mut sums: BTreeMap<String, String> = serde_json::from_slice(&fs::read(folder.join(SUMS)).unwrap()).unwrap();
-    sums.insert(STATE.into(), checksum(old.as_bytes()));
-    fs::write(folder.join(SUMS), serde_json::to_vec(&sums).unwrap()).unwrap();
+    rewrite_state(&store, 1, |text| text.replace("\"format\": 3", "\"format\": 1"));
     let error = store.newest().unwrap_err().to_string();
-    assert!(error.ends_with("has format 1, and this version reads 2"), "{error}");
+    assert!(error.ends_with("has format 1, and this version reads 2 to 3"), "{error}");
+    assert_eq!(store.newest_state().unwrap_err().to_string(), error);
+}
+
+#[test]
+fn a_checkpoint_without_an_identity_is_read() {
+    let (_folder, store) = store_of(&[1], 1, None);
+    rewrite_state(&store, 1, |text| {
+        let mut state: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let fields = state.as_object_mut().unwrap();
+        ["run", "fingerprint", "extra_steps"].iter().for_each(|field| drop(fields.remove(*field).unwrap()));
+        fields["format"] = 2.into();
+        state.to_string()
+    });
+    let read = store.for_run("").newest().unwrap().0;
+    assert_eq!((read.state.run.as_str(), read.state.fingerprint.len()), ("", 0));
+}
+
+/// Saves checkpoints of the run `run`, which has the same shapes as every other run here.
+fn run_of(run: &str, steps: &[u64]) -> (tempfile::TempDir, CheckpointStore) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::new(folder.path().join("checkpoints"), 9).for_run(run);
+    for &step in steps {
+        let mut snapshot = snapshot(step, Some(steps[0]));
+        snapshot.state.run = run.into();
+        store.save(&snapshot).unwrap();
+    }
+    (folder, store)
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn checkpoints_of_other_runs_and_renamed_checkpoints_are_refused() {
+    let (_other_folder, other) = run_of("other", &[1, 2, 3, 5]);
+    for (from, to) in [(2, 2), (3, 3), (5, 5), (1, 9)] {
+        let (_folder, store) = run_of("mine", &[1, 2, 3]);
+        let target = store.folder().join(folder_name(to));
+        let _ = fs::remove_dir_all(&target);
+        copy_folder(&other.folder().join(folder_name(from)), &target);
+        let is_seen = to >= 3;
+        let found = store.newest();
+        assert_eq!(found.is_err(), is_seen, "{from} as {to}");
+        let reason = if from == to { "it was written by another run" } else { "it was written at step 1" };
+        if is_seen {
+            assert_eq!(store.newest_state().unwrap_err().to_string(), found.unwrap_err().to_string());
+        }
+        let error = store.read(to).unwrap_err().to_string();
+        assert!(error.contains("does not belong there") && error.ends_with(reason), "{error}");
+        let average = store.clone().for_run("mine").average(CheckpointSelection::Last(9)).unwrap_err();
+        assert!(matches!(average, CheckpointError::Foreign { .. }), "{average}");
+    }
+    let (_folder, store) = run_of("mine", &[1, 2, 3]);
+    fs::rename(store.folder().join(folder_name(2)), store.folder().join(folder_name(7))).unwrap();
+    let error = store.newest().unwrap_err().to_string();
+    assert!(error.ends_with("step-0000007 does not belong there: it was written at step 2"), "{error}");
+}
+
+#[test]
+fn files_of_two_checkpoints_are_not_one_checkpoint() {
+    let (_other_folder, other) = run_of("other", &[1, 2]);
+    for file in [WEIGHTS, STATE] {
+        let (_folder, store) = run_of("mine", &[1, 2]);
+        let (from, to) = (other.folder().join(folder_name(1)), store.folder().join(folder_name(2)));
+        fs::copy(from.join(file), to.join(file)).unwrap();
+        let read = |path: &Path| -> BTreeMap<String, String> {
+            serde_json::from_slice(&fs::read(path.join(SUMS)).unwrap()).unwrap()
+        };
+        // Also with the checksum of the copied file.
+        let mut sums = read(&to);
+        sums.insert(file.into(), read(&from)[file].clone());
+        fs::write(to.join(SUMS), serde_json::to_vec(&sums).unwrap()).unwrap();
+        assert!(store.read(2).is_err(), "{file}");
+    }
+}
+
+#[test]
+fn a_moved_or_copied_run_is_read() {
+    let (folder, store) = run_of("mine", &[1, 2]);
+    let moved = folder.path().join("moved");
+    fs::rename(store.folder(), &moved).unwrap();
+    let store = CheckpointStore::new(moved, 1).for_run("mine");
+    assert_eq!(store.newest().unwrap().0.state.step, 2);
+    assert_eq!(store.newest_state().unwrap().unwrap().step, 2);
+    assert_eq!(store.best().unwrap().state.step, 1);
 }

@@ -11,7 +11,7 @@
 //!   it would never change; rounded up it would only grow (to 3.5 and 19 times its root, simulated with gradients of
 //!   four magnitudes in a block; with the rounding here it is within 2 % for the upper two and 18 % for the lowest).
 //!   So the rounding threshold varies with the step, and a code moves as often as it should. The threshold is a
-//!   function of the step and of the place in a block, so a run can be repeated and resumed to the last bit.
+//!   function of the step and of the place in a block, so a run can be repeated and resumed, on the CPU to the last bit.
 //!
 //! Four codes are packed into one 32-bit integer, so backends need no byte type.
 

@@ -1,7 +1,7 @@
 //! Choice of an optimizer rule, and the cost of its state.
 
 use burn::tensor::Tensor;
-use plimsoll_core::Bytes;
+use plimsoll_core::{Bytes, StateForm};
 use serde::{Deserialize, Serialize};
 
 use super::adamw::AdamWConfig;
@@ -45,20 +45,6 @@ impl From<SgdConfig> for OptimizerConfig {
     fn from(config: SgdConfig) -> Self {
         Self::Sgd(config)
     }
-}
-
-/// Place and precision in which an optimizer keeps its running means between two steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StateForm {
-    /// State in fp32 on the device.
-    #[default]
-    Full,
-    /// State in 8 bits on the device, in blocks with one scale each; parameters below 1024 values stay in fp32.
-    Eight,
-    /// State in fp32 in host memory, copied to the device for each update. On the CPU it takes as much memory as
-    /// `Full`.
-    Host,
 }
 
 impl OptimizerConfig {

@@ -25,13 +25,16 @@ use burn::tensor::{DType, Tensor};
 use plimsoll_core::Bytes;
 
 pub use adamw::AdamWConfig;
-pub use config::{OptimizerConfig, StateForm};
+pub use config::OptimizerConfig;
 pub use lion::LionConfig;
+pub use plimsoll_core::StateForm;
 pub use sgd::SgdConfig;
 pub use state::StateError;
 pub use tensor::{StateData, StateTensor};
 
-use rule::StepSize;
+use crate::attempt::attempt;
+use crate::reads::check_written;
+use rule::{StatePart, StepSize};
 use stored::{StatePacker, StoredState};
 
 /// An optimizer with its state.
@@ -76,7 +79,7 @@ impl Optimizer {
     /// multiplied by `scale`. Returns the updated module.
     ///
     /// # Panics
-    /// If the state is in host memory and the device cannot return it.
+    /// If the state is in host memory and the device cannot return it. Weights and state are then lost.
     pub fn step<M: Module>(&mut self, rate: f64, module: M, gradients: GradientsParams, scale: f64) -> M {
         self.steps += 1;
         let packer = StatePacker::new(self.form, self.steps);
@@ -84,25 +87,55 @@ impl Optimizer {
         module.map(&mut Update { optimizer: self, packer, gradients, step_size, scale, path: Vec::new() })
     }
 
-    /// Converts the optimizer state to another form. State in fp32 has the same bits on the device and in host memory.
-    pub fn set_form(&mut self, form: StateForm) {
-        self.form = form;
-        let packer = StatePacker::new(form, self.steps);
-        let parts = self.config.parts();
-        for stored in self.state.values_mut() {
-            // One tensor at a time, because a conversion needs memory of its own.
-            *stored = stored.drain(..).zip(parts).map(|(one, part)| packer.convert(one, *part)).collect();
-        }
+    /// Converts the state to another form. State in fp32 has the same bits on the device and in host memory.
+    ///
+    /// # Errors
+    /// If the device cannot copy the state. The optimizer is unchanged then.
+    pub fn set_form(&mut self, form: StateForm) -> Result<(), StateError> {
+        let converted = self.converted(form)?;
+        self.adopt(converted);
+        Ok(())
     }
 
-    /// Returns the optimizer state as named tensors, for a checkpoint.
-    pub fn state(&self) -> Vec<StateTensor> {
+    /// Returns the state in another form, and leaves the optimizer as it is. Until the result is
+    /// [adopted](Self::adopt), the state is in memory in both forms.
+    ///
+    /// # Errors
+    /// If the device cannot copy the state.
+    pub(crate) fn converted(&self, form: StateForm) -> Result<ConvertedState, StateError> {
+        let packer = StatePacker::new(form, self.steps);
+        let mut state = BTreeMap::new();
+        for (name, stored) in &self.state {
+            let failed = |reason| StateError::Device { name: name.clone(), reason };
+            let each = stored.iter().cloned().zip(self.config.parts());
+            let convert = || each.map(|(one, part)| packer.convert(one, *part)).collect::<Result<Vec<_>, String>>();
+            let converted = attempt(convert).and_then(|converted| converted).map_err(failed)?;
+            let on_device = converted.iter().filter_map(StoredState::on_device).collect::<Vec<_>>();
+            check_written(&on_device).map_err(failed)?;
+            state.insert(name.clone(), converted);
+        }
+        Ok(ConvertedState { form, state })
+    }
+
+    /// Replaces the state by the same state in another form, and frees the old form.
+    pub(crate) fn adopt(&mut self, converted: ConvertedState) {
+        (self.form, self.state) = (converted.form, converted.state);
+    }
+
+    /// Returns the state as named tensors, for a checkpoint.
+    ///
+    /// # Errors
+    /// If the device cannot return the state.
+    pub fn state(&self) -> Result<Vec<StateTensor>, StateError> {
         let parts = self.config.parts();
-        let one = |(name, stored): (&String, &Vec<StoredState>)| {
-            let each = stored.iter().zip(parts).map(|(stored, part)| stored.save(&format!("{name}.{}", part.name)));
-            each.flatten().collect::<Vec<_>>()
-        };
-        self.state.iter().flat_map(one).collect()
+        let mut tensors = Vec::new();
+        for (name, stored) in &self.state {
+            for (stored, part) in stored.iter().zip(parts) {
+                let saved = stored.save(&format!("{name}.{}", part.name));
+                tensors.extend(saved.map_err(|reason| StateError::Device { name: name.clone(), reason })?);
+            }
+        }
+        Ok(tensors)
     }
 
     /// Restores the state of a checkpoint after `steps` steps onto the device of `module`, and converts it to this
@@ -116,6 +149,12 @@ impl Optimizer {
         self.steps = steps;
         Ok(())
     }
+}
+
+/// State of an optimizer in another form, which the optimizer may adopt.
+pub(crate) struct ConvertedState {
+    form: StateForm,
+    state: BTreeMap<String, Vec<StoredState>>,
 }
 
 struct Update<'a> {
@@ -155,9 +194,14 @@ impl Update<'_> {
         let old = self.optimizer.state.remove(&name).unwrap_or_default();
         let old = old.into_iter().map(StoredState::into_tensor).collect();
         let (moved, kept) = config.update(self.step_size, value, gradient * self.scale, old);
-        let kept = kept.into_iter().zip(config.parts()).map(|(tensor, part)| self.packer.pack(tensor, *part));
+        let kept = kept.into_iter().zip(config.parts()).map(|(tensor, part)| self.pack(tensor, *part));
         self.optimizer.state.insert(name, kept.collect());
         moved
+    }
+
+    fn pack(&self, values: Tensor<1>, part: StatePart) -> StoredState {
+        // A mapper of a module cannot return an error.
+        self.packer.pack(values, part).unwrap_or_else(|reason| panic!("{reason}"))
     }
 
     /// Initializes the state of a trained parameter without gradient to zeros.
@@ -172,6 +216,7 @@ impl Update<'_> {
         let options = (&value.device().inner(), DType::F32);
         let zeros = || Tensor::zeros([value.shape().num_elements()], options);
         let parts = self.optimizer.config.parts();
-        self.optimizer.state.insert(name, parts.iter().map(|part| self.packer.pack(zeros(), *part)).collect());
+        let kept = parts.iter().map(|part| self.pack(zeros(), *part)).collect();
+        self.optimizer.state.insert(name, kept);
     }
 }

@@ -47,6 +47,14 @@ pub enum StateError {
         /// Number type of the tensor in the checkpoint's state.
         found: &'static str,
     },
+    /// The device cannot return or take the state of a parameter.
+    #[error("the device cannot copy the optimizer's state of `{name}`: {reason}")]
+    Device {
+        /// Name of the parameter.
+        name: String,
+        /// Message of the device.
+        reason: String,
+    },
 }
 
 /// Assigns the tensors of a checkpoint in `state` to the parameters of `module`, and returns the running means of each
@@ -69,8 +77,11 @@ pub(super) fn matched<M: Module>(
         if !is_needed && !saved.has(&parameter, parts) {
             continue;
         }
-        let each = parts.iter().map(|part| Ok(packer.convert(saved.take(&parameter, *part)?, *part)));
-        let stored = each.collect::<Result<Vec<_>, StateError>>()?;
+        let mut one = |part: &StatePart| {
+            let taken = saved.take(&parameter, *part)?;
+            packer.convert(taken, *part).map_err(|reason| StateError::Device { name: parameter.name.clone(), reason })
+        };
+        let stored = parts.iter().map(&mut one).collect::<Result<Vec<_>, StateError>>()?;
         found.insert(parameter.name, stored);
     }
     match saved.0.into_keys().next() {

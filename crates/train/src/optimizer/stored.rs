@@ -2,12 +2,14 @@
 
 use std::cell::OnceCell;
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use plimsoll_core::StateForm;
 
 use super::blocks::{Blocks, SMALL, threshold};
-use super::config::StateForm;
 use super::rule::StatePart;
 use super::tensor::{CODES, SCALES, StateData, StateTensor};
+use crate::attempt::attempt;
+use crate::reads::read;
 
 /// Running mean of one parameter as a flat tensor, stored in one of the forms of [`StateForm`].
 #[derive(Clone, Debug)]
@@ -33,7 +35,15 @@ impl StoredState {
         }
     }
 
-    /// Computes the bytes that the running mean takes, on the device or in host memory.
+    /// Returns the values on the device, if they are there in fp32.
+    pub(super) fn on_device(&self) -> Option<Tensor<1>> {
+        match self {
+            Self::Full(tensor) => Some(tensor.clone()),
+            Self::Eight(_) | Self::Host(..) => None,
+        }
+    }
+
+    /// Computes the bytes in use, on the device or on the host.
     pub(super) fn bytes(&self) -> u64 {
         let numbers = match self {
             Self::Full(tensor) => tensor.shape().num_elements(),
@@ -43,29 +53,35 @@ impl StoredState {
         numbers as u64 * 4
     }
 
-    /// Returns the checkpoint tensors of this running mean: one named `name`, or in 8 bits two with suffixes to `name`.
-    pub(super) fn save(&self, name: &str) -> Vec<StateTensor> {
+    /// Returns the checkpoint tensors of this running mean, named `name` with suffixes, or the message of a device that
+    /// cannot return them.
+    pub(super) fn save(&self, name: &str) -> Result<Vec<StateTensor>, String> {
         let full = |values: Vec<f32>| {
             vec![StateTensor { name: name.into(), shape: vec![values.len()], data: StateData::F32(values) }]
         };
         match self {
-            Self::Full(tensor) => full(read(tensor.clone())),
-            Self::Host(values, _) => full(values.clone()),
+            Self::Full(tensor) => Ok(full(read(tensor.clone())?)),
+            Self::Host(values, _) => Ok(full(values.clone())),
             Self::Eight(blocks) => {
                 let Blocks { codes, scales, .. } = &**blocks;
                 let shape = codes.dims().to_vec();
-                let data = codes.clone().into_data().try_into_vec().expect("codes lie in integers of 32 bits");
+                let data = read_codes(codes.clone())?;
                 let codes = StateTensor { name: format!("{name}{CODES}"), shape, data: StateData::I32(data) };
-                let data = read(scales.clone().reshape([-1]));
+                let data = read(scales.clone().reshape([-1]))?;
                 let (name, shape) = (format!("{name}{SCALES}"), vec![data.len()]);
-                vec![codes, StateTensor { name, shape, data: StateData::F32(data) }]
+                Ok(vec![codes, StateTensor { name, shape, data: StateData::F32(data) }])
             }
         }
     }
 }
 
-fn read(tensor: Tensor<1>) -> Vec<f32> {
-    tensor.into_data().try_into_vec().expect("the state is in fp32")
+/// Reads 8-bit codes, four in each integer.
+fn read_codes(codes: Tensor<1, Int>) -> Result<Vec<i32>, String> {
+    let read = || {
+        let data = codes.try_into_data().map_err(|error| error.to_string())?;
+        data.try_into_vec_as::<i32>().map_err(|error| error.to_string())
+    };
+    attempt(read).and_then(|read| read)
 }
 
 /// Converts running means to the form in which they are stored between steps.
@@ -82,27 +98,29 @@ impl StatePacker {
         Self { form, step, threshold: OnceCell::new() }
     }
 
-    /// Stores `values`, which are in fp32 on the device, in the packer's form.
-    pub(super) fn pack(&self, values: Tensor<1>, part: StatePart) -> StoredState {
+    /// Stores values that are in fp32 on the device in the packer's form. Returns the message of a device that cannot
+    /// return them for host memory.
+    pub(super) fn pack(&self, values: Tensor<1>, part: StatePart) -> Result<StoredState, String> {
         match self.form {
             StateForm::Eight if values.shape().num_elements() >= SMALL => {
                 let threshold = self.threshold.get_or_init(|| threshold(self.step, &values.device()));
-                StoredState::Eight(Box::new(Blocks::quantize(values, part.range, threshold)))
+                Ok(StoredState::Eight(Box::new(Blocks::quantize(values, part.range, threshold))))
             }
-            StateForm::Full | StateForm::Eight => StoredState::Full(values),
+            StateForm::Full | StateForm::Eight => Ok(StoredState::Full(values)),
             StateForm::Host => {
                 let device = values.device();
-                StoredState::Host(read(values), device)
+                Ok(StoredState::Host(read(values)?, device))
             }
         }
     }
 
-    /// Converts a stored running mean to the packer's form; a mean that already has this form is unchanged.
-    pub(super) fn convert(&self, stored: StoredState, part: StatePart) -> StoredState {
+    /// Converts a stored running mean to the packer's form; a mean that already has this form is unchanged. Fails as
+    /// [`pack`](Self::pack) does.
+    pub(super) fn convert(&self, stored: StoredState, part: StatePart) -> Result<StoredState, String> {
         match (self.form, stored) {
             (StateForm::Eight, stored @ StoredState::Eight(_))
             | (StateForm::Full, stored @ StoredState::Full(_))
-            | (StateForm::Host, stored @ StoredState::Host(..)) => stored,
+            | (StateForm::Host, stored @ StoredState::Host(..)) => Ok(stored),
             (_, stored) => self.pack(stored.into_tensor(), part),
         }
     }

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::{
-    Batch, BatchShape, BatchSource, Bytes, DeliveredBatch, MemoryGate, OutOfMemory, Position, Skipped, SourceError,
-    Stage,
+    Batch, BatchShape, BatchSource, Bytes, DeliveredBatch, EndKind, OutOfMemory, Position, Skipped, SourceError, Stage,
 };
-use plimsoll_tape::{Task, collect};
+use plimsoll_tape::Task;
 
+use super::skipped::SkippedBatches;
 use super::{Ending, RunOptions, Score, TrainError, Validate};
-use crate::checkpoint::{Snapshot, Writer, Written};
-use crate::step::clean_up;
+use crate::attempt::attempt;
+use crate::checkpoint::Writer;
 use crate::{CheckpointStore, Event, InferenceRunner, Observer, RunState, StepError, StepEvent, StepReport, Trainer};
 
 /// Ratio of peak memory to planned memory above which a step is reported as drift.
@@ -22,19 +22,21 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// State of a run in progress.
 pub(super) struct TrainingLoop<'a, T: Task> {
-    trainer: &'a mut Trainer<T>,
-    writer: Writer,
+    pub(super) trainer: &'a mut Trainer<T>,
+    pub(super) writer: Writer,
     options: &'a RunOptions,
-    observer: &'a mut dyn Observer,
+    pub(super) observer: &'a mut dyn Observer,
     pub(super) state: RunState,
     best_kept: usize,
     /// Largest number of utterances validated at once, as far as known.
     at_once: usize,
     /// Time that the observer took for the events of the last step.
     observer_time: Duration,
-    /// Step of the last checkpoint on disk; `None` if the run has none yet.
-    written: Option<u64>,
-    /// Next batch, if it was fetched while the device computed the current step; otherwise `None`.
+    /// Step and position of the last checkpoint on disk.
+    pub(super) written: Option<(u64, Position)>,
+    /// Batches of this call of `train` that led to no step.
+    skipped: SkippedBatches,
+    /// Next batch, if it was fetched while the device computed the current step.
     next_batch: Option<Result<DeliveredBatch<T::Batch>, SourceError>>,
 }
 
@@ -49,9 +51,21 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let (writer, best_kept) = (Writer::new(store.clone()), store.best_kept());
         trainer.rate_factor = if options.plateau.is_some() { state.plateau.factor } else { 1.0 };
         // A resumed run has its checkpoint.
-        let written = (state.step > 0).then_some(state.step);
-        let (at_once, observer_time) = (usize::MAX, Duration::ZERO);
-        Self { trainer, writer, options, observer, state, best_kept, at_once, observer_time, written, next_batch: None }
+        let written = (state.step > 0).then_some((state.step, state.position));
+        let (at_once, observer_time, skipped) = (options.validation_batch, Duration::ZERO, SkippedBatches::default());
+        Self {
+            trainer,
+            writer,
+            options,
+            observer,
+            state,
+            best_kept,
+            at_once,
+            observer_time,
+            written,
+            skipped,
+            next_batch: None,
+        }
     }
 
     /// Runs steps until the run ends, and writes the result of each validation to `last_score`. The caller then calls
@@ -64,6 +78,11 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         last_score: &mut Option<Score>,
     ) -> Result<Ending, TrainError> {
         let mut saved = self.state.step;
+        let is_epoch_start = self.state.position == Position::epoch_start(self.state.position.epoch.max(1));
+        // The validation of this step failed, and the run was resumed.
+        if self.state.validated < self.state.step && self.is_due(self.state.step, is_epoch_start) {
+            *last_score = Some(self.validate(validate)?);
+        }
         let ending = loop {
             // All replicas agree: a signal may reach one of them earlier, and clocks differ.
             if self.any_replica(stop.load(Ordering::Relaxed))? {
@@ -77,6 +96,9 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             };
             let before = self.state.position;
             self.step(delivered?, source)?;
+            if let Some(error) = self.skipped.error_without_data(source.batches_in_epoch()) {
+                return Err(error);
+            }
             let new_epoch = self.state.position.epoch > before.epoch;
             let due = self.is_due(self.state.step, new_epoch);
             if due {
@@ -88,42 +110,25 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
                 saved = self.state.step;
             }
         };
+        if let Some(error) = self.skipped.error_without_step() {
+            return Err(error);
+        }
         if self.state.validated < self.state.step || self.state.step == 0 {
-            if let Some(written) = self.writer.wait() {
-                self.report_written(written);
-            }
+            self.wait_for_writer();
             *last_score = Some(self.validate(validate)?);
             self.written = None;
         }
         Ok(ending)
     }
 
-    /// Writes a checkpoint after an error, if the weights are good. Does not wait for other replicas.
-    pub(super) fn save_after_error(&mut self, error: &TrainError) {
-        let is_lost = matches!(error, TrainError::Step { source: StepError::WeightsLost { .. }, .. });
-        if is_lost || matches!(error, TrainError::Checkpoint(_)) || self.state.step == 0 {
-            return;
-        }
-        if let Err(error) = self.finish() {
-            self.observer.observe(&Event::NotSaved { step: self.state.step, reason: error.to_string() });
-        }
-    }
-
-    /// Asks all replicas, and returns whether `is_so` is true on any of them.
+    /// Returns whether `is_so` is true on any replica.
     pub(super) fn any_replica(&self, is_so: bool) -> Result<bool, TrainError> {
         Ok(!self.trainer.replica().agree(!is_so)?)
     }
 
     /// Returns how the run ends if one of its limits is reached; `None` if the run goes on.
     pub(super) fn reached(&self) -> Option<Ending> {
-        let (limits, state) = (&self.options.limits, &self.state);
-        if limits.stale.is_some_and(|stale| state.stale >= stale) {
-            return Some(Ending::Stale);
-        }
-        let is_reached = limits.steps.is_some_and(|steps| state.step >= steps)
-            || limits.epochs.is_some_and(|epochs| state.position.epoch >= epochs)
-            || limits.time.is_some_and(|time| state.train_seconds >= time.as_secs_f64());
-        is_reached.then_some(Ending::Complete)
+        self.options.limits.reached(&self.state)
     }
 
     /// Returns whether a validation is due after `steps` steps. `new_epoch`: whether the last of these steps ended an
@@ -180,12 +185,25 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             _ => start += apart,
         }
         let step_seconds = start.elapsed().as_secs_f64();
+        // Before the state changes: an error that ends the run leaves the position before the batch, so that a resumed
+        // run uses the batch.
+        let failures = match result.as_ref().map_err(|error| self.failures_after(error)) {
+            Ok(_) => 0,
+            Err(Ok(failures)) => failures,
+            Err(Err(failures)) => return result.map(drop).map_err(|source| TrainError::Step { failures, source }),
+        };
         self.state.position = delivered.position;
         self.state.train_seconds += step_seconds + delivered.waited.as_secs_f64();
         self.state.scale = self.trainer.scale;
         match result {
-            Ok(report) => self.report_step(report, &delivered, step_seconds),
-            Err(error) => return self.handle_failure(error),
+            Ok(report) => {
+                self.skipped.record_step();
+                self.report_step(report, &delivered, step_seconds);
+                if self.options.cleanup_every.is_some_and(|every| self.state.step.is_multiple_of(every.max(1))) {
+                    self.trainer.clean_up();
+                }
+            }
+            Err(error) => self.report_skipped(error, failures),
         }
         source.recycle(delivered.batch);
         Ok(())
@@ -263,24 +281,45 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         self.observer.observe(&Event::LeftOut { samples: names.into_iter().map(skipped).collect() });
     }
 
-    fn handle_failure(&mut self, error: StepError) -> Result<(), TrainError> {
-        // An empty batch, because no sample could be read, is already reported and is no failure.
-        if matches!(&error, StepError::NothingFits { names, .. } if names.is_empty()) {
-            return Ok(());
+    /// Returns the number of failed steps in a row after `error`, as an error if the run cannot continue.
+    fn failures_after(&self, error: &StepError) -> Result<u32, u32> {
+        // A batch without anything to learn is no failure.
+        if matches!(error, StepError::Nothing { .. }) {
+            return Ok(self.state.failures);
         }
-        self.state.failures += 1;
-        let failures = self.state.failures;
+        let failures = self.state.failures + 1;
         let is_final = !matches!(error, StepError::NotFinite { .. } | StepError::NothingFits { .. });
         // A dynamic loss scale overflows several times while it falls from its start to 1.
         let most = match error {
             StepError::NotFinite { is_expected: true, .. } => self.options.failures_max.saturating_mul(4),
             _ => self.options.failures_max,
         };
-        if is_final || failures >= most {
-            return Err(TrainError::Step { failures, source: error });
+        if is_final || failures >= most { Err(failures) } else { Ok(failures) }
+    }
+
+    /// Reports that a batch led to no step because of `error`, after which there are `failures` failed steps in a row.
+    fn report_skipped(&mut self, error: StepError, failures: u32) {
+        self.state.failures = failures;
+        let (step, reason) = (self.state.step + 1, error.to_string());
+        match &error {
+            // An empty batch, because no sample could be read, is already reported.
+            StepError::Nothing { names, .. } if names.is_empty() => {}
+            StepError::Nothing { names, .. } => {
+                self.report_left_out(names.clone());
+                self.observer.observe(&Event::Skipped { step, reason });
+            }
+            _ => self.observer.observe(&Event::Skipped { step, reason }),
         }
-        self.observer.observe(&Event::Skipped { step: self.state.step + 1, reason: error.to_string() });
-        Ok(())
+        self.skipped.record(error);
+    }
+
+    /// Reports the end of the run, with the reason if it failed.
+    pub(super) fn report_end(&mut self, end: EndKind, reason: String) {
+        if end == EndKind::Failed {
+            // Another replica would wait for this one.
+            self.trainer.replica().fail(&reason);
+        }
+        self.observer.observe(&Event::Ended { step: self.state.step, end, reason });
     }
 
     pub(super) fn validate(&mut self, validate: &mut Validate<'_, T>) -> Result<Score, TrainError> {
@@ -289,14 +328,15 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let start = Instant::now();
         let others = self.trainer.replica();
         let mut runner = InferenceRunner::new(self.trainer.device(), watch, self.at_once).with_collective(others);
-        let mut score =
-            validate(self.trainer.evaluation_model(), self.state.step, &mut runner).map_err(TrainError::Validation)?;
+        let validated = attempt(|| validate(self.trainer.evaluation_model(), self.state.step, &mut runner));
+        let mut score = validated.and_then(|score| score).map_err(TrainError::Validation)?;
         // All replicas must draw the same conclusions from a score.
         let first = others.broadcast(0, score.value.to_le_bytes().to_vec())?;
         score.value = first[..].try_into().map_or(f64::NAN, f64::from_le_bytes);
         let (failures, limit) = (runner.failures().to_vec(), runner.limit());
         let (peak_bytes, _) = watch.end(Stage::Validation);
-        self.at_once = if failures.is_empty() { limit.saturating_mul(2) } else { limit };
+        self.at_once =
+            if failures.is_empty() { limit.saturating_mul(2).min(self.options.validation_batch) } else { limit };
         self.state.validated = self.state.step;
         for failure in failures {
             self.observer.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
@@ -333,75 +373,5 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         state.best_scores.sort_by(|a, b| a.1.total_cmp(&b.1));
         state.best_scores.truncate(self.best_kept);
         best
-    }
-
-    /// Starts to write a checkpoint in the background, on rank 0 only.
-    pub(super) fn save(&mut self) {
-        if self.trainer.replica().rank() != 0 {
-            return;
-        }
-        let snapshot = self.snapshot();
-        // Without memory for a copy, write in the foreground and free the snapshot directly.
-        let written = match self.trainer.watch().check(Stage::Checkpoint) {
-            Ok(()) => self.writer.start(snapshot),
-            Err(failure) => {
-                let before = self.writer.wait();
-                let written = self.writer.write(&snapshot);
-                drop(snapshot);
-                clean_up(self.trainer.device());
-                let (step, limit) = (self.state.step, 0);
-                self.observer.observe(&Event::OutOfMemory { step, failure, limit });
-                before.into_iter().for_each(|before| self.report_written(before));
-                Some(written)
-            }
-        };
-        if let Some(written) = written {
-            self.report_written(written);
-        }
-    }
-
-    fn snapshot(&mut self) -> Snapshot {
-        self.state.governor = self.trainer.governor.state().clone();
-        self.state.scale = self.trainer.scale;
-        self.state.ema_steps = self.trainer.ema.as_ref().map_or(0, crate::Ema::steps);
-        Snapshot {
-            state: self.state.clone(),
-            weights: collect(&self.trainer.task),
-            optimizer: self.trainer.optimizer.state(),
-            ema: self.trainer.ema.as_ref().map(|ema| collect(ema.model())),
-        }
-    }
-
-    fn report_written(&mut self, (step, written): Written) {
-        match written {
-            Ok(path) => {
-                self.written = Some(step);
-                self.observer.observe(&Event::Saved { step, path });
-            }
-            Err(error) => {
-                let mut reason = error.to_string();
-                let mut source = std::error::Error::source(&error);
-                while let Some(cause) = source {
-                    reason = format!("{reason}: {cause}");
-                    source = cause.source();
-                }
-                self.observer.observe(&Event::NotSaved { step, reason });
-            }
-        }
-    }
-
-    /// Waits for the last checkpoint and writes the final checkpoint if it is missing. Returns an error if the final
-    /// checkpoint cannot be written.
-    pub(super) fn finish(&mut self) -> Result<(), TrainError> {
-        if let Some(written) = self.writer.wait() {
-            self.report_written(written);
-        }
-        if self.written == Some(self.state.step) || self.trainer.replica().rank() != 0 {
-            return Ok(());
-        }
-        let snapshot = self.snapshot();
-        let (step, written) = self.writer.write(&snapshot);
-        self.observer.observe(&Event::Saved { step, path: written? });
-        Ok(())
     }
 }

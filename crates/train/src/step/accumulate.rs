@@ -10,14 +10,18 @@ use plimsoll_core::{Batch, BatchShape, CollectiveError, MemoryGate, MicroBatch, 
 use plimsoll_tape::Task;
 use serde::{Deserialize, Serialize};
 
-use super::gradients::{AllReduceGradients, square_sum, sum};
+use super::gradients::{FlatGradients, square_sum, sum};
 use super::micro_batch::MicroBatchResult;
 use crate::Replica;
+use crate::attempt::attempt;
 use crate::fault::Fault;
+use crate::reads::read;
 
 /// Sums over the micro-batches of a step so far: gradients, losses, names of samples and counts.
 pub(super) struct StepAccumulator {
     gradients: GradientsParams,
+    /// Gradients that are ready to be summed over the replicas, instead of `gradients`.
+    flat: FlatGradients,
     /// Weight of the whole batch, by which losses are divided.
     weight: f64,
     /// Weight of the utterances that were left out, which is part of `weight`.
@@ -52,6 +56,7 @@ impl StepAccumulator {
     pub(super) fn new(weight: f64) -> Self {
         Self {
             gradients: GradientsParams::new(),
+            flat: FlatGradients::default(),
             weight,
             lost: 0.0,
             losses: Vec::new(),
@@ -87,6 +92,7 @@ impl StepAccumulator {
         self.safety += start.elapsed();
         self.left_out.extend(done.left_out.iter().map(|&index| part.name(index)));
         self.truncated.extend(done.truncated.iter().map(|&index| part.name(index)));
+        self.reads += done.reads;
         self.counts.push(1 + done.parts.len());
         self.losses.push((None, done.loss));
         self.losses.extend(done.parts.into_iter().map(|(name, part)| (Some(name), part)));
@@ -122,12 +128,26 @@ impl StepAccumulator {
         self.counts.is_empty()
     }
 
-    /// Returns whether no replica computed a micro-batch.
+    /// Returns whether no replica computed a sample that has a loss.
     pub(super) fn is_nothing(&self) -> bool {
-        self.is_empty() && !self.is_shared
+        // Weights that are not whole numbers may leave a rest of rounding.
+        let is_all_lost = self.weight - self.lost <= self.weight * 1e-12;
+        (self.is_empty() && !self.is_shared) || is_all_lost
     }
 
-    /// Sums the gradients over all replicas. A replica without a gradient contributes zeros.
+    /// Takes the memory for the sum over all replicas, before they agree to begin with it.
+    pub(super) fn prepare_join<T: Task>(&mut self, task: &T, replica: &dyn Replica) -> Result<(), String> {
+        if replica.ranks() > 1 {
+            self.flat = FlatGradients::prepare(task, std::mem::take(&mut self.gradients))?;
+        }
+        Ok(())
+    }
+
+    /// Sums the gradients over all replicas, after [`prepare_join`](Self::prepare_join). A replica without a gradient
+    /// contributes zeros.
+    ///
+    /// If this replica fails in it, it reports that to the others, which would wait for it. All replicas return an error
+    /// then.
     pub(super) fn join<T: Task>(&mut self, task: &T, replica: &dyn Replica) -> Result<(), CollectiveError> {
         if replica.ranks() == 1 {
             return Ok(());
@@ -136,15 +156,14 @@ impl StepAccumulator {
         replica.sum(&mut lost)?;
         self.lost = lost[0];
         self.is_shared = !replica.agree(self.is_empty())?;
-        let mut join = AllReduceGradients {
-            gradients: std::mem::take(&mut self.gradients),
-            joined: GradientsParams::new(),
-            replica,
-            error: None,
-        };
-        task.visit(&mut join);
-        self.gradients = join.joined;
-        join.error.map_or(Ok(()), Err)
+        let flat = std::mem::take(&mut self.flat);
+        let joined = attempt(|| flat.all_reduce(task, replica)).unwrap_or_else(|reason| {
+            replica.fail(&reason);
+            Err(CollectiveError::failed(replica.rank(), &reason))
+        });
+        self.gradients = joined?;
+        // A device that waits for a replica that has failed would never return the norm.
+        replica.agree(true).map(|_| ())
     }
 
     /// Exchanges losses and names of samples with all replicas.
@@ -165,9 +184,10 @@ impl StepAccumulator {
             frames: self.frames,
         };
         let all = replica.gather(serde_json::to_vec(&own).expect("names and numbers are plain data"))?;
-        for (_, bytes) in all.iter().enumerate().filter(|(rank, _)| *rank != replica.rank()) {
-            let report: ReplicaReport =
-                serde_json::from_slice(bytes).map_err(|_| CollectiveError { rank: replica.rank() })?;
+        for (rank, bytes) in all.iter().enumerate().filter(|(rank, _)| *rank != replica.rank()) {
+            let report: ReplicaReport = serde_json::from_slice(bytes).map_err(|error| {
+                CollectiveError::failed(rank, &format!("its report of the step is unreadable: {error}"))
+            })?;
             self.elsewhere.extend(report.losses.into_iter().map(|(name, bits)| (name, f64::from_bits(bits))));
             self.unfit.extend(report.unfit);
             self.left_out.extend(report.left_out);
@@ -185,15 +205,20 @@ impl StepAccumulator {
     /// Reads all losses and the norm of the gradient from the device in one read, and returns the norm. An asynchronous
     /// device reports its failures here.
     pub(super) fn read<T: Task>(&mut self, task: &T, device: &Device) -> Result<f64, Fault> {
-        let square = square_sum(task, &self.gradients, device);
-        let losses = self.losses.iter().map(|(_, loss)| loss.clone());
         self.reads += 1;
-        let start = Instant::now();
-        let read = values(Tensor::cat(losses.chain([square]).collect(), 0));
+        let mut start = Instant::now();
+        let all = || {
+            let square = square_sum(task, &self.gradients, device);
+            let losses = self.losses.iter().map(|(_, loss)| loss.clone());
+            let all = Tensor::cat(losses.chain([square]).collect(), 0);
+            start = Instant::now();
+            read::<f64>(all)
+        };
+        let values = attempt(all).and_then(|values| values);
         self.read_time = start.elapsed();
-        let mut read = read?;
-        let square = read.pop().expect("the norm was read");
-        self.values = read;
+        let mut values = values.map_err(|reason| Fault::from_message(Stage::Norm, reason))?;
+        let square = values.pop().expect("the norm was read");
+        self.values = values;
         Ok(square.sqrt())
     }
 
@@ -207,9 +232,12 @@ impl StepAccumulator {
                 }
             }
         }
-        let mut written = Written(&self.gradients, true);
-        task.visit(&mut written);
-        written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
+        let is_written = || {
+            let mut written = Written(&self.gradients, true);
+            task.visit(&mut written);
+            written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
+        };
+        attempt(is_written).unwrap_or(false)
     }
 
     /// Computes the total loss and its terms by name from the values of the last read. Each is divided by the weight of
@@ -261,11 +289,4 @@ struct ReplicaReport {
     left_out: Vec<String>,
     truncated: Vec<String>,
     frames: u64,
-}
-
-/// Reads the values of `tensor` from the device.
-fn values(tensor: Tensor<1>) -> Result<Vec<f64>, Fault> {
-    let report = |reason: String| Fault::from_message(Stage::Norm, reason);
-    let data = tensor.try_into_data().map_err(|error| report(error.to_string()))?;
-    data.convert::<f64>().try_to_vec().map_err(|error| report(format!("{error:?}")))
 }

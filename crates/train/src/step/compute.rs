@@ -1,16 +1,16 @@
 //! Gradient of a step: computed in micro-batches, summed over all replicas, and read before any update.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use plimsoll_core::{Batch, MemoryGate, MicroBatch, OutOfMemory, Stage};
+use plimsoll_core::{Batch, MemoryGate, MicroBatch, OutOfMemory, Stage, error_chain};
 use plimsoll_tape::{BufferSnapshot, Task};
 
 use super::accumulate::StepAccumulator;
 use super::micro_batch::MicroBatchJob;
 use super::prefetch::{NextBatchHook, PrefetchedMicroBatch};
 use super::queue::{MicroBatchGroup, Queue};
-use super::{StepError, Trainer, Unfit, clean_up};
-use crate::StateForm;
+use super::{StepError, Trainer, Unfit};
 use crate::attempt::attempt;
 use crate::fault::Fault;
 
@@ -63,11 +63,8 @@ impl<T: Task> Trainer<T> {
                 // The prefetched micro-batch belongs to the next step.
                 self.prefetched = None;
             }
-            let sums = self.accumulate(request, check_each, failures);
-            if !self.replica.agree(sums.is_ok()).map_err(lost_replica)? {
-                return Err(sums.err().unwrap_or(StepError::OtherReplica { step }));
-            }
-            let mut sums = sums?;
+            let sums = self.accumulated(request, check_each, failures);
+            let mut sums = self.agree_on(step, sums)?;
             sums.join(&self.task, &*self.replica).map_err(lost_replica)?;
             if self.config.async_errors && restart == 0 && failures.is_empty() {
                 // All work is in the device's queue, and the host would only wait.
@@ -127,7 +124,7 @@ impl<T: Task> Trainer<T> {
                     return Err(StepError::Device { step, names: request.names(), reason });
                 }
             }
-            clean_up(&self.device);
+            self.clean_up();
             // If the sum itself is lost, reading it again does not help; if only the read failed, nothing is lost. All
             // replicas must decide alike, so one lost sum counts for all.
             if self.config.async_errors && !self.replica.agree(sums.is_written(&self.task)).map_err(lost_replica)? {
@@ -137,18 +134,68 @@ impl<T: Task> Trainer<T> {
         Ok(None)
     }
 
-    /// Sums the gradients of all micro-batches of this replica. If `check_each`, an asynchronous device is asked after
-    /// each micro-batch whether it was computed.
+    /// Sums the gradients of all micro-batches, and takes the memory for their sum over all replicas.
+    fn accumulated(
+        &mut self,
+        request: StepRequest<'_, T::Batch>,
+        check_each: bool,
+        failures: &mut Vec<OutOfMemory>,
+    ) -> Result<StepAccumulator, StepError> {
+        let (step, names) = (request.step, || request.names());
+        let computed = attempt(|| self.accumulate(request, check_each, failures));
+        let mut sums = computed.map_err(|reason| StepError::Device { step, names: names(), reason })??;
+        let prepared = sums.prepare_join(&self.task, &*self.replica);
+        prepared.map_err(|reason| match Fault::from_message(Stage::Accumulate, reason) {
+            Fault::Memory(source) => StepError::OutOfMemory { step, names: names(), source },
+            Fault::Other(reason) => StepError::Device { step, names: names(), reason },
+        })?;
+        Ok(sums)
+    }
+
+    /// Returns the result of this replica if no replica has failed. Otherwise all replicas return an error, and name the
+    /// one that has failed.
+    fn agree_on<R>(&self, step: u64, own: Result<R, StepError>) -> Result<R, StepError> {
+        if self.replica.ranks() == 1 {
+            return own;
+        }
+        let message = own.as_ref().err().map(|error| error_chain(error)).unwrap_or_default();
+        let all =
+            self.replica.gather(message.into_bytes()).map_err(|source| StepError::ReplicaLost { step, source })?;
+        let own = own?;
+        match all.iter().position(|message| !message.is_empty()) {
+            Some(rank) => {
+                let reason = String::from_utf8_lossy(&all[rank]).into_owned();
+                Err(StepError::OtherReplica { step, rank, reason })
+            }
+            None => Ok(own),
+        }
+    }
+
+    /// Returns the weight of the batch over all replicas.
+    fn weight_of_all(&self, request: StepRequest<'_, T::Batch>) -> Result<f64, StepError> {
+        let StepRequest { batch, step, .. } = request;
+        let lost_replica = |source| StepError::ReplicaLost { step, source };
+        let mut weight = [self.task.weight(batch)];
+        self.replica.sum(&mut weight).map_err(lost_replica)?;
+        if weight[0] != 0.0 {
+            return Ok(weight[0]);
+        }
+        // Without a weight the mean loss would be a division of zero by zero. Every replica comes here.
+        let own = serde_json::to_vec(&request.names()).expect("names are plain data");
+        let all = self.replica.gather(own).map_err(lost_replica)?;
+        let names = |names: &Arc<[u8]>| serde_json::from_slice::<Vec<String>>(names).unwrap_or_default();
+        Err(StepError::Nothing { step, names: all.iter().flat_map(names).collect() })
+    }
+
+    /// Sums the gradients of all micro-batches of this replica.
     fn accumulate(
         &mut self,
         request: StepRequest<'_, T::Batch>,
         check_each: bool,
         failures: &mut Vec<OutOfMemory>,
     ) -> Result<StepAccumulator, StepError> {
-        let StepRequest { batch, step, micro_batches } = request;
-        let mut weight = [self.task.weight(batch)];
-        self.replica.sum(&mut weight).map_err(|source| StepError::ReplicaLost { step, source })?;
-        let mut sums = StepAccumulator::new(weight[0].max(f64::MIN_POSITIVE));
+        let StepRequest { batch, micro_batches, .. } = request;
+        let mut sums = StepAccumulator::new(self.weight_of_all(request)?);
         let mut queue = Queue::new(batch, micro_batches);
         let mut prefetched = self.prefetched.take();
         while let Some(group) = queue.next_group(batch, &self.governor, self.config.lanes) {
@@ -175,22 +222,14 @@ impl<T: Task> Trainer<T> {
             if failed.len() == group.micro_batches.len() {
                 self.task = before.restore(&self.task);
             }
-            clean_up(&self.device);
+            self.clean_up();
             let (failed, new): (Vec<MicroBatch>, Vec<OutOfMemory>) = failed.into_iter().unzip();
             for micro_batch in queue.requeue_failed(&failed, &group, &mut self.governor) {
-                // Before an utterance is left out, the optimizer's state moves to the host and makes room. In fp32 the
-                // host keeps the same bits; 8-bit state would change.
-                if self.config.async_errors && self.optimizer.form() == StateForm::Full {
-                    self.optimizer.set_form(StateForm::Host);
+                // Before an utterance is left out, the optimizer's state makes room for it.
+                if self.makes_room(request, micro_batch, failures)? {
                     queue.retry_with_all_fallbacks(micro_batch);
-                    continue;
-                }
-                let names = batch.names(micro_batch.range());
-                match (self.config.unfit, new.first()) {
-                    (Unfit::Stop, Some(source)) => {
-                        return Err(StepError::OutOfMemory { step, names, source: source.clone() });
-                    }
-                    _ => sums.leave_out(micro_batch, self.task.weight(&batch.part(micro_batch.range())), names),
+                } else {
+                    self.leave_out(request, micro_batch, new.first(), &mut sums)?;
                 }
             }
             failures.extend(new);
@@ -198,8 +237,54 @@ impl<T: Task> Trainer<T> {
         Ok(sums)
     }
 
-    /// Computes a group of micro-batches and adds the results to the sum. If `asks`, the device is asked whether each
-    /// result was computed. Returns the micro-batches that did not fit into memory, with their failures.
+    /// Moves the optimizer's state to the host for a micro-batch that does not fit in any other way. Returns whether that
+    /// made room; a move that failed has changed nothing.
+    fn makes_room(
+        &mut self,
+        request: StepRequest<'_, T::Batch>,
+        micro_batch: MicroBatch,
+        failures: &mut Vec<OutOfMemory>,
+    ) -> Result<bool, StepError> {
+        if !self.can_move_state() {
+            return Ok(false);
+        }
+        match self.move_state_to_host() {
+            Ok(()) => {
+                // Now the memory of the state can be returned.
+                self.clean_up();
+                Ok(true)
+            }
+            Err(Fault::Memory(failure)) => {
+                self.clean_up();
+                failures.push(failure);
+                Ok(false)
+            }
+            Err(Fault::Other(reason)) => {
+                let names = request.batch.names(micro_batch.range());
+                Err(StepError::Device { step: request.step, names, reason })
+            }
+        }
+    }
+
+    /// Leaves out a micro-batch that fits nowhere, or ends the step, as the configuration says.
+    fn leave_out(
+        &self,
+        StepRequest { batch, step, .. }: StepRequest<'_, T::Batch>,
+        micro_batch: MicroBatch,
+        failure: Option<&OutOfMemory>,
+        sums: &mut StepAccumulator,
+    ) -> Result<(), StepError> {
+        let names = batch.names(micro_batch.range());
+        match (self.config.unfit, failure) {
+            (Unfit::Stop, Some(source)) => Err(StepError::OutOfMemory { step, names, source: source.clone() }),
+            _ => {
+                sums.leave_out(micro_batch, self.task.weight(&batch.part(micro_batch.range())), names);
+                Ok(())
+            }
+        }
+    }
+
+    /// Computes a group of micro-batches and adds it to the sum. Returns the micro-batches that did not fit.
     fn compute_group(
         &self,
         request: StepRequest<'_, T::Batch>,

@@ -1,5 +1,7 @@
 //! Visitors over the gradients of a model: sum, squared norm, scaling, all-reduce.
 
+use std::collections::VecDeque;
+
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -7,6 +9,8 @@ use plimsoll_core::CollectiveError;
 use plimsoll_tape::Task;
 
 use crate::Replica;
+use crate::attempt::attempt;
+use crate::reads::check_written;
 
 /// Adds two sets of gradients of `module`.
 pub(super) fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: GradientsParams) -> GradientsParams {
@@ -74,29 +78,72 @@ pub(super) fn is_written<T: Task>(module: &T) -> bool {
         }
     }
     let mut written = Written(true);
-    module.visit(&mut written);
-    written.0
+    attempt(|| module.visit(&mut written)).is_ok() && written.0
 }
 
-pub(super) struct AllReduceGradients<'a> {
-    pub(super) gradients: GradientsParams,
-    pub(super) joined: GradientsParams,
-    pub(super) replica: &'a dyn Replica,
-    pub(super) error: Option<CollectiveError>,
-}
+/// Gradients of all trained parameters of a module as flat tensors, in the order of the parameters, ready to be summed
+/// over replicas.
+#[derive(Default)]
+pub(super) struct FlatGradients(VecDeque<Tensor<1>>);
 
-impl ModuleVisitor for AllReduceGradients<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let value = param.val();
-        if !value.is_require_grad() || self.error.is_some() {
-            return;
+impl FlatGradients {
+    /// Makes the gradients of `module` flat. A parameter without a gradient gets zeros.
+    ///
+    /// This takes the memory that the sum over replicas needs, so that no replica fails in it for lack of memory.
+    pub(super) fn prepare<T: Task>(module: &T, gradients: GradientsParams) -> Result<Self, String> {
+        struct Flatten(GradientsParams, FlatGradients, Vec<Tensor<1>>);
+        impl ModuleVisitor for Flatten {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                let value = param.val();
+                if !value.is_require_grad() {
+                    return;
+                }
+                let own = self.0.remove::<D>(param.id).map(|gradient| gradient.reshape([-1]));
+                let flat = own.unwrap_or_else(|| {
+                    let zeros = value.without_autodiff().zeros_like().reshape([-1]);
+                    self.2.push(zeros.clone());
+                    zeros
+                });
+                self.1.0.push_back(flat);
+            }
         }
-        let own = self.gradients.remove::<D>(param.id);
-        let own = own.unwrap_or_else(|| value.clone().without_autodiff().zeros_like());
-        let shape = own.dims();
-        match self.replica.all_reduce(own.reshape([-1])) {
-            Ok(sum) => self.joined.register(param.id, sum.reshape(shape)),
-            Err(error) => self.error = Some(error),
+        attempt(|| {
+            let mut flatten = Flatten(gradients, Self::default(), Vec::new());
+            module.visit(&mut flatten);
+            let Flatten(_, flat, new) = flatten;
+            // Gradients of micro-batches are checked when they are added; these are new.
+            check_written(&new).map(|()| flat)
+        })
+        .and_then(|prepared| prepared)
+    }
+
+    /// Sums the gradients over all replicas.
+    pub(super) fn all_reduce<T: Task>(
+        self,
+        module: &T,
+        replica: &dyn Replica,
+    ) -> Result<GradientsParams, CollectiveError> {
+        struct AllReduce<'a> {
+            flat: VecDeque<Tensor<1>>,
+            joined: GradientsParams,
+            replica: &'a dyn Replica,
+            error: Option<CollectiveError>,
         }
+        impl ModuleVisitor for AllReduce<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                let value = param.val();
+                if !value.is_require_grad() || self.error.is_some() {
+                    return;
+                }
+                let own = self.flat.pop_front().expect("prepared for the same module");
+                match self.replica.all_reduce(own) {
+                    Ok(sum) => self.joined.register(param.id, sum.reshape(value.dims())),
+                    Err(error) => self.error = Some(error),
+                }
+            }
+        }
+        let mut all = AllReduce { flat: self.0, joined: GradientsParams::new(), replica, error: None };
+        module.visit(&mut all);
+        all.error.map_or(Ok(all.joined), Err)
     }
 }

@@ -13,6 +13,7 @@ use super::gradients::square_sum;
 use super::queue::fallbacks;
 use crate::attempt::{attempt, panic_message};
 use crate::fault::Fault;
+use crate::reads::check_written;
 
 /// Settings with which all micro-batches of a step are computed.
 pub(super) struct MicroBatchJob<'a> {
@@ -30,6 +31,8 @@ pub(super) struct MicroBatchResult {
     pub(super) parts: Vec<(&'static str, Tensor<1>)>,
     pub(super) left_out: Vec<usize>,
     pub(super) truncated: Vec<usize>,
+    /// Number of reads from the device for which the loss waited.
+    pub(super) reads: u32,
     pub(super) gradients: GradientsParams,
 }
 
@@ -39,10 +42,10 @@ impl MicroBatchResult {
     /// A kernel without memory fails when it enters the device's queue, and so does everything that depends on it. The
     /// sum of squares depends on every gradient. Asking for its value only waits until its kernels are in the queue.
     pub(super) fn written<T: Task>(self, task: &T, device: &Device) -> Result<Self, Fault> {
-        let witness = Tensor::cat(vec![self.loss.clone(), square_sum(task, &self.gradients, device)], 0);
-        match witness.try_to_data() {
-            Ok(_) => Ok(self),
-            Err(error) => Err(Fault::from_message(Stage::Backward, error.to_string())),
+        let witness = || check_written(&[self.loss.clone(), square_sum(task, &self.gradients, device)]);
+        match attempt(witness).and_then(|written| written) {
+            Ok(()) => Ok(self),
+            Err(reason) => Err(Fault::from_message(Stage::Backward, reason)),
         }
     }
 }
@@ -103,14 +106,14 @@ impl MicroBatchJob<'_> {
         let fallbacks = fallbacks(self.choice);
         let choice = fallbacks[(micro_batch.fallback_level as usize).min(fallbacks.len() - 1)];
         let pass = Pass::new(choice, Noise::new(self.key, ids));
-        let StepLoss { sum, parts, left_out, truncated } = task.loss(tensors, &pass);
+        let StepLoss { sum, parts, left_out, truncated, reads } = task.loss(tensors, &pass);
         self.gate.check(Stage::Forward)?;
         *stage = Stage::Backward;
         let loss = sum.clone().without_autodiff();
         let parts = parts.into_iter().map(|(name, part)| (name, part.without_autodiff())).collect();
         let gradients = backward(sum * self.scale, task);
         self.gate.check(Stage::Backward)?;
-        Ok(MicroBatchResult { loss, parts, left_out, truncated, gradients })
+        Ok(MicroBatchResult { loss, parts, left_out, truncated, reads, gradients })
     }
 }
 

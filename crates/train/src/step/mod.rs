@@ -9,6 +9,7 @@ mod prefetch;
 mod queue;
 mod report;
 mod scale;
+mod update;
 mod watch;
 
 use std::time::{Duration, Instant};
@@ -16,9 +17,10 @@ use std::time::{Duration, Instant};
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, MemoryGate, MemoryMeter, SingleReplica, Stage};
+use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage};
 use plimsoll_tape::{BufferSnapshot, Task, free_dropped_graphs};
 
+use crate::attempt::attempt;
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
 use accumulate::StepAccumulator;
 use compute::StepRequest;
@@ -29,6 +31,7 @@ use prefetch::PrefetchedMicroBatch;
 pub use queue::fallbacks;
 pub use report::{StepError, StepReport};
 pub use scale::LossScale;
+use update::StateReturn;
 pub(crate) use watch::MemoryWatch;
 
 /// A model in training: computes gradients in micro-batches that fit into memory, and updates the weights.
@@ -50,6 +53,7 @@ pub struct Trainer<T: Task> {
     watch: MemoryWatch,
     replica: Box<dyn Replica>,
     prefetched: Option<PrefetchedMicroBatch<T>>,
+    state_return: StateReturn,
 }
 
 impl<T: Task> Trainer<T> {
@@ -70,6 +74,7 @@ impl<T: Task> Trainer<T> {
             watch: MemoryWatch::disabled(),
             replica: Box::new(SingleReplica),
             prefetched: None,
+            state_return: StateReturn::default(),
             task,
             governor,
             config,
@@ -119,7 +124,7 @@ impl<T: Task> Trainer<T> {
     ///
     /// The governor decides the size of the micro-batches. A micro-batch that does not fit is split further, and the
     /// sum of the other micro-batches is kept. An asynchronous device reports failures when the norm is read; until
-    /// then no weight changes.
+    /// then no weight changes. A panic of the model or of the device is an error of the step, too.
     ///
     /// # Errors
     /// See [`StepError`]. Unless it is [`StepError::WeightsLost`], weights and optimizer are unchanged, and the next
@@ -145,7 +150,8 @@ impl<T: Task> Trainer<T> {
         self.step_by(batch, None, hook)
     }
 
-    /// Repeats a recorded step: the same micro-batches in the same order give the same weights to the last bit.
+    /// Repeats a recorded step: the same micro-batches in the same order give the same weights. They are equal to the last
+    /// bit on the CPU; the kernels of a GPU may add numbers in another order each time.
     ///
     /// # Errors
     /// As for [`step`](Self::step).
@@ -168,6 +174,7 @@ impl<T: Task> Trainer<T> {
         self.prefetched = None;
         let computed = self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut Vec::new(), &mut |_| {});
         self.task = before.restore(&self.task);
+        self.bring_state_back(step);
         let (mut sums, _) = computed?;
         let factor = sums.correction() / self.scale.factor();
         Ok(gradients::scaled(&self.task, sums.take_gradients(), factor))
@@ -179,15 +186,27 @@ impl<T: Task> Trainer<T> {
         micro_batches: Option<&[MicroBatch]>,
         hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
-        let before = BufferSnapshot::from_module(&self.task);
-        let report = self.attempt(batch, micro_batches, hook);
-        if report.is_err() {
-            self.task = before.restore(&self.task);
+        let step = self.optimizer.steps() + 1;
+        // Whatever fails outside the guarded parts is an error of the device, and no update has begun.
+        let device = |reason| StepError::Device { step, names: batch.names(0..batch.len()), reason };
+        let before = attempt(|| BufferSnapshot::from_module(&self.task)).map_err(device)?;
+        let report = attempt(|| self.transaction(batch, micro_batches, hook)).unwrap_or_else(|reason| {
+            self.replica.fail(&reason);
+            Err(device(reason))
+        });
+        if let Err(error) = &report {
+            // A device that has failed cannot restore its buffers either, and the error of the step says why.
+            if let Ok(task) = attempt(|| before.restore(&self.task)) {
+                self.task = task;
+            }
+            if !error.is_of_device() {
+                self.bring_state_back(step);
+            }
         }
         report
     }
 
-    fn attempt(
+    fn transaction(
         &mut self,
         batch: &T::Batch,
         micro_batches: Option<&[MicroBatch]>,
@@ -199,7 +218,8 @@ impl<T: Task> Trainer<T> {
         let (mut sums, norm) =
             self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut failures, hook)?;
         if sums.is_nothing() {
-            return Err(StepError::NothingFits { step, names: batch.names(0..batch.len()) });
+            let names = if sums.unfit.is_empty() { batch.names(0..batch.len()) } else { sums.unfit };
+            return Err(StepError::NothingFits { step, names });
         }
         let scale = self.scale.factor();
         let norm = norm / scale * sums.correction();
@@ -214,22 +234,18 @@ impl<T: Task> Trainer<T> {
         let rate = self.config.schedule.rate(step) * self.rate_factor;
         // As in PyTorch's `clip_grad_norm_`, including its 1e-6.
         let clip = (self.config.clip_norm / (norm + 1e-6)).min(1.0);
-        let (task, gradients) = (self.task.clone(), sums.take_gradients());
-        self.task = self.optimizer.step(rate, task, gradients, clip * sums.correction() / scale);
-        self.flush();
-        if let Some(ema) = &mut self.ema {
-            ema.update(&self.task);
-        }
-        if self.config.async_errors && (step <= 2 || !failures.is_empty()) && !gradients::is_written(&self.task) {
-            return Err(StepError::WeightsLost { step });
-        }
+        failures.extend(self.bring_state_back(step));
+        let is_checked = self.config.async_errors && (step <= 2 || !failures.is_empty());
+        let gradients = sums.take_gradients();
+        self.update((step, rate), gradients, clip * sums.correction() / scale, is_checked)?;
         // The update cannot be undone. The failure is reported with this step, so that the next one does not inherit
         // it.
-        failures.extend(self.watch.check(Stage::Update).err());
-        if self.config.async_errors && step == 1 {
-            // Returns the memory of loading and of kernel tuning.
-            self.device.memory_cleanup();
+        let over = attempt(|| self.watch.check(Stage::Update)).unwrap_or(Ok(())).err();
+        if self.config.async_errors && (step == 1 || over.is_some()) {
+            // Returns the memory of loading and of kernel tuning, or what the update took above the budget.
+            self.clean_up();
         }
+        failures.extend(over);
         let safety = sums.safety + self.learn(batch, &sums);
         let StepAccumulator {
             micro_batches,
@@ -243,7 +259,8 @@ impl<T: Task> Trainer<T> {
             read_time,
             ..
         } = sums;
-        let (loss_scale, peak) = (scale, self.watch.end(Stage::Update));
+        let peak = attempt(|| self.watch.end(Stage::Update)).unwrap_or((Bytes(0), Stage::Update));
+        let loss_scale = scale;
         Ok(StepReport {
             step,
             loss,
@@ -275,7 +292,12 @@ impl<T: Task> Trainer<T> {
         }
     }
 
-    /// Reports the successful micro-batches to the governor. Returns the time that the report took.
+    /// Returns unused memory to the device after a failure.
+    pub(crate) fn clean_up(&self) {
+        clean_up(&self.device, &self.watch);
+    }
+
+    /// Reports the successful micro-batches to the governor. Returns the time that this took.
     fn learn(&mut self, batch: &T::Batch, sums: &StepAccumulator) -> Duration {
         let start = Instant::now();
         if let Some(largest) = sums.largest {
@@ -293,11 +315,14 @@ impl<T: Task> std::fmt::Debug for Trainer<T> {
 }
 
 /// Frees memory that nothing uses: graph nodes of abandoned passes, and tensors that are dropped but still in the
-/// queue.
-pub(crate) fn clean_up(device: &Device) {
-    free_dropped_graphs();
-    let _ = device.flush();
-    device.memory_cleanup();
+/// queue. Reports it to `gate`. A device that has failed fails again at the next use.
+pub(crate) fn clean_up(device: &Device, gate: &dyn MemoryGate) {
+    let _ = attempt(|| {
+        free_dropped_graphs();
+        let _ = device.flush();
+        device.memory_cleanup();
+        gate.cleaned_up();
+    });
 }
 
 /// Reads every parameter once, which allocates its memory.

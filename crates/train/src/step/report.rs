@@ -34,7 +34,8 @@ pub struct StepReport {
     pub truncated: Vec<String>,
     /// Frames of the batch over all replicas, without padding.
     pub frames: u64,
-    /// Number of reads from the device for which the step waited: 1, plus 1 for each failed read.
+    /// Number of reads from the device for which the step waited: 1, plus 1 for each failed read, plus the reads of the
+    /// loss in each micro-batch. CTC on a GPU reads once in each micro-batch.
     pub reads: u32,
     /// Duration of the last read from the device: the time that the device computed while the host waited.
     pub read_time: Duration,
@@ -83,17 +84,32 @@ pub enum StepError {
         /// Names of the utterances of the batch.
         names: Vec<String>,
     },
-    /// Memory ran out during the update. The weights are lost, and the run must continue from a checkpoint.
-    #[error("memory ran out in the update of step {step}, and the weights are lost: continue from the last checkpoint")]
+    /// No sample of the batch has a loss, such as utterances that are too short for their texts. There is nothing to learn
+    /// from, so nothing was computed.
+    #[error("no sample of the batch for step {step} has a loss ({})", listed(names))]
+    Nothing {
+        /// Number of the step.
+        step: u64,
+        /// Names of the samples of the batch, over all replicas.
+        names: Vec<String>,
+    },
+    /// The update failed. The weights are lost, and the run must continue from a checkpoint.
+    #[error("the update of step {step} failed, and the weights are lost: continue from the last checkpoint: {reason}")]
     WeightsLost {
         /// Number of the step.
         step: u64,
+        /// Error message of the device.
+        reason: String,
     },
-    /// Another replica failed to compute its share and reports the cause itself.
-    #[error("another replica failed in step {step}")]
+    /// Another replica failed to compute its share.
+    #[error("replica {rank} failed in step {step}: {reason}")]
     OtherReplica {
         /// Number of the step.
         step: u64,
+        /// Rank of the replica that failed.
+        rank: usize,
+        /// Message of its error.
+        reason: String,
     },
     /// Another replica is gone.
     #[error("another replica is gone in step {step}")]
@@ -119,7 +135,14 @@ pub enum StepError {
     },
 }
 
-/// Lists the first four names, and the number of the others.
+impl StepError {
+    /// Returns whether the device cannot be relied on after the error.
+    pub(crate) fn is_of_device(&self) -> bool {
+        matches!(self, Self::Device { .. } | Self::WeightsLost { .. } | Self::ReplicaLost { .. })
+    }
+}
+
+/// Lists the first names, and the number of the remaining names.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 4;
     let mut text: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();

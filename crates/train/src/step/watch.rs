@@ -59,4 +59,8 @@ impl MemoryGate for MemoryWatch {
         }
         self.gate.check(stage)
     }
+
+    fn cleaned_up(&self) {
+        self.gate.cleaned_up();
+    }
 }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, Bytes, HostBatch, Key, MemoryGate, MemoryMeter, OutOfMemory, Stage};
+use plimsoll_core::{Batch, HostBatch, Key, MemoryGate, OutOfMemory, Stage};
 use plimsoll_tape::{NamedTensor, Pass, StepLoss, Task, TensorBatch, collect};
 use plimsoll_train::{Governor, Schedule, StepError, Trainer, TrainerConfig};
 
+use crate::gates::NoMeter;
 use crate::net::{FEATURES, batch};
 
 /// A model that scales the difference of its input from a running mean.
@@ -58,18 +59,6 @@ impl MemoryGate for Shut {
             false => Ok(()),
         }
     }
-}
-
-struct NoMeter;
-
-impl MemoryMeter for NoMeter {
-    fn current(&self) -> Bytes {
-        Bytes(0)
-    }
-    fn peak(&self) -> Bytes {
-        Bytes(0)
-    }
-    fn reset_peak(&self) {}
 }
 
 fn trainer(shut: &'static [usize]) -> Trainer<Normed> {

@@ -2,11 +2,17 @@
 
 #![cfg(test)]
 
+mod budget;
 mod buffers;
 mod exact;
+mod gates;
+mod idle;
+mod late;
 #[path = "../storm/net.rs"]
 mod net;
 mod precision;
 mod prefetch;
 mod replicas;
+mod rescue;
+mod room;
 mod run;

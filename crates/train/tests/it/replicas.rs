@@ -1,13 +1,15 @@
 //! Tests that several replicas train like a single replica.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use burn::tensor::Device;
-use plimsoll_core::{Batch, Key, MemoryGate, OutOfMemory, Stage};
+use burn::tensor::{Device, Tensor};
+use plimsoll_core::{Batch, Collective, CollectiveError, Key, MemoryGate, OutOfMemory, Stage, error_chain};
 use plimsoll_tape::{NamedTensor, collect};
-use plimsoll_train::{Governor, Schedule, StepError, ThreadReplica, Trainer, TrainerConfig};
+use plimsoll_train::{Governor, Replica, Schedule, StepError, ThreadReplica, Trainer, TrainerConfig};
 
 use crate::exact::{apart, flat, wide};
+use crate::gates::NoMeter;
 use crate::net::{Net, batch};
 
 fn trainer(build: fn(&Device) -> Net) -> Trainer<Net> {
@@ -33,7 +35,7 @@ fn check(build: fn(&Device) -> Net, most: f64) {
         let expected = flat(&alone.task, &gradients);
         for ranks in [1, 2, 4] {
             let found = replicas(ranks, |replica| {
-                let part = batch.shard(plimsoll_core::Collective::rank(&replica), ranks);
+                let part = batch.shard(replica.rank(), ranks);
                 let mut trainer = trainer(build).with_replica(replica);
                 let gradients = trainer.gradient(&part, None).unwrap();
                 flat(&trainer.task, &gradients)
@@ -67,23 +69,11 @@ impl MemoryGate for Every {
     }
 }
 
-struct NoMeter;
-
-impl plimsoll_core::MemoryMeter for NoMeter {
-    fn current(&self) -> plimsoll_core::Bytes {
-        plimsoll_core::Bytes(0)
-    }
-    fn peak(&self) -> plimsoll_core::Bytes {
-        plimsoll_core::Bytes(0)
-    }
-    fn reset_peak(&self) {}
-}
-
 /// Trains for 40 steps, and returns the weights and the number of failures of each replica; the second replica runs out
 /// of memory at times if `fails`.
 fn trained(ranks: usize, fails: bool, async_errors: bool) -> Vec<(Vec<NamedTensor>, usize)> {
     replicas(ranks, |replica| {
-        let rank = plimsoll_core::Collective::rank(&replica);
+        let rank = replica.rank();
         let every = if fails && rank == 1 { 7 } else { usize::MAX };
         let config = TrainerConfig { async_errors, ..TrainerConfig::new(Schedule::constant(3e-3), Key::new(1)) };
         let trainer = Trainer::new(Net::new(24, &Device::flex().autodiff()), config, Governor::new(16));
@@ -115,10 +105,45 @@ fn a_failure_on_one_replica_keeps_all_weights_equal() {
     }
 }
 
+/// A replica whose report of a step arrives garbled.
+struct Garbled(ThreadReplica);
+
+impl Collective for Garbled {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+    fn ranks(&self) -> usize {
+        self.0.ranks()
+    }
+    fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+        let is_report = self.rank() == 1 && own.starts_with(b"{\"losses\"");
+        self.0.gather(if is_report { b"{}".to_vec() } else { own })
+    }
+}
+
+impl Replica for Garbled {
+    fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+        self.0.all_reduce(tensor)
+    }
+}
+
+#[test]
+fn an_unreadable_report_names_the_replica_that_sent_it() {
+    let errors = replicas(3, |replica| {
+        let rank = replica.rank();
+        let mut trainer = trainer(|device| Net::new(24, device)).with_replica(Garbled(replica));
+        trainer.step(&batch(0..9, 20).shard(rank, 3)).map_err(|error| error_chain(&error)).err()
+    });
+    for (rank, error) in errors.iter().enumerate().filter(|(rank, _)| *rank != 1) {
+        let error = error.as_ref().unwrap();
+        assert!(error.contains("replica 1 failed: its report of the step is unreadable"), "replica {rank}: {error}");
+    }
+}
+
 #[test]
 fn a_lost_replica_stops_the_others_with_an_error() {
     let errors = replicas(2, |replica| {
-        let rank = plimsoll_core::Collective::rank(&replica);
+        let rank = replica.rank();
         let mut trainer = trainer(|device| Net::new(24, device)).with_replica(replica);
         let batch = batch(0..8, 20).shard(rank, 2);
         match rank {
@@ -129,7 +154,7 @@ fn a_lost_replica_stops_the_others_with_an_error() {
     assert_eq!(errors[0], Err("another replica is gone in step 1".into()));
     // A step that fails on one replica fails on all.
     let errors = replicas(2, |replica| {
-        let rank = plimsoll_core::Collective::rank(&replica);
+        let rank = replica.rank();
         let mut trainer = trainer(|device| Net::new(24, device)).with_replica(replica);
         let mut batch = batch(0..8, 20).shard(rank, 2);
         if rank == 1 {

@@ -215,7 +215,7 @@ pub(crate) fn run_training(
         }
         Event::Unfit { names, .. } => log.unfit += names.len(),
         Event::Validated { peak_bytes, .. } => log.peak = log.peak.max(*peak_bytes),
-        Event::Saved { .. } => {}
+        Event::Saved { .. } | Event::Ended { .. } => {}
         other => panic!("{other:?}"),
     };
     let mut watch = |event: &Event| {

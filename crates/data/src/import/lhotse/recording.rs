@@ -1,4 +1,6 @@
-//! Reads a Lhotse recording: the files, and the transforms that Lhotse would apply.
+//! Reads a Lhotse recording: the files, their sample rate, and the transforms that Lhotse would apply.
+
+use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 
@@ -9,10 +11,23 @@ use crate::issue::IssueKind;
 /// Lhotse recording with its files and transforms.
 pub(super) struct Recording {
     sources: Vec<Source>,
-    /// Name of the first transform other than resampling; `None` without one. Resampling needs no support, because
-    /// every audio is resampled when read.
+    /// Name of the first transform other than resampling.
     transform: Option<String>,
+    /// Sample rate of the files, in hertz.
+    rate: Option<u32>,
+    /// Lowest sample rate that the audio is resampled to; `None` if that is not below the rate of the files.
+    resampled: Option<u32>,
     pub(super) duration: Option<Seconds>,
+}
+
+/// Audio file of a cut or a supervision.
+#[derive(Clone)]
+pub(super) struct RecordedAudio {
+    pub(super) file: PathBuf,
+    /// Sample rate of the file according to the list.
+    pub(super) rate: Option<u32>,
+    /// Sample rate that the list reduces the audio to.
+    pub(super) resampled: Option<u32>,
 }
 
 /// Audio source that holds some channels of a recording.
@@ -25,15 +40,33 @@ struct Source {
 
 impl Recording {
     pub(super) fn read(mut object: Object) -> Result<Self, IssueKind> {
-        let mut transforms =
-            object.objects("transforms").into_iter().map(|transform| transform.required_text(&["name"]));
-        let transform = transforms.find(|name| !name.as_ref().is_ok_and(|name| name == "Resample")).transpose()?;
+        let listed = rate(&object, "sampling_rate");
+        let (mut transform, mut source, mut targets) = (None, None, Vec::new());
+        for mut each in object.objects("transforms") {
+            let name = each.required_text(&["name"])?;
+            if name != "Resample" {
+                transform = transform.or(Some(name));
+                continue;
+            }
+            if let Some(kwargs) = each.object("kwargs") {
+                // The first transform begins with the rate of the files; `sampling_rate` is that of the result.
+                source = source.or(rate(&kwargs, "source_sampling_rate"));
+                targets.extend(rate(&kwargs, "target_sampling_rate"));
+            }
+        }
+        let rate = if targets.is_empty() { listed } else { source };
+        let resampled = targets.into_iter().min().filter(|target| rate.is_none_or(|rate| *target < rate));
         let sources = object.objects("sources").into_iter().map(Source::read).collect::<Result<_, _>>()?;
-        Ok(Self { sources, transform, duration: object.seconds("duration")? })
+        Ok(Self { sources, transform, rate, resampled, duration: object.seconds("duration")? })
     }
 
-    /// Returns the path of the file with exactly the channels `wanted`. An empty list means all channels.
-    pub(super) fn file(&self, wanted: &[u64]) -> Result<&str, IssueKind> {
+    /// Returns the file with exactly the channels `wanted`, relative to `folder`. An empty list means all channels.
+    pub(super) fn audio(&self, wanted: &[u64], folder: &Path) -> Result<RecordedAudio, IssueKind> {
+        let file = folder.join(self.file(wanted)?);
+        Ok(RecordedAudio { file, rate: self.rate, resampled: self.resampled })
+    }
+
+    fn file(&self, wanted: &[u64]) -> Result<&str, IssueKind> {
         if let Some(transform) = &self.transform {
             return Err(IssueKind::ChangedRecording(shortened(transform)));
         }
@@ -50,6 +83,12 @@ impl Recording {
         }
         Ok(&source.path)
     }
+}
+
+/// Returns the sample rate under a key; `None` without one.
+fn rate(object: &Object, key: &'static str) -> Option<u32> {
+    let rate = object.number(key).ok().flatten()?;
+    Some(rate.round() as u32).filter(|&rate| rate > 0)
 }
 
 impl Source {

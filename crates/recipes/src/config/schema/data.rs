@@ -37,11 +37,13 @@ section! {
         /// Corpus to validate on, in any layout that `data.manifest` takes. Default: a share of the training utterances is held
         /// out.
         validation_manifest: Option<PathBuf> = None, Kind::Path;
-        /// Share of the training utterances to hold out for validation if there is no `data.validation_manifest`. With four or
-        /// more known speakers, whole speakers are held out.
+        /// Share of the training utterances to hold out for validation if there is no `data.validation_manifest`; the share is
+        /// met approximately. With four or more known speakers, whole speakers are held out. Data that is added later moves
+        /// nothing from training to validation.
         validation_share: f64 = 0.1, Kind::Number(Interval(Excluded(0.0), Excluded(0.9)));
-        /// Effective batch size in utterances: the data of one optimizer step, on any device. Default: 16, unless
-        /// `data.batch_seconds` is given.
+        /// Effective batch size in utterances: the data of one optimizer step, on any device. With
+        /// `training.gradient_accumulation_steps` it is the size of a micro-batch, and a step has as many of them. Default: 16,
+        /// unless `data.batch_seconds` is given.
         batch_size: Option<u32> = None, Kind::count(1);
         /// Effective batch size as audio time, padding included. Not together with `data.batch_size`.
         batch_seconds: Option<Seconds> = None, Kind::Time(Interval::POSITIVE);
@@ -58,7 +60,7 @@ section! {
         frame_grid: u32 = 16, Kind::count(1);
         /// Largest number of padded lengths, as pairs of frames and tokens; they are chosen from the lengths of the data. A GPU
         /// compiles and tunes its kernels for each new shape, so fewer shapes save time there; on a CPU they save none.
-        /// Default: no limit.
+        /// Default: 72 on a GPU, no limit on a CPU.
         shapes: Option<u32> = None, Kind::count(1);
         /// Shortest utterance to use; shorter ones are left out and counted.
         min_seconds: Seconds = Seconds(0.1), Kind::Time(Interval::NOT_NEGATIVE);
@@ -98,11 +100,12 @@ section! {
 }
 
 impl DataConfig {
-    /// Utterances of an effective batch if neither `batch_size` nor `batch_seconds` is given.
+    /// Value of `batch_size` if neither `batch_size` nor `batch_seconds` is given.
     pub const DEFAULT_BATCH_SIZE: u32 = 16;
 
-    /// The effective batch size in utterances; `None` if it is given as audio time.
-    pub fn effective_utterances(&self) -> Option<u32> {
+    /// Returns the value of `batch_size`; `None` if batches are given as audio time. It is the effective batch size only
+    /// without `training.gradient_accumulation_steps`.
+    pub(in crate::config) fn written_batch_size(&self) -> Option<u32> {
         match self.batch_seconds {
             Some(_) => None,
             None => Some(self.batch_size.unwrap_or(Self::DEFAULT_BATCH_SIZE)),

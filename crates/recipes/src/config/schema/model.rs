@@ -36,8 +36,8 @@ section! {
         /// ASR: whether the encoder's input is multiplied by the square root of its width.
         scale_input: bool = true, Kind::Bool;
         /// How attention is computed: `exact` (all at once), `chunked` (same result in less memory) or `truncate` (ASR only:
-        /// cuts long utterances).
-        attention: AttentionChoice = AttentionChoice::Exact, Kind::OneOf(AttentionChoice::NAMES);
+        /// cuts long utterances). `auto` is `exact`, or `chunked` for lengths at which memory is short.
+        attention: AttentionChoice = AttentionChoice::Auto, Kind::OneOf(AttentionChoice::NAMES);
         /// Number of queries computed at a time with `model.attention` = `chunked`.
         attention_chunk: u32 = 64, Kind::count(1);
         /// ASR: number of frames, after subsampling, that `model.attention` = `truncate` keeps of an utterance. Required there;

@@ -5,7 +5,9 @@ use std::ops::Bound::{Excluded, Included};
 use plimsoll_core::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 
-use crate::config::choices::{OptimizerChoice, PrecisionChoice, RematChoice, ScheduleChoice, StateChoice, UnfitChoice};
+use crate::config::choices::{
+    OptimizerChoice, PrecisionChoice, RematChoice, RematWord, ScheduleChoice, StateChoice, UnfitChoice,
+};
 use crate::config::key::Key;
 use crate::config::kind::{Interval, Kind};
 
@@ -13,7 +15,7 @@ section! {
     /// When to stop, how much memory to use, and how to optimize, validate and save.
     TrainingConfig, "training." {
         /// Stop after this many passes over the data. `epochs`, `steps` and `max_time` are limits: one is required, and the first
-        /// one reached ends the run.
+        /// one reached ends the run. `epochs` or `steps` on the command line replace both of a file.
         epochs: Option<u32> = None, Kind::count(1);
         /// Stop after this many optimizer steps.
         steps: Option<u64> = None, Kind::long_count(1);
@@ -21,8 +23,8 @@ section! {
         max_time: Option<Seconds> = None, Kind::Time(Interval::POSITIVE);
         /// Micro-batch size: the number of utterances computed at once. Default: as many as fit into memory.
         micro_batch: Option<u32> = None, Kind::count(1);
-        /// Number of micro-batches per step, in place of `training.micro_batch`. Needs a batch in utterances. Default: as few as
-        /// fit into memory.
+        /// Number of micro-batches per step, in place of `training.micro_batch`. Each has `data.batch_size` utterances, so a step
+        /// has their product. Default: `data.batch_size` utterances in as few micro-batches as fit into memory.
         gradient_accumulation_steps: Option<u32> = None, Kind::count(1);
         /// Largest amount of device memory to use. Default: no limit.
         max_memory: Option<Bytes> = None, Kind::Memory(Bytes::mib(1));
@@ -35,8 +37,17 @@ section! {
         /// Turing, `fp32` on other devices.
         precision: PrecisionChoice = PrecisionChoice::Auto, Kind::OneOf(PrecisionChoice::NAMES);
         /// Rematerialization: blocks that compute their activations again in the backward pass and do not store them. Saves
-        /// memory, costs time: `none`, `half` (every second block) or `all`.
-        remat: RematChoice = RematChoice::None, Kind::OneOf(RematChoice::NAMES);
+        /// memory, costs time: `none`, `half` (every second block), `all`, or a number of blocks. `auto` takes as few as memory
+        /// allows, for each length of batches.
+        remat: RematChoice = RematChoice::AUTO, Kind::OneOfOrInteger(RematWord::NAMES, 0, 1024);
+        /// Largest amount of memory for the activations of a micro-batch. As few blocks as needed are rematerialized, as with
+        /// `training.remat` = `auto`. Default: what memory allows.
+        remat_budget: Option<Bytes> = None, Kind::Memory(Bytes::mib(1));
+        /// Whether unused memory of a GPU is returned to the driver every `training.memory_cleanup_interval` steps. Default: only
+        /// after a step that ran out of memory, when it makes room.
+        enable_memory_cleanup: Option<bool> = None, Kind::Bool;
+        /// Number of steps after which `training.enable_memory_cleanup` returns memory.
+        memory_cleanup_interval: u64 = 10, Kind::long_count(1);
         /// Highest learning rate, reached at the end of the warm-up.
         learning_rate: f64 = 1.5e-3, Kind::Number(Interval::POSITIVE);
         /// Number of steps in which the learning rate rises from zero to `training.learning_rate`.
@@ -61,8 +72,8 @@ section! {
         /// Optimizer: `adamw`, `lion` (needs about a fifth of AdamW's learning rate) or `sgd`.
         optimizer: OptimizerChoice = OptimizerChoice::AdamW, Kind::OneOf(OptimizerChoice::NAMES);
         /// Where the optimizer keeps its state: `full` (fp32 on the device), `8bit` (8 bits on the device, a quarter of the memory)
-        /// or `host` (fp32 in host memory, slower).
-        optimizer_state: StateChoice = StateChoice::Full, Kind::OneOf(StateChoice::NAMES);
+        /// or `host` (fp32 in host memory, slower). `auto` is `full`, or `host` if a GPU holds the run only so.
+        optimizer_state: StateChoice = StateChoice::Auto, Kind::OneOf(StateChoice::NAMES);
         /// SGD: momentum.
         momentum: f64 = 0.9, Kind::Number(Interval::BELOW_ONE);
         /// Weight decay. AdamW and Lion subtract it from the weights directly; SGD adds it to the gradient, as PyTorch does.

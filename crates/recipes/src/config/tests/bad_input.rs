@@ -70,6 +70,40 @@ fn unreadable_files_are_reported() {
     );
 }
 
+/// Messages about hostile files stay short, however long the file, its lines, names, values and number of mistakes.
+#[test]
+fn messages_about_hostile_files_are_short() {
+    let long = "x".repeat(200_000);
+    let bomb: String = (1..9).fold("a0: &a0 [x, x, x, x, x, x, x, x, x]\n".into(), |text, level| {
+        let repeated = vec![format!("*a{}", level - 1); 9].join(", ");
+        format!("{text}a{level}: &a{level} [{repeated}]\n")
+    });
+    let cases = [
+        ("run.toml", "a = ".to_string() + &"[".repeat(200_000)),
+        ("run.yaml", "a: ".to_string() + &"[".repeat(200_000)),
+        ("run.yaml", "a: ".to_string() + &"{a: ".repeat(50_000)),
+        ("run.yaml", bomb),
+        ("run.yaml", long.clone()),
+        ("run.toml", long.clone()),
+        ("run.toml", format!("[training]\nsteps = \"{long}\"\n")),
+        ("run.yaml", format!("training:\n  steps: {long}\n")),
+        ("run.toml", format!("[{long}]\nsteps = 1\n")),
+        ("run.toml", format!("[training]\n{long} = 1\n")),
+        ("run.toml", format!("name = \"{long}!\"\n[training]\nsteps = 1\n")),
+        ("run.toml", format!("[augment]\nspeeds = [{}]\n", "\"x\", ".repeat(2_000))),
+        ("run.toml", (0..4_000).map(|n| format!("key{n} = 1\n")).collect()),
+        ("run.toml", (0..9_000).map(|n| format!("key{n} = 1\n")).collect()),
+        ("run.yaml", (0..4_000).map(|n| format!("key{n}: 1\n")).collect()),
+    ];
+    for (name, text) in cases {
+        let start: String = text.chars().take(40).collect();
+        let error = load_text((name, &text), &[], &[]).err().unwrap_or_else(|| panic!("{start}: there was no error"));
+        let message = render(&error);
+        assert!(message.len() < 30_000, "{} bytes of message for {start}", message.len());
+        assert!(message.lines().count() < 600, "{start}");
+    }
+}
+
 #[test]
 fn unknown_names_are_reported() {
     check_texts(

@@ -1,0 +1,111 @@
+//! Header of a WAV file: finds the format and the position of the audio.
+
+use std::io::{self, BufRead, Read, Seek};
+
+use hound::{WavReader, WavSpec};
+
+/// Header of a WAV file, up to the first sample.
+pub(super) struct Header {
+    /// Format of the samples.
+    pub(super) spec: WavSpec,
+    /// Bytes of one value of one channel.
+    pub(super) value_bytes: u64,
+    /// Position of the first sample in the file, in bytes.
+    pub(super) start: u64,
+    /// Bytes of audio according to the header; `None` if the program that wrote the file did not know them.
+    pub(super) audio_bytes: Option<u64>,
+}
+
+/// Size of the part of a format chunk that describes the samples. What follows in longer chunks is not needed.
+const FORMAT_BYTES: u32 = 40;
+
+/// Largest number of chunks before the audio. Only a broken file has more.
+const MAX_CHUNKS: usize = 4096;
+
+impl Header {
+    /// Reads the header of the file that `reader` has just opened.
+    pub(super) fn read(reader: &mut (impl BufRead + Seek)) -> Result<Self, hound::Error> {
+        let mut riff = [0; 12];
+        reader.read_exact(&mut riff)?;
+        if !riff.ends_with(b"WAVE") {
+            return Err(hound::Error::FormatError("no WAVE tag found"));
+        }
+        let riff_size = size_at(&riff, 4);
+        let mut format: Option<Vec<u8>> = None;
+        for _ in 0..MAX_CHUNKS {
+            let mut chunk = [0; 8];
+            reader.read_exact(&mut chunk)?;
+            let size = size_at(&chunk, 4);
+            match &chunk[..4] {
+                b"data" => {
+                    let format = format.ok_or(hound::Error::FormatError("missing fmt chunk"))?;
+                    let audio_bytes = (!is_unknown(size, riff_size)).then_some(u64::from(size));
+                    return Self::new(&format, reader.stream_position()?, audio_bytes);
+                }
+                b"fmt " => {
+                    let mut bytes = Vec::new();
+                    let needed = size.min(FORMAT_BYTES);
+                    if reader.by_ref().take(needed.into()).read_to_end(&mut bytes)? < needed as usize {
+                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                    }
+                    format = Some(bytes);
+                    skip(reader, size - needed, size)?;
+                }
+                _ => skip(reader, size, size)?,
+            }
+        }
+        Err(hound::Error::FormatError("it has no audio in its first chunks"))
+    }
+
+    /// Makes the header of a file with the format chunk `format`.
+    fn new(format: &[u8], start: u64, audio_bytes: Option<u64>) -> Result<Self, hound::Error> {
+        let frame_bytes = format.get(12..14).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+        // `hound` checks the format. It gets a file of one frame, because it knows nothing of padding and unknown sizes.
+        let (riff_size, format_size) = (28 + format.len() as u32, format.len() as u32);
+        let parts = [
+            &b"RIFF"[..],
+            &riff_size.to_le_bytes(),
+            b"WAVEfmt ",
+            &format_size.to_le_bytes(),
+            format,
+            b"data",
+            &u32::from(frame_bytes).to_le_bytes(),
+        ];
+        let file = parts.concat();
+        let spec = WavReader::new(&*file)?.spec();
+        let value_bytes = u64::from(frame_bytes) / u64::from(spec.channels);
+        match audio_bytes {
+            Some(bytes) if bytes % value_bytes != 0 => {
+                Err(hound::Error::FormatError("data chunk length is not a multiple of sample size"))
+            }
+            Some(bytes) if bytes % u64::from(frame_bytes) != 0 => {
+                Err(hound::Error::FormatError("invalid data chunk length"))
+            }
+            _ => Ok(Self { spec, value_bytes, start, audio_bytes }),
+        }
+    }
+}
+
+fn size_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Whether `audio_size`, the size of the audio in a header, only stands for a size that was not known.
+///
+/// A program that writes into a pipe cannot come back to write the size. ffmpeg then writes `0xFFFFFFFF`, sox and
+/// espeak-ng `0x7FFFF000`, arecord `0x80000000`, and some subtract the size of the header. Others leave both sizes at
+/// zero. A file that was cut short has another size, because no such number comes from real audio but by chance.
+fn is_unknown(audio_size: u32, riff_size: u32) -> bool {
+    let is_marker = |size: u32| size >= 0xFFFF_F000 || (0x7FFF_F000..=0x8000_0000).contains(&size);
+    is_marker(audio_size) || audio_size == 0 && (riff_size == 0 || is_marker(riff_size))
+}
+
+/// Skips the remaining bytes of a chunk of `size` bytes, with the zero byte that follows a chunk of odd size. Some
+/// programs do not write that byte.
+fn skip(reader: &mut (impl BufRead + Seek), remaining: u32, size: u32) -> io::Result<()> {
+    reader.seek_relative(remaining.into())?;
+    if size % 2 == 1 && reader.fill_buf()?.first() == Some(&0) {
+        reader.consume(1);
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Tests of WAV files as programs write them into a pipe, and of chunks with their padding.
+
+use std::fs;
+
+use hound::{SampleFormat, WavSpec, WavWriter};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{audio_info, read_audio_segment, read_recording};
+use plimsoll_core::Seconds;
+
+/// Sizes of the audio in headers of programs that did not know the size: ffmpeg, a program that subtracts its header,
+/// sox and espeak-ng, and arecord.
+const UNKNOWN: [u32; 5] = [0xFFFF_FFFF, 0xFFFF_FFDB, 0x7FFF_F000, 0x7FFF_FFFF, 0x8000_0000];
+
+/// Returns a stereo file of `frames` samples with the encoding number `encoding`.
+fn stereo(encoding: usize, frames: usize) -> Vec<u8> {
+    let (bits, sample_format) = [
+        (8, SampleFormat::Int),
+        (16, SampleFormat::Int),
+        (24, SampleFormat::Int),
+        (32, SampleFormat::Int),
+        (32, SampleFormat::Float),
+    ][encoding];
+    let spec = WavSpec { channels: 2, sample_rate: 16_000, bits_per_sample: bits, sample_format };
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let mut writer = WavWriter::new(&mut bytes, spec).unwrap();
+    for n in 0..2 * frames as i32 {
+        match sample_format {
+            SampleFormat::Int => writer.write_sample(n * 7 % 100).unwrap(),
+            SampleFormat::Float => writer.write_sample((n * 7 % 100) as f32 / 100.0).unwrap(),
+        }
+    }
+    writer.finalize().unwrap();
+    bytes.into_inner()
+}
+
+fn position_of_audio(bytes: &[u8]) -> usize {
+    bytes.windows(4).position(|four| four == b"data").unwrap()
+}
+
+fn with_sizes(mut bytes: Vec<u8>, riff: u32, audio: u32) -> Vec<u8> {
+    let audio_size = position_of_audio(&bytes) + 4;
+    bytes[4..8].copy_from_slice(&riff.to_le_bytes());
+    bytes[audio_size..audio_size + 4].copy_from_slice(&audio.to_le_bytes());
+    bytes
+}
+
+/// Puts a chunk before the audio, with or without the byte that pads an odd size.
+fn with_chunk(mut bytes: Vec<u8>, size: usize, is_padded: bool) -> Vec<u8> {
+    let mut chunk = [b"LIST", &(size as u32).to_le_bytes()[..], &vec![b'x'; size]].concat();
+    if is_padded && size % 2 == 1 {
+        chunk.push(0);
+    }
+    let place = position_of_audio(&bytes);
+    bytes.splice(place..place, chunk);
+    bytes
+}
+
+fn read(bytes: &[u8]) -> Result<Audio, AudioError> {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.wav");
+    fs::write(&path, bytes).unwrap();
+    let whole = read_recording(&path)?;
+    assert_eq!(audio_info(&path).unwrap().duration, whole.duration());
+    if whole.samples.len() >= 4 {
+        let second = Seconds(1.0 / 16_000.0);
+        let segment = AudioSegment { offset: second, duration: Some(Seconds(2.0 * second.0)) };
+        assert_eq!(read_audio_segment(&path, segment, 16_000).unwrap().samples, whole.samples[1..3]);
+    }
+    Ok(whole)
+}
+
+proptest! {
+    #[test]
+    fn unknown_sizes_and_odd_chunks_give_the_same_samples(
+        encoding in 0usize..5, frames in 1usize..40, riff in prop::sample::select(vec![0, 36, 0x7FFF_F024, u32::MAX]),
+        audio in prop::sample::select(UNKNOWN.to_vec()), chunk in 0usize..9, is_padded in any::<bool>(), rest in 0usize..2,
+    ) {
+        let plain = stereo(encoding, frames);
+        let expected = read(&plain).unwrap();
+        prop_assert_eq!(expected.samples.len(), frames);
+        prop_assert_eq!(&read(&with_chunk(plain.clone(), chunk, is_padded)).unwrap(), &expected);
+        let piped = with_chunk(with_sizes(plain, riff, audio), chunk, is_padded);
+        prop_assert_eq!(&read(&piped).unwrap(), &expected);
+        // The program was stopped inside a frame.
+        prop_assert_eq!(&read(&[&piped[..], &vec![0; rest]].concat()).unwrap(), &expected);
+    }
+
+    #[test]
+    fn truncated_files_are_reported(encoding in 0usize..5, frames in 2usize..40, share in 0.0..1.0f64) {
+        let bytes = stereo(encoding, frames);
+        let start = position_of_audio(&bytes) + 8;
+        let (promised, kept) = (bytes.len() - start, ((bytes.len() - start) as f64 * share) as usize);
+        match read(&bytes[..start + kept]) {
+            Err(AudioError::Truncated { promised: p, found, .. }) => {
+                prop_assert_eq!((p, found), (promised as u64, kept as u64));
+            }
+            other => prop_assert!(false, "{:?}", other),
+        }
+    }
+}
+
+#[test]
+fn zero_is_an_unknown_size_only_where_both_sizes_are_unknown() {
+    let bytes = stereo(1, 10);
+    let expected = read(&bytes).unwrap();
+    for riff in [0, 0x7FFF_F024, u32::MAX] {
+        assert_eq!(read(&with_sizes(bytes.clone(), riff, 0)).unwrap(), expected);
+    }
+    let size = bytes.len() as u32 - 8;
+    for riff in [36, size] {
+        assert!(matches!(read(&with_sizes(bytes.clone(), riff, 0)), Err(AudioError::Empty(_))));
+    }
+    let header = position_of_audio(&bytes) + 8;
+    for audio in UNKNOWN.into_iter().chain([0]) {
+        let nothing = with_sizes(bytes[..header].to_vec(), u32::MAX, audio);
+        assert!(matches!(read(&nothing), Err(AudioError::Empty(_))), "{audio}");
+    }
+}

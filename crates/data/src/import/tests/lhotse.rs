@@ -1,0 +1,100 @@
+//! Tests of Lhotse's lists: what its library wrote is read as the library reads it (made by `fixtures/lhotse_lists.py`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use plimsoll_audio::{AudioSegment, read_audio_segment};
+use serde_json::Value;
+
+use super::*;
+use crate::Manifest;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/lhotse")
+}
+
+fn counts(manifest: &Manifest) -> BTreeMap<&'static str, usize> {
+    crate::select::count_by_name(&manifest.issues)
+}
+
+#[test]
+fn lists_of_lhotse_give_the_utterances_and_samples_of_lhotse() {
+    let expected = fs::read_to_string(folder().join("expected.json")).unwrap();
+    let expected: BTreeMap<String, Vec<Value>> = serde_json::from_str(&expected).unwrap();
+    assert_eq!(expected.len(), 7);
+    for (name, parts) in expected {
+        let list = if name == "pairs" { "pairs_supervisions".into() } else { format!("{name}_cuts") };
+        let manifest = Manifest::read(folder().join(format!("{list}.jsonl.gz"))).unwrap();
+        assert_eq!(manifest.utterances.len(), parts.len(), "{name}: {:?}", manifest.issues);
+        for part in parts {
+            let found: Vec<_> =
+                manifest.utterances.iter().filter(|u| u.text == part["text"].as_str().unwrap()).collect();
+            let [utterance] = *found else { panic!("{name}: {found:?}") };
+            let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
+            let rate = part["rate"].as_u64().unwrap() as u32;
+            let samples = read_audio_segment(&utterance.audio, segment, rate).unwrap().samples;
+            assert!(
+                samples.len().abs_diff(part["samples"].as_u64().unwrap() as usize) <= 1,
+                "{name}: {}",
+                samples.len()
+            );
+            let power: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
+            let (rms, expected) = ((power / samples.len() as f64).sqrt(), part["rms"].as_f64().unwrap());
+            // Two resamplers differ at the ends of a part.
+            let tolerance = if rate == 8_000 { 1e-4 } else { 0.01 };
+            assert!((rms / expected - 1.0).abs() < tolerance, "{name} {}: {rms} and {expected}", utterance.text);
+        }
+    }
+}
+
+#[test]
+fn texts_beyond_their_windows_and_repetitions_are_issues() {
+    let read = |name: &str| Manifest::read(folder().join(format!("{name}_cuts.jsonl.gz"))).unwrap();
+    let windows = read("windows");
+    // The second supervision lies in two windows, in part in each.
+    assert_eq!(counts(&windows), [("text beyond its cut", 2)].into());
+    let overlapping = counts(&read("overlapping"));
+    assert!(overlapping["listed twice"] > 0 && overlapping["text beyond its cut"] > 0, "{overlapping:?}");
+    let first = windows.issues[0].to_string();
+    assert!(first.ends_with("its text is spoken from 0.800s to 1.200s of a cut that lasts 1.000s"), "{first}");
+}
+
+#[test]
+fn resampling_below_the_file_is_counted() {
+    let read = |name: &str| Manifest::read(folder().join(name)).unwrap().resampled;
+    assert_eq!(read("resampled_cuts.jsonl.gz"), [(4_000, 4)].into());
+    assert_eq!(read("pairs_supervisions.jsonl.gz"), [(4_000, 4)].into());
+    assert_eq!(read("raised_cuts.jsonl.gz"), BTreeMap::new());
+}
+
+#[test]
+fn wrong_sample_rate_is_an_issue_at_every_depth() {
+    let audio = folder().join("mono.flac").canonicalize().unwrap();
+    let cut = |id: &str, recording: &str| {
+        format!(
+            r#"{{"id": "{id}", "start": 0, "duration": 1, "channel": 0, "type": "MonoCut", "supervisions": [{{"text": "{id}"}}],
+            "recording": {{"sources": [{{"type": "file", "channels": [0], "source": {audio:?}}}], {recording}}}}}"#
+        )
+        .replace('\n', "")
+    };
+    let resample = |from: u32, to: u32| {
+        let kwargs = format!(r#"{{"source_sampling_rate": {from}, "target_sampling_rate": {to}}}"#);
+        format!(r#""sampling_rate": {to}, "transforms": [{{"name": "Resample", "kwargs": {kwargs}}}]"#)
+    };
+    let lines = [
+        cut("good", r#""sampling_rate": 8000"#),
+        cut("unknown", r#""duration": 3.0"#),
+        cut("lowered", &resample(8_000, 4_000)),
+        cut("wrong", r#""sampling_rate": 16000"#),
+        cut("wrong source", &resample(16_000, 8_000)),
+    ];
+    let folder = write(&[("cuts.jsonl", lines.join("\n").as_bytes())]);
+    let manifest = Manifest::read(folder.path()).unwrap();
+    let ids: Vec<&str> = manifest.utterances.iter().map(|utterance| utterance.id.as_str()).collect();
+    assert_eq!(ids, ["good", "unknown", "lowered"], "{:?}", manifest.issues);
+    let [first, second] = &*manifest.issues else { panic!("{:?}", manifest.issues) };
+    for issue in [first, second] {
+        let expected = "its list gives a sample rate of 16000 Hz, and its audio file has 8000 Hz";
+        assert!(issue.to_string().ends_with(expected), "{issue}");
+    }
+}

@@ -1,0 +1,429 @@
+//! The search for the fastest way to compute all lengths within a budget.
+//!
+//! What is tried depends on the demand alone and never on the budget, and everything that fits a budget fits a larger one.
+//! So more memory never makes a run slower, and never refuses a run that a smaller budget allowed.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+
+use plimsoll_core::{BatchShape, Bytes, Choice, Precision, Remat};
+
+use crate::backend::BackendRules;
+use crate::cost::Speed;
+use crate::demand::{PlanOptions, StateOption};
+use crate::model::{MemoryModel, in_parallel};
+use crate::strategy::{chunk_width, micro_batches, smallest_choice, step_seconds};
+use crate::trace::TraceError;
+use crate::traceable::Traceable;
+
+/// Smallest page that is tried, in bytes.
+const SMALLEST_PAGE: f64 = (64_u64 << 10) as f64;
+/// Factor from one page size that is tried to the next.
+const PAGE_STEP: f64 = 1.2;
+/// Relative difference below which two times count as equal: sums in another order differ in their last digits.
+const EQUAL: f64 = 1e-9;
+/// Factor by which a later precision or form of the state has to be faster than an earlier one to be taken.
+const WORTHWHILE: f64 = 1.02;
+/// Smallest share of a step's time that rematerialization of all blocks adds. A forward pass takes a third of the time of a
+/// step, and most of it is spent in blocks.
+const LEAST_REMAT: f64 = 0.2;
+/// Smallest share of a step's time that smaller attention chunks add.
+const LEAST_CHUNK: f64 = 0.005;
+/// Seconds of latency for each tensor that a step moves between host and device.
+const TRANSFER: f64 = 1e-4;
+
+/// The way in which the batches of one length are computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    /// How a micro-batch is computed.
+    pub(crate) choice: Choice,
+    /// Number of utterances in a micro-batch.
+    pub(crate) micro_batch: u32,
+    /// Estimated seconds of a whole step, without those of moving the optimizer state.
+    pub(crate) seconds: f64,
+}
+
+/// A way to compute all lengths that fits the budget.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// One candidate for each bucket, in the order of the demand.
+    pub(crate) candidates: Vec<Candidate>,
+    /// Precision of the matrix products.
+    pub(crate) precision: Precision,
+    /// Form of the optimizer state.
+    pub(crate) state: StateOption,
+    /// Largest allocation that the pages of a GPU must hold.
+    pub(crate) page: Bytes,
+    /// Estimated seconds of one step of each bucket together.
+    pub(crate) seconds: f64,
+    /// Utterances of the longest bucket that validation computes at once.
+    pub(crate) validation_batch: u32,
+}
+
+/// A search with one precision and one form of the optimizer state.
+struct Search<'s, 'm, S> {
+    model: &'s MemoryModel<'m, S>,
+    options: &'s PlanOptions,
+    speed: &'s Speed,
+    budget: Bytes,
+    precision: Precision,
+    state: StateOption,
+    /// Choices of remat and of attention chunk, the fastest first.
+    order: ChoiceOrder,
+}
+
+/// Place of a choice in a [`ChoiceOrder`]: index of the chunk and index of the remat.
+type Place = (usize, usize);
+
+/// The choices of some options in one precision, in an order in which later ones never take less time.
+struct ChoiceOrder {
+    /// Attention chunks, the widest first.
+    chunks: Vec<Option<NonZeroU32>>,
+    /// Sets of rematerialized blocks, the fewest first.
+    remat: Vec<Remat>,
+    precision: Precision,
+}
+
+impl ChoiceOrder {
+    fn new(options: &PlanOptions, precision: Precision, blocks: u32) -> Self {
+        let (mut chunks, mut remat) = (options.chunks.clone(), options.remat.clone());
+        chunks.sort_by_key(|&chunk| Reverse(chunk_width(chunk)));
+        remat.sort_by_key(|remat| remat.count(blocks));
+        Self { chunks, remat, precision }
+    }
+
+    fn choice(&self, (chunk, remat): Place) -> Choice {
+        Choice { attention_chunk: self.chunks[chunk], remat: self.remat[remat], precision: self.precision }
+    }
+
+    /// Lists the places after `place`: the next smaller chunk, and the next larger set of rematerialized blocks. Chunks
+    /// that are not shorter than the lengths of `bucket` are left out, as they compute the same.
+    fn next(&self, (chunk, remat): Place, bucket: BatchShape) -> Vec<Place> {
+        let longest = bucket.frames.0.max(bucket.tokens);
+        let shorter = (chunk + 1..self.chunks.len()).find(|&next| chunk_width(self.chunks[next]) < longest);
+        let more = Some(remat + 1).filter(|&more| more < self.remat.len());
+        shorter.map(|chunk| (chunk, remat)).into_iter().chain(more.map(|remat| (chunk, remat))).collect()
+    }
+}
+
+/// Finds the fastest way to compute all buckets of `model` with `options` within `budget`; `None` if none fits.
+pub(crate) fn search<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    options: &PlanOptions,
+    budget: Bytes,
+    speed: &Speed,
+) -> Result<Option<Found>, TraceError> {
+    let mut best: Option<Found> = None;
+    for &precision in &options.precisions {
+        for &state in &options.states {
+            let search = Search::new(model, options, (budget, speed), (precision, state));
+            let limit = best.as_ref().map_or(f64::INFINITY, |best| best.seconds / WORTHWHILE);
+            if search.least_seconds()? < limit
+                && let Some(found) = search.run()?
+                && found.seconds < limit
+            {
+                best = Some(found);
+            }
+        }
+    }
+    Ok(best)
+}
+
+/// Estimates the seconds of a step of each bucket together, with the fastest of `options` and without a limit on memory.
+pub(crate) fn unlimited_seconds<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    options: &PlanOptions,
+    speed: &Speed,
+) -> Result<f64, TraceError> {
+    let mut least = f64::INFINITY;
+    for &precision in &options.precisions {
+        for &state in &options.states {
+            let search = Search::new(model, options, (Bytes(u64::MAX), speed), (precision, state));
+            least = least.min(search.least_seconds()?);
+        }
+    }
+    Ok(least)
+}
+
+impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
+    fn new(
+        model: &'s MemoryModel<'m, S>,
+        options: &'s PlanOptions,
+        (budget, speed): (Bytes, &'s Speed),
+        (precision, state): (Precision, StateOption),
+    ) -> Self {
+        let order = ChoiceOrder::new(options, precision, model.demand().blocks);
+        Self { model, options, speed, budget, precision, state, order }
+    }
+
+    /// Estimates the seconds of one step of each bucket, as if memory had no limit.
+    fn least_seconds(&self) -> Result<f64, TraceError> {
+        let mut sum = self.state_seconds();
+        for &bucket in &self.model.demand().buckets {
+            sum += self.unlimited(bucket, self.order.choice((0, 0)))?;
+        }
+        Ok(sum)
+    }
+
+    /// Estimates the seconds of a step of `bucket` with `choice`, as if memory had no limit.
+    fn unlimited(&self, bucket: BatchShape, choice: Choice) -> Result<f64, TraceError> {
+        let most = micro_batches(self.options, bucket.utterances)[0];
+        step_seconds(self.model, bucket, most, choice, self.speed)
+    }
+
+    /// Estimates the seconds that one step of each bucket moves the optimizer state.
+    fn state_seconds(&self) -> f64 {
+        if self.state.moved_bytes == 0 || self.speed.link.is_infinite() {
+            return 0.0;
+        }
+        let moved = (self.model.values() * self.state.moved_bytes) as f64 / self.speed.link;
+        (moved + self.model.tensors() as f64 * TRANSFER) * self.model.demand().buckets.len() as f64
+    }
+
+    /// Finds the fastest way that fits, over all page sizes.
+    fn run(&self) -> Result<Option<Found>, TraceError> {
+        if !self.may_fit()? {
+            return Ok(None);
+        }
+        let mut best: Option<(f64, Bytes, Vec<Candidate>)> = None;
+        for page in self.pages()? {
+            // A smaller page excludes candidates, so this bound never falls again.
+            let Some(bounds) = self.all_buckets(page, false)? else { break };
+            let bound = total(&bounds);
+            if best.as_ref().is_some_and(|(seconds, ..)| *seconds <= bound * (1.0 + EQUAL)) {
+                break;
+            }
+            // Smaller pages waste less, so the page that the bound itself needs comes first.
+            for page in [self.largest_of(&bounds)?, page] {
+                let Some(found) = self.all_buckets(page, true)? else { continue };
+                let seconds = total(&found);
+                if best.as_ref().is_none_or(|(least, ..)| seconds < *least * (1.0 - EQUAL)) {
+                    best = Some((seconds, page, found));
+                }
+                if seconds <= bound * (1.0 + EQUAL) {
+                    break;
+                }
+            }
+        }
+        let found = match best {
+            Some((_, page, candidates)) => Some((page, candidates)),
+            None => self.smallest()?,
+        };
+        let Some((page, candidates)) = found else { return Ok(None) };
+        let page = self.tightened(page, &candidates)?;
+        let Some(validation_batch) = self.validation_batch(&candidates, page)? else { return Ok(None) };
+        let seconds = total(&candidates) + self.state_seconds();
+        let (precision, state) = (self.precision, self.state);
+        Ok(Some(Found { candidates, precision, state, page, seconds, validation_batch }))
+    }
+
+    /// Returns whether each bucket fits by a lower bound of its memory if it is computed with the least memory.
+    fn may_fit(&self) -> Result<bool, TraceError> {
+        let choice = smallest_choice(self.options, self.precision, self.model.demand().blocks);
+        for &bucket in self.buckets() {
+            let micro_batch = *micro_batches(self.options, bucket.utterances).last().expect("there is a size");
+            if self.model.least((bucket, micro_batch, choice), self.state)? > self.budget {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lists the page sizes to try, the largest first. On the CPU there are no pages, and the list has one entry.
+    fn pages(&self) -> Result<Vec<Bytes>, TraceError> {
+        if matches!(self.model.demand().rules, BackendRules::Flex { .. }) {
+            return Ok(vec![Bytes(u64::MAX)]);
+        }
+        let mut largest = Bytes(0);
+        for &bucket in self.buckets() {
+            let most = micro_batches(self.options, bucket.utterances)[0];
+            // Neither chunks nor rematerialization make an allocation larger.
+            largest = largest.max(self.model.largest((bucket, most, self.order.choice((0, 0))))?);
+        }
+        let mut pages = vec![SMALLEST_PAGE];
+        while pages[pages.len() - 1] < largest.0 as f64 {
+            pages.push(pages[pages.len() - 1] * PAGE_STEP);
+        }
+        Ok(pages.into_iter().rev().map(|page| Bytes(page as u64)).collect())
+    }
+
+    fn buckets(&self) -> &[BatchShape] {
+        &self.model.demand().buckets
+    }
+
+    /// Finds the fastest candidate of every bucket with pages of `page` bytes; `None` if a bucket has none. If `exact`,
+    /// they fit the budget by simulation of the pools; otherwise only by a lower bound of their memory.
+    fn all_buckets(&self, page: Bytes, exact: bool) -> Result<Option<Vec<Candidate>>, TraceError> {
+        // The bounds need traces, which take time; after them everything is cached.
+        let found = match exact {
+            true => self.buckets().iter().map(|&bucket| self.fastest(bucket, page, exact)).collect(),
+            false => in_parallel(self.buckets(), |&bucket| self.fastest(bucket, page, exact)),
+        };
+        found.into_iter().collect()
+    }
+
+    /// Finds the fastest candidate of one bucket; see [`all_buckets`](Self::all_buckets).
+    ///
+    /// More rematerialization and smaller chunks never take less time. So the search begins with the least of both, and
+    /// looks at the next of either only if that could still be faster than the best candidate so far.
+    fn fastest(&self, bucket: BatchShape, page: Bytes, exact: bool) -> Result<Option<Candidate>, TraceError> {
+        let mut best: Option<Candidate> = None;
+        let mut waiting: Vec<(f64, Place)> = vec![(0.0, (0, 0))];
+        let mut seen = HashSet::from([(0, 0)]);
+        while let Some(index) = (0..waiting.len()).min_by(|&a, &b| waiting[a].0.total_cmp(&waiting[b].0)) {
+            let (bound, place) = waiting.swap_remove(index);
+            let limit = best.map_or(f64::INFINITY, |best| best.seconds * (1.0 - EQUAL));
+            if limit <= bound {
+                break;
+            }
+            let choice = self.order.choice(place);
+            let least_seconds = self.unlimited(bucket, choice)?.max(bound);
+            if least_seconds < limit
+                && let Some(candidate) = self.most(bucket, choice, (page, exact), limit)?
+            {
+                best = Some(candidate);
+            }
+            let next = self.order.next(place, bucket).into_iter().filter(|next| seen.insert(*next));
+            let blocks = f64::from(self.model.demand().blocks.max(1));
+            waiting.extend(next.map(|next| match next.1 > place.1 {
+                true => (least_seconds * (1.0 + LEAST_REMAT / blocks), next),
+                false => (least_seconds * (1.0 + LEAST_CHUNK), next),
+            }));
+        }
+        Ok(best)
+    }
+
+    /// Finds the largest micro-batch of `bucket` that fits with `choice`, if a step of it takes less than `limit` seconds.
+    fn most(
+        &self,
+        bucket: BatchShape,
+        choice: Choice,
+        (page, exact): (Bytes, bool),
+        limit: f64,
+    ) -> Result<Option<Candidate>, TraceError> {
+        let sizes = micro_batches(self.options, bucket.utterances);
+        let is_host = matches!(self.model.demand().rules, BackendRules::Flex { .. });
+        let may_fit = |micro_batch: u32| -> Result<bool, TraceError> {
+            let size = (bucket, micro_batch, choice);
+            // Without tracing it: far too large by the traces of no and of full rematerialization.
+            if self.model.is_hopeless(size, self.state, self.budget)? {
+                return Ok(false);
+            }
+            if let Some(limit) = self.options.activations
+                && self.model.activations(size)? > limit
+            {
+                return Ok(false);
+            }
+            Ok(match is_host {
+                true => self.model.peak(size, self.state, Bytes(0))? <= self.budget,
+                false => self.model.least(size, self.state)? <= self.budget && self.model.largest(size)? <= page,
+            })
+        };
+        let first = first_true(sizes.len(), |index| may_fit(sizes[index]))?;
+        for &micro_batch in &sizes[first..] {
+            let seconds = step_seconds(self.model, bucket, micro_batch, choice, self.speed)?;
+            if seconds >= limit {
+                return Ok(None);
+            }
+            let size = (bucket, micro_batch, choice);
+            if is_host || !exact || self.model.peak(size, self.state, page)? <= self.budget {
+                return Ok(Some(Candidate { choice, micro_batch, seconds }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the candidates that need the least memory, with the page that they need, if they fit.
+    fn smallest(&self) -> Result<Option<(Bytes, Vec<Candidate>)>, TraceError> {
+        let choice = smallest_choice(self.options, self.precision, self.model.demand().blocks);
+        let (mut all, mut page) = (Vec::new(), Bytes(0));
+        for &bucket in self.buckets() {
+            let micro_batch = *micro_batches(self.options, bucket.utterances).last().expect("there is a size");
+            let seconds = step_seconds(self.model, bucket, micro_batch, choice, self.speed)?;
+            page = page.max(self.model.largest((bucket, micro_batch, choice))?);
+            all.push(Candidate { choice, micro_batch, seconds });
+        }
+        Ok(self.all_fit(&all, page)?.then_some((page, all)))
+    }
+
+    /// Returns the largest allocation of all `candidates` if they fit with pages of that size too; otherwise `page`.
+    fn tightened(&self, page: Bytes, candidates: &[Candidate]) -> Result<Bytes, TraceError> {
+        let largest = self.largest_of(candidates)?;
+        Ok(if page.0 == u64::MAX || self.all_fit(candidates, largest)? { largest } else { page })
+    }
+
+    /// Returns the largest allocation of all `candidates`.
+    fn largest_of(&self, candidates: &[Candidate]) -> Result<Bytes, TraceError> {
+        let mut largest = Bytes(0);
+        for (&bucket, candidate) in self.buckets().iter().zip(candidates) {
+            largest = largest.max(self.model.largest((bucket, candidate.micro_batch, candidate.choice))?);
+        }
+        Ok(largest)
+    }
+
+    fn all_fit(&self, candidates: &[Candidate], page: Bytes) -> Result<bool, TraceError> {
+        for (&bucket, candidate) in self.buckets().iter().zip(candidates) {
+            let size = (bucket, candidate.micro_batch, candidate.choice);
+            if self.model.peak(size, self.state, page)? > self.budget {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Finds the largest number of utterances of the longest bucket whose validation fits the budget beside `candidates`,
+    /// with pages of `page` bytes; `None` if not even one fits.
+    fn validation_batch(&self, candidates: &[Candidate], page: Bytes) -> Result<Option<u32>, TraceError> {
+        let (bucket, candidate) = longest(self.buckets(), candidates);
+        let size = (bucket, candidate.micro_batch, candidate.choice);
+        let sizes = micro_batches(&PlanOptions::new(), bucket.utterances);
+        let fits = |index: usize| -> Result<bool, TraceError> {
+            Ok(self.model.validation(size, sizes[index], self.state, page)? <= self.budget)
+        };
+        Ok(sizes.get(first_true(sizes.len(), fits)?).copied())
+    }
+}
+
+/// Returns the bucket with the most frames and its candidate. There must be a bucket, and a candidate for each.
+pub(crate) fn longest<'c>(buckets: &[BatchShape], candidates: &'c [Candidate]) -> (BatchShape, &'c Candidate) {
+    let all = buckets.iter().copied().zip(candidates);
+    all.max_by_key(|(bucket, _)| bucket.frames).expect("a demand has buckets")
+}
+
+fn total(candidates: &[Candidate]) -> f64 {
+    candidates.iter().map(|candidate| candidate.seconds).sum()
+}
+
+/// Finds the first index below `count` for which `is_true` holds, if it holds for all later ones too; `count` if it holds
+/// for none.
+fn first_true<E>(count: usize, mut is_true: impl FnMut(usize) -> Result<bool, E>) -> Result<usize, E> {
+    if count > 0 && is_true(0)? {
+        return Ok(0);
+    }
+    let (mut low, mut high) = (0, count);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if is_true(middle)? {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Ok(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_true_finds_every_step() {
+        for count in 0..9 {
+            for step in 0..=count {
+                let found: Result<usize, ()> = first_true(count, |index| Ok(index >= step));
+                assert_eq!(found, Ok(step));
+            }
+        }
+    }
+}

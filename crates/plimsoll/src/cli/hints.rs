@@ -1,0 +1,90 @@
+//! Hints for flags that do not exist: the key that they mean, or no hint.
+
+use std::ffi::OsString;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, Error};
+use plimsoll_recipes::config::{nearest_key, nearest_word};
+
+use super::Cli;
+
+/// Replaces the hint of an error about an unknown flag by a better one. `args` is the command line.
+///
+/// Clap compares letters, and finds `--max-memory` near `--pin-memory`. The flag of another program is often the name of a
+/// key, which `--set` sets.
+pub(crate) fn with_hint(mut error: Error, args: &[OsString]) -> Error {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
+        (error.kind(), error.get(ContextKind::InvalidArg).cloned())
+    else {
+        return error;
+    };
+    let Some(name) = flag.strip_prefix("--").map(|name| name.split('=').next().unwrap_or(name).replace('-', "_"))
+    else {
+        return error;
+    };
+    error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::Suggested);
+    let command = command_of(args);
+    let flags: Vec<String> =
+        command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| long.replace('-', "_")).collect();
+    let hint = match nearest_word(&name, flags.iter().map(String::as_str)) {
+        Some(near) => Some(format!("did you mean `--{}`?", near.replace('_', "-"))),
+        None if flags.iter().any(|flag| flag == "set") => {
+            nearest_key(&name).map(|key| format!("`--set {key}=VALUE` sets the key of that name"))
+        }
+        None => None,
+    };
+    if let Some(hint) = hint {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(hint)]));
+    }
+    error
+}
+
+/// Returns the command that `args` name, with all of its flags.
+fn command_of(args: &[OsString]) -> Command {
+    let mut command = Cli::command();
+    command.build();
+    for arg in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
+        if let Some(inner) = command.find_subcommand(arg) {
+            command = inner.clone();
+        }
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn message(line: &str) -> String {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        with_hint(Cli::try_parse_from(&args).unwrap_err(), &args).to_string()
+    }
+
+    #[test]
+    fn unknown_flags_get_a_hint_near_in_meaning_or_none() {
+        for (line, expected) in [
+            ("plimsoll train --stesp 3", Some("did you mean `--steps`?")),
+            ("plimsoll train --batch_size 3", Some("did you mean `--batch-size`?")),
+            ("plimsoll train --num_workers=3", Some("`--set data.num_workers=VALUE`")),
+            ("plimsoll train --attention-heads 3", Some("`--set model.attention_heads=VALUE`")),
+            ("plimsoll optimize --learning_rate 3", Some("`--set training.learning_rate=VALUE`")),
+            ("plimsoll runs list --jason", Some("did you mean `--json`?")),
+            ("plimsoll gpu-info --device 0 --stesp 1", Some("did you mean `--steps`?")),
+            ("plimsoll train --pin_memory", None),
+            ("plimsoll train --pin-memory", None),
+            ("plimsoll train --enable_xla", None),
+            ("plimsoll transcribe a.wav --run r --num_workers 3", None),
+        ] {
+            let found = message(line);
+            assert!(found.contains("unexpected argument"), "{line}: {found}");
+            match expected {
+                Some(hint) => assert!(found.contains(hint), "{line}: {found}"),
+                None => assert!(!found.contains("tip:"), "{line}: {found}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Every shipped configuration over budgets from 5 to 80 GiB: what `optimize` writes fits, and more memory never hurts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use plimsoll_core::Bytes;
+use plimsoll_recipes::config::Loaded;
+
+use super::*;
+
+/// Lists the shipped configurations of both tasks.
+fn shipped() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let in_folder = |task: &str| {
+        let files = std::fs::read_dir(folder.join(task)).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect::<Vec<_>>()
+    };
+    let mut all = [in_folder("asr"), in_folder("tts")].concat();
+    all.sort();
+    all
+}
+
+fn loaded(path: &Path) -> Loaded {
+    load(&ConfigArgs { config: Some(path.into()), ..ConfigArgs::default() }, std::iter::empty()).unwrap()
+}
+
+/// Checks one configuration over `budgets`, which rise.
+fn check_configuration(path: &Path, budgets: &[Bytes]) {
+    let builder = DemandBuilder::from_config(loaded(path).config).unwrap();
+    match builder.model {
+        ModelPlan::Recognizer(model) => check_budgets(&model, &builder, path, budgets),
+        ModelPlan::Synthesizer(model) => check_budgets(&model, &builder, path, budgets),
+    }
+}
+
+fn check_budgets<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, path: &Path, budgets: &[Bytes]) {
+    let mut free = builder.clone();
+    Freedom::all(&builder.config).iter().for_each(|freedom| freedom.apply(&mut free.config));
+    assert_eq!(Freedom::all(&free.config), []);
+    let target = |budget: Bytes| targets(&[format!("{} B", budget.0)]).unwrap().remove(0);
+    let model = MemoryModel::new(subject, free.as_written(&target(budgets[0]))).unwrap();
+    for builder in [builder, &free] {
+        let mut before: Option<(f64, f64)> = None;
+        for &budget in budgets {
+            let target = target(budget);
+            let name = format!("{} with {budget}", path.display());
+            let plans = builder.plans(&model, &target, budget).unwrap();
+            if let Ok(plan) = plans.used() {
+                assert!(plan.peak <= budget && plan.buckets.iter().all(|bucket| bucket.peak <= plan.peak), "{name}");
+            }
+            let seconds = |plan: &Result<Plan, PlanError>| plan.as_ref().map_or(f64::INFINITY, Plan::seconds);
+            let now = (seconds(&plans.as_written), seconds(&plans.at_best));
+            assert!(now.1 <= now.0 * 1.02, "{name}: {now:?}");
+            if let Some(before) = before {
+                assert!(now.0 <= before.0 * 1.02 && now.1 <= before.1 * 1.02, "{name}: {before:?} and then {now:?}");
+            }
+            before = Some(now);
+            check_optimize(builder, &model, &target, (path, &plans));
+            check_use(&model, &plans, &name);
+        }
+    }
+}
+
+/// Checks that `optimize` writes a configuration that is planned as it promised, unless nothing fits.
+fn check_optimize<S: Traceable + Sync>(
+    builder: &DemandBuilder,
+    model: &MemoryModel<'_, S>,
+    target: &Target,
+    (path, plans): (&Path, &plimsoll_recipes::demand::TargetPlans),
+) {
+    let found = smallest_change(builder, std::slice::from_ref(target), &[model]).unwrap();
+    let Ok(Optimized { plans: planned, changes }) = found else {
+        assert!(plans.used().is_err(), "{}: optimize gives up on what fits", path.display());
+        return;
+    };
+    assert_eq!(changes.is_empty(), plans.as_written.is_ok());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("less.toml");
+    std::fs::write(
+        &file,
+        edited(
+            &plimsoll_recipes::config::to_toml(&Loaded { config: builder.config.clone(), ..loaded(path) }),
+            &changes,
+        ),
+    )
+    .unwrap();
+    let written = DemandBuilder::from_config(loaded(&file).config).unwrap();
+    let options = written.as_written(target).options;
+    let again = fastest_plan(model, &options, target.budget(&written.config), &target.speed()).unwrap();
+    assert_eq!(again.as_ref(), planned.first(), "{}", path.display());
+    assert_eq!(written.shapes, builder.shapes, "the effective batch changed");
+}
+
+/// Checks that the best plan uses its budget at the longest length: the next faster way to compute it would need more
+/// than 92 % of the budget.
+fn check_use<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    plans: &plimsoll_recipes::demand::TargetPlans,
+    name: &str,
+) {
+    let Ok(plan) = &plans.at_best else { return };
+    let Some(worst) = plan.buckets.iter().max_by_key(|bucket| bucket.bucket.frames) else { return };
+    if worst.accumulation == 1 || plan.state != model.demand().options.states[0] {
+        return;
+    }
+    let more = worst.bucket.utterances.div_ceil(worst.accumulation - 1);
+    let peak = model.estimate(worst.bucket, more, worst.choice).unwrap().peak;
+    assert!(peak.0 as f64 > 0.92 * plan.budget.0 as f64, "{name}: {more} at once would need {peak}, {worst:?}");
+}
+
+/// Checks all shipped configurations over `count` budgets, on two threads.
+fn check_all(count: u64) {
+    let (first, last) = (Bytes::gib(5).0, Bytes::gib(80).0);
+    let budgets: Vec<Bytes> = (0..count).map(|part| Bytes(first + (last - first) * part / (count - 1))).collect();
+    let waiting = Mutex::new(shipped());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(path) = waiting.lock().unwrap().pop() else { break };
+                    check_configuration(&path, &budgets);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "long: plans every shipped configuration for 40 budgets"]
+fn optimized_configurations_fit_and_more_memory_never_hurts() {
+    check_all(40);
+}
+
+#[test]
+fn optimized_configurations_fit_in_tight_and_in_large_budgets() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let budgets = [5, 7, 9, 24].map(Bytes::gib);
+    check_configuration(&folder.join("asr/konkani_small.toml"), &budgets);
+}

@@ -1,0 +1,69 @@
+//! Notes about a configuration that loads, but may not do what its author thinks.
+
+use super::choices::AttentionChoice;
+use super::origin::{Provenance, ValueOrigin};
+use super::schema::RunConfig;
+
+/// A note about a configuration that loads.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigNote {
+    /// A setting uses an older name of a key, which still works.
+    #[error("{origin}: `{old}` is an older name of `{key}`")]
+    OlderName {
+        /// Place where the older name is used first.
+        origin: String,
+        /// Older name of the key.
+        old: &'static str,
+        /// Present name of the key.
+        key: &'static str,
+    },
+    /// A setting is an option of another system, or of another setting, and has no effect.
+    #[error("{origin}: `{name}` has no effect: {reason}")]
+    NoEffect {
+        /// Place of the setting.
+        origin: String,
+        /// Name of the setting.
+        name: &'static str,
+        /// What is done instead.
+        reason: &'static str,
+    },
+    /// The batch size is that of a micro-batch, because the number of micro-batches is set too.
+    #[error(
+        "{origin}: with `training.gradient_accumulation_steps`, `data.batch_size` is the size of a micro-batch: a step has \
+         {micro_batches} x {utterances} = {whole} utterances"
+    )]
+    EffectiveBatch {
+        /// Place of the number of micro-batches.
+        origin: String,
+        /// Number of micro-batches of a step.
+        micro_batches: u32,
+        /// Number of utterances of a micro-batch.
+        utterances: u32,
+        /// Number of utterances of a step.
+        whole: u32,
+    },
+}
+
+/// Lists the notes about combinations of values in `config`.
+pub(super) fn of_values(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> {
+    let mut notes = Vec::new();
+    let micro_batches = config.training.gradient_accumulation_steps.filter(|&count| count > 1);
+    if let (Some(micro_batches), Some(utterances), Some(whole)) =
+        (micro_batches, config.fixed_micro_batch(), config.effective_utterances())
+    {
+        let origin = provenance.origin("training.gradient_accumulation_steps").to_string();
+        notes.push(ConfigNote::EffectiveBatch { origin, micro_batches, utterances, whole });
+    }
+    let is_cut = config.model.attention == AttentionChoice::Truncate;
+    if config.model.max_attention_sequence_length.is_some() && !is_cut {
+        let name = "model.max_attention_sequence_length";
+        let origin = provenance.origin(name);
+        if *origin != ValueOrigin::Default {
+            let reason = "attention over long utterances is computed in chunks, without cutting them; \
+                          `model.attention` = \"truncate\" cuts";
+            notes.push(ConfigNote::NoEffect { origin: origin.to_string(), name, reason });
+        }
+    }
+    notes
+}

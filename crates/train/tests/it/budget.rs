@@ -1,0 +1,169 @@
+//! Tests that a budget is held on a device whose memory pools grow and do not shrink by themselves.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use plimsoll_core::{Bytes, HostBatch, Key, MemoryGate, MemoryMeter, MicroBatch, OutOfMemory, PoolGate, Stage};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, collect};
+use plimsoll_train::{Governor, Schedule, StepError, Trainer, TrainerConfig};
+
+use crate::net::{Net, batch};
+
+/// Size of a page, in bytes.
+const PAGE: u64 = 1 << 10;
+/// Memory of weights and optimizer, which is always in use.
+const BASE: u64 = 8 * PAGE;
+/// Bytes that a forward and backward pass takes for each frame, with padding.
+const FRAME: u64 = 64;
+
+/// Memory pools of a device: whole pages, which stay reserved until a cleanup.
+#[derive(Debug, Default)]
+struct Pools {
+    reserved: AtomicU64,
+    /// Highest reserved memory.
+    highest: AtomicU64,
+}
+
+impl Pools {
+    /// Takes `bytes` beside the memory that is always in use.
+    fn take(&self, bytes: u64) {
+        let needed = (BASE + bytes).next_multiple_of(PAGE);
+        let reserved = self.reserved.fetch_max(needed, Relaxed).max(needed);
+        self.highest.fetch_max(reserved, Relaxed);
+    }
+}
+
+impl MemoryMeter for Pools {
+    fn current(&self) -> Bytes {
+        Bytes(BASE)
+    }
+    fn peak(&self) -> Bytes {
+        Bytes(self.reserved.load(Relaxed))
+    }
+    fn reset_peak(&self) {}
+}
+
+/// The gate of a device with these pools, which returns unused pages in a cleanup.
+struct DeviceGate(Arc<Pools>, PoolGate<SharedPools>);
+
+struct SharedPools(Arc<Pools>);
+
+impl MemoryMeter for SharedPools {
+    fn current(&self) -> Bytes {
+        self.0.current()
+    }
+    fn peak(&self) -> Bytes {
+        self.0.peak()
+    }
+    fn reset_peak(&self) {}
+}
+
+impl MemoryGate for DeviceGate {
+    fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
+        self.1.check(stage)
+    }
+    fn cleaned_up(&self) {
+        self.0.reserved.store(BASE, Relaxed);
+        self.1.cleaned_up();
+    }
+}
+
+thread_local! {
+    /// Pools of the test that runs on this thread.
+    static POOLS: RefCell<Arc<Pools>> = RefCell::default();
+}
+
+/// A model that takes memory of the pools for each micro-batch.
+#[derive(Module, Debug)]
+struct Pooled {
+    net: Net,
+}
+
+impl Task for Pooled {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
+    fn weight(&self, batch: &HostBatch) -> f64 {
+        self.net.weight(batch)
+    }
+
+    fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
+        let [b, t, _] = batch.features.dims();
+        POOLS.with_borrow(|pools| pools.take((b * t) as u64 * FRAME));
+        self.net.loss(batch, pass)
+    }
+}
+
+/// Trains for 30 steps within `budget`. Returns the micro-batches of each step, the number of failures of each step, the
+/// highest reserved memory after a step, and the trainer.
+fn train(budget: Option<Bytes>, async_errors: bool) -> (Vec<Vec<MicroBatch>>, Vec<usize>, u64, Trainer<Pooled>) {
+    let pools = Arc::new(Pools::default());
+    POOLS.set(pools.clone());
+    let config = TrainerConfig { async_errors, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
+    let net = Net::new(8, &Device::flex().autodiff());
+    let mut trainer = Trainer::new(Pooled { net }, config, Governor::new(8));
+    if let Some(budget) = budget {
+        let gate = DeviceGate(pools.clone(), PoolGate::new(SharedPools(pools.clone()), budget));
+        trainer = trainer.with_memory(gate, SharedPools(pools.clone()));
+    }
+    let (mut ledger, mut failures, mut highest) = (Vec::new(), Vec::new(), 0);
+    for step in 0..30 {
+        let report = trainer.step(&batch(step * 8..step * 8 + 8, 10)).unwrap();
+        assert!(report.unfit.is_empty(), "{:?}", report.unfit);
+        ledger.push(report.micro_batches);
+        failures.push(report.failures.len());
+        highest = highest.max(pools.peak().0);
+    }
+    (ledger, failures, highest, trainer)
+}
+
+#[test]
+fn a_budget_on_pools_is_held_by_smaller_micro_batches() {
+    let (_, _, whole, calm) = train(None, false);
+    for async_errors in [false, true] {
+        for pages in [2, 3, 5, 8] {
+            let budget = Bytes(BASE + pages * PAGE);
+            assert!(budget.0 < whole, "the budget is too large to matter");
+            let (ledger, failures, highest, trainer) = train(Some(budget), async_errors);
+            assert!(highest <= budget.0, "{highest} reserved of {budget}");
+            // Every utterance in exactly one micro-batch.
+            for micro_batches in &ledger {
+                let mut used: Vec<usize> = micro_batches.iter().flat_map(MicroBatch::range).collect();
+                used.sort_unstable();
+                assert_eq!(used, (0..8).collect::<Vec<_>>());
+            }
+            assert!(failures[0] > 0, "the first batch fits into no budget");
+            let rest: usize = failures[1..].iter().sum();
+            assert!(rest <= 15, "the size that fits is learned: {failures:?}");
+            // The same gradients, in other parts.
+            for (found, expected) in collect(&trainer.task).iter().zip(collect(&calm.task)) {
+                let apart = found.values.iter().zip(&expected.values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(apart < 5e-3, "{}: {apart}", found.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_utterance_above_the_budget_is_left_out_and_named() {
+    let pools = Arc::new(Pools::default());
+    POOLS.set(pools.clone());
+    let budget = Bytes(BASE + PAGE);
+    let config = TrainerConfig { async_errors: true, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
+    let net = Net::new(8, &Device::flex().autodiff());
+    let gate = DeviceGate(pools.clone(), PoolGate::new(SharedPools(pools.clone()), budget));
+    let mut trainer = Trainer::new(Pooled { net }, config, Governor::new(8)).with_memory(gate, SharedPools(pools));
+    match trainer.step(&batch(0..1, 40)) {
+        Err(StepError::NothingFits { names, .. }) => assert_eq!(names, ["u0"]),
+        other => panic!("{other:?}"),
+    }
+    // The next one fits.
+    assert_eq!(trainer.step(&batch(1..2, 4)).unwrap().failures.len(), 0);
+}
