@@ -228,7 +228,7 @@ fn configuration_of_another_system_loads_as_written() {
     }
     let two = FOREIGN.replace("interval: 10", "interval: 0").replace("batch_size: 2}", "batch_size: 3}");
     let error = load_text(("theirs.yaml", &two), &[], &["--steps", "9"]).unwrap_err();
-    assert!(format!("{error:?}").contains("given twice"), "{error:?}");
+    assert!(format!("{error:?}").contains("Duplicate"), "{error:?}");
 }
 
 #[test]

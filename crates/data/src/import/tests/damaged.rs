@@ -185,7 +185,6 @@ fn damaged_cuts_keep_their_readable_lines() {
     lhotse
     good: r.wav 0s..1s [- -] x (cuts.jsonl:1)
     twice-2: r.wav 0s..1s [- -] y (cuts.jsonl:13)
-    last: r.wav 0s..1s [- -] x (cuts.jsonl:15)
     ! cuts.jsonl:2: the key `id` is missing
     ! cuts.jsonl:3: `mixed`: it is a `MixedCut`, and only a `MonoCut` can be read
     ! cuts.jsonl:4: `silent`: it has no text
@@ -196,9 +195,10 @@ fn damaged_cuts_keep_their_readable_lines() {
     ! cuts.jsonl:9: `nowhere`: the key `source` is missing
     ! cuts.jsonl:10: `stereo`: it is one of 2 channels of its file, and files are read with their channels mixed
     ! cuts.jsonl:11: `fast`: its recording is changed by `Speed`, and files are only read as they are
-    ! cuts.jsonl:12: `early`: `offset` is -3, and a number of seconds was expected
-    ! cuts.jsonl:13: `good`: its id is already used at cuts.jsonl:1
+    ! cuts.jsonl:12: `early`: its text is spoken from -3.000s to 1.000s of a cut that lasts 1.000s
+    ! cuts.jsonl:13: `good`: the same text of the same audio is already listed at cuts.jsonl:1
     ! cuts.jsonl:14: a JSON object was expected: EOF while parsing a string at column 13
+    ! cuts.jsonl:15: `last`: the same text of the same audio is already listed at cuts.jsonl:1
     "#);
 }
 

@@ -50,12 +50,12 @@ fn an_unreadable_corpus_says_what_was_looked_for() {
     ];
     all.extend(Format::ALL.map(|format| seen(&[("x.md", b"")], &as_format(format))));
     insta::assert_snapshot!(all.concat(), @r#"
-    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); audio files with .txt or .lab files of the same name (`folder`)
+    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines or an array with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); audio files with .txt or .lab files of the same name (`folder`)
     CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
     CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
     CORPUS lists no utterance
     corpus no/such does not exist
-    CORPUS is not of the format `manifest`, which has manifest.jsonl, or JSON lines with `audio_filepath`
+    CORPUS is not of the format `manifest`, which has manifest.jsonl, or JSON lines or an array with `audio_filepath`
     CORPUS is not of the format `ljspeech`, which has metadata.csv with lines of `id|text`
     CORPUS is not of the format `librispeech`, which has files called *.trans.txt
     CORPUS is not of the format `libritts`, which has files called *.normalized.txt or *.original.txt

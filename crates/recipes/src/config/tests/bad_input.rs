@@ -192,7 +192,6 @@ fn wrong_combinations_are_reported() {
             ("a subsampling of six", "training.steps = 1\n[model]\nsubsampling = 6\n"),
             ("a name that is a path", "name = \"../up\"\n[training]\nsteps = 1\n"),
             ("a micro-batch above the batch", "[training]\nsteps = 1\nmicro_batch = 32\n"),
-            ("more micro-batches than utterances", "[training]\nsteps = 1\ngradient_accumulation_steps = 64\n"),
             ("a shortest length above the longest", "training.steps = 1\n[data]\nmin_seconds = 5\nmax_seconds = 4\n"),
             ("a window longer than the transform", "training.steps = 1\n[features]\nn_fft = 256\nwin_length = 400\n"),
             ("a hop longer than the window", "training.steps = 1\n[features]\nwin_length = 200\nhop_length = 400\n"),
