@@ -126,8 +126,7 @@ fn check_all(count: u64) {
 }
 
 #[test]
-#[ignore = "long: plans every shipped configuration for 40 budgets"]
-fn optimized_configurations_fit_and_more_memory_never_hurts() {
+fn long_optimized_configurations_fit_and_more_memory_never_hurts() {
     check_all(40);
 }
 

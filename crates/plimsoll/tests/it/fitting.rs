@@ -204,8 +204,7 @@ fn shipped_recognizers_fit_their_gpus() {
 }
 
 #[test]
-#[ignore = "long: traces models of 36 blocks in three precisions"]
-fn shipped_configurations_fit_all_their_gpus() {
+fn long_shipped_configurations_fit_all_their_gpus() {
     for task in ["asr", "tts"] {
         check_shipped(
             task,
