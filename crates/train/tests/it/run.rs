@@ -1,12 +1,16 @@
 //! Tests of the training loop between steps, with one replica and with several replicas.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use plimsoll_core::{Batch, BatchSource, Collective, DeliveredBatch, HostBatch, Key, Measure, Position, SourceError};
+use plimsoll_core::{
+    Batch, BatchSource, Collective, CountingAllocator, DeliveredBatch, HostBatch, Key, Measure, MemoryGate,
+    OutOfMemory, Position, SourceError, Stage,
+};
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
     CheckpointStore, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig, OptimizerConfig, Outcome,
@@ -234,5 +238,34 @@ fn replicas_share_a_validation_and_rank_0_writes() {
         assert!((score / expected - 1.0).abs() < 1e-3, "{score} and {expected}");
         assert_eq!(*saved > 0, *rank == 0);
         assert_eq!(folder.path().join(rank.to_string()).exists(), *rank == 0);
+    }
+}
+
+/// A gate that lets everything pass, and counts how often unused memory was returned.
+struct Cleanups(Arc<AtomicUsize>);
+
+impl MemoryGate for Cleanups {
+    fn check(&self, _: Stage) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+
+    fn cleaned_up(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn unused_memory_is_returned_at_the_asked_interval() {
+    static METER: CountingAllocator = CountingAllocator::new();
+    for (every, expected) in [(None, 0), (Some(1), 7), (Some(3), 2), (Some(8), 0)] {
+        let count = Arc::new(AtomicUsize::new(0));
+        let mut trainer = trainer(config()).with_memory(Cleanups(Arc::clone(&count)), &METER);
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 1);
+        let limits = Limits { steps: Some(7), ..Limits::default() };
+        let options = RunOptions { cleanup_every: every, ..RunOptions::new(limits) };
+        let mut source = Batches::from(Position::default());
+        Run::new(&mut trainer, &mut source, &store, &options).train(&mut evaluate).unwrap();
+        assert_eq!(count.load(Ordering::Relaxed), expected, "{every:?}");
     }
 }
