@@ -1,6 +1,7 @@
 //! Guided attention: a penalty that teaches a synthesizer to read its text from left to right.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
+use plimsoll_tape::from_host;
 
 use crate::Lengths;
 
@@ -78,16 +79,18 @@ impl GuidedAttention {
 /// padding.
 fn table(lengths: &Lengths, waves: impl Fn(f64) -> Vec<f64>, device: &Device) -> Tensor<4> {
     let c = waves(0.0).len();
-    let mut values = Vec::with_capacity(lengths.each().len() * lengths.width() * c);
-    for &length in lengths.each() {
-        for position in 0..lengths.width() {
-            match position < length as usize {
-                true => values.extend(waves(position as f64 / f64::from(length)).into_iter().map(|w| w as f32)),
-                false => values.resize(values.len() + c, 0.0),
+    from_host([lengths.each().len(), 1, lengths.width(), c], device, || {
+        let mut values = Vec::with_capacity(lengths.each().len() * lengths.width() * c);
+        for &length in lengths.each() {
+            for position in 0..lengths.width() {
+                match position < length as usize {
+                    true => values.extend(waves(position as f64 / f64::from(length)).into_iter().map(|w| w as f32)),
+                    false => values.resize(values.len() + c, 0.0),
+                }
             }
         }
-    }
-    Tensor::from_data(TensorData::new(values, [lengths.each().len(), 1, lengths.width(), c]), device)
+        values
+    })
 }
 
 #[cfg(test)]

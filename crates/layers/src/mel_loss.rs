@@ -1,7 +1,8 @@
 //! Losses of a synthesizer: distance of predicted frames from true frames, and prediction of the last step.
 
 use burn::tensor::activation::log_sigmoid;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
+use plimsoll_tape::from_host;
 
 use crate::Lengths;
 
@@ -55,6 +56,5 @@ pub fn stop_loss(logits: Tensor<2>, steps: &Lengths, weight: f64) -> Tensor<1> {
 fn step_mask(steps: &Lengths, last: bool, device: &Device) -> Tensor<2> {
     let (b, u) = (steps.each().len(), steps.width());
     let mark = |length: u32| (0..u as u32).map(move |step| f32::from(step < length && (step + 1 == length) == last));
-    let values: Vec<f32> = steps.each().iter().flat_map(|&length| mark(length)).collect();
-    Tensor::from_data(TensorData::new(values, [b, u]), device)
+    from_host([b, u], device, || steps.each().iter().flat_map(|&length| mark(length)).collect())
 }

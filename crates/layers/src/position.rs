@@ -1,7 +1,8 @@
 //! Position encodings: sinusoids, a learned table, relative offsets and rotary positions.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
+use plimsoll_tape::from_host;
 
 // Shapes: b batch, h heads, t frames, d model width, w width of a head.
 
@@ -11,13 +12,39 @@ fn frequencies(d: usize) -> Vec<f64> {
     (0..d / 2).map(|i| (-(2.0 * i as f64 / d as f64) * 1e4_f64.ln()).exp()).collect()
 }
 
+/// Number of positions from one coarse angle to the next; see [`waves`].
+const FINE: i64 = 64;
+
+/// Computes sine and cosine of each of `positions` times each of `frequencies`, in this order, and hands them to `put`.
+///
+/// A position is split into a coarse and a fine part, whose waves are combined by the angle addition formulas. So a
+/// position costs a few multiplications and not a sine, and has the same values in every range that holds it.
+fn waves(positions: impl Iterator<Item = i64> + Clone, frequencies: &[f64], mut put: impl FnMut(f64, f64)) {
+    let coarse = positions.clone().map(|position| position.div_euclid(FINE));
+    let (Some(lowest), Some(highest)) = (coarse.clone().min(), coarse.max()) else { return };
+    let table = |steps: std::ops::RangeInclusive<i64>, width: i64| -> Vec<(f64, f64)> {
+        let angles = steps.flat_map(|step| frequencies.iter().map(move |f| (step * width) as f64 * f));
+        angles.map(f64::sin_cos).collect()
+    };
+    let (coarse, fine) = (table(lowest..=highest, FINE), table(0..=FINE - 1, 1));
+    let count = frequencies.len();
+    for position in positions {
+        let coarse = &coarse[(position.div_euclid(FINE) - lowest) as usize * count..][..count];
+        let fine = &fine[position.rem_euclid(FINE) as usize * count..][..count];
+        for (&(sin_a, cos_a), &(sin_b, cos_b)) in coarse.iter().zip(fine) {
+            put(sin_a * cos_b + cos_a * sin_b, cos_a * cos_b - sin_a * sin_b);
+        }
+    }
+}
+
 /// Computes a row `[d]` for each position: sine in channel `2k`, cosine in channel `2k + 1`.
-fn sinusoids(positions: impl Iterator<Item = f64>, d: usize, device: &Device) -> Tensor<2> {
-    let frequencies = frequencies(d);
-    let phases = positions.flat_map(|position| frequencies.iter().map(move |f| position * f));
-    let values: Vec<f32> = phases.flat_map(|phase| [phase.sin() as f32, phase.cos() as f32]).collect();
-    let rows = values.len() / d;
-    Tensor::from_data(TensorData::new(values, [rows, d]), device)
+fn sinusoids(positions: impl ExactSizeIterator<Item = i64> + Clone, d: usize, device: &Device) -> Tensor<2> {
+    let rows = positions.len();
+    from_host([rows, d], device, || {
+        let mut values = Vec::with_capacity(rows * d);
+        waves(positions, &frequencies(d), |sine, cosine| values.extend([sine as f32, cosine as f32]));
+        values
+    })
 }
 
 /// Adds sinusoidal positions to `x` `[b, t, d]` (Vaswani et al. 2017). The first frame of `x` has the position `first`.
@@ -26,15 +53,15 @@ fn sinusoids(positions: impl Iterator<Item = f64>, d: usize, device: &Device) ->
 /// If `d` is odd.
 pub fn add_sinusoids(x: Tensor<3>, first: usize) -> Tensor<3> {
     let [_, t, d] = x.dims();
-    let table = sinusoids((first..first + t).map(|position| position as f64), d, &x.device());
+    let table = sinusoids((0..t).map(|index| (first + index) as i64), d, &x.device());
     x + table.unsqueeze::<3>()
 }
 
 /// Computes the sinusoids `[keys - 1 + queries, d]` of all distances from the queries `first..first + queries` to the
 /// keys `0..keys`, in decreasing order: from the last query and key 0 to the first query and the last key.
 pub(crate) fn offsets(first: usize, queries: usize, keys: usize, d: usize, device: &Device) -> Tensor<2> {
-    let largest = (first + queries - 1) as f64;
-    sinusoids((0..keys - 1 + queries).map(|index| largest - index as f64), d, device)
+    let largest = (first + queries - 1) as i64;
+    sinusoids((0..keys - 1 + queries).map(|index| largest - index as i64), d, device)
 }
 
 /// Applies rotary positions to queries or keys `x` `[b, h, t, w]` (Su et al. 2021). The first frame of `x` has the
@@ -47,13 +74,16 @@ pub(crate) fn offsets(first: usize, queries: usize, keys: usize, d: usize, devic
 pub fn apply_rotary(x: Tensor<4>, first: usize) -> Tensor<4> {
     let [b, h, t, w] = x.dims();
     let frequencies = frequencies(w);
-    let table = |wave: fn(f64) -> f64| -> Tensor<4> {
-        let phases = (first..first + t).flat_map(|position| frequencies.iter().map(move |f| position as f64 * f));
-        let values: Vec<f32> = phases.map(|phase| wave(phase) as f32).collect();
-        let table = Tensor::<4>::from_data(TensorData::new(values, [1, 1, t, w / 2]), &x.device());
+    let table = |pick: fn(f64, f64) -> f64| -> Tensor<4> {
+        let table = from_host([1, 1, t, w / 2], &x.device(), || {
+            let mut values = Vec::with_capacity(t * w / 2);
+            let positions = (0..t).map(|index| (first + index) as i64);
+            waves(positions, &frequencies, |sine, cosine| values.push(pick(sine, cosine) as f32));
+            values
+        });
         table.cast(x.dtype())
     };
-    let (sine, cosine) = (table(f64::sin), table(f64::cos));
+    let (sine, cosine) = (table(|sine, _| sine), table(|_, cosine| cosine));
     let half = |from: usize| x.clone().slice([0..b, 0..h, 0..t, from..from + w / 2]);
     let (left, right) = (half(0), half(w / 2));
     let rotated_left = left.clone() * cosine.clone() - right.clone() * sine.clone();
@@ -101,6 +131,21 @@ mod tests {
         let expected = [0.0, 1.0, 0.0, 1.0, 1f32.sin(), 1f32.cos(), 0.01f32.sin(), 0.01f32.cos()];
         for (value, expected) in values.iter().zip(expected) {
             assert!((value - expected).abs() < 1e-6, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn far_and_negative_positions_have_the_values_of_the_formula() {
+        let frequencies = frequencies(64);
+        for start in [-100_000_i64, -4000, -65, -64, -1, 0, 63, 999, 100_000] {
+            let mut found = Vec::new();
+            waves((0..200).map(|index| start - index), &frequencies, |sine, cosine| found.push((sine, cosine)));
+            for (row, pair) in found.chunks(frequencies.len()).enumerate() {
+                for (frequency, &(sine, cosine)) in frequencies.iter().zip(pair) {
+                    let angle = (start - row as i64) as f64 * frequency;
+                    assert!((sine - angle.sin()).abs() < 1e-9 && (cosine - angle.cos()).abs() < 1e-9, "{angle}");
+                }
+            }
         }
     }
 

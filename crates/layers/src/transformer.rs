@@ -171,6 +171,12 @@ impl DecoderCache {
         self.memory.select(rows);
     }
 
+    /// Continues as if each sequence had decoded `len` tokens, of which the new ones are zeros. See
+    /// [`KeyValueCache::pad_to`](crate::KeyValueCache::pad_to).
+    pub fn pad_to(&mut self, len: usize) {
+        self.tokens.pad_to(len);
+    }
+
     /// Returns the number of tokens that each sequence has decoded so far.
     pub fn len(&self) -> usize {
         self.tokens.len()

@@ -86,15 +86,34 @@ impl Cost {
         }
     }
 
-    /// Adds the cost of one operation of a recording.
-    pub(crate) fn count(&mut self, operation: &OperationIr) {
+    /// Computes the cost of one operation of a recording.
+    pub(crate) fn of(operation: &OperationIr) -> Self {
+        let [all, _] = Self::parts(operation, |_| false);
+        all
+    }
+
+    /// Computes the cost of one operation of a recording in two parts: that of sizes for which `grows` is false, and that
+    /// of the others. Launches belong to the first part.
+    pub(crate) fn parts(operation: &OperationIr, grows: impl Fn(u64) -> bool) -> [Self; 2] {
+        let mut parts = [Self::default(); 2];
         if costs_nothing(operation) {
-            return;
+            return parts;
         }
-        let size = |tensor: &TensorIr| (tensor.shape.num_elements() * tensor.dtype.size()) as f64;
-        self.bytes += operation.inputs().map(size).sum::<f64>() + operation.outputs().map(size).sum::<f64>();
-        self.launches += 1.0;
-        self.operations += products(operation);
+        for tensor in operation.inputs().chain(operation.outputs()) {
+            let size = (tensor.shape.num_elements() * tensor.dtype.size()) as u64;
+            parts[usize::from(grows(size))].bytes += size as f64;
+        }
+        let products = products(operation);
+        parts[usize::from(products > 0 && grows(products))].operations += products as f64;
+        parts[0].launches += 1.0;
+        parts
+    }
+
+    /// Adds `other` to this cost, `factor` times.
+    pub(crate) fn add(&mut self, other: &Self, factor: f64) {
+        self.operations += other.operations * factor;
+        self.bytes += other.bytes * factor;
+        self.launches += other.launches * factor;
     }
 }
 
@@ -108,20 +127,20 @@ fn costs_nothing(operation: &OperationIr) -> bool {
         OperationIr::Init(_) | OperationIr::Drop(_) => true,
         _ => matches!(
             CustomOp::parse(operation),
-            Some(CustomOp::Mark(_) | CustomOp::Contiguous | CustomOp::Scratch { .. })
+            Some(CustomOp::Mark(_) | CustomOp::Contiguous | CustomOp::Upload | CustomOp::Scratch { .. })
         ),
     }
 }
 
 /// Counts the floating-point operations of `operation`; 0 unless it is a matrix product or a convolution.
-fn products(operation: &OperationIr) -> f64 {
-    let count = |tensor: &TensorIr| tensor.shape.num_elements() as f64;
+fn products(operation: &OperationIr) -> u64 {
+    let count = |tensor: &TensorIr| tensor.shape.num_elements() as u64;
     // Each output of a convolution is a sum over a kernel, and so is each part of its gradients.
     let convolved =
-        |out: &TensorIr, weight: &TensorIr| 2.0 * count(out) * weight.shape[1..].iter().product::<usize>() as f64;
+        |out: &TensorIr, weight: &TensorIr| 2 * count(out) * weight.shape[1..].iter().product::<usize>() as u64;
     match operation {
         OperationIr::Float(_, FloatOperationIr::Matmul(op)) => {
-            2.0 * count(&op.out) * op.lhs.shape.last().copied().unwrap_or(1) as f64
+            2 * count(&op.out) * op.lhs.shape.last().copied().unwrap_or(1) as u64
         }
         OperationIr::Module(module) => match module {
             ModuleOperationIr::Conv1d(op) => convolved(&op.out, &op.weight),
@@ -130,8 +149,8 @@ fn products(operation: &OperationIr) -> f64 {
             ModuleOperationIr::Conv2dXBackward(op) => convolved(&op.output_grad, &op.weight),
             ModuleOperationIr::Conv1dWeightBackward(op) => convolved(&op.output_grad, &op.weight),
             ModuleOperationIr::Conv2dWeightBackward(op) => convolved(&op.output_grad, &op.weight),
-            _ => 0.0,
+            _ => 0,
         },
-        _ => 0.0,
+        _ => 0,
     }
 }

@@ -4,13 +4,12 @@
 //! writes only those outputs that a later operation reads. An input that is read for the last time gives its memory to
 //! an output of the same size. Layouts are followed as on the CPU.
 
-use std::collections::HashMap;
-
 use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
     BaseOperationIr as Base, ModuleOperationIr as Neural, NumericOperationIr as Numeric, OperationIr, TensorId,
     TensorIr,
 };
+use rustc_hash::FxHashMap;
 
 use crate::heap::{Heap, contiguous_strides};
 
@@ -36,7 +35,7 @@ impl FusionGroup {
         heap: &mut Heap,
         operation: &OperationIr,
         index: usize,
-        last: &HashMap<TensorId, usize>,
+        last: &FxHashMap<TensorId, usize>,
         is_lasting: &dyn Fn(TensorId) -> bool,
     ) {
         if CustomOp::parse(operation).is_none() && is_fusible(operation) && self.count < FUSED_OPERATIONS_MAX {
@@ -81,7 +80,7 @@ impl FusionGroup {
         &mut self,
         heap: &mut Heap,
         index: usize,
-        last: &HashMap<TensorId, usize>,
+        last: &FxHashMap<TensorId, usize>,
         is_lasting: &dyn Fn(TensorId) -> bool,
     ) {
         let is_over = |id: TensorId| !is_lasting(id) && last.get(&id).is_none_or(|&last| last < index);

@@ -4,10 +4,9 @@
 //! may overwrite a block that has one handle, and a block is freed with its last handle. `flex` and `cube` follow the
 //! code of the backends and move these handles without any numbers.
 
-use std::collections::HashMap;
-
 use plimsoll_core::Bytes;
 use plimsoll_tape::ir::{TensorId, TensorIr, TensorStatus};
+use rustc_hash::FxHashMap;
 
 use crate::timeline::{Allocation, Owner, Phase, PhaseSpan, Timeline};
 
@@ -56,6 +55,8 @@ pub(crate) fn contiguous_strides(shape: &[usize]) -> Vec<isize> {
 #[derive(Debug)]
 struct Block {
     size: usize,
+    /// Size before it was rounded up.
+    exact: usize,
     handles: usize,
     birth: usize,
     death: Option<usize>,
@@ -68,13 +69,15 @@ struct Block {
 #[derive(Debug)]
 pub(crate) struct Heap {
     blocks: Vec<Block>,
-    tensors: HashMap<TensorId, Value>,
+    tensors: FxHashMap<TensorId, Value>,
     now: usize,
     phase: Phase,
     phases: Vec<PhaseSpan>,
     operation: &'static str,
     /// Alignment in bytes: sizes are rounded up to its multiples, as by the allocator of the device.
     alignment: usize,
+    /// Number of utterances of the recording, if sizes that are its multiples stand for those of any number.
+    utterances: Option<usize>,
 }
 
 impl Heap {
@@ -82,13 +85,20 @@ impl Heap {
     pub(crate) fn new(alignment: usize) -> Self {
         Self {
             blocks: Vec::new(),
-            tensors: HashMap::new(),
+            tensors: FxHashMap::default(),
             now: 0,
             phase: Phase::Forward,
             phases: Vec::new(),
             operation: "",
             alignment,
+            utterances: None,
         }
+    }
+
+    /// Makes an empty heap for a recording of `utterances` utterances, a prime number, that stands for those of any number.
+    /// Tensors whose sizes grow with the utterances and others do not share blocks, and the timeline has exact sizes.
+    pub(crate) fn of_any_number(alignment: usize, utterances: u32) -> Self {
+        Self { utterances: Some(utterances as usize), ..Self::new(alignment) }
     }
 
     /// Begins `phase` in the timeline.
@@ -131,6 +141,7 @@ impl Heap {
         self.now += 1;
         self.blocks.push(Block {
             size: size.next_multiple_of(self.alignment),
+            exact: size,
             handles: 1,
             birth: self.now,
             death: None,
@@ -226,7 +237,9 @@ impl Heap {
     pub(crate) fn can_reuse(&self, id: TensorId, size: usize) -> bool {
         self.tensors.get(&id).is_some_and(|value| {
             let block = &self.blocks[value.block];
-            block.handles == 1 && block.owner.is_none() && block.size == size.next_multiple_of(self.alignment)
+            let grow_alike = self.utterances.is_none_or(|n| block.exact.is_multiple_of(n) == size.is_multiple_of(n));
+            let is_as_large = block.size == size.next_multiple_of(self.alignment);
+            block.handles == 1 && block.owner.is_none() && is_as_large && grow_alike
         })
     }
 
@@ -261,7 +274,7 @@ impl Heap {
 
     /// Makes a timeline of every allocation. The owner of a block without one follows from the block's lifetime: a
     /// block that was allocated before the backward pass and is alive when that pass begins is an activation, any other
-    /// block is temporary.
+    /// block is temporary. The sizes are exact if the recording stands for any number of utterances, and rounded otherwise.
     pub(crate) fn into_timeline(mut self) -> Timeline {
         let end = self.now + 1;
         if let Some(last) = self.phases.last_mut() {
@@ -273,8 +286,9 @@ impl Heap {
             let death = block.death.unwrap_or(end);
             let saved = backward.is_some_and(|start| block.birth < start && death > start);
             let inferred = if saved { Owner::Activations } else { Owner::Temporaries };
+            let size = if self.utterances.is_some() { block.exact } else { block.size };
             Allocation {
-                size: Bytes(block.size as u64),
+                size: Bytes(size as u64),
                 birth: block.birth,
                 death,
                 owner: block.owner.unwrap_or(inferred),

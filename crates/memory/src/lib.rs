@@ -44,7 +44,7 @@ pub use demand::{Demand, PlanOptions, StateOption};
 pub use html::html_page;
 pub use model::{MemoryEstimate, MemoryModel};
 pub use perfetto::perfetto_trace;
-pub use plan::{BucketPlan, Plan, fastest_plan, plan, plan_with};
+pub use plan::{BucketPlan, Plan, fastest_plan, fits_at_all, plan, plan_with};
 pub use plan_error::{Change, PlanError, Remedy};
 pub use refusal::does_not_fit;
 pub use run_memory::{RunMemory, StepMemory};

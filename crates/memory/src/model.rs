@@ -1,5 +1,5 @@
-//! The memory model of a training run: a few traces from which every batch size is estimated, as memory and cost grow
-//! linearly with the batch and with the rematerialized blocks.
+//! The memory model of a training run: traces that stand for batches of any size, as memory and cost grow linearly with the
+//! batch.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,10 +9,14 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
+use crate::cube;
 use crate::demand::{Demand, StateOption};
 use crate::run_memory::{RunMemory, StepMemory};
 use crate::timeline::Timeline;
-use crate::trace::{Trace, TraceError, batch_bytes, trace, trace_validation};
+use crate::trace::{
+    ScalableTrace, Trace, TraceError, batch_bytes, trace, trace_of_any_number, trace_validation,
+    trace_validation_of_any_number,
+};
 use crate::traceable::Traceable;
 
 /// Memory and cost estimate for one size of micro-batch.
@@ -33,12 +37,16 @@ pub struct MemoryEstimate {
 pub struct MemoryModel<'a, S> {
     traceable: &'a S,
     demand: Demand,
-    pairs: Cache<(BatchShape, Choice), Pair>,
+    traces: Cache<(BatchShape, Choice), Known>,
+    /// Costs of 2 and of 3 utterances, where each size needs a trace of its own.
+    costs: Cache<(BatchShape, Choice), [Cost; 2]>,
     batches: Cache<BatchShape, Bytes>,
     in_use: Cache<Size, Bytes>,
     envelopes: Cache<(BatchShape, Choice), Option<Arc<Envelope>>>,
     peaks: Cache<(Size, StateOption, Bytes), Bytes>,
-    validation_pairs: Cache<BatchShape, Arc<[Timeline; 2]>>,
+    /// Lower bounds of the peaks that were not computed to the end.
+    exceeded: Cache<(Size, StateOption, Bytes), Bytes>,
+    validation_traces: Cache<BatchShape, Known>,
     validations: Cache<(Size, u32, StateOption, Bytes), Bytes>,
     parameters: Vec<u64>,
     weights: Bytes,
@@ -51,16 +59,11 @@ type Size = (BatchShape, u32, Choice);
 /// Values that were computed before, by their arguments.
 type Cache<K, V> = Mutex<HashMap<K, V>>;
 
-/// Two traces of a bucket, one for each size in [`SAMPLED_UTTERANCES`].
-type Pair = Arc<[Trace; 2]>;
-
-/// Sizes of the two micro-batches that are traced, in utterances; other sizes are interpolated or extrapolated
-/// linearly. Numbers that divide no usual size: with 2, a batch of lengths could be as large as another tensor by chance,
-/// which would then take over its memory in one trace and not in the other.
-const SAMPLED_UTTERANCES: [u32; 2] = [5, 11];
+/// The trace that stands for all sizes of a bucket; `None` if each size needs a trace of its own.
+type Known = Option<Arc<ScalableTrace>>;
 
 /// Factor by which an estimate may exceed a budget before it is taken as proof that the exact value does.
-const HOPELESS: f64 = 1.1;
+const HOPELESS: f64 = 1.02;
 
 /// Bytes that grow linearly with the utterances: of one utterance, and of each further one.
 type Line = (f64, f64);
@@ -75,18 +78,15 @@ struct Envelope {
 }
 
 impl Envelope {
-    /// Makes the envelope from the timelines of both [`SAMPLED_UTTERANCES`]; `None` if these differ in more than sizes.
-    fn new(few: &Timeline, more: &Timeline) -> Option<Self> {
-        few.interpolate(more, 0.0)?;
-        let steps = f64::from(SAMPLED_UTTERANCES[1] - SAMPLED_UTTERANCES[0]);
-        let before = f64::from(SAMPLED_UTTERANCES[0] - 1);
-        let line = |few: u64, more: u64| {
-            let slope = (more as f64 - few as f64) / steps;
-            (few as f64 - slope * before, slope)
-        };
-        let largest = few.allocations.iter().zip(&more.allocations).map(|(few, more)| line(few.size.0, more.size.0));
-        let in_use = few.in_use().into_iter().zip(more.in_use()).map(|(few, more)| line(few, more));
-        Some(Self { in_use: highest(in_use.collect()), largest: highest(largest.collect()) })
+    /// Makes the envelope of a trace.
+    fn new(trace: &ScalableTrace) -> Self {
+        let timeline = trace.timeline();
+        // Sizes are linear in the utterances, so are their sums.
+        let [one, two] = [1, 2].map(|utterances| timeline.in_use(|size| trace.scaled(size, utterances)));
+        let line = |one: u64, two: u64| (one as f64, two as f64 - one as f64);
+        let in_use = one.into_iter().zip(two).map(|(one, two)| line(one, two));
+        let largest = timeline.allocations.iter().map(|one| line(trace.scaled(one.size, 1), trace.scaled(one.size, 2)));
+        Self { in_use: highest(in_use.collect()), largest: highest(largest.collect()) }
     }
 }
 
@@ -131,22 +131,27 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             attention_chunk: options.chunks.first().copied().flatten(),
             precision: options.precisions.first().copied().unwrap_or_default(),
         };
-        let traced = in_parallel(&demand.buckets, |&bucket| pair(traceable, bucket, choice, demand.rules));
-        let mut pairs = HashMap::new();
-        for (&bucket, pair) in demand.buckets.iter().zip(traced) {
-            pairs.insert((bucket, choice), Arc::new(pair?));
+        let traced = in_parallel(&demand.buckets, |&bucket| known(traceable, bucket, choice, demand.rules));
+        let mut traces = HashMap::new();
+        for (&bucket, known) in demand.buckets.iter().zip(traced) {
+            traces.insert((bucket, choice), known?);
         }
-        let first = pairs.values().next().ok_or(TraceError::NoGradient)?;
-        let Trace { parameters, weights, gradients, .. } = first[0].clone();
+        let (&(bucket, _), first) = traces.iter().next().ok_or(TraceError::NoGradient)?;
+        let Trace { parameters, weights, gradients, .. } = match first {
+            Some(known) => known.at(1, demand.rules),
+            None => trace(traceable, bucket.with_utterances(1), choice, demand.rules)?,
+        };
         Ok(Self {
             traceable,
             demand,
-            pairs: Mutex::new(pairs),
+            traces: Mutex::new(traces),
+            costs: Mutex::default(),
             batches: Mutex::default(),
             in_use: Mutex::default(),
             envelopes: Mutex::default(),
             peaks: Mutex::default(),
-            validation_pairs: Mutex::default(),
+            exceeded: Mutex::default(),
+            validation_traces: Mutex::default(),
             validations: Mutex::default(),
             parameters,
             weights,
@@ -163,8 +168,17 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     ) -> Result<Cost, TraceError> {
         let share_of_blocks = f64::from(choice.remat.count(self.demand.blocks)) / f64::from(self.demand.blocks.max(1));
         let at = |remat: Remat| -> Result<Cost, TraceError> {
-            let pair = self.pair(bucket, Choice { remat, ..choice })?;
-            Ok(pair[0].cost.interpolate(&pair[1].cost, share(utterances)))
+            let choice = Choice { remat, ..choice };
+            Ok(match self.known(bucket, choice)? {
+                Some(known) => known.cost(utterances),
+                None => {
+                    let [few, more] = cached(&self.costs, (bucket, choice), || {
+                        let [few, more] = [2, 3].map(|utterances| self.trace(bucket, utterances, choice));
+                        Ok::<_, TraceError>([few?.cost, more?.cost])
+                    })?;
+                    few.interpolate(&more, f64::from(utterances) - 2.0)
+                }
+            })
         };
         Ok(match share_of_blocks {
             0.0 => at(Remat::None)?,
@@ -192,14 +206,33 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// Estimates the peak memory of a run with micro-batches of this `size` and the optimizer state `state`, whose GPU
     /// pages are large enough for an allocation of `page` bytes.
     pub(crate) fn peak(&self, size: Size, state: StateOption, page: Bytes) -> Result<Bytes, TraceError> {
+        cached(&self.peaks, (size, state, page), || self.peak_within(size, state, page, Bytes(u64::MAX)))
+    }
+
+    /// Returns whether [`peak`](Self::peak) is at most `budget`.
+    pub(crate) fn fits(&self, size: Size, state: StateOption, page: Bytes, budget: Bytes) -> Result<bool, TraceError> {
+        let key = (size, state, page);
+        if let Some(peak) = self.peaks.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(*peak <= budget);
+        }
+        if self.exceeded.lock().unwrap_or_else(PoisonError::into_inner).get(&key).is_some_and(|more| *more > budget) {
+            return Ok(false);
+        }
+        let peak = self.peak_within(size, state, page, budget)?;
+        let known = if peak <= budget { &self.peaks } else { &self.exceeded };
+        known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, peak);
+        Ok(peak <= budget)
+    }
+
+    /// Estimates the same as [`peak`](Self::peak), but stops as soon as it exceeds `limit`, and then returns a part of it
+    /// that does.
+    fn peak_within(&self, size: Size, state: StateOption, page: Bytes, limit: Bytes) -> Result<Bytes, TraceError> {
         let (bucket, utterances, choice) = size;
-        cached(&self.peaks, (size, state, page), || {
-            let (trace, step) = (self.trace(bucket, utterances, choice)?, self.step(bucket, utterances, state)?);
-            Ok(self.with_margin(match self.demand.rules {
-                BackendRules::Flex { .. } => RunMemory::new(&trace, None, step).peak(),
-                BackendRules::Cube { .. } => trace.reserved_with_page(page, step),
-            }))
-        })
+        let (trace, step) = (self.trace(bucket, utterances, choice)?, self.step(bucket, utterances, state)?);
+        Ok(self.with_margin(match self.demand.rules {
+            BackendRules::Flex { .. } => RunMemory::new(&trace, None, step).peak(),
+            BackendRules::Cube { .. } => trace.reserved_within(page, step, None, limit),
+        }))
     }
 
     /// Adds the share by which traces were below measurements: up to 1 % on the CPU, and little more on a CubeCL device
@@ -234,12 +267,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
 
     /// Returns the envelope of all sizes of a bucket; `None` if two traces do not determine them.
     fn envelope(&self, bucket: BatchShape, choice: Choice) -> Result<Option<Arc<Envelope>>, TraceError> {
-        if matches!(self.demand.rules, BackendRules::Flex { .. }) {
-            return Ok(None);
-        }
         cached(&self.envelopes, (bucket, choice), || {
-            let pair = self.pair(bucket, choice)?;
-            Ok(Envelope::new(&pair[0].timeline, &pair[1].timeline).map(Arc::new))
+            Ok(self.known(bucket, choice)?.map(|known| Arc::new(Envelope::new(&known))))
         })
     }
 
@@ -264,7 +293,9 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// Returns the size of the largest single allocation of a micro-batch.
     pub(crate) fn largest(&self, (bucket, utterances, choice): Size) -> Result<Bytes, TraceError> {
         match self.envelope(bucket, choice)? {
-            Some(envelope) => Ok(Bytes(greatest(&envelope.largest, utterances))),
+            Some(envelope) => {
+                Ok(Bytes(greatest(&envelope.largest, utterances).next_multiple_of(cube::ALIGNMENT as u64)))
+            }
             None => Ok(self.trace(bucket, utterances, choice)?.largest()),
         }
     }
@@ -303,20 +334,18 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         })
     }
 
-    /// Returns the trace of a micro-batch. On a GPU every allocation grows linearly with the utterances, so two traces
-    /// suffice. The CPU backend changes its algorithms at certain sizes, so each size is traced separately there.
+    /// Returns the trace of a micro-batch. On a GPU one trace of the bucket suffices. The CPU backend changes its algorithms
+    /// at certain sizes, so each size is traced separately there.
     fn trace(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<Trace, TraceError> {
-        let exactly = || trace(self.traceable, bucket.with_utterances(utterances), choice, self.demand.rules);
-        if matches!(self.demand.rules, BackendRules::Flex { .. }) {
-            return exactly();
+        match self.known(bucket, choice)? {
+            Some(known) => Ok(known.at(utterances, self.demand.rules)),
+            None => trace(self.traceable, bucket.with_utterances(utterances), choice, self.demand.rules),
         }
-        let known = self.pair(bucket, choice)?;
-        known[0].interpolate(&known[1], share(utterances)).map_or_else(exactly, Ok)
     }
 
-    /// Returns the two traces from which all sizes of a bucket are interpolated.
-    fn pair(&self, bucket: BatchShape, choice: Choice) -> Result<Pair, TraceError> {
-        cached(&self.pairs, (bucket, choice), || pair(self.traceable, bucket, choice, self.demand.rules).map(Arc::new))
+    /// Returns the trace that stands for all sizes of a bucket.
+    fn known(&self, bucket: BatchShape, choice: Choice) -> Result<Known, TraceError> {
+        cached(&self.traces, (bucket, choice), || known(self.traceable, bucket, choice, self.demand.rules))
     }
 
     /// Computes the peak memory of a run that trains with micro-batches of `size` and validates `utterances` utterances of
@@ -337,7 +366,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
                 }
                 BackendRules::Cube { .. } => {
                     let (trace, step) = (self.trace(size.0, size.1, size.2)?, self.step(size.0, size.1, state)?);
-                    trace.reserved_with_validation(page, step, Some(&timeline))
+                    trace.reserved_within(page, step, Some(&timeline), Bytes(u64::MAX))
                 }
             }))
         })
@@ -345,16 +374,17 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
 
     /// Returns the memory over time of validating `utterances` utterances of `bucket`.
     fn validation_timeline(&self, bucket: BatchShape, utterances: u32) -> Result<Timeline, TraceError> {
-        let exactly =
-            |utterances: u32| trace_validation(self.traceable, bucket.with_utterances(utterances), self.demand.rules);
-        if matches!(self.demand.rules, BackendRules::Flex { .. }) {
-            return exactly(utterances);
-        }
-        let pair = cached(&self.validation_pairs, bucket, || {
-            let [few, more] = SAMPLED_UTTERANCES.map(exactly);
-            Ok::<_, TraceError>(Arc::new([few?, more?]))
+        let rules = self.demand.rules;
+        let known = cached(&self.validation_traces, bucket, || match rules {
+            BackendRules::Flex { .. } => Ok::<Known, TraceError>(None),
+            BackendRules::Cube { .. } => {
+                Ok(trace_validation_of_any_number(self.traceable, bucket, rules)?.map(Arc::new))
+            }
         })?;
-        pair[0].interpolate(&pair[1], share(utterances)).map_or_else(|| exactly(utterances), Ok)
+        match known {
+            Some(known) => Ok(known.at(utterances, rules).timeline),
+            None => trace_validation(self.traceable, bucket.with_utterances(utterances), rules),
+        }
     }
 
     /// Computes the memory between steps with the optimizer state `state`: weights, state and workspace.
@@ -390,51 +420,16 @@ impl<S> MemoryModel<'_, S> {
     }
 }
 
-/// Returns the position of `utterances` between the two [`SAMPLED_UTTERANCES`]: 0 at the first, 1 at the second.
-fn share(utterances: u32) -> f64 {
-    (f64::from(utterances) - f64::from(SAMPLED_UTTERANCES[0]))
-        / f64::from(SAMPLED_UTTERANCES[1] - SAMPLED_UTTERANCES[0])
-}
-
-/// Makes the two traces from which all batch sizes of a bucket are interpolated.
-fn pair<S: Traceable>(
+/// Makes the trace that stands for all sizes of a bucket.
+fn known<S: Traceable>(
     traceable: &S,
     bucket: BatchShape,
     choice: Choice,
     rules: BackendRules,
-) -> Result<[Trace; 2], TraceError> {
-    let [few, more] =
-        SAMPLED_UTTERANCES.map(|utterances| trace(traceable, bucket.with_utterances(utterances), choice, rules));
-    Ok([few?, more?])
-}
-
-impl Trace {
-    /// Interpolates linearly from this trace (`share` 0) to `other` (`share` 1). Returns `None` if the traces differ in
-    /// more than sizes.
-    fn interpolate(&self, other: &Self, share: f64) -> Option<Self> {
-        let timeline = self.timeline.interpolate(&other.timeline, share)?;
-        let cost = self.cost.interpolate(&other.cost, share);
-        Some(Self { timeline, cost, parameters: self.parameters.clone(), ..*self })
-    }
-}
-
-impl Timeline {
-    /// Interpolates linearly from this timeline (`share` 0) to `other` (`share` 1). Returns `None` if the timelines
-    /// differ in more than sizes.
-    fn interpolate(&self, other: &Self, share: f64) -> Option<Self> {
-        if self.allocations.len() != other.allocations.len() || self.phases != other.phases {
-            return None;
-        }
-        let between =
-            |a: Bytes, b: Bytes| Bytes((a.0 as f64 + (b.0 as f64 - a.0 as f64) * share).ceil().max(0.0) as u64);
-        let mut timeline = self.clone();
-        for (one, (few, more)) in timeline.allocations.iter_mut().zip(self.allocations.iter().zip(&other.allocations)) {
-            if (few.birth, few.death) != (more.birth, more.death) {
-                return None;
-            }
-            one.size = between(few.size, more.size);
-        }
-        Some(timeline)
+) -> Result<Known, TraceError> {
+    match rules {
+        BackendRules::Flex { .. } => Ok(None),
+        BackendRules::Cube { .. } => Ok(trace_of_any_number(traceable, bucket, choice, rules)?.map(Arc::new)),
     }
 }
 

@@ -69,6 +69,7 @@ fn custom_name(operation: &OperationIr) -> &'static str {
         &["attention_weights", "depthwise", "dropout", "glu", "layer_norm", "relative_shift", "silu", "tanh"];
     match CustomOp::parse(operation) {
         Some(CustomOp::Contiguous) => "contiguous copy",
+        Some(CustomOp::Upload) => "upload",
         Some(CustomOp::Make(name) | CustomOp::Change { name, .. } | CustomOp::Scratch { name, .. }) => {
             NAMES.iter().find(|known| **known == name).copied().unwrap_or("other host operation")
         }

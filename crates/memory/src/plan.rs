@@ -8,7 +8,7 @@ use crate::demand::{PlanOptions, StateOption};
 use crate::model::MemoryModel;
 use crate::plan_error::PlanError;
 use crate::refusal::refusal;
-use crate::search::{Found, longest, search};
+use crate::search::{Found, longest, search, smallest_fits};
 use crate::strategy::smallest_choice;
 use crate::trace::TraceError;
 use crate::traceable::Traceable;
@@ -121,6 +121,19 @@ pub fn fastest_plan<S: Traceable + Sync>(
     speed: &Speed,
 ) -> Result<Option<Plan>, TraceError> {
     search(model, options, budget, speed)?.map(|found| from_search(model, budget, &found)).transpose()
+}
+
+/// Returns whether a run fits `budget` if it takes the least memory that `options` allow. That takes less time to find out
+/// than a plan. The demand must have buckets, and each list of options a value.
+///
+/// # Errors
+/// [`TraceError`] where the model cannot be traced.
+pub fn fits_at_all<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    options: &PlanOptions,
+    budget: Bytes,
+) -> Result<bool, TraceError> {
+    smallest_fits(model, options, budget)
 }
 
 /// Makes the plan of what the search found.

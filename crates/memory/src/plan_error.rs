@@ -123,6 +123,9 @@ pub enum PlanError {
         remedy: Option<Remedy>,
         /// Share of the parameters that would fit, between 0 and 1, if only a smaller model fits.
         share: Option<f64>,
+        /// Name of a smaller model that fits; `None` unless only a smaller model fits and the caller of the planner knows
+        /// one.
+        smaller: Option<String>,
     },
     /// The model could not be traced.
     #[error(transparent)]
@@ -135,6 +138,7 @@ impl PlanError {
     pub fn advice(&self) -> Option<String> {
         match self {
             Self::NothingFits { remedy: Some(remedy), .. } => Some(remedy.to_string()),
+            Self::NothingFits { smaller: Some(name), .. } => Some(format!("use the model of {name}")),
             Self::NothingFits { share: Some(share), .. } => {
                 Some(format!("use a model of at most {:.0} % of the parameters", share * 100.0))
             }

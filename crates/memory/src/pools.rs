@@ -7,8 +7,6 @@
 //! is nearly full. Such moves are not modeled: a run that preallocates pages for its largest allocation has no old
 //! pages.)
 
-use std::collections::BTreeMap;
-
 use plimsoll_core::Bytes;
 
 use crate::run_memory::StepMemory;
@@ -48,18 +46,20 @@ impl Trace {
     /// preallocated for `largest` bytes or the largest allocation of this trace, whichever is larger: a run also has
     /// batches of other lengths.
     pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
-        self.reserved_with_validation(largest, step, None)
+        self.reserved_within(largest, step, None, Bytes(u64::MAX))
     }
 
     /// Computes the same as [`reserved_with_page`](Self::reserved_with_page) of a run that then validates with the timeline
-    /// `validation`, if given.
-    pub(crate) fn reserved_with_validation(
+    /// `validation`, if given. Stops as soon as the memory exceeds `limit`, and then returns a part of it that does.
+    pub(crate) fn reserved_within(
         &self,
         largest: Bytes,
         step: StepMemory,
         validation: Option<&Timeline>,
+        limit: Bytes,
     ) -> Bytes {
-        let mut run = PoolSimulation::default();
+        let outside = OUTSIDE_POOLS + step.workspace.0 + step.prefetch.0;
+        let mut run = PoolSimulation { limit: limit.0.saturating_sub(outside), ..PoolSimulation::default() };
         let page = run.reserve(self.largest().max(largest).0);
         run.pools.free(page);
         let weights = run.reserve_all(sizes(&self.timeline, Owner::Weights));
@@ -82,7 +82,7 @@ impl Trace {
             let last = run.micro_batch(validation, &self::changes(validation));
             run.free_all(last);
         }
-        Bytes(run.most + OUTSIDE_POOLS + step.workspace.0 + step.prefetch.0)
+        Bytes(run.most + outside)
     }
 }
 
@@ -114,6 +114,8 @@ fn sizes(timeline: &Timeline, owner: Owner) -> impl Iterator<Item = u64> {
 struct PoolSimulation {
     pools: Pools,
     most: u64,
+    /// Memory beyond which the rest of the run does not matter.
+    limit: u64,
 }
 
 impl PoolSimulation {
@@ -146,6 +148,9 @@ impl PoolSimulation {
     fn micro_batch(&mut self, trace: &Timeline, changes: &[Change]) -> Vec<Slot> {
         let mut slots = vec![None; trace.allocations.len()];
         for &(_, is_birth, index) in changes {
+            if self.most > self.limit {
+                break;
+            }
             match is_birth {
                 true => slots[index] = Some(self.reserve(trace.allocations[index].size.0)),
                 false => slots[index].take().into_iter().for_each(|slot| self.pools.free(slot)),
@@ -200,7 +205,7 @@ impl Pools {
         let last = self.pools.len() - 1;
         for pool in &mut self.pools[1..last] {
             let page_size = pool.page_size;
-            for page in pool.pages.iter_mut().filter(|page| page.holes.get(&0) == Some(&page_size)) {
+            for page in pool.pages.iter_mut().filter(|page| page.holes == [(0, page_size)]) {
                 page.holes.clear();
                 page.most = 0;
                 self.reserved -= page_size;
@@ -227,17 +232,17 @@ impl Pool {
                 return (index, start, 0);
             }
         }
-        let mut page = Page { holes: BTreeMap::from([(0, self.page_size)]), most: self.page_size };
+        let mut page = Page { holes: vec![(0, self.page_size)], most: self.page_size };
         let start = page.reserve(size).unwrap_or_default();
         self.pages.push(page);
         (self.pages.len() - 1, start, self.page_size)
     }
 }
 
-/// A page of memory: its free ranges (holes), the length of each by its start.
+/// A page of memory: its free ranges (holes), each with its start and its length, in the order of their starts.
 #[derive(Debug)]
 struct Page {
-    holes: BTreeMap<u64, u64>,
+    holes: Vec<(u64, u64)>,
     /// Upper bound of the length of the longest hole. The bound becomes exact when a search fails.
     most: u64,
 }
@@ -247,29 +252,44 @@ impl Page {
         if self.most < size {
             return None;
         }
-        let Some((&start, &length)) = self.holes.iter().find(|&(_, &length)| length >= size) else {
-            self.most = self.holes.values().copied().max().unwrap_or_default();
+        let Some(index) = self.holes.iter().position(|&(_, length)| length >= size) else {
+            self.most = self.holes.iter().map(|&(_, length)| length).max().unwrap_or_default();
             return None;
         };
-        self.holes.remove(&start);
-        if length > size {
-            self.holes.insert(start + size, length - size);
+        let (start, length) = self.holes[index];
+        match length > size {
+            true => self.holes[index] = (start + size, length - size),
+            false => {
+                self.holes.remove(index);
+            }
         }
         Some(start)
     }
 
-    fn free(&mut self, mut start: u64, mut size: u64) {
-        if let Some(after) = self.holes.remove(&(start + size)) {
-            size += after;
-        }
-        if let Some((&before, &length)) = self.holes.range(..start).next_back()
-            && before + length == start
-        {
-            self.holes.remove(&before);
-            (start, size) = (before, length + size);
-        }
-        self.most = self.most.max(size);
-        self.holes.insert(start, size);
+    fn free(&mut self, start: u64, size: u64) {
+        let index = self.holes.partition_point(|&(hole, _)| hole < start);
+        let meets_before = index > 0 && self.holes[index - 1].0 + self.holes[index - 1].1 == start;
+        let meets_after = self.holes.get(index).is_some_and(|&(hole, _)| hole == start + size);
+        let length = match (meets_before, meets_after) {
+            (true, true) => {
+                let (_, after) = self.holes.remove(index);
+                self.holes[index - 1].1 += size + after;
+                self.holes[index - 1].1
+            }
+            (true, false) => {
+                self.holes[index - 1].1 += size;
+                self.holes[index - 1].1
+            }
+            (false, true) => {
+                self.holes[index] = (start, self.holes[index].1 + size);
+                self.holes[index].1
+            }
+            (false, false) => {
+                self.holes.insert(index, (start, size));
+                size
+            }
+        };
+        self.most = self.most.max(length);
     }
 }
 

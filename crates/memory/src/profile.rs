@@ -165,12 +165,14 @@ impl MemoryProfile {
 }
 
 impl Timeline {
-    /// Computes the memory in use at each moment, in bytes.
-    pub(crate) fn in_use(&self) -> Vec<u64> {
+    /// Computes the memory in use at each moment, in bytes, if an allocation takes as many bytes as `scaled` returns for its
+    /// size.
+    pub(crate) fn in_use(&self, scaled: impl Fn(Bytes) -> u64) -> Vec<u64> {
         let mut changes = vec![0_i64; self.moments + 1];
         for one in self.allocations.iter().filter(|one| one.birth < one.death) {
-            changes[one.birth.min(self.moments)] += one.size.0 as i64;
-            changes[one.death.min(self.moments)] -= one.size.0 as i64;
+            let size = scaled(one.size) as i64;
+            changes[one.birth.min(self.moments)] += size;
+            changes[one.death.min(self.moments)] -= size;
         }
         let mut sum = 0;
         let running = changes.into_iter().map(|change| {

@@ -37,7 +37,7 @@ pub(crate) fn refusal<S: Traceable + Sync>(
             Some(budget.0 as f64 / least.0.max(1) as f64).filter(|share| (0.01..1.0).contains(share))
         }
     };
-    Ok(PlanError::NothingFits { bucket, needed, budget, missing, remedy, share })
+    Ok(PlanError::NothingFits { bucket, needed, budget, missing, remedy, share, smaller: None })
 }
 
 /// Makes the error for a run that fits `budget` in no way that `options` allow, without the search for a remedy.
@@ -53,7 +53,7 @@ pub fn does_not_fit<S: Traceable + Sync>(
     // A run that fits at each length alone may not fit at all lengths together, nor while it validates.
     let needed = needed.max(Bytes(budget.0 + 1));
     let missing = Bytes(needed.0 - budget.0);
-    Ok(PlanError::NothingFits { bucket, needed, budget, missing, remedy: None, share: None })
+    Ok(PlanError::NothingFits { bucket, needed, budget, missing, remedy: None, share: None, smaller: None })
 }
 
 /// Returns the micro-batch that needs the most memory if every length is computed with the least memory that `options`

@@ -6,7 +6,6 @@
 //! on the time of more rematerialization is an estimate. A test allows them 2 %.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 use std::num::NonZeroU32;
 
 use plimsoll_core::{BatchShape, Bytes, Choice, Precision, Remat};
@@ -27,9 +26,6 @@ const PAGE_STEP: f64 = 1.2;
 const EQUAL: f64 = 1e-9;
 /// Factor by which a later precision or form of the state has to be faster than an earlier one to be taken.
 const WORTHWHILE: f64 = 1.02;
-/// Smallest share of a step's time that rematerialization of all blocks adds. A forward pass takes a third of the time of a
-/// step, and most of it is spent in blocks.
-const LEAST_REMAT: f64 = 0.2;
 /// Smallest share of a step's time that smaller attention chunks add.
 const LEAST_CHUNK: f64 = 0.005;
 /// Seconds of latency for each tensor that a step moves between host and device.
@@ -98,15 +94,6 @@ impl ChoiceOrder {
     fn choice(&self, (chunk, remat): Place) -> Choice {
         Choice { attention_chunk: self.chunks[chunk], remat: self.remat[remat], precision: self.precision }
     }
-
-    /// Lists the places after `place`: the next smaller chunk, and the next larger set of rematerialized blocks. Chunks
-    /// that are not shorter than the lengths of `bucket` are left out, as they compute the same.
-    fn next(&self, (chunk, remat): Place, bucket: BatchShape) -> Vec<Place> {
-        let longest = bucket.frames.0.max(bucket.tokens);
-        let shorter = (chunk + 1..self.chunks.len()).find(|&next| chunk_width(self.chunks[next]) < longest);
-        let more = Some(remat + 1).filter(|&more| more < self.remat.len());
-        shorter.map(|chunk| (chunk, remat)).into_iter().chain(more.map(|remat| (chunk, remat))).collect()
-    }
 }
 
 /// Finds the fastest way to compute all buckets of `model` with `options` within `budget`; `None` if none fits.
@@ -130,6 +117,26 @@ pub(crate) fn search<S: Traceable + Sync>(
         }
     }
     Ok(best)
+}
+
+/// Returns whether all buckets of `model` fit `budget`, validation included, with the least memory that `options` allow.
+pub(crate) fn smallest_fits<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    options: &PlanOptions,
+    budget: Bytes,
+) -> Result<bool, TraceError> {
+    let speed = Speed::uniform(1.0, 1.0);
+    for &precision in &options.precisions {
+        for &state in &options.states {
+            let search = Search::new(model, options, (budget, &speed), (precision, state));
+            if let Some((page, candidates)) = search.smallest()?
+                && search.with_validation(page, candidates)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Estimates the seconds of a step of each bucket together, with the fastest of `options` and without a limit on memory.
@@ -231,14 +238,19 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
 
     /// Returns whether each bucket fits by a lower bound of its memory if it is computed with the least memory.
     fn may_fit(&self) -> Result<bool, TraceError> {
-        let choice = smallest_choice(self.options, self.precision, self.model.demand().blocks);
-        for &bucket in self.buckets() {
+        let smallest = smallest_choice(self.options, self.precision, self.model.demand().blocks);
+        let fits = |bucket: &BatchShape| -> Result<bool, TraceError> {
             let micro_batch = *micro_batches(self.options, bucket.utterances).last().expect("there is a size");
-            if self.model.least((bucket, micro_batch, choice), self.state)? > self.budget {
-                return Ok(false);
+            // The first choice needs more memory, and is traced already.
+            for choice in [self.order.choice((0, 0)), smallest] {
+                if self.model.least((*bucket, micro_batch, choice), self.state)? <= self.budget {
+                    return Ok(true);
+                }
             }
-        }
-        Ok(true)
+            Ok(false)
+        };
+        let all: Result<Vec<bool>, TraceError> = in_parallel(self.buckets(), fits).into_iter().collect();
+        Ok(all?.into_iter().all(|fits| fits))
     }
 
     /// Lists the page sizes to try, the largest first. On the CPU there are no pages, and the list has one entry.
@@ -266,43 +278,121 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
     /// Finds the fastest candidate of every bucket with pages of `page` bytes; `None` if a bucket has none. If `exact`,
     /// they fit the budget by simulation of the pools; otherwise only by a lower bound of their memory.
     fn all_buckets(&self, page: Bytes, exact: bool) -> Result<Option<Vec<Candidate>>, TraceError> {
-        // The bounds need traces, which take time; after them everything is cached.
-        let found = match exact {
-            true => self.buckets().iter().map(|&bucket| self.fastest(bucket, page, exact)).collect(),
-            false => in_parallel(self.buckets(), |&bucket| self.fastest(bucket, page, exact)),
-        };
+        let found = in_parallel(self.buckets(), |&bucket| self.fastest(bucket, page, exact));
         found.into_iter().collect()
     }
 
     /// Finds the fastest candidate of one bucket; see [`all_buckets`](Self::all_buckets).
     ///
-    /// More rematerialization and smaller chunks never take less time. So the search begins with the least of both, and
-    /// looks at the next of either only if that could still be faster than the best candidate so far.
+    /// Each trace takes a tenth of a second, so choices are excluded without their traces where possible: smaller chunks
+    /// and more rematerialization never take less time, and never allow a smaller micro-batch.
     fn fastest(&self, bucket: BatchShape, page: Bytes, exact: bool) -> Result<Option<Candidate>, TraceError> {
-        let mut best: Option<Candidate> = None;
-        let mut waiting: Vec<(f64, Place)> = vec![(0.0, (0, 0))];
-        let mut seen = HashSet::from([(0, 0)]);
-        while let Some(index) = (0..waiting.len()).min_by(|&a, &b| waiting[a].0.total_cmp(&waiting[b].0)) {
-            let (bound, place) = waiting.swap_remove(index);
-            let limit = best.map_or(f64::INFINITY, |best| best.seconds * (1.0 - EQUAL));
-            if limit <= bound {
-                break;
-            }
-            let choice = self.order.choice(place);
-            let least_seconds = self.unlimited(bucket, choice)?.max(bound);
-            if least_seconds < limit
-                && let Some(candidate) = self.most(bucket, choice, (page, exact), limit)?
-            {
-                best = Some(candidate);
-            }
-            let next = self.order.next(place, bucket).into_iter().filter(|next| seen.insert(*next));
-            let blocks = f64::from(self.model.demand().blocks.max(1));
-            waiting.extend(next.map(|next| match next.1 > place.1 {
-                true => (least_seconds * (1.0 + LEAST_REMAT / blocks), next),
-                false => (least_seconds * (1.0 + LEAST_CHUNK), next),
-            }));
+        let longest = bucket.frames.0.max(bucket.tokens);
+        let mut best = self.most(bucket, self.order.choice((0, 0)), (page, exact), f64::INFINITY)?;
+        let shorter = (1..self.order.chunks.len()).filter(|&chunk| chunk_width(self.order.chunks[chunk]) < longest);
+        for chunk in [0].into_iter().chain(shorter) {
+            best = self.faster_with_chunk(bucket, chunk, (page, exact), best)?;
         }
         Ok(best)
+    }
+
+    /// Returns the fastest candidate of one bucket with attention chunk number `chunk`, or `best` if none is faster.
+    fn faster_with_chunk(
+        &self,
+        bucket: BatchShape,
+        chunk: usize,
+        (page, exact): (Bytes, bool),
+        mut best: Option<Candidate>,
+    ) -> Result<Option<Candidate>, TraceError> {
+        let limit = |best: &Option<Candidate>| best.map_or(f64::INFINITY, |best| best.seconds * (1.0 - EQUAL));
+        let slower = if chunk == 0 { 1.0 } else { 1.0 + LEAST_CHUNK };
+        if limit(&best) <= self.unlimited(bucket, self.order.choice((0, 0)))? * slower {
+            return Ok(best);
+        }
+        let last = self.order.remat.len() - 1;
+        let Some(roof) = self.most_by_bound(bucket, self.order.choice((chunk, last)), page)? else { return Ok(best) };
+        let least = self.seconds(bucket, roof, (0, 0))? * slower;
+        if limit(&best) <= least {
+            return Ok(best);
+        }
+        // The first choice was looked at before.
+        let mut waiting: Vec<(usize, u32)> =
+            (0..=last).filter(|&remat| (chunk, remat) != (0, 0)).map(|remat| (remat, roof)).collect();
+        loop {
+            let mut faster = Vec::with_capacity(waiting.len());
+            for &(remat, most) in &waiting {
+                if self.seconds(bucket, most, (chunk, remat))? < limit(&best) {
+                    faster.push((remat, most));
+                }
+            }
+            waiting = faster;
+            if waiting.is_empty() {
+                return Ok(best);
+            }
+            // From the middle: what it shows about its micro-batches holds for all with less rematerialization.
+            let (remat, _) = waiting.remove(waiting.len() / 2);
+            let choice = self.order.choice((chunk, remat));
+            if let Some(candidate) = self.most(bucket, choice, (page, exact), limit(&best))? {
+                best = Some(candidate);
+            }
+            if self.may_be_fast(bucket, choice, limit(&best))? {
+                let roof = self.most_by_bound(bucket, choice, page)?;
+                waiting.retain_mut(|(less, most)| {
+                    if *less < remat {
+                        *most = (*most).min(roof.unwrap_or(0));
+                    }
+                    *most > 0
+                });
+            }
+        }
+    }
+
+    /// Estimates the seconds of a step of `bucket` with the choice at `place` and micro-batches of `micro_batch`.
+    fn seconds(&self, bucket: BatchShape, micro_batch: u32, place: Place) -> Result<f64, TraceError> {
+        step_seconds(self.model, bucket, micro_batch, self.order.choice(place), self.speed)
+    }
+
+    /// Returns the sizes of micro-batches of `bucket` that may fit with `choice` by the traces of no and of full
+    /// rematerialization, the largest first.
+    fn hopeful_sizes(&self, bucket: BatchShape, choice: Choice) -> Result<Vec<u32>, TraceError> {
+        let sizes = micro_batches(self.options, bucket.utterances);
+        let is_hopeful = |index: usize| -> Result<bool, TraceError> {
+            Ok(!self.model.is_hopeless((bucket, sizes[index], choice), self.state, self.budget)?)
+        };
+        let first = first_true(sizes.len(), is_hopeful)?;
+        Ok(sizes[first..].to_vec())
+    }
+
+    /// Returns whether a step of `bucket` with `choice` may take less than `limit` seconds, as far as that is known
+    /// without a trace of `choice`.
+    fn may_be_fast(&self, bucket: BatchShape, choice: Choice, limit: f64) -> Result<bool, TraceError> {
+        match self.hopeful_sizes(bucket, choice)?.first() {
+            Some(&largest) => Ok(step_seconds(self.model, bucket, largest, choice, self.speed)? < limit),
+            None => Ok(false),
+        }
+    }
+
+    /// Finds the largest micro-batch of `bucket` that fits with `choice` by a lower bound of its memory; `None` if none
+    /// does.
+    fn most_by_bound(&self, bucket: BatchShape, choice: Choice, page: Bytes) -> Result<Option<u32>, TraceError> {
+        let sizes = self.hopeful_sizes(bucket, choice)?;
+        let first = first_true(sizes.len(), |index| self.may_hold((bucket, sizes[index], choice), page))?;
+        Ok(sizes.get(first).copied())
+    }
+
+    /// Returns whether a micro-batch fits by a lower bound of its memory; on the CPU, by its memory.
+    fn may_hold(&self, size: (BatchShape, u32, Choice), page: Bytes) -> Result<bool, TraceError> {
+        if let Some(limit) = self.options.activations
+            && self.model.activations(size)? > limit
+        {
+            return Ok(false);
+        }
+        Ok(match self.model.demand().rules {
+            BackendRules::Flex { .. } => self.model.fits(size, self.state, Bytes(0), self.budget)?,
+            BackendRules::Cube { .. } => {
+                self.model.least(size, self.state)? <= self.budget && self.model.largest(size)? <= page
+            }
+        })
     }
 
     /// Finds the largest micro-batch of `bucket` that fits with `choice`, if a step of it takes less than `limit` seconds.
@@ -313,32 +403,19 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         (page, exact): (Bytes, bool),
         limit: f64,
     ) -> Result<Option<Candidate>, TraceError> {
-        let sizes = micro_batches(self.options, bucket.utterances);
         let is_host = matches!(self.model.demand().rules, BackendRules::Flex { .. });
-        let may_fit = |micro_batch: u32| -> Result<bool, TraceError> {
-            let size = (bucket, micro_batch, choice);
-            // Without tracing it: far too large by the traces of no and of full rematerialization.
-            if self.model.is_hopeless(size, self.state, self.budget)? {
-                return Ok(false);
-            }
-            if let Some(limit) = self.options.activations
-                && self.model.activations(size)? > limit
-            {
-                return Ok(false);
-            }
-            Ok(match is_host {
-                true => self.model.peak(size, self.state, Bytes(0))? <= self.budget,
-                false => self.model.least(size, self.state)? <= self.budget && self.model.largest(size)? <= page,
-            })
-        };
-        let first = first_true(sizes.len(), |index| may_fit(sizes[index]))?;
+        if !self.may_be_fast(bucket, choice, limit)? {
+            return Ok(None);
+        }
+        let sizes = self.hopeful_sizes(bucket, choice)?;
+        let first = first_true(sizes.len(), |index| self.may_hold((bucket, sizes[index], choice), page))?;
         for &micro_batch in &sizes[first..] {
             let seconds = step_seconds(self.model, bucket, micro_batch, choice, self.speed)?;
             if seconds >= limit {
                 return Ok(None);
             }
             let size = (bucket, micro_batch, choice);
-            if is_host || !exact || self.model.peak(size, self.state, page)? <= self.budget {
+            if is_host || !exact || self.model.fits(size, self.state, page, self.budget)? {
                 return Ok(Some(Candidate { choice, micro_batch, seconds }));
             }
         }
@@ -348,13 +425,14 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
     /// Returns the candidates that need the least memory, with the page that they need, if they fit.
     fn smallest(&self) -> Result<Option<(Bytes, Vec<Candidate>)>, TraceError> {
         let choice = smallest_choice(self.options, self.precision, self.model.demand().blocks);
-        let (mut all, mut page) = (Vec::new(), Bytes(0));
-        for &bucket in self.buckets() {
+        let candidate = |&bucket: &BatchShape| -> Result<(Candidate, Bytes), TraceError> {
             let micro_batch = *micro_batches(self.options, bucket.utterances).last().expect("there is a size");
             let seconds = step_seconds(self.model, bucket, micro_batch, choice, self.speed)?;
-            page = page.max(self.model.largest((bucket, micro_batch, choice))?);
-            all.push(Candidate { choice, micro_batch, seconds });
-        }
+            Ok((Candidate { choice, micro_batch, seconds }, self.model.largest((bucket, micro_batch, choice))?))
+        };
+        let found: Result<Vec<_>, TraceError> = in_parallel(self.buckets(), candidate).into_iter().collect();
+        let (all, pages): (Vec<Candidate>, Vec<Bytes>) = found?.into_iter().unzip();
+        let page = pages.into_iter().max().unwrap_or_default();
         Ok(self.all_fit(&all, page)?.then_some((page, all)))
     }
 
@@ -376,7 +454,7 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
     fn all_fit(&self, candidates: &[Candidate], page: Bytes) -> Result<bool, TraceError> {
         for (&bucket, candidate) in self.buckets().iter().zip(candidates) {
             let size = (bucket, candidate.micro_batch, candidate.choice);
-            if self.model.peak(size, self.state, page)? > self.budget {
+            if !self.model.fits(size, self.state, page, self.budget)? {
                 return Ok(false);
             }
         }

@@ -1,7 +1,7 @@
 //! Traces one micro-batch: records the model without tensor memory, and replays the recording by the rules of a
 //! backend.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -9,6 +9,7 @@ use burn::tensor::Tensor;
 use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key, Remat};
 use plimsoll_tape::ir::{OperationIr, TensorId, TensorStatus};
 use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, backward, capture};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
@@ -59,6 +60,87 @@ struct LiveTensors {
     covered_thousandths: usize,
 }
 
+/// Numbers of utterances of which one is traced to stand for any number: prime numbers, so that a size that grows with
+/// the utterances is known by its factor.
+const STANDING_FOR_ANY: [u32; 6] = [101, 103, 107, 109, 113, 127];
+
+/// The trace of a micro-batch or of a validation of any number of utterances.
+///
+/// On a GPU a batch of more utterances is computed by the same operations on larger tensors. So one recording suffices if
+/// it shows which sizes grow: it has a prime number of utterances, which divides those sizes and no others.
+#[derive(Debug)]
+pub(crate) struct ScalableTrace {
+    /// The trace of `utterances` utterances, with exact sizes.
+    trace: Trace,
+    utterances: u32,
+    /// Cost that does not depend on the number of utterances, and cost of `utterances` utterances beyond it.
+    costs: [Cost; 2],
+}
+
+impl ScalableTrace {
+    /// Makes the trace from the first recording that `record` makes of a suitable number of utterances; `None` if there is
+    /// none.
+    fn new(
+        rules: BackendRules,
+        record: impl Fn(u32) -> Result<Recording, TraceError>,
+    ) -> Result<Option<Self>, TraceError> {
+        for utterances in STANDING_FOR_ANY {
+            let recording = record(utterances)?;
+            let square = (utterances * utterances) as usize;
+            let mut outputs = recording.operations.iter().flat_map(OperationIr::outputs);
+            // Nearly every tensor has an axis of utterances, so the number in another axis would show as a square.
+            if outputs.any(|output| output.shape.num_elements().is_multiple_of(square)) {
+                continue;
+            }
+            let grows = |size: u64| size.is_multiple_of(u64::from(utterances));
+            let mut costs = [Cost::default(); 2];
+            let heap = Heap::of_any_number(rules.alignment(), utterances);
+            let trace = replay_on(heap, &recording, rules, |operation| {
+                let parts = Cost::parts(operation, grows);
+                costs.iter_mut().zip(&parts).for_each(|(cost, part)| cost.add(part, 1.0));
+            });
+            return Ok(Some(Self { trace, utterances, costs }));
+        }
+        Ok(None)
+    }
+
+    /// Computes the size of an allocation of `size` bytes if there are `utterances` utterances, before it is rounded.
+    pub(crate) fn scaled(&self, size: Bytes, utterances: u32) -> u64 {
+        match size.0.is_multiple_of(u64::from(self.utterances)) {
+            true => size.0 / u64::from(self.utterances) * u64::from(utterances),
+            false => size.0,
+        }
+    }
+
+    /// Computes the cost of `utterances` utterances.
+    pub(crate) fn cost(&self, utterances: u32) -> Cost {
+        let mut cost = self.costs[0];
+        cost.add(&self.costs[1], f64::from(utterances) / f64::from(self.utterances));
+        cost
+    }
+
+    /// Returns the memory over time, with the exact sizes of a number of utterances that [`scaled`](Self::scaled) scales.
+    pub(crate) fn timeline(&self) -> &Timeline {
+        &self.trace.timeline
+    }
+
+    /// Makes the trace of `utterances` utterances.
+    pub(crate) fn at(&self, utterances: u32, rules: BackendRules) -> Trace {
+        let mut trace = Trace { cost: self.cost(utterances), ..self.trace.clone() };
+        for allocation in &mut trace.timeline.allocations {
+            let size = self.scaled(allocation.size, utterances);
+            allocation.size = Bytes(size.next_multiple_of(rules.alignment() as u64));
+        }
+        trace
+    }
+}
+
+/// Operations of a micro-batch or of a validation, with the tensors that outlive them.
+struct Recording {
+    operations: Vec<OperationIr>,
+    live: LiveTensors,
+}
+
 /// Records a micro-batch of `shape`, computed with `choice`, and replays the recording by the memory rules of a
 /// backend.
 ///
@@ -70,6 +152,52 @@ pub fn trace<S: Traceable>(
     choice: Choice,
     rules: BackendRules,
 ) -> Result<Trace, TraceError> {
+    Ok(replay(&record(traceable, shape, choice, rules)?, rules))
+}
+
+/// Traces micro-batches of any number of utterances with one recording; `None` if one recording does not determine them.
+///
+/// # Errors
+/// As [`trace`].
+pub(crate) fn trace_of_any_number<S: Traceable>(
+    traceable: &S,
+    bucket: BatchShape,
+    choice: Choice,
+    rules: BackendRules,
+) -> Result<Option<ScalableTrace>, TraceError> {
+    ScalableTrace::new(rules, |utterances| record(traceable, bucket.with_utterances(utterances), choice, rules))
+}
+
+/// Computes the memory over time of validating a batch of `shape`, without gradients, from a recording.
+///
+/// # Errors
+/// [`TraceError::Record`] where validation reads tensor values.
+pub fn trace_validation<S: Traceable>(
+    traceable: &S,
+    shape: BatchShape,
+    rules: BackendRules,
+) -> Result<Timeline, TraceError> {
+    Ok(replay(&record_validation(traceable, shape, rules)?, rules).timeline)
+}
+
+/// Traces validations of any number of utterances, as [`trace_of_any_number`] does micro-batches.
+///
+/// # Errors
+/// As [`trace_validation`].
+pub(crate) fn trace_validation_of_any_number<S: Traceable>(
+    traceable: &S,
+    bucket: BatchShape,
+    rules: BackendRules,
+) -> Result<Option<ScalableTrace>, TraceError> {
+    ScalableTrace::new(rules, |utterances| record_validation(traceable, bucket.with_utterances(utterances), rules))
+}
+
+fn record<S: Traceable>(
+    traceable: &S,
+    shape: BatchShape,
+    choice: Choice,
+    rules: BackendRules,
+) -> Result<Recording, TraceError> {
     let batch = traceable.batch(shape);
     let mut live = LiveTensors { covered_thousandths: covered_thousandths(choice.remat), ..LiveTensors::default() };
     let mut sent = None;
@@ -90,18 +218,14 @@ pub fn trace<S: Traceable>(
         return Err(TraceError::NoGradient);
     }
     live.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
-    Ok(replay(&operations, live, rules))
+    Ok(Recording { operations, live })
 }
 
-/// Computes the memory over time of validating a batch of `shape`, without gradients, from a recording.
-///
-/// # Errors
-/// [`TraceError::Record`] where validation reads tensor values.
-pub fn trace_validation<S: Traceable>(
+fn record_validation<S: Traceable>(
     traceable: &S,
     shape: BatchShape,
     rules: BackendRules,
-) -> Result<Timeline, TraceError> {
+) -> Result<Recording, TraceError> {
     let batch = traceable.batch(shape);
     let (mut live, mut sent) = (LiveTensors::default(), None);
     let operations = capture(rules.played(), |recorder| {
@@ -115,7 +239,7 @@ pub fn trace_validation<S: Traceable>(
         traceable.validate(&task, &tensors);
     })?;
     live.batch = sent.map_or_else(Vec::new, |ends| made_between(&operations, ends));
-    Ok(replay(&operations, live, rules).timeline)
+    Ok(Recording { operations, live })
 }
 
 /// Computes the memory of a batch of `shape` on its device.
@@ -131,18 +255,26 @@ pub(crate) fn batch_bytes<S: Traceable>(
         let _tensors = <S::Task as Task>::send(&batch, recorder.device());
         sent = Some((start, recorder.next_id()));
     })?;
-    let made: HashSet<TensorId> =
+    let made: FxHashSet<TensorId> =
         sent.map_or_else(Vec::new, |ends| made_between(&operations, ends)).into_iter().collect();
     let outputs = operations.iter().flat_map(OperationIr::outputs).filter(|output| made.contains(&output.id));
     Ok(Bytes(outputs.map(|output| (output.shape.num_elements() * output.dtype.size()) as u64).sum()))
 }
 
-/// Replays the recorded `operations` by the memory rules `rules`, and returns their memory over time and their cost.
-fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) -> Trace {
-    let mut heap = Heap::new(rules.alignment());
-    let lasting: HashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
-    let last = last_uses(operations);
+/// Replays `recording` by the memory rules `rules`, and returns its memory over time and its cost.
+fn replay(recording: &Recording, rules: BackendRules) -> Trace {
     let mut cost = Cost::default();
+    let heap = Heap::new(rules.alignment());
+    let trace = replay_on(heap, recording, rules, |operation| cost.add(&Cost::of(operation), 1.0));
+    Trace { cost, ..trace }
+}
+
+/// Replays `recording` on `heap`, and calls `count` for each operation of forward and backward pass. The cost of the
+/// result is left to the caller.
+fn replay_on(mut heap: Heap, recording: &Recording, rules: BackendRules, mut count: impl FnMut(&OperationIr)) -> Trace {
+    let Recording { operations, live } = recording;
+    let lasting: FxHashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
+    let last = last_uses(operations);
     let mut phase = None;
     let handles = rules.handle_bytes();
     heap.begin("parameter handles");
@@ -161,7 +293,7 @@ fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) ->
         }
         heap.begin(operation_name(operation));
         if phase.is_some() {
-            cost.count(operation);
+            count(operation);
         }
         let BackendRules::Flex { threads } = rules else {
             fusion.apply(&mut heap, operation, index, &last, &is_lasting);
@@ -187,18 +319,26 @@ fn replay(operations: &[OperationIr], live: LiveTensors, rules: BackendRules) ->
         ids.iter().for_each(|&id| heap.set_owner(id, owner));
     }
     let (weights, gradients) = (heap.bytes_of(&live.weights), heap.bytes_of(&live.gradients));
-    Trace { timeline: heap.into_timeline(), parameters: live.parameters, weights, gradients, cost }
+    let parameters = live.parameters.clone();
+    Trace { timeline: heap.into_timeline(), parameters, weights, gradients, cost: Cost::default() }
 }
 
 /// Lists the tensors whose ids lie between `start` and `end`, except those that were used up to make another tensor of
 /// this range.
 fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) -> Vec<TensorId> {
     let is_between = |id: TensorId| start < id && id < end;
-    let all = operations.iter().flat_map(|operation| operation.inputs().chain(operation.outputs()));
-    let mut made: BTreeSet<TensorId> = all.map(|tensor| tensor.id).filter(|&id| is_between(id)).collect();
-    for operation in operations.iter().filter(|operation| operation.outputs().any(|output| is_between(output.id))) {
-        for input in operation.inputs().filter(|input| input.status == TensorStatus::ReadWrite) {
-            made.remove(&input.id);
+    let mut made = BTreeSet::new();
+    for operation in operations {
+        if operation.outputs().any(|output| output.id > end) {
+            break;
+        }
+        made.extend(operation.inputs().map(|input| input.id).filter(|&id| is_between(id)));
+        let before = made.len();
+        made.extend(operation.outputs().map(|output| output.id).filter(|&id| is_between(id)));
+        if made.len() > before {
+            for input in operation.inputs().filter(|input| input.status == TensorStatus::ReadWrite) {
+                made.remove(&input.id);
+            }
         }
     }
     made.into_iter().collect()
@@ -226,11 +366,12 @@ fn phase_of(mark: &str) -> Option<Phase> {
 
 /// Finds the index of the last operation that reads each tensor. A recording does not show when a handle is dropped, so
 /// a tensor is freed after its last read, which is right for nearly all tensors.
-fn last_uses(operations: &[OperationIr]) -> HashMap<TensorId, usize> {
-    let reads = |(index, operation): (usize, &OperationIr)| -> Vec<(TensorId, usize)> {
-        operation.inputs().map(|input| (input.id, index)).collect()
-    };
-    operations.iter().enumerate().flat_map(reads).collect()
+fn last_uses(operations: &[OperationIr]) -> FxHashMap<TensorId, usize> {
+    let mut last = FxHashMap::with_capacity_and_hasher(operations.len() * 2, Default::default());
+    for (index, operation) in operations.iter().enumerate() {
+        last.extend(operation.inputs().map(|input| (input.id, index)));
+    }
+    last
 }
 
 fn weights<M: Module>(recorder: &CaptureSession, module: &M) -> Vec<TensorId> {

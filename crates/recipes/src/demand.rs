@@ -5,10 +5,11 @@ use plimsoll_core::{BatchShape, Bytes, Grid};
 use plimsoll_data::SampleMeta;
 use plimsoll_memory::{
     Demand, MemoryModel, Plan, PlanError, PlanOptions, StepMemory, TraceError, Traceable, does_not_fit, fastest_plan,
-    plan_with,
+    fits_at_all, plan_with,
 };
+use plimsoll_speech::tts::LengthBounds;
 
-use crate::config::{RunConfig, TokenizerChoice};
+use crate::config::{ModelConfig, RunConfig, TokenizerChoice, shipped_models};
 use crate::data::{Preparation, prepare_as};
 use crate::error::{Failure, FailureExt};
 use crate::mapping::{self, ModelPlan};
@@ -59,7 +60,8 @@ impl DemandBuilder {
         let vocabulary = config.model.vocabulary.map_or_else(|| assumed_vocabulary(&config), |size| size as usize);
         let model = mapping::model(&config, log_mel.n_mels(), vocabulary);
         let shapes = mapping::expected_shapes(&config, &model);
-        Ok(Self::of_replica(config, model, shapes))
+        let bounds = length_bounds(&shapes);
+        Ok(Self::of_replica(config, model.with_length_bounds(bounds), shapes))
     }
 
     /// Makes the builder for a configuration as a run of it is planned: with the vocabulary and the lengths of its corpus
@@ -74,6 +76,7 @@ impl DemandBuilder {
         let prepared = prepare_as(&config, Preparation { earlier: None, is_dry: true }, reporter)?;
         let vocabulary = resolve::vocabulary(&config, prepared.tokenizer.size())?;
         let model = mapping::model(&config, prepared.training.log_mel().n_mels(), vocabulary);
+        let model = model.with_length_bounds(prepared.length_bounds());
         Ok(Self::from_corpus(config, model, &prepared.grid, &prepared.training.metas()))
     }
 
@@ -147,8 +150,65 @@ impl DemandBuilder {
         }
         match plan_with(model, &written, budget, &speed) {
             Err(PlanError::Trace(error)) => Err(error),
-            other => Ok(TargetPlans { as_written: other.clone(), at_best: other }),
+            Err(mut error) => {
+                if let PlanError::NothingFits { share: Some(_), smaller, .. } = &mut error {
+                    *smaller = self.smaller_model(target, budget)?;
+                }
+                Ok(TargetPlans { as_written: Err(error.clone()), at_best: Err(error) })
+            }
+            found => Ok(TargetPlans { as_written: found.clone(), at_best: found }),
         }
+    }
+
+    /// Finds the shipped configuration with the largest model that fits `budget` on `target` with the data and the training
+    /// of this configuration, and returns its name; `None` if none is smaller and fits.
+    fn smaller_model(&self, target: &Target, budget: Bytes) -> Result<Option<String>, TraceError> {
+        let with_model = |model: ModelConfig| {
+            let config = RunConfig { model, ..self.config.clone() };
+            let plan = mapping::model(&config, self.model.features(), self.model.vocabulary());
+            let model = plan.with_length_bounds(self.model.length_bounds()).for_planning();
+            Self { config, model, shapes: self.shapes.clone() }
+        };
+        let parameters = self.model.parameters();
+        let shipped = shipped_models(self.config.task).into_iter().map(|(name, model)| (name, with_model(model)));
+        let mut smaller: Vec<(u64, String, Self)> =
+            shipped.map(|(name, builder)| (builder.model.parameters(), name, builder)).collect();
+        smaller.retain(|(count, ..)| *count < parameters);
+        smaller.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
+        // If the smallest does not fit, no other does.
+        if smaller.last().is_some_and(|(.., least)| !least.longest().fits(target, budget).unwrap_or(true)) {
+            return Ok(None);
+        }
+        for (_, name, builder) in smaller {
+            if builder.longest().fits(target, budget)? && builder.fits(target, budget)? {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the same builder for the batch of the longest utterances alone.
+    fn longest(&self) -> Self {
+        let longest = self.shapes.iter().copied().max_by_key(|shape| shape.frames);
+        Self { shapes: longest.into_iter().collect(), ..self.clone() }
+    }
+
+    /// Returns whether the configuration fits `budget` on `target` at best.
+    fn fits(&self, target: &Target, budget: Bytes) -> Result<bool, TraceError> {
+        match &self.model {
+            ModelPlan::Recognizer(model) => self.traceable_fits(model, target, budget),
+            ModelPlan::Synthesizer(model) => self.traceable_fits(model, target, budget),
+        }
+    }
+
+    fn traceable_fits<S: Traceable + Sync>(
+        &self,
+        model: &S,
+        target: &Target,
+        budget: Bytes,
+    ) -> Result<bool, TraceError> {
+        let model = MemoryModel::new(model, self.as_written(target))?;
+        fits_at_all(&model, &self.at_best(target), budget)
     }
 }
 
@@ -175,6 +235,13 @@ impl TargetPlans {
     pub fn is_changed(&self) -> bool {
         self.as_written.is_err() && self.at_best.is_ok()
     }
+}
+
+/// Returns the limits on the length of synthesized speech if no corpus is known: the longest texts are spoken as fast as
+/// the longest recordings.
+fn length_bounds(shapes: &[BatchShape]) -> LengthBounds {
+    let frames_per_token = shapes.iter().map(|shape| f64::from(shape.frames.0) / f64::from(shape.tokens.max(1)));
+    LengthBounds { frames_per_token_max: frames_per_token.fold(0.0, f64::max), ..LengthBounds::default() }
 }
 
 /// Returns the vocabulary size of a model whose training texts are not known.

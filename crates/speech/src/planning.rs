@@ -1,9 +1,9 @@
 //! Lets the memory planner trace both kinds of models without data and without a GPU.
 
 use burn::tensor::Device;
-use plimsoll_core::{BatchShape, Grid, HostBatch, HostSample, SampleId};
+use plimsoll_core::{BatchShape, Grid, HostBatch, SampleId};
 use plimsoll_memory::Traceable;
-use plimsoll_tape::TensorBatch;
+use plimsoll_tape::{Pass, Task, TensorBatch};
 
 use crate::asr::{Recognizer, RecognizerConfig};
 use crate::tts::{Synthesizer, SynthesizerConfig};
@@ -13,20 +13,28 @@ use crate::tts::{Synthesizer, SynthesizerConfig};
 ///
 /// Consecutive tokens differ where the vocabulary allows it: CTC needs an extra frame between equal tokens.
 fn batch(shape: BatchShape, features: usize, vocabulary: usize, reference: usize) -> HostBatch {
-    let frames = shape.frames.0 as usize;
+    let (b, frames, u) = (shape.utterances as usize, shape.frames.0 as usize, shape.tokens as usize);
     // The first four tokens are special: blank, unknown, start and end.
     let first = 4.min(vocabulary.saturating_sub(2));
-    let token = |index: u32| (first + index as usize % (vocabulary - first).max(1)) as u32;
-    let sample = |index: u32| HostSample {
-        id: SampleId(u64::from(index)),
-        name: format!("utterance {index}"),
-        features: vec![0.0; frames * features],
-        tokens: (0..shape.tokens).map(token).collect(),
-        reference: vec![0.0; reference * features],
-    };
-    let samples: Vec<HostSample> = (0..shape.utterances).map(sample).collect();
-    HostBatch::collate(&samples, features, &Grid::default())
-        .expect("the shape has utterances, and each has whole frames")
+    let token = |index: usize| (first + index % (vocabulary - first).max(1)) as u32;
+    let width = u.max(1);
+    let row = |_| (0..width).map(|index| if index < u { token(index) } else { 0 });
+    // A trace reads no values, so the system never gives memory to these zeros.
+    HostBatch {
+        ids: (0..b).map(|index| SampleId(index as u64)).collect(),
+        names: (0..b).map(|index| format!("utterance {index}")).collect(),
+        features: vec![0.0; b * frames * features],
+        feature_width: features,
+        frames,
+        frame_lengths: vec![shape.frames.0; b],
+        tokens: (0..b).flat_map(row).collect(),
+        token_width: width,
+        token_lengths: vec![shape.tokens; b],
+        references: vec![0.0; b * reference * features],
+        reference_frames: reference,
+        reference_lengths: vec![reference as u32; b],
+        grid: Grid::default(),
+    }
 }
 
 impl Traceable for RecognizerConfig {
@@ -55,5 +63,11 @@ impl Traceable for SynthesizerConfig {
 
     fn batch(&self, shape: BatchShape) -> HostBatch {
         batch(shape, self.features, self.vocabulary, self.voice.reference_frames)
+    }
+
+    /// Computes the loss, and speaks the texts, as the validation of a synthesizer does.
+    fn validate(&self, task: &Synthesizer, batch: &TensorBatch) {
+        let _ = task.loss(batch, &Pass::plain());
+        task.trace_generation(batch);
     }
 }

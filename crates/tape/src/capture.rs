@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Bool, BoolStore, DType, Device, DeviceConfig, Int, Shape, Tensor};
+use burn::tensor::{Bool, BoolStore, DType, Device, DeviceConfig, Int, Shape, Tensor, TensorData};
 use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::Capture;
@@ -212,6 +212,8 @@ pub enum CustomOp<'a> {
     Contiguous,
     /// Operation, with its name, that creates its outputs as new tensors. It reads its inputs, which are contiguous.
     Make(&'a str),
+    /// Copy of data from the host, which is not in the recording, to the output.
+    Upload,
     /// Operation that overwrites its first input: the first output takes the memory of the first input if that has no
     /// other owner, otherwise a copy. A second output is a new tensor, allocated before the input is overwritten.
     Change {
@@ -244,6 +246,7 @@ impl<'a> CustomOp<'a> {
             "mark" => Some(Self::Mark(name)),
             "contiguous" => Some(Self::Contiguous),
             "make" => Some(Self::Make(name)),
+            "upload" => Some(Self::Upload),
             "change" => Some(Self::Change { name, scratch: bytes }),
             "scratch" => Some(Self::Scratch { name, bytes }),
             _ => None,
@@ -275,13 +278,30 @@ pub(crate) fn placeholder_bools<const D: usize>(shape: [usize; D], device: &Devi
     Some(Tensor::from_primitive::<Capture>(host_data(Shape::new(shape), store.into(), device)?))
 }
 
+/// Creates a tensor of `shape` on `device` from `values` of the host. In a [`capture`], which needs no values, `values` is
+/// not called.
+///
+/// Layers make their tables with this function, such as position encodings: a plan traces a model some hundred times, and
+/// tables took a third of its time.
+///
+/// # Panics
+/// If the number of values is not that of `shape`.
+pub fn from_host<const D: usize>(shape: [usize; D], device: &Device, values: impl FnOnce() -> Vec<f32>) -> Tensor<D> {
+    let recorded = is_capturing().then(|| host_data(Shape::new(shape), DType::F32, device)).flatten();
+    match recorded {
+        Some(recorded) if device.is_autodiff() => Capture::constant(recorded),
+        Some(recorded) => Capture::from_plain(recorded),
+        None => Tensor::from_data(TensorData::new(values(), shape), device),
+    }
+}
+
 fn host_data(shape: Shape, dtype: DType, device: &Device) -> Option<Recorded> {
     if family(device) != Family::Capture {
         return None;
     }
     let client = Capture::plain(Tensor::<1>::zeros([1], device)).client.clone();
     let output = TensorIr::uninit(client.create_empty_handle(), shape, dtype);
-    Some(client.register(custom("make", "from the host", Vec::new(), vec![output], 0)).remove(0))
+    Some(client.register(custom("upload", "", Vec::new(), vec![output], 0)).remove(0))
 }
 
 fn custom(kind: &str, name: &str, inputs: Vec<TensorIr>, outputs: Vec<TensorIr>, bytes: usize) -> OperationIr {
@@ -332,8 +352,6 @@ impl HostBackend for Capture {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::TensorData;
-
     use super::*;
     use crate::{backward, layer_norm, silu};
     use burn::nn::LinearConfig;

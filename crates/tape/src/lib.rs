@@ -25,7 +25,7 @@ pub use buffers::BufferSnapshot;
 /// Burn's types for the operations of a capture.
 pub use burn_ir as ir;
 pub use capture::{
-    CaptureError, CaptureSession, CustomOp, SimulatedDevice, capture, is_capture_device, is_capturing,
+    CaptureError, CaptureSession, CustomOp, SimulatedDevice, capture, from_host, is_capture_device, is_capturing,
     on_capture_device, record_scratch,
 };
 pub use fused::{

@@ -39,6 +39,17 @@ impl KeyValueCache {
         self.buffers = self.buffers.take().map(|(key, value)| (select_rows(key, rows), select_rows(value, rows)));
     }
 
+    /// Appends zeros until `len` frames of each sequence are stored. Does nothing if there are as many already, or none at
+    /// all. A plan of memory traces the last of many steps with this function, without the steps before it.
+    pub fn pad_to(&mut self, len: usize) {
+        let Some((keys, _)) = &self.buffers else { return };
+        let ([b, h, _, w], device, dtype) = (keys.dims(), keys.device(), keys.dtype());
+        if let Some(missing) = len.checked_sub(self.len).filter(|&missing| missing > 0) {
+            let zeros = || Tensor::<4>::zeros([b, h, missing, w], &device).cast(dtype);
+            self.append(zeros(), zeros());
+        }
+    }
+
     /// Appends frames `[b, h, t, w]` and returns the whole buffers `[b, h, r, w]` (`r`: room in frames). The first
     /// `len()` frames of the buffers are valid.
     pub(super) fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {

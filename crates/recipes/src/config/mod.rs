@@ -68,4 +68,5 @@ pub use print::{to_json, to_toml};
 pub use reference::key_table;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
 pub use sources::{ConfigSources, Variable, sources};
+pub(crate) use tiers::shipped_models;
 pub use tiers::{AUTO_FILE, Tier};

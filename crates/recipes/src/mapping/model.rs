@@ -8,6 +8,7 @@ use plimsoll_core::Choice;
 use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
 use plimsoll_speech::tts::{LengthBounds, LossConfig, MelNormalization, SynthesizerConfig, VoiceConfig};
+use plimsoll_tape::{count, on_capture_device};
 use serde::Serialize;
 
 use super::features::reference_frames;
@@ -78,6 +79,46 @@ impl ModelPlan {
         match self {
             Self::Recognizer(model) => (frames / model.subsampling.max(1) as u32).saturating_sub(2).max(1),
             Self::Synthesizer(_) => frames.max(1),
+        }
+    }
+
+    /// Returns the number of mel bands.
+    pub(crate) fn features(&self) -> usize {
+        match self {
+            Self::Recognizer(model) => model.features,
+            Self::Synthesizer(model) => model.features,
+        }
+    }
+
+    /// Returns the number of tokens.
+    pub(crate) fn vocabulary(&self) -> usize {
+        match self {
+            Self::Recognizer(model) => model.vocabulary,
+            Self::Synthesizer(model) => model.vocabulary,
+        }
+    }
+
+    /// Returns the limits on the length of synthesized speech; those of a recognizer have no meaning.
+    pub(crate) fn length_bounds(&self) -> LengthBounds {
+        match self {
+            Self::Recognizer(_) => LengthBounds::default(),
+            Self::Synthesizer(model) => model.length_bounds,
+        }
+    }
+
+    /// Counts the parameters.
+    pub(crate) fn parameters(&self) -> u64 {
+        on_capture_device(|device| match self {
+            Self::Recognizer(model) => count(&model.init_unseeded(device)),
+            Self::Synthesizer(model) => count(&model.init_unseeded(device)),
+        })
+    }
+
+    /// Returns the model with the limits `bounds` on the length of synthesized speech; a recognizer stays as it is.
+    pub(crate) fn with_length_bounds(self, bounds: LengthBounds) -> Self {
+        match self {
+            Self::Synthesizer(model) => Self::Synthesizer(SynthesizerConfig { length_bounds: bounds, ..model }),
+            model @ Self::Recognizer(_) => model,
         }
     }
 

@@ -72,6 +72,11 @@ impl DecoderState {
         self.condition = self.condition.clone().select(0, rows);
     }
 
+    /// Continues as if `steps` steps were generated, without computing them.
+    pub(super) fn pad_to(&mut self, steps: usize) {
+        self.caches.iter_mut().for_each(|cache| cache.pad_to(steps));
+    }
+
     /// Returns the number of steps generated so far.
     fn steps(&self) -> usize {
         self.caches.first().map_or(0, DecoderCache::len)

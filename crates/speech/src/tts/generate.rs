@@ -3,7 +3,7 @@
 use burn::tensor::{Tensor, TensorData};
 use plimsoll_core::{Key, SampleId};
 use plimsoll_layers::Lengths;
-use plimsoll_tape::{Noise, Pass};
+use plimsoll_tape::{Noise, Pass, TensorBatch};
 
 use super::Synthesizer;
 
@@ -126,6 +126,28 @@ impl Synthesizer {
             }
         }
         generated
+    }
+
+    /// Computes the largest steps of a generation of the texts of `batch`, and the postnet, as if no text ended before its
+    /// maximum of frames. It reads no values, so a plan of memory can trace it.
+    pub(crate) fn trace_generation(&self, batch: &TensorBatch) {
+        let pass = &self.with_length_policy(&Pass::plain());
+        let (f, r) = (self.config().features, self.config().reduction);
+        let longest = batch.tokens.iter().map(Vec::len).max().unwrap_or(1);
+        let [_, frames] = self.config().length_bounds.frame_bounds(longest);
+        let steps = frames.div_ceil(r).max(1);
+        let text = self.encode_text(&batch.tokens, pass);
+        let mut state = self.decoder.start(&text, self.batch_voices(batch, pass), pass);
+        let prenet_noise = Noise::new(Key::new(0), &batch.ids);
+        let last = Tensor::<3>::zeros([batch.tokens.len(), 1, f], &text.tokens.device());
+        // The first step, the step that enlarges the buffers for the last time, and the last step.
+        for done in [0, (steps.next_power_of_two() / 2).min(steps - 1), steps - 1] {
+            state.pad_to(done);
+            let _ = self.decoder.step(last.clone(), &mut state, &prenet_noise, pass);
+        }
+        drop(state);
+        let (b, t) = (batch.tokens.len(), steps * r);
+        let _ = self.apply_postnet(last.expand([b, t, f]), &Lengths::new(vec![t as u32; b], t), pass);
     }
 
     /// Applies the postnet to the frames of each text, and returns the corrected frames.
