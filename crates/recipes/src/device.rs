@@ -4,9 +4,10 @@ use burn::tensor::Device;
 use plimsoll_core::{
     Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, Precision, SingleReplica, counted,
 };
+use plimsoll_tape::{GpuPools, PersistentPool, set_up_gpu_pools};
 use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
-use crate::config::{BackendChoice, DeviceConfig};
+use crate::config::{BackendChoice, CudaAllocatorChoice, DeviceConfig, PersistentMemoryChoice};
 use crate::error::Failure;
 use crate::target::Target;
 
@@ -62,6 +63,7 @@ impl TrainingDevice {
     /// If the program was built without the selected backend.
     pub fn choose(config: &DeviceConfig) -> Result<Self, Failure> {
         let index = config.index as usize;
+        set_up_pools(config);
         match config.backend {
             BackendChoice::Auto if cfg!(feature = "cuda") => cuda(index),
             BackendChoice::Auto | BackendChoice::Cpu if index > 0 => Err(Failure::invalid(
@@ -136,6 +138,18 @@ impl TrainingDevice {
     fn of_rank(&self, _: usize) -> Device {
         self.device.clone()
     }
+}
+
+/// Sets up the memory pools of GPUs as `config` asks, before the first device is opened.
+fn set_up_pools(config: &DeviceConfig) {
+    set_up_gpu_pools(GpuPools {
+        persistent: match config.persistent_memory {
+            PersistentMemoryChoice::Enabled => PersistentPool::Enabled,
+            PersistentMemoryChoice::SizeMatch => PersistentPool::SizeMatch,
+            PersistentMemoryChoice::Disabled => PersistentPool::Disabled,
+        },
+        has_async_allocator: config.cuda_allocator == CudaAllocatorChoice::Async,
+    });
 }
 
 fn cpu() -> TrainingDevice {

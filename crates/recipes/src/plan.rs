@@ -65,6 +65,9 @@ pub struct DataPlan {
     pub left_out: std::collections::BTreeMap<&'static str, usize>,
     /// Number of batches in an epoch.
     pub batches_in_epoch: u64,
+    /// Number of padded shapes (frames and tokens) of the batches of the first epoch. A GPU compiles and tunes its kernels
+    /// when it first meets a shape.
+    pub padded_shapes: usize,
 }
 
 /// Settings of the training, all with their final values.
@@ -259,7 +262,7 @@ impl fmt::Display for RunPlan {
                 ),
             ),
             ("model", format!("{}, {} parameters", model, self.parameters)),
-            ("batch", format!("{batch} a step, {}", self.at_once())),
+            ("batch", format!("{batch} a step, {}, {}", self.at_once(), counted(data.padded_shapes, "padded shape"))),
             ("ends", self.end()),
         ];
         if training.replicas > 1 {

@@ -1,8 +1,11 @@
 //! Turns a configuration into a plan: checks it, and fills in what depends on data and device.
 
+use std::collections::HashSet;
+
 use burn::module::Module;
 use plimsoll_audio::Vocoder;
 use plimsoll_core::{Bytes, Key, Seconds};
+use plimsoll_data::SampleMeta;
 use plimsoll_speech::tts::{MelNormalization, SynthesizerConfig};
 use plimsoll_tape::{count, freeze, on_capture_device};
 use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
@@ -145,7 +148,15 @@ fn data(config: &RunConfig, prepared: &PreparedData) -> DataPlan {
     let metas = prepared.training.metas();
     let batches =
         plimsoll_data::epoch_batches(&metas, &mapping::batching(config), Key::new(config.seed).with("data"), 0);
+    let padded = |batch: &Vec<usize>| {
+        let longest =
+            |length: fn(&SampleMeta) -> u32| batch.iter().map(|&index| length(&metas[index])).max().unwrap_or(0);
+        let frames = prepared.grid.frames(longest(|meta| meta.frames.0));
+        (frames, prepared.grid.tokens(frames, longest(|meta| meta.tokens)))
+    };
+    let shapes: HashSet<(u32, u32)> = batches.iter().map(padded).collect();
     DataPlan {
+        padded_shapes: shapes.len(),
         training_utterances: metas.len(),
         training_seconds: metas.iter().map(|meta| meta.seconds).sum::<Seconds>(),
         validation_utterances: prepared.validation.len(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll_core::error_chain;
 use plimsoll_data::{ImportOptions, Manifest, ManifestError, Utterance};
-use plimsoll_text::{Case, Numbers, Tokenizer, normalize};
+use plimsoll_text::{Case, Numbers, Tokenizer, normalize, without_punctuation};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
 use crate::error::{Failure, FailureExt};
@@ -35,14 +35,19 @@ fn unreadable(error: ManifestError) -> Failure {
     }
 }
 
-/// Returns a function that normalizes a text for models of `data`: numbers as words if asked for, then spaces and case.
+/// Returns a function that normalizes a text for models of `data`: numbers as words and no punctuation if
+/// asked for, then spaces and case.
 ///
 /// # Errors
 /// If the file `data.tokenizer_file` cannot be read.
 pub fn text_normalizer(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
     let case = if data.lowercase { Case::Lower } else { Case::Keep };
-    let numbers = numbers(data)?;
-    Ok(move |text: &str| normalize(&numbers.apply(text), case))
+    let (numbers, keeps_punctuation) = (numbers(data)?, data.punctuation);
+    Ok(move |text: &str| {
+        // Numbers come first: a point or a comma may be part of one.
+        let text = numbers.apply(text);
+        normalize(&if keeps_punctuation { text } else { without_punctuation(&text).into() }, case)
+    })
 }
 
 /// Returns the treatment of numbers in texts for models of `data`: unchanged, or replaced by English words. The setting
@@ -79,6 +84,13 @@ pub fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn punctuation_is_removed_where_the_configuration_asks_for_it() {
+        let read = |data: &DataConfig| text_normalizer(data).unwrap()("... dlya ...");
+        assert_eq!(read(&DataConfig::default()), "... dlya ...");
+        assert_eq!(read(&DataConfig { punctuation: false, ..DataConfig::default() }), "dlya");
+    }
 
     #[test]
     fn normalizer_takes_its_numbers_from_the_tokenizer_file() {

@@ -8,6 +8,7 @@ mod bridge;
 mod buffers;
 mod capture;
 mod fused;
+mod gpu_pools;
 mod host;
 mod noise;
 mod parameters;
@@ -32,6 +33,7 @@ pub use fused::{
     AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
     layer_norm, relative_shift, silu, single_query_attention, tanh,
 };
+pub use gpu_pools::{GpuPools, PersistentPool, set_up_gpu_pools};
 pub use noise::Noise;
 pub use parameters::{
     NamedTensor, NamedVisitor, ParametersError, apply, check_shapes, collect, count, freeze, initialize, try_collect,

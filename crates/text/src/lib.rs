@@ -13,6 +13,6 @@ mod tokenizer;
 
 pub use characters::CharTokenizer;
 pub use error::TextError;
-pub use normalize::{Case, normalize};
+pub use normalize::{Case, normalize, without_punctuation};
 pub use numbers::{Numbers, english_number, numbers_to_words};
 pub use tokenizer::Tokenizer;

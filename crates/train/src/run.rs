@@ -48,8 +48,17 @@ pub struct RunOptions {
     /// Largest number of utterances that validation computes at once, as planned. A validation that runs out of memory
     /// lowers the number.
     pub validation_batch: usize,
-    /// Number of steps after which unused memory is returned to the driver of a GPU. `None`: never between steps that fit.
-    pub cleanup_every: Option<u64>,
+    /// Return of unused memory to the driver of a GPU. `None`: never between steps that fit.
+    pub cleanup: Option<Cleanup>,
+}
+
+/// When a run returns unused memory to the driver of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleanup {
+    /// Number of steps after which the run may return memory.
+    pub every: u64,
+    /// Reserved memory above which it does; 0 for always.
+    pub above: Bytes,
 }
 
 impl Limits {
@@ -78,7 +87,7 @@ impl RunOptions {
             plateau: None,
             planned,
             validation_batch: usize::MAX,
-            cleanup_every: None,
+            cleanup: None,
         }
     }
 }

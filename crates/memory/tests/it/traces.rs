@@ -1,11 +1,14 @@
 //! Tests of traces: their contents, and the models that cannot be traced.
 
+use std::num::NonZeroU32;
+
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Int, Tensor};
 use plimsoll_core::{Batch, BatchShape, Choice, Frames, HostBatch, Remat, SampleId};
 use plimsoll_memory::{
-    BackendRules, Owner, Phase, RunMemory, StepMemory, TraceError, Traceable, trace, trace_validation,
+    BackendRules, Demand, MemoryModel, Owner, Phase, RunMemory, StateOption, StepMemory, TraceError, Traceable, trace,
+    trace_validation,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
 
@@ -38,6 +41,33 @@ fn every_byte_has_an_owner_and_every_moment_a_phase() {
         assert_eq!(peaks.iter().map(|(_, bytes)| *bytes).max(), Some(run.peak()));
         let owned: u64 = run.timeline.owners_at_peak().iter().map(|(_, bytes)| bytes.0).sum();
         assert_eq!(owned, run.peak().0);
+    }
+}
+
+#[test]
+fn one_recording_stands_for_every_number_of_utterances() {
+    let rules = BackendRules::gpu();
+    // Lengths with the factors of the numbers that stand for any.
+    for frames in [60, 101, 202, 101 * 103, 64] {
+        let bucket = BatchShape { frames: Frames(frames), ..SHAPE };
+        let demand = Demand { prefetch: 0, ..Demand::new(vec![bucket], rules).with_blocks(6) };
+        let model = MemoryModel::new(&STACKS, demand).unwrap();
+        for (remat, chunk) in [(Remat::None, None), (Remat::First(2), NonZeroU32::new(33)), (Remat::All, None)] {
+            let choice = Choice { remat, attention_chunk: chunk, ..Choice::default() };
+            for utterances in [2, 3, 5, 8, 31, 64, 101] {
+                let exact = trace(&STACKS, bucket.with_utterances(utterances), choice, rules).unwrap();
+                let bucket = bucket.with_utterances(utterances);
+                let (known, cost) = model.run_memory(bucket, utterances, choice, StateOption::FULL).unwrap();
+                let name = format!("{utterances} x {frames}, {choice:?}");
+                assert!((cost.operations / exact.cost.operations - 1.0).abs() < 1e-12, "{name}");
+                assert!((cost.bytes / exact.cost.bytes - 1.0).abs() < 1e-12, "{name}");
+                assert_eq!(cost.launches, exact.cost.launches, "{name}");
+                // Some number makes a tensor as large as another by chance, which then takes over its memory.
+                let exact = RunMemory::new(&exact, None, StepMemory::default()).peak().0 as f64;
+                let share = known.peak().0 as f64 / exact;
+                assert!((1.0..1.02).contains(&share), "{name}: {share}");
+            }
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use plimsoll_core::Bytes;
+use plimsoll_core::{Bytes, Choice};
+use plimsoll_memory::{Demand, RunMemory, StateOption, StepMemory, trace};
 use plimsoll_recipes::config::Loaded;
 
 use super::*;
@@ -135,4 +136,33 @@ fn optimized_configurations_fit_in_tight_and_in_large_budgets() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let budgets = [5, 7, 9, 24].map(Bytes::gib);
     check_configuration(&folder.join("asr/konkani_small.toml"), &budgets);
+}
+
+/// Checks that the memory of a micro-batch follows from one recording for any number of utterances.
+fn check_recording<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, path: &Path) {
+    let target = targets(&["24GiB".to_string()]).unwrap().remove(0);
+    let shortest = builder.shapes[0];
+    let demand = Demand { prefetch: 0, buckets: vec![shortest], ..builder.as_written(&target) };
+    let (rules, step) = (demand.rules, demand.step);
+    let choice =
+        Choice { remat: demand.options.remat[0], precision: demand.options.precisions[0], ..Choice::default() };
+    let model = MemoryModel::new(subject, demand).unwrap();
+    for utterances in [3, 20] {
+        let bucket = shortest.with_utterances(utterances);
+        let step = StepMemory { state_bits: StateOption::FULL.bits, ..step };
+        let exact = RunMemory::new(&trace(subject, bucket, choice, rules).unwrap(), None, step).peak().0 as f64;
+        let known = model.run_memory(bucket, utterances, choice, StateOption::FULL).unwrap().0.peak().0 as f64;
+        assert!((0.999..1.02).contains(&(known / exact)), "{}: {known} for {exact}", path.display());
+    }
+}
+
+#[test]
+fn one_recording_stands_for_every_batch_of_the_shipped_models() {
+    for path in shipped() {
+        let builder = DemandBuilder::from_config(loaded(&path).config).unwrap();
+        match builder.model {
+            ModelPlan::Recognizer(model) => check_recording(&model, &builder, &path),
+            ModelPlan::Synthesizer(model) => check_recording(&model, &builder, &path),
+        }
+    }
 }

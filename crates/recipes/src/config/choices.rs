@@ -106,6 +106,30 @@ choice! {
 }
 
 choice! {
+    /// Use of the pool that a GPU's memory management keeps for lasting tensors, such as weights.
+    PersistentMemoryChoice {
+        /// Only for tensors that ask for it.
+        #[default]
+        Enabled = "enabled",
+        /// Also for tensors as large as one that asked for it.
+        SizeMatch = "size-match",
+        /// For no tensor.
+        Disabled = "disabled",
+    }
+}
+
+choice! {
+    /// Way in which the pools of a CUDA device take memory from the driver.
+    CudaAllocatorChoice {
+        /// In step with the GPU's work. Takes no memory beyond the pools.
+        #[default]
+        Sync = "sync",
+        /// In the order of the stream, without waiting. The driver may keep more memory.
+        Async = "async",
+    }
+}
+
+choice! {
     /// System whose definition of features is used.
     FeaturePreset {
         /// Plimsoll's own features.

@@ -39,6 +39,7 @@ mod reference;
 mod rules;
 mod schema;
 mod setting;
+mod shipped;
 mod sources;
 mod tiers;
 mod toml_value;
@@ -50,9 +51,9 @@ mod tests;
 pub use aliases::{ALIASES, Alias};
 pub use arguments::ConfigArgs;
 pub use choices::{
-    AttentionChoice, BackendChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice, NumbersChoice,
-    OptimizerChoice, PositionsChoice, PrecisionChoice, RematChoice, RematWord, ScheduleChoice, StateChoice, Task,
-    TokenizerChoice, TooLongChoice, UnfitChoice,
+    AttentionChoice, BackendChoice, CudaAllocatorChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice,
+    NumbersChoice, OptimizerChoice, PersistentMemoryChoice, PositionsChoice, PrecisionChoice, RematChoice, RematWord,
+    ScheduleChoice, StateChoice, Task, TokenizerChoice, TooLongChoice, UnfitChoice,
 };
 pub use environment::RESERVED_VARIABLES;
 pub use error::{ConfigError, ConfigIssue, IssueKind, SyntaxError};
@@ -67,6 +68,6 @@ pub use origin::{ConfigText, Layer, Provenance, Spans, ValueOrigin};
 pub use print::{to_json, to_toml};
 pub use reference::key_table;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
+pub(crate) use shipped::shipped_models;
 pub use sources::{ConfigSources, Variable, sources};
-pub(crate) use tiers::shipped_models;
 pub use tiers::{AUTO_FILE, Tier};

@@ -51,7 +51,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::choices::{BackendChoice, FeaturePreset, Task};
+use super::choices::{BackendChoice, CudaAllocatorChoice, FeaturePreset, PersistentMemoryChoice, Task};
 use super::key::Key;
 use super::kind::{Interval, Kind};
 
@@ -114,6 +114,13 @@ section! {
         /// Number of devices that train together, each on its share of every batch: the CUDA GPUs from `device.index` on. On
         /// the CPU all replicas share the processor, which is only useful to try this out.
         replicas: u32 = 1, Kind::Integer(1, 64);
+        /// Use of the pool for lasting tensors on a GPU: `enabled` (only for tensors that ask for it), `size-match` (also for
+        /// tensors as large as one of those) or `disabled`. A plan of memory assumes `enabled`.
+        persistent_memory: PersistentMemoryChoice = PersistentMemoryChoice::Enabled,
+            Kind::OneOf(PersistentMemoryChoice::NAMES);
+        /// Way in which pools take memory from the CUDA driver: `sync` (in step with the GPU's work) or `async` (without
+        /// waiting; the driver may keep more memory). A plan of memory assumes `sync`.
+        cuda_allocator: CudaAllocatorChoice = CudaAllocatorChoice::Sync, Kind::OneOf(CudaAllocatorChoice::NAMES);
     }
 }
 

@@ -13,14 +13,14 @@ mod task;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
-use plimsoll_core::{CountingAllocator, Key, MemoryGate};
+use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryGate};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Summary;
 use plimsoll_speech::ModelFolder;
 use plimsoll_tape::{apply, freeze};
 use plimsoll_train::{
-    CheckpointStore, Ending, Event, Governor, InferenceRunner, Observer, Outcome, Run, RunOptions, RunState, StepError,
-    TrainError, Trainer, preallocate_pages,
+    CheckpointStore, Cleanup, Ending, Event, Governor, InferenceRunner, Observer, Outcome, Run, RunOptions, RunState,
+    StepError, TrainError, Trainer, preallocate_pages,
 };
 
 use crate::config::Loaded;
@@ -268,7 +268,7 @@ impl RunContext<'_> {
             failures_max: FAILURES_MAX,
             plateau: training.plateau,
             validation_batch: self.plan.validation_batch(),
-            cleanup_every: self.cleanup_every(),
+            cleanup: self.cleanup(),
             planned: self
                 .plan
                 .memory
@@ -281,11 +281,16 @@ impl RunContext<'_> {
         run.with_stop(stop).with_observer(observer).train(&mut validate)
     }
 
-    /// Returns the number of steps after which unused memory is returned to the driver of a GPU, if the configuration asks
-    /// for it.
-    fn cleanup_every(&self) -> Option<u64> {
+    /// Returns when unused memory goes back to the driver of a GPU: as the configuration asks for it, or else when the pools
+    /// hold more than was planned.
+    fn cleanup(&self) -> Option<Cleanup> {
         let training = &self.plan.config.training;
-        training.enable_memory_cleanup.unwrap_or(false).then_some(training.memory_cleanup_interval)
+        let every = training.memory_cleanup_interval;
+        let planned = self.plan.memory.as_ref().map(|memory| memory.plan.peak);
+        match training.enable_memory_cleanup {
+            Some(asked) => asked.then_some(Cleanup { every, above: Bytes(0) }),
+            None => planned.filter(|_| !self.device.is_host).map(|above| Cleanup { every, above }),
+        }
     }
 
     /// Makes the governor, which divides batches into micro-batches. The governor starts with the plan for each batch

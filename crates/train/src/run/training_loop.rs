@@ -199,7 +199,10 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             Ok(report) => {
                 self.skipped.record_step();
                 self.report_step(report, &delivered, step_seconds);
-                if self.options.cleanup_every.is_some_and(|every| self.state.step.is_multiple_of(every.max(1))) {
+                if let Some(cleanup) = self.options.cleanup
+                    && self.state.step.is_multiple_of(cleanup.every.max(1))
+                    && (cleanup.above == Bytes(0) || self.trainer.watch().reserved() > cleanup.above)
+                {
                     self.trainer.clean_up();
                 }
             }

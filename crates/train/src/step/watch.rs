@@ -24,6 +24,11 @@ impl MemoryWatch {
         Self { gate, meter: Some(meter), is_cheap, ..Self::disabled() }
     }
 
+    /// Returns the memory that the pools of a device have reserved; on the CPU, the peak; without a meter, 0.
+    pub(crate) fn reserved(&self) -> Bytes {
+        self.meter.as_deref().map_or(Bytes(0), MemoryMeter::peak)
+    }
+
     /// Starts a new measurement of peak memory.
     pub(crate) fn start(&self) {
         if let Some(meter) = &self.meter {

@@ -8,13 +8,13 @@ use std::time::Duration;
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_core::{
-    Batch, BatchSource, Collective, CountingAllocator, DeliveredBatch, HostBatch, Key, Measure, MemoryGate,
+    Batch, BatchSource, Bytes, Collective, DeliveredBatch, HostBatch, Key, Measure, MemoryGate, MemoryMeter,
     OutOfMemory, Position, SourceError, Stage,
 };
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
-    CheckpointStore, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig, OptimizerConfig, Outcome,
-    PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, ThreadReplica, TrainError, Trainer,
+    CheckpointStore, Cleanup, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig, OptimizerConfig,
+    Outcome, PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, ThreadReplica, TrainError, Trainer,
     TrainerConfig,
 };
 
@@ -254,18 +254,39 @@ impl MemoryGate for Cleanups {
     }
 }
 
+/// A meter of pools that have reserved 1000 bytes.
+struct Reserved;
+
+impl MemoryMeter for Reserved {
+    fn current(&self) -> Bytes {
+        Bytes(0)
+    }
+    fn peak(&self) -> Bytes {
+        Bytes(1000)
+    }
+    fn reset_peak(&self) {}
+}
+
 #[test]
 fn unused_memory_is_returned_at_the_asked_interval() {
-    static METER: CountingAllocator = CountingAllocator::new();
-    for (every, expected) in [(None, 0), (Some(1), 7), (Some(3), 2), (Some(8), 0)] {
+    let cleanup = |every, above| Some(Cleanup { every, above: Bytes(above) });
+    for (cleanup, expected) in [
+        (None, 0),
+        (cleanup(1, 0), 7),
+        (cleanup(3, 0), 2),
+        (cleanup(8, 0), 0),
+        (cleanup(1, 999), 7),
+        (cleanup(3, 999), 2),
+        (cleanup(1, 1000), 0),
+    ] {
         let count = Arc::new(AtomicUsize::new(0));
-        let mut trainer = trainer(config()).with_memory(Cleanups(Arc::clone(&count)), &METER);
+        let mut trainer = trainer(config()).with_memory(Cleanups(Arc::clone(&count)), Reserved);
         let folder = tempfile::tempdir().unwrap();
         let store = CheckpointStore::new(folder.path(), 1);
         let limits = Limits { steps: Some(7), ..Limits::default() };
-        let options = RunOptions { cleanup_every: every, ..RunOptions::new(limits) };
+        let options = RunOptions { cleanup, ..RunOptions::new(limits) };
         let mut source = Batches::from(Position::default());
         Run::new(&mut trainer, &mut source, &store, &options).train(&mut evaluate).unwrap();
-        assert_eq!(count.load(Ordering::Relaxed), expected, "{every:?}");
+        assert_eq!(count.load(Ordering::Relaxed), expected, "{cleanup:?}");
     }
 }

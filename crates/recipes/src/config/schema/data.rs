@@ -86,6 +86,9 @@ section! {
         cache_half: bool = false, Kind::Bool;
         /// Whether texts are converted to lower case.
         lowercase: bool = false, Kind::Bool;
+        /// Whether texts keep their punctuation. Without it, only single marks inside words and numbers stay. A recognizer with
+        /// CTC needs a frame for each mark, and one more between two equal ones, as in `...`.
+        punctuation: bool = true, Kind::Bool;
         /// How numbers in texts are read: `as_written` (digit by digit) or `english` (replaced by English words). The model
         /// stores this, so that it treats later texts in the same way.
         numbers: NumbersChoice = NumbersChoice::AsWritten, Kind::OneOf(NumbersChoice::NAMES);

@@ -44,9 +44,9 @@ section! {
         /// `training.remat` = `auto`. Default: what memory allows.
         remat_budget: Option<Bytes> = None, Kind::Memory(Bytes::mib(1));
         /// Whether unused memory of a GPU is returned to the driver every `training.memory_cleanup_interval` steps. Default: only
-        /// after a step that ran out of memory, when it makes room.
+        /// if the pools hold more than was planned, and after a step that ran out of memory.
         enable_memory_cleanup: Option<bool> = None, Kind::Bool;
-        /// Number of steps after which `training.enable_memory_cleanup` returns memory.
+        /// Number of steps after which memory may be returned; see `training.enable_memory_cleanup`.
         memory_cleanup_interval: u64 = 10, Kind::long_count(1);
         /// Highest learning rate, reached at the end of the warm-up.
         learning_rate: f64 = 1.5e-3, Kind::Number(Interval::POSITIVE);
