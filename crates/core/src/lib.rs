@@ -14,6 +14,7 @@ mod pool_gate;
 mod record;
 mod shape;
 mod source;
+pub mod timing;
 mod units;
 
 pub use batch::{BatchError, HostBatch, HostSample};
@@ -26,7 +27,7 @@ pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};
 pub use memory::{CountingAllocator, DeviceMemory, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, ProbeError, Stage};
 pub use pool_gate::PoolGate;
-pub use record::{EndKind, Event, MicroBatch, PlanHeader, Record, SCHEMA_VERSION, StepEvent};
+pub use record::{EndKind, Event, MicroBatch, PlanHeader, Record, SCHEMA_VERSION, StepEvent, TimeOwner, TimeShares};
 pub use shape::BatchShape;
 pub use source::{Batch, BatchList, BatchSource, DeliveredBatch, Position, Skipped, SourceError};
 pub use units::{Bytes, Frames, Samples, Seconds, UnitError};

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::lenient;
+use super::time::TimeShares;
 use crate::{Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
 
 /// Something that happened in a run.
@@ -112,6 +113,9 @@ pub enum Event {
         /// Reason why the run failed; empty for other kinds.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
+        /// Time since the last step was recorded, by owner. Empty if not measured.
+        #[serde(default, skip_serializing_if = "TimeShares::is_empty")]
+        times: TimeShares,
     },
     /// The number of utterances that are computed at once was lowered. Only read, never written: schema version 0 used
     /// this event in place of [`Event::OutOfMemory`].
@@ -223,6 +227,10 @@ pub struct StepEvent {
     pub wait_seconds: f64,
     /// Peak memory use of the step.
     pub peak_bytes: Bytes,
+    /// Time since the previous step was recorded, by owner: the step, what it waited for, and what came between the two,
+    /// such as a validation. Empty if not measured.
+    #[serde(skip_serializing_if = "TimeShares::is_empty")]
+    pub times: TimeShares,
 }
 
 impl Default for StepEvent {
@@ -246,6 +254,7 @@ impl Default for StepEvent {
             step_seconds: 0.0,
             wait_seconds: 0.0,
             peak_bytes: Bytes(0),
+            times: TimeShares::default(),
         }
     }
 }

@@ -14,9 +14,11 @@ mod lenient;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod time;
 
 pub use event::{EndKind, Event, MicroBatch, StepEvent};
 pub use plan::PlanHeader;
+pub use time::{TimeOwner, TimeShares};
 
 use serde::{Deserialize, Serialize};
 

@@ -23,6 +23,16 @@ fn stage() -> impl Strategy<Value = Stage> {
     prop::sample::select(vec![Forward, Backward, Accumulate, Norm, Update, Validation, Checkpoint])
 }
 
+fn times() -> impl Strategy<Value = TimeShares> {
+    any::<[u16; 3]>().prop_map(|seconds| {
+        let mut times = TimeShares::default();
+        let owners = [TimeOwner::Data, TimeOwner::Compute, TimeOwner::Unknown];
+        // Quarters of a second are exact in text.
+        owners.into_iter().zip(seconds).for_each(|(owner, quarters)| times.add(owner, f64::from(quarters) / 4.0));
+        times
+    })
+}
+
 fn step_event() -> impl Strategy<Value = Event> {
     let place = (any::<[u32; 4]>()).prop_map(|[epoch, batch, window, within]| Position {
         epoch: epoch.into(),
@@ -33,8 +43,8 @@ fn step_event() -> impl Strategy<Value = Event> {
     let numbers = [(); 8].map(|()| number());
     let parts = prop::collection::btree_map(text().prop_map(Into::into), number(), 0..3);
     let ledger = prop::collection::vec(any::<[u32; 3]>().prop_map(MicroBatch::from), 0..3);
-    (any::<u64>(), place, numbers, parts, ledger, any::<[u32; 5]>(), bytes()).prop_map(
-        |(step, position, numbers, parts, ledger, counts, peak_bytes)| {
+    (any::<u64>(), place, numbers, parts, ledger, any::<[u32; 5]>(), bytes(), times()).prop_map(
+        |(step, position, numbers, parts, ledger, counts, peak_bytes, times)| {
             let [loss, norm, rate, loss_scale, safety_seconds, padding, step_seconds, wait_seconds] = numbers;
             let [micro_batches, attempts, reads, truncated, frames] = counts;
             Event::Step(StepEvent {
@@ -56,6 +66,7 @@ fn step_event() -> impl Strategy<Value = Event> {
                 step_seconds,
                 wait_seconds,
                 peak_bytes,
+                times,
             })
         },
     )
@@ -104,7 +115,12 @@ fn event() -> impl Strategy<Value = Event> {
         (step(), number()).prop_map(|(step, factor)| Event::RateLowered { step, factor }),
         (step(), text()).prop_map(|(step, path)| Event::Saved { step, path: path.into() }),
         (step(), text()).prop_map(|(step, reason)| Event::NotSaved { step, reason }),
-        (step(), end(), text()).prop_map(|(step, end, reason)| Event::Ended { step, end, reason }),
+        (step(), end(), text(), times()).prop_map(|(step, end, reason, times)| Event::Ended {
+            step,
+            end,
+            reason,
+            times
+        }),
         (step(), any::<usize>(), bytes()).prop_map(|(step, limit, peak_bytes)| Event::Lowered {
             step,
             limit,

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::{
     Bytes, EndKind, Event, Measure, MicroBatch, OutOfMemory, PlanHeader, Position, Record, SCHEMA_VERSION, Skipped,
-    Stage, StepEvent,
+    Stage, StepEvent, TimeShares,
 };
 use serde_json::{Value, json};
 
@@ -312,7 +312,7 @@ fn the_status_follows_from_summary_and_last_record() {
 #[test]
 fn a_run_that_ended_is_not_listed_as_running() {
     use EndKind::{Complete, Failed, Stopped};
-    let ended = |end| at(995.0, Event::Ended { step: 300, end, reason: String::new() });
+    let ended = |end| at(995.0, Event::Ended { step: 300, end, reason: String::new(), times: TimeShares::default() });
     let saved = || at(996.0, Event::Saved { step: 300, path: "a".into() });
     let step = |step| at(997.0, Event::Step(StepEvent { step, ..StepEvent::default() }));
     let status = |records: &[Record], has_summary: bool| {

@@ -120,7 +120,7 @@ impl RunDisplay for View {
                 let then = if self.has_failed { "" } else { "; the run goes on" };
                 self.print_line(&format!("warning: the checkpoint of step {step} is not written: {reason}{then}"));
             }
-            Event::Ended { step, end: EndKind::Failed, reason } => {
+            Event::Ended { step, end: EndKind::Failed, reason, .. } => {
                 self.has_failed = true;
                 self.print_line(&format!("the run failed after step {step}: {reason}"));
             }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_core::{Bytes, EndKind, error_chain};
+use plimsoll_core::{Bytes, EndKind, error_chain, timing};
 use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile, read_records};
 use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
@@ -125,7 +125,8 @@ impl<'a> RunRecorder<'a> {
 
     /// Records that the run failed after its last step.
     pub(super) fn record_failure(&mut self, failure: &Failure) {
-        self.observe(&Event::Ended { step: self.step, end: EndKind::Failed, reason: error_chain(failure) });
+        let (reason, times) = (error_chain(failure), timing::lap());
+        self.observe(&Event::Ended { step: self.step, end: EndKind::Failed, reason, times });
     }
 
     /// Returns the totals; those of the record in `folder` if no step was taken since the run was resumed.
@@ -196,7 +197,8 @@ impl Drop for RunRecorder<'_> {
         // A panic ends the run without an error. Nothing is shown: the panic has its own message.
         if !self.has_ended {
             let reason = "the program stopped in the middle of the run".into();
-            let _ = self.recorder.record(&Event::Ended { step: self.step, end: EndKind::Failed, reason });
+            let (end, times) = (EndKind::Failed, timing::lap());
+            let _ = self.recorder.record(&Event::Ended { step: self.step, end, reason, times });
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_core::{
     Batch, BatchShape, BatchSource, Bytes, DeliveredBatch, EndKind, OutOfMemory, Position, Skipped, SourceError, Stage,
+    TimeOwner, timing,
 };
 use plimsoll_tape::Task;
 
@@ -253,6 +254,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             step_seconds,
             wait_seconds: delivered.waited.as_secs_f64(),
             peak_bytes,
+            times: timing::lap(),
         }));
         if let Some(planned_bytes) = self.planned(shape)
             && peak_bytes.0 as f64 > planned_bytes.0 as f64 * DRIFT
@@ -322,7 +324,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             // Another replica would wait for this one.
             self.trainer.replica().fail(&reason);
         }
-        self.observer.observe(&Event::Ended { step: self.state.step, end, reason });
+        let times = timing::lap();
+        self.observer.observe(&Event::Ended { step: self.state.step, end, reason, times });
     }
 
     pub(super) fn validate(&mut self, validate: &mut Validate<'_, T>) -> Result<Score, TrainError> {

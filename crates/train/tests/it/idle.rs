@@ -180,7 +180,9 @@ fn a_run_without_a_step_is_not_complete() {
         let (outcome, events) = run(batches, limits);
         let error = error_chain(&outcome.unwrap_err());
         assert!(error.starts_with("the run took no step") && error.contains(reason), "{error}");
-        let Some(Event::Ended { step: 0, end: EndKind::Failed, reason }) = events.last() else { panic!("{events:?}") };
+        let Some(Event::Ended { step: 0, end: EndKind::Failed, reason, .. }) = events.last() else {
+            panic!("{events:?}")
+        };
         assert_eq!(*reason, error);
     }
 }

@@ -93,7 +93,7 @@ fn a_lost_device_ends_a_run_with_its_first_error_and_a_failed_rescue() {
             matches!(&error, TrainError::Step { failures: 1, source: StepError::Device { step: 3, .. } }),
             "{error}"
         );
-        let [Event::Ended { step: 2, end: EndKind::Failed, reason: first }, Event::NotSaved { step: 2, reason }] =
+        let [Event::Ended { step: 2, end: EndKind::Failed, reason: first, .. }, Event::NotSaved { step: 2, reason }] =
             &events[..]
         else {
             panic!("{events:?}");
