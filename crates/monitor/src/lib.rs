@@ -30,6 +30,7 @@ mod picture;
 mod probe;
 mod record;
 mod runs;
+mod sample;
 mod summary;
 mod tensorboard;
 
@@ -46,5 +47,6 @@ pub use runs::{
     Comparison, Difference, LossCurve, LossPoint, LossRow, RunHistory, RunReport, RunSetup, RunStatus, ScoreRow,
     Timestamp, Validation, read_runs, run_table,
 };
+pub use sample::{GpuSample, HostSample, Missing, Origin, Reading, Sample, SampledProcess, ThrottleReason};
 pub use summary::{Example, Summary};
 pub use tensorboard::TensorBoardFile;
