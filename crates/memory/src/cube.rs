@@ -7,7 +7,7 @@
 use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
     BaseOperationIr as Base, ModuleOperationIr as Neural, NumericOperationIr as Numeric, OperationIr, TensorId,
-    TensorIr,
+    TensorIr, TensorStatus,
 };
 use rustc_hash::FxHashMap;
 
@@ -15,6 +15,10 @@ use crate::heap::{Heap, contiguous_strides};
 
 /// Alignment in bytes: CubeCL rounds allocation sizes up to its multiples.
 pub(crate) const ALIGNMENT: usize = 256;
+
+/// Alignment in bytes of a slice that is a view of its input. CUDA has 512 and Vulkan has less; with more, more slices
+/// are predicted to be copies.
+const SLICE_ALIGNMENT: usize = 512;
 
 /// Largest number of operations in a fused kernel.
 const FUSED_OPERATIONS_MAX: usize = 64;
@@ -56,12 +60,22 @@ impl FusionGroup {
         if is_fusible(operation) {
             return self.apply(heap, operation, index, last, is_lasting);
         }
-        let workspace = workspace(operation).map(|bytes| heap.scratch(bytes));
-        let outputs: Vec<_> = operation.outputs().map(|o| (o, heap.fresh(&o.shape, o.dtype.size()))).collect();
-        for (output, value) in outputs {
-            heap.give(output, value);
+        let is_over = |id: TensorId| !is_lasting(id) && last.get(&id).is_none_or(|&last| last <= index);
+        if apply_slice(heap, operation) {
+            // The slice is a view of its input.
+        } else if let Some((input, out)) = overwritten(operation)
+            && is_over(input.id)
+            && heap.can_reuse(input.id, out.shape.num_elements() * out.dtype.size())
+        {
+            heap.reuse(input.id, out);
+        } else {
+            let workspace = workspace(operation).map(|bytes| heap.scratch(bytes));
+            let outputs: Vec<_> = operation.outputs().map(|o| (o, heap.fresh(&o.shape, o.dtype.size()))).collect();
+            for (output, value) in outputs {
+                heap.give(output, value);
+            }
+            workspace.into_iter().for_each(|value| heap.free(value));
         }
-        workspace.into_iter().for_each(|value| heap.free(value));
         for input in operation.inputs() {
             if !is_lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
                 heap.drop_tensor(input.id);
@@ -129,6 +143,49 @@ fn workspace(operation: &OperationIr) -> [usize; 3] {
         Neural::Conv2dWeightBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
         _ => [0; 3],
     }
+}
+
+/// Returns the input that an operation writes its output over, if nothing else needs that input, and the output. The
+/// gradient of a slice is such an operation: zeros, with the gradient assigned to a part (`burn-cubecl`, `kernel/index`).
+fn overwritten(operation: &OperationIr) -> Option<(&TensorIr, &TensorIr)> {
+    let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation else {
+        return None;
+    };
+    match base {
+        Base::SliceAssign(op) => Some((&op.tensor, &op.out)),
+        Base::SelectAssign(op) => Some((&op.tensor, &op.out)),
+        Base::Scatter(op) => Some((&op.tensor, &op.out)),
+        _ => None,
+    }
+}
+
+/// Applies a slice to `heap` if it is a view: where it starts and how far before the end of its input it ends are
+/// multiples of the alignment of the device. Returns `false`, without an effect, for any other operation.
+fn apply_slice(heap: &mut Heap, operation: &OperationIr) -> bool {
+    let (OperationIr::BaseFloat(Base::Slice(op)) | OperationIr::BaseInt(Base::Slice(op))) = operation else {
+        return false;
+    };
+    if !heap.has(op.tensor.id) || op.ranges.iter().any(|range| range.step != 1) {
+        return false;
+    }
+    let mut value = heap.take(&op.tensor);
+    let ranges = op.ranges.iter().zip(&op.tensor.shape[..]).map(|(range, &length)| range.to_range(length));
+    let (mut before, mut after) = (0, 0);
+    for ((range, &length), &stride) in ranges.zip(&op.tensor.shape[..]).zip(&value.strides) {
+        before += range.start * stride as usize;
+        after += (length - range.end) * stride as usize;
+    }
+    let is_view = [before, after].iter().all(|places| (places * value.width).is_multiple_of(SLICE_ALIGNMENT));
+    if is_view {
+        value.offset += before;
+        value.shape = op.out.shape.to_vec();
+        heap.give(&op.out, value);
+    } else if op.tensor.status == TensorStatus::ReadWrite {
+        heap.give(&op.tensor, value);
+    } else {
+        heap.free(value);
+    }
+    is_view
 }
 
 /// Applies `operation` to `heap` if it only makes a view of an input that has memory already. Returns `false`, without

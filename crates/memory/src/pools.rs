@@ -21,8 +21,10 @@ const SMALL_MAX: u64 = 64 << 10;
 const SMALLEST_PAGE: u64 = 2 << 20;
 /// Bytes by which a page is larger than the allocation that it is made for. Page sizes are multiples of this number.
 const SLACK: u64 = 1 << 20;
-/// Bytes reserved outside the pools, for kernel arguments and for reading values back.
-const OUTSIDE_POOLS: u64 = 3 << 20;
+/// Bytes reserved outside the pools for kernel arguments and for the read of the norm.
+const OUTSIDE_POOLS: u64 = 128 << 10;
+/// Bytes reserved outside the pools for the reads of a loss, such as those of CTC.
+const FOR_READS: u64 = 3 << 20;
 
 impl Trace {
     /// Returns the size of the largest single allocation of the micro-batch.
@@ -58,7 +60,8 @@ impl Trace {
         validation: Option<&Timeline>,
         limit: Bytes,
     ) -> Bytes {
-        let outside = OUTSIDE_POOLS + step.workspace.0 + step.prefetch.0;
+        let for_reads = if self.reads > 0 { FOR_READS } else { 0 };
+        let outside = OUTSIDE_POOLS + for_reads + step.workspace.0 + step.prefetch.0;
         let mut run = PoolSimulation { limit: limit.0.saturating_sub(outside), ..PoolSimulation::default() };
         let page = run.reserve(self.largest().max(largest).0);
         run.pools.free(page);
@@ -75,7 +78,7 @@ impl Trace {
         if step.state_bits == 0 {
             run.free_all(gradients);
         }
-        // From the second step on everything overwrites what it reslots.
+        // From the second step on everything overwrites what it replaces.
         let gradients = run.micro_batches(&self.timeline, &changes, step.micro_batches);
         if let Some(validation) = validation {
             run.free_all(gradients);
@@ -310,7 +313,14 @@ mod tests {
             made_by: "test",
         };
         let timeline = Timeline { allocations: lives.iter().map(one).collect(), ..Timeline::default() };
-        Trace { timeline, parameters: vec![], weights: Bytes(0), gradients: Bytes(0), cost: Default::default() }
+        Trace {
+            timeline,
+            parameters: vec![],
+            weights: Bytes(0),
+            gradients: Bytes(0),
+            reads: 0,
+            cost: Default::default(),
+        }
     }
 
     fn reserved(lives: &[(u64, usize, usize)]) -> u64 {

@@ -32,6 +32,8 @@ pub struct Trace {
     pub weights: Bytes,
     /// Memory of the gradients of all parameters.
     pub gradients: Bytes,
+    /// Number of reads from the device for which the loss waits.
+    pub reads: u32,
     /// Cost of computing the micro-batch, for the cost model.
     pub cost: Cost,
 }
@@ -58,6 +60,8 @@ struct LiveTensors {
     /// Thousandths of the blocks that are rematerialized; a rematerialized block keeps second handles on its
     /// parameters.
     covered_thousandths: usize,
+    /// Number of reads from the device for which the loss waits.
+    reads: u32,
 }
 
 /// Numbers of utterances of which one is traced to stand for any number: prime numbers, so that a size that grows with
@@ -210,6 +214,7 @@ fn record<S: Traceable>(
         sent = Some((start, recorder.next_id()));
         let pass = Pass::new(choice, Noise::new(Key::new(0), batch.ids()));
         let loss = task.loss(&tensors, &pass);
+        live.reads = loss.reads;
         recorder.mark("backward");
         let found = backward(loss.sum * 0.5, &task);
         (live.gradients, live.parameters) = gradients(recorder, &task, found);
@@ -319,8 +324,8 @@ fn replay_on(mut heap: Heap, recording: &Recording, rules: BackendRules, mut cou
         ids.iter().for_each(|&id| heap.set_owner(id, owner));
     }
     let (weights, gradients) = (heap.bytes_of(&live.weights), heap.bytes_of(&live.gradients));
-    let parameters = live.parameters.clone();
-    Trace { timeline: heap.into_timeline(), parameters, weights, gradients, cost: Cost::default() }
+    let (parameters, reads) = (live.parameters.clone(), live.reads);
+    Trace { timeline: heap.into_timeline(), parameters, weights, gradients, reads, cost: Cost::default() }
 }
 
 /// Lists the tensors whose ids lie between `start` and `end`, except those that were used up to make another tensor of

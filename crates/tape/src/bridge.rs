@@ -42,7 +42,7 @@ pub fn is_host_device(device: &Device) -> bool {
 
 /// Returns whether operations over host slices run on `device`: the device is the CPU, or a capture device that
 /// simulates the CPU.
-pub(crate) fn runs_host_ops(device: &Device) -> bool {
+pub fn runs_host_ops(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => true,
         DispatchDevice::Capture(device) => SIMULATED_CPUS.read().is_ok_and(|hosts| hosts.contains(device)),

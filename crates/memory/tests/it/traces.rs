@@ -154,6 +154,52 @@ fn model_that_reads_values_is_refused() {
     assert!(error.to_string().starts_with("the model cannot be traced: "), "{error}");
 }
 
+/// Model whose loss takes a part of each input.
+#[derive(Module, Debug)]
+struct Sliced {
+    layer: Linear,
+}
+
+impl Task for Sliced {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
+    fn loss(&self, batch: &TensorBatch, _: &Pass) -> StepLoss {
+        let hidden = self.layer.forward(batch.features.clone());
+        // Not aligned, so it is a copy, and its gradient is zeros with the gradient of the copy in a part of them.
+        StepLoss::new(hidden.narrow(2, 1, 3).powi_scalar(2).sum())
+    }
+}
+
+struct SlicedModel;
+
+impl Traceable for SlicedModel {
+    type Task = Sliced;
+
+    fn init(&self, device: &Device) -> Sliced {
+        Sliced { layer: LinearConfig::new(32, 4096).init(device) }
+    }
+
+    fn batch(&self, shape: BatchShape) -> HostBatch {
+        STACKS.batch(shape)
+    }
+}
+
+#[test]
+fn the_gradient_of_a_slice_is_written_over_its_zeros() {
+    let traced = trace(&SlicedModel, SHAPE, Choice::default(), BackendRules::gpu()).unwrap();
+    let hidden = 4 * 4 * 60 * 4096;
+    let whole = |phase| {
+        let all = traced.timeline.allocations.iter().filter(move |one| one.phase == phase && one.size.0 == hidden);
+        all.count()
+    };
+    assert_eq!((whole(Phase::Forward), whole(Phase::Backward)), (1, 1), "{:#?}", traced.timeline.allocations);
+}
+
 /// A batch of table rows, given by their ids.
 #[derive(Clone)]
 struct Rows(Vec<SampleId>);

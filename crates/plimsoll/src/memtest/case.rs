@@ -129,6 +129,8 @@ fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen
     let batch = with_noise(subject.batch(shape));
     let tensors = S::Task::send(&batch, &device);
     let _loss = task.loss(&tensors, &Pass::new(choice, Noise::new(Key::new(0), &batch.ids)));
+    // Fusion holds the last operations back until they are asked for.
+    let _ = device.flush();
     Bytes(used() - before)
 }
 
