@@ -97,15 +97,21 @@ pub fn lap() -> TimeShares {
     })
 }
 
+/// Corrects the times of the current lap, for owners that are known only afterwards.
+pub fn correct(change: impl FnOnce(&mut TimeShares)) {
+    CLOCK.with_borrow_mut(|clock| {
+        clock.settle();
+        change(&mut clock.times);
+    });
+}
+
 /// Gives all the time since `before`, which [`so_far`] has returned in this lap, to `owner`.
 ///
 /// This is for work that turns out to be lost only after it was done.
 pub fn reassign_since(before: &TimeShares, owner: TimeOwner) {
-    CLOCK.with_borrow_mut(|clock| {
-        clock.settle();
-        for from in TimeOwner::ALL.into_iter().filter(|from| *from != owner) {
-            let seconds = clock.times.get(from) - before.get(from);
-            clock.times.shift(from, owner, seconds);
+    correct(|times| {
+        for (from, seconds) in times.since(before).iter().filter(|(from, _)| *from != owner) {
+            times.shift(from, owner, seconds);
         }
     });
 }

@@ -1,7 +1,8 @@
 //! Connectionist temporal classification (CTC): the loss with its gradient in closed form, and greedy decoding.
 
 use burn::tensor::{Tensor, TensorData};
-use plimsoll_tape::{inner_device, is_capture_device, is_host_device, with_gradient};
+use plimsoll_core::{TimeOwner, timing};
+use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops, with_gradient};
 use rayon::prelude::*;
 
 use crate::Lengths;
@@ -52,7 +53,7 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
     let device = inner_device(&logits.device());
     let infeasible: Vec<usize> = (0..b).filter(|&i| !is_ctc_feasible(lengths.each()[i] as usize, &texts[i])).collect();
     let needs_no_gradient = !logits.device().is_autodiff();
-    let reads = u32::from(!is_host_device(&device) && !is_capture_device(&device));
+    let reads = u32::from(!runs_host_ops(&device));
     let (total, gradient) = if is_capture_device(&device) {
         // A recording device computes nothing: only the shapes count.
         let total = Tensor::zeros([1], &device);
@@ -61,7 +62,8 @@ pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> Ctc
         }
         (total, Tensor::zeros([b, t, v], &device))
     } else {
-        let values = logits.clone().without_autodiff().into_data().convert::<f32>();
+        let read = || logits.clone().without_autodiff().into_data().convert::<f32>();
+        let values = if reads > 0 { timing::measure(TimeOwner::Read, read) } else { read() };
         let mut gradient: Vec<f32> = values.try_into_vec().expect("converted to f32");
         let sample = |(index, cells): (usize, &mut [f32])| {
             let (valid, padding) = cells.split_at_mut(lengths.each()[index] as usize * v);

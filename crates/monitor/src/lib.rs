@@ -24,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod contention;
 mod host;
 mod lock;
 mod picture;
@@ -34,6 +35,7 @@ mod sample;
 mod summary;
 mod tensorboard;
 
+pub use contention::Contention;
 pub use host::{Host, host_memory};
 pub use lock::{LockError, LockHolder, RunLock};
 pub use picture::{Axis, Heatmap, Picture, Ticks};

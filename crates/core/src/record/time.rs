@@ -141,6 +141,14 @@ impl TimeShares {
         self.seconds.iter_mut().zip(other.seconds).for_each(|(sum, seconds)| *sum += seconds);
     }
 
+    /// Returns the times that were added since `before`, an earlier state of the same times.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut times = *self;
+        times.seconds.iter_mut().zip(before.seconds).for_each(|(now, before)| *now -= before);
+        times
+    }
+
     /// Moves up to `seconds` from one owner to another. Returns how many were moved: an owner has no less than zero.
     pub fn shift(&mut self, from: TimeOwner, to: TimeOwner, seconds: f64) -> f64 {
         let moved = seconds.clamp(0.0, self.get(from).max(0.0));

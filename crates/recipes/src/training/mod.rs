@@ -151,7 +151,7 @@ impl RunContext<'_> {
         // The other replicas start at the same step.
         let step = serde_json::to_vec(&state.step).expect("a number is plain data");
         trainer.replica().broadcast(0, step).failed()?;
-        let mut recorder = RunRecorder::open(&self.plan, &self.folder, &state, display)?;
+        let mut recorder = RunRecorder::open((&self.plan, self.device.is_host), &self.folder, &state, display)?;
         let outcome = self.run_loop(task, &mut trainer, state, &store, stop, &mut recorder);
         recorder.finish();
         let outcome = outcome.failed()?;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use plimsoll_core::{Bytes, EndKind, error_chain, timing};
-use plimsoll_monitor::{RecordError, Recorder, TensorBoardFile, read_records};
+use plimsoll_core::{Bytes, EndKind, TimeShares, error_chain, timing};
+use plimsoll_monitor::{Contention, RecordError, Recorder, TensorBoardFile, read_records};
 use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
 use super::folder::RunFolder;
@@ -49,6 +49,10 @@ pub(super) struct RunRecorder<'a> {
     hop_seconds: f64,
     /// Whether writing the record has failed and was shown.
     has_failed: bool,
+    /// Time that the run loses to other processes.
+    contention: Contention,
+    /// Whether the CPU is the device that computes.
+    is_host: bool,
     /// Last completed step.
     step: u64,
     /// Whether the end of the run is recorded.
@@ -68,6 +72,8 @@ pub struct Totals {
     pub step_seconds: f64,
     /// Seconds that steps waited for data.
     pub wait_seconds: f64,
+    /// Wall time by owner.
+    pub times: TimeShares,
     /// For each step, the share of its time that it waited for its batch.
     waits: Vec<f32>,
     /// Number of utterances left out because they cannot be read or are too short for their text.
@@ -100,12 +106,12 @@ impl Totals {
 }
 
 impl<'a> RunRecorder<'a> {
-    /// Opens the record of a run at `state` to append to it, and starts the display.
+    /// Opens the record of a run at `state` to append to it, and starts the display. `is_host`: whether the CPU computes.
     ///
     /// # Errors
     /// If the files cannot be opened.
     pub(super) fn open(
-        plan: &RunPlan,
+        (plan, is_host): (&RunPlan, bool),
         folder: &RunFolder,
         state: &RunState,
         display: &'a mut dyn RunDisplay,
@@ -115,7 +121,18 @@ impl<'a> RunRecorder<'a> {
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
         display.start(state.step);
         let (step, totals) = (state.step, Totals::default());
-        Ok(Self { display, recorder, curves, hop_seconds, has_failed: false, step, has_ended: false, totals })
+        Ok(Self {
+            display,
+            recorder,
+            curves,
+            hop_seconds,
+            has_failed: false,
+            contention: Contention::new(),
+            is_host,
+            step,
+            has_ended: false,
+            totals,
+        })
     }
 
     /// Reports to the display of the run that no more steps follow. The record files stay open.
@@ -147,7 +164,8 @@ impl Totals {
     fn add(&mut self, event: &Event, hop_seconds: f64) {
         let totals = self;
         match event {
-            Event::Step(StepEvent { frames, step_seconds, wait_seconds, peak_bytes, truncated, .. }) => {
+            Event::Step(StepEvent { frames, step_seconds, wait_seconds, peak_bytes, truncated, times, .. }) => {
+                totals.times.add_all(times);
                 totals.truncated += truncated;
                 totals.peak = totals.peak.max(*peak_bytes);
                 totals.audio_seconds += *frames as f64 * hop_seconds;
@@ -158,6 +176,7 @@ impl Totals {
             Event::Validated { peak_bytes, .. } => totals.peak = totals.peak.max(*peak_bytes),
             Event::LeftOut { samples } => totals.left_out += samples.len(),
             Event::Unfit { names, .. } => totals.unfit += names.len(),
+            Event::Ended { times, .. } => totals.times.add_all(times),
             _ => {}
         }
     }
@@ -182,6 +201,9 @@ impl RunRecorder<'_> {
                 curves.scalar("train/learning rate", *step, event.rate)?;
                 curves.scalar("speed/audio seconds a second", *step, *frames as f64 * self.hop_seconds / seconds)?;
                 curves.scalar("speed/share waited for data", *step, wait_seconds / seconds)?;
+                for (owner, seconds) in event.times.iter() {
+                    curves.scalar(&format!("time/{}", owner.name()), *step, seconds)?;
+                }
                 curves.scalar("memory/MiB", *step, peak_bytes.0 as f64 / f64::from(1 << 20))
             }
             Event::Validated { step, scores, .. } => scores
@@ -189,6 +211,16 @@ impl RunRecorder<'_> {
                 .try_for_each(|score| curves.scalar(&format!("validation/{}", score.name), *step, score.value)),
             _ => Ok(()),
         }
+    }
+}
+
+impl RunRecorder<'_> {
+    /// Returns `event` with the time that other processes took as theirs.
+    fn with_lost_time(&mut self, mut event: Event) -> Event {
+        if let Event::Step(StepEvent { times, .. }) | Event::Ended { times, .. } = &mut event {
+            self.contention.attribute(times, self.is_host);
+        }
+        event
     }
 }
 
@@ -207,6 +239,7 @@ impl Observer for RunRecorder<'_> {
     fn observe(&mut self, event: &Event) {
         self.step = event.step().filter(|_| matches!(event, Event::Step(_))).unwrap_or(self.step);
         self.has_ended |= matches!(event, Event::Ended { .. });
+        let event = &self.with_lost_time(event.clone());
         self.totals.add(event, self.hop_seconds);
         self.display.show(event, &self.totals);
         if let Err(error) = self.recorder.record(event).and_then(|()| self.write_curves(event))

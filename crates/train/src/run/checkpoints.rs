@@ -1,6 +1,6 @@
 //! Checkpoints of a run: in the background while it trains, at its end, and after an error.
 
-use plimsoll_core::{MemoryGate, Stage, error_chain};
+use plimsoll_core::{MemoryGate, Stage, TimeOwner, error_chain, timing};
 use plimsoll_tape::{Task, try_collect};
 
 use super::TrainError;
@@ -16,6 +16,7 @@ impl<T: Task> TrainingLoop<'_, T> {
         if self.trainer.replica().rank() != 0 {
             return;
         }
+        let _saving = timing::enter(TimeOwner::Checkpoint);
         let (step, position) = (self.state.step, self.state.position);
         let written = match self.snapshot() {
             Ok(snapshot) => self.write(snapshot),
@@ -63,6 +64,7 @@ impl<T: Task> TrainingLoop<'_, T> {
     }
 
     pub(super) fn report_written(&mut self, Written { step, position, result }: Written) {
+        let _recording = timing::enter(TimeOwner::Record);
         match result {
             Ok(path) => {
                 self.written = Some((step, position));
@@ -74,6 +76,7 @@ impl<T: Task> TrainingLoop<'_, T> {
 
     /// Waits for the checkpoint that is being written, and reports it.
     pub(super) fn wait_for_writer(&mut self) {
+        let _saving = timing::enter(TimeOwner::Checkpoint);
         if let Some(written) = self.writer.wait() {
             self.report_written(written);
         }
@@ -82,6 +85,7 @@ impl<T: Task> TrainingLoop<'_, T> {
     /// Waits for the last checkpoint and writes the final checkpoint if it is missing. Returns an error if the final
     /// checkpoint cannot be written.
     pub(super) fn finish(&mut self) -> Result<(), TrainError> {
+        let _saving = timing::enter(TimeOwner::Checkpoint);
         self.wait_for_writer();
         let is_written = self.written == Some((self.state.step, self.state.position));
         if is_written || self.trainer.replica().rank() != 0 {

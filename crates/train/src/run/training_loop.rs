@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_core::{
     Batch, BatchShape, BatchSource, Bytes, DeliveredBatch, EndKind, OutOfMemory, Position, Skipped, SourceError, Stage,
-    TimeOwner, timing,
+    TimeOwner, TimeShares, timing,
 };
 use plimsoll_tape::Task;
 
@@ -78,6 +78,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         stop: &AtomicBool,
         last_score: &mut Option<Score>,
     ) -> Result<Ending, TrainError> {
+        // The time of the run begins here.
+        timing::lap();
         let mut saved = self.state.step;
         let is_epoch_start = self.state.position == Position::epoch_start(self.state.position.epoch.max(1));
         // The validation of this step failed, and the run was resumed.
@@ -92,7 +94,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             if self.any_replica(self.reached().is_some())? {
                 break self.reached().unwrap_or(Ending::Complete);
             }
-            let Some(delivered) = self.next_batch.take().or_else(|| source.next_batch()) else {
+            let fetch = || timing::measure(TimeOwner::Data, || source.next_batch());
+            let Some(delivered) = self.next_batch.take().or_else(fetch) else {
                 break Ending::Complete;
             };
             let before = self.state.position;
@@ -165,23 +168,32 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
         let mut start = Instant::now();
         let goes_on = self.continues_after(&delivered);
-        let (next_batch, mut apart) = (&mut self.next_batch, Duration::ZERO);
+        let (next_batch, mut apart, mut beside) = (&mut self.next_batch, Duration::ZERO, TimeShares::default());
         let mut hook = |send: &mut dyn FnMut(&T::Batch)| {
             if !goes_on {
                 return;
             }
-            let start = Instant::now();
-            *next_batch = source.next_batch();
+            let (start, before) = (Instant::now(), timing::so_far());
+            *next_batch = timing::measure(TimeOwner::Data, || source.next_batch());
             apart += start.elapsed();
             if let Some(Ok(next)) = next_batch {
                 send(&next.batch);
             }
+            beside = timing::so_far().since(&before);
         };
         let result = self.trainer.step_with_prefetch(&delivered.batch, &mut hook);
         // The device still computed when the next batch arrived, so it did not wait for data.
         let is_hidden = result.as_ref().is_ok_and(|report| report.read_time > AT_ONCE);
         match &mut self.next_batch {
-            Some(Ok(next)) if is_hidden => next.waited = Duration::ZERO,
+            Some(Ok(next)) if is_hidden => {
+                next.waited = Duration::ZERO;
+                // The device computed meanwhile.
+                timing::correct(|times| {
+                    for owner in [TimeOwner::Data, TimeOwner::Transfer] {
+                        times.shift(owner, TimeOwner::Compute, beside.get(owner));
+                    }
+                });
+            }
             // Counted as waiting time of the next step.
             _ => start += apart,
         }
@@ -225,6 +237,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     }
 
     fn report_step(&mut self, report: StepReport, delivered: &DeliveredBatch<T::Batch>, step_seconds: f64) {
+        let times = timing::lap();
+        let _recording = timing::enter(TimeOwner::Record);
         let (start, batch) = (Instant::now(), &delivered.batch);
         self.state.failures = 0;
         self.state.step = report.step;
@@ -254,7 +268,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             step_seconds,
             wait_seconds: delivered.waited.as_secs_f64(),
             peak_bytes,
-            times: timing::lap(),
+            times,
         }));
         if let Some(planned_bytes) = self.planned(shape)
             && peak_bytes.0 as f64 > planned_bytes.0 as f64 * DRIFT
@@ -329,6 +343,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     }
 
     pub(super) fn validate(&mut self, validate: &mut Validate<'_, T>) -> Result<Score, TrainError> {
+        let _validating = timing::enter(TimeOwner::Validation);
         let watch = self.trainer.watch();
         watch.start();
         let start = Instant::now();

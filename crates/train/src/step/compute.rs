@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use plimsoll_core::{Batch, MemoryGate, MicroBatch, OutOfMemory, Stage, error_chain};
+use plimsoll_core::{Batch, MemoryGate, MicroBatch, OutOfMemory, Stage, TimeOwner, error_chain, timing};
 use plimsoll_tape::{BufferSnapshot, Task};
 
 use super::accumulate::StepAccumulator;
@@ -63,9 +63,11 @@ impl<T: Task> Trainer<T> {
                 // The prefetched micro-batch belongs to the next step.
                 self.prefetched = None;
             }
+            let begun = timing::so_far();
             let sums = self.accumulated(request, check_each, failures);
             let mut sums = self.agree_on(step, sums)?;
-            sums.join(&self.task, &*self.replica).map_err(lost_replica)?;
+            let joined = timing::measure(TimeOwner::Optimizer, || sums.join(&self.task, &*self.replica));
+            joined.map_err(lost_replica)?;
             if self.config.async_errors && restart == 0 && failures.is_empty() {
                 // All work is in the device's queue, and the host would only wait.
                 let (mut prefetched, governor, device) = (None, &self.governor, &self.device);
@@ -82,6 +84,7 @@ impl<T: Task> Trainer<T> {
                 sums.share_report(&*self.replica, request.batch).map_err(lost_replica)?;
                 return Ok((sums, norm));
             }
+            timing::reassign_since(&begun, TimeOwner::Retry);
             if !self.config.async_errors {
                 break;
             }
@@ -105,7 +108,9 @@ impl<T: Task> Trainer<T> {
         let step = request.step;
         let lost_replica = |source| StepError::ReplicaLost { step, source };
         for _ in 0..NORM_READS {
-            let read = sums.read(&self.task, &self.device);
+            // An asynchronous device computes the step while the host waits here.
+            let owner = if self.config.async_errors { TimeOwner::Compute } else { TimeOwner::Optimizer };
+            let read = timing::measure(owner, || sums.read(&self.task, &self.device));
             let read = read.and_then(|norm| self.watch.check(Stage::Norm).map(|()| norm).map_err(Fault::Memory));
             let all = self.replica.agree(read.is_ok()).map_err(lost_replica)?;
             match read {
@@ -212,15 +217,22 @@ impl<T: Task> Trainer<T> {
             let is_only = sums.is_empty() && queue.is_empty() && group.micro_batches.len() == 1;
             let asks = self.config.async_errors && (check_each || !is_only);
             let before = BufferSnapshot::from_module(&self.task);
+            for micro_batch in &group.micro_batches {
+                let shape = group.shape.with_utterances(micro_batch.len);
+                self.shapes.record(shape, micro_batch.fallback_level);
+            }
+            let begun = timing::so_far();
             let failed = self.compute_group(request, &group, asks, (&mut sums, prefetched.take()))?;
             if failed.is_empty() {
                 sums.fitted(group.shape);
                 continue;
             }
+            let _retry = timing::enter(TimeOwner::Retry);
             // If several lanes moved buffers and only some failed, the buffers cannot be separated; models with such
             // buffers use one lane.
             if failed.len() == group.micro_batches.len() {
                 self.task = before.restore(&self.task);
+                timing::reassign_since(&begun, TimeOwner::Retry);
             }
             self.clean_up();
             let (failed, new): (Vec<MicroBatch>, Vec<OutOfMemory>) = failed.into_iter().unzip();
@@ -312,8 +324,13 @@ impl<T: Task> Trainer<T> {
         };
         sums.was_prefetched |= sent.is_some();
         let mut failed = Vec::new();
+        // The host of an asynchronous device only queues the work.
+        let owner = if self.config.async_errors { TimeOwner::Submit } else { TimeOwner::Compute };
+        let computing = timing::enter(owner);
         let done = job.compute_group(&self.task, &group.micro_batches, &parts, sent);
         self.flush();
+        drop(computing);
+        let _adding = timing::enter(if self.config.async_errors { owner } else { TimeOwner::Optimizer });
         for ((&micro_batch, part), done) in group.micro_batches.iter().zip(&parts).zip(done) {
             let done = if asks { done.and_then(|done| done.written(&self.task, &self.device)) } else { done };
             match done.and_then(|done| sums.add(&self.task, &self.watch, (micro_batch, part), done)) {

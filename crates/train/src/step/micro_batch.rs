@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use burn::module::{ModuleMapper, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, Choice, Key, MemoryGate, MicroBatch, OutOfMemory, SampleId, Stage};
+use plimsoll_core::{Batch, Choice, Key, MemoryGate, MicroBatch, OutOfMemory, SampleId, Stage, TimeOwner, timing};
 use plimsoll_tape::{Noise, Pass, StepLoss, Task, backward};
 
 use super::gradients::square_sum;
@@ -87,7 +87,8 @@ impl MicroBatchJob<'_> {
     ) -> Result<MicroBatchResult, Fault> {
         let mut stage = Stage::Forward;
         let done = attempt(|| {
-            let tensors = sent.unwrap_or_else(|| T::send(part, self.device));
+            let send = || timing::measure(TimeOwner::Transfer, || T::send(part, self.device));
+            let tensors = sent.unwrap_or_else(send);
             self.compute(task, micro_batch, (part.ids(), &tensors), &mut stage)
         });
         match done {

@@ -9,6 +9,7 @@ mod prefetch;
 mod queue;
 mod report;
 mod scale;
+mod shapes;
 mod update;
 mod watch;
 
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage};
+use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage, TimeOwner, timing};
 use plimsoll_tape::{BufferSnapshot, Task, free_dropped_graphs};
 
 use crate::attempt::attempt;
@@ -31,6 +32,7 @@ use prefetch::PrefetchedMicroBatch;
 pub use queue::fallbacks;
 pub use report::{StepError, StepReport};
 pub use scale::LossScale;
+use shapes::KnownShapes;
 use update::StateReturn;
 pub(crate) use watch::MemoryWatch;
 
@@ -54,6 +56,7 @@ pub struct Trainer<T: Task> {
     replica: Box<dyn Replica>,
     prefetched: Option<PrefetchedMicroBatch<T>>,
     state_return: StateReturn,
+    shapes: KnownShapes,
 }
 
 impl<T: Task> Trainer<T> {
@@ -75,6 +78,7 @@ impl<T: Task> Trainer<T> {
             replica: Box::new(SingleReplica),
             prefetched: None,
             state_return: StateReturn::default(),
+            shapes: KnownShapes::default(),
             task,
             governor,
             config,
@@ -215,8 +219,10 @@ impl<T: Task> Trainer<T> {
         let step = self.optimizer.steps() + 1;
         let mut failures = Vec::new();
         self.watch.start();
+        let begun = self.shapes.begin();
         let (mut sums, norm) =
             self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut failures, hook)?;
+        self.shapes.end(&begun, self.config.async_errors && failures.is_empty());
         if sums.is_nothing() {
             let names = if sums.unfit.is_empty() { batch.names(0..batch.len()) } else { sums.unfit };
             return Err(StepError::NothingFits { step, names });
@@ -234,10 +240,12 @@ impl<T: Task> Trainer<T> {
         let rate = self.config.schedule.rate(step) * self.rate_factor;
         // As in PyTorch's `clip_grad_norm_`, including its 1e-6.
         let clip = (self.config.clip_norm / (norm + 1e-6)).min(1.0);
-        failures.extend(self.bring_state_back(step));
+        failures.extend(timing::measure(TimeOwner::Retry, || self.bring_state_back(step)));
+        let updating = timing::enter(TimeOwner::Optimizer);
         let is_checked = self.config.async_errors && (step <= 2 || !failures.is_empty());
         let gradients = sums.take_gradients();
         self.update((step, rate), gradients, clip * sums.correction() / scale, is_checked)?;
+        drop(updating);
         // The update cannot be undone. The failure is reported with this step, so that the next one does not inherit
         // it.
         let over = attempt(|| self.watch.check(Stage::Update)).unwrap_or(Ok(())).err();
@@ -317,6 +325,7 @@ impl<T: Task> std::fmt::Debug for Trainer<T> {
 /// Frees memory that nothing uses: graph nodes of abandoned passes, and tensors that are dropped but still in the
 /// queue. Reports it to `gate`. A device that has failed fails again at the next use.
 pub(crate) fn clean_up(device: &Device, gate: &dyn MemoryGate) {
+    let _returning = timing::enter(TimeOwner::Retry);
     let _ = attempt(|| {
         free_dropped_graphs();
         let _ = device.flush();

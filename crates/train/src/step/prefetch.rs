@@ -1,7 +1,7 @@
 //! First micro-batch of the next step, sent to the device while this step is computed.
 
 use burn::tensor::Device;
-use plimsoll_core::{Batch, BatchShape, MicroBatch, SampleId};
+use plimsoll_core::{Batch, BatchShape, MicroBatch, SampleId, TimeOwner, timing};
 use plimsoll_tape::Task;
 
 use super::queue::Queue;
@@ -41,7 +41,8 @@ impl<T: Task> PrefetchedMicroBatch<T> {
         let &[micro_batch] = &group.micro_batches[..] else { return None };
         let part = (micro_batch.len as usize != next.len()).then(|| next.part(micro_batch.range()));
         let part = part.as_ref().unwrap_or(next);
-        Some(Self { micro_batch, sent: BatchIdentity::of(part), tensors: T::send(part, device) })
+        let tensors = timing::measure(TimeOwner::Transfer, || T::send(part, device));
+        Some(Self { micro_batch, sent: BatchIdentity::of(part), tensors })
     }
 
     /// Returns the prefetched tensors if they belong to `micro_batch`, whose utterances are `part`; otherwise `None`.

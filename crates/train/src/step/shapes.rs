@@ -1,0 +1,93 @@
+//! Shapes that a device has computed, to tell the compilation of kernels from their work.
+
+use std::collections::HashSet;
+
+use plimsoll_core::{BatchShape, TimeOwner, TimeShares, timing};
+
+/// Weight of the newest step in the mean time of a frame.
+const NEWEST: f64 = 0.1;
+
+/// Shapes that a device has computed so far, and how long it takes for a frame of one that it knows.
+///
+/// A GPU compiles and tunes kernels when it meets a shape for the first time, at a moment that no call reports. What such
+/// a step takes above the time of its frames counts as compilation, which is an estimate.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownShapes {
+    known: HashSet<(BatchShape, u32)>,
+    /// Whether the current step has computed a shape that was not known.
+    is_new: bool,
+    /// Padded frames of the current step.
+    frames: f64,
+    /// Mean seconds for a padded frame; `None` before the first step of known shapes.
+    seconds_per_frame: Option<f64>,
+}
+
+impl KnownShapes {
+    /// Begins a step. Returns the times so far.
+    pub(super) fn begin(&mut self) -> TimeShares {
+        (self.is_new, self.frames) = (false, 0.0);
+        timing::so_far()
+    }
+
+    /// Records a micro-batch of `shape` at a fallback level.
+    pub(super) fn record(&mut self, shape: BatchShape, level: u32) {
+        self.is_new |= self.known.insert((shape, level));
+        self.frames += f64::from(shape.utterances) * f64::from(shape.frames.0);
+    }
+
+    /// Ends a step that began with the times `begun`, and moves the time of compilation to its owner. Nothing is learned
+    /// from a step that is not `regular`: a CPU compiles nothing, and a step that ran out of memory took other time.
+    pub(super) fn end(&mut self, begun: &TimeShares, regular: bool) {
+        if !regular {
+            return;
+        }
+        let since = timing::so_far().since(begun);
+        let seconds = since.get(TimeOwner::Submit) + since.get(TimeOwner::Compute);
+        if self.is_new {
+            let usual = self.seconds_per_frame.map_or(0.0, |seconds| seconds * self.frames);
+            timing::correct(|times| {
+                let rest = (seconds - usual).max(0.0);
+                let moved =
+                    times.shift(TimeOwner::Compute, TimeOwner::Compile, rest.min(since.get(TimeOwner::Compute)));
+                times.shift(TimeOwner::Submit, TimeOwner::Compile, rest - moved);
+            });
+        } else if self.frames > 0.0 {
+            let now = seconds / self.frames;
+            self.seconds_per_frame =
+                Some(self.seconds_per_frame.map_or(now, |before| before + NEWEST * (now - before)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use plimsoll_core::Frames;
+
+    use super::*;
+
+    fn step(shapes: &mut KnownShapes, utterances: u32, millis: u64) -> TimeShares {
+        timing::lap();
+        let begun = shapes.begin();
+        shapes.record(BatchShape { utterances, frames: Frames(100), tokens: 10 }, 0);
+        timing::measure(TimeOwner::Submit, || sleep(Duration::from_millis(millis)));
+        shapes.end(&begun, true);
+        timing::lap()
+    }
+
+    #[test]
+    fn what_a_new_shape_takes_beyond_its_frames_is_compilation() {
+        let mut shapes = KnownShapes::default();
+        let first = step(&mut shapes, 4, 4);
+        assert_eq!(first.get(TimeOwner::Submit), 0.0, "{first:?}");
+        let second = step(&mut shapes, 4, 4);
+        assert_eq!(second.get(TimeOwner::Compile), 0.0, "{second:?}");
+        let other = step(&mut shapes, 2, 30);
+        // Half the frames take half the time of the step before; a sleep may be longer than asked.
+        let usual = second.get(TimeOwner::Submit) / 2.0;
+        assert!((other.get(TimeOwner::Submit) - usual).abs() < 1e-3, "{other:?} beside {second:?}");
+        assert!(other.get(TimeOwner::Compile) >= 0.020, "{other:?}");
+    }
+}
