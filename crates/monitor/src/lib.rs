@@ -7,6 +7,7 @@
 //! - [`RunLock`] keeps a second process out of a run's folder.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
+//! - [`doctor`] checks machine and program before a run, each check with a time limit.
 //!
 //! The events themselves are typed in [`plimsoll_core`], so any training loop can write them.
 //!
@@ -25,6 +26,7 @@
 //! ```
 
 mod contention;
+pub mod doctor;
 mod host;
 mod lock;
 mod picture;

@@ -1,0 +1,117 @@
+//! Tests of the checks of the machine, with facts made of plain data.
+
+mod disks;
+mod gpus;
+mod hosts;
+
+use plimsoll_core::Bytes;
+
+use super::*;
+use crate::doctor::check::CheckStatus;
+use crate::doctor::facts::{CpuFacts, OpenFiles, SwapFacts};
+use crate::{FakeGpus, GpuMemory, GpuProcess, Host, Machine, NoGpu, ProcessEnv, Version, WorkKind};
+
+/// Returns a healthy machine without GPU.
+fn no_gpu() -> MachineFacts {
+    let mut machine = Machine::from_source(Err(NoGpu::Library { reason: "no such file".into() }));
+    machine.host = Host { memory: Bytes::gib(64), memory_limit: None, available: Bytes::gib(50), logical_cpus: 16 };
+    machine.process_env = ProcessEnv::default();
+    let variables = [("LANG", "en_US.UTF-8"), ("TERM", "xterm")];
+    MachineFacts {
+        machine,
+        variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        gpus_on_bus: Some(0),
+        nodes: Vec::new(),
+        power: Vec::new(),
+        shared_memory: Some(Bytes::gib(32)),
+        cpus: CpuFacts { installed: 16, affinity: Some(16) },
+        swap: SwapFacts::default(),
+        open_files: Some(OpenFiles { soft: Some(4096), hard: None }),
+        libraries: Vec::new(),
+        cuda_home: None,
+        has_wsl_library: false,
+        current_folder: "/home/ann".into(),
+        temp_folder: std::env::temp_dir(),
+    }
+}
+
+/// Returns a machine with these GPUs, all of which CUDA offers.
+fn with_gpus(gpus: &FakeGpus) -> MachineFacts {
+    let host = no_gpu();
+    let mut machine = Machine::from_source(Ok(gpus));
+    machine.host = host.machine.host;
+    machine.process_env = ProcessEnv::default();
+    select(&mut machine, None, None);
+    machine.driver = Some("580.82.07".into());
+    machine.cuda = Some(Version { major: 13, minor: 0 });
+    MachineFacts { machine, gpus_on_bus: Some(gpus.inventory.gpus.len()), ..host }
+}
+
+/// Selects GPUs as the environment variables do.
+fn select(machine: &mut Machine, list: Option<&str>, order: Option<&str>) {
+    machine.environment.visible_devices = list.map(Into::into);
+    machine.environment.device_order = order.map(Into::into);
+    let gpus: Vec<_> = machine.gpus.iter().map(|report| report.gpu.clone()).collect();
+    machine.visible = machine.environment.visible(&gpus);
+    for report in &mut machine.gpus {
+        report.cuda_index = machine.visible.cuda_index(&report.gpu.uuid);
+        for instance in &mut report.instances {
+            instance.cuda_index = machine.visible.cuda_index(&instance.uuid);
+        }
+    }
+}
+
+fn gpu_memory(total_gib: u64, free_gib: u64) -> GpuMemory {
+    GpuMemory::new(Bytes::gib(total_gib), Bytes(0), Bytes::gib(free_gib))
+}
+
+fn one_gpu() -> FakeGpus {
+    FakeGpus::default().with_gpu("NVIDIA T4", gpu_memory(16, 15))
+}
+
+fn two_gpus() -> FakeGpus {
+    one_gpu().with_gpu("NVIDIA H200", gpu_memory(140, 139))
+}
+
+fn set(facts: &mut MachineFacts, name: &str, value: &str) {
+    facts.variables.insert(name.into(), value.into());
+}
+
+/// Checks result and text of an outcome. Only a result that a person should change has a fix.
+#[track_caller]
+fn expect(outcome: &Outcome, status: CheckStatus, part: &str) {
+    assert_eq!(outcome.status, status, "{outcome:?}");
+    assert!(outcome.finding.contains(part), "{outcome:?}");
+    if matches!(status, CheckStatus::Warn | CheckStatus::Fail) {
+        assert!(outcome.fix.is_some(), "{outcome:?}");
+    }
+    assert!(outcome.status != CheckStatus::Pass || outcome.fix.is_none(), "{outcome:?}");
+}
+
+#[test]
+fn all_checks_run_on_a_machine_without_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = DoctorOptions {
+        checkpoint_folder: Some(folder.path().join("run")),
+        checkpoint: Some(Bytes::mib(1)),
+        cuda_backend: true,
+    };
+    let report = crate::doctor::Doctor::for_machine(&Arc::new(no_gpu()), &options).run(|_| {});
+    let skipped = report.checks.iter().filter(|check| check.status == CheckStatus::Skip);
+    // Not every system lists the disk of its temporary folder.
+    let skipped: Vec<&str> = skipped.map(|check| &*check.id).filter(|id| *id != "disk-space").collect();
+    let expected = [
+        "driver",
+        "driver-permission",
+        "container",
+        "wsl",
+        "visible-devices",
+        "gpu-memory",
+        "gpu-clocks",
+        "nccl",
+        "libraries",
+    ];
+    assert_eq!(skipped, expected);
+    assert_eq!(report.checks.len(), 17);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
