@@ -97,7 +97,7 @@ impl Redactor {
         match (value.is_empty(), is_secret_name(name)) {
             (true, _) => String::new(),
             (false, true) => SECRET.into(),
-            (false, false) if PERSONAL_MARKS.iter().any(|mark| upper.contains(mark)) => HOST.into(),
+            (false, false) if PERSONAL_MARKS.iter().any(|mark| upper.contains(mark)) => SECRET.into(),
             (false, false) => self.text(value),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -184,6 +185,34 @@ fn an_archive_holds_no_secrets() {
     let json: Value = serde_json::from_str(&files["plimsoll-doctor/report.json"]).unwrap();
     assert_eq!(json["checks"][4]["details"]["path"], json!(["~/x", "<redacted>"]));
     assert_eq!(json["checks"][0]["status"], "pass");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_random_secret_is_in_no_file_of_an_archive(secret in "[A-Za-z0-9+/=_.@!$%^*\"\\\\ -]{8,30}", word in "[A-Za-z0-9]{8,20}", is_known: bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut variables = BTreeMap::from([("PLIMSOLL_SERVER".to_owned(), "https://h/x".to_owned())]);
+        // A secret that no variable holds must stand where one expects it: in a URL, or after its name.
+        let (inside, hidden) = if is_known {
+            variables.insert("HUB_TOKEN".into(), secret.clone());
+            (format!("/data/{secret}/x: {secret}"), secret)
+        } else {
+            (format!("https://bob:{word}@h/x?api_key={word}&y --token {word}"), word)
+        };
+        variables.insert("PLIMSOLL_CACHE".into(), inside.clone());
+        let outcome = Outcome::fail(inside.clone()).with_fix(inside.clone()).with_detail("a", json!({ "b": [inside] }));
+        let mut report = example();
+        report.checks.push(self::report("loader", outcome));
+        let path = folder.path().join("report.tgz");
+        report.write_bundle(&path, &Redactor::new(&variables, None), &variables, folder.path()).unwrap();
+        let escaped = serde_json::to_string(&hidden).unwrap();
+        for (name, text) in unpack(&path) {
+            prop_assert!(!text.contains(&hidden), "{name}: {text}");
+            prop_assert!(!text.contains(escaped.trim_matches('"')), "{name}: {text}");
+        }
+    }
 }
 
 #[test]

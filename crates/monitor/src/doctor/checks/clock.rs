@@ -1,9 +1,11 @@
 //! Check of the clocks of the system and of a shared disk.
 
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::findings::Findings;
+use super::temp_file::TempFile;
 use crate::doctor::check::Outcome;
 use crate::doctor::facts::nearest_existing;
 
@@ -14,7 +16,7 @@ const LATEST: f64 = 4_102_444_800.0;
 /// Time over which the two clocks are compared.
 const COMPARED: Duration = Duration::from_millis(200);
 /// Difference of the clocks that counts as a jump. `ntpd` changes the speed of a clock by 0.05 % at most, which is 0.1 ms
-/// in 200 ms; a busy machine adds the time between two reads.
+/// in 200 ms.
 const SKEW_MAX: f64 = 0.02;
 /// Difference between the clocks of disk and system above which programs that compare file times go wrong.
 const DISK_SKEW_WARN: f64 = 2.0;
@@ -36,29 +38,39 @@ pub(super) fn clock(folder: Option<&Path>) -> Outcome {
 }
 
 fn read(folder: Option<&Path>) -> ClockReadings {
-    let (wall, begin) = (SystemTime::now(), Instant::now());
+    let (before, wall, after) = read_both();
     std::thread::sleep(COMPARED);
-    let skew = seconds_between(wall, SystemTime::now()) - begin.elapsed().as_secs_f64();
-    let system = seconds_between(SystemTime::UNIX_EPOCH, SystemTime::now());
-    ClockReadings { system, skew, disk: folder.and_then(disk_skew) }
+    let (later_before, later_wall, later_after) = read_both();
+    let passed = seconds_between(wall, later_wall);
+    let least = later_before.saturating_duration_since(after).as_secs_f64();
+    let most = later_after.duration_since(before).as_secs_f64();
+    let system = seconds_between(SystemTime::UNIX_EPOCH, later_wall);
+    ClockReadings { system, skew: outside(passed, least, most), disk: folder.and_then(disk_skew) }
+}
+
+/// Reads the system clock between two readings of the monotonic clock: a busy machine may pause between any two reads.
+fn read_both() -> (Instant, SystemTime, Instant) {
+    (Instant::now(), SystemTime::now(), Instant::now())
 }
 
 fn seconds_between(from: SystemTime, to: SystemTime) -> f64 {
     to.duration_since(from).map_or_else(|back| -back.duration().as_secs_f64(), |ahead| ahead.as_secs_f64())
 }
 
+/// Returns how far `value` is above `most`, or, as a negative number, below `least`; 0 between them.
+fn outside(value: f64, least: f64, most: f64) -> f64 {
+    (value - most).max(0.0) + (value - least).min(0.0)
+}
+
 /// Returns the time of a new file in `folder` minus the system time; `None` if the folder cannot be written. The server
 /// of a shared disk gives files the time of its own clock.
 fn disk_skew(folder: &Path) -> Option<f64> {
-    let path = nearest_existing(folder).join(format!(".plimsoll-clock-check-{}", std::process::id()));
     let before = SystemTime::now();
-    let written = std::fs::write(&path, b"check").and_then(|()| std::fs::metadata(&path)?.modified());
-    let after = SystemTime::now();
-    let _ = std::fs::remove_file(&path);
-    let file = written.ok()?;
+    let mut temp = TempFile::create(&nearest_existing(folder)).ok()?;
+    temp.file.write_all(b"check").ok()?;
+    let file = temp.file.metadata().and_then(|metadata| metadata.modified()).ok()?;
     // A time between the two readings is no difference, however long the disk took.
-    let (early, late) = (seconds_between(before, file), seconds_between(after, file));
-    Some(if early < 0.0 { early } else { late.max(0.0) })
+    Some(outside(seconds_between(before, file), 0.0, seconds_between(before, SystemTime::now())))
 }
 
 pub(super) fn judge(readings: &ClockReadings) -> Outcome {
@@ -80,4 +92,19 @@ pub(super) fn judge(readings: &ClockReadings) -> Outcome {
     }
     let disk = if readings.disk.is_some() { " and the disk" } else { "" };
     findings.or(Outcome::pass(format!("the date is plausible, and the clocks{disk} agree")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_between_the_bounds_is_no_difference() {
+        let check = |value, expected| assert_eq!(outside(value, 1.0, 2.0), expected, "{value}");
+        check(1.5, 0.0);
+        check(1.0, 0.0);
+        check(2.0, 0.0);
+        check(2.5, 0.5);
+        check(0.5, -0.5);
+    }
 }

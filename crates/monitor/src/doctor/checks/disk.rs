@@ -1,13 +1,13 @@
 //! Checks of the disk that holds checkpoints.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plimsoll_core::Bytes;
 
 use super::findings::Findings;
+use super::temp_file::TempFile;
 use crate::doctor::check::{CheckContext, Outcome};
 use crate::doctor::facts::{DiskSpace, nearest_existing};
 
@@ -104,26 +104,6 @@ fn duration(seconds: f64) -> String {
         ..0.95 => format!("{seconds:.1} s"),
         ..120.0 => format!("{seconds:.0} s"),
         _ => format!("{:.0} min", seconds / 60.0),
-    }
-}
-
-/// Temporary file that is removed when it is dropped, after a panic too.
-pub(super) struct TempFile {
-    file: File,
-    path: PathBuf,
-}
-
-impl TempFile {
-    pub(super) fn create(folder: &Path) -> io::Result<Self> {
-        let path = folder.join(format!(".plimsoll-disk-check-{}", std::process::id()));
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-        Ok(Self { file, path })
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

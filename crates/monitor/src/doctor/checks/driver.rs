@@ -47,7 +47,7 @@ fn without_gpu(facts: &MachineFacts, why: &NoGpu) -> Outcome {
         NoGpu::Library { .. } if facts.machine.process_env.wsl => {
             return Outcome::skip(why.to_string()).with_fix("install the NVIDIA driver in Windows, not in WSL");
         }
-        _ if !has_gpu => return Outcome::skip(format!("{why}: training uses the CPU")),
+        _ if !has_gpu => return Outcome::skip(format!("{why}, which is normal without an NVIDIA GPU")),
         NoGpu::Library { .. } if facts.machine.process_env.container => {
             "start the container with `--gpus all` and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
         }

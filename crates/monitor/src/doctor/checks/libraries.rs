@@ -14,6 +14,9 @@ pub(super) fn libraries(facts: &MachineFacts, cuda_backend: bool) -> Outcome {
     }
     let mut findings = Findings::default();
     judge_home(&mut findings, facts.cuda_home.as_ref());
+    if !cfg!(target_os = "linux") {
+        return findings.or(Outcome::skip("only Linux's search for libraries is known"));
+    }
     judge_library(&mut findings, facts, "libcuda", "install the NVIDIA driver");
     let fix = match facts.cuda_home.as_ref().and_then(|home| home.nvrtc_folder.as_ref()) {
         Some(folder) => format!("add `{}` to LD_LIBRARY_PATH", folder.display()),
@@ -58,6 +61,9 @@ fn library<'a>(facts: &'a MachineFacts, name: &str) -> Option<&'a FoundLibrary> 
 
 /// Checks the library with which several GPUs exchange gradients.
 pub(super) fn nccl(facts: &MachineFacts) -> Outcome {
+    if !cfg!(target_os = "linux") {
+        return Outcome::skip("NCCL runs on Linux only");
+    }
     if facts.n_visible() < 2 {
         return Outcome::skip("only several GPUs need it");
     }

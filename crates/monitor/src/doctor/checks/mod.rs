@@ -9,6 +9,7 @@ mod gpu;
 mod host;
 mod libraries;
 mod session;
+mod temp_file;
 mod visible;
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Checks of the user's session: temporary files, character set and terminal.
 
+use std::io::Write;
 use std::path::Path;
 
 use plimsoll_core::Bytes;
 
 use super::findings::Findings;
+use super::temp_file::TempFile;
 use crate::doctor::check::Outcome;
 use crate::doctor::facts::{DiskSpace, MachineFacts};
 
@@ -18,10 +20,7 @@ pub(super) fn temp_folder(facts: &MachineFacts) -> Outcome {
 }
 
 fn write_probe(folder: &Path) -> std::io::Result<()> {
-    let path = folder.join(format!("plimsoll-check-{}", std::process::id()));
-    let written = std::fs::write(&path, b"check");
-    let removed = std::fs::remove_file(&path);
-    written.and(removed)
+    TempFile::create(folder)?.file.write_all(b"check")
 }
 
 pub(super) fn judge_temp(folder: &Path, written: std::io::Result<()>, free: Option<Bytes>) -> Outcome {

@@ -67,7 +67,7 @@ fn a_panic_removes_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_path_buf();
     let caught = std::panic::catch_unwind(move || {
-        let _temp = disk::TempFile::create(&path).unwrap();
+        let _temp = temp_file::TempFile::create(&path).unwrap();
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
         panic!("on purpose");
     });

@@ -52,10 +52,10 @@ fn a_missing_driver_is_normal_only_without_gpu() {
         expect(&driver::driver(&facts), status, part);
     };
     let library = || NoGpu::Library { reason: "x".into() };
-    check(library(), Some(0), Skip, "training uses the CPU");
-    check(library(), None, Skip, "training uses the CPU");
+    check(library(), Some(0), Skip, "normal without an NVIDIA GPU");
+    check(library(), None, Skip, "normal without an NVIDIA GPU");
     check(library(), Some(1), Fail, "the machine has an NVIDIA GPU, and no NVIDIA driver was found");
-    check(NoGpu::Driver, Some(0), Skip, "training uses the CPU");
+    check(NoGpu::Driver, Some(0), Skip, "normal without an NVIDIA GPU");
     check(NoGpu::Driver, Some(2), Fail, "installed and not running");
     check(NoGpu::Empty, Some(1), Fail, "finds no GPU");
     check(NoGpu::Updated, None, Fail, "restart the machine");
@@ -184,6 +184,7 @@ fn library(name: &str, refusal: Option<&str>) -> FoundLibrary {
 }
 
 #[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "the checks know the loader of Linux")]
 fn the_cuda_backend_needs_its_libraries() {
     let home = CudaHome { path: "/opt/cuda".into(), exists: true, has_headers: true, ..CudaHome::default() };
     let mut facts = with_gpus(&one_gpu());
@@ -208,6 +209,7 @@ fn the_cuda_backend_needs_its_libraries() {
 }
 
 #[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "the checks know the loader of Linux")]
 fn several_gpus_need_nccl() {
     expect(&libraries::nccl(&with_gpus(&one_gpu())), Skip, "only several GPUs");
     let mut facts = with_gpus(&two_gpus());
