@@ -191,7 +191,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn a_random_secret_is_in_no_file_of_an_archive(secret in "[A-Za-z0-9+/=_.@!$%^*\"\\\\ -]{8,30}", word in "[A-Za-z0-9]{8,20}", is_known: bool) {
+    fn a_random_secret_is_in_no_file_of_an_archive(
+        secret in "[A-Za-z0-9+/=_.@!$%^*\"\\\\ -]{8,30}",
+        word in "[A-Za-z0-9]{8,20}", is_known: bool,
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let mut variables = BTreeMap::from([("PLIMSOLL_SERVER".to_owned(), "https://h/x".to_owned())]);
         // A secret that no variable holds must stand where one expects it: in a URL, or after its name.

@@ -113,12 +113,18 @@ proptest! {
     }
 
     #[test]
-    fn a_variable_with_a_secret_name_loses_its_value(name in "[A-Z]{0,5}(TOKEN|KEY|SECRET|PASS|AUTH)[A-Z]{0,5}", value in ".+") {
+    fn a_variable_with_a_secret_name_loses_its_value(
+        name in "[A-Z]{0,5}(TOKEN|KEY|SECRET|PASS|AUTH)[A-Z]{0,5}",
+        value in ".+",
+    ) {
         prop_assert_eq!(Redactor::default().variable(&name, &value), "<redacted>");
     }
 
     #[test]
-    fn names_are_removed_from_paths(user in "[a-z][a-z0-9]{3,9}", host in "[a-z][a-z0-9-]{3,9}", rest in "(/[A-Z]{1,5}){0,3}") {
+    fn names_are_removed_from_paths(
+        user in "[a-z][a-z0-9]{3,9}", host in "[a-z][a-z0-9-]{3,9}",
+        rest in "(/[A-Z]{1,5}){0,3}",
+    ) {
         prop_assume!(user != host && user != "root" && !["user", "host", "redacted"].contains(&&*user));
         prop_assume!(!["user", "redacted", "localhost", "host", "home", "file"].contains(&&*host));
         prop_assume!(!["file", "home"].contains(&&*user));

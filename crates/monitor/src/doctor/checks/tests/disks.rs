@@ -77,7 +77,10 @@ fn a_panic_removes_the_file() {
 
 proptest! {
     #[test]
-    fn more_free_space_is_never_worse(free in 0..1_u64 << 40, more in 0..1_u64 << 40, size in proptest::option::of(1..1_u64 << 38)) {
+    fn more_free_space_is_never_worse(
+        free in 0..1_u64 << 40, more in 0..1_u64 << 40,
+        size in proptest::option::of(1..1_u64 << 38),
+    ) {
         let status = |free| disk::judge_space(&disk(Bytes(free)), size.map(Bytes)).status;
         prop_assert!(status(free + more) <= status(free));
     }
