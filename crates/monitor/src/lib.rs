@@ -51,6 +51,10 @@ pub use runs::{
     Comparison, Difference, LossCurve, LossPoint, LossRow, RunHistory, RunReport, RunSetup, RunStatus, ScoreRow,
     Timestamp, Validation, read_runs, run_table,
 };
-pub use sample::{GpuSample, HostSample, Missing, Origin, Reading, Sample, SampledProcess, ThrottleReason};
+pub use sample::{
+    GpuSample, GpuSummary, HostSample, InstanceSample, MachineSource, Missing, Monitor, MonitorCost, MonitorSummary,
+    NumberReading, NumberSummary, NumberUnit, Origin, Reading, Sample, SampleSource, SampledProcess, Sampler,
+    Statistics, ThrottleReason,
+};
 pub use summary::{Example, Summary};
 pub use tensorboard::TensorBoardFile;

@@ -21,6 +21,7 @@ use serde::{Serialize, Serializer};
 pub use self::fake::FakeGpus;
 pub use self::gpu::{Gpu, GpuHandle, GpuInventory, GpuMemory, GpuProcess, GpuSource, NoGpu, Version, WorkKind};
 pub use self::nvml::NvmlGpus;
+pub(crate) use self::nvml::device_processes;
 use self::process::{ProcessOwner, ProcessTable};
 pub use self::process::{ProcessReport, Unaccounted};
 pub use self::process_env::{ProcessEnv, Unavailable};

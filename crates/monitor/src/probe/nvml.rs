@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use nvml_wrapper::cuda_driver_version_major as major;
 use nvml_wrapper::cuda_driver_version_minor as minor;
@@ -18,26 +20,43 @@ use super::process_env::Unavailable;
 /// Path of NVIDIA's management library (NVML) under WSL. Some distributions do not have it on the loader's path.
 const WSL_LIBRARY: &str = "/usr/lib/wsl/lib/libnvidia-ml.so.1";
 
+/// Library that [`NvmlGpus::load`] has loaded. Loading it takes longer than reading a GPU.
+static LOADED: Mutex<Option<&'static Nvml>> = Mutex::new(None);
+
 /// GPUs that the NVIDIA driver of this machine reports.
 ///
-/// Loading NVIDIA's management library creates no CUDA context, so it takes no GPU memory.
-#[derive(Debug)]
+/// Loading NVIDIA's management library creates no CUDA context, so it takes no GPU memory. The library stays loaded
+/// until the program ends, because counters of a GPU are compared with earlier readings.
+#[derive(Clone, Copy, Debug)]
 pub struct NvmlGpus {
-    nvml: Nvml,
+    nvml: &'static Nvml,
 }
 
 impl NvmlGpus {
-    /// Loads NVIDIA's management library.
+    /// Loads NVIDIA's management library, once for the whole program.
     ///
     /// # Errors
     /// [`NoGpu`] if there is no library, no driver or no GPU. This is normal on many machines.
     pub fn load() -> Result<Self, NoGpu> {
-        let on_path = Nvml::init();
-        let loaded = match on_path {
-            Err(NvmlError::LibloadingError(_)) => Nvml::builder().lib_path(OsStr::new(WSL_LIBRARY)).init().or(on_path),
-            _ => on_path,
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        let nvml = match *loaded {
+            Some(nvml) => nvml,
+            None => &*Box::leak(Box::new(init().map_err(no_gpu)?)),
         };
-        let nvml = loaded.map_err(no_gpu)?;
+        *loaded = Some(nvml);
+        Self::with_gpus(nvml)
+    }
+
+    /// Loads the management library at `path`. Each call loads it anew, and it stays loaded.
+    ///
+    /// # Errors
+    /// [`NoGpu`] if there is no library, no driver or no GPU.
+    pub fn load_from(path: &Path) -> Result<Self, NoGpu> {
+        let nvml = Nvml::builder().lib_path(path.as_os_str()).init().map_err(no_gpu)?;
+        Self::with_gpus(Box::leak(Box::new(nvml)))
+    }
+
+    fn with_gpus(nvml: &'static Nvml) -> Result<Self, NoGpu> {
         match nvml.device_count() {
             Ok(0) => Err(NoGpu::Empty),
             Ok(_) => Ok(Self { nvml }),
@@ -45,8 +64,21 @@ impl NvmlGpus {
         }
     }
 
+    /// Returns the library.
+    pub(crate) fn library(self) -> &'static Nvml {
+        self.nvml
+    }
+
     fn device(&self, uuid: &str) -> Result<Device<'_>, NvmlError> {
         self.nvml.device_by_uuid(uuid)
+    }
+}
+
+fn init() -> Result<Nvml, NvmlError> {
+    let on_path = Nvml::init();
+    match on_path {
+        Err(NvmlError::LibloadingError(_)) => Nvml::builder().lib_path(OsStr::new(WSL_LIBRARY)).init().or(on_path),
+        _ => on_path,
     }
 }
 
@@ -76,15 +108,18 @@ impl GpuSource for NvmlGpus {
     }
 
     fn processes(&self, uuid: &str) -> Result<Vec<GpuProcess>, Unavailable> {
-        let device = self.device(uuid).map_err(unavailable)?;
-        let compute = device.running_compute_processes().map_err(unavailable)?;
-        let graphics = match device.running_graphics_processes() {
-            Ok(graphics) => graphics,
-            Err(NvmlError::NotSupported) => Vec::new(),
-            Err(error) => return Err(unavailable(error)),
-        };
-        Ok(merge(&compute, &graphics))
+        self.device(uuid).and_then(|device| device_processes(&device)).map_err(unavailable)
     }
+}
+
+/// Reads the processes on `device`. A GPU that cannot list graphics processes has none.
+pub(crate) fn device_processes(device: &Device<'_>) -> Result<Vec<GpuProcess>, NvmlError> {
+    let compute = device.running_compute_processes()?;
+    let graphics = match device.running_graphics_processes() {
+        Err(NvmlError::NotSupported) => Vec::new(),
+        graphics => graphics?,
+    };
+    Ok(merge(&compute, &graphics))
 }
 
 /// Merges the driver's lists of compute and graphics processes to one list with one entry per process and MIG instance.

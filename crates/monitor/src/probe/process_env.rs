@@ -74,7 +74,7 @@ impl ProcessEnv {
     }
 
     /// Returns the reason why the driver's process numbers are not valid in this process; `None` if they are valid.
-    pub(super) fn why_pids_differ(self) -> Option<Unavailable> {
+    pub(crate) fn why_pids_differ(self) -> Option<Unavailable> {
         match self {
             Self { wsl: true, .. } => Some(Unavailable::Wsl),
             Self { own_pids: true, .. } => Some(Unavailable::Container),

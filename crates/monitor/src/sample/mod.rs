@@ -2,12 +2,30 @@
 //!
 //! A missing value is never zero, and one failed reading never hides another.
 
+mod gpm;
+mod host_reader;
+mod machine;
+mod monitor;
+mod numbers;
+mod nvml_error;
+mod nvml_reader;
 mod reading;
+mod sampler;
+mod statistics;
+mod summary;
+#[cfg(test)]
+mod tests;
 
 use plimsoll_core::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use machine::MachineSource;
+pub use monitor::Monitor;
+pub use numbers::{NumberReading, NumberUnit};
 pub use reading::{Missing, Origin, Reading};
+pub use sampler::{SampleSource, Sampler};
+pub use statistics::Statistics;
+pub use summary::{GpuSummary, MonitorCost, MonitorSummary, NumberSummary};
 
 /// Readings of a machine at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,7 +72,7 @@ pub struct HostSample {
 pub struct GpuSample {
     /// Index in the order of NVML.
     pub index: u32,
-    /// Permanent identifier: `GPU-` and a UUID.
+    /// Permanent identifier: `GPU-` and a UUID. Empty if the GPU has never answered.
     pub uuid: String,
     /// Product name.
     pub name: String,
@@ -98,6 +116,25 @@ pub struct GpuSample {
     pub processes: Reading<Vec<SampledProcess>>,
     /// Whether the GPU is divided into MIG instances.
     pub mig: Reading<bool>,
+    /// MIG instances of the GPU.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<InstanceSample>,
+}
+
+/// Readings of a MIG instance of a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InstanceSample {
+    /// Permanent identifier: `MIG-` and a UUID.
+    pub uuid: String,
+    /// Index in CUDA of this process; `None` if CUDA does not offer the instance.
+    pub cuda_index: Option<usize>,
+    /// Memory that the instance has.
+    pub memory_total: Reading<Bytes>,
+    /// Memory that processes hold.
+    pub memory_used: Reading<Bytes>,
+    /// Memory that is free.
+    pub memory_free: Reading<Bytes>,
 }
 
 /// Process that holds memory of a GPU.
@@ -110,8 +147,10 @@ pub struct SampledProcess {
     pub name: Option<String>,
     /// GPU memory that the process holds.
     pub memory: Reading<Bytes>,
-    /// Whether it is the process that samples.
+    /// Whether it is certainly the process that samples.
     pub is_own: bool,
+    /// Whether it is certainly another process. In a container that has its own process numbers neither is certain.
+    pub is_other: bool,
 }
 
 /// Reason why a GPU runs below its highest clock.
