@@ -12,7 +12,10 @@ use plimsoll_core::Bytes;
 
 /// Reader of the host that keeps the counters of the reading before.
 pub(super) struct HostReader {
-    system: System,
+    /// Processors. `sysinfo` reads them at most every 200 ms, and a refresh of processes counts as a reading of the sum of
+    /// all processors alone. So the processes have their own system.
+    cpus: System,
+    processes: System,
     pid: Option<Pid>,
     /// Numbers of the processors that this process can run on; `None` if they are not known, which means all.
     allowed: Option<Vec<usize>>,
@@ -60,7 +63,8 @@ impl Rates {
 impl HostReader {
     pub(super) fn new() -> Self {
         Self {
-            system: System::new(),
+            cpus: System::new(),
+            processes: System::new(),
             pid: sysinfo::get_current_pid().ok(),
             allowed: read_to_string("/proc/self/status").ok().and_then(|status| allowed_cpus(&status)),
             counts_disk: !cfg!(target_os = "linux") || read_to_string("/proc/self/io").is_ok(),
@@ -91,7 +95,7 @@ impl HostReader {
     }
 
     fn process(&self) -> Option<&sysinfo::Process> {
-        self.system.process(self.pid?)
+        self.processes.process(self.pid?)
     }
 
     /// Reads the counters, and returns the rates since the reading before. Readings in quick succession give the same
@@ -99,13 +103,13 @@ impl HostReader {
     fn read_rates(&mut self, elapsed: Duration) -> Rates {
         if let Some(pid) = self.pid {
             let kind = ProcessRefreshKind::nothing().with_cpu().with_memory().with_disk_usage().without_tasks();
-            self.system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, kind);
+            self.processes.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, kind);
         }
         let period = self.before.map(|(at, _)| elapsed.saturating_sub(at));
         if let Some(period) = period.filter(|period| *period < MINIMUM_CPU_UPDATE_INTERVAL) {
             return self.rates.aged(period);
         }
-        self.system.refresh_cpu_usage();
+        self.cpus.refresh_cpu_usage();
         let Some(now) = self.counters() else { return Rates::missing(Missing::Failed) };
         if let (Some((_, before)), Some(period)) = (self.before, period) {
             self.rates = self.rates_since(before, now, period.as_secs_f64());
@@ -143,7 +147,7 @@ impl HostReader {
 
     /// Returns how many of the processors that this process can run on were busy, and their number.
     fn busy_cpus(&self) -> Option<(f64, f64)> {
-        let cpus = self.system.cpus();
+        let cpus = self.cpus.cpus();
         let number = |name: &str| name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<usize>().ok();
         let is_allowed = |name: &str| match (&self.allowed, number(name)) {
             (Some(allowed), Some(number)) => allowed.binary_search(&number).is_ok(),
@@ -174,6 +178,8 @@ fn allowed_cpus(status: &str) -> Option<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -206,6 +212,19 @@ mod tests {
         let third = reader.read(Duration::from_millis(1050));
         assert_eq!(third.own_cpus.value(), second.own_cpus.value());
         assert!((third.own_cpus.age_seconds - 0.05).abs() < 1e-9, "{third:?}");
+    }
+
+    #[test]
+    fn work_is_seen() {
+        let mut reader = HostReader::new();
+        reader.read(Duration::ZERO);
+        let start = Instant::now();
+        while start.elapsed() < MINIMUM_CPU_UPDATE_INTERVAL + Duration::from_millis(50) {
+            std::hint::spin_loop();
+        }
+        // This thread has worked, or others have kept it from working.
+        let sample = reader.read(start.elapsed());
+        assert!(sample.cpu.value().is_some_and(|cpu| *cpu > 0.0), "{sample:?}");
     }
 
     #[test]
