@@ -52,9 +52,9 @@ pub use runs::{
     Timestamp, Validation, read_runs, run_table,
 };
 pub use sample::{
-    GpuSample, GpuSummary, HostSample, InstanceSample, MachineSource, Missing, Monitor, MonitorCost, MonitorSummary,
-    NumberReading, NumberSummary, NumberUnit, Origin, Reading, Sample, SampleSource, SampledProcess, Sampler,
-    Statistics, ThrottleReason,
+    Alert, AlertKind, AlertLimits, Alerts, GpuSample, GpuSummary, HostSample, InstanceSample, MachineSource, Missing,
+    Monitor, MonitorCost, MonitorSummary, NumberReading, NumberSummary, NumberUnit, Origin, Reading, Sample,
+    SampleSource, SampledProcess, Sampler, Statistics, ThrottleReason,
 };
 pub use summary::{Example, Summary};
 pub use tensorboard::TensorBoardFile;

@@ -2,6 +2,7 @@
 //!
 //! A missing value is never zero, and one failed reading never hides another.
 
+mod alerts;
 mod gpm;
 mod host_reader;
 mod machine;
@@ -16,9 +17,12 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
 use plimsoll_core::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use alerts::{Alert, AlertKind, AlertLimits, Alerts};
 pub use machine::MachineSource;
 pub use monitor::Monitor;
 pub use numbers::{NumberReading, NumberUnit};
@@ -171,4 +175,17 @@ pub enum ThrottleReason {
     /// A reason that this program does not know.
     #[serde(other)]
     Other,
+}
+
+impl fmt::Display for ThrottleReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::PowerLimit => "power limit",
+            Self::Heat => "heat",
+            Self::Hardware => "slowdown by the hardware",
+            Self::PowerBrake => "power brake",
+            Self::Synchronized => "a slower GPU of its group",
+            Self::Other => "an unknown reason",
+        })
+    }
 }
