@@ -53,8 +53,8 @@ pub use runs::{
 };
 pub use sample::{
     Alert, AlertKind, AlertLimits, Alerts, GpuSample, GpuSummary, HostSample, InstanceSample, MachineSource, Missing,
-    Monitor, MonitorCost, MonitorSummary, NumberReading, NumberSummary, NumberUnit, Origin, Reading, Sample,
-    SampleSource, SampledProcess, Sampler, Statistics, ThrottleReason,
+    Monitor, MonitorCost, MonitorSummary, NumberReading, NumberSummary, NumberUnit, Origin, Reading, Replay, Sample,
+    SampleReader, SampleRecorder, SampleSource, SampledProcess, Sampler, Statistics, ThrottleReason,
 };
 pub use summary::{Example, Summary};
 pub use tensorboard::TensorBoardFile;
