@@ -5,6 +5,7 @@
 //! - [`Summary`] holds the result of a run, and [`RunReport`] reads a run's folder again: alone, in a
 //!   [table](run_table), or in a [`Comparison`].
 //! - [`RunLock`] keeps a second process out of a run's folder.
+//! - [`RunFollower`] and [`RunState`] follow a run while it runs, for views of it.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
 //! - [`doctor`] checks machine and program before a run, each check with a time limit.
@@ -28,6 +29,7 @@
 mod contention;
 pub mod doctor;
 mod host;
+mod live;
 mod lock;
 mod picture;
 mod probe;
@@ -39,6 +41,10 @@ mod tensorboard;
 
 pub use contention::Contention;
 pub use host::{Host, host_memory};
+pub use live::{
+    EventCounts, EventLevel, EventLine, LiveRun, RunFollower, RunSnapshot, RunState, SNAPSHOT_VERSION, Series,
+    SeriesPoint, StepWindow, Verdict,
+};
 pub use lock::{LockError, LockHolder, RunLock};
 pub use picture::{Axis, Heatmap, Picture, Ticks};
 pub use probe::{

@@ -57,7 +57,7 @@ struct OldFeatures {
 
 impl RunSetup {
     /// Reads the files in the folder of a run. Problems are added to `notes`.
-    pub(super) fn read(folder: &Path, notes: &mut Vec<String>) -> Self {
+    pub(crate) fn read(folder: &Path, notes: &mut Vec<String>) -> Self {
         let PlanFile { header, training, features, config } = parsed(folder, "plan.toml", notes).unwrap_or_default();
         // The plan has the configuration too, in numbers; the file has it as people write it.
         let config: Table = parsed(folder, "config.toml", notes).or(config).unwrap_or_default();

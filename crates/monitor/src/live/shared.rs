@@ -1,0 +1,31 @@
+//! The newest state of a run, shared between threads.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::state::RunState;
+
+/// The newest state of a run, shared between the thread that feeds it and the threads that show it.
+///
+/// A reader holds a snapshot of its own: it never blocks the writer.
+///
+/// ```
+/// use plimsoll_monitor::{LiveRun, RunState};
+///
+/// let live = LiveRun::default();
+/// live.publish(RunState::new("toy"));
+/// assert_eq!(live.latest().name(), "toy");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LiveRun(Arc<Mutex<Arc<RunState>>>);
+
+impl LiveRun {
+    /// Replaces the state.
+    pub fn publish(&self, state: RunState) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+    }
+
+    /// Returns the newest state.
+    pub fn latest(&self) -> Arc<RunState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
