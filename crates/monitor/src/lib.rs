@@ -43,7 +43,7 @@ pub use contention::Contention;
 pub use host::{Host, host_memory};
 pub use live::{
     EventCounts, EventLevel, EventLine, LiveRun, RunFollower, RunSnapshot, RunState, SNAPSHOT_VERSION, Series,
-    SeriesPoint, StepWindow, Verdict,
+    SeriesPoint, StepWindow, Verdict, line,
 };
 pub use lock::{LockError, LockHolder, RunLock};
 pub use picture::{Axis, Heatmap, Picture, Ticks};

@@ -5,6 +5,7 @@
 
 mod event_line;
 mod follower;
+mod line;
 mod series;
 mod shared;
 mod snapshot;
@@ -16,6 +17,7 @@ mod window;
 
 pub use event_line::{EventLevel, EventLine};
 pub use follower::RunFollower;
+pub use line::line;
 pub use series::{Series, SeriesPoint};
 pub use shared::LiveRun;
 pub use snapshot::{RunSnapshot, SNAPSHOT_VERSION};
