@@ -6,6 +6,7 @@
 //!   [table](run_table), or in a [`Comparison`].
 //! - [`RunLock`] keeps a second process out of a run's folder.
 //! - [`RunFollower`] and [`RunState`] follow a run while it runs, for views of it.
+//! - [`line`](line()) and `draw` show such a state: as text, and in a terminal.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
 //! - [`doctor`] checks machine and program before a run, each check with a time limit.
@@ -38,6 +39,8 @@ mod runs;
 mod sample;
 mod summary;
 mod tensorboard;
+#[cfg(feature = "terminal")]
+mod terminal;
 
 pub use contention::Contention;
 pub use host::{Host, host_memory};
@@ -64,3 +67,5 @@ pub use sample::{
 };
 pub use summary::{Example, Summary};
 pub use tensorboard::TensorBoardFile;
+#[cfg(feature = "terminal")]
+pub use terminal::{Update, ViewOptions, draw, run_terminal, screen_text};

@@ -334,6 +334,11 @@ impl RunState {
         self.now
     }
 
+    /// Returns the time of the last record in seconds since 1970.
+    pub fn last_record(&self) -> Option<f64> {
+        self.last_record
+    }
+
     /// Returns the time since the last record; `None` if it or the current time is not known.
     pub fn record_age(&self) -> Option<Seconds> {
         self.age(self.last_record?)
