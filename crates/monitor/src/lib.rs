@@ -6,7 +6,7 @@
 //!   [table](run_table), or in a [`Comparison`].
 //! - [`RunLock`] keeps a second process out of a run's folder.
 //! - [`RunFollower`] and [`RunState`] follow a run while it runs, for views of it.
-//! - [`line`](line()) and `draw` show such a state: as text, and in a terminal.
+//! - [`line`](line()), `draw` and `Server` show such a state: as text, in a terminal and to browsers and Prometheus.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
 //! - [`doctor`] checks machine and program before a run, each check with a time limit.
@@ -37,6 +37,8 @@ mod probe;
 mod record;
 mod runs;
 mod sample;
+#[cfg(feature = "serve")]
+mod serve;
 mod summary;
 mod tensorboard;
 #[cfg(feature = "terminal")]
@@ -65,6 +67,9 @@ pub use sample::{
     Monitor, MonitorCost, MonitorSummary, NumberReading, NumberSummary, NumberUnit, Origin, Reading, Replay, Sample,
     SampleReader, SampleRecorder, SampleSource, SampledProcess, Sampler, Statistics, ThrottleReason,
 };
+pub use sample::{GpuSample, HostSample, Missing, Origin, Reading, Sample, SampledProcess, ThrottleReason};
+#[cfg(feature = "serve")]
+pub use serve::{ServeError, ServeOptions, Server, prometheus_text};
 pub use summary::{Example, Summary};
 pub use tensorboard::TensorBoardFile;
 #[cfg(feature = "terminal")]
