@@ -5,7 +5,7 @@
 //! - [`Summary`] holds the result of a run, and [`RunReport`] reads a run's folder again: alone, in a
 //!   [table](run_table), or in a [`Comparison`].
 //! - [`RunLock`] keeps a second process out of a run's folder.
-//! - [`RunFollower`] and [`RunState`] follow a run while it runs, for views of it.
+//! - [`RunFollower`] and [`RunView`] follow a run while it runs, for views of it.
 //! - [`line`](line()), `draw` and `Server` show such a state: as text, in a terminal and to browsers and Prometheus.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
@@ -47,7 +47,7 @@ mod terminal;
 pub use contention::Contention;
 pub use host::{Host, host_memory};
 pub use live::{
-    EventCounts, EventLevel, EventLine, LiveRun, RunFollower, RunSnapshot, RunState, SNAPSHOT_VERSION, Series,
+    EventCounts, EventLevel, EventLine, LiveRun, RunFollower, RunSnapshot, RunView, SNAPSHOT_VERSION, Series,
     SeriesPoint, StepWindow, Verdict, line,
 };
 pub use lock::{LockError, LockHolder, RunLock};
@@ -67,7 +67,6 @@ pub use sample::{
     Monitor, MonitorCost, MonitorSummary, NumberReading, NumberSummary, NumberUnit, Origin, Reading, Replay, Sample,
     SampleReader, SampleRecorder, SampleSource, SampledProcess, Sampler, Statistics, ThrottleReason,
 };
-pub use sample::{GpuSample, HostSample, Missing, Origin, Reading, Sample, SampledProcess, ThrottleReason};
 #[cfg(feature = "serve")]
 pub use serve::{ServeError, ServeOptions, Server, prometheus_text};
 pub use summary::{Example, Summary};

@@ -78,13 +78,13 @@ pub struct MachineSummary {
     /// Reason why there is no GPU; `None` if there are GPUs.
     pub no_gpu: Option<String>,
     /// GPUs in the order of NVML.
-    pub gpus: Vec<GpuSummary>,
+    pub gpus: Vec<DoctorGpu>,
 }
 
 /// Short description of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct GpuSummary {
+pub struct DoctorGpu {
     /// Product name.
     pub name: String,
     /// Installed memory in bytes; `None` if it cannot be read.
@@ -97,7 +97,7 @@ pub struct GpuSummary {
 
 impl From<&Machine> for MachineSummary {
     fn from(machine: &Machine) -> Self {
-        let gpus = machine.gpus.iter().map(|report| GpuSummary {
+        let gpus = machine.gpus.iter().map(|report| DoctorGpu {
             name: report.gpu.name.clone(),
             memory: report.memory.as_ref().ok().map(|memory| memory.total.0),
             compute_capability: report.gpu.compute_capability.map(|version| version.to_string()),

@@ -22,7 +22,7 @@ fn example() -> DoctorReport {
         container: true,
         driver: Some("580.82.07".into()),
         cuda: Some("13.0".into()),
-        gpus: vec![GpuSummary { name: "NVIDIA T4".into(), memory: Some(16 << 30), ..GpuSummary::default() }],
+        gpus: vec![DoctorGpu { name: "NVIDIA T4".into(), memory: Some(16 << 30), ..DoctorGpu::default() }],
         ..MachineSummary::default()
     };
     let checks = vec![

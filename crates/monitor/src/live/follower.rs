@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use plimsoll_core::{Bytes, Record};
 use serde::Deserialize;
 
-use super::state::RunState;
+use super::state::RunView;
 use crate::{RecordError, RunLock, RunSetup, RunStatus};
 
 /// Bytes that one call reads at most, unless a line is longer. It bounds the memory for the record of a long run.
@@ -64,10 +64,10 @@ impl RunFollower {
     }
 
     /// Creates the empty state of the run, with the name of its folder.
-    pub fn start(&self) -> RunState {
+    pub fn start(&self) -> RunView {
         let whole = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
         let name = self.folder.file_name().or(whole.file_name());
-        RunState::new(&name.map_or_else(|| "run".into(), |name| name.to_string_lossy()))
+        RunView::new(&name.map_or_else(|| "run".into(), |name| name.to_string_lossy()))
     }
 
     /// Adds everything that is new in the folder to `state`: setup, events, and whether a process holds the lock of the
@@ -75,7 +75,7 @@ impl RunFollower {
     ///
     /// # Errors
     /// [`RecordError::Io`] if the record exists and cannot be read.
-    pub fn refresh(&mut self, state: &mut RunState) -> Result<bool, RecordError> {
+    pub fn refresh(&mut self, state: &mut RunView) -> Result<bool, RecordError> {
         let mut is_new = self.refresh_setup(state);
         loop {
             let new = self.next_records()?;
@@ -107,7 +107,7 @@ impl RunFollower {
         self.skipped
     }
 
-    fn refresh_setup(&mut self, state: &mut RunState) -> bool {
+    fn refresh_setup(&mut self, state: &mut RunView) -> bool {
         let path = self.folder.join("plan.toml");
         let plan = fs::metadata(&path).ok().map(|file| (file.modified().ok(), file.len()));
         if plan == self.plan {

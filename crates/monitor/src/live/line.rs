@@ -2,20 +2,20 @@
 
 use plimsoll_core::Seconds;
 
-use super::state::RunState;
+use super::state::RunView;
 
 /// Formats a run state as one line, for logs and for terminals without a screen. What is not known is left out.
 ///
 /// ```
 /// use plimsoll_core::{Event, Record, StepEvent};
-/// use plimsoll_monitor::{RunState, line};
+/// use plimsoll_monitor::{RunView, line};
 ///
-/// let mut run = RunState::new("toy");
+/// let mut run = RunView::new("toy");
 /// assert_eq!(line(&run), "toy: no event yet");
 /// run.observe(&Record::new(1.8e9, Event::Step(StepEvent { step: 3, loss: 2.5, ..StepEvent::default() })));
 /// assert_eq!(line(&run), "toy: running, step 3, loss 2.500");
 /// ```
-pub fn line(run: &RunState) -> String {
+pub fn line(run: &RunView) -> String {
     let status = run.status().map_or_else(|| "no event yet".into(), |status| status.to_string());
     let mut parts = vec![status];
     parts.extend(run.step().map(|step| match run.total_steps() {
@@ -36,7 +36,7 @@ pub fn line(run: &RunState) -> String {
 }
 
 /// Describes the use of each GPU. A utilization says only that a kernel ran.
-fn gpus(run: &RunState) -> Vec<String> {
+fn gpus(run: &RunView) -> Vec<String> {
     let gpus = run.last_sample().map(|sample| &sample.gpus[..]).unwrap_or_default();
     let text = |index: u32, share: &f64, what: &str| format!("GPU {index} {what} {:.0} %", share * 100.0);
     gpus.iter()
@@ -57,7 +57,7 @@ mod tests {
     fn a_line_has_what_is_known() {
         let facts = "birch-07: running, step 240/1000, loss 0.615, 214 s of audio a second, \
                      memory 949 MiB of 1000 MiB planned, computing 71 %";
-        assert_eq!(line(&RunState::new("a")), "a: no event yet");
+        assert_eq!(line(&RunView::new("a")), "a: no event yet");
         assert_eq!(line(&running()), format!("{facts}, 9m29s left"));
         assert_eq!(line(&running_on_gpu()), format!("{facts}, GPU 0 SM active 41 %, 9m29s left"));
     }

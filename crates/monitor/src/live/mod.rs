@@ -1,6 +1,6 @@
 //! State of a run as a live view shows it, built from the events of the run and the samples of its machine.
 //!
-//! [`RunFollower`] reads new records from the folder of a run, [`RunState`] holds what they mean, and [`LiveRun`] hands the
+//! [`RunFollower`] reads new records from the folder of a run, [`RunView`] holds what they mean, and [`LiveRun`] hands the
 //! newest state to views on other threads. Views only read a state, so one state serves terminal, browser and lines.
 
 mod event_line;
@@ -21,6 +21,6 @@ pub use line::line;
 pub use series::{Series, SeriesPoint};
 pub use shared::LiveRun;
 pub use snapshot::{RunSnapshot, SNAPSHOT_VERSION};
-pub use state::{EventCounts, RunState};
+pub use state::{EventCounts, RunView};
 pub use verdict::Verdict;
 pub use window::StepWindow;

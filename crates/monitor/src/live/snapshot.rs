@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::event_line::EventLine;
 use super::series::{Series, SeriesPoint};
-use super::state::{EventCounts, RunState};
+use super::state::{EventCounts, RunView};
 use super::verdict::Verdict;
 use super::window::StepWindow;
 use crate::{RunStatus, Sample};
@@ -79,7 +79,7 @@ pub struct RunSnapshot {
     pub sample: Option<Sample>,
 }
 
-impl RunState {
+impl RunView {
     /// Returns all that programs read, with the version of its fields.
     pub fn snapshot(&self) -> RunSnapshot {
         let window = self.window();
@@ -119,7 +119,7 @@ impl RunState {
     }
 }
 
-impl Serialize for RunState {
+impl Serialize for RunView {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.snapshot().serialize(serializer)
     }

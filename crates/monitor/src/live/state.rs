@@ -44,9 +44,9 @@ pub struct EventCounts {
 ///
 /// ```
 /// use plimsoll_core::{Event, Record, StepEvent, TimeOwner};
-/// use plimsoll_monitor::RunState;
+/// use plimsoll_monitor::RunView;
 ///
-/// let mut run = RunState::new("toy");
+/// let mut run = RunView::new("toy");
 /// for step in 1..=20 {
 ///     let mut event = StepEvent { step, loss: 2.5, ..StepEvent::default() };
 ///     event.times.add(TimeOwner::Data, 0.75);
@@ -57,7 +57,7 @@ pub struct EventCounts {
 /// assert_eq!((run.step(), run.peak_bytes()), (Some(20), None));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RunState {
+pub struct RunView {
     name: String,
     status: Option<RunStatus>,
     task: Option<String>,
@@ -84,7 +84,7 @@ pub struct RunState {
     sample: Option<Sample>,
 }
 
-impl RunState {
+impl RunView {
     /// Creates the state of a run without events.
     pub fn new(name: &str) -> Self {
         Self { name: printable(name), ..Self::default() }
@@ -200,7 +200,7 @@ impl RunState {
 }
 
 /// What views read.
-impl RunState {
+impl RunView {
     /// Returns the name of the run.
     pub fn name(&self) -> &str {
         &self.name

@@ -43,8 +43,8 @@ fn record(seconds: f64, event: Event) -> Record {
 }
 
 /// A run in the middle of its training.
-pub(crate) fn running() -> RunState {
-    let mut run = RunState::new("birch-07");
+pub(crate) fn running() -> RunView {
+    let mut run = RunView::new("birch-07");
     run.set_setup(&RunSetup {
         task: Some("asr".into()),
         device: Some("CUDA device 0".into()),
@@ -115,7 +115,7 @@ pub(crate) fn sample() -> Sample {
 }
 
 /// The same run on a machine whose GPU can be read.
-pub(crate) fn running_on_gpu() -> RunState {
+pub(crate) fn running_on_gpu() -> RunView {
     let mut run = running();
     run.sample(sample());
     run
@@ -145,7 +145,7 @@ fn a_running_run_is_described() {
 
 #[test]
 fn a_verdict_needs_measured_steps() {
-    let mut run = RunState::new("a");
+    let mut run = RunView::new("a");
     assert_eq!(run.verdict().text, "not enough data: no step yet");
     for number in 1..=9 {
         let measured = if number > 5 { step(number).times } else { TimeShares::default() };
@@ -160,7 +160,7 @@ fn a_verdict_needs_measured_steps() {
 
 #[test]
 fn what_nothing_measured_is_missing() {
-    let mut run = RunState::new("a");
+    let mut run = RunView::new("a");
     run.observe(&record(0.0, Event::Step(StepEvent { step: 1, ..StepEvent::default() })));
     let json = serde_json::to_value(&run).unwrap();
     for key in ["loss", "learning_rate", "peak_bytes", "planned_bytes", "audio_seconds_per_second", "seconds_left"] {
@@ -239,7 +239,7 @@ fn line(number: u64) -> String {
 #[test]
 fn a_follower_reads_whole_lines_as_they_come() {
     let folder = tempfile::tempdir().unwrap();
-    let (run_folder, mut run) = (folder.path().join("birch"), RunState::default());
+    let (run_folder, mut run) = (folder.path().join("birch"), RunView::default());
     let mut follower = RunFollower::new(&run_folder);
     assert!(!follower.refresh(&mut run).unwrap());
     fs::create_dir(&run_folder).unwrap();

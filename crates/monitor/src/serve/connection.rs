@@ -11,7 +11,7 @@ use super::options::ServeOptions;
 use super::prometheus::prometheus_text;
 use super::request::{self, BadRequest, Request};
 use super::response::{Response, head, write};
-use crate::{LiveRun, RunState, Timestamp};
+use crate::{LiveRun, RunView, Timestamp};
 
 /// Time for which a closed connection is still read. A connection that is closed with unread bytes loses its answer.
 const LINGER: Duration = Duration::from_millis(300);
@@ -51,7 +51,7 @@ impl Stop {
 
 impl Shared {
     /// Returns the newest state, with the time of now.
-    fn latest(&self) -> RunState {
+    fn latest(&self) -> RunView {
         let mut run = (*self.run.latest()).clone();
         run.set_now(Timestamp::from(SystemTime::now()).0);
         run
@@ -147,7 +147,7 @@ fn refusal(bad: &BadRequest) -> Option<Response> {
     }
 }
 
-fn json(run: &RunState) -> String {
+fn json(run: &RunView) -> String {
     serde_json::to_string(run).expect("a state is plain data")
 }
 

@@ -3,21 +3,21 @@
 use plimsoll_core::Bytes;
 
 use super::metric::{Exposition, Kind, Labeled};
-use crate::{GpuSample, Reading, RunState, RunStatus, Sample};
+use crate::{GpuSample, Reading, RunView, RunStatus, Sample};
 
 /// Formats a run state in the text format of Prometheus, version 0.0.4. Units are bytes, seconds and shares of 1. What is
 /// missing is left out, because a zero would be a value.
 ///
 /// ```
 /// use plimsoll_core::{Event, Record, StepEvent};
-/// use plimsoll_monitor::{RunState, prometheus_text};
+/// use plimsoll_monitor::{RunView, prometheus_text};
 ///
-/// let mut run = RunState::new("toy");
+/// let mut run = RunView::new("toy");
 /// run.observe(&Record::new(1.8e9, Event::Step(StepEvent { step: 3, loss: 2.5, ..StepEvent::default() })));
 /// let text = prometheus_text(&run);
 /// assert!(text.contains("\nplimsoll_loss 2.5\n") && !text.contains("plimsoll_memory_peak_bytes"));
 /// ```
-pub fn prometheus_text(run: &RunState) -> String {
+pub fn prometheus_text(run: &RunView) -> String {
     let mut text = Exposition::default();
     add_run(&mut text, run);
     add_counts(&mut text, run);
@@ -33,7 +33,7 @@ fn bytes(amount: Bytes) -> f64 {
     amount.0 as f64
 }
 
-fn add_run(text: &mut Exposition, run: &RunState) {
+fn add_run(text: &mut Exposition, run: &RunView) {
     let mut labels = vec![("name", run.name().to_string())];
     labels.extend(run.task().map(|task| ("task", task.into())));
     labels.extend(run.device().map(|device| ("device", device.into())));
@@ -59,7 +59,7 @@ fn add_run(text: &mut Exposition, run: &RunState) {
     text.family(Kind::Gauge, "validation_score", "Scores of the last validation.", scores);
 }
 
-fn add_counts(text: &mut Exposition, run: &RunState) {
+fn add_counts(text: &mut Exposition, run: &RunView) {
     let times: Vec<Labeled<'_>> =
         run.total().times.iter().map(|(owner, time)| (vec![("owner", owner.name().to_string())], Some(time))).collect();
     text.family(Kind::Counter, "time_seconds_total", "Wall time of the run by owner.", times);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::exposition::parse;
 use super::*;
 use crate::live::tests::{running, running_on_gpu, sample};
-use crate::{GpuSample, LiveRun, RunState, Sample};
+use crate::{GpuSample, LiveRun, RunView, Sample};
 
 /// Limit of the waits of the tests. No test waits so long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -115,7 +115,7 @@ fn events_follow_the_run() {
     let run = LiveRun::default();
     let server = Server::bind("127.0.0.1:0", run.clone(), options()).unwrap();
     let mut stream = events(&server);
-    run.publish(RunState::new("another-run"));
+    run.publish(RunView::new("another-run"));
     let text = read_until(&mut stream, "another-run");
     assert!(text.lines().all(|line| line.is_empty() || !line.contains("\n\n")));
 }
@@ -201,7 +201,7 @@ fn prometheus_text_is_strict_and_has_no_missing_values() {
     {
         assert!(!families.contains_key(&format!("plimsoll_{missing}")), "{missing}");
     }
-    for run in [RunState::default(), RunState::new("a"), running()] {
+    for run in [RunView::default(), RunView::new("a"), running()] {
         let families = parse(&prometheus_text(&run));
         assert!(!families.keys().any(|name| name.starts_with("plimsoll_gpu")));
     }
@@ -211,7 +211,7 @@ fn prometheus_text_is_strict_and_has_no_missing_values() {
 fn label_values_are_escaped() {
     let name = "a\"b\\c\nd,e={}";
     let gpus = vec![GpuSample { name: name.into(), ..GpuSample::default() }];
-    let mut run = RunState::new("q\"\\");
+    let mut run = RunView::new("q\"\\");
     run.sample(Sample { gpus, ..sample() });
     let families = parse(&prometheus_text(&run));
     let labels = families["plimsoll_gpu_info"].keys().next().unwrap();

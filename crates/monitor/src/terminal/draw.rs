@@ -10,7 +10,7 @@ use super::block::{Block, fill};
 use super::options::ViewOptions;
 use super::style::Look;
 use super::{help, machine, steps};
-use crate::{RunState, line};
+use crate::{RunView, line};
 
 /// Size below which only one line is shown.
 const SMALL: (u16, u16) = (40, 10);
@@ -21,14 +21,14 @@ const WIDE: u16 = 120;
 /// line.
 ///
 /// ```
-/// use plimsoll_monitor::{RunState, ViewOptions, draw};
+/// use plimsoll_monitor::{RunView, ViewOptions, draw};
 /// use ratatui::{Terminal, backend::TestBackend};
 ///
 /// let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("no device");
-/// let run = RunState::new("toy");
+/// let run = RunView::new("toy");
 /// terminal.draw(|frame| draw(frame, &run, &ViewOptions::default())).expect("no device");
 /// ```
-pub fn draw(frame: &mut Frame<'_>, run: &RunState, options: &ViewOptions) {
+pub fn draw(frame: &mut Frame<'_>, run: &RunView, options: &ViewOptions) {
     let area = frame.area();
     render(frame.buffer_mut(), area, run, options);
 }
@@ -36,12 +36,12 @@ pub fn draw(frame: &mut Frame<'_>, run: &RunState, options: &ViewOptions) {
 /// Draws a run state as plain text, without colors and without a terminal.
 ///
 /// ```
-/// use plimsoll_monitor::{RunState, ViewOptions, screen_text};
+/// use plimsoll_monitor::{RunView, ViewOptions, screen_text};
 ///
-/// let text = screen_text(&RunState::new("toy"), &ViewOptions::default(), 80, 24);
+/// let text = screen_text(&RunView::new("toy"), &ViewOptions::default(), 80, 24);
 /// assert!(text.starts_with("toy  waiting for the first event\n"));
 /// ```
-pub fn screen_text(run: &RunState, options: &ViewOptions, width: u16, height: u16) -> String {
+pub fn screen_text(run: &RunView, options: &ViewOptions, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     render(&mut buffer, area, run, &ViewOptions { no_color: true, ..options.clone() });
@@ -50,7 +50,7 @@ pub fn screen_text(run: &RunState, options: &ViewOptions, width: u16, height: u1
     text.trim_end().to_string() + "\n"
 }
 
-fn render(buffer: &mut Buffer, area: Rect, run: &RunState, options: &ViewOptions) {
+fn render(buffer: &mut Buffer, area: Rect, run: &RunView, options: &ViewOptions) {
     let look = Look::new(options);
     if area.width < SMALL.0 || area.height < SMALL.1 {
         return show(buffer, area, vec![Line::raw(look.text(&line(run)))]);

@@ -10,7 +10,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use super::draw::draw;
 use super::guard::Screen;
 use super::options::ViewOptions;
-use crate::{RunState, Timestamp};
+use crate::{RunView, Timestamp};
 
 /// Time between two questions to the source. Keys are answered at once.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -21,7 +21,7 @@ pub enum Update {
     /// There is nothing new.
     Unchanged,
     /// The run has a new state.
-    State(Arc<RunState>),
+    State(Arc<RunView>),
     /// The view is to end.
     End,
 }
@@ -34,7 +34,7 @@ pub enum Update {
 pub fn run_terminal(mut source: impl FnMut() -> Update, mut options: ViewOptions) -> io::Result<()> {
     let signals = Signals::listen(options.handle_signals)?;
     let mut screen = Screen::open()?;
-    let mut run = Arc::new(RunState::default());
+    let mut run = Arc::new(RunView::default());
     loop {
         match source() {
             Update::Unchanged => {}

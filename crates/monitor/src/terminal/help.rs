@@ -4,7 +4,7 @@ use plimsoll_core::Seconds;
 use ratatui::text::Line;
 
 use super::style::Look;
-use crate::{Reading, RunState};
+use crate::{Reading, RunView};
 
 /// What each number means, and what it does not.
 const MEANINGS: &[(&str, &str)] = &[
@@ -24,7 +24,7 @@ const MEANINGS: &[(&str, &str)] = &[
 ];
 
 /// Writes the page.
-pub(super) fn lines(run: &RunState, look: Look) -> Vec<Line<'static>> {
+pub(super) fn lines(run: &RunView, look: Look) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled("Where the numbers come from", look.strong())];
     lines.extend(MEANINGS.iter().map(|(name, text)| look.named(name, *text)));
     let age = |age: Option<Seconds>| look.value(age, |age| format!("{age} ago"));

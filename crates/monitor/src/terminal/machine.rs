@@ -6,10 +6,10 @@ use ratatui::text::Line;
 use super::block::Block;
 use super::steps::part_of;
 use super::style::{Look, percent};
-use crate::{GpuSample, RunState, Sample, ThrottleReason};
+use crate::{GpuSample, RunView, Sample, ThrottleReason};
 
 /// Returns the parts of the screen about the machine, in their order.
-pub(super) fn blocks(run: &RunState, look: Look, width: usize) -> Vec<Block<'_>> {
+pub(super) fn blocks(run: &RunView, look: Look, width: usize) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     match run.last_sample() {
         None => {
@@ -105,7 +105,7 @@ fn processes(sample: &Sample, look: Look, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn events(run: &RunState, look: Look, width: usize) -> Vec<Line<'static>> {
+fn events(run: &RunView, look: Look, width: usize) -> Vec<Line<'static>> {
     let lines: Vec<Line<'static>> = run
         .events()
         .flat_map(|event| {

@@ -6,10 +6,10 @@ use ratatui::text::{Line, Span};
 use super::block::Block;
 use super::chart::{bar, curve};
 use super::style::{Look, NAME_WIDTH, letter, percent, wrap};
-use crate::{RunState, SeriesPoint};
+use crate::{RunView, SeriesPoint};
 
 /// Returns the parts of the screen about the steps, in their order. The curve of losses has at most `rows` rows.
-pub(super) fn blocks(run: &RunState, look: Look, width: usize, rows: usize) -> Vec<Block<'_>> {
+pub(super) fn blocks(run: &RunView, look: Look, width: usize, rows: usize) -> Vec<Block<'_>> {
     let window = run.window();
     vec![
         Block::from_lines(1, vec![head(run, look)]),
@@ -21,7 +21,7 @@ pub(super) fn blocks(run: &RunState, look: Look, width: usize, rows: usize) -> V
     ]
 }
 
-fn head(run: &RunState, look: Look) -> Line<'static> {
+fn head(run: &RunView, look: Look) -> Line<'static> {
     let status = run.status().map_or_else(|| "waiting for the first event".into(), |status| status.to_string());
     let steps = run.step().map(|step| match run.total_steps() {
         Some(total) => format!("step {step} of {total}"),
@@ -37,7 +37,7 @@ fn head(run: &RunState, look: Look) -> Line<'static> {
     ])
 }
 
-fn verdict(run: &RunState, look: Look, width: usize) -> Vec<Line<'static>> {
+fn verdict(run: &RunView, look: Look, width: usize) -> Vec<Line<'static>> {
     let verdict = run.verdict();
     let style = verdict.owner.map_or_else(|| look.strong(), |owner| look.owner(owner));
     wrap(&look.text(&verdict.text), width).into_iter().map(|row| Line::styled(row, style)).collect()
@@ -81,7 +81,7 @@ fn indented(words: Vec<Span<'static>>) -> Line<'static> {
 }
 
 /// Draws the peak memory as a part of the planned memory, with a mark at the plan.
-fn memory(run: &RunState, look: Look, width: usize) -> Line<'static> {
+fn memory(run: &RunView, look: Look, width: usize) -> Line<'static> {
     let Some(peak) = run.peak_bytes() else {
         let planned = run.planned_bytes().map(|planned| format!(", {planned} planned"));
         return look.named("memory", format!("{} (not measured){}", look.missing(), planned.unwrap_or_default()));
@@ -97,7 +97,7 @@ fn memory(run: &RunState, look: Look, width: usize) -> Line<'static> {
     look_line(look, "memory", bar + &text)
 }
 
-fn speed(run: &RunState, look: Look, width: usize) -> Line<'static> {
+fn speed(run: &RunView, look: Look, width: usize) -> Line<'static> {
     let speed = look.value(run.audio_seconds_per_second(), |speed| format!("{speed:.0} s of audio a second"));
     let step = look.value(run.window().seconds_per_step(), |seconds| format!("{} a step", Seconds(seconds)));
     let padding = look.value(run.padding(), |padding| percent(&padding));
@@ -115,7 +115,7 @@ fn speed(run: &RunState, look: Look, width: usize) -> Line<'static> {
 }
 
 /// Draws the losses: numbers first, and a curve in the rows that are left.
-fn loss(run: &RunState, look: Look, width: usize, rows: usize) -> Vec<Line<'static>> {
+fn loss(run: &RunView, look: Look, width: usize, rows: usize) -> Vec<Line<'static>> {
     let Some((_, last)) = run.losses().last() else {
         return vec![look.named("loss", format!("{} (no step yet)", look.missing()))];
     };

@@ -11,7 +11,7 @@ use super::event_loop::{Answer, answer};
 use super::style::letter;
 use super::*;
 use crate::live::tests::{running, running_on_gpu, sample};
-use crate::{RunState, Sample};
+use crate::{RunView, Sample};
 
 const PLAIN: ViewOptions = ViewOptions { ascii: false, no_color: false, help: false, handle_signals: false };
 
@@ -36,12 +36,12 @@ fn frames_without_gpu_and_without_anything() {
     insta::assert_snapshot!("no_sample", screen_text(&run, &PLAIN, 80, 24));
     run.sample(Sample { gpus: Vec::new(), no_gpu: Some("the driver is not installed".into()), ..sample() });
     insta::assert_snapshot!("no_gpu", screen_text(&run, &PLAIN, 80, 24));
-    insta::assert_snapshot!("empty", screen_text(&RunState::new("birch"), &PLAIN, 80, 24));
+    insta::assert_snapshot!("empty", screen_text(&RunView::new("birch"), &PLAIN, 80, 24));
 }
 
 #[test]
 fn a_missing_value_is_never_zero() {
-    let mut run = RunState::new("birch");
+    let mut run = RunView::new("birch");
     run.sample(Sample { gpus: vec![crate::GpuSample::default()], ..Sample::default() });
     for (options, sign) in [(PLAIN, "–"), (ascii(), "-")] {
         let text = screen_text(&run, &options, 100, 30);
@@ -56,7 +56,7 @@ fn a_missing_value_is_never_zero() {
 fn control_characters_do_not_reach_the_terminal() {
     let mut sample = sample();
     sample.gpus[0].name = "\u{1b}[2Jcard\n".into();
-    let mut run = RunState::new("a\u{7}b");
+    let mut run = RunView::new("a\u{7}b");
     run.sample(sample);
     for (width, height) in [(30, 5), (80, 24), (160, 50)] {
         let text = screen_text(&run, &PLAIN, width, height);
