@@ -31,6 +31,7 @@ mod contention;
 pub mod doctor;
 mod host;
 mod live;
+mod html_report;
 mod lock;
 mod picture;
 mod probe;
@@ -50,6 +51,7 @@ pub use live::{
     EventCounts, EventLevel, EventLine, LiveRun, RunFollower, RunSnapshot, RunView, SNAPSHOT_VERSION, Series,
     SeriesPoint, StepWindow, Verdict, line,
 };
+pub use html_report::{ReportPage, RunData};
 pub use lock::{LockError, LockHolder, RunLock};
 pub use picture::{Axis, Heatmap, Picture, Ticks};
 pub use probe::{

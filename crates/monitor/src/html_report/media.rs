@@ -1,0 +1,106 @@
+//! Sounds and pictures that a run has written.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+/// Largest file that goes into a page.
+const FILE_BYTES_MAX: u64 = 512 << 10;
+/// Number of utterances whose sounds and pictures are read.
+const SAMPLES_MAX: usize = 8;
+
+/// Sounds and pictures of the newest samples of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Media {
+    /// Samples with a title each.
+    pub(super) samples: Vec<MediaSample>,
+    /// Number of files of earlier steps, and of files that are not read.
+    pub(super) others: usize,
+}
+
+/// One sample: its title and its files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MediaSample {
+    pub(super) title: String,
+    pub(super) files: Vec<MediaFile>,
+}
+
+/// One sound or picture.
+#[derive(Clone, Debug)]
+pub(super) struct MediaFile {
+    pub(super) name: String,
+    pub(super) is_sound: bool,
+    /// Address that holds the whole file.
+    pub(super) uri: String,
+}
+
+/// Reads the sounds and pictures of the newest step in `folder`, which the program names `step-000120-1.wav` and
+/// `truth-1.wav`. Files with other names follow after them.
+pub(super) fn read_media(folder: &Path) -> Media {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| kind(path).is_some());
+    paths.sort();
+    let newest = paths.iter().filter_map(|path| Some(place(path)?.0)).flatten().max();
+    let mut groups: BTreeMap<(bool, u64), Vec<&PathBuf>> = BTreeMap::new();
+    for path in &paths {
+        match place(path) {
+            Some((step, number)) if step.is_none() || step == newest => {
+                groups.entry((false, number)).or_default().push(path);
+            }
+            Some(_) => {}
+            None => groups.entry((true, 0)).or_default().push(path),
+        }
+    }
+    let mut media = Media::default();
+    for ((is_other, number), paths) in groups.into_iter().take(SAMPLES_MAX) {
+        let title = match (is_other, newest) {
+            (true, _) => "Other files".into(),
+            (false, Some(step)) => format!("Held-out text {number}, after step {step}"),
+            (false, None) => format!("Held-out text {number}"),
+        };
+        let files: Vec<MediaFile> = paths.into_iter().take(SAMPLES_MAX).filter_map(|path| read_file(path)).collect();
+        if !files.is_empty() {
+            media.samples.push(MediaSample { title, files });
+        }
+    }
+    let shown: usize = media.samples.iter().map(|sample| sample.files.len()).sum();
+    media.others = paths.len() - shown;
+    media
+}
+
+/// Returns the step and the number of a sample from its name; no step for a recording.
+fn place(path: &Path) -> Option<(Option<u64>, u64)> {
+    let stem = path.file_stem()?.to_str()?;
+    if let Some(number) = stem.strip_prefix("truth-") {
+        return Some((None, number.parse().ok()?));
+    }
+    let (step, number) = stem.strip_prefix("step-")?.split_once('-')?;
+    Some((Some(step.parse().ok()?), number.parse().ok()?))
+}
+
+/// Returns the media type of a file; `None` for a file that a page does not show.
+fn kind(path: &Path) -> Option<&'static str> {
+    match path.extension()?.to_str()? {
+        "wav" => Some("audio/wav"),
+        "svg" => Some("image/svg+xml"),
+        "png" => Some("image/png"),
+        _ => None,
+    }
+}
+
+fn read_file(path: &Path) -> Option<MediaFile> {
+    let kind = kind(path)?;
+    if !fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= FILE_BYTES_MAX) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    let uri = format!("data:{kind};base64,{}", BASE64_STANDARD.encode(bytes));
+    Some(MediaFile { name, is_sound: kind.starts_with("audio"), uri })
+}

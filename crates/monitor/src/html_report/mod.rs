@@ -1,0 +1,128 @@
+//! Report of one or several runs as a single HTML file.
+//!
+//! The file needs nothing else: it holds its style, its plots, its pictures and its sounds, and it asks no server for
+//! anything. It contains no program, and its content policy forbids any. The numbers of the page stand in it as JSON, in
+//! the element with the id `data`.
+
+mod curves;
+mod detail;
+mod events;
+mod examples;
+mod html;
+mod ledger;
+mod media;
+mod notice;
+mod numbers;
+mod plot;
+mod run_data;
+mod scale;
+mod setup;
+#[cfg(test)]
+mod tests;
+mod thin;
+mod verdict;
+mod word_diff;
+
+pub use run_data::RunData;
+
+use detail::Detail;
+use html::{clipped, note, section};
+use numbers::{NUMBERS_VERSION, PageNumbers, RunNumbers};
+use plot::Plot;
+
+/// Largest page, in bytes: a page can be sent by mail and opens at once.
+const PAGE_BYTES_MAX: usize = 2_000_000;
+/// Most runs of a page: with more, neither colors nor columns can be told apart.
+const RUNS_MAX: usize = 8;
+const STYLE: &str = include_str!("style.css");
+/// Forbids programs, and everything that is not in the page itself.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:";
+
+/// Report of one or several runs as a single HTML file.
+///
+/// ```
+/// use plimsoll_core::{Event, StepEvent};
+/// use plimsoll_monitor::{Recorder, ReportPage, RunData};
+///
+/// let folder = tempfile::tempdir()?;
+/// let mut recorder = Recorder::append(&folder.path().join("metrics.jsonl"))?;
+/// recorder.record(&Event::Step(StepEvent { step: 1, loss: 4.0, ..StepEvent::default() }))?;
+/// let run = RunData::read(folder.path()).expect("the folder has a record");
+/// let page = ReportPage::new(&[run]).to_html();
+/// assert!(page.starts_with("<!DOCTYPE html>") && page.len() < 2_000_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReportPage {
+    html: String,
+}
+
+impl ReportPage {
+    /// Makes the report of `runs`. Several runs are compared with the first of them. A page has at most eight runs and
+    /// at most 2 MB: if there is more, sounds are left out first, then pictures, then points of curves and rows of lists.
+    pub fn new(runs: &[RunData]) -> Self {
+        let mut pages = Detail::levels().map(|detail| page(runs, &detail));
+        let mut html = pages.next().unwrap_or_default();
+        while html.len() >= PAGE_BYTES_MAX {
+            let Some(smaller) = pages.next() else { break };
+            html = smaller;
+        }
+        Self { html }
+    }
+
+    /// Returns the whole file.
+    pub fn to_html(&self) -> String {
+        self.html.clone()
+    }
+}
+
+fn page(all: &[RunData], detail: &Detail) -> String {
+    let runs = &all[..all.len().min(RUNS_MAX)];
+    let numbers: Vec<RunNumbers> = runs.iter().map(|run| RunNumbers::new(run, detail.bars)).collect();
+    let names: Vec<String> = runs.iter().map(|run| clipped(&run.report.name, detail.text.min(80))).collect();
+    let title = if names.is_empty() { "no runs".into() } else { names.join(", ") };
+    let mut body = format!("<header><h1>{title}</h1>\n{}", verdict::verdicts(runs, &numbers, detail));
+    if all.len() > runs.len() {
+        body += &note(&format!("Runs that do not fit on this page: {}.", all.len() - runs.len()));
+    }
+    body += &match runs {
+        [] => String::new(),
+        [run] => verdict::tiles(run, &numbers[0]),
+        _ => verdict::key_numbers(runs, &numbers, detail),
+    };
+    body += "</header>\n<main>\n";
+    if !runs.is_empty() {
+        let time = ledger::ledger(runs, &numbers, detail) + &ledger::totals(runs, &numbers, detail);
+        body += &section("time", "Where the time went", &time);
+        body += &section("learning", "Learning", &plots(runs, &curves::learning(runs), detail));
+        body += &section("machine", "Speed and memory", &plots(runs, &curves::machine(runs), detail));
+        body += &events::events(runs, detail);
+        body += &examples::examples(runs, detail);
+        body += &setup::configuration(runs, detail);
+        body += &setup::setup(runs, detail);
+    }
+    let runs_left_out = all.len() - runs.len();
+    let data = PageNumbers { schema_version: NUMBERS_VERSION, runs: numbers, runs_left_out }.to_json();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\
+         \"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"viewport\" content=\"width=device-width, \
+         initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n\
+         {STYLE}</style>\n</head>\n<body>\n{HATCH}\n{body}</main>\n<footer>Made by plimsoll-monitor {}. The numbers of \
+         this page are in it as JSON, in the element <code>data</code>.</footer>\n<script type=\"application/json\" \
+         id=\"data\">{data}</script>\n</body>\n</html>\n",
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// Pattern of the time without a known owner.
+const HATCH: &str = "<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs><pattern id=\"hatch\" \
+                     width=\"24\" height=\"24\" patternUnits=\"userSpaceOnUse\"><rect class=\"hatch-back\" \
+                     width=\"24\" height=\"24\"/><path class=\"hatch-line\" d=\"M0 24L24 0M-6 6L6 -6M18 30L30 18\"/>\
+                     </pattern></defs></svg>";
+
+fn plots(runs: &[RunData], plots: &[Plot], detail: &Detail) -> String {
+    // One range of steps for all plots: what happens at one place in two of them happened at the same time.
+    let last_step = runs.iter().map(|run| run.report.history.steps).max().unwrap_or(0) as f64;
+    let drawn: String = plots.iter().map(|plot| plot.to_html(last_step, detail.points)).collect();
+    if drawn.is_empty() { drawn } else { format!("<div class=\"plots\">{drawn}</div>\n") }
+}

@@ -1,0 +1,222 @@
+//! What a page shows of a run, read from the run's folder.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use plimsoll_core::{Bytes, Event, MicroBatch, Record, StepEvent, TimeOwner, TimeShares};
+use serde::Serialize;
+use toml::{Table, Value};
+
+use super::media::{Media, read_media};
+use super::notice::Notices;
+use crate::{RunReport, Summary};
+
+/// Time without a record after which an incomplete run without a lock counts as stopped.
+const SILENCE: Duration = Duration::from_secs(600);
+/// Upper bound of the seconds that a damaged record can add to an owner, so that sums stay finite.
+const SECONDS_MAX: f64 = 1e12;
+
+/// One run, as a [`ReportPage`](super::ReportPage) shows it.
+#[derive(Clone, Debug)]
+pub struct RunData {
+    /// Report of the run.
+    pub report: RunReport,
+    /// Steps, without those that were repeated after a resume.
+    pub(super) steps: Vec<StepFacts>,
+    /// Times by owner, in the order of the record, with those of steps that were repeated later.
+    pub(super) spans: Vec<TimeSpan>,
+    pub(super) times_from: TimeSource,
+    pub(super) notices: Notices,
+    /// Number of steps that were taken again after a resume.
+    pub(super) repeated: u64,
+    /// Number of lines of the record that are no records.
+    pub(super) damaged: u64,
+    pub(super) planned_peak: Option<Bytes>,
+    pub(super) budget: Option<Bytes>,
+    /// Facts of the plan for the table of the setup.
+    pub(super) plan_facts: Vec<(&'static str, String)>,
+    pub(super) summary: Option<Summary>,
+    pub(super) media: Media,
+}
+
+/// Facts of a training step that curves show.
+#[derive(Clone, Debug)]
+pub(super) struct StepFacts {
+    pub(super) step: u64,
+    pub(super) loss: f64,
+    pub(super) parts: BTreeMap<String, f64>,
+    pub(super) norm: f64,
+    pub(super) rate: f64,
+    pub(super) micro_batches: usize,
+    /// Number of utterances of the batch; 0 if not recorded.
+    pub(super) utterances: u64,
+    pub(super) frames: u64,
+    pub(super) padding: f64,
+    pub(super) step_seconds: f64,
+    pub(super) wait_seconds: f64,
+    pub(super) peak: Bytes,
+}
+
+/// Times of a step, or of the end of a run after a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeSpan {
+    pub(super) step: u64,
+    pub(super) times: TimeShares,
+}
+
+/// Source of the times by owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum TimeSource {
+    /// The record names the owners.
+    Record,
+    /// The record has only the duration of steps and of waiting for data.
+    StepAndWait,
+}
+
+impl RunData {
+    /// Reads the run in `folder`. Returns `None` if the folder has neither a plan nor a record. Files that are missing
+    /// or damaged leave gaps on the page.
+    pub fn read(folder: &Path) -> Option<Self> {
+        let quiet_since = SystemTime::now().checked_sub(SILENCE).unwrap_or(SystemTime::UNIX_EPOCH);
+        let report = RunReport::read(folder, quiet_since)?;
+        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let plan: Table = toml::from_str(&text("plan.toml")).unwrap_or_default();
+        let mut data = Self {
+            report,
+            steps: Vec::new(),
+            spans: Vec::new(),
+            times_from: TimeSource::Record,
+            notices: Notices::default(),
+            repeated: 0,
+            damaged: 0,
+            planned_peak: planned_peak(&plan),
+            budget: bytes(&plan, &["memory", "budget"]),
+            plan_facts: plan_facts(&plan),
+            summary: serde_json::from_str(&text("summary.json")).ok(),
+            media: read_media(&folder.join("samples")),
+        };
+        data.read_record(&folder.join("metrics.jsonl"));
+        Some(data)
+    }
+
+    /// Returns the times of the whole record by owner.
+    pub(super) fn times(&self) -> TimeShares {
+        let mut times = TimeShares::default();
+        self.spans.iter().for_each(|span| times.add_all(&span.times));
+        times
+    }
+
+    fn read_record(&mut self, path: &Path) {
+        let Ok(file) = File::open(path) else { return };
+        let mut last_is_damaged = false;
+        for line in BufReader::new(file).split(b'\n') {
+            let Ok(line) = line else { break };
+            let record: Result<Record, _> = serde_json::from_slice(&line);
+            last_is_damaged = record.is_err();
+            match record {
+                Ok(record) => self.add(record.event),
+                Err(_) => self.damaged += 1,
+            }
+        }
+        // A killed process leaves its last line incomplete.
+        self.damaged -= u64::from(last_is_damaged);
+        if self.spans.is_empty() {
+            self.times_from = TimeSource::StepAndWait;
+            self.spans = self.steps.iter().map(untimed_span).collect();
+        }
+    }
+
+    fn add(&mut self, event: Event) {
+        self.notices.add(&event, self.steps.last().map(|step| step.step));
+        match event {
+            Event::Step(event) => {
+                self.add_times(event.step, &event.times);
+                let kept = self.steps.partition_point(|known| known.step < event.step);
+                self.repeated += (self.steps.len() - kept) as u64;
+                self.steps.truncate(kept);
+                self.steps.push(StepFacts::from(event));
+            }
+            Event::Ended { step, times, .. } => self.add_times(step, &times),
+            _ => {}
+        }
+    }
+
+    fn add_times(&mut self, step: u64, times: &TimeShares) {
+        let mut safe = TimeShares::default();
+        times.iter().for_each(|(owner, seconds)| safe.add(owner, seconds_in_bounds(seconds)));
+        if !safe.is_empty() {
+            self.spans.push(TimeSpan { step, times: safe });
+        }
+    }
+}
+
+impl From<StepEvent> for StepFacts {
+    fn from(event: StepEvent) -> Self {
+        let included = event.ledger.iter().filter(|part| part.fallback_level != MicroBatch::LEFT_OUT);
+        Self {
+            step: event.step,
+            loss: event.loss,
+            parts: event.parts.into_iter().map(|(name, value)| (name.into_owned(), value)).collect(),
+            norm: event.norm,
+            rate: event.rate,
+            micro_batches: event.micro_batches,
+            utterances: included.map(|part| u64::from(part.len)).sum(),
+            frames: event.frames,
+            padding: event.padding,
+            step_seconds: seconds_in_bounds(event.step_seconds),
+            wait_seconds: seconds_in_bounds(event.wait_seconds),
+            peak: event.peak_bytes,
+        }
+    }
+}
+
+fn seconds_in_bounds(seconds: f64) -> f64 {
+    if seconds.is_finite() { seconds.clamp(0.0, SECONDS_MAX) } else { 0.0 }
+}
+
+/// Returns the times of a step of a record without owners.
+fn untimed_span(step: &StepFacts) -> TimeSpan {
+    let mut times = TimeShares::default();
+    times.add(TimeOwner::Data, step.wait_seconds);
+    times.add(TimeOwner::Unknown, step.step_seconds);
+    TimeSpan { step: step.step, times }
+}
+
+fn value<'a>(plan: &'a Table, path: &[&str]) -> Option<&'a Value> {
+    let (last, tables) = path.split_last()?;
+    tables.iter().try_fold(plan, |table, name| table.get(*name)?.as_table())?.get(*last)
+}
+
+fn bytes(plan: &Table, path: &[&str]) -> Option<Bytes> {
+    value(plan, path)?.as_integer().and_then(|bytes| u64::try_from(bytes).ok()).map(Bytes)
+}
+
+/// Returns the planned peak of the run: that of all replicas that share the memory, and that of the process around them.
+fn planned_peak(plan: &Table) -> Option<Bytes> {
+    let peak = bytes(plan, &["memory", "plan", "peak"])?;
+    let sharing = bytes(plan, &["memory", "sharing"]).unwrap_or(Bytes(1));
+    let around = bytes(plan, &["memory", "around"]).unwrap_or_default();
+    Some(Bytes(peak.0.saturating_mul(sharing.0).saturating_add(around.0)))
+}
+
+fn plan_facts(plan: &Table) -> Vec<(&'static str, String)> {
+    let facts: [(&'static str, &[&str]); 11] = [
+        ("program version", &["version"]),
+        ("training utterances", &["data", "training_utterances"]),
+        ("validation utterances", &["data", "validation_utterances"]),
+        ("held out by", &["data", "held_out"]),
+        ("batches in an epoch", &["data", "batches_in_epoch"]),
+        ("padded shapes", &["data", "padded_shapes"]),
+        ("utterances in the first micro-batch", &["training", "micro_batch"]),
+        ("steps between validations", &["training", "validation_interval"]),
+        ("steps between checkpoints", &["training", "checkpoint_interval"]),
+        ("replicas", &["training", "replicas"]),
+        ("lanes", &["training", "lanes"]),
+    ];
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToString::to_string);
+    facts.into_iter().filter_map(|(name, path)| Some((name, text(value(plan, path)?)))).collect()
+}
