@@ -144,7 +144,7 @@ fn step_event(step: u64, speed: f64) -> StepEvent {
         padding: 0.02 + 0.09 * noise(6),
         step_seconds: seconds,
         wait_seconds: wait,
-        peak_bytes: Bytes::mib(6400 + (2900.0 * noise(1)) as u64 + if step == 2210 { 600 } else { 0 }),
+        peak_bytes: Bytes::mib(if step == 2210 { 9990 } else { 6400 + (2900.0 * noise(1)) as u64 }),
         times,
         ..StepEvent::default()
     }
@@ -182,8 +182,7 @@ fn samples(folder: &Path) -> Result<(), Box<dyn Error>> {
     for name in ["step-004000-1.wav", "truth-1.wav"] {
         fs::write(folder.join(name), wav(&tone, 8000))?;
     }
-    let values: Vec<f32> =
-        (0..40 * 90).map(|n| ((n / 90 * 2 - n % 90) as f32 / 9.0).powi(2).mul_add(-1.0, 0.0).exp()).collect();
+    let values: Vec<f32> = (0..40 * 90).map(|n| (-((n / 90 * 2 - n % 90) as f32 / 9.0).powi(2)).exp()).collect();
     let map = Heatmap {
         title: "the harbor was quiet".into(),
         values: &values,

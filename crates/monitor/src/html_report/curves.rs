@@ -44,14 +44,9 @@ pub(super) fn machine(runs: &[RunData]) -> Vec<Plot> {
     let micro_batches = over_steps(runs, "Micro-batches of a step", "", Line::Bold, |_, step| {
         (step.micro_batches > 0).then_some(step.micro_batches as f64)
     });
-    vec![
-        with_raw(speed),
-        memory(runs),
-        with_raw(padding),
-        with_raw(audio),
-        with_raw(utterances),
-        Plot { from_zero: true, ..with_raw(micro_batches) },
-    ]
+    let others = [padding, audio, utterances, micro_batches].map(with_raw);
+    let plots = [with_raw(speed), memory(runs)].into_iter().chain(others);
+    plots.map(|plot| Plot { from_zero: true, ..plot }).collect()
 }
 
 /// Makes a curve of each run from a value of its steps. One run needs no legend.
@@ -63,7 +58,7 @@ fn over_steps(
     value: impl Fn(&RunData, &StepFacts) -> Option<f64>,
 ) -> Plot {
     let curve = |(color, run): (usize, &RunData)| Curve {
-        label: label(runs, run, ""),
+        label: label(runs, run),
         color,
         line,
         points: finite(run.steps.iter().filter_map(|step| Some((step.step as f64, value(run, step)?)))),
@@ -97,9 +92,9 @@ fn over_raw(plot: Plot, kind: &str, reduced: fn(&[Point], usize) -> Vec<Point>) 
     Plot { curves, note, ..plot }
 }
 
-/// Returns the name of the run as a label, or `alone` for the only run.
-fn label(runs: &[RunData], run: &RunData, alone: &str) -> String {
-    if runs.len() == 1 { alone.into() } else { run.report.name.chars().take(40).collect() }
+/// Returns the name of the run as a label; the only run needs none.
+fn label(runs: &[RunData], run: &RunData) -> String {
+    if runs.len() == 1 { String::new() } else { run.report.name.chars().take(40).collect() }
 }
 
 fn finite(points: impl Iterator<Item = Point>) -> Vec<Point> {
@@ -167,7 +162,7 @@ fn error_rates(runs: &[RunData]) -> Vec<Plot> {
     for (name, label_of_score, unit) in alone {
         let (factor, unit) = if is_share(unit) { (100.0, "%") } else { (1.0, "") };
         let curve = |(color, run): (usize, &RunData)| Curve {
-            label: label(runs, run, ""),
+            label: label(runs, run),
             color,
             line: Line::Dotted,
             points: scores(run, &name, factor),
@@ -230,7 +225,7 @@ fn memory(runs: &[RunData]) -> Plot {
     if runs.len() > 1 && plot.curves.iter().any(|curve| curve.line == Line::Limit) {
         plot.note += " Dashed: the planned peak.";
     }
-    Plot { from_zero: true, ..plot }
+    plot
 }
 
 fn first_upper(text: &str) -> String {

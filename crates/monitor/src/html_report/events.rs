@@ -38,7 +38,7 @@ fn of_kind(run: &RunData, kind: NoticeKind, detail: &Detail) -> String {
         vec![step.map_or("–".into(), |step| format!("step {step}")), clipped(text, detail.text)]
     };
     let rows: Vec<Vec<String>> = kept.iter().take(detail.rows).map(row).collect();
-    let mut body = table("list", &[], &rows);
+    let mut body = table("list steps", &[], &rows);
     let hidden = count - rows.len() as u64;
     if hidden > 0 {
         body += &note(&format!("Not shown: {hidden} more."));

@@ -89,14 +89,14 @@ pub(super) fn number(value: f64) -> String {
     trimmed(&format!("{value:.decimals$}")).into()
 }
 
-/// Formats a share from 0 to 1 as a percentage.
+/// Formats a share from 0 to 1 as a percentage that no line break divides.
 pub(super) fn percent(share: f64) -> String {
     let share = share * 100.0;
     match share {
         _ if !share.is_finite() => "–".into(),
-        _ if share != 0.0 && share.abs() < 0.1 => "&lt; 0.1 %".into(),
-        _ if share.abs() < 9.95 => format!("{share:.1} %"),
-        _ => format!("{share:.0} %"),
+        _ if share != 0.0 && share.abs() < 0.1 => "&lt;\u{a0}0.1\u{a0}%".into(),
+        _ if share.abs() < 9.95 => format!("{share:.1}\u{a0}%"),
+        _ => format!("{share:.0}\u{a0}%"),
     }
 }
 

@@ -76,7 +76,8 @@ pub(super) fn totals(runs: &[RunData], numbers: &[RunNumbers], detail: &Detail) 
     if rows.is_empty() {
         return String::new();
     }
-    let total = |run: &RunNumbers| format!("<b>{}</b>", Seconds(run.total_seconds));
+    let total =
+        |run: &RunNumbers| format!("<span class=\"share\"><b>100 %</b></span><b>{}</b>", Seconds(run.total_seconds));
     rows.push(std::iter::once("<b>total</b>".to_string()).chain(numbers.iter().map(total)).collect());
     let titles = if runs.len() > 1 { titles(runs, detail) } else { Vec::new() };
     table("times", &titles, &rows)

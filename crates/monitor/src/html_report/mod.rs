@@ -124,5 +124,8 @@ fn plots(runs: &[RunData], plots: &[Plot], detail: &Detail) -> String {
     // One range of steps for all plots: what happens at one place in two of them happened at the same time.
     let last_step = runs.iter().map(|run| run.report.history.steps).max().unwrap_or(0) as f64;
     let drawn: String = plots.iter().map(|plot| plot.to_html(last_step, detail.points)).collect();
-    if drawn.is_empty() { drawn } else { format!("<div class=\"plots\">{drawn}</div>\n") }
+    match drawn.is_empty() {
+        true => drawn,
+        false => format!("<div class=\"plots\">{drawn}</div>\n{}", note("The curves are over the steps of a run.")),
+    }
 }

@@ -23,7 +23,7 @@ const SIZE: (u32, u32) = (2000, 600);
 const MARK: u8 = 0xfe;
 /// Number of colors of curves.
 pub(super) const COLORS: usize = 8;
-/// Most owners of a color: those of curves, or those of times.
+/// Number of color indexes that a drawing can have: there are fewer curves and fewer owners of time.
 const COLOR_INDEXES: u8 = 16;
 
 type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;

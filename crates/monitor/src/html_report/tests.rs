@@ -93,7 +93,7 @@ fn a_page_without_runs_or_steps_is_whole() {
 #[test]
 fn one_step_is_drawn() {
     let (html, numbers) = page_of(&[run_of(&[Event::Step(step(1))])]);
-    assert!(html.contains("<b>87 %</b> computing") && html.contains("class=\"dot c0\""));
+    assert!(html.contains("<b>87\u{a0}%</b> computing") && html.contains("class=\"dot c0\""));
     assert_eq!(numbers["runs"][0]["bars"].as_array().unwrap().len(), 1);
     assert_eq!(numbers["runs"][0]["planned_peak_bytes"], 2010);
 }
@@ -178,7 +178,7 @@ fn a_record_without_owners_shows_waiting_and_unknown() {
     let run = &numbers["runs"][0];
     assert_eq!(run["times_from"], "step_and_wait");
     assert_eq!(run["times"]["data"], 0.3125);
-    assert!(html.contains("without a known owner"));
+    assert!(html.contains("<b>8.8\u{a0}%</b> waiting for data, <b>91\u{a0}%</b> unknown"));
 }
 
 #[test]

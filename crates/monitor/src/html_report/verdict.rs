@@ -117,42 +117,34 @@ fn difference(value: f64, first: f64) -> String {
 
 fn sentence(run: &RunData, numbers: &RunNumbers, detail: &Detail) -> String {
     let name = clipped(&run.report.name, detail.text.min(80));
-    let (class, state) = match run.report.status {
-        RunStatus::Complete => ("good", "is complete after"),
-        RunStatus::Running => ("live", "is running, at"),
-        RunStatus::Stopped => ("warn", "was stopped at"),
-        RunStatus::Failed => ("bad", "failed after"),
+    let class = match run.report.status {
+        RunStatus::Complete => "good",
+        RunStatus::Running => "live",
+        RunStatus::Stopped => "warn",
+        RunStatus::Failed => "bad",
     };
-    let mut text = format!(
-        "<b>{name}</b> <span class=\"badge {class}\">{}</span> It {state} step {}",
-        run.report.status,
-        steps(run)
-    );
-    let (named, rest) = owners(numbers);
-    match named.is_empty() {
-        true => text += ". The record holds no times",
-        false => text += &format!(". Of {}: {named}{rest}", Seconds(numbers.total_seconds)),
-    }
+    let badge = format!("<span class=\"badge {class}\">{}</span>", run.report.status);
+    let mut text = format!("<b>{name}</b> {badge} at step {}", steps(run));
+    text += &match owners(numbers) {
+        owners if owners.is_empty() => ". The record holds no times".into(),
+        owners => format!(". Where its {} went: {owners}", Seconds(numbers.total_seconds)),
+    };
     if let Some(score) = numbers.scores.first() {
         let at = numbers.best_step.map_or(String::new(), |step| format!(" (step {step})"));
-        text += &format!(". Best {}: <b>{}</b>{at}", clipped(&score.label, 60), score.formatted_value());
+        let value = score.formatted_value().replace(' ', "\u{a0}");
+        text += &format!(". Best {}: <b>{}</b>{at}", clipped(&score.label, 60), value);
     }
     text + "."
 }
 
-/// Formats the largest owners of the time, and the share without a known owner.
-fn owners(numbers: &RunNumbers) -> (String, String) {
-    let ranked = numbers.times.ranked().into_iter().map(|(owner, _)| (owner, numbers.times.share(owner)));
-    let named = ranked.filter(|(owner, _)| *owner != TimeOwner::Unknown).enumerate();
-    let named = named.filter(|(rank, (_, share))| *rank == 0 || *share >= NAMED_SHARE).take(OWNERS);
-    let named: Vec<String> =
-        named.map(|(_, (owner, share))| format!("<b>{}</b> {}", percent(share), owner.label())).collect();
-    let unknown = numbers.times.share(TimeOwner::Unknown);
-    let unknown = (unknown > 0.0).then(|| format!("{} without a known owner", percent(unknown)));
-    match (named.is_empty(), unknown) {
-        (true, Some(unknown)) => (unknown, String::new()),
-        (_, unknown) => (named.join(", "), unknown.map_or(String::new(), |unknown| format!("; {unknown}"))),
-    }
+/// Formats the largest owners of the time, and the share without a known owner; empty without times.
+fn owners(numbers: &RunNumbers) -> String {
+    let share = |owner: TimeOwner| numbers.times.share(owner);
+    let known = numbers.times.ranked().into_iter().map(|(owner, _)| owner).filter(|owner| *owner != TimeOwner::Unknown);
+    let named = known.enumerate().filter(|(rank, owner)| *rank == 0 || share(*owner) >= NAMED_SHARE).take(OWNERS);
+    let unknown = Some(TimeOwner::Unknown).filter(|owner| share(*owner) > 0.0);
+    let all = named.map(|(_, owner)| owner).chain(unknown);
+    all.map(|owner| format!("<b>{}</b> {}", percent(share(owner)), owner.label())).collect::<Vec<_>>().join(", ")
 }
 
 fn steps(run: &RunData) -> String {
