@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use plimsoll_monitor::{AlertLimits, Alerts, MachineSource, Monitor, Sample, SampleRecorder, Sampler};
+use plimsoll_monitor::sample::{AlertLimits, Alerts, MachineSource, Monitor, Sample, SampleRecorder, Sampler};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -9,6 +9,10 @@
 //! - [`line`](line()), `draw` and `Server` show such a state: as text, in a terminal and to browsers and Prometheus.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
+//! - [`ReportPage`] is one HTML file about one or several runs.
+//! - [`sample`] reads GPUs and host at intervals, with alerts and recordings; [`live`] is what a view of a run shows;
+//!   `terminal` draws it in a terminal and `serve` as a web page.
+//! - [`Contention`] measures the time that other processes take from this one.
 //! - [`doctor`] checks machine and program before a run, each check with a time limit.
 //!
 //! The events themselves are typed in [`plimsoll_core`], so any training loop can write them.
@@ -30,27 +34,23 @@
 mod contention;
 pub mod doctor;
 mod host;
-mod live;
 mod html_report;
+pub mod live;
 mod lock;
 mod picture;
 mod probe;
 mod record;
 mod runs;
-mod sample;
+pub mod sample;
 #[cfg(feature = "serve")]
-mod serve;
+pub mod serve;
 mod summary;
 mod tensorboard;
 #[cfg(feature = "terminal")]
-mod terminal;
+pub mod terminal;
 
 pub use contention::Contention;
 pub use host::{Host, host_memory};
-pub use live::{
-    EventCounts, EventLevel, EventLine, LiveRun, RunFollower, RunSnapshot, RunView, SNAPSHOT_VERSION, Series,
-    SeriesPoint, StepWindow, Verdict, line,
-};
 pub use html_report::{ReportPage, RunData};
 pub use lock::{LockError, LockHolder, RunLock};
 pub use picture::{Axis, Heatmap, Picture, Ticks};
@@ -64,14 +64,5 @@ pub use runs::{
     Comparison, Difference, LossCurve, LossPoint, LossRow, RunHistory, RunReport, RunSetup, RunStatus, ScoreRow,
     Timestamp, Validation, read_runs, run_table,
 };
-pub use sample::{
-    Alert, AlertKind, AlertLimits, Alerts, GpuSample, GpuSummary, HostSample, InstanceSample, MachineSource, Missing,
-    Monitor, MonitorCost, MonitorSummary, NumberReading, NumberSummary, NumberUnit, Origin, Reading, Replay, Sample,
-    SampleReader, SampleRecorder, SampleSource, SampledProcess, Sampler, Statistics, ThrottleReason,
-};
-#[cfg(feature = "serve")]
-pub use serve::{ServeError, ServeOptions, Server, prometheus_text};
 pub use summary::{Example, Summary};
 pub use tensorboard::TensorBoardFile;
-#[cfg(feature = "terminal")]
-pub use terminal::{Update, ViewOptions, draw, run_terminal, screen_text};

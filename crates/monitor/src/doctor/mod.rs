@@ -23,7 +23,7 @@ pub use check::{Check, CheckContext, CheckStatus, Outcome};
 pub use checks::DoctorOptions;
 pub use facts::{CpuFacts, CudaHome, DeviceNode, FoundLibrary, GpuPower, MachineFacts, OpenFiles, SwapFacts};
 pub use redact::Redactor;
-pub use report::{CheckReport, DoctorReport, DoctorGpu, MachineSummary};
+pub use report::{CheckReport, DoctorGpu, DoctorReport, MachineSummary};
 
 /// List of checks to run.
 ///

@@ -23,7 +23,8 @@ const HEAD_BYTES: u64 = 256;
 ///
 /// ```
 /// use plimsoll_core::{Event, StepEvent};
-/// use plimsoll_monitor::{Recorder, RunFollower};
+/// use plimsoll_monitor::Recorder;
+/// use plimsoll_monitor::live::RunFollower;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let mut follower = RunFollower::new(folder.path());

@@ -8,7 +8,7 @@ use super::state::RunView;
 ///
 /// ```
 /// use plimsoll_core::{Event, Record, StepEvent};
-/// use plimsoll_monitor::{RunView, line};
+/// use plimsoll_monitor::live::{RunView, line};
 ///
 /// let mut run = RunView::new("toy");
 /// assert_eq!(line(&run), "toy: no event yet");

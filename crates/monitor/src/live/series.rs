@@ -17,7 +17,7 @@ pub struct SeriesPoint {
 /// Values over the steps of a run. If there are too many points, neighbors are merged into their means.
 ///
 /// ```
-/// use plimsoll_monitor::Series;
+/// use plimsoll_monitor::live::Series;
 ///
 /// let mut losses = Series::default();
 /// (1..=10_000).for_each(|step| losses.push(step, 2.5));

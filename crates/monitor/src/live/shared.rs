@@ -9,7 +9,7 @@ use super::state::RunView;
 /// A reader holds a snapshot of its own: it never blocks the writer.
 ///
 /// ```
-/// use plimsoll_monitor::{LiveRun, RunView};
+/// use plimsoll_monitor::live::{LiveRun, RunView};
 ///
 /// let live = LiveRun::default();
 /// live.publish(RunView::new("toy"));

@@ -8,7 +8,8 @@ use super::series::{Series, SeriesPoint};
 use super::state::{EventCounts, RunView};
 use super::verdict::Verdict;
 use super::window::StepWindow;
-use crate::{RunStatus, Sample};
+use crate::RunStatus;
+use crate::sample::Sample;
 
 /// Version of the fields of [`RunSnapshot`]. New fields do not change it; a field that is removed, or means something else,
 /// raises it.

@@ -9,7 +9,8 @@ use super::event_line::{EventLine, printable};
 use super::series::Series;
 use super::verdict::Verdict;
 use super::window::{LastSteps, StepWindow};
-use crate::{RunSetup, RunStatus, Sample};
+use crate::sample::Sample;
+use crate::{RunSetup, RunStatus};
 
 /// Number of events that are kept for views.
 const EVENTS_MAX: usize = 50;
@@ -44,7 +45,7 @@ pub struct EventCounts {
 ///
 /// ```
 /// use plimsoll_core::{Event, Record, StepEvent, TimeOwner};
-/// use plimsoll_monitor::RunView;
+/// use plimsoll_monitor::live::RunView;
 ///
 /// let mut run = RunView::new("toy");
 /// for step in 1..=20 {

@@ -9,10 +9,8 @@ use plimsoll_core::{
 };
 
 use super::*;
-use crate::{
-    GpuSample, HostSample, Missing, Origin, Reading, RunLock, RunSetup, RunStatus, Sample, SampledProcess,
-    ThrottleReason,
-};
+use crate::sample::{GpuSample, HostSample, Missing, Origin, Reading, Sample, SampledProcess, ThrottleReason};
+use crate::{RunLock, RunSetup, RunStatus};
 
 /// Time of the first record: 2026-11-21 14:03 UTC.
 const START: f64 = 1_795_269_780.0;
@@ -72,8 +70,13 @@ pub(crate) fn running() -> RunView {
 pub(crate) fn sample() -> Sample {
     let nvml = |value| Reading::new(value, Origin::Nvml);
     let bytes = |gib| Reading::new(Bytes::gib(gib), Origin::Nvml);
-    let process =
-        |pid, name: Option<&str>, memory, is_own| SampledProcess { pid, name: name.map(Into::into), memory, is_own };
+    let process = |pid, name: Option<&str>, memory, is_own| SampledProcess {
+        pid,
+        name: name.map(Into::into),
+        memory,
+        is_own,
+        is_other: !is_own,
+    };
     let gpu = GpuSample {
         index: 0,
         uuid: "GPU-8f6d2f0a-0000-4000-8000-000000000001".into(),

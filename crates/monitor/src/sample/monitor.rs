@@ -19,7 +19,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 ///
 /// ```
 /// use std::time::Duration;
-/// use plimsoll_monitor::Monitor;
+/// use plimsoll_monitor::sample::Monitor;
 ///
 /// let monitor = Monitor::start(Duration::from_secs(1));
 /// // The training runs here.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Value that was read from a device or the system, or the reason why it is missing.
 ///
 /// ```
-/// use plimsoll_monitor::{Missing, Origin, Reading};
+/// use plimsoll_monitor::sample::{Missing, Origin, Reading};
 ///
 /// let power = Reading::new(231.5, Origin::Nvml);
 /// let clock: Reading<f64> = Reading::missing(Missing::NotSupported, Origin::Nvml);

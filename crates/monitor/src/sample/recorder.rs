@@ -18,7 +18,7 @@ const FLUSH_SECONDS: f64 = 0.9;
 /// Writes samples to a compressed file (`.jsonl.zst`). After a crash the file is readable up to the last second.
 ///
 /// ```
-/// use plimsoll_monitor::{Sample, SampleReader, SampleRecorder};
+/// use plimsoll_monitor::sample::{Sample, SampleReader, SampleRecorder};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("samples.jsonl.zst");

@@ -7,7 +7,7 @@ use super::Sample;
 /// Gives the samples of a recording with the pauses between them, divided by a speed.
 ///
 /// ```no_run
-/// use plimsoll_monitor::{Replay, SampleReader};
+/// use plimsoll_monitor::sample::{Replay, SampleReader};
 ///
 /// let samples = SampleReader::open("run/samples.jsonl.zst".as_ref())?.filter_map(Result::ok);
 /// for sample in Replay::new(samples, 10.0, std::thread::sleep) {

@@ -23,7 +23,7 @@ impl<F: FnMut(Duration) -> Sample + Send> SampleSource for F {
 /// Takes samples from a [`SampleSource`].
 ///
 /// ```
-/// use plimsoll_monitor::{MachineSource, Sampler};
+/// use plimsoll_monitor::sample::{MachineSource, Sampler};
 ///
 /// let mut sampler = Sampler::new(MachineSource::open());
 /// let sample = sampler.sample();

@@ -11,7 +11,8 @@ use super::options::ServeOptions;
 use super::prometheus::prometheus_text;
 use super::request::{self, BadRequest, Request};
 use super::response::{Response, head, write};
-use crate::{LiveRun, RunView, Timestamp};
+use crate::Timestamp;
+use crate::live::{LiveRun, RunView};
 
 /// Time for which a closed connection is still read. A connection that is closed with unread bytes loses its answer.
 const LINGER: Duration = Duration::from_millis(300);

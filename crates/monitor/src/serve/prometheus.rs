@@ -3,14 +3,17 @@
 use plimsoll_core::Bytes;
 
 use super::metric::{Exposition, Kind, Labeled};
-use crate::{GpuSample, Reading, RunView, RunStatus, Sample};
+use crate::RunStatus;
+use crate::live::RunView;
+use crate::sample::{GpuSample, Reading, Sample};
 
 /// Formats a run state in the text format of Prometheus, version 0.0.4. Units are bytes, seconds and shares of 1. What is
 /// missing is left out, because a zero would be a value.
 ///
 /// ```
 /// use plimsoll_core::{Event, Record, StepEvent};
-/// use plimsoll_monitor::{RunView, prometheus_text};
+/// use plimsoll_monitor::live::RunView;
+/// use plimsoll_monitor::serve::prometheus_text;
 ///
 /// let mut run = RunView::new("toy");
 /// run.observe(&Record::new(1.8e9, Event::Step(StepEvent { step: 3, loss: 2.5, ..StepEvent::default() })));

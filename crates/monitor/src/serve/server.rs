@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::connection::{Shared, Stop};
 use super::options::{ServeError, ServeOptions};
 use super::response::{Response, write};
-use crate::LiveRun;
+use crate::live::LiveRun;
 
 /// Time between two looks for new connections.
 const POLL: Duration = Duration::from_millis(25);
@@ -26,12 +26,13 @@ const REFUSAL_LIMIT: Duration = Duration::from_millis(50);
 /// - `/metrics` is the state as Prometheus text.
 ///
 /// ```
-/// use plimsoll_monitor::{LiveRun, ServeOptions, Server};
+/// use plimsoll_monitor::live::LiveRun;
+/// use plimsoll_monitor::serve::{ServeOptions, Server};
 ///
 /// let run = LiveRun::default();
 /// let server = Server::bind("127.0.0.1:0", run.clone(), ServeOptions::default())?;
 /// println!("http://{}/", server.address());
-/// # Ok::<(), plimsoll_monitor::ServeError>(())
+/// # Ok::<(), plimsoll_monitor::serve::ServeError>(())
 /// ```
 pub struct Server {
     address: SocketAddr,

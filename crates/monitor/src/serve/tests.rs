@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use super::exposition::parse;
 use super::*;
 use crate::live::tests::{running, running_on_gpu, sample};
-use crate::{GpuSample, LiveRun, RunView, Sample};
+use crate::live::{LiveRun, RunView};
+use crate::sample::{GpuSample, Sample};
 
 /// Limit of the waits of the tests. No test waits so long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 //! Bars and curves of characters.
 
 use super::style::Look;
-use crate::SeriesPoint;
+use crate::live::SeriesPoint;
 
 /// Heights of an eighth to eight eighths of a character.
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -10,7 +10,7 @@ use super::block::{Block, fill};
 use super::options::ViewOptions;
 use super::style::Look;
 use super::{help, machine, steps};
-use crate::{RunView, line};
+use crate::live::{RunView, line};
 
 /// Size below which only one line is shown.
 const SMALL: (u16, u16) = (40, 10);
@@ -21,7 +21,8 @@ const WIDE: u16 = 120;
 /// line.
 ///
 /// ```
-/// use plimsoll_monitor::{RunView, ViewOptions, draw};
+/// use plimsoll_monitor::live::RunView;
+/// use plimsoll_monitor::terminal::{ViewOptions, draw};
 /// use ratatui::{Terminal, backend::TestBackend};
 ///
 /// let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("no device");
@@ -36,7 +37,8 @@ pub fn draw(frame: &mut Frame<'_>, run: &RunView, options: &ViewOptions) {
 /// Draws a run state as plain text, without colors and without a terminal.
 ///
 /// ```
-/// use plimsoll_monitor::{RunView, ViewOptions, screen_text};
+/// use plimsoll_monitor::live::RunView;
+/// use plimsoll_monitor::terminal::{ViewOptions, screen_text};
 ///
 /// let text = screen_text(&RunView::new("toy"), &ViewOptions::default(), 80, 24);
 /// assert!(text.starts_with("toy  waiting for the first event\n"));

@@ -10,7 +10,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use super::draw::draw;
 use super::guard::Screen;
 use super::options::ViewOptions;
-use crate::{RunView, Timestamp};
+use crate::Timestamp;
+use crate::live::RunView;
 
 /// Time between two questions to the source. Keys are answered at once.
 const PERIOD: Duration = Duration::from_millis(200);

@@ -4,7 +4,8 @@ use plimsoll_core::Seconds;
 use ratatui::text::Line;
 
 use super::style::Look;
-use crate::{Reading, RunView};
+use crate::live::RunView;
+use crate::sample::Reading;
 
 /// What each number means, and what it does not.
 const MEANINGS: &[(&str, &str)] = &[

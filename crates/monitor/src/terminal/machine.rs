@@ -6,7 +6,8 @@ use ratatui::text::Line;
 use super::block::Block;
 use super::steps::part_of;
 use super::style::{Look, percent};
-use crate::{GpuSample, RunView, Sample, ThrottleReason};
+use crate::live::RunView;
+use crate::sample::{GpuSample, Sample, ThrottleReason};
 
 /// Returns the parts of the screen about the machine, in their order.
 pub(super) fn blocks(run: &RunView, look: Look, width: usize) -> Vec<Block<'_>> {

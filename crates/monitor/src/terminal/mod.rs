@@ -1,6 +1,6 @@
 //! View of a run in a terminal.
 //!
-//! [`draw`] draws one frame of a [`RunView`](crate::RunView) and does nothing else, so that a test can draw it.
+//! [`draw`] draws one frame of a [`RunView`](crate::live::RunView) and does nothing else, so that a test can draw it.
 //! [`run_terminal`] owns the terminal and the keys.
 
 mod block;

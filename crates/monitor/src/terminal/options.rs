@@ -19,7 +19,7 @@ impl ViewOptions {
     /// or a locale that is not UTF-8 shows ASCII only. `var` reads a variable of the environment.
     ///
     /// ```
-    /// use plimsoll_monitor::ViewOptions;
+    /// use plimsoll_monitor::terminal::ViewOptions;
     ///
     /// let options = ViewOptions::from_env(|name| std::env::var(name).ok());
     /// assert!(!options.help);

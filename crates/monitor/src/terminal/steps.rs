@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use super::block::Block;
 use super::chart::{bar, curve};
 use super::style::{Look, NAME_WIDTH, letter, percent, wrap};
-use crate::{RunView, SeriesPoint};
+use crate::live::{RunView, SeriesPoint};
 
 /// Returns the parts of the screen about the steps, in their order. The curve of losses has at most `rows` rows.
 pub(super) fn blocks(run: &RunView, look: Look, width: usize, rows: usize) -> Vec<Block<'_>> {

@@ -5,7 +5,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::options::ViewOptions;
-use crate::{EventLevel, Reading};
+use crate::live::EventLevel;
+use crate::sample::Reading;
 
 /// Look of a view, from its options.
 #[derive(Clone, Copy)]

@@ -10,8 +10,9 @@ use super::block::shares;
 use super::event_loop::{Answer, answer};
 use super::style::letter;
 use super::*;
+use crate::live::RunView;
 use crate::live::tests::{running, running_on_gpu, sample};
-use crate::{RunView, Sample};
+use crate::sample::Sample;
 
 const PLAIN: ViewOptions = ViewOptions { ascii: false, no_color: false, help: false, handle_signals: false };
 
@@ -42,7 +43,7 @@ fn frames_without_gpu_and_without_anything() {
 #[test]
 fn a_missing_value_is_never_zero() {
     let mut run = RunView::new("birch");
-    run.sample(Sample { gpus: vec![crate::GpuSample::default()], ..Sample::default() });
+    run.sample(Sample { gpus: vec![crate::sample::GpuSample::default()], ..Sample::default() });
     for (options, sign) in [(PLAIN, "–"), (ascii(), "-")] {
         let text = screen_text(&run, &options, 100, 30);
         assert!(text.contains(&format!("had a kernel {sign} (not read)")), "{text}");

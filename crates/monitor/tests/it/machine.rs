@@ -9,7 +9,9 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use plimsoll_monitor::{MachineSource, NvmlGpus, ProcessEnv, Sample, SampleSource};
+use plimsoll_monitor::{NvmlGpus, ProcessEnv};
+
+use plimsoll_monitor::sample::{MachineSource, Sample, SampleSource};
 use serde::{Deserialize, Serialize};
 
 /// Variable with the folder of the process that reads.

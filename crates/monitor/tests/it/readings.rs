@@ -1,7 +1,7 @@
 //! Each value is read, or has the right reason why it is missing, and no failure hides another value.
 
 use plimsoll_core::Bytes;
-use plimsoll_monitor::{GpuSample, Missing, Origin, Sample, ThrottleReason};
+use plimsoll_monitor::sample::{GpuSample, Missing, Origin, Sample, ThrottleReason};
 
 use crate::machine::{samples, samples_in_container};
 
@@ -133,7 +133,7 @@ fn a_refused_permission_is_a_reason() {
 }
 
 #[test]
-fn own_and_other_processes_are_told_apart() {
+fn own_and_other_processes_differ() {
     let sample = one(H200);
     let processes = sample.gpus[0].processes.value().unwrap();
     assert_eq!(processes.len(), 2, "a process in two lists counts once");

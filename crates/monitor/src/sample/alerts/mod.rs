@@ -105,7 +105,7 @@ impl fmt::Display for Alert {
 /// Watches samples, and returns alerts as they are raised and cleared. A missing value neither raises nor clears.
 ///
 /// ```
-/// use plimsoll_monitor::{AlertLimits, Alerts, GpuSample, Origin, Reading, Sample};
+/// use plimsoll_monitor::sample::{AlertLimits, Alerts, GpuSample, Origin, Reading, Sample};
 ///
 /// let mut alerts = Alerts::new(AlertLimits { idle_seconds: 20.0, ..AlertLimits::default() }).for_all_gpus();
 /// let mut raised = Vec::new();
