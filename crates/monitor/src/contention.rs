@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use plimsoll_core::{TimeOwner, TimeShares};
 
 /// Shortest interval between two readings.
-const INTERVAL: Duration = Duration::from_millis(400);
+const INTERVAL: Duration = Duration::from_secs(1);
 /// Share of an interval that a thread must have run or waited to count. Threads that sleep lose no time.
 const ACTIVE: f64 = 0.2;
 /// Clock ticks in a second of `/proc/stat`. It is 100 on every architecture that Linux supports.
 const TICKS: f64 = 100.0;
-/// Share of the time below which a loss is noise.
-const LEAST: f64 = 0.01;
+/// Share of the time below which a loss is noise: the system counts in hundredths of a second.
+const LEAST: f64 = 0.03;
 
 /// Owners whose time the host spends itself. A device computes on whatever other processes do.
 const OF_THE_HOST: [TimeOwner; 8] = [
@@ -59,7 +59,7 @@ struct Usage {
     threads: HashMap<u32, (f64, f64)>,
     /// Seconds that all processes ran, over all processors.
     busy: f64,
-    /// Seconds that this process ran.
+    /// Seconds that this process ran, with its threads that have ended.
     own: f64,
 }
 
@@ -129,7 +129,7 @@ impl Usage {
             threads.extend(schedule(&text).map(|times| (thread, times)));
         }
         let busy = busy(&fs::read_to_string("/proc/stat").ok()?)?;
-        let own = threads.values().map(|(ran, _)| ran).sum();
+        let own = own(&fs::read_to_string("/proc/self/stat").ok()?)?;
         Some(Self { at: Instant::now(), threads, busy, own })
     }
 }
@@ -147,6 +147,14 @@ fn busy(text: &str) -> Option<f64> {
     // User, nice, system, idle, waiting for disks, interrupts; what guests take is already in the first two.
     let at = |index: usize| ticks.get(index).copied().unwrap_or(0.0);
     (ticks.len() > 3).then(|| (at(0) + at(1) + at(2) + at(5) + at(6)) / TICKS)
+}
+
+/// Parses the seconds that a process ran from its `stat`, with its threads that have ended.
+fn own(text: &str) -> Option<f64> {
+    // The name of the program is in brackets, and may have spaces and brackets of its own.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / TICKS)
 }
 
 #[cfg(test)]
@@ -181,12 +189,32 @@ mod tests {
         check(&[], 2.0, 0.0);
     }
 
+    /// Threads that end take their counts with them, and must not look like another process.
+    #[test]
+    fn threads_that_end_are_no_other_process() {
+        if !cfg!(target_os = "linux") {
+            return;
+        }
+        let before = Usage::read().expect("Linux counts the time of threads");
+        let work = || {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(60) {
+                std::hint::spin_loop();
+            }
+        };
+        std::thread::scope(|scope| drop((scope.spawn(work), scope.spawn(work))));
+        let after = Usage::read().expect("Linux counts the time of threads");
+        assert!(after.own - before.own >= 0.03, "{before:?} {after:?}");
+    }
+
     #[test]
     fn files_of_the_system_are_read() {
         assert_eq!(schedule("1500000000 250000000 12\n"), Some((1.5, 0.25)));
         assert_eq!(schedule(""), None);
         assert_eq!(busy("cpu  100 0 50 1000 7 0 50 0 0 0\ncpu0 1 1 1 1\n"), Some(2.0));
         assert_eq!(busy("intr 5\n"), None);
+        assert_eq!(own("7 (a (b) c) S 1 1 1 0 -1 4 5 0 0 0 150 50 9 9 20 0 3 0"), Some(2.0));
+        assert_eq!(own("7"), None);
         if cfg!(target_os = "linux") {
             let usage = Usage::read().expect("Linux counts the time of threads");
             assert!(!usage.threads.is_empty() && usage.busy > 0.0, "{usage:?}");

@@ -213,6 +213,7 @@ pub struct StepEvent {
     /// Number of reads from the device that the step waited for.
     pub reads: u32,
     /// Time in seconds spent on safety: memory gate, governor, ledger, and recording of the previous step.
+    #[serde(deserialize_with = "lenient::number")]
     pub safety_seconds: f64,
     /// Number of samples that the model's length policy truncated.
     #[serde(rename = "cut")]
@@ -220,10 +221,13 @@ pub struct StepEvent {
     /// Audio of the batch as a number of feature frames, without padding.
     pub frames: u64,
     /// Share of the batch that is padding.
+    #[serde(deserialize_with = "lenient::number")]
     pub padding: f64,
     /// Duration of the step in seconds, without waiting for data.
+    #[serde(deserialize_with = "lenient::number")]
     pub step_seconds: f64,
     /// Time in seconds that the step waited for its batch.
+    #[serde(deserialize_with = "lenient::number")]
     pub wait_seconds: f64,
     /// Peak memory use of the step.
     pub peak_bytes: Bytes,

@@ -194,7 +194,8 @@ impl TimeShares {
 impl Serialize for TimeShares {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // A microsecond is enough, and keeps lines short.
-        serializer.collect_map(self.iter().map(|(owner, seconds)| (owner, (seconds * 1e6).round() / 1e6)))
+        let rounded = self.iter().map(|(owner, seconds)| (owner, (seconds * 1e6).round() / 1e6));
+        serializer.collect_map(rounded.filter(|(_, seconds)| *seconds != 0.0))
     }
 }
 

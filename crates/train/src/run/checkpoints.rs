@@ -40,7 +40,7 @@ impl<T: Task> TrainingLoop<'_, T> {
                 drop(snapshot);
                 self.trainer.clean_up();
                 let (step, limit) = (self.state.step, 0);
-                self.observer.observe(&Event::OutOfMemory { step, failure, limit });
+                self.observe(&Event::OutOfMemory { step, failure, limit });
                 before.into_iter().for_each(|before| self.report_written(before));
                 Some(written)
             }
@@ -68,9 +68,9 @@ impl<T: Task> TrainingLoop<'_, T> {
         match result {
             Ok(path) => {
                 self.written = Some((step, position));
-                self.observer.observe(&Event::Saved { step, path });
+                self.observe(&Event::Saved { step, path });
             }
-            Err(error) => self.observer.observe(&Event::NotSaved { step, reason: error_chain(&error) }),
+            Err(error) => self.observe(&Event::NotSaved { step, reason: error_chain(&error) }),
         }
     }
 
@@ -93,7 +93,7 @@ impl<T: Task> TrainingLoop<'_, T> {
         }
         let snapshot = self.snapshot()?;
         let Written { step, result, .. } = self.writer.write(&snapshot);
-        self.observer.observe(&Event::Saved { step, path: result? });
+        self.observe(&Event::Saved { step, path: result? });
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl<T: Task> TrainingLoop<'_, T> {
             false => self.finish().map_err(|error| error_chain(&error)),
         };
         if let Err(reason) = saved {
-            self.observer.observe(&Event::NotSaved { step: self.state.step, reason });
+            self.observe(&Event::NotSaved { step: self.state.step, reason });
         }
     }
 

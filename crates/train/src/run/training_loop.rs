@@ -125,6 +125,12 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         Ok(ending)
     }
 
+    /// Reports `event`. The time that the observer takes is its own.
+    pub(super) fn observe(&mut self, event: &Event) {
+        let _recording = timing::enter(TimeOwner::Record);
+        self.observer.observe(event);
+    }
+
     /// Returns whether `is_so` is true on any replica.
     pub(super) fn any_replica(&self, is_so: bool) -> Result<bool, TrainError> {
         Ok(!self.trainer.replica().agree(!is_so)?)
@@ -164,7 +170,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
         let skipped = self.skipped_by_all(&delivered.skipped)?;
         if !skipped.is_empty() {
-            self.observer.observe(&Event::LeftOut { samples: skipped });
+            self.observe(&Event::LeftOut { samples: skipped });
         }
         let mut start = Instant::now();
         let goes_on = self.continues_after(&delivered);
@@ -246,10 +252,10 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let (step, shape) = (report.step, batch.shape());
         self.report_failures(&report.failures, shape);
         if !report.unfit.is_empty() {
-            self.observer.observe(&Event::Unfit { step, names: report.unfit });
+            self.observe(&Event::Unfit { step, names: report.unfit });
         }
         self.report_left_out(report.left_out);
-        self.observer.observe(&Event::Step(StepEvent {
+        self.observe(&Event::Step(StepEvent {
             step,
             position: delivered.position,
             loss: report.loss,
@@ -273,7 +279,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         if let Some(planned_bytes) = self.planned(shape)
             && peak_bytes.0 as f64 > planned_bytes.0 as f64 * DRIFT
         {
-            self.observer.observe(&Event::Drift { step, phase, planned_bytes, peak_bytes });
+            self.observe(&Event::Drift { step, phase, planned_bytes, peak_bytes });
         }
         self.observer_time = start.elapsed();
     }
@@ -288,7 +294,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let limit = self.trainer.governor.limit(shape);
         for failure in failures {
             let failure = failure.clone();
-            self.observer.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
+            self.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
         }
     }
 
@@ -297,7 +303,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             return;
         }
         let skipped = |name| Skipped { name, reason: "fewer frames than its text needs".into() };
-        self.observer.observe(&Event::LeftOut { samples: names.into_iter().map(skipped).collect() });
+        self.observe(&Event::LeftOut { samples: names.into_iter().map(skipped).collect() });
     }
 
     /// Returns the number of failed steps in a row after `error`, as an error if the run cannot continue.
@@ -325,9 +331,9 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             StepError::Nothing { names, .. } if names.is_empty() => {}
             StepError::Nothing { names, .. } => {
                 self.report_left_out(names.clone());
-                self.observer.observe(&Event::Skipped { step, reason });
+                self.observe(&Event::Skipped { step, reason });
             }
-            _ => self.observer.observe(&Event::Skipped { step, reason }),
+            _ => self.observe(&Event::Skipped { step, reason }),
         }
         self.skipped.record(error);
     }
@@ -339,7 +345,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             self.trainer.replica().fail(&reason);
         }
         let times = timing::lap();
-        self.observer.observe(&Event::Ended { step: self.state.step, end, reason, times });
+        self.observe(&Event::Ended { step: self.state.step, end, reason, times });
     }
 
     pub(super) fn validate(&mut self, validate: &mut Validate<'_, T>) -> Result<Score, TrainError> {
@@ -360,18 +366,18 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             if failures.is_empty() { limit.saturating_mul(2).min(self.options.validation_batch) } else { limit };
         self.state.validated = self.state.step;
         for failure in failures {
-            self.observer.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
+            self.observe(&Event::OutOfMemory { step: self.state.step, failure, limit });
         }
         let best = self.record_score(&score);
         let Position { epoch, .. } = self.state.position;
         let (step, seconds, scores) = (self.state.step, start.elapsed().as_secs_f64(), score.all.clone());
-        self.observer.observe(&Event::Validated { step, epoch, scores, seconds, best, peak_bytes });
+        self.observe(&Event::Validated { step, epoch, scores, seconds, best, peak_bytes });
         if let Some(config) = &self.options.plateau
             && self.state.plateau.update(best, config)
         {
             let factor = self.state.plateau.factor;
             self.trainer.rate_factor = factor;
-            self.observer.observe(&Event::RateLowered { step, factor });
+            self.observe(&Event::RateLowered { step, factor });
         }
         Ok(score)
     }

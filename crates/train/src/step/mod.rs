@@ -240,7 +240,7 @@ impl<T: Task> Trainer<T> {
         let rate = self.config.schedule.rate(step) * self.rate_factor;
         // As in PyTorch's `clip_grad_norm_`, including its 1e-6.
         let clip = (self.config.clip_norm / (norm + 1e-6)).min(1.0);
-        failures.extend(timing::measure(TimeOwner::Retry, || self.bring_state_back(step)));
+        failures.extend(self.bring_state_back(step));
         let updating = timing::enter(TimeOwner::Optimizer);
         let is_checked = self.config.async_errors && (step <= 2 || !failures.is_empty());
         let gradients = sums.take_gradients();

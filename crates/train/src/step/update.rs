@@ -1,7 +1,7 @@
 //! Changes of a trainer that are outside the gradient: the update of a step, and moves of the optimizer's state.
 
 use burn::optim::GradientsParams;
-use plimsoll_core::{MemoryGate, OutOfMemory, Stage};
+use plimsoll_core::{MemoryGate, OutOfMemory, Stage, TimeOwner, timing};
 use plimsoll_tape::Task;
 
 use super::{StepError, Trainer, gradients};
@@ -67,6 +67,7 @@ impl<T: Task> Trainer<T> {
         if !is_away || step < self.state_return.not_before {
             return None;
         }
+        let _retry = timing::enter(TimeOwner::Retry);
         // The memory of the micro-batches, which the state needs.
         self.clean_up();
         match self.convert_state(StateForm::Full) {

@@ -16,3 +16,4 @@ mod replicas;
 mod rescue;
 mod room;
 mod run;
+mod times;

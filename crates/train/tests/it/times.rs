@@ -1,0 +1,134 @@
+//! Tests that the time of a run belongs to the owner that took it, and that no time is lost or counted twice.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use plimsoll_core::{
+    BatchList, BatchSource, DeliveredBatch, HostBatch, Key, Position, SourceError, StepEvent, TimeOwner, TimeShares,
+};
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
+use plimsoll_train::{
+    CheckpointStore, Event, Governor, InferenceRunner, Limits, Run, RunOptions, Schedule, Score, Trainer, TrainerConfig,
+};
+
+use crate::net::{Net, batch};
+
+/// Steps of a run.
+const STEPS: usize = 12;
+/// Time that a culprit takes in each step: many times that of the step itself.
+const DELAY: Duration = Duration::from_millis(15);
+
+/// Part of a run that takes most of its time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Culprit {
+    Loader,
+    Model,
+    Validation,
+    Observer,
+    OutOfMemory,
+}
+
+thread_local! {
+    static CULPRIT: Cell<Culprit> = const { Cell::new(Culprit::Loader) };
+}
+
+fn delay_if(culprit: Culprit) {
+    if CULPRIT.get() == culprit {
+        std::thread::sleep(DELAY);
+    }
+}
+
+#[derive(Module, Debug)]
+struct Slow {
+    net: Net,
+}
+
+impl Task for Slow {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
+    fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
+        delay_if(Culprit::Model);
+        if batch.frame_lengths.len() > 2 {
+            delay_if(Culprit::OutOfMemory);
+            assert!(CULPRIT.get() != Culprit::OutOfMemory, "out of memory");
+        }
+        StepLoss::new(self.net.off(batch, pass))
+    }
+}
+
+struct SlowSource(BatchList<HostBatch>);
+
+impl BatchSource for SlowSource {
+    type Batch = HostBatch;
+
+    fn next_batch(&mut self) -> Option<Result<DeliveredBatch<HostBatch>, SourceError>> {
+        delay_if(Culprit::Loader);
+        self.0.next_batch()
+    }
+
+    fn batches_in_epoch(&self) -> u64 {
+        self.0.batches_in_epoch()
+    }
+}
+
+/// Runs steps that `culprit` makes slow. Returns the times of the whole run and its wall time in seconds.
+fn times_with(culprit: Culprit) -> (TimeShares, f64) {
+    CULPRIT.set(culprit);
+    let folder = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::new(folder.path(), 1);
+    let batches = (0..STEPS as u64).map(|step| batch(4 * step..4 * step + 4, 10)).collect();
+    let mut source = SlowSource(BatchList::new(batches, Position::default()));
+    let mut times = TimeShares::default();
+    let mut watch = |event: &Event| {
+        delay_if(Culprit::Observer);
+        if let Event::Step(StepEvent { times: new, .. }) | Event::Ended { times: new, .. } = event {
+            times.add_all(new);
+        }
+    };
+    let mut validate = |_: &Slow, _: u64, _: &mut InferenceRunner<'_>| {
+        delay_if(Culprit::Validation);
+        Ok(Score { value: 1.0, all: Vec::new() })
+    };
+    let limits = Limits { steps: Some(STEPS as u64), ..Limits::default() };
+    let options = RunOptions { validate_every: Some(1), save_every: 5, ..RunOptions::new(limits) };
+    // Each step meets a length of its own as far as the governor knows, so a failure does not lower it for all.
+    let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
+    let task = Slow { net: Net::new(8, &Device::flex().autodiff()) };
+    let mut trainer = Trainer::new(task, config, Governor::new(4));
+    let start = Instant::now();
+    Run::new(&mut trainer, &mut source, &store, &options).with_observer(&mut watch).train(&mut validate).unwrap();
+    (times, start.elapsed().as_secs_f64())
+}
+
+#[test]
+fn each_culprit_has_its_time_and_hardly_any_is_unknown() {
+    for (culprit, owner) in [
+        (Culprit::Loader, TimeOwner::Data),
+        (Culprit::Model, TimeOwner::Compute),
+        (Culprit::Validation, TimeOwner::Validation),
+        (Culprit::Observer, TimeOwner::Record),
+    ] {
+        let (times, wall) = times_with(culprit);
+        let delayed = DELAY.as_secs_f64() * STEPS as f64;
+        assert_eq!(times.largest().map(|(owner, _)| owner), Some(owner), "{culprit:?}: {times:?}");
+        // Of the last event the observer's own time comes after its times.
+        assert!(times.get(owner) >= 0.8 * delayed, "{culprit:?}: {times:?}");
+        assert!(times.share(TimeOwner::Unknown) <= 0.05, "{culprit:?}: {times:?}");
+        assert!(times.total() <= wall && times.total() >= 0.8 * wall, "{culprit:?}: {} of {wall}", times.total());
+    }
+}
+
+#[test]
+fn work_that_memory_failures_undid_belongs_to_retries() {
+    let (times, _) = times_with(Culprit::OutOfMemory);
+    // The governor tries the large size again now and then, and each time it fails after the delay.
+    assert!(times.get(TimeOwner::Retry) >= DELAY.as_secs_f64(), "{times:?}");
+    assert!(times.share(TimeOwner::Unknown) <= 0.05, "{times:?}");
+}
