@@ -14,13 +14,16 @@ use plimsoll_recipes::Failure;
 use crate::config::ConfigCommand;
 use crate::corpus::{self, CorpusCommand};
 use crate::data::DataCommand;
+use crate::doctor::{self, DoctorArgs};
 use crate::environment;
 use crate::eval::{self, EvalArgs};
 use crate::export::{self, ExportArgs};
 use crate::gpu_info::{self, GpuInfoArgs};
 use crate::memtest::{self, MemtestArgs};
 use crate::model::{self, ModelCommand};
+use crate::monitor::{self, MonitorArgs};
 use crate::optimize::{self, OptimizeArgs};
+use crate::report::{self, ReportArgs};
 use crate::runs::RunsCommand;
 use crate::say::{self, SayArgs};
 use crate::train::{self, TrainArgs};
@@ -61,6 +64,12 @@ pub(crate) enum Command {
     /// List, show and compare runs
     #[command(subcommand)]
     Runs(Box<RunsCommand>),
+    /// Write one HTML file about one or several runs: where the time went, losses, memory, examples
+    Report(Box<ReportArgs>),
+    /// Watch GPUs, host and a run, in the terminal, as a web page or for Prometheus
+    Monitor(Box<MonitorArgs>),
+    /// Check driver, devices, memory, disks and settings before a run
+    Doctor(Box<DoctorArgs>),
     /// Show the size of a model, part by part, before it is trained
     #[command(subcommand)]
     Model(Box<ModelCommand>),
@@ -99,6 +108,9 @@ impl Command {
             Self::Memtest(args) => memtest::memtest(&args, verbose, meter),
             Self::Data(command) => command.run(),
             Self::Runs(command) => command.run(),
+            Self::Report(args) => report::report(&args),
+            Self::Monitor(args) => monitor::monitor(&args),
+            Self::Doctor(args) => doctor::doctor(&args),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make(&args),
             Self::Config(command) => {
                 print!("{}", command.run(environment())?);

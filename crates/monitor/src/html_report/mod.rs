@@ -32,7 +32,7 @@ use plot::Plot;
 
 /// Largest page, in bytes: a page can be sent by mail and opens at once.
 const PAGE_BYTES_MAX: usize = 2_000_000;
-/// Most runs of a page: with more, neither colors nor columns can be told apart.
+/// Most runs of a page: with more, colors and columns are too similar.
 const RUNS_MAX: usize = 8;
 const STYLE: &str = include_str!("style.css");
 /// Forbids programs, and everything that is not in the page itself.

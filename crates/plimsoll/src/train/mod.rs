@@ -1,6 +1,7 @@
 //! `plimsoll train`: trains a model, or resumes a run.
 
 mod report;
+mod ui;
 mod view;
 
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use crate::environment;
 use crate::print::go_on_without_output;
 use crate::signals::Signals;
 use crate::terminal::Terminal;
-use view::View;
+use ui::{Ui, display};
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -40,6 +41,9 @@ pub(crate) struct TrainArgs {
     /// machine.
     #[arg(long, value_name = "NAME|SIZE", requires = "dry_run")]
     pub(crate) gpu: Option<String>,
+    /// How to show the run while it trains.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) ui: Ui,
 }
 
 /// Ways to go on with changed data.
@@ -76,8 +80,8 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
     eprint!("{}", planned.plan);
     let signals = Signals::listen().failed()?;
     let run = planned.start()?;
-    let mut view = View::new(&run.plan);
-    match run.train(&signals.stop, &mut view)? {
+    let mut view = display(args.ui, &run.plan, run.folder.path());
+    match run.train(&signals.stop, &mut *view)? {
         TrainingOutcome::Stopped { step } => {
             eprintln!("Stopped after step {step}. To continue: {}", run.folder.resume_command());
             Ok(ExitCode::from(signals.exit_code()))

@@ -26,6 +26,6 @@ pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
         let _ = writeln!(text, "  {kind}\n    truth   {}\n    output  {}", example.truth, example.output);
     }
     let path = folder.path().display();
-    let _ = writeln!(text, "Files in {path}: summary.md, metrics.jsonl, plan.toml, checkpoints/");
+    let _ = writeln!(text, "Files in {path}: report.html, summary.md, metrics.jsonl, plan.toml, checkpoints/");
     text
 }

@@ -13,6 +13,8 @@ use plimsoll_train::{Event, StepEvent};
 /// Shows the events of a run on standard error.
 pub(crate) struct View {
     bar: Option<ProgressBar>,
+    /// Whether a terminal gets a progress bar.
+    has_bar: bool,
     /// Number of steps between two lines of output if there is no bar.
     log_interval: u64,
     /// Planned peak of memory; `None` if there is no plan.
@@ -25,10 +27,11 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Makes the display of a run with `plan`.
-    pub(crate) fn new(plan: &RunPlan) -> Self {
+    /// Makes the display of a run with `plan`. `has_bar`: with a progress bar, if standard error is a terminal.
+    pub(crate) fn new(plan: &RunPlan, has_bar: bool) -> Self {
         Self {
             bar: None,
+            has_bar,
             log_interval: plan.config.training.log_interval,
             planned: plan.memory.as_ref().map(MemoryPlan::peak),
             total_steps: plan.training.total_steps,
@@ -52,7 +55,7 @@ impl View {
 
 impl RunDisplay for View {
     fn start(&mut self, done: u64) {
-        self.bar = std::io::stderr().is_terminal().then(|| bar(self.total_steps, done));
+        self.bar = (self.has_bar && std::io::stderr().is_terminal()).then(|| bar(self.total_steps, done));
     }
 
     fn finish(&mut self) {

@@ -17,4 +17,5 @@ mod storm;
 mod streams;
 mod training;
 mod using;
+mod watching;
 mod wrong_input;

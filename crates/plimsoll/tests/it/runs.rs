@@ -27,6 +27,7 @@ fn run_writes_all_files() {
         "metrics.jsonl",
         "model.json",
         "plan.toml",
+        "report.html",
         "summary.json",
         "summary.md",
         "tensorboard",

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use burn::tensor::Device;
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryGate};
 use plimsoll_data::Shard;
-use plimsoll_monitor::Summary;
+use plimsoll_monitor::{RunStatus, Summary};
 use plimsoll_speech::ModelFolder;
 use plimsoll_tape::{apply, freeze};
 use plimsoll_train::{
@@ -35,7 +35,7 @@ use plimsoll_core::error_chain;
 use recognition::Recognition;
 use record::RunRecorder;
 use resume::ResumedRun;
-use summary::summary;
+use summary::{summary, write_report};
 use synthesis::Synthesis;
 use task::TrainingTask;
 
@@ -156,11 +156,13 @@ impl RunContext<'_> {
         recorder.finish();
         let outcome = outcome.failed()?;
         if outcome.ending == Ending::Stopped {
+            write_report(self.folder.path(), RunStatus::Stopped)?;
             return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
         }
         let totals = recorder.totals_of_the_run(self.folder.path());
         let summary = self.summarize(task, trainer.task, &outcome.state, (&store, &device, &totals));
         let summary = summary.inspect_err(|failure| recorder.record_failure(failure))?;
+        write_report(self.folder.path(), RunStatus::Complete)?;
         Ok(TrainingOutcome::Complete { summary: Box::new(summary), next: task.next_steps(self.folder.path()) })
     }
 

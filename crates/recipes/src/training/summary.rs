@@ -1,19 +1,34 @@
 //! Makes the summary of a complete run.
 
+use std::fs;
 use std::path::Path;
 
-use plimsoll_monitor::Summary;
+use plimsoll_monitor::{RecordError, ReportPage, RunData, RunStatus, Summary};
 use plimsoll_train::RunState;
 
 use super::RunContext;
 use super::record::Totals;
 use super::task::FinalScores;
+use crate::error::{Failure, FailureExt};
 
 /// Returns whether the run in `folder` has a summary of its state after `step`.
 pub(super) fn is_of_step(folder: &Path, step: u64) -> bool {
-    let text = std::fs::read_to_string(folder.join("summary.json"));
+    let text = fs::read_to_string(folder.join("summary.json"));
     let summary = text.ok().and_then(|text| serde_json::from_str::<Summary>(&text).ok());
     summary.is_some_and(|summary| summary.complete && summary.steps == step)
+}
+
+/// Writes `report.html` into the folder of a run that has ended with `status`. This process still holds the lock of the
+/// run, by which a reader would take it for running.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write_report(folder: &Path, status: RunStatus) -> Result<(), Failure> {
+    let Some(mut run) = RunData::read(folder) else { return Ok(()) };
+    run.report.status = status;
+    let (draft, path) = (folder.join(".report.html"), folder.join("report.html"));
+    let written = fs::write(&draft, ReportPage::new(&[run]).to_html()).and_then(|()| fs::rename(&draft, &path));
+    written.map_err(|source| RecordError::Io { path, source }).failed()
 }
 
 /// Makes the summary of `run`, which has ended with `state`.

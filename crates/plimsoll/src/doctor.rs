@@ -1,0 +1,131 @@
+//! `plimsoll doctor`: checks machine and program before a run.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use burn::tensor::{Distribution, Tensor};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_core::Bytes;
+use plimsoll_monitor::doctor::{Check, Doctor, DoctorOptions, DoctorProgress, MachineFacts, Outcome};
+use plimsoll_recipes::config::{ConfigArgs, RunConfig, load};
+use plimsoll_recipes::device::TrainingDevice;
+use plimsoll_recipes::{Failure, FailureExt};
+
+use crate::environment;
+
+/// Time limit of a check that computes on the device: a GPU compiles its first kernels.
+const ON_THE_DEVICE: Duration = Duration::from_secs(60);
+/// Size of a checkpoint for which the disk is judged if nothing else is known.
+const CHECKPOINT: Bytes = Bytes::mib(512);
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Also write the report with facts about the machine into this file (.tar.gz), for a question to others. Names of
+    /// users and machines, tokens and passwords are left out.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// The configuration: the device to check, and the folder of the runs.
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// Checks machine and program. The exit code is 0 if all is well, 1 after a warning and 2 after a failure.
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let config = load(&args.config, environment())?.config;
+    let facts = Arc::new(MachineFacts::read());
+    let options = DoctorOptions {
+        checkpoint_folder: Some(existing(config.runs_dir.clone())),
+        checkpoint: Some(CHECKPOINT),
+        cuda_backend: cfg!(feature = "cuda"),
+    };
+    let doctor = own_checks(&config).into_iter().fold(Doctor::for_machine(&facts, &options), Doctor::with);
+    let bar = if args.json { ProgressBar::hidden() } else { bar() };
+    let report = doctor.run(|progress| {
+        if let DoctorProgress::Started { index, count, title, .. } = progress {
+            bar.set_length(count as u64);
+            bar.set_position(index as u64);
+            bar.set_message(title.to_string());
+        }
+    });
+    bar.finish_and_clear();
+    let has_color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    match args.json {
+        true => println!("{:#}", serde_json::json!(report)),
+        false => print!("{}", report.page(has_color)),
+    }
+    if let Some(path) = &args.bundle {
+        report.bundle(path).invalid()?;
+        eprintln!("{} holds the report without secrets", path.display());
+    }
+    Ok(ExitCode::from(report.exit_code()))
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("the template is valid");
+    ProgressBar::new(1).with_style(style)
+}
+
+/// Returns `folder`, or the nearest folder above it that exists.
+fn existing(folder: PathBuf) -> PathBuf {
+    let above = folder.ancestors().find(|above| above.is_dir()).map(std::path::Path::to_path_buf);
+    above.unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// Lists the checks of the program itself: its device computes, and fuses operations where it should.
+fn own_checks(config: &RunConfig) -> Vec<Check> {
+    let device = config.device.clone();
+    let opens = Check::new("device", "the device of the configuration computes", move |_| {
+        let chosen = match TrainingDevice::choose(&device) {
+            Ok(chosen) => chosen,
+            Err(failure) => return Outcome::fail(failure.to_string()).with_fix("choose another --backend or --device"),
+        };
+        let random = || Tensor::<2>::random([64, 64], Distribution::Default, &chosen.device);
+        let product = random().matmul(random()).sum();
+        match product.try_into_scalar::<f32>() {
+            Ok(sum) if sum.is_finite() => Outcome::pass(format!("{} computes", chosen.name))
+                .with_detail("precision", format!("{:?}", chosen.precision).to_lowercase()),
+            Ok(sum) => Outcome::fail(format!("{}: a product of random numbers is {sum}", chosen.name)),
+            Err(error) => Outcome::fail(format!("{}: {error}", chosen.name)),
+        }
+    });
+    let device = config.device.clone();
+    let fuses =
+        Check::new("fusion", "elementwise operations run as one kernel", move |_| {
+            match TrainingDevice::choose(&device) {
+                Ok(chosen) if chosen.is_host => Outcome::skip("the CPU backend does not fuse operations"),
+                Ok(chosen) => fusion(&chosen),
+                Err(failure) => Outcome::skip(failure.to_string()),
+            }
+        });
+    vec![opens.with_limit(ON_THE_DEVICE), fuses.with_limit(ON_THE_DEVICE)]
+}
+
+/// Checks that a chain of elementwise operations keeps no memory for the values between them.
+fn fusion(chosen: &TrainingDevice) -> Outcome {
+    let device = &chosen.device;
+    let in_use = || device.memory_pool_usage().map(|usage| usage.bytes_in_use);
+    let x = Tensor::<1>::ones([1 << 20], device);
+    let _ = device.flush();
+    let Some(before) = in_use() else { return Outcome::skip("the device does not report its memory") };
+    // Without fusion each value that is kept takes memory of its own at once.
+    let between = x.clone() * 2.0;
+    let result = (between.clone() + 1.0).exp();
+    drop(between);
+    let _ = device.flush();
+    let after = in_use().unwrap_or(before);
+    drop(result);
+    let one = 4 << 20;
+    match after.saturating_sub(before) < 2 * one {
+        true => Outcome::pass("a chain of operations stores only its result"),
+        false => Outcome::warn("a chain of operations stores the values between them")
+            .with_fix("build the program with the feature `fusion` of Burn"),
+    }
+}
