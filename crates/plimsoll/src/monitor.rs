@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use plimsoll_core::Bytes;
+use plimsoll_core::{Bytes, error_chain};
 use plimsoll_monitor::live::{LiveRun, RunFollower, RunView, line};
 use plimsoll_monitor::sample::{
     AlertLimits, Alerts, MachineSource, Monitor, Reading, Replay, Sample, SampleReader, SampleRecorder, Sampler,
@@ -150,7 +150,7 @@ fn serve(address: &str, live: &LiveRun, allow_remote: bool) -> Result<Server, Fa
     let options = ServeOptions { allow_remote, ..ServeOptions::default() };
     Server::bind(address, live.clone(), options).map_err(|error| {
         let help = "use an address of this machine such as 127.0.0.1:9100, or --allow-remote for others";
-        Failure::invalid(error.to_string(), help)
+        Failure::invalid(error_chain(&error), help)
     })
 }
 
@@ -169,6 +169,10 @@ impl Watch {
         let folder = args.run.as_ref().map(|run| run_folder(run, &args.config)).transpose()?;
         if folder.is_none() {
             load(&args.config, environment())?;
+        }
+        if let Some(folder) = folder.as_deref().filter(|folder| args.once && !folder.is_dir()) {
+            let message = format!("there is no run in {}", folder.display());
+            return Err(Failure::invalid(message, format!("`{}` lists the runs", command("runs list"))));
         }
         let run = folder.as_deref().map(RunFollower::new);
         let view = run.as_ref().map_or_else(|| RunView::new("this machine"), RunFollower::start);

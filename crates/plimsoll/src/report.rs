@@ -49,6 +49,8 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
     };
     let file = OutputFile::new(&path, "--out", force)?;
     file.write(ReportPage::new(&runs).to_html())?;
-    eprintln!("{} shows the report in a browser", file.path().display());
+    if path.as_os_str() != "-" {
+        eprintln!("a browser shows the report in {}", file.path().display());
+    }
     Ok(ExitCode::SUCCESS)
 }

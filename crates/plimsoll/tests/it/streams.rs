@@ -27,7 +27,7 @@ enum Stream {
 }
 
 /// Every command, with arguments that make it print. `train` and `say` come with arguments that write files, too.
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 32] = [
     &["--help"],
     &["train", "--help"],
     &["frobnicate"],
@@ -44,6 +44,12 @@ const COMMANDS: [&[&str]; 27] = [
     &["runs", "list"],
     &["runs", "show", "r"],
     &["runs", "compare", "r", "v"],
+    &["report", "r", "v", "--out", "runs.html", "--force"],
+    &["report", "r", "--out", "-"],
+    &["monitor", "--once", "--interval", "0.2", "--run", "r"],
+    &["monitor", "--once", "--interval", "0.2", "--json"],
+    // Its exit code depends on the machine at the moment.
+    &["doctor", "--help"],
     &["model", "info", "--config", "run.toml"],
     &["memtest", "--config", "run.toml", "--gpu", "16GiB"],
     &["optimize", "--config", "run.toml", "--gpu", "16GiB", "--output", "less.toml", "--force"],

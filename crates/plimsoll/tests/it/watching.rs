@@ -41,6 +41,8 @@ fn a_run_is_reported_and_watched_with_the_times_of_its_record() {
     let missing = dir.run(&["report", "none"]);
     assert!(missing.code == Some(2) && missing.stderr.contains("runs list"), "{}", missing.stderr);
 
+    let missing = dir.run(&["monitor", "--once", "--run", "none"]);
+    assert!(missing.code == Some(2) && missing.stderr.contains("runs list"), "{}", missing.stderr);
     let seen = dir.run(&["monitor", "--once", "--json", "--interval", "0.2", "--run", "asr-1"]).success();
     let seen: Value = serde_json::from_str(&seen.stdout).unwrap();
     assert_eq!((&seen["status"], &seen["name"]), (&"complete".into(), &"asr-1".into()), "{seen}");
