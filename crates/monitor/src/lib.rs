@@ -5,8 +5,6 @@
 //! - [`Summary`] holds the result of a run, and [`RunReport`] reads a run's folder again: alone, in a
 //!   [table](run_table), or in a [`Comparison`].
 //! - [`RunLock`] keeps a second process out of a run's folder.
-//! - [`RunFollower`] and [`RunView`] follow a run while it runs, for views of it.
-//! - [`line`](line()), `draw` and `Server` show such a state: as text, in a terminal and to browsers and Prometheus.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
 //! - [`ReportPage`] is one HTML file about one or several runs.
