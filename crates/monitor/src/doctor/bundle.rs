@@ -100,11 +100,11 @@ impl DoctorReport {
     /// Returns the report without secrets in its findings. Words of the program, such as `pass`, stay as they are.
     fn redacted(&self, redactor: &Redactor) -> Self {
         let mut clean = self.clone();
-        for check in &mut clean.checks {
-            check.finding = redactor.text(&check.finding);
-            check.fix = check.fix.as_deref().map(|fix| redactor.text(fix));
-            let details = redactor.json(Value::Object(std::mem::take(&mut check.details)));
-            check.details = details.as_object().cloned().unwrap_or_default();
+        for outcome in clean.checks.iter_mut().map(|check| &mut check.outcome) {
+            outcome.finding = redactor.text(&outcome.finding);
+            outcome.fix = outcome.fix.as_deref().map(|fix| redactor.text(fix));
+            let details = redactor.json(Value::Object(std::mem::take(&mut outcome.details)));
+            outcome.details = details.as_object().cloned().unwrap_or_default();
         }
         if let Some(machine) = &mut clean.machine {
             machine.no_gpu = machine.no_gpu.as_deref().map(|why| redactor.text(why));

@@ -69,15 +69,16 @@ impl fmt::Display for MachineSummary {
 }
 
 fn push_check(page: &mut String, check: &CheckReport, width: usize, color: bool) {
-    let (on, off) = if color { (escape(check.status), "\u{1b}[0m") } else { ("", "") };
+    let outcome = &check.outcome;
+    let (on, off) = if color { (escape(outcome.status), "\u{1b}[0m") } else { ("", "") };
     let indent = " ".repeat(STATUS_WIDTH + width + 2);
-    let mut lines = check.finding.lines();
+    let mut lines = outcome.finding.lines();
     let first = plain(lines.next().unwrap_or_default());
-    *page += &format!("{on}{}{off}  {:<width$}  {first}", check.status, check.id);
+    *page += &format!("{on}{}{off}  {:<width$}  {first}", outcome.status, check.id);
     for line in lines {
         *page += &format!("\n{indent}{}", plain(line));
     }
-    for (n, line) in check.fix.iter().flat_map(|fix| fix.lines()).enumerate() {
+    for (n, line) in outcome.fix.iter().flat_map(|fix| fix.lines()).enumerate() {
         let label = if n == 0 { "fix: " } else { "     " };
         *page += &format!("\n{indent}{label}{}", plain(line));
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use plimsoll_core::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::check::{CheckStatus, Outcome};
 use crate::Machine;
@@ -33,16 +32,9 @@ pub struct CheckReport {
     pub id: String,
     /// Subject of the check, for people.
     pub title: String,
-    /// Result of the check.
-    pub status: CheckStatus,
-    /// What the check found.
-    pub finding: String,
-    /// What a person can do about it; `None` if there is nothing to do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fix: Option<String>,
-    /// Measured values.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub details: Map<String, Value>,
+    /// Outcome of the check. Its fields stand beside the others in JSON.
+    #[serde(flatten)]
+    pub outcome: Outcome,
     /// Duration of the check in seconds.
     pub seconds: f64,
 }
@@ -50,8 +42,7 @@ pub struct CheckReport {
 impl CheckReport {
     /// Creates the report of a check that took `duration`.
     pub fn new(id: &str, title: &str, outcome: Outcome, duration: Duration) -> Self {
-        let Outcome { status, finding, fix, details } = outcome;
-        Self { id: id.into(), title: title.into(), status, finding, fix, details, seconds: duration.as_secs_f64() }
+        Self { id: id.into(), title: title.into(), outcome, seconds: duration.as_secs_f64() }
     }
 }
 
@@ -127,12 +118,12 @@ impl DoctorReport {
 
     /// Returns the number of checks with `status`.
     pub fn count(&self, status: CheckStatus) -> usize {
-        self.checks.iter().filter(|check| check.status == status).count()
+        self.checks.iter().filter(|check| check.outcome.status == status).count()
     }
 
     /// Returns the exit code for a program: 0 without warnings, 1 with warnings, 2 with failures.
     pub fn exit_code(&self) -> u8 {
-        match self.checks.iter().map(|check| check.status).max() {
+        match self.checks.iter().map(|check| check.outcome.status).max() {
             Some(CheckStatus::Fail) => 2,
             Some(CheckStatus::Warn) => 1,
             Some(CheckStatus::Pass | CheckStatus::Skip) | None => 0,

@@ -78,9 +78,9 @@ fn a_check_that_never_answers_is_a_warning() {
         .with(Check::new("hangs", "hangs", sleep).with_limit(limit))
         .with(Check::new("after", "after", |_| Outcome::pass("ran")))
         .run(|_| {});
-    assert_eq!(report.checks[0].status, CheckStatus::Warn);
-    assert_eq!(report.checks[0].finding, "no answer within 0.05 s");
-    assert_eq!(report.checks[1].finding, "ran");
+    assert_eq!(report.checks[0].outcome.status, CheckStatus::Warn);
+    assert_eq!(report.checks[0].outcome.finding, "no answer within 0.05 s");
+    assert_eq!(report.checks[1].outcome.finding, "ran");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_panic_is_a_failure_with_its_message() {
         .with(Check::new("formatted", "formatted", |_| panic!("number {}", 7)))
         .with(Check::new("value", "value", |_| std::panic::panic_any(7)))
         .run(|_| {});
-    let findings: Vec<&str> = report.checks.iter().map(|check| check.finding.as_str()).collect();
+    let findings: Vec<&str> = report.checks.iter().map(|check| check.outcome.finding.as_str()).collect();
     let expected = ["a fixed text", "number 7", "without a message"].map(|text| format!("the check panicked: {text}"));
     assert_eq!(findings, expected);
     assert_eq!(report.count(CheckStatus::Fail), 3);
@@ -104,7 +104,7 @@ fn progress_comes_in_order() {
     });
     let report = doctor.run(|progress| match progress {
         DoctorProgress::Started { index, count, id, .. } => seen.push(format!("{index}/{count} {id}")),
-        DoctorProgress::Finished { check, .. } => seen.push(check.finding.clone()),
+        DoctorProgress::Finished { check, .. } => seen.push(check.outcome.finding.clone()),
     });
     assert_eq!(seen, ["0/3 b", "true", "1/3 a", "true", "2/3 c", "true"]);
     assert_eq!(report.checks.iter().map(|check| check.id.as_str()).collect::<Vec<_>>(), ["b", "a", "c"]);

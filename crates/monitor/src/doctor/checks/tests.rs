@@ -97,7 +97,7 @@ fn all_checks_run_on_a_machine_without_gpu() {
         cuda_backend: true,
     };
     let report = crate::doctor::Doctor::for_machine(&Arc::new(no_gpu()), &options).run(|_| {});
-    let skipped = report.checks.iter().filter(|check| check.status == CheckStatus::Skip);
+    let skipped = report.checks.iter().filter(|check| check.outcome.status == CheckStatus::Skip);
     // Not every system lists the disk of its temporary folder.
     let skipped: Vec<&str> = skipped.map(|check| &*check.id).filter(|id| *id != "disk-space").collect();
     let expected = [
