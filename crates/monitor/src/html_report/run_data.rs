@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use plimsoll_core::{Bytes, Event, MicroBatch, Record, StepEvent, TimeOwner, TimeShares};
 use serde::Serialize;
@@ -14,8 +13,6 @@ use super::media::{Media, read_media};
 use super::notice::Notices;
 use crate::{RunReport, Summary};
 
-/// Time without a record after which an incomplete run without a lock counts as stopped.
-const SILENCE: Duration = Duration::from_secs(600);
 /// Upper bound of the seconds that a damaged record can add to an owner, so that sums stay finite.
 const SECONDS_MAX: f64 = 1e12;
 
@@ -81,8 +78,7 @@ impl RunData {
     /// Reads the run in `folder`. Returns `None` if the folder has neither a plan nor a record. Files that are missing
     /// or damaged leave gaps on the page.
     pub fn read(folder: &Path) -> Option<Self> {
-        let quiet_since = SystemTime::now().checked_sub(SILENCE).unwrap_or(SystemTime::UNIX_EPOCH);
-        let report = RunReport::read(folder, quiet_since)?;
+        let report = RunReport::read(folder, RunReport::quiet_since())?;
         let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
         let plan: Table = toml::from_str(&text("plan.toml")).unwrap_or_default();
         let mut data = Self {

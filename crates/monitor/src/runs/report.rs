@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use plimsoll_core::{EndKind, Measure};
 use serde::Serialize;
@@ -12,6 +12,9 @@ use super::history::RunHistory;
 use super::setup::RunSetup;
 use super::timestamp::Timestamp;
 use crate::{RecordError, RunLock, Summary};
+
+/// Time without a record after which a run that nothing locks counts as ended. Validations of a large model take minutes.
+const SILENCE: Duration = Duration::from_secs(600);
 
 /// Report of a run, read from its folder.
 ///
@@ -67,7 +70,7 @@ impl fmt::Display for RunStatus {
 /// Reads the runs in `folder`, ordered by their start. Entries that are not runs are skipped.
 ///
 /// A run counts as running while a process holds its lock. In a folder that never had a lock, a run that is not complete
-/// counts as running if its last record is newer than `quiet_since`.
+/// counts as running if its last record is newer than `quiet_since`, such as [`RunReport::quiet_since`].
 ///
 /// # Errors
 /// [`RecordError::Io`] if the folder cannot be listed. A run that cannot be read has a note instead.
@@ -84,8 +87,14 @@ pub fn read_runs(folder: &Path, quiet_since: SystemTime) -> Result<Vec<RunReport
 }
 
 impl RunReport {
+    /// Returns the time ten minutes ago, the usual `quiet_since` of readers: a run of an older program that has written no
+    /// record since then counts as stopped.
+    pub fn quiet_since() -> SystemTime {
+        SystemTime::now().checked_sub(SILENCE).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
     /// Reads the run in `folder`. Returns `None` if the folder has neither a plan nor a record. A run that is not
-    /// complete counts as running if its last record is newer than `quiet_since`.
+    /// complete and has no lock counts as running if its last record is newer than `quiet_since`.
     pub fn read(folder: &Path, quiet_since: SystemTime) -> Option<Self> {
         if !["plan.toml", "metrics.jsonl"].iter().any(|name| folder.join(name).is_file()) {
             return None;
