@@ -12,7 +12,7 @@ use serde_json::Value;
 /// longest lines list the samples that were left out of a batch.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reason why a record, a report or a picture cannot be written or read.
+/// Reason why a record, a recording, a report or a picture cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -30,6 +30,16 @@ pub enum RecordError {
         /// File with the line that is not a record.
         path: PathBuf,
         /// Number of the line that is not a record, starting at 1.
+        line: usize,
+        /// Parser error of the line.
+        source: serde_json::Error,
+    },
+    /// A file is no recording of samples of a machine.
+    #[error("{} is no recording of a machine: line {line} is not a sample", path.display())]
+    NoSamples {
+        /// File without samples.
+        path: PathBuf,
+        /// Number of its first line that is not empty, starting at 1.
         line: usize,
         /// Parser error of the line.
         source: serde_json::Error,

@@ -38,8 +38,9 @@ pub use statistics::Statistics;
 pub use summary::{GpuSummary, MonitorCost, MonitorSummary, NumberSummary};
 
 /// Readings of a machine at one moment.
+///
+/// In JSON it has at least a time, a host and a list of GPUs. Any other object is no sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Sample {
     /// Time of the sample in seconds since 1970.
     pub time: f64,
@@ -48,7 +49,7 @@ pub struct Sample {
     /// Readings of the GPUs, in the order of NVML. Empty on a machine without GPUs.
     pub gpus: Vec<GpuSample>,
     /// Reason why there are no GPUs; `None` if there are GPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_gpu: Option<String>,
 }
 

@@ -194,5 +194,54 @@ mod tests {
         assert_eq!(read.len(), 3);
         assert!(read[1].as_ref().unwrap_err().to_string().ends_with("line 2 is not a record"));
         assert!(SampleRecorder::append(&path).is_err(), "a file that is no recording is left as it is");
+        // Also before the first sample.
+        std::fs::write(&path, format!("nonsense\n{}\n", line(1.0))).unwrap();
+        let read: Vec<_> = SampleReader::open(&path).unwrap().collect();
+        assert_eq!((read[0].is_err(), read[1].as_ref().unwrap().time, read.len()), (true, 1.0, 2));
+    }
+
+    #[test]
+    fn a_file_without_samples_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        let record = "{\"schema_version\":1,\"time\":1.5,\"event\":\"step\",\"step\":1}\n";
+        for (text, line) in [
+            (record.to_string(), 1),
+            (format!("\n\n{record}"), 3),
+            (record.repeat(1000), 1),
+            ("{}\n".into(), 1),
+            ("{\"time\":2.0}".into(), 1),
+            ("[]\n".into(), 1),
+            ("seed = 7\n".into(), 1),
+            ("no line break".into(), 1),
+            ("\0\0\0\0".into(), 1),
+        ] {
+            for is_compressed in [false, true] {
+                let bytes = text.clone().into_bytes();
+                let bytes = if is_compressed { zstd::encode_all(&bytes[..], LEVEL).unwrap() } else { bytes };
+                std::fs::write(&path, &bytes).unwrap();
+                let error = SampleReader::open(&path).unwrap_err();
+                assert!(matches!(&error, RecordError::NoSamples { line: found, .. } if *found == line), "{text:?}");
+                let expected = format!("{} is no recording of a machine: line {line} is not a sample", path.display());
+                assert_eq!(error.to_string(), expected);
+                assert!(SampleRecorder::append(&path).is_err(), "{text:?}");
+                assert_eq!(std::fs::read(&path).unwrap(), bytes, "the file is left as it is");
+            }
+        }
+    }
+
+    #[test]
+    fn a_recording_that_is_cut_in_its_first_sample_is_a_recording() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        let mut first = sample(1.0);
+        first.gpus[0].name = "Größe \u{1f600}".into();
+        let line = serde_json::to_string(&first).unwrap();
+        for cut in 0..line.len() {
+            std::fs::write(&path, &line.as_bytes()[..cut]).unwrap();
+            assert_eq!(times(&path), (vec![], cut > 0), "{cut}");
+        }
+        std::fs::write(&path, &line).unwrap();
+        assert_eq!(times(&path), (vec![1.0], false));
     }
 }

@@ -1,5 +1,6 @@
 //! Reads a recording of samples: one JSON object a line, compressed or plain.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -14,12 +15,18 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Longest line that is read. A sample of a machine with 16 GPUs has some 50 KB.
 const LINE_BYTES_MAX: u64 = 1 << 24;
 
+/// Number of lines in which a sample must be. Damage at the start of a recording is a line or two.
+const LINES_AHEAD: usize = 64;
+
 /// Reads the samples of a recording one after another, whether it is compressed (`.jsonl.zst`) or plain (`.jsonl`).
 ///
 /// A recording whose end is cut off, because the program or the machine crashed, is read up to the cut.
 pub struct SampleReader {
     path: PathBuf,
     lines: Box<dyn BufRead + Send>,
+    /// What was read to find the first sample.
+    ahead: VecDeque<Result<Sample, RecordError>>,
+    has_sample: bool,
     line: usize,
     ended: bool,
     is_cut: bool,
@@ -27,10 +34,11 @@ pub struct SampleReader {
 }
 
 impl SampleReader {
-    /// Opens the recording at `path`.
+    /// Opens the recording at `path`. An empty file, or one that is cut off in its first sample, is a recording without
+    /// samples.
     ///
     /// # Errors
-    /// [`RecordError::Io`] if the file cannot be read.
+    /// [`RecordError::Io`] if the file cannot be read, [`RecordError::NoSamples`] if its first lines are no samples.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let io = |source| RecordError::Io { path: path.into(), source };
         let mut file = BufReader::new(File::open(path).map_err(io)?);
@@ -42,7 +50,36 @@ impl SampleReader {
             true => Box::new(BufReader::new(zstd::Decoder::with_buffer(file).map_err(io)?)),
             false => Box::new(file),
         };
-        Ok(Self { path: path.into(), lines, line: 0, ended: false, is_cut: false, is_compressed })
+        let mut reader = Self {
+            path: path.into(),
+            lines,
+            ahead: VecDeque::new(),
+            has_sample: false,
+            line: 0,
+            ended: false,
+            is_cut: false,
+            is_compressed,
+        };
+        reader.find_first()?;
+        Ok(reader)
+    }
+
+    /// Reads up to the first sample. Other files of JSON lines, such as the record of a run, are refused here.
+    fn find_first(&mut self) -> Result<(), RecordError> {
+        while !self.has_sample && self.ahead.len() < LINES_AHEAD {
+            let Some(read) = self.read() else { break };
+            self.ahead.push_back(read);
+        }
+        match self.ahead.pop_front() {
+            Some(Err(RecordError::Line { path, line, source })) if !self.has_sample => {
+                Err(RecordError::NoSamples { path, line, source })
+            }
+            Some(Err(error)) if !self.has_sample => Err(error),
+            first => {
+                first.into_iter().for_each(|first| self.ahead.push_front(first));
+                Ok(())
+            }
+        }
     }
 
     /// Returns whether the end of the recording is cut off. It is known after the last sample.
@@ -55,17 +92,8 @@ impl SampleReader {
         self.is_compressed
     }
 
-    fn end(&mut self, is_cut: bool) -> Option<Result<Sample, RecordError>> {
-        (self.ended, self.is_cut) = (true, is_cut);
-        None
-    }
-}
-
-impl Iterator for SampleReader {
-    type Item = Result<Sample, RecordError>;
-
-    /// Reads the next sample. A line that is no sample is an error, and the next call reads the line after it.
-    fn next(&mut self) -> Option<Self::Item> {
+    /// Reads the next line that is not empty.
+    fn read(&mut self) -> Option<Result<Sample, RecordError>> {
         let mut line = Vec::new();
         while !self.ended {
             line.clear();
@@ -83,14 +111,32 @@ impl Iterator for SampleReader {
                 }
             }
             match serde_json::from_slice(&line) {
-                Ok(sample) => return Some(Ok(sample)),
-                Err(_) if !is_whole => return self.end(true),
+                Ok(sample) => {
+                    self.has_sample = true;
+                    return Some(Ok(sample));
+                }
+                // The start of a sample is cut off, not wrong.
+                Err(error) if !is_whole && (self.has_sample || error.is_eof()) => return self.end(true),
                 Err(source) => {
                     return Some(Err(RecordError::Line { path: self.path.clone(), line: self.line, source }));
                 }
             }
         }
         None
+    }
+
+    fn end(&mut self, is_cut: bool) -> Option<Result<Sample, RecordError>> {
+        (self.ended, self.is_cut) = (true, is_cut);
+        None
+    }
+}
+
+impl Iterator for SampleReader {
+    type Item = Result<Sample, RecordError>;
+
+    /// Reads the next sample. A line that is no sample is an error, and the next call reads the line after it.
+    fn next(&mut self) -> Option<Self::Item> {
+        self.ahead.pop_front().or_else(|| self.read())
     }
 }
 
