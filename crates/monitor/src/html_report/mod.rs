@@ -34,7 +34,8 @@ use plot::Plot;
 const PAGE_BYTES_MAX: usize = 2_000_000;
 /// Most runs of a page: with more, colors and columns are too similar.
 const RUNS_MAX: usize = 8;
-const STYLE: &str = include_str!("style.css");
+/// Colors of the owners of time, which the live page has too, and the style of the page.
+const STYLE: &str = concat!(include_str!("../owner_colors.css"), include_str!("style.css"));
 /// Forbids programs, and everything that is not in the page itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:";
 

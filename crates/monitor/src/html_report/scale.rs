@@ -12,12 +12,19 @@ pub(super) struct Scale {
 const WIDE: f64 = 12.0;
 /// Largest size of a value that is drawn, so that no range overflows.
 const LARGEST: f64 = 1e150;
+/// Smallest size of a constant that is not drawn as zero.
+const SMALLEST: f64 = 1e-150;
 
 impl Scale {
     /// Makes a linear scale of a range.
     pub(super) fn linear(low: f64, high: f64) -> Self {
         let (low, high) = (low.clamp(-LARGEST, LARGEST), high.clamp(-LARGEST, LARGEST));
-        let pad = if high - low > low.abs() * 1e-9 { 0.0 } else { (low.abs() * 0.1).max(0.5) };
+        // A constant is in the middle of a range of its own size: a learning rate of 0.001 must not look like zero.
+        let pad = match low.abs() {
+            _ if high - low > low.abs() * 1e-9 => 0.0,
+            ..SMALLEST => 0.5,
+            size => size * 0.5,
+        };
         Self { low: low - pad, high: high.max(low) + pad, logarithmic: false }
     }
 
@@ -120,5 +127,17 @@ mod tests {
         assert_eq!(Scale::fitting([f64::NAN].into_iter(), true, true), None);
         let one = Scale::fitting([3.0].into_iter(), false, false).unwrap();
         assert!((one.place(3.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_constant_is_in_the_middle_and_differs_from_zero() {
+        for value in [1e-300, 1e-100, 1e-9, 0.001, -0.02, 0.4, 5.0, -3e4, 1e100, 1e300, 0.0] {
+            let scale = Scale::fitting([value, value].into_iter(), false, true).unwrap();
+            assert!((scale.place(value) - 0.5).abs() < 1e-6, "{value}");
+            let ticks = scale.ticks(5);
+            assert!((2..=11).contains(&ticks.len()), "{value}: {ticks:?}");
+            let has_zero = ticks.iter().any(|tick| tick.0 == 0.0);
+            assert_eq!(has_zero, f64::abs(value) < SMALLEST, "{value}: {ticks:?}");
+        }
     }
 }

@@ -3,8 +3,10 @@
 use std::io::Read;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+
+use plimsoll_core::TimeOwner;
 
 use super::host;
 use super::options::ServeOptions;
@@ -16,7 +18,13 @@ use crate::live::{LiveRun, RunView};
 
 /// Time for which a closed connection is still read. A connection that is closed with unread bytes loses its answer.
 const LINGER: Duration = Duration::from_millis(300);
-const PAGE: &str = include_str!("page.html");
+/// The page, with the names and words of the owners of time, and their colors, in the places for them.
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    let owners = TimeOwner::ALL.map(|owner| (owner.name(), owner.label()));
+    let owners = serde_json::to_string(&owners).expect("words are plain data");
+    let page = include_str!("page.html").replacen("/* colors of the owners */", include_str!("../owner_colors.css"), 1);
+    page.replacen("[/* names and words of the owners */]", &owners, 1)
+});
 const JSON: &str = "application/json; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -94,7 +102,7 @@ impl Shared {
             return Response::refusal("405 Method Not Allowed", "only GET and HEAD are answered");
         }
         match request.path.as_str() {
-            "/" => Response::new("text/html; charset=utf-8", PAGE.into()),
+            "/" => Response::new("text/html; charset=utf-8", PAGE.clone()),
             "/snapshot" => Response::new(JSON, json(&self.latest()) + "\n"),
             "/metrics" => Response::new(PROMETHEUS, prometheus_text(&self.latest())),
             // Only `HEAD` comes here.

@@ -1,0 +1,35 @@
+//! Programs of other people that judge what this crate writes. A test without its program is skipped.
+
+use std::env::{split_paths, var_os};
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Limit of all waits of the tests. A test waits so long only if it fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time between two questions.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+
+/// Returns the path of the first of `names` that is a program here; prints that the test is skipped if there is none.
+pub(crate) fn find(names: &[&str]) -> Option<PathBuf> {
+    let folders: Vec<PathBuf> = split_paths(&var_os("PATH").unwrap_or_default()).collect();
+    let paths = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    let found = paths.into_iter().find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("skipped: there is no {} on the PATH", names.join(" or "));
+    }
+    found
+}
+
+/// Asks `poll` until it has an answer. Panics with `what` if it has none in time.
+pub(crate) fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(answer) = poll() {
+            return answer;
+        }
+        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+        sleep(PAUSE);
+    }
+}
