@@ -30,6 +30,10 @@ pub enum Update {
 /// Shows a run in the terminal until `q`, Esc or Ctrl-C is pressed, or `source` ends the view. `source` is asked five times
 /// a second, on this thread. Nothing else may write to the terminal meanwhile.
 ///
+/// The terminal is restored at the end, at an error, at a panic of this thread, and at the signals that
+/// [`ViewOptions::handle_signals`] names. A panic of another thread shows its message on the screen below the view, and the
+/// view goes on. No program can act on SIGKILL: after it, the command `reset` restores the terminal.
+///
 /// # Errors
 /// If the terminal cannot be used, such as a pipe. The terminal is restored.
 pub fn run_terminal(mut source: impl FnMut() -> Update, mut options: ViewOptions) -> io::Result<()> {
@@ -44,7 +48,9 @@ pub fn run_terminal(mut source: impl FnMut() -> Update, mut options: ViewOptions
         }
         // Ages grow also while the source is silent.
         Arc::make_mut(&mut run).set_now(Timestamp::from(SystemTime::now()).0);
-        screen.terminal.draw(|frame| draw(frame, &run, &options))?;
+        if let Some(terminal) = screen.terminal()? {
+            terminal.draw(|frame| draw(frame, &run, &options))?;
+        }
         if signals.last().is_some() {
             break;
         }

@@ -12,6 +12,12 @@ mod made_up;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+#[cfg(unix)]
+mod pane;
+#[cfg(test)]
 mod readings;
+#[cfg(test)]
+#[cfg(unix)]
+mod terminal;
 #[cfg(test)]
 mod tool;
