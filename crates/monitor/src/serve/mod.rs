@@ -9,6 +9,8 @@ mod connection;
 #[cfg(test)]
 mod exposition;
 mod host;
+#[cfg(test)]
+mod lint;
 mod metric;
 mod options;
 mod prometheus;

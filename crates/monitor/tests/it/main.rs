@@ -1,5 +1,5 @@
-//! Tests of the crate as a whole: it reads a library that answers as the NVIDIA driver does, and what it shows and writes
-//! is judged by the programs that people use.
+//! Tests of the crate as a whole: it reads a library that answers as the NVIDIA driver does, and programs that people use
+//! judge what it shows and writes.
 
 #[cfg(test)]
 mod browser;
@@ -14,6 +14,8 @@ mod pages;
 #[cfg(test)]
 #[cfg(unix)]
 mod pane;
+#[cfg(test)]
+mod readers;
 #[cfg(test)]
 mod readings;
 #[cfg(test)]

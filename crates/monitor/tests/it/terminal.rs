@@ -1,4 +1,4 @@
-//! A real terminal shows what the view draws, and is as it was before when the program ends in any way that it can act on.
+//! A real terminal shows what the view draws, and is as it was before after every end that a program can act on.
 
 use std::env::{var, var_os};
 use std::fs::{remove_file, rename, write};

@@ -2,6 +2,7 @@
 
 use std::env::{split_paths, var_os};
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,17 @@ pub(crate) fn find(names: &[&str]) -> Option<PathBuf> {
         eprintln!("skipped: there is no {} on the PATH", names.join(" or "));
     }
     found
+}
+
+/// Returns a Python that has `module`; prints that the test is skipped if there is none.
+pub(crate) fn find_python_with(module: &str) -> Option<PathBuf> {
+    let python = find(&["python3"])?;
+    let tried = Command::new(&python).args(["-c", &format!("import {module}")]).output().ok()?;
+    if !tried.status.success() {
+        eprintln!("skipped: python3 has no module {module}");
+        return None;
+    }
+    Some(python)
 }
 
 /// Asks `poll` until it has an answer. Panics with `what` if it has none in time.
