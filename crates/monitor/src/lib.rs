@@ -10,6 +10,7 @@
 //! - [`ReportPage`] is one HTML file about one or several runs.
 //! - [`sample`] reads GPUs and host at intervals, with alerts and recordings; [`live`] is what a view of a run shows;
 //!   `terminal` draws it in a terminal and `serve` as a web page.
+//! - [`advice`] reads a run's facts and proposes changes of its configuration.
 //! - [`Contention`] measures the time that other processes take from this one.
 //! - [`doctor`] checks machine and program before a run, each check with a time limit.
 //!
@@ -29,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod advice;
 mod contention;
 pub mod doctor;
 mod host;
