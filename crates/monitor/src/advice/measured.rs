@@ -15,6 +15,11 @@ pub(super) const START_STEPS: usize = 10;
 pub(super) const STEPS_MIN: usize = 20;
 /// Share of the wall time below which a rule finds nothing.
 pub(super) const NOTED_SHARE: f64 = 0.05;
+/// Pairs of keys of which a configuration may set only one.
+const EXCLUSIVE: &[(&str, &str)] = &[
+    ("training.micro_batch", "training.gradient_accumulation_steps"),
+    ("training.max_memory", "training.max_memory_fraction"),
+];
 /// Upper bound of the seconds of a step. A larger number comes from a damaged record.
 const SECONDS_MAX: f64 = 1e9;
 
@@ -58,11 +63,14 @@ impl<'a> Measured<'a> {
         self.fixed(key)?.parse().ok()
     }
 
-    /// Creates the change of `key` to `to`; `None` if that is the present value, or if the configuration is not known.
+    /// Creates the change of `key` to `to`. Returns `None` if that is the present value, if the configuration sets a key
+    /// that excludes `key`, or if the configuration is not known.
     pub(super) fn change(&self, key: &str, to: impl ToString) -> Option<Change> {
         let (from, to) = (self.facts.config.get(key).cloned(), to.to_string());
         let is_same = from.as_ref().map_or(to == "auto", |from| *from == to);
-        (!is_same && !self.facts.config.is_empty()).then(|| Change { key: key.into(), from, to })
+        let excludes = |a: &str, b: &str| key == a && self.fixed(b).is_some();
+        let is_excluded = EXCLUSIVE.iter().any(|&(a, b)| excludes(a, b) || excludes(b, a));
+        (!is_same && !is_excluded && !self.facts.config.is_empty()).then(|| Change { key: key.into(), from, to })
     }
 
     /// Returns whether the planned peak is less than `share` of the memory that the run may use; `None` if not known.

@@ -26,7 +26,11 @@ pub(super) fn checkpoint_stalls(run: &Measured<'_>) -> Outcome {
     }
     let interval = run.value("training.checkpoint_interval").unwrap_or(CHECKPOINT_DEFAULT).max(1);
     let (to, left) = longer(interval, share, CHECKPOINT_AIM, run.facts.total_steps);
-    Problem::new(share, took(TimeOwner::Checkpoint, share))
+    let problem = Problem::new(share, took(TimeOwner::Checkpoint, share));
+    if left >= share {
+        return problem.hint("A faster disk helps. The interval is as long as the run already.").found();
+    }
+    problem
         .because(format!("with an interval of {to} steps it is about {}", percent(left)))
         .change(run.change("training.checkpoint_interval", to), Some(saved(share, left) * DISCOUNT))
         .hint(format!("A crash then loses up to {to} steps. A faster disk helps too."))

@@ -104,9 +104,9 @@ pub(super) fn retries(run: &Measured<'_>) -> Outcome {
 
 /// Lowers the limit of the memory: the one that is set, or that of the plan.
 fn lower_limit(run: &Measured<'_>) -> Option<Change> {
-    if let Some(fraction) = run.value::<f64>("training.max_memory_fraction").filter(|part| *part > 0.0 && *part <= 1.0)
-    {
-        return run.change("training.max_memory_fraction", format!("{:.2}", (fraction * LOWER_LIMIT).max(0.01)));
+    let key = "training.max_memory_fraction";
+    if let Some(fraction) = run.value::<f64>(key).filter(|part| (0.01..=1.0).contains(part)) {
+        return run.change(key, format!("{:.3}", fraction * LOWER_LIMIT));
     }
     let limit = run.value::<Bytes>("training.max_memory").or_else(|| run.plan()?.budget)?;
     let mib = (limit.0 as f64 * LOWER_LIMIT / Bytes::mib(1).0 as f64).floor();

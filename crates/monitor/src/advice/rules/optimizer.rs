@@ -21,6 +21,11 @@ pub(super) fn optimizer_bound(run: &Measured<'_>) -> Outcome {
     let written = run.fixed("training.optimizer_state").filter(|form| ["host", "8bit"].contains(form));
     let problem = Problem::new(share, took(TimeOwner::Optimizer, share));
     let hint = "No key helps. Larger batches need fewer updates for the same audio, and change the training.";
+    let planned = run.plan().and_then(|plan| plan.optimizer_state.as_deref());
+    let problem = match planned.filter(|form| *form == "host" && written.is_none()) {
+        Some(_) => problem.because("the plan keeps its state in host memory"),
+        None => problem,
+    };
     match (written, run.uses_less_than(ROOM_BELOW)) {
         (Some(form), Some(true)) => problem
             .because(format!("its state is kept as `{form}` although memory has room"))

@@ -79,6 +79,8 @@ fn work_reaches_the_device_slowly() {
     assert!((0.2..0.5).contains(&gain.share), "{gain:?}");
     // The norm over a batch makes the micro-batch a part of the training.
     check("launch-bound", &small.clone().set("model.conv_norm", "batch"), &[], &healthy);
+    // The two keys exclude each other.
+    check("launch-bound", &small.clone().set("training.gradient_accumulation_steps", "8"), &[], &healthy);
     // On the CPU nothing is queued, but many small parts are slow too.
     let on_cpu = small.with(|facts| {
         facts.on_gpu = Some(false);
@@ -100,6 +102,8 @@ fn work_at_intervals_is_too_frequent() {
     let healthy = run_with(&[(TimeOwner::Checkpoint, 0.01), (TimeOwner::Validation, 0.05)]);
     let sick = run_with(&[(TimeOwner::Checkpoint, 0.1)]).set("training.checkpoint_interval", "20");
     check("checkpoint-stalls", &sick, &["training.checkpoint_interval = 20 -> 220"], &healthy);
+    let short = sick.with(|facts| facts.total_steps = Some(20));
+    check("checkpoint-stalls", &short, &[], &healthy);
     let sick = run_with(&[(TimeOwner::Validation, 0.5)]).set("training.validation_interval", "10");
     check("validation-heavy", &sick, &["training.validation_interval = 10 -> 190"], &healthy);
     let short = sick.clone().with(|facts| facts.total_steps = Some(60));
@@ -163,7 +167,7 @@ fn memory_runs_out() {
     let fixed = sick.clone().set("training.micro_batch", "64");
     check("retries", &fixed, &["training.micro_batch = 64 -> \"auto\""], &run_with(&[]));
     let part = sick.set("training.max_memory_fraction", "0.9");
-    check("retries", &part, &["training.max_memory_fraction = 0.9 -> 0.81"], &run_with(&[]));
+    check("retries", &part, &["training.max_memory_fraction = 0.9 -> 0.810"], &run_with(&[]));
 }
 
 #[test]

@@ -18,6 +18,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("data.shapes", &["1", "8", "72", "1000"]),
     ("data.frame_grid", &["1", "16"]),
     ("training.micro_batch", &["1", "auto", "64"]),
+    ("training.gradient_accumulation_steps", &["1", "8"]),
     ("training.remat", &["auto", "none", "all", "3"]),
     ("training.debug", &["true", "false", "nonsense"]),
     ("training.optimizer_state", &["auto", "host", "8bit", "full"]),
@@ -32,7 +33,7 @@ const VALUES: &[(&str, &[&str])] = &[
 
 /// Facts with random shares and configurations, where any fact may be missing.
 fn any_facts() -> impl Strategy<Value = RunFacts> {
-    let amount = || prop_oneof![0.0..100.0_f64, select(vec![0.0, f64::NAN, f64::INFINITY, -1.0, 1e300])];
+    let amount = || prop_oneof![40 => 0.0..100.0_f64, 1 => select(vec![0.0, f64::NAN, f64::INFINITY, -1.0, 1e300])];
     let times = vec((any::<Index>(), amount()), 0..6);
     let steps = vec((times, 0_usize..40, amount(), 0_u64..5000), 0..4);
     let config = vec((any::<Index>(), any::<Index>()), 0..12);
@@ -122,6 +123,11 @@ proptest! {
                 prop_assert!(change.from.as_deref() != Some(&change.to));
                 prop_assert!(keys.insert(change.key.clone()), "two findings change {}", change.key);
             }
+        }
+        for (a, b) in [("micro_batch", "gradient_accumulation_steps"), ("max_memory", "max_memory_fraction")] {
+            let [a, b] = [a, b].map(|key| format!("training.{key}"));
+            prop_assert!(!(keys.contains(&a) && facts.config.contains_key(&b)), "{a} excludes {b}");
+            prop_assert!(!(keys.contains(&b) && facts.config.contains_key(&a)), "{b} excludes {a}");
         }
         serde_json::to_string(&advice).unwrap();
         prop_assert!(!advice.to_string().contains("NaN"));
