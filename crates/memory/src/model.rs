@@ -12,11 +12,9 @@ use crate::cost::Cost;
 use crate::cube;
 use crate::demand::{Demand, StateOption};
 use crate::run_memory::{RunMemory, StepMemory};
+use crate::scalable_trace::{ScalableTrace, trace_of_any_number, trace_validation_of_any_number};
 use crate::timeline::Timeline;
-use crate::trace::{
-    ScalableTrace, Trace, TraceError, batch_bytes, trace, trace_of_any_number, trace_validation,
-    trace_validation_of_any_number,
-};
+use crate::trace::{Trace, TraceError, batch_bytes, trace, trace_validation};
 use crate::traceable::Traceable;
 
 /// Memory and cost estimate for one size of micro-batch.

@@ -1,0 +1,111 @@
+//! Traces that stand for any number of utterances.
+
+use plimsoll_core::{BatchShape, Bytes, Choice};
+use plimsoll_tape::ir::OperationIr;
+
+use crate::backend::BackendRules;
+use crate::cost::Cost;
+use crate::heap::Heap;
+use crate::timeline::Timeline;
+use crate::trace::{Recording, Trace, TraceError, record, record_validation, replay_on};
+use crate::traceable::Traceable;
+
+/// Numbers of utterances of which one is traced to stand for any number: prime numbers, so that a size that grows with
+/// the utterances is known by its factor.
+const STANDING_FOR_ANY: [u32; 6] = [101, 103, 107, 109, 113, 127];
+
+/// The trace of a micro-batch or of a validation of any number of utterances.
+///
+/// On a GPU a batch of more utterances is computed by the same operations on larger tensors. So one recording suffices if
+/// it shows which sizes grow: it has a prime number of utterances, which divides those sizes and no others.
+#[derive(Debug)]
+pub(crate) struct ScalableTrace {
+    /// The trace of `utterances` utterances, with exact sizes.
+    trace: Trace,
+    utterances: u32,
+    /// Cost that does not depend on the number of utterances, and cost of `utterances` utterances beyond it.
+    costs: [Cost; 2],
+}
+
+impl ScalableTrace {
+    /// Makes the trace from the first recording that `record` makes of a suitable number of utterances; `None` if there is
+    /// none.
+    fn new(
+        rules: BackendRules,
+        record: impl Fn(u32) -> Result<Recording, TraceError>,
+    ) -> Result<Option<Self>, TraceError> {
+        for utterances in STANDING_FOR_ANY {
+            let recording = record(utterances)?;
+            let square = (utterances * utterances) as usize;
+            let mut outputs = recording.operations.iter().flat_map(OperationIr::outputs);
+            // Nearly every tensor has an axis of utterances, so the number in another axis would show as a square.
+            if outputs.any(|output| output.shape.num_elements().is_multiple_of(square)) {
+                continue;
+            }
+            let grows = |size: u64| size.is_multiple_of(u64::from(utterances));
+            let mut costs = [Cost::default(); 2];
+            let heap = Heap::of_any_number(rules.alignment(), utterances);
+            let trace = replay_on(heap, &recording, rules, |operation| {
+                let parts = Cost::parts(operation, grows);
+                costs.iter_mut().zip(&parts).for_each(|(cost, part)| cost.add(part, 1.0));
+            });
+            return Ok(Some(Self { trace, utterances, costs }));
+        }
+        Ok(None)
+    }
+
+    /// Computes the size of an allocation of `size` bytes if there are `utterances` utterances, before it is rounded.
+    pub(crate) fn scaled(&self, size: Bytes, utterances: u32) -> u64 {
+        match size.0.is_multiple_of(u64::from(self.utterances)) {
+            true => size.0 / u64::from(self.utterances) * u64::from(utterances),
+            false => size.0,
+        }
+    }
+
+    /// Computes the cost of `utterances` utterances.
+    pub(crate) fn cost(&self, utterances: u32) -> Cost {
+        let mut cost = self.costs[0];
+        cost.add(&self.costs[1], f64::from(utterances) / f64::from(self.utterances));
+        cost
+    }
+
+    /// Returns the memory over time, with the exact sizes of a number of utterances that [`scaled`](Self::scaled) scales.
+    pub(crate) fn timeline(&self) -> &Timeline {
+        &self.trace.timeline
+    }
+
+    /// Makes the trace of `utterances` utterances.
+    pub(crate) fn at(&self, utterances: u32, rules: BackendRules) -> Trace {
+        let mut trace = Trace { cost: self.cost(utterances), ..self.trace.clone() };
+        for allocation in &mut trace.timeline.allocations {
+            let size = self.scaled(allocation.size, utterances);
+            allocation.size = Bytes(size.next_multiple_of(rules.alignment() as u64));
+        }
+        trace
+    }
+}
+
+/// Traces micro-batches of any number of utterances with one recording; `None` if one recording does not determine them.
+///
+/// # Errors
+/// As [`trace`].
+pub(crate) fn trace_of_any_number<S: Traceable>(
+    traceable: &S,
+    bucket: BatchShape,
+    choice: Choice,
+    rules: BackendRules,
+) -> Result<Option<ScalableTrace>, TraceError> {
+    ScalableTrace::new(rules, |utterances| record(traceable, bucket.with_utterances(utterances), choice, rules))
+}
+
+/// Traces validations of any number of utterances, as [`trace_of_any_number`] does micro-batches.
+///
+/// # Errors
+/// As [`trace_validation`].
+pub(crate) fn trace_validation_of_any_number<S: Traceable>(
+    traceable: &S,
+    bucket: BatchShape,
+    rules: BackendRules,
+) -> Result<Option<ScalableTrace>, TraceError> {
+    ScalableTrace::new(rules, |utterances| record_validation(traceable, bucket.with_utterances(utterances), rules))
+}
