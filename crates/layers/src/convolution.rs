@@ -72,7 +72,7 @@ impl Branch for Convolution {
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
         let mixed = depthwise(gated, pass.to_compute_dtype(weight.val()), pass.to_compute_dtype(bias));
-        silu(self.norm.forward(mixed, lengths, pass))
+        silu(self.norm.forward(pass.observe(weight.id, mixed), lengths, pass))
     }
 
     fn output_layer(&self) -> &Linear {

@@ -19,7 +19,7 @@ const MOMENTUM: f64 = 0.1;
 /// Applies Burn's `norm` to `x` `[b, t, d]` in fp32, whatever the precision of `x`.
 pub fn apply_layer_norm(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
     let shift = norm.beta.as_ref().map_or_else(|| Tensor::zeros_like(&norm.gamma.val()), Param::val);
-    layer_norm(pass.at_least_fp32(x), norm.gamma.val(), shift, EPSILON)
+    pass.observe(norm.gamma.id, layer_norm(pass.at_least_fp32(x), norm.gamma.val(), shift, EPSILON))
 }
 
 /// Values over which a [`Norm`] computes its mean and variance.
@@ -88,13 +88,12 @@ impl Norm {
     /// running statistics, like Burn's `BatchNorm`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let x = pass.at_least_fp32(x);
-        if self.mean.is_some() {
-            return self.by_batch(x, lengths);
-        }
-        match self.groups {
+        let y = match self.groups {
+            _ if self.mean.is_some() => self.by_batch(x, lengths),
             0 => layer_norm(x, self.gamma.val(), self.beta.val(), EPSILON),
             groups => self.by_group(x, lengths, groups),
-        }
+        };
+        pass.observe(self.gamma.id, y)
     }
 
     /// Returns the running mean and variance `[d]` of a batch norm; `None` for other kinds of norms.

@@ -81,7 +81,8 @@ impl Subsampling {
         let convolved = |maps: Tensor<4>, layer: &Conv2d| {
             let bias = layer.bias.as_ref().map(|bias| pass.to_compute_dtype(bias.val()));
             let options = ConvOptions::new([2, 2], [0, 0], [1, 1], 1);
-            relu(conv2d(maps, pass.to_compute_dtype(layer.weight.val()), bias, options))
+            // Before the activation, which would turn NaN into zero.
+            relu(pass.observe(layer.weight.id, conv2d(maps, pass.to_compute_dtype(layer.weight.val()), bias, options)))
         };
         let maps = self.layers.iter().fold(pass.to_compute_dtype(x).unsqueeze_dim::<4>(1), convolved);
         let [b, c, t, f] = maps.dims();

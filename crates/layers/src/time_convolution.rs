@@ -39,5 +39,5 @@ pub(crate) fn convolve(layer: &Conv1d, x: Tensor<3>, lengths: &Lengths, pass: &P
         Some(bias) => product + pass.to_compute_dtype(bias.val()).unsqueeze::<2>(),
         None => product,
     };
-    y.reshape([b, t, o])
+    pass.observe(layer.weight.id, y.reshape([b, t, o]))
 }

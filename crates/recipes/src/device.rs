@@ -4,10 +4,10 @@ use burn::tensor::Device;
 use plimsoll_core::{
     Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, Precision, SingleReplica, counted,
 };
-use plimsoll_tape::{GpuPools, PersistentPool, set_up_gpu_pools};
+use plimsoll_tape::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
 use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
-use crate::config::{BackendChoice, CudaAllocatorChoice, DeviceConfig, PersistentMemoryChoice};
+use crate::config::{BackendChoice, CudaAllocatorChoice, DeviceConfig, PersistentMemoryChoice, TuningChoice};
 use crate::error::Failure;
 use crate::target::Target;
 
@@ -63,7 +63,7 @@ impl TrainingDevice {
     /// If the program was built without the selected backend.
     pub fn choose(config: &DeviceConfig) -> Result<Self, Failure> {
         let index = config.index as usize;
-        set_up_pools(config);
+        set_up(config);
         match config.backend {
             BackendChoice::Auto if cfg!(feature = "cuda") => cuda(index),
             BackendChoice::Auto | BackendChoice::Cpu if index > 0 => Err(Failure::invalid(
@@ -140,15 +140,21 @@ impl TrainingDevice {
     }
 }
 
-/// Sets up the memory pools of GPUs as `config` asks, before the first device is opened.
-fn set_up_pools(config: &DeviceConfig) {
-    set_up_gpu_pools(GpuPools {
+/// Sets up GPUs as `config` asks, before the first device is opened.
+fn set_up(config: &DeviceConfig) {
+    set_up_gpus(GpuSettings {
         persistent: match config.persistent_memory {
             PersistentMemoryChoice::Enabled => PersistentPool::Enabled,
             PersistentMemoryChoice::SizeMatch => PersistentPool::SizeMatch,
             PersistentMemoryChoice::Disabled => PersistentPool::Disabled,
         },
         has_async_allocator: config.cuda_allocator == CudaAllocatorChoice::Async,
+        tuning: match config.tuning {
+            TuningChoice::Minimal => Tuning::Minimal,
+            TuningChoice::Balanced => Tuning::Balanced,
+            TuningChoice::Extensive => Tuning::Extensive,
+            TuningChoice::Full => Tuning::Full,
+        },
     });
 }
 

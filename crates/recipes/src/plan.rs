@@ -68,6 +68,8 @@ pub struct DataPlan {
     /// Number of padded shapes (frames and tokens) of the batches of the first epoch. A GPU compiles and tunes its kernels
     /// when it first meets a shape.
     pub padded_shapes: usize,
+    /// Share of the frames of the first epoch that is padding.
+    pub padding: f64,
 }
 
 /// Settings of the training, all with their final values.
@@ -192,6 +194,7 @@ impl RunPlan {
             unfit: self.training.does_not_fit,
             ema_decay: self.training.ema_decay,
             key: Key::new(self.seed).with("train"),
+            debug: self.config.training.debug,
         }
     }
 

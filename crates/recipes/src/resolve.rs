@@ -155,8 +155,11 @@ fn data(config: &RunConfig, prepared: &PreparedData) -> DataPlan {
         (frames, prepared.grid.tokens(frames, longest(|meta| meta.tokens)))
     };
     let shapes: HashSet<(u32, u32)> = batches.iter().map(padded).collect();
+    let cells: u64 = batches.iter().map(|batch| u64::from(padded(batch).0) * batch.len() as u64).sum();
+    let frames: u64 = metas.iter().map(|meta| u64::from(meta.frames.0)).sum();
     DataPlan {
         padded_shapes: shapes.len(),
+        padding: 1.0 - frames as f64 / cells.max(1) as f64,
         training_utterances: metas.len(),
         training_seconds: metas.iter().map(|meta| meta.seconds).sum::<Seconds>(),
         validation_utterances: prepared.validation.len(),

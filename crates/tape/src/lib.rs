@@ -8,9 +8,10 @@ mod bridge;
 mod buffers;
 mod capture;
 mod fused;
-mod gpu_pools;
+mod gpu_settings;
 mod host;
 mod noise;
+mod observe;
 mod parameters;
 mod pass;
 mod remat;
@@ -33,11 +34,12 @@ pub use fused::{
     AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
     layer_norm, relative_shift, silu, single_query_attention, tanh,
 };
-pub use gpu_pools::{GpuPools, PersistentPool, set_up_gpu_pools};
+pub use gpu_settings::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
 pub use noise::Noise;
+pub use observe::{Direction, PassObserver, Visit, layer_names};
 pub use parameters::{
-    NamedTensor, NamedVisitor, ParametersError, apply, check_shapes, collect, count, freeze, initialize, try_collect,
-    walk,
+    NamedTensor, NamedVisitor, ParametersError, apply, check_shapes, collect, count, devices, freeze, initialize,
+    try_collect, walk,
 };
 pub use pass::Pass;
 pub use remat::{remat, remat_dense};

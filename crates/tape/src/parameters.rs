@@ -123,6 +123,19 @@ pub fn try_collect<M: Module>(module: &M) -> Result<Vec<NamedTensor>, Parameters
     found.0
 }
 
+/// Lists the name, the number of values and the device of each float parameter of `module`.
+pub fn devices<M: Module>(module: &M) -> Vec<(String, u64, Device)> {
+    struct Devices(Vec<(String, u64, Device)>);
+    impl NamedVisitor for Devices {
+        fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+            self.0.push((name.into(), param.lazy_shape().num_elements() as u64, param.lazy_device()));
+        }
+    }
+    let mut found = Devices(Vec::new());
+    walk(module, &mut found);
+    found.0
+}
+
 /// Counts the trained values of `module`. Running statistics and frozen parameters do not count.
 pub fn count<M: Module>(module: &M) -> u64 {
     struct Count(u64);

@@ -1,11 +1,15 @@
 //! Settings of one forward pass: randomness, precision, rematerialization and attention chunks, passed from layer to
 //! layer.
 
+use std::sync::Arc;
+
+use burn::module::ParamId;
 use burn::nn::Linear;
 use burn::tensor::{DType, FloatDType, Tensor};
 use plimsoll_core::{Choice, Precision};
 
-use crate::Noise;
+use crate::observe::{Observed, observed};
+use crate::{Noise, PassObserver};
 
 /// Settings that each layer of a forward pass needs besides its input.
 ///
@@ -26,12 +30,19 @@ use crate::Noise;
 pub struct Pass {
     choice: Choice,
     noise: Noise,
+    observer: Option<Observed>,
 }
 
 impl Pass {
     /// Creates a pass with the settings of `choice` and the randomness of `noise`.
     pub fn new(choice: Choice, noise: Noise) -> Self {
-        Self { choice, noise }
+        Self { choice, noise, observer: None }
+    }
+
+    /// Sets who is called for each layer of the pass; `None` for no one.
+    #[must_use]
+    pub fn with_observer(self, observer: Option<Arc<dyn PassObserver>>) -> Self {
+        Self { observer: observer.map(Observed), ..self }
     }
 
     /// Creates a pass without randomness, in fp32, without rematerialization and attention chunks: for validation,
@@ -54,19 +65,41 @@ impl Pass {
     /// numbers needs its own branch.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
-        Self { choice: self.choice, noise: self.noise.with(name) }
+        self.with_noise(self.noise.with(name))
     }
 
     /// Returns this pass with other random numbers, the branch with number `index`, such as for one block of a stack.
     #[must_use]
     pub fn at(&self, index: usize) -> Self {
-        Self { choice: self.choice, noise: self.noise.at(index) }
+        self.with_noise(self.noise.at(index))
+    }
+
+    fn with_noise(&self, noise: Noise) -> Self {
+        Self { choice: self.choice, noise, observer: self.observer.clone() }
     }
 
     /// Returns a copy of the pass with another choice.
     #[must_use]
     pub fn with_choice(&self, choice: Choice) -> Self {
-        Self { choice, noise: self.noise.clone() }
+        Self { choice, ..self.clone() }
+    }
+
+    /// Shows `x`, the output of the layer with the parameter `layer`, to the observer of the pass, and in the backward
+    /// pass the gradient of `x`. Returns `x`. Without an observer this does nothing.
+    pub fn observe<const D: usize>(&self, layer: ParamId, x: Tensor<D>) -> Tensor<D> {
+        self.observe_at(Some(layer), x)
+    }
+
+    /// Shows a loss to the observer of the pass, as [`observe`](Self::observe) shows the output of a layer.
+    pub fn observe_loss(&self, loss: Tensor<1>) -> Tensor<1> {
+        self.observe_at(None, loss)
+    }
+
+    fn observe_at<const D: usize>(&self, layer: Option<ParamId>, x: Tensor<D>) -> Tensor<D> {
+        match &self.observer {
+            Some(observer) => observed(observer, layer, x),
+            None => x,
+        }
     }
 
     /// Sets each value of `x` to zero with probability `rate`: see [`Noise::dropout`].
@@ -113,7 +146,7 @@ impl Pass {
             Some(bias) => product + self.to_compute_dtype(bias.val()).unsqueeze::<2>(),
             None => product,
         };
-        y.reshape(shape)
+        self.observe(layer.weight.id, y.reshape(shape))
     }
 }
 

@@ -7,6 +7,7 @@ mod ema;
 mod fault;
 mod governor;
 mod inference;
+mod layer_clock;
 mod optimizer;
 mod preallocate;
 mod progress;
@@ -24,6 +25,7 @@ pub use checkpoint::{
 pub use ema::Ema;
 pub use governor::{Governor, GovernorState, PlannedLimit};
 pub use inference::{InferenceError, InferenceRunner};
+pub use layer_clock::{LayerClock, LayerTime};
 pub use optimizer::{
     AdamWConfig, LionConfig, Optimizer, OptimizerConfig, SgdConfig, StateData, StateError, StateForm, StateTensor,
 };

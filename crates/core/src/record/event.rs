@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lenient;
 use super::time::TimeShares;
-use crate::{Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
+use crate::{BatchShape, Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
 
 /// Something that happened in a run.
 ///
@@ -220,6 +220,9 @@ pub struct StepEvent {
     pub truncated: usize,
     /// Audio of the batch as a number of feature frames, without padding.
     pub frames: u64,
+    /// Shape of the batch with its padding; `None` if not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<BatchShape>,
     /// Share of the batch that is padding.
     #[serde(deserialize_with = "lenient::number")]
     pub padding: f64,
@@ -254,6 +257,7 @@ impl Default for StepEvent {
             safety_seconds: 0.0,
             truncated: 0,
             frames: 0,
+            shape: None,
             padding: 0.0,
             step_seconds: 0.0,
             wait_seconds: 0.0,

@@ -62,6 +62,7 @@ fn step_event() -> impl Strategy<Value = Event> {
                 safety_seconds,
                 truncated: truncated as usize,
                 frames: frames.into(),
+                shape: (frames > 7).then(|| crate::BatchShape::samples(truncated)),
                 padding,
                 step_seconds,
                 wait_seconds,

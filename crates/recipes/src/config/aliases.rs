@@ -50,6 +50,7 @@ pub const ALIASES: &[Alias] = &[
     same("training.lr", "training.learning_rate"),
     same("training.max_grad_norm", "training.clip_norm"),
     same("training.gradient_clip_norm", "training.clip_norm"),
+    same("training.enable_eager_debug", "training.debug"),
     Alias { old: "model.enable_gradient_checkpointing", key: "training.remat", conversion: Conversion::BoolToRemat },
     Alias { old: "training.max_memory_gb", key: "training.max_memory", conversion: Conversion::Gibibytes },
     Alias { old: "training.mixed_precision", key: "training.precision", conversion: Conversion::BoolToPrecision },

@@ -130,6 +130,21 @@ choice! {
 }
 
 choice! {
+    /// How many kernels a GPU tries for an operation that meets new sizes.
+    TuningChoice {
+        /// The fewest: sizes that are close share a choice.
+        Minimal = "minimal",
+        /// The default of Burn.
+        #[default]
+        Balanced = "balanced",
+        /// More, for closer sizes.
+        Extensive = "extensive",
+        /// All, for each size.
+        Full = "full",
+    }
+}
+
+choice! {
     /// System whose definition of features is used.
     FeaturePreset {
         /// Plimsoll's own features.

@@ -10,7 +10,6 @@ pub(super) struct ForeignOption {
 }
 
 const COMPILED: &str = "kernels are always fused and compiled for the device";
-const EAGER: &str = "there is no eager mode; `plimsoll memtest --verify` and the record of a run show what is computed";
 
 /// Options of other systems that have no effect here.
 const FOREIGN: &[ForeignOption] = &[
@@ -18,7 +17,6 @@ const FOREIGN: &[ForeignOption] = &[
     foreign("training.enable_xla", COMPILED),
     foreign("training.enable_xla_compilation", COMPILED),
     foreign("training.enable_graph_mode", COMPILED),
-    foreign("training.enable_eager_debug", EAGER),
     foreign("data.pin_memory", "the next batch is sent to the device while a step computes"),
     foreign("training.pin_memory", "the next batch is sent to the device while a step computes"),
     foreign("data.persistent_workers", "the threads that load always stay from one epoch to the next"),

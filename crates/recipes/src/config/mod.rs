@@ -53,7 +53,7 @@ pub use arguments::ConfigArgs;
 pub use choices::{
     AttentionChoice, BackendChoice, CudaAllocatorChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice,
     NumbersChoice, OptimizerChoice, PersistentMemoryChoice, PositionsChoice, PrecisionChoice, RematChoice, RematWord,
-    ScheduleChoice, StateChoice, Task, TokenizerChoice, TooLongChoice, UnfitChoice,
+    ScheduleChoice, StateChoice, Task, TokenizerChoice, TooLongChoice, TuningChoice, UnfitChoice,
 };
 pub use environment::RESERVED_VARIABLES;
 pub use error::{ConfigError, ConfigIssue, IssueKind, SyntaxError};

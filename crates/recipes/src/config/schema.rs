@@ -51,7 +51,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::choices::{BackendChoice, CudaAllocatorChoice, FeaturePreset, PersistentMemoryChoice, Task};
+use super::choices::{BackendChoice, CudaAllocatorChoice, FeaturePreset, PersistentMemoryChoice, Task, TuningChoice};
 use super::key::Key;
 use super::kind::{Interval, Kind};
 
@@ -121,6 +121,9 @@ section! {
         /// Way in which pools take memory from the CUDA driver: `sync` (in step with the GPU's work) or `async` (without
         /// waiting; the driver may keep more memory). A plan of memory assumes `sync`.
         cuda_allocator: CudaAllocatorChoice = CudaAllocatorChoice::Sync, Kind::OneOf(CudaAllocatorChoice::NAMES);
+        /// How many kernels a GPU tries when an operation meets new sizes: `minimal` (starts fastest), `balanced`, `extensive` or
+        /// `full`. The fastest kernel is used from then on. Tuning cannot be turned off.
+        tuning: TuningChoice = TuningChoice::Balanced, Kind::OneOf(TuningChoice::NAMES);
     }
 }
 

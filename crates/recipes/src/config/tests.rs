@@ -217,7 +217,7 @@ fn configuration_of_another_system_loads_as_written() {
             "`data.pin_memory` has no effect",
             "`training.enable_graph_mode` has no effect",
             "`training.enable_xla_compilation` has no effect",
-            "`training.enable_eager_debug` has no effect",
+            "`training.enable_eager_debug` is an older name",
             "`model.max_attention_sequence_length` has no effect",
             "`model.enable_gradient_checkpointing` is an older name",
             "`data.mixed_precision` is an older name",

@@ -70,6 +70,7 @@ impl Decoder {
             row.chain(std::iter::repeat(Tokenizer::BLANK)).take(width).collect()
         };
         let x = self.embed(texts.iter().flat_map(row).collect(), width, 0, &encoded.frames.device());
+        let x = pass.observe(self.embedding.weight.id, x);
         let x = pass.with("embedding").dropout(x, self.dropout);
         let lengths = Lengths::new(lengths, width);
         let run = |x, (index, block): (usize, &DecoderBlock)| {

@@ -55,6 +55,7 @@ impl TextEncoder {
         let [_, d] = weight.dims();
         let tokens = Tensor::<2, Int>::from_data(TensorData::new(rows, [texts.len(), width]), &weight.device());
         let x = add_sinusoids(self.embedding.forward(tokens) * (d as f64).sqrt(), 0);
+        let x = pass.observe(self.embedding.weight.id, x);
         let x = pass.with("embedding").dropout(x, self.dropout);
         let run = |x, (index, block): (usize, &EncoderBlock)| {
             let (lengths, pass) = (lengths.clone(), pass.with("block").at(index));

@@ -1,6 +1,7 @@
 //! Compares the models with PyTorch and with their published sizes.
 #![cfg(test)]
 
+mod debug;
 mod family;
 #[path = "../../../../fixtures/read.rs"]
 mod fixture;

@@ -270,6 +270,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             safety_seconds: (report.safety + self.observer_time).as_secs_f64(),
             truncated: report.truncated.len(),
             frames: report.frames,
+            shape: Some(shape),
             padding: batch.padding(),
             step_seconds,
             wait_seconds: delivered.waited.as_secs_f64(),

@@ -311,6 +311,7 @@ impl<T: Task> Trainer<T> {
             choice: self.governor.choice(batch.shape()).unwrap_or(self.config.choice),
             device: &self.device,
             gate: &self.watch,
+            observer: self.observer.clone(),
         };
         let part = |micro_batch: &MicroBatch| match micro_batch.len as usize == batch.len() {
             true => Cow::Borrowed(batch),

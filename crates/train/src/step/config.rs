@@ -34,6 +34,9 @@ pub struct TrainerConfig {
     pub ema_decay: Option<f64>,
     /// Root key of the run's random numbers.
     pub key: Key,
+    /// Whether the output of each layer and its gradient are read back, so that an error names the layer where the first
+    /// infinite or NaN value appeared. This makes steps much slower. Default: false.
+    pub debug: bool,
 }
 
 impl TrainerConfig {
@@ -50,6 +53,7 @@ impl TrainerConfig {
             unfit: Unfit::Skip,
             ema_decay: None,
             key,
+            debug: false,
         }
     }
 }

@@ -2,12 +2,15 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use burn::module::{ModuleMapper, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, Choice, Key, MemoryGate, MicroBatch, OutOfMemory, SampleId, Stage, TimeOwner, timing};
-use plimsoll_tape::{Noise, Pass, StepLoss, Task, backward};
+use plimsoll_core::{
+    Batch, Choice, Key, MemoryGate, MicroBatch, OutOfMemory, SampleId, Stage, TimeOwner, TimeShares, timing,
+};
+use plimsoll_tape::{Noise, Pass, PassObserver, StepLoss, Task, backward};
 
 use super::gradients::square_sum;
 use super::queue::fallbacks;
@@ -23,6 +26,7 @@ pub(super) struct MicroBatchJob<'a> {
     pub(super) choice: Choice,
     pub(super) device: &'a Device,
     pub(super) gate: &'a dyn MemoryGate,
+    pub(super) observer: Option<Arc<dyn PassObserver>>,
 }
 
 /// Loss and gradients of a micro-batch.
@@ -65,16 +69,28 @@ impl MicroBatchJob<'_> {
         }
         // Each thread has leaves of its own: a shared graph has a lock on which the threads would wait.
         let lanes: Vec<T> = parts.iter().map(|_| task.clone().map(&mut FreshLeaves)).collect();
-        std::thread::scope(|scope| {
+        let count = lanes.len() as f64;
+        let (results, times): (Vec<_>, Vec<TimeShares>) = std::thread::scope(|scope| {
             let start = |((lane, micro_batch), part): ((T, &MicroBatch), _)| {
                 let micro_batch = *micro_batch;
-                scope.spawn(move || self.guarded(&lane, micro_batch, part, None))
+                scope.spawn(move || (self.guarded(&lane, micro_batch, part, None), timing::lap()))
             };
             let threads: Vec<_> =
                 lanes.into_iter().zip(micro_batches).zip(parts.iter().map(|part| &**part)).map(start).collect();
-            let broken = |panic: Box<dyn Any + Send>| Err(Fault::Other(panic_message(&*panic)));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(broken)).collect()
-        })
+            let broken =
+                |panic: Box<dyn Any + Send>| (Err(Fault::Other(panic_message(&*panic))), TimeShares::default());
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(broken)).unzip()
+        });
+        // Each lane has a clock of its own. What its owners took there, they took from computing, on average over the
+        // lanes.
+        timing::correct(|all| {
+            for (owner, seconds) in
+                times.iter().flat_map(TimeShares::iter).filter(|(owner, _)| *owner != TimeOwner::Unknown)
+            {
+                all.shift(TimeOwner::Compute, owner, seconds / count);
+            }
+        });
+        results
     }
 
     /// Computes one micro-batch and catches panics: some backends have no other way to report that memory ran out.
@@ -106,13 +122,16 @@ impl MicroBatchJob<'_> {
     ) -> Result<MicroBatchResult, OutOfMemory> {
         let fallbacks = fallbacks(self.choice);
         let choice = fallbacks[(micro_batch.fallback_level as usize).min(fallbacks.len() - 1)];
-        let pass = Pass::new(choice, Noise::new(self.key, ids));
+        let observer = self.observer.as_deref();
+        observer.inspect(|observer| observer.begin());
+        let pass = Pass::new(choice, Noise::new(self.key, ids)).with_observer(self.observer.clone());
         let StepLoss { sum, parts, left_out, truncated, reads } = task.loss(tensors, &pass);
         self.gate.check(Stage::Forward)?;
         *stage = Stage::Backward;
         let loss = sum.clone().without_autodiff();
         let parts = parts.into_iter().map(|(name, part)| (name, part.without_autodiff())).collect();
-        let gradients = backward(sum * self.scale, task);
+        let gradients = backward(pass.observe_loss(sum) * self.scale, task);
+        observer.inspect(|observer| observer.end());
         self.gate.check(Stage::Backward)?;
         Ok(MicroBatchResult { loss, parts, left_out, truncated, reads, gradients })
     }

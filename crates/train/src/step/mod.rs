@@ -3,6 +3,7 @@
 mod accumulate;
 mod compute;
 mod config;
+mod finite;
 mod gradients;
 mod micro_batch;
 mod prefetch;
@@ -13,19 +14,21 @@ mod shapes;
 mod update;
 mod watch;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage, TimeOwner, timing};
-use plimsoll_tape::{BufferSnapshot, Task, free_dropped_graphs};
+use plimsoll_tape::{BufferSnapshot, PassObserver, Task, free_dropped_graphs};
 
 use crate::attempt::attempt;
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
 use accumulate::StepAccumulator;
 use compute::StepRequest;
 pub use config::{TrainerConfig, Unfit};
+use finite::{Both, FiniteSearch};
 pub use plimsoll_core::MicroBatch;
 pub use prefetch::NextBatchHook;
 use prefetch::PrefetchedMicroBatch;
@@ -57,6 +60,9 @@ pub struct Trainer<T: Task> {
     prefetched: Option<PrefetchedMicroBatch<T>>,
     state_return: StateReturn,
     shapes: KnownShapes,
+    /// Search for values that are infinite or NaN; `None` unless the run is debugged.
+    finite: Option<Arc<FiniteSearch>>,
+    observer: Option<Arc<dyn PassObserver>>,
 }
 
 impl<T: Task> Trainer<T> {
@@ -69,7 +75,10 @@ impl<T: Task> Trainer<T> {
         // Burn allocates a parameter at its first use, which would be between the tensors of the first micro-batches.
         // Allocated here they lie together, and the pages of a micro-batch become free again when it is done.
         task.visit(&mut InitializeParameters);
+        let finite = config.debug.then(|| Arc::new(FiniteSearch::new(&task)));
         Self {
+            observer: finite.clone().map(|finite| finite as Arc<dyn PassObserver>),
+            finite,
             ema: config.ema_decay.map(|decay| Ema::new(&task, decay)),
             scale: LossScale::for_precision(config.choice.precision),
             optimizer: Optimizer::new(config.optimizer, config.state),
@@ -97,6 +106,16 @@ impl<T: Task> Trainer<T> {
     #[must_use]
     pub fn with_replica(self, replica: impl Replica + 'static) -> Self {
         Self { replica: Box::new(replica), ..self }
+    }
+
+    /// Sets who is called for each layer of each micro-batch, such as a profiler.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn PassObserver>) -> Self {
+        let observer = match &self.finite {
+            Some(finite) => Arc::new(Both(finite.clone(), observer)),
+            None => observer,
+        };
+        Self { observer: Some(observer), ..self }
     }
 
     /// Returns the connection to the other replicas.
@@ -194,6 +213,8 @@ impl<T: Task> Trainer<T> {
         // Whatever fails outside the guarded parts is an error of the device, and no update has begun.
         let device = |reason| StepError::Device { step, names: batch.names(0..batch.len()), reason };
         let before = attempt(|| BufferSnapshot::from_module(&self.task)).map_err(device)?;
+        // What an earlier step left over belongs to that step.
+        let _ = self.first_not_finite();
         let report = attempt(|| self.transaction(batch, micro_batches, hook)).unwrap_or_else(|reason| {
             self.replica.fail(&reason);
             Err(device(reason))
@@ -233,7 +254,8 @@ impl<T: Task> Trainer<T> {
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() {
                 let is_expected = self.scale.record_overflow();
-                return Err(StepError::NotFinite { step, what, value, names: sums.suspects(batch), is_expected });
+                let (names, place) = (sums.suspects(batch), self.first_not_finite());
+                return Err(StepError::NotFinite { step, what, value, names, is_expected, place });
             }
         }
         self.scale.record_success();
@@ -289,6 +311,11 @@ impl<T: Task> Trainer<T> {
             peak,
             safety,
         })
+    }
+
+    /// Returns the place of the first value of this step that is infinite or NaN; `None` if the trainer does not search.
+    fn first_not_finite(&self) -> Option<String> {
+        self.finite.as_ref()?.take()
     }
 
     /// Flushes the queue of an asynchronous device. Kernel fusion cannot cross a flush, so that retries and

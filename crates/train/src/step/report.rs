@@ -52,7 +52,7 @@ pub struct StepReport {
 #[non_exhaustive]
 pub enum StepError {
     /// The loss or the gradient norm is infinite or NaN.
-    #[error("the {what} of step {step} is {value}, in a micro-batch with {}", listed(names))]
+    #[error("the {what} of step {step} is {value}, in a micro-batch with {}{}", listed(names), began(place.as_deref()))]
     NotFinite {
         /// Number of the step.
         step: u64,
@@ -65,6 +65,9 @@ pub enum StepError {
         names: Vec<String>,
         /// Whether the error is expected: in fp16 the loss scale is sometimes too high; it has been lowered.
         is_expected: bool,
+        /// Place of the first value of the step that is infinite or NaN, such as the output of a layer; `None` if
+        /// [`TrainerConfig::debug`](crate::TrainerConfig::debug) is off.
+        place: Option<String>,
     },
     /// The device failed for a reason other than memory.
     #[error("the device failed in step {step}, with {}: {reason}", listed(names))]
@@ -140,6 +143,11 @@ impl StepError {
     pub(crate) fn is_of_device(&self) -> bool {
         matches!(self, Self::Device { .. } | Self::WeightsLost { .. } | Self::ReplicaLost { .. })
     }
+}
+
+/// Names the place of the first value that is not finite, if it is known.
+fn began(place: Option<&str>) -> String {
+    place.map_or_else(String::new, |place| format!("; the first such value is in {place}"))
 }
 
 /// Lists the first names, and the number of the remaining names.

@@ -4,6 +4,7 @@
 
 mod budget;
 mod buffers;
+mod debug;
 mod exact;
 mod gates;
 mod idle;

@@ -99,5 +99,8 @@ section! {
         keep_best: u32 = 1, Kind::count(1);
         /// Number of steps between lines of the log.
         log_interval: u64 = 10, Kind::long_count(1);
+        /// Whether the output of each layer and its gradient are read back, so that a step whose loss or gradient is infinite or
+        /// NaN names the layer where that began. Steps then take much longer, above all on a GPU.
+        debug: bool = false, Kind::Bool;
     }
 }

@@ -1,0 +1,81 @@
+//! Settings of Burn's GPU backends: memory pools, and tuning of kernels.
+
+/// Settings of GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuSettings {
+    /// Use of the pool for lasting tensors.
+    pub persistent: PersistentPool,
+    /// Whether pools take memory from the CUDA driver in the order of the stream, without waiting. The driver may then keep
+    /// more memory than the pools have.
+    pub has_async_allocator: bool,
+    /// How many kernels are tried when an operation meets new sizes.
+    pub tuning: Tuning,
+}
+
+/// How many kernels a GPU tries for an operation that meets new sizes; the fastest one is used from then on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tuning {
+    /// The fewest: sizes that are close share a choice.
+    Minimal,
+    /// Burn's default.
+    #[default]
+    Balanced,
+    /// More, for closer sizes.
+    Extensive,
+    /// All, for each size.
+    Full,
+}
+
+/// Use of the pool that a GPU's memory management keeps for lasting tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PersistentPool {
+    /// Only for tensors that ask for it.
+    #[default]
+    Enabled,
+    /// Also for tensors as large as one that asked for it.
+    SizeMatch,
+    /// For no tensor.
+    Disabled,
+}
+
+/// Sets up GPUs, beside what `cubecl.toml` and the environment say. The settings hold for the whole
+/// process, from its first use of a GPU; later calls change nothing. Without a GPU backend this function does nothing.
+///
+/// ```
+/// use plimsoll_tape::{GpuSettings, PersistentPool, set_up_gpus};
+///
+/// set_up_gpus(GpuSettings { persistent: PersistentPool::SizeMatch, ..GpuSettings::default() });
+/// ```
+pub fn set_up_gpus(settings: GpuSettings) {
+    #[cfg(feature = "cube")]
+    if settings != GpuSettings::default() {
+        set_up(settings);
+    }
+    #[cfg(not(feature = "cube"))]
+    let _ = settings;
+}
+
+#[cfg(feature = "cube")]
+fn set_up(settings: GpuSettings) {
+    use cubecl_server::config::autotune::AutotuneLevel;
+    use cubecl_server::config::memory::{CudaAllocator, PersistentMemory};
+    use cubecl_server::config::{CubeClRuntimeConfig, RuntimeConfig};
+
+    let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
+    match settings.persistent {
+        PersistentPool::Enabled => {}
+        PersistentPool::SizeMatch => config.memory.persistent_memory = PersistentMemory::SizeMatch,
+        PersistentPool::Disabled => config.memory.persistent_memory = PersistentMemory::Disabled,
+    }
+    if settings.has_async_allocator {
+        config.memory.cuda.allocator = CudaAllocator::Async;
+    }
+    // The default leaves the level to `cubecl.toml` and the environment.
+    match settings.tuning {
+        Tuning::Balanced => {}
+        Tuning::Minimal => config.autotune.level = AutotuneLevel::Minimal,
+        Tuning::Extensive => config.autotune.level = AutotuneLevel::Extensive,
+        Tuning::Full => config.autotune.level = AutotuneLevel::Full,
+    }
+    CubeClRuntimeConfig::try_set(config);
+}
