@@ -7,6 +7,7 @@
 //! - [`RunLock`] keeps a second process out of a run's folder.
 //! - [`Picture`] draws heat maps as SVG.
 //! - [`Machine`] reports GPUs, their memory and their processes; [`Host`] the memory and processors.
+//! - [`step_trace`] writes the steps of a run for trace viewers.
 //! - [`ReportPage`] is one HTML file about one or several runs.
 //! - [`sample`] reads GPUs and host at intervals, with alerts and recordings; [`live`] is what a view of a run shows;
 //!   `terminal` draws it in a terminal and `serve` as a web page.
@@ -44,6 +45,7 @@ mod runs;
 pub mod sample;
 #[cfg(feature = "serve")]
 pub mod serve;
+mod step_trace;
 mod summary;
 mod tensorboard;
 #[cfg(feature = "terminal")]
@@ -64,5 +66,6 @@ pub use runs::{
     Comparison, Difference, LossCurve, LossPoint, LossRow, RunHistory, RunReport, RunSetup, RunStatus, ScoreRow,
     Timestamp, Validation, read_runs, run_table,
 };
+pub use step_trace::step_trace;
 pub use summary::{Example, Summary};
 pub use tensorboard::TensorBoardFile;

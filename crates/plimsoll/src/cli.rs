@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 use plimsoll_core::CountingAllocator;
 use plimsoll_recipes::Failure;
 
+use crate::advise::{self, AdviseArgs};
 use crate::config::ConfigCommand;
 use crate::corpus::{self, CorpusCommand};
 use crate::data::DataCommand;
@@ -23,9 +24,11 @@ use crate::memtest::{self, MemtestArgs};
 use crate::model::{self, ModelCommand};
 use crate::monitor::{self, MonitorArgs};
 use crate::optimize::{self, OptimizeArgs};
+use crate::profile::{self, ProfileArgs};
 use crate::report::{self, ReportArgs};
 use crate::runs::RunsCommand;
 use crate::say::{self, SayArgs};
+use crate::stress::{self, StressArgs};
 use crate::train::{self, TrainArgs};
 use crate::transcribe::{self, TranscribeArgs};
 
@@ -68,6 +71,12 @@ pub(crate) enum Command {
     Report(Box<ReportArgs>),
     /// Watch GPUs, host and a run, in the terminal, as a web page or for Prometheus
     Monitor(Box<MonitorArgs>),
+    /// Measure where time and memory of a run go: by owner, by layer, by operation
+    Profile(Box<ProfileArgs>),
+    /// Name what slows a run and the exact change that helps, and prove it with --verify
+    Advise(Box<AdviseArgs>),
+    /// Train at the limit of the plan for a time, and judge speed, memory and errors
+    Stress(Box<StressArgs>),
     /// Check driver, devices, memory, disks and settings before a run
     Doctor(Box<DoctorArgs>),
     /// Show the size of a model, part by part, before it is trained
@@ -110,6 +119,9 @@ impl Command {
             Self::Runs(command) => command.run(),
             Self::Report(args) => report::report(&args),
             Self::Monitor(args) => monitor::monitor(&args),
+            Self::Profile(args) => profile::profile(&args, meter),
+            Self::Advise(args) => advise::advise(&args, meter),
+            Self::Stress(args) => stress::stress(&args, meter),
             Self::Doctor(args) => doctor::doctor(&args),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make(&args),
             Self::Config(command) => {

@@ -1,6 +1,5 @@
 //! `plimsoll doctor`: checks machine and program before a run.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,6 +15,8 @@ use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
+use crate::output::{ForceFlag, OutputFile};
+use crate::print::uses_color;
 
 /// Time limit of a check that computes on the device: a GPU compiles its first kernels.
 const ON_THE_DEVICE: Duration = Duration::from_secs(60);
@@ -46,6 +47,10 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         checkpoint: Some(CHECKPOINT),
         cuda_backend: cfg!(feature = "cuda"),
     };
+    if let Some(path) = &args.bundle {
+        // Before the checks, which take a while.
+        OutputFile::new(path, "--bundle", ForceFlag { force: true })?;
+    }
     let doctor = own_checks(&config).into_iter().fold(Doctor::for_machine(&facts, &options), Doctor::with);
     let bar = if args.json { ProgressBar::hidden() } else { bar() };
     let report = doctor.run(|progress| {
@@ -56,10 +61,9 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         }
     });
     bar.finish_and_clear();
-    let has_color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     match args.json {
         true => println!("{:#}", serde_json::json!(report)),
-        false => print!("{}", report.page(has_color)),
+        false => print!("{}", report.page(uses_color())),
     }
     if let Some(path) = &args.bundle {
         report.bundle(path).invalid()?;
@@ -108,24 +112,32 @@ fn own_checks(config: &RunConfig) -> Vec<Check> {
     vec![opens.with_limit(ON_THE_DEVICE), fuses.with_limit(ON_THE_DEVICE)]
 }
 
-/// Checks that a chain of elementwise operations keeps no memory for the values between them.
+/// Checks that a chain of elementwise operations waits in a queue, where it becomes one kernel.
+///
+/// Without fusion each operation takes the memory of its result at once. With fusion nothing happens before the queue is
+/// flushed.
 fn fusion(chosen: &TrainingDevice) -> Outcome {
+    /// Number of fp32 values of a tensor, and their size.
+    const VALUES: usize = 1 << 20;
+    const SIZE: u64 = 4 << 20;
     let device = &chosen.device;
     let in_use = || device.memory_pool_usage().map(|usage| usage.bytes_in_use);
-    let x = Tensor::<1>::ones([1 << 20], device);
-    let _ = device.flush();
-    let Some(before) = in_use() else { return Outcome::skip("the device does not report its memory") };
-    // Without fusion each value that is kept takes memory of its own at once.
-    let between = x.clone() * 2.0;
-    let result = (between.clone() + 1.0).exp();
-    drop(between);
-    let _ = device.flush();
-    let after = in_use().unwrap_or(before);
-    drop(result);
-    let one = 4 << 20;
-    match after.saturating_sub(before) < 2 * one {
-        true => Outcome::pass("a chain of operations stores only its result"),
-        false => Outcome::warn("a chain of operations stores the values between them")
-            .with_fix("build the program with the feature `fusion` of Burn"),
+    let x = Tensor::<1>::ones([VALUES], device);
+    if let Err(error) = device.sync() {
+        return Outcome::fail(error.to_string());
     }
+    let Some(before) = in_use() else { return Outcome::skip("the device does not report its memory") };
+    let result = (x.clone() * 2.0 + 1.0).exp();
+    let queued = in_use().unwrap_or(before).saturating_sub(before);
+    let _ = device.sync();
+    let done = in_use().unwrap_or(before).saturating_sub(before);
+    drop((x, result));
+    let outcome = match (queued < SIZE, done >= SIZE) {
+        (true, true) => Outcome::pass("a chain of operations waits in a queue, and stores only its result"),
+        (_, false) => Outcome::skip("the memory of the device does not show when operations run"),
+        (false, true) => {
+            Outcome::warn("each operation runs alone").with_fix("build the program with the feature `fusion` of Burn")
+        }
+    };
+    outcome.with_detail("queued_bytes", queued).with_detail("done_bytes", done)
 }

@@ -7,6 +7,7 @@
 #[macro_use]
 mod print;
 
+mod advise;
 mod backend_flag;
 mod cli;
 mod config;
@@ -22,14 +23,17 @@ mod monitor;
 mod number;
 mod optimize;
 mod output;
+mod profile;
 mod report;
 mod runs;
 mod say;
 mod search;
 mod signals;
+mod stress;
 mod terminal;
 mod train;
 mod transcribe;
+mod trial;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

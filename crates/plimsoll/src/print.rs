@@ -6,7 +6,7 @@
 //! `train`, goes on without printing.
 
 use std::fmt::Arguments;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,6 +51,11 @@ pub(crate) fn go_on_without_output() {
 /// Keeps standard output for a file that the command writes there: from now on `print!` prints to standard error.
 pub(crate) fn keep_output_for_file() {
     IS_KEPT.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether text on standard output may have colors: on a terminal, unless `NO_COLOR` is set.
+pub(crate) fn uses_color() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 /// Writes `bytes` to standard output. If they cannot be written, the process ends, or goes on in silence: see

@@ -11,6 +11,7 @@ pub mod earlier;
 mod error;
 mod fingerprint;
 pub mod invocation;
+pub mod loading;
 mod machine;
 pub mod mapping;
 mod memory;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use plimsoll_audio::{AudioSegment, audio_info, read_audio_segment, resample};
 use plimsoll_core::{Bytes, Key, Position, Seconds};
 use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard};
 use serde::Serialize;
@@ -16,13 +15,12 @@ use crate::environment;
 use crate::terminal::Terminal;
 use plimsoll_recipes::config::load;
 use plimsoll_recipes::data::prepare;
+use plimsoll_recipes::loading::LoadingCosts;
 use plimsoll_recipes::mapping::batching;
 use plimsoll_recipes::{Failure, FailureExt};
 
 /// Time after which a measurement of loading ends.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Number of utterances whose decoding, resampling and features are timed.
-const TIMED_UTTERANCES: usize = 200;
 
 /// Loading speed in seconds of audio per second, with a number of threads, from files or from the cache.
 #[derive(Debug, Serialize)]
@@ -30,14 +28,6 @@ struct Speed {
     workers: usize,
     cached: bool,
     audio_seconds_per_second: f64,
-}
-
-/// Seconds that one thread needs for each part of loading one second of audio.
-#[derive(Debug, Default, Serialize)]
-struct Costs {
-    decoding: f64,
-    resampling: f64,
-    features: f64,
 }
 
 /// Measures loading and prints the speeds and the time of each part.
@@ -50,7 +40,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     spinner.finish_and_clear();
     let uncached = uncached?.training;
     let spinner = crate::terminal::spinner("loading");
-    let costs = costs(&uncached)?;
+    let costs = LoadingCosts::measure(&uncached, TIME_LIMIT)?;
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     let mut speeds = Vec::new();
     let mut workers = 1;
@@ -75,8 +65,8 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
         let threads = if *workers == 1 { "thread" } else { "threads" };
         println!("{workers} {threads}{from}: {audio_seconds_per_second:.0} s of audio per second");
     }
-    let Costs { decoding, resampling, features } = costs;
-    let all = (decoding + resampling + features).max(f64::MIN_POSITIVE) / 100.0;
+    let LoadingCosts { decoding, resampling, features } = costs;
+    let all = costs.seconds().max(f64::MIN_POSITIVE) / 100.0;
     println!(
         "time of one thread: {:.0} % reading and decoding, {:.0} % resampling, {:.0} % features",
         decoding / all,
@@ -119,30 +109,4 @@ fn speed(
     }
     let audio_seconds_per_second = frames as f64 / frames_in_second / start.elapsed().as_secs_f64();
     Ok(Speed { workers, cached, audio_seconds_per_second })
-}
-
-/// Measures the time of each part of loading, over utterances at equal distances in `dataset`.
-fn costs(dataset: &Dataset) -> Result<Costs, Failure> {
-    let (mut costs, mut audio_seconds, start_of_all) = (Costs::default(), 0.0, Instant::now());
-    let rate = dataset.log_mel().config().sample_rate;
-    let step = dataset.len().div_ceil(TIMED_UTTERANCES).max(1);
-    for utterance in (0..dataset.len()).step_by(step).map(|index| dataset.utterance(index)) {
-        if start_of_all.elapsed() > TIME_LIMIT {
-            break;
-        }
-        let file_rate = audio_info(&utterance.audio).failed()?.rate;
-        let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
-        let start = Instant::now();
-        let audio = read_audio_segment(&utterance.audio, segment, file_rate).failed()?;
-        costs.decoding += start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        let samples = resample(audio.samples, file_rate, rate);
-        costs.resampling += start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        let features = dataset.log_mel().extract(&samples);
-        costs.features += start.elapsed().as_secs_f64();
-        audio_seconds += if features.is_empty() { 0.0 } else { utterance.duration.0 };
-    }
-    let share = |seconds: f64| seconds / audio_seconds.max(f64::MIN_POSITIVE);
-    Ok(Costs { decoding: share(costs.decoding), resampling: share(costs.resampling), features: share(costs.features) })
 }

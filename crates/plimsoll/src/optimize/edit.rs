@@ -4,37 +4,38 @@ use std::fmt::Display;
 
 /// A new value of a configuration key, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    section: &'static str,
-    key: &'static str,
+pub(crate) struct Change {
+    section: String,
+    key: String,
     value: String,
+    /// Comment behind the value.
     why: String,
 }
 
 impl Change {
     /// Makes a change that sets `section.key` to `value`; `why` becomes a comment in the file.
-    pub(super) fn new(section: &'static str, key: &'static str, value: impl Display, why: &str) -> Self {
-        Self { section, key, value: value.to_string(), why: why.into() }
+    pub(crate) fn new(section: &str, key: &str, value: impl Display, why: &str) -> Self {
+        Self { section: section.into(), key: key.into(), value: value.to_string(), why: why.into() }
     }
 
-    fn line(&self) -> String {
-        format!("{} = {}  # optimize: {}", self.key, self.value, self.why)
+    fn line(&self, by: &str) -> String {
+        format!("{} = {}  # {by}: {}", self.key, self.value, self.why)
     }
 }
 
-/// Returns `text` with `changes`: an existing key is replaced in its line, a new key is added at the end of its
+/// Returns `text` with `changes`, whose comments name the command `by`: an existing key is replaced in its line, a new key is added at the end of its
 /// section, and a new section at the end of the file.
-pub(super) fn edited(text: &str, changes: &[Change]) -> String {
+pub(crate) fn edited(text: &str, changes: &[Change], by: &str) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     for change in changes {
         // Keys without a section stand before the first section.
         let header = format!("[{}]", change.section);
         let header_at = lines.iter().position(|line| without_comment(line) == header);
-        let first = match (change.section, header_at) {
+        let first = match (change.section.as_str(), header_at) {
             ("", _) => 0,
             (_, Some(start)) => start + 1,
             (_, None) => {
-                lines.extend([String::new(), header, change.line()]);
+                lines.extend([String::new(), header, change.line(by)]);
                 continue;
             }
         };
@@ -42,11 +43,11 @@ pub(super) fn edited(text: &str, changes: &[Change]) -> String {
         let end = first + rest.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(rest.len());
         let is_key = |line: &String| line.split_once('=').is_some_and(|(key, _)| key.trim() == change.key);
         match lines[first..end].iter().position(is_key) {
-            Some(index) => lines[first + index] = change.line(),
+            Some(index) => lines[first + index] = change.line(by),
             None => {
                 // Before the empty lines between this section and the next.
                 let last = lines[first..end].iter().rposition(|line| !line.trim().is_empty());
-                lines.insert(first + last.map_or(0, |last| last + 1), change.line());
+                lines.insert(first + last.map_or(0, |last| last + 1), change.line(by));
             }
         }
     }
@@ -75,11 +76,11 @@ mod tests {
         let expected = "# mine\ntask = \"asr\"\n\n[training]  # how\nremat = \"all\"  # optimize: less memory\nepochs = 3\n\
                         micro_batch = 4  # optimize: it fits\n\n[data]\nbatch_size = 8\n\n[model]\n\
                         attention = \"chunked\"  # optimize: long\n";
-        assert_eq!(edited(TEXT, &changes), expected);
-        assert_eq!(edited(TEXT, &[]), TEXT);
+        assert_eq!(edited(TEXT, &changes, "optimize"), expected);
+        assert_eq!(edited(TEXT, &[], "optimize"), TEXT);
         let top = [Change::new("", "task", "\"tts\"", "by a flag"), Change::new("", "seed", 3, "by a flag")];
         let expected = TEXT.replace("\"asr\"\n", "\"tts\"  # optimize: by a flag\nseed = 3  # optimize: by a flag\n");
-        assert_eq!(edited(TEXT, &top), expected);
-        assert_eq!(edited("", &top[1..]), "seed = 3  # optimize: by a flag\n");
+        assert_eq!(edited(TEXT, &top, "optimize"), expected);
+        assert_eq!(edited("", &top[1..], "optimize"), "seed = 3  # optimize: by a flag\n");
     }
 }

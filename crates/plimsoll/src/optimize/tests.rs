@@ -82,6 +82,7 @@ fn check_optimize<S: Traceable + Sync>(
         edited(
             &plimsoll_recipes::config::to_toml(&Loaded { config: builder.config.clone(), ..loaded(path) }),
             &changes,
+            "optimize",
         ),
     )
     .unwrap();

@@ -3,24 +3,28 @@
 mod folder;
 pub mod pictures;
 mod planning;
+mod prediction;
 mod recognition;
 mod record;
 mod resume;
 mod summary;
 mod synthesis;
 mod task;
+mod trial;
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryGate};
 use plimsoll_data::Shard;
 use plimsoll_monitor::{RunStatus, Summary};
 use plimsoll_speech::ModelFolder;
-use plimsoll_tape::{apply, freeze};
+use plimsoll_tape::{apply, devices, freeze};
 use plimsoll_train::{
-    CheckpointStore, Cleanup, Ending, Event, Governor, InferenceRunner, Observer, Outcome, Run, RunOptions, RunState,
-    StepError, TrainError, Trainer, preallocate_pages,
+    CheckpointStore, Cleanup, Ending, Event, Governor, InferenceRunner, LayerClock, Observer, Outcome, Run, RunOptions,
+    RunState, StepError, TrainError, Trainer, preallocate_pages,
 };
 
 use crate::config::Loaded;
@@ -41,8 +45,10 @@ use task::TrainingTask;
 
 pub use folder::{RunFolder, config_path, named_run};
 pub use planning::{PlannedRun, preview};
+pub use prediction::StepPrediction;
 pub use record::{NoDisplay, RunDisplay, Totals};
 pub use resume::{DataChanged, Resume};
+pub use trial::{LoadingSpeed, Placement, Trial, TrialOptions, own_seconds, wall_seconds, warm_steps};
 
 /// Number of steps in a row with an infinite or NaN loss or gradient, after which the run stops.
 const FAILURES_MAX: u32 = 10;
@@ -64,6 +70,10 @@ pub struct RunContext<'a> {
     is_resumed: bool,
     /// Identity of the run.
     id: String,
+    /// Clock of the layers; `None` unless the run is profiled.
+    layers: Option<Arc<LayerClock>>,
+    /// Where the model is; known once the run has begun.
+    placement: Mutex<Placement>,
 }
 
 /// Result of training.
@@ -241,12 +251,38 @@ impl RunContext<'_> {
             })?;
         }
         let model = freeze(task.model(&device, Key::new(self.plan.seed)), &training.freeze).invalid()?;
+        self.check_placement(&model, &device)?;
         // Each replica holds the budget on its own device.
         let own = TrainingDevice { device: device.clone().inner(), ..self.device.clone() };
         let (gate, meter) = (own.gate(self.memory, training.budget), own.meter(self.memory));
-        Ok(Trainer::new(model, self.plan.trainer_config(), self.governor())
+        let trainer = Trainer::new(model, self.plan.trainer_config(), self.governor())
             .with_memory(gate, meter)
-            .with_replica(replica))
+            .with_replica(replica);
+        Ok(match &self.layers {
+            Some(clock) => {
+                clock.name_layers(&trainer.task);
+                trainer.with_observer(clock.clone())
+            }
+            None => trainer,
+        })
+    }
+
+    /// Checks that each parameter of `model` is on `device`, and remembers where they are.
+    fn check_placement<M: Module>(&self, model: &M, device: &Device) -> Result<(), Failure> {
+        let mut placement = Placement { device: self.device.name.clone(), ..Placement::default() };
+        for (name, size, found) in devices(model) {
+            if found.clone().inner() != device.clone().inner() {
+                let message = format!("the parameter `{name}` is on {found:?}, and the run trains on {device:?}");
+                return Err(Failure::invalid(
+                    message,
+                    "this is a mistake of the program: please report it with the plan of the run",
+                ));
+            }
+            placement.parameters += 1;
+            placement.values += size;
+        }
+        *self.placement.lock().unwrap_or_else(PoisonError::into_inner) = placement;
+        Ok(())
     }
 
     /// Runs the training loop from `state` on.

@@ -1,5 +1,7 @@
 //! Plans a run: checks the configuration, reads the data, compares it with a checkpoint, and plans the memory.
 
+use std::sync::Mutex;
+
 use plimsoll_core::CountingAllocator;
 
 use super::RunContext;
@@ -21,7 +23,7 @@ pub struct PlannedRun<'a> {
     loaded: Loaded,
     /// Plan of the run. Its `Display` is the overview that people read before a run.
     pub plan: RunPlan,
-    prepared: PreparedData,
+    pub(super) prepared: PreparedData,
     device: TrainingDevice,
     memory: &'static CountingAllocator,
     reporter: &'a dyn Reporter,
@@ -92,7 +94,21 @@ impl<'a> PlannedRun<'a> {
             None => RunFolder::create(&plan)?,
         };
         let id = resumed.as_ref().map_or_else(folder::new_identity, |resumed| resumed.earlier.id.clone());
-        Ok(RunContext { loaded, plan, prepared, folder, device, memory, reporter, resumed, is_resumed, id })
+        let (layers, placement) = (None, Mutex::default());
+        Ok(RunContext {
+            loaded,
+            plan,
+            prepared,
+            folder,
+            device,
+            memory,
+            reporter,
+            resumed,
+            is_resumed,
+            id,
+            layers,
+            placement,
+        })
     }
 }
 

@@ -1,0 +1,204 @@
+//! Measurements of a profile, as programs read them.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::{BatchShape, Bytes, StepEvent, TimeShares};
+use plimsoll_recipes::training::{
+    LoadingSpeed, Placement, StepPrediction, Trial, own_seconds, wall_seconds, warm_steps,
+};
+use plimsoll_train::LayerTime;
+use serde::Serialize;
+
+/// Version of the serialized form of [`Profile`].
+const SCHEMA_VERSION: u32 = 1;
+
+/// Everything that a profile measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Profile {
+    schema_version: u32,
+    /// Where model and batches are.
+    pub(super) placement: Placement,
+    /// Number of steps that were measured, without the first ones.
+    pub(super) steps: usize,
+    /// Number of first steps that were left out.
+    pub(super) left_out: usize,
+    /// Mean wall time of a step.
+    pub(super) seconds_per_step: f64,
+    /// Wall time of the measured steps by owner.
+    pub(super) times: TimeShares,
+    /// Seconds of audio that training computes per second.
+    pub(super) audio_seconds_per_second: f64,
+    /// Speed of loading without training.
+    pub(super) loading: LoadingSpeed,
+    /// Mean share of padding in the batches.
+    pub(super) padding: f64,
+    /// Mean number of micro-batches in a step.
+    pub(super) micro_batches: f64,
+    /// Mean number of reads from the device in a step.
+    pub(super) reads: f64,
+    /// Memory.
+    pub(super) memory: MemoryProfile,
+    /// Padded shapes of the batches, the most frequent first.
+    pub(super) shapes: Vec<ShapeRow>,
+    /// Time of each layer, in the order of computation.
+    pub(super) layers: Vec<LayerTime>,
+    /// Cost of a micro-batch by operation, the dearest first; empty if the memory of the run is not planned.
+    pub(super) operations: Vec<OperationRow>,
+    /// Share by which a step is longer while layers are measured.
+    pub(super) layer_cost: f64,
+}
+
+/// Memory of the measured steps beside the plan.
+#[derive(Debug, Serialize)]
+pub(super) struct MemoryProfile {
+    /// Highest memory of a step; `None` if the device cannot measure it.
+    pub(super) peak_bytes: Option<Bytes>,
+    /// Planned peak of the run; `None` if it is not planned.
+    pub(super) planned_bytes: Option<Bytes>,
+    /// Planned memory by owner at the peak of the largest step, for one micro-batch at a time.
+    pub(super) owners: BTreeMap<String, Bytes>,
+    /// Highest memory of each step, over time.
+    pub(super) by_step: Vec<StepMemory>,
+}
+
+/// Memory of a step.
+#[derive(Debug, Serialize)]
+pub(super) struct StepMemory {
+    step: u64,
+    peak_bytes: Bytes,
+    /// Planned memory for batches of this shape; `None` if the plan does not cover it.
+    planned_bytes: Option<Bytes>,
+}
+
+/// Steps of one padded shape.
+#[derive(Debug, Serialize)]
+pub(super) struct ShapeRow {
+    pub(super) shape: BatchShape,
+    pub(super) steps: usize,
+    /// Time for compiling kernels in these steps.
+    pub(super) compile_seconds: f64,
+    /// Mean wall time of these steps.
+    pub(super) seconds_per_step: f64,
+}
+
+/// Cost of the operations of one name.
+#[derive(Debug, Serialize)]
+pub(super) struct OperationRow {
+    pub(super) name: &'static str,
+    pub(super) count: u64,
+    /// Share of the time of a micro-batch, by the cost model.
+    pub(super) share: f64,
+    /// Floating-point operations of products.
+    pub(super) operations: f64,
+    /// Bytes that are read and written.
+    pub(super) bytes: f64,
+}
+
+impl Profile {
+    /// Puts the measurements together. `layered` has the same first steps as `plain`.
+    pub(super) fn new(
+        plain: &Trial,
+        layered: &Trial,
+        loading: LoadingSpeed,
+        prediction: Option<&StepPrediction>,
+    ) -> Self {
+        let warm = warm_steps(plain.steps());
+        let mut times = TimeShares::default();
+        warm.iter().for_each(|step| times.add_all(&step.times));
+        let count = warm.len().max(1) as f64;
+        let mean = |value: fn(&StepEvent) -> f64| warm.iter().map(|step| value(step)).sum::<f64>() / count;
+        let seconds = warm.iter().map(|step| wall_seconds(step)).sum::<f64>();
+        let features = &plain.plan.features;
+        let hop_seconds = features.hop_length as f64 / f64::from(features.sample_rate);
+        let frames = warm.iter().map(|step| step.frames).sum::<u64>();
+        Self {
+            schema_version: SCHEMA_VERSION,
+            placement: plain.placement.clone(),
+            steps: warm.len(),
+            left_out: plain.steps().count() - warm.len(),
+            seconds_per_step: seconds / count,
+            times,
+            audio_seconds_per_second: frames as f64 * hop_seconds / seconds.max(f64::MIN_POSITIVE),
+            loading,
+            padding: mean(|step| step.padding),
+            micro_batches: mean(|step| step.micro_batches as f64),
+            reads: mean(|step| f64::from(step.reads)),
+            memory: MemoryProfile::new(plain, prediction),
+            shapes: shapes(&plain.steps().collect::<Vec<_>>()),
+            layers: layered.layers.clone(),
+            operations: prediction.map(operations).unwrap_or_default(),
+            layer_cost: layer_cost(plain, layered),
+        }
+    }
+}
+
+impl MemoryProfile {
+    fn new(trial: &Trial, prediction: Option<&StepPrediction>) -> Self {
+        let measured = |step: &StepEvent| Some(step.peak_bytes).filter(|peak| peak.0 > 0);
+        let memory = trial.plan.memory.as_ref();
+        let is_host = !trial.plan.training.async_errors;
+        let planned = memory.map(|memory| memory.expected_peaks(is_host)).unwrap_or_default();
+        let covering = |shape: BatchShape| {
+            let covers =
+                |other: &&(BatchShape, Bytes)| other.0.frames >= shape.frames && other.0.tokens >= shape.tokens;
+            planned.iter().filter(covers).map(|(_, bytes)| *bytes).min()
+        };
+        let row = |step: &StepEvent| {
+            let planned_bytes = step.shape.and_then(covering);
+            Some(StepMemory { step: step.step, peak_bytes: measured(step)?, planned_bytes })
+        };
+        let owner = |(owner, bytes): &(plimsoll_memory::Owner, Bytes)| {
+            (serde_json::json!(owner).as_str().unwrap_or_default().to_string(), *bytes)
+        };
+        Self {
+            peak_bytes: trial.steps().filter_map(measured).max(),
+            planned_bytes: memory.map(plimsoll_recipes::memory_plan::MemoryPlan::peak),
+            owners: prediction.map(|step| step.owners.iter().map(owner).collect()).unwrap_or_default(),
+            by_step: trial.steps().filter_map(row).collect(),
+        }
+    }
+}
+
+fn shapes(steps: &[&StepEvent]) -> Vec<ShapeRow> {
+    let mut by_shape: BTreeMap<BatchShape, Vec<&StepEvent>> = BTreeMap::new();
+    for step in steps {
+        if let Some(shape) = step.shape {
+            by_shape.entry(shape).or_default().push(step);
+        }
+    }
+    let row = |(shape, steps): (BatchShape, Vec<&StepEvent>)| ShapeRow {
+        shape,
+        steps: steps.len(),
+        compile_seconds: steps.iter().map(|step| step.times.get(plimsoll_core::TimeOwner::Compile)).sum(),
+        seconds_per_step: steps.iter().map(|step| wall_seconds(step)).sum::<f64>() / steps.len() as f64,
+    };
+    let mut rows: Vec<ShapeRow> = by_shape.into_iter().map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.steps));
+    rows
+}
+
+fn operations(prediction: &StepPrediction) -> Vec<OperationRow> {
+    let precision = prediction.bucket.choice.precision;
+    let seconds = |cost: &plimsoll_memory::Cost| prediction.speed.seconds(cost, precision);
+    let all: f64 = prediction.operations.iter().map(|operation| seconds(&operation.cost)).sum();
+    let row = |operation: &plimsoll_memory::OperationCost| OperationRow {
+        name: operation.name,
+        count: operation.count,
+        share: seconds(&operation.cost) / all.max(f64::MIN_POSITIVE),
+        operations: operation.cost.operations,
+        bytes: operation.cost.bytes,
+    };
+    let mut rows: Vec<OperationRow> = prediction.operations.iter().map(row).collect();
+    rows.sort_by(|a, b| b.share.total_cmp(&a.share));
+    rows
+}
+
+/// Compares the median time per frame of the steps that both trials took.
+fn layer_cost(plain: &Trial, layered: &Trial) -> f64 {
+    let both = layered.steps().count().min(plain.steps().count());
+    let pairs = plain.steps().zip(layered.steps()).take(both).skip(both / 3);
+    let mut ratios: Vec<f64> =
+        pairs.map(|(plain, layered)| own_seconds(layered) / own_seconds(plain).max(f64::MIN_POSITIVE)).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).map_or(0.0, |ratio| ratio - 1.0)
+}

@@ -1,0 +1,95 @@
+//! What the commands that train for a trial share: their configuration, and their progress bar.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_recipes::Failure;
+use plimsoll_recipes::config::{ConfigArgs, Loaded, load};
+use plimsoll_recipes::training::{RunDisplay, Totals, config_path, named_run};
+use plimsoll_train::Event;
+
+use crate::environment;
+
+/// Configuration of a trial: of its own, or that of a run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TrialConfigArgs {
+    /// Take the configuration of this run: its folder, or its name in `runs`. The run stays as it is.
+    #[arg(long, value_name = "RUN", conflicts_with = "config")]
+    pub(crate) run: Option<PathBuf>,
+    /// The configuration.
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+impl TrialConfigArgs {
+    /// Returns the folder of the run, if one is named.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.run.as_deref().map(named_run)
+    }
+
+    /// Returns the flags, with the configuration file of the run if one is named.
+    pub(crate) fn flags(&self) -> Result<ConfigArgs, Failure> {
+        let mut flags = self.config.clone();
+        if let Some(folder) = self.folder() {
+            flags.config = Some(config_path(&folder)?);
+        }
+        Ok(flags)
+    }
+
+    /// Returns the number of steps that `--steps` asks for.
+    pub(crate) fn steps(&self) -> Result<Option<u64>, Failure> {
+        let Some(text) = &self.config.steps else { return Ok(None) };
+        match text.parse() {
+            Ok(steps) if steps > 0 => Ok(Some(steps)),
+            _ => {
+                Err(Failure::invalid(format!("`--steps {text}` is no number of steps"), "write a whole number above 0"))
+            }
+        }
+    }
+
+    /// Loads the configuration.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        Ok(load(&self.flags()?, environment())?)
+    }
+}
+
+/// Shows the steps of a trial as a progress bar on standard error, and problems as lines.
+pub(crate) struct TrialBar {
+    bar: ProgressBar,
+    done: u64,
+}
+
+impl TrialBar {
+    /// Makes the bar of `steps` steps, named `label`; without a number of steps it shows no end.
+    pub(crate) fn new(label: &str, steps: Option<u64>) -> Self {
+        let template = match steps {
+            Some(_) => "{msg} {bar:30} step {pos}/{len}, {eta} left",
+            None => "{spinner} {msg}: step {pos}, {elapsed}",
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        let bar = steps.map_or_else(ProgressBar::no_length, ProgressBar::new);
+        Self { bar: bar.with_style(style).with_message(label.to_owned()), done: 0 }
+    }
+}
+
+impl RunDisplay for TrialBar {
+    fn show(&mut self, event: &Event, _: &Totals) {
+        match event {
+            Event::Step(_) => {
+                self.done += 1;
+                self.bar.set_position(self.done);
+            }
+            Event::Skipped { reason, .. } => self.bar.suspend(|| eprintln!("warning: step skipped: {reason}")),
+            Event::OutOfMemory { failure, .. } => self.bar.suspend(|| eprintln!("note: {failure}")),
+            Event::NotSaved { reason, .. } => {
+                self.bar.suspend(|| eprintln!("warning: no checkpoint was written: {reason}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

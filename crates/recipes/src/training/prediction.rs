@@ -1,0 +1,66 @@
+//! What a plan predicts of a step: memory by owner, and the cost of each operation.
+
+use plimsoll_core::Bytes;
+use plimsoll_memory::{BackendRules, BucketPlan, MemoryModel, OperationCost, Owner, Speed, Traceable, operation_costs};
+
+use crate::demand::DemandBuilder;
+use crate::device::TrainingDevice;
+use crate::error::{Failure, FailureExt};
+use crate::mapping::ModelPlan;
+use crate::memory::target_for;
+use crate::plan::RunPlan;
+use crate::resolve;
+
+/// Prediction of the step that needs most memory.
+#[derive(Clone, Debug)]
+pub struct StepPrediction {
+    /// Length and micro-batch of the step.
+    pub bucket: BucketPlan,
+    /// Memory by owner at the peak of the step, for one replica.
+    pub owners: Vec<(Owner, Bytes)>,
+    /// Cost of the operations of one micro-batch, by name.
+    pub operations: Vec<OperationCost>,
+    /// Speed of the device by the cost model.
+    pub speed: Speed,
+}
+
+impl StepPrediction {
+    /// Predicts the step of `plan` that needs most memory; `None` if the memory of the run is not planned.
+    ///
+    /// # Errors
+    /// If the device cannot be opened, or the model cannot be traced.
+    pub fn of(plan: &RunPlan) -> Result<Option<Self>, Failure> {
+        let device = TrainingDevice::choose(&plan.config.device)?;
+        let lanes = resolve::lanes(&plan.config, &device);
+        let (Some(memory), Some(target)) = (&plan.memory, target_for(&plan.config, &device, lanes)) else {
+            return Ok(None);
+        };
+        let Some(bucket) = memory.plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
+        let shapes = memory.plan.buckets.iter().map(|bucket| bucket.bucket).collect();
+        let builder = DemandBuilder { config: plan.config.clone(), model: plan.model.for_planning(), shapes };
+        let demand = builder.as_written(&target);
+        let (rules, state) = (target.rules(), memory.plan.state);
+        let (owners, operations) = match &builder.model {
+            ModelPlan::Recognizer(model) => {
+                let memory = MemoryModel::new(model, demand).failed()?;
+                let run = memory.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice, state).failed()?.0;
+                (run.timeline.owners_at_peak(), operations(model, bucket, rules)?)
+            }
+            ModelPlan::Synthesizer(model) => {
+                let memory = MemoryModel::new(model, demand).failed()?;
+                let run = memory.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice, state).failed()?.0;
+                (run.timeline.owners_at_peak(), operations(model, bucket, rules)?)
+            }
+        };
+        Ok(Some(Self { bucket: bucket.clone(), owners, operations, speed: target.speed() }))
+    }
+}
+
+fn operations<S: Traceable>(
+    model: &S,
+    bucket: &BucketPlan,
+    rules: BackendRules,
+) -> Result<Vec<OperationCost>, Failure> {
+    let shape = bucket.bucket.with_utterances(bucket.micro_batch);
+    operation_costs(model, shape, bucket.choice, rules).failed()
+}

@@ -1,0 +1,213 @@
+//! Trial runs: some steps of a configuration on the true path of training, in a folder that is deleted afterwards.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use plimsoll_core::{BatchSource, CountingAllocator, Position, Record, TimeOwner};
+use plimsoll_data::Shard;
+use plimsoll_train::{Event, LayerClock, LayerTime, StepEvent};
+use tempfile::TempDir;
+
+use super::{PlannedRun, RunDisplay, Totals, TrainingOutcome};
+use crate::config::Loaded;
+use crate::error::{Failure, FailureExt};
+use crate::plan::RunPlan;
+use crate::reporter::Reporter;
+
+/// When a trial ends, and what is measured beside the ledger.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrialOptions {
+    /// Number of steps after which the trial ends; `None` for no limit.
+    pub steps: Option<u64>,
+    /// Time from the first step after which the trial ends; `None` for no limit.
+    pub time: Option<Duration>,
+    /// Whether the time of each layer is measured. On a GPU this slows the steps.
+    pub has_layers: bool,
+}
+
+/// Result of a trial.
+#[derive(Debug)]
+pub struct Trial {
+    /// Plan of the run, as training would have it.
+    pub plan: RunPlan,
+    /// Events of the trial with their times.
+    pub records: Vec<Record>,
+    /// Time of each layer, in the order of computation; empty if not measured.
+    pub layers: Vec<LayerTime>,
+    /// Size of the model on its device.
+    pub placement: Placement,
+    /// Number of steps that a run of the configuration has; `None` if it is not limited by steps or epochs.
+    pub total_steps: Option<u64>,
+    /// Whether the trial was stopped before its end.
+    pub was_stopped: bool,
+    /// Folder of the run, in `folder`.
+    run: PathBuf,
+    /// Folder that is deleted with the trial.
+    _folder: TempDir,
+}
+
+/// Where the tensors of a run are. A tensor on another device is an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Placement {
+    /// Device that all of them are on.
+    pub device: String,
+    /// Number of parameter tensors.
+    pub parameters: usize,
+    /// Number of values of these tensors.
+    pub values: u64,
+}
+
+impl Trial {
+    /// Returns the steps of the trial.
+    pub fn steps(&self) -> impl Iterator<Item = &StepEvent> {
+        self.records.iter().filter_map(|record| match &record.event {
+            Event::Step(step) => Some(step),
+            _ => None,
+        })
+    }
+
+    /// Returns the folder of the run, which has the files of a run that was stopped. It is deleted with this value.
+    pub fn folder(&self) -> &Path {
+        &self.run
+    }
+
+    /// Trains `loaded` as `options` say, as `train` would. The folder of the run is deleted with the result. The folder is made where the
+    /// runs are, so that checkpoints are written to the same disk. A trial ignores the limits of the configuration, and
+    /// ends without a final evaluation. `stop` ends it early.
+    ///
+    /// # Errors
+    /// As for [`PlannedRun::new`], and if training fails.
+    pub fn run(
+        mut loaded: Loaded,
+        options: TrialOptions,
+        (memory, reporter): (&'static CountingAllocator, &dyn Reporter),
+        stop: &AtomicBool,
+        display: &mut dyn RunDisplay,
+    ) -> Result<Self, Failure> {
+        let runs_dir = std::mem::take(&mut loaded.config.runs_dir);
+        let folder = folder_in(&runs_dir)?;
+        loaded.config.runs_dir = folder.path().to_path_buf();
+        loaded.config.name = None;
+        let mut planned = PlannedRun::new(loaded, memory, reporter)?;
+        let training = &mut planned.plan.training;
+        let total_steps = training.total_steps;
+        (training.total_steps, training.epochs, training.max_seconds, training.early_stopping) =
+            (None, None, None, None);
+        let mut run = planned.start()?;
+        let clock = options.has_layers.then(|| Arc::new(LayerClock::default()));
+        run.layers.clone_from(&clock);
+        let ends = AtomicBool::new(false);
+        let mut watched =
+            TrialDisplay { inner: display, options, begun: None, stop, ends: &ends, steps: 0, records: Vec::new() };
+        let outcome = run.train(&ends, &mut watched)?;
+        let records = watched.records;
+        // A trial has no limit of its own, so it is complete only if the data ended.
+        let was_stopped = stop.load(Ordering::Relaxed) && !matches!(outcome, TrainingOutcome::Complete { .. });
+        let layers = clock.map(|clock| clock.times()).unwrap_or_default();
+        let placement = run.placement.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let path = run.folder.path().to_path_buf();
+        let mut plan = run.plan;
+        plan.config.runs_dir = runs_dir;
+        Ok(Self { plan, records, layers, placement, total_steps, was_stopped, run: path, _folder: folder })
+    }
+}
+
+/// Makes a folder for a trial in `runs_dir`. It is deleted when the result is dropped.
+fn folder_in(runs_dir: &Path) -> Result<TempDir, Failure> {
+    std::fs::create_dir_all(runs_dir)
+        .and_then(|()| tempfile::Builder::new().prefix(".trial-").tempdir_in(runs_dir))
+        .map_err(|error| {
+            let message = format!("a trial cannot write into {}: {error}", runs_dir.display());
+            Failure::invalid(message, "`--set runs_dir=FOLDER` names another folder")
+        })
+}
+
+/// Keeps the events of a trial, and ends it.
+struct TrialDisplay<'a> {
+    inner: &'a mut dyn RunDisplay,
+    options: TrialOptions,
+    begun: Option<Instant>,
+    /// Set by a person or a signal.
+    stop: &'a AtomicBool,
+    /// Ends the run.
+    ends: &'a AtomicBool,
+    steps: u64,
+    records: Vec<Record>,
+}
+
+impl RunDisplay for TrialDisplay<'_> {
+    fn start(&mut self, done: u64) {
+        self.begun = Some(Instant::now());
+        self.inner.start(done);
+    }
+
+    fn show(&mut self, event: &Event, totals: &Totals) {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        self.records.push(Record::new(time, event.clone()));
+        self.steps += u64::from(matches!(event, Event::Step(_)));
+        let is_late = self.options.time.zip(self.begun).is_some_and(|(time, begun)| begun.elapsed() >= time);
+        if self.options.steps.is_some_and(|steps| self.steps >= steps) || is_late || self.stop.load(Ordering::Relaxed) {
+            self.ends.store(true, Ordering::Relaxed);
+        }
+        self.inner.show(event, totals);
+    }
+
+    fn finish(&mut self) {
+        self.inner.finish();
+    }
+}
+
+/// Speed of loading without training.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct LoadingSpeed {
+    /// Number of batches that were loaded.
+    pub batches: u64,
+    /// Seconds of audio per second.
+    pub audio_seconds_per_second: f64,
+}
+
+impl PlannedRun<'_> {
+    /// Loads batches of the second epoch as training does, without training: `count` of them, or as many as fit into
+    /// `time`. A trial before this one has loaded few of these utterances.
+    ///
+    /// # Errors
+    /// If the data cannot be read.
+    pub fn loading_speed(&self, count: u64, time: Duration) -> Result<LoadingSpeed, Failure> {
+        let mut source = self.prepared.training_source(&self.plan, Position::epoch_start(1), Shard::default());
+        let features = &self.plan.features;
+        let hop_seconds = features.hop_length as f64 / f64::from(features.sample_rate);
+        let (begun, mut frames, mut batches) = (Instant::now(), 0, 0);
+        while batches < count && begun.elapsed() < time {
+            let Some(delivered) = source.next_batch() else { break };
+            let delivered = delivered.failed()?;
+            frames += delivered.batch.frame_lengths.iter().map(|&length| u64::from(length)).sum::<u64>();
+            batches += 1;
+            source.recycle(delivered.batch);
+        }
+        let seconds = begun.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
+        Ok(LoadingSpeed { batches, audio_seconds_per_second: frames as f64 * hop_seconds / seconds })
+    }
+}
+
+/// Returns the steps of `steps` that are measured: without the first ones, in which threads start, caches are empty and a
+/// GPU compiles kernels. At most a third of the steps is left out.
+pub fn warm_steps<'a>(steps: impl Iterator<Item = &'a StepEvent>) -> Vec<&'a StepEvent> {
+    let steps: Vec<&StepEvent> = steps.collect();
+    let cold = (steps.len() / 3).min(5);
+    steps[cold..].to_vec()
+}
+
+/// Returns the wall time of `step` in seconds.
+pub fn wall_seconds(step: &StepEvent) -> f64 {
+    match step.times.is_empty() {
+        true => step.step_seconds + step.wait_seconds,
+        false => step.times.total(),
+    }
+}
+
+/// Returns the wall time of `step` in seconds without what other processes took.
+pub fn own_seconds(step: &StepEvent) -> f64 {
+    wall_seconds(step) - step.times.get(TimeOwner::OtherProcess)
+}
