@@ -95,7 +95,7 @@ fn read_toml(args: &OptimizeArgs) -> Result<String, Failure> {
 
 /// Lists the keys that flags set, as changes of the file. Without them, the result would fit only with the same flags. The
 /// device is left to the machine that trains.
-fn set_by_flags(loaded: &Loaded) -> Vec<Change> {
+pub(crate) fn set_by_flags(loaded: &Loaded) -> Vec<Change> {
     let table = toml::Table::try_from(&loaded.config).expect("a configuration is plain values");
     let is_set = |key: &&Key| {
         loaded.provenance.origin(key.name).layer() == Layer::CommandLine

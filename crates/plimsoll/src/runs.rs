@@ -14,9 +14,6 @@ use plimsoll_recipes::{Failure, FailureExt};
 use crate::environment;
 use plimsoll_recipes::config::{ConfigArgs, load};
 
-/// Time without a record after which a run counts as ended. Validations of a large model take minutes.
-const SILENCE: Duration = Duration::from_secs(600);
-
 /// Commands of `runs`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
@@ -73,7 +70,7 @@ pub(crate) struct CompareArgs {
 impl RunsCommand {
     /// Runs the subcommand of `runs`.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let quiet_since = SystemTime::now() - SILENCE;
+        let quiet_since = RunReport::quiet_since();
         match self {
             Self::List(args) => list(&args, quiet_since),
             Self::Show(args) => {

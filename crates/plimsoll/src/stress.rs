@@ -17,7 +17,7 @@ use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{Trial, TrialOptions, own_seconds, warm_steps};
 use plimsoll_recipes::{Failure, FailureExt};
 
-use crate::print::{go_on_without_output, uses_color};
+use crate::print::uses_color;
 use crate::signals::Signals;
 use crate::terminal::{Terminal, spinner};
 use crate::trial::{TrialBar, TrialConfigArgs};
@@ -61,7 +61,6 @@ pub(crate) struct StressArgs {
 /// a failure. Nothing of the training is kept.
 pub(crate) fn stress(args: &StressArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     let mut loaded = args.trial.load()?;
-    go_on_without_output();
     let signals = Signals::listen().failed()?;
     longest_only(&mut loaded.config)?;
     loaded.config.training.checkpoint_interval = loaded.config.training.checkpoint_interval.min(CHECKPOINT_INTERVAL);

@@ -10,6 +10,7 @@ use plimsoll_recipes::{Failure, FailureExt};
 use super::AdviseArgs;
 use crate::environment;
 use crate::optimize::edit::{Change, edited};
+use crate::optimize::set_by_flags;
 use crate::output::{ForceFlag, OutputFile};
 
 /// File that the changed configuration is written to.
@@ -30,11 +31,13 @@ impl Destination {
     pub(super) fn write(&self, findings: &[&Finding], flags: &ConfigArgs, is_quiet: bool) -> Result<(), Failure> {
         let Some(file) = &self.0 else { return Ok(()) };
         let changes: Vec<Change> = findings.iter().flat_map(|finding| changes(finding)).collect();
-        let text = match &flags.config {
-            Some(path) if is_toml(path) => std::fs::read_to_string(path).failed()?,
-            _ => to_toml(&load(flags, environment())?),
+        let loaded = load(flags, environment())?;
+        let (text, set) = match &flags.config {
+            // What flags have set belongs to the configuration that was judged.
+            Some(path) if is_toml(path) => (std::fs::read_to_string(path).failed()?, set_by_flags(&loaded)),
+            _ => (to_toml(&loaded), Vec::new()),
         };
-        file.write(edited(&text, &changes, "advise"))?;
+        file.write(edited(&edited(&text, &set, "advise"), &changes, "advise"))?;
         if !is_quiet {
             let count = plimsoll_core::counted(changes.len(), "change");
             eprintln!("{} has {count}", file.path().display());

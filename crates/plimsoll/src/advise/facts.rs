@@ -107,8 +107,12 @@ fn alternatives(
         flags.set.push(change.setting());
         let loaded = load(&flags, environment()).ok()?;
         let plan = preview(&loaded, None, None, memory, &Silent).ok()?;
+        if change.key.starts_with("data.") {
+            // The planner computes the longest batches, and padding is saved in all of them.
+            return Some(Alternative { change, padding: Some(plan.data.padding), seconds_ratio: None });
+        }
         let ratio = seconds(now).zip(seconds(&plan)).map(|(now, then)| then / now.max(f64::MIN_POSITIVE));
-        Some(Alternative { change, padding: Some(plan.data.padding), seconds_ratio: ratio })
+        Some(Alternative { change, padding: None, seconds_ratio: ratio })
     };
     all.filter_map(alternative).collect()
 }

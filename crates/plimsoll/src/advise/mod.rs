@@ -48,7 +48,10 @@ pub(crate) struct AdviseArgs {
 pub(crate) fn advise(args: &AdviseArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     let destination = Destination::new(args)?;
     let flags = args.trial.flags()?;
-    go_on_without_output();
+    if args.apply || args.output.is_some() {
+        // Then the result is a file.
+        go_on_without_output();
+    }
     let signals = Signals::listen().failed()?;
     let Some(facts) = facts::gather(&args.trial, memory, &signals.stop)? else {
         return Ok(ExitCode::from(signals.exit_code()));

@@ -15,7 +15,6 @@ use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::json;
 
 use crate::output::{ForceFlag, OutputFile};
-use crate::print::go_on_without_output;
 use crate::signals::Signals;
 use crate::terminal::{Terminal, spinner};
 use crate::trial::{TrialBar, TrialConfigArgs};
@@ -51,7 +50,6 @@ pub(crate) struct ProfileArgs {
 pub(crate) fn profile(args: &ProfileArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     let trace = args.trace.as_deref().map(|path| OutputFile::new(path, "--trace", args.force)).transpose()?;
     let loaded = args.trial.load()?;
-    go_on_without_output();
     let signals = Signals::listen().failed()?;
     let steps = args.trial.steps()?.unwrap_or(STEPS).max(STEPS_MIN);
     let options = TrialOptions { steps: Some(steps), ..TrialOptions::default() };

@@ -1,6 +1,7 @@
 //! Tests of the program as a process: commands, exit codes, messages, files.
 #![cfg(test)]
 
+mod advising;
 mod data;
 mod fitting;
 mod learning;

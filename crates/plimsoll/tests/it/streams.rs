@@ -27,7 +27,7 @@ enum Stream {
 }
 
 /// Every command, with arguments that make it print. `train` and `say` come with arguments that write files, too.
-const COMMANDS: [&[&str]; 32] = [
+const COMMANDS: [&[&str]; 36] = [
     &["--help"],
     &["train", "--help"],
     &["frobnicate"],
@@ -48,7 +48,11 @@ const COMMANDS: [&[&str]; 32] = [
     &["report", "r", "--out", "-"],
     &["monitor", "--once", "--interval", "0.2", "--run", "r"],
     &["monitor", "--once", "--interval", "0.2", "--json"],
-    // Its exit code depends on the machine at the moment.
+    &["profile", "--config", "run.toml", "--steps", "3", "--json"],
+    &["advise", "--run", "r"],
+    &["advise", "--config", "run.toml", "--steps", "5", "--output", "advised.toml", "--force"],
+    // The exit codes of these two depend on the machine at the moment.
+    &["stress", "--help"],
     &["doctor", "--help"],
     &["model", "info", "--config", "run.toml"],
     &["memtest", "--config", "run.toml", "--gpu", "16GiB"],

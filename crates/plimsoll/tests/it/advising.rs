@@ -1,0 +1,114 @@
+//! Tests of the commands that train for a trial: `profile`, `advise` and `stress`.
+
+use serde_json::Value;
+
+use crate::program::{SMALL, TestFolder, names};
+
+/// Sums up numbers of a JSON object.
+fn sum(object: &Value) -> f64 {
+    object.as_object().unwrap().values().map(|value| value.as_f64().unwrap()).sum()
+}
+
+/// Returns the flags of the test corpus and `more`.
+fn flags<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [SMALL, more].concat()
+}
+
+#[test]
+fn a_profile_adds_up_and_leaves_nothing_behind() {
+    let dir = TestFolder::new();
+    let args = |more: &[&'static str]| [&["profile"], &flags(more)[..]].concat();
+    let output = dir.run(&args(&["--steps", "6", "--json", "--trace", "steps.json"])).success();
+    let profile: Value = serde_json::from_str(&output.stdout).unwrap();
+    let (steps, mean) = (profile["steps"].as_f64().unwrap(), profile["seconds_per_step"].as_f64().unwrap());
+    assert_eq!((steps, profile["left_out"].as_u64()), (4.0, Some(2)), "{profile}");
+    assert!((sum(&profile["times"]) - steps * mean).abs() < 1e-6, "{profile}");
+    assert!(profile["placement"]["parameters"].as_u64().unwrap() > 10, "{profile}");
+    let layers = profile["layers"].as_array().unwrap();
+    assert_eq!(layers.last().unwrap()["name"], "loss");
+    assert!(layers.iter().all(|layer| layer["forward"].as_f64().unwrap() > 0.0), "{profile}");
+    let shares: f64 = profile["operations"].as_array().unwrap().iter().map(|row| row["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-9, "{profile}");
+    let shapes = profile["shapes"].as_array().unwrap();
+    assert_eq!(shapes.iter().map(|row| row["steps"].as_u64().unwrap()).sum::<u64>(), 6);
+    assert!(profile["loading"]["audio_seconds_per_second"].as_f64().unwrap() > 0.0, "{profile}");
+
+    // The slices of the trace add up to the times of all steps, of which the profile shows the last.
+    let trace: Value = serde_json::from_slice(&std::fs::read(dir.path("steps.json")).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let steps = events.iter().filter(|event| event["name"].as_str().is_some_and(|name| name.starts_with("step ")));
+    assert_eq!(steps.count(), 6);
+    let owned: f64 =
+        events.iter().filter(|event| event["args"]["owner"].is_string()).map(|e| e["dur"].as_f64().unwrap()).sum();
+    assert!(owned > sum(&profile["times"]) * 1e6, "{owned}");
+
+    assert_eq!(names(&dir.path("runs")), Vec::<String>::new());
+    let again = dir.run(&args(&["--steps", "6", "--trace", "steps.json"]));
+    assert!(again.code == Some(2) && again.stderr.contains("--force"), "{}", again.stderr);
+    let text = dir.run(&args(&["--steps", "4"])).success().stdout;
+    for part in ["computing", "planned for the run", "Padded shapes", "blocks.*.attention", "matrix product"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn advice_is_an_exact_change_that_a_trial_can_prove() {
+    let dir = TestFolder::new();
+    let suffers = ["--steps", "34", "--set", "training.validation_interval=1", "--verify", "20", "--json"];
+    let args = [&["advise"], &flags(&suffers)[..], &["--output", "better.toml"]].concat();
+    let output = dir.run(&args).success();
+    let advice: Value = serde_json::from_str(&output.stdout).unwrap();
+    let findings = advice["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|finding| finding["rule"] == "validation-heavy").unwrap();
+    let to: u64 = finding["change"]["to"].as_str().unwrap().parse().unwrap();
+    assert_eq!((&finding["change"]["from"], to > 1), (&"1".into(), true), "{finding}");
+    let verified = advice["verified"].as_array().unwrap();
+    let proof = verified.iter().find(|proof| proof["rule"] == "validation-heavy").unwrap();
+    assert_eq!(proof["settings"][0], format!("training.validation_interval={to}"), "{proof}");
+    let interval = proof["interval"].as_array().unwrap();
+    let (low, high) = (interval[0].as_f64().unwrap(), interval[1].as_f64().unwrap());
+    let brought = proof["brought"].as_f64().unwrap();
+    assert!(low <= brought && brought <= high, "{proof}");
+    assert_eq!(proof["is_kept"], low > 0.0, "{proof}");
+    // What was proven is written, and the flags of the trial with it.
+    let expected = if low > 0.0 { to } else { 1 };
+    let printed = dir.run(&["config", "print", "--config", "better.toml"]).success().stdout;
+    assert!(printed.contains(&format!("validation_interval = {expected} ")), "{printed}");
+    assert_eq!(names(&dir.path("runs")), Vec::<String>::new());
+}
+
+#[test]
+fn advice_for_a_short_run_abstains_and_changes_nothing() {
+    let dir = TestFolder::new();
+    dir.train(&["--steps", "3"]).success();
+    let output = dir.run(&["advise", "--run", "asr-1", "--json"]).success();
+    let advice: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(advice["findings"], Value::Array(Vec::new()), "{advice}");
+    assert!(advice["abstained"].as_array().unwrap().len() > 10, "{advice}");
+    for wrong in [
+        &["advise", "--run", "none"][..],
+        &["advise", "--run", "asr-1", "--config", "run.toml"],
+        &["advise", "--run", "asr-1", "--apply"],
+        &["advise", "--verify", "3"],
+        &["profile", "--steps", "0"],
+        &["stress", "--seconds", "0"],
+    ] {
+        let output = dir.run(wrong);
+        assert_eq!(output.code, Some(2), "{wrong:?}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn stress_judges_a_run_at_its_limit() {
+    let dir = TestFolder::new();
+    let args = [&["stress", "--seconds", "30", "--json"], &flags(&["--steps", "12"])[..]].concat();
+    let output = dir.run(&args);
+    assert!(matches!(output.code, Some(0 | 1)), "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let status = |id: &str| checks.iter().find(|check| check["id"] == id).unwrap()["status"].clone();
+    for (id, expected) in [("errors", "pass"), ("memory", "pass"), ("out-of-memory", "pass"), ("utilization", "skip")] {
+        assert_eq!(status(id), expected, "{id}: {report}");
+    }
+    assert_eq!(names(&dir.path("runs")), Vec::<String>::new());
+}
