@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use plimsoll_monitor::{Comparison, RunReport, read_runs, run_table};

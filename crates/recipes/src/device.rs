@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use plimsoll_core::{
     Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, Precision, SingleReplica, counted,
 };
-use plimsoll_tape::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
+use plimsoll_tape::gpu::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
 use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
 use crate::config::{BackendChoice, CudaAllocatorChoice, DeviceConfig, PersistentMemoryChoice, TuningChoice};

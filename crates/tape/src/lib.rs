@@ -8,7 +8,7 @@ mod bridge;
 mod buffers;
 mod capture;
 mod fused;
-mod gpu_settings;
+pub mod gpu;
 mod host;
 mod noise;
 mod observe;
@@ -34,7 +34,6 @@ pub use fused::{
     AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
     layer_norm, relative_shift, silu, single_query_attention, tanh,
 };
-pub use gpu_settings::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
 pub use noise::Noise;
 pub use observe::{Direction, PassObserver, Visit, layer_names};
 pub use parameters::{

@@ -48,9 +48,9 @@ const COMMANDS: [&[&str]; 36] = [
     &["report", "r", "--out", "-"],
     &["monitor", "--once", "--interval", "0.2", "--run", "r"],
     &["monitor", "--once", "--interval", "0.2", "--json"],
-    &["profile", "--config", "run.toml", "--steps", "3", "--json"],
+    &["profile", "--config", "run.toml", "--data", "c/manifest.jsonl", "--steps", "3", "--json"],
     &["advise", "--run", "r"],
-    &["advise", "--config", "run.toml", "--steps", "5", "--output", "advised.toml", "--force"],
+    &["advise", "--run", "r", "--output", "advised.toml", "--force"],
     // The exit codes of these two depend on the machine at the moment.
     &["stress", "--help"],
     &["doctor", "--help"],
@@ -120,7 +120,8 @@ fn check(dir: &TestFolder, args: &[&str], stream: Stream, broken: Broken, whole:
     let place = format!("{args:?} {stream:?} {broken:?}: {found:?}");
     assert!(found.status.code() != Some(101) && found.status.signal().is_none(), "{place}");
     assert!(!text.contains("panicked") && !text.contains("Broken pipe"), "{place}");
-    let goes_on = args[0] == "train" || args.contains(&"--file") || args.contains(&"--help");
+    let has_file = args.contains(&"--file") || (args[0] == "advise" && args.contains(&"--output"));
+    let goes_on = args[0] == "train" || has_file || args.contains(&"--help");
     let expected = match (stream, broken) {
         (Stream::Error, _) | (_, Broken::Closed) => whole.status.code(),
         _ if whole.stdout.is_empty() || goes_on => whole.status.code(),

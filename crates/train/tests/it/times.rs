@@ -1,16 +1,19 @@
 //! Tests that the time of a run belongs to the owner that took it, and that no time is lost or counted twice.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use plimsoll_core::{
     BatchList, BatchSource, DeliveredBatch, HostBatch, Key, Position, SourceError, StepEvent, TimeOwner, TimeShares,
+    timing,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch};
 use plimsoll_train::{
-    CheckpointStore, Event, Governor, InferenceRunner, Limits, Run, RunOptions, Schedule, Score, Trainer, TrainerConfig,
+    CheckpointStore, Disk, Event, Governor, InferenceRunner, Limits, RealDisk, Run, RunOptions, Schedule, Score,
+    Trainer, TrainerConfig,
 };
 
 use crate::net::{Net, batch};
@@ -24,7 +27,12 @@ const DELAY: Duration = Duration::from_millis(15);
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Culprit {
     Loader,
+    Copy,
     Model,
+    Operations,
+    Read,
+    Optimizer,
+    Disk,
     Validation,
     Observer,
     OutOfMemory,
@@ -50,16 +58,36 @@ impl Task for Slow {
     type Tensors = TensorBatch;
 
     fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        delay_if(Culprit::Copy);
         TensorBatch::send(batch, device)
     }
 
     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
         delay_if(Culprit::Model);
+        if CULPRIT.get() == Culprit::Operations {
+            let mut x = Tensor::<1>::ones([1], &batch.features.device());
+            (0..10_000).for_each(|_| x = x.clone() + 1.0);
+        }
+        if CULPRIT.get() == Culprit::Read {
+            // A loss that is computed on the host names its reads.
+            timing::measure(TimeOwner::Read, || std::thread::sleep(DELAY));
+        }
         if batch.frame_lengths.len() > 2 {
             delay_if(Culprit::OutOfMemory);
             assert!(CULPRIT.get() != Culprit::OutOfMemory, "out of memory");
         }
         StepLoss::new(self.net.off(batch, pass))
+    }
+}
+
+/// Writes as slowly as a disk over a network does.
+#[derive(Debug)]
+struct SlowDisk;
+
+impl Disk for SlowDisk {
+    fn write(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+        std::thread::sleep(DELAY);
+        RealDisk.write(path, bytes)
     }
 }
 
@@ -83,7 +111,10 @@ fn times_with(culprit: Culprit) -> (TimeShares, f64) {
     CULPRIT.set(culprit);
     let folder = tempfile::tempdir().unwrap();
     let store = CheckpointStore::new(folder.path(), 1);
-    let batches = (0..STEPS as u64).map(|step| batch(4 * step..4 * step + 4, 10)).collect();
+    let store = if culprit == Culprit::Disk { store.with_disk(SlowDisk) } else { store };
+    // With one short utterance, a large model is updated for longer than it is computed.
+    let (width, utterances, frames) = if culprit == Culprit::Optimizer { (400_000, 1, 1) } else { (8, 4, 10) };
+    let batches = (0..STEPS as u64).map(|step| batch(4 * step..4 * step + utterances, frames)).collect();
     let mut source = SlowSource(BatchList::new(batches, Position::default()));
     let mut times = TimeShares::default();
     let mut watch = |event: &Event| {
@@ -97,10 +128,10 @@ fn times_with(culprit: Culprit) -> (TimeShares, f64) {
         Ok(Score { value: 1.0, all: Vec::new() })
     };
     let limits = Limits { steps: Some(STEPS as u64), ..Limits::default() };
-    let options = RunOptions { validate_every: Some(1), save_every: 5, ..RunOptions::new(limits) };
-    // Each step meets a length of its own as far as the governor knows, so a failure does not lower it for all.
+    let save_every = if culprit == Culprit::Disk { 1 } else { 5 };
+    let options = RunOptions { validate_every: Some(1), save_every, ..RunOptions::new(limits) };
     let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
-    let task = Slow { net: Net::new(8, &Device::flex().autodiff()) };
+    let task = Slow { net: Net::new(width, &Device::flex().autodiff()) };
     let mut trainer = Trainer::new(task, config, Governor::new(4));
     let start = Instant::now();
     Run::new(&mut trainer, &mut source, &store, &options).with_observer(&mut watch).train(&mut validate).unwrap();
@@ -111,7 +142,9 @@ fn times_with(culprit: Culprit) -> (TimeShares, f64) {
 fn each_culprit_has_its_time_and_hardly_any_is_unknown() {
     for (culprit, owner) in [
         (Culprit::Loader, TimeOwner::Data),
+        (Culprit::Copy, TimeOwner::Transfer),
         (Culprit::Model, TimeOwner::Compute),
+        (Culprit::Read, TimeOwner::Read),
         (Culprit::Validation, TimeOwner::Validation),
         (Culprit::Observer, TimeOwner::Record),
     ] {
@@ -126,9 +159,24 @@ fn each_culprit_has_its_time_and_hardly_any_is_unknown() {
 }
 
 #[test]
+fn culprits_without_a_known_time_have_the_largest_share() {
+    for (culprit, owner) in [
+        (Culprit::Operations, TimeOwner::Compute),
+        (Culprit::Optimizer, TimeOwner::Optimizer),
+        // The run waits for the writer, which began a step earlier.
+        (Culprit::Disk, TimeOwner::Checkpoint),
+    ] {
+        let (times, wall) = times_with(culprit);
+        assert_eq!(times.largest().map(|(owner, _)| owner), Some(owner), "{culprit:?}: {times:?}");
+        assert!(times.share(TimeOwner::Unknown) <= 0.05, "{culprit:?}: {times:?}");
+        assert!(times.total() <= wall && times.total() >= 0.8 * wall, "{culprit:?}: {} of {wall}", times.total());
+    }
+}
+
+#[test]
 fn work_that_memory_failures_undid_belongs_to_retries() {
     let (times, _) = times_with(Culprit::OutOfMemory);
-    // The governor tries the large size again now and then, and each time it fails after the delay.
+    // The first micro-batch of a large size fails after the delay.
     assert!(times.get(TimeOwner::Retry) >= DELAY.as_secs_f64(), "{times:?}");
     assert!(times.share(TimeOwner::Unknown) <= 0.05, "{times:?}");
 }

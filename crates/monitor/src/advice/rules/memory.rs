@@ -65,7 +65,7 @@ pub(super) fn memory_unused(run: &Measured<'_>) -> Outcome {
     problem.change(Some(change), saved.map(|saved| saved * DISCOUNT)).found()
 }
 
-/// Returns the key that is set by hand and costs time, with the saved share of the computing if that can be told.
+/// Returns the key that is set by hand and costs time, with the saved share of the computing if that is known.
 fn written(run: &Measured<'_>, plan: &PlanFacts, recomputes: bool, is_split: bool) -> Option<(Change, Option<f64>)> {
     let remat = run.fixed("training.remat").filter(|remat| *remat != "none" && recomputes);
     if remat.is_some() {

@@ -42,7 +42,7 @@ pub enum PersistentPool {
 /// process, from its first use of a GPU; later calls change nothing. Without a GPU backend this function does nothing.
 ///
 /// ```
-/// use plimsoll_tape::{GpuSettings, PersistentPool, set_up_gpus};
+/// use plimsoll_tape::gpu::{GpuSettings, PersistentPool, set_up_gpus};
 ///
 /// set_up_gpus(GpuSettings { persistent: PersistentPool::SizeMatch, ..GpuSettings::default() });
 /// ```
