@@ -113,8 +113,11 @@ fn times_with(culprit: Culprit) -> (TimeShares, f64) {
     let store = CheckpointStore::new(folder.path(), 1);
     let store = if culprit == Culprit::Disk { store.with_disk(SlowDisk) } else { store };
     // With one short utterance, a large model is updated for longer than it is computed.
-    let (width, utterances, frames) = if culprit == Culprit::Optimizer { (400_000, 1, 1) } else { (8, 4, 10) };
-    let batches = (0..STEPS as u64).map(|step| batch(4 * step..4 * step + utterances, frames)).collect();
+    let (width, utterances, frames, steps) = match culprit {
+        Culprit::Optimizer => (100_000, 1, 1, 5 * STEPS as u64),
+        _ => (8, 4, 10, STEPS as u64),
+    };
+    let batches = (0..steps).map(|step| batch(4 * step..4 * step + utterances, frames)).collect();
     let mut source = SlowSource(BatchList::new(batches, Position::default()));
     let mut times = TimeShares::default();
     let mut watch = |event: &Event| {
@@ -127,9 +130,14 @@ fn times_with(culprit: Culprit) -> (TimeShares, f64) {
         delay_if(Culprit::Validation);
         Ok(Score { value: 1.0, all: Vec::new() })
     };
-    let limits = Limits { steps: Some(STEPS as u64), ..Limits::default() };
-    let save_every = if culprit == Culprit::Disk { 1 } else { 5 };
-    let options = RunOptions { validate_every: Some(1), save_every, ..RunOptions::new(limits) };
+    let limits = Limits { steps: Some(steps), ..Limits::default() };
+    // A validation keeps its checkpoint, so it writes one.
+    let (validate_every, save_every) = match culprit {
+        Culprit::Optimizer | Culprit::Operations => (steps, steps),
+        Culprit::Disk => (1, 1),
+        _ => (1, 5),
+    };
+    let options = RunOptions { validate_every: Some(validate_every), save_every, ..RunOptions::new(limits) };
     let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
     let task = Slow { net: Net::new(width, &Device::flex().autodiff()) };
     let mut trainer = Trainer::new(task, config, Governor::new(4));
