@@ -12,6 +12,7 @@
 //! - [`sample`] reads GPUs and host at intervals, with alerts and recordings; [`live`] is what a view of a run shows;
 //!   `terminal` draws it in a terminal and `serve` as a web page.
 //! - [`advice`] reads a run's facts and proposes changes of its configuration.
+//! - [`RunSamples`] records the machine beside a run on a GPU, and finds the time that throttling takes.
 //! - [`Contention`] measures the time that other processes take from this one.
 //! - [`doctor`] checks machine and program before a run, each check with a time limit.
 //!
@@ -41,6 +42,7 @@ mod lock;
 mod picture;
 mod probe;
 mod record;
+mod run_samples;
 mod runs;
 pub mod sample;
 #[cfg(feature = "serve")]
@@ -62,6 +64,7 @@ pub use probe::{
     VisibleGpus, WorkKind,
 };
 pub use record::{RecordError, Recorder, read_records};
+pub use run_samples::RunSamples;
 pub use runs::{
     Comparison, Difference, LossCurve, LossPoint, LossRow, RunHistory, RunReport, RunSetup, RunStatus, ScoreRow,
     Timestamp, Validation, read_runs, run_table,

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::{Bytes, CountingAllocator};
-use plimsoll_monitor::Host;
 use plimsoll_monitor::advice::{Alternative, Change, HostFacts, LoadingFacts, RunFacts, SampleFacts};
-use plimsoll_monitor::sample::{MachineSource, Monitor, Sample, Sampler};
+use plimsoll_monitor::sample::{MachineSource, Monitor, Sample, SampleReader, Sampler};
+use plimsoll_monitor::{Host, RunSamples};
 use plimsoll_recipes::config::{ConfigArgs, RunConfig, load};
 use plimsoll_recipes::data::prepare;
 use plimsoll_recipes::loading::LoadingCosts;
@@ -40,7 +40,13 @@ pub(super) fn gather(
     let (mut facts, plan) = match args.folder() {
         Some(folder) => {
             let plan = preview(&loaded, None, None, memory, &Silent);
-            (RunFacts::read(&folder).invalid()?, plan.ok())
+            let mut facts = RunFacts::read(&folder).invalid()?;
+            // Only a run on a GPU has samples.
+            if let Ok(samples) = SampleReader::open(&folder.join(RunSamples::FILE)) {
+                let samples: Vec<Sample> = samples.filter_map(Result::ok).collect();
+                facts.samples = Some(SampleFacts::from_samples(&samples));
+            }
+            (facts, plan.ok())
         }
         None => {
             let steps = args.steps()?.unwrap_or(STEPS);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plimsoll_core::{Bytes, EndKind, TimeShares, error_chain, timing};
-use plimsoll_monitor::{Contention, RecordError, Recorder, TensorBoardFile, read_records};
+use plimsoll_monitor::{Contention, RecordError, Recorder, RunSamples, TensorBoardFile, read_records};
 use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
 use super::folder::RunFolder;
@@ -53,6 +53,8 @@ pub(super) struct RunRecorder<'a> {
     contention: Contention,
     /// Whether the CPU is the device that computes.
     is_host: bool,
+    /// Samples of the machine; `None` on the CPU, and where they cannot be written.
+    samples: Option<RunSamples>,
     /// Last completed step.
     step: u64,
     /// Whether the end of the run is recorded.
@@ -120,6 +122,8 @@ impl<'a> RunRecorder<'a> {
         let curves = TensorBoardFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
         display.start(state.step);
+        let cuda_index = plan.device.strip_prefix("CUDA device ").and_then(|index| index.parse().ok());
+        let samples = if is_host { None } else { RunSamples::start(folder.path(), cuda_index).ok() };
         let (step, totals) = (state.step, Totals::default());
         Ok(Self {
             display,
@@ -129,6 +133,7 @@ impl<'a> RunRecorder<'a> {
             has_failed: false,
             contention: Contention::new(),
             is_host,
+            samples,
             step,
             has_ended: false,
             totals,
@@ -219,6 +224,9 @@ impl RunRecorder<'_> {
     fn with_lost_time(&mut self, mut event: Event) -> Event {
         if let Event::Step(StepEvent { times, .. }) | Event::Ended { times, .. } = &mut event {
             self.contention.attribute(times, self.is_host);
+            if let Some(samples) = &self.samples {
+                samples.attribute(times);
+            }
         }
         event
     }
