@@ -47,7 +47,7 @@ pub(crate) struct Cli {
     pub(crate) verbose: u8,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running; 2 wrong usage, configuration or input; \
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running (doctor, stress: a warning; 2: a failed check); 2 wrong usage, configuration or input; \
 3 does not fit into memory (memtest, optimize); 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM (train writes a checkpoint \
 first, unless a second signal comes); 141 the output was no longer read.";
 

@@ -61,7 +61,7 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
         Ok(found) => found,
         Err((target, error)) => return Ok(report_no_fit(&error, &target)),
     };
-    let new = edited(&text, &[set, changes].concat(), "optimize");
+    let new = edited(&text, &[set, changes].concat(), "optimize")?;
     output.write(&new)?;
     for (target, plan) in targets.iter().zip(&plans) {
         let budget = target.budget(&builder.config);

@@ -15,7 +15,7 @@ use plimsoll_recipes::data::prepare;
 use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{Trial, TrialOptions, own_seconds, warm_steps};
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, FailureKind};
 
 use crate::print::uses_color;
 use crate::signals::Signals;
@@ -46,7 +46,8 @@ const THROTTLED_MAX: f64 = 0.05;
 /// Arguments of `stress`.
 #[derive(Debug, Args)]
 pub(crate) struct StressArgs {
-    /// How long to train, in seconds.
+    /// How long to train, in seconds; --steps ends it earlier. The exit code is 0 if all is well, 1 after a warning and 2
+    /// after a failed check.
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: u64,
     /// Print one JSON object instead of text.
@@ -75,15 +76,23 @@ pub(crate) fn stress(args: &StressArgs, memory: &'static CountingAllocator) -> R
     let options = TrialOptions { steps: args.trial.steps()?, time: Some(time), has_layers: false };
     let monitor = Monitor::start_with(SAMPLES, || Sampler::new(MachineSource::open()), count);
     let mut bar = TrialBar::new("training at the limit", None);
-    let trial = Trial::run(loaded, options, (memory, &Terminal), &signals.stop, &mut bar)?;
+    let trial = Trial::run(loaded, options, (memory, &Terminal), &signals.stop, &mut bar);
     let samples = monitor.stop();
-    if trial.was_stopped {
-        return Ok(ExitCode::from(signals.exit_code()));
-    }
+    let checks = match trial {
+        Ok(trial) if trial.was_stopped => return Ok(ExitCode::from(signals.exit_code())),
+        Ok(trial) => {
+            StressRun { trial: &trial, samples: &samples, throttled: throttled.load(Ordering::Relaxed) }.checks(time)
+        }
+        // What the training met is a verdict; a mistake in the configuration is none.
+        Err(failure) if failure.kind() == FailureKind::Failed => {
+            let outcome = Outcome::fail(failure.to_string());
+            vec![CheckReport::new("errors", "every step is taken and saved", outcome, time)]
+        }
+        Err(failure) => return Err(failure),
+    };
     let machine = MachineSummary::from(&Machine::probe());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let run = StressRun { trial: &trial, samples: &samples, throttled: throttled.load(Ordering::Relaxed) };
-    let report = DoctorReport::new(now, Some(machine), run.checks(time));
+    let report = DoctorReport::new(now, Some(machine), checks);
     match args.json {
         true => println!("{:#}", serde_json::json!(report)),
         false => print!("{}", report.page(uses_color())),

@@ -6,6 +6,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::config::{ConfigArgs, Loaded, load};
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::training::{RunDisplay, Totals, config_path, named_run};
 use plimsoll_train::Event;
 
@@ -32,7 +33,11 @@ impl TrialConfigArgs {
     pub(crate) fn flags(&self) -> Result<ConfigArgs, Failure> {
         let mut flags = self.config.clone();
         if let Some(folder) = self.folder() {
-            flags.config = Some(config_path(&folder)?);
+            let Ok(path) = config_path(&folder) else {
+                let message = format!("there is no run in {} that has a config.toml", folder.display());
+                return Err(Failure::invalid(message, format!("`{}` lists the runs", command("runs list"))));
+            };
+            flags.config = Some(path);
         }
         Ok(flags)
     }
@@ -50,8 +55,15 @@ impl TrialConfigArgs {
 
     /// Loads the configuration.
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
-        Ok(load(&self.flags()?, environment())?)
+        load_trial(&self.flags()?)
     }
+}
+
+/// Loads the configuration of `flags` for a trial, which has no name: that of a run belongs to the run.
+pub(crate) fn load_trial(flags: &ConfigArgs) -> Result<Loaded, Failure> {
+    let mut loaded = load(flags, environment())?;
+    loaded.config.name = None;
+    Ok(loaded)
 }
 
 /// Shows the steps of a trial as a progress bar on standard error, and problems as lines.

@@ -14,22 +14,31 @@ use crate::optimize::set_by_flags;
 use crate::output::{ForceFlag, OutputFile};
 
 /// File that the changed configuration is written to.
-pub(super) struct Destination(Option<OutputFile>);
+pub(super) struct Destination {
+    file: Option<OutputFile>,
+    /// Whether the configuration is that of a run, whose name no other run can have.
+    is_of_run: bool,
+}
 
 impl Destination {
     /// Checks the file that `args` name.
     pub(super) fn new(args: &AdviseArgs) -> Result<Self, Failure> {
+        let is_of_run = args.trial.run.is_some();
         let (path, flag, force) = match (&args.output, args.apply) {
+            (Some(path), _) if !is_toml(path) && path.as_os_str() != "-" => {
+                let message = format!("--output writes TOML, and {} has another ending", path.display());
+                return Err(Failure::invalid(message, "name a file that ends in .toml"));
+            }
             (Some(path), _) => (path.clone(), "--output", args.force),
-            (None, false) => return Ok(Self(None)),
+            (None, false) => return Ok(Self { file: None, is_of_run }),
             (None, true) => (edited_file(args)?, "--apply", ForceFlag { force: true }),
         };
-        OutputFile::new(&path, flag, force).map(|file| Self(Some(file)))
+        OutputFile::new(&path, flag, force).map(|file| Self { file: Some(file), is_of_run })
     }
 
     /// Writes the configuration of `flags` with the changes of `findings`.
     pub(super) fn write(&self, findings: &[&Finding], flags: &ConfigArgs, is_quiet: bool) -> Result<(), Failure> {
-        let Some(file) = &self.0 else { return Ok(()) };
+        let Some(file) = &self.file else { return Ok(()) };
         let changes: Vec<Change> = findings.iter().flat_map(|finding| changes(finding)).collect();
         let loaded = load(flags, environment())?;
         let (text, set) = match &flags.config {
@@ -37,8 +46,9 @@ impl Destination {
             Some(path) if is_toml(path) => (std::fs::read_to_string(path).failed()?, set_by_flags(&loaded)),
             _ => (to_toml(&loaded), Vec::new()),
         };
-        file.write(edited(&edited(&text, &set, "advise"), &changes, "advise"))?;
-        if !is_quiet {
+        let text = edited(&edited(&text, &set, "advise")?, &changes, "advise")?;
+        file.write(if self.is_of_run { without_name(&text) } else { text })?;
+        if !is_quiet && file.path().as_os_str() != "-" {
             let count = plimsoll_core::counted(changes.len(), "change");
             eprintln!("{} has {count}", file.path().display());
         }
@@ -46,9 +56,23 @@ impl Destination {
     }
 }
 
+/// Returns `text` without the name of the run.
+fn without_name(text: &str) -> String {
+    match text.parse::<toml_edit::DocumentMut>() {
+        Ok(mut document) => {
+            document.remove("name");
+            document.to_string()
+        }
+        Err(_) => text.to_string(),
+    }
+}
+
 /// Returns the configuration file that `--apply` changes.
 fn edited_file(args: &AdviseArgs) -> Result<PathBuf, Failure> {
-    let path = args.trial.config.config.clone().unwrap_or_default();
+    let Some(path) = args.trial.config.config.clone() else {
+        let help = "--output FILE.toml writes the changed configuration of a run to a file of its own";
+        return Err(Failure::invalid("--apply needs the file to change: --config FILE.toml", help));
+    };
     if is_toml(&path) {
         return Ok(path);
     }

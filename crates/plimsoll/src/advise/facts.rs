@@ -8,7 +8,7 @@ use plimsoll_core::{Bytes, CountingAllocator};
 use plimsoll_monitor::advice::{Alternative, Change, HostFacts, LoadingFacts, RunFacts, SampleFacts};
 use plimsoll_monitor::sample::{MachineSource, Monitor, Sample, SampleReader, Sampler};
 use plimsoll_monitor::{Host, RunSamples};
-use plimsoll_recipes::config::{ConfigArgs, RunConfig, load};
+use plimsoll_recipes::config::{ConfigArgs, RunConfig};
 use plimsoll_recipes::data::prepare;
 use plimsoll_recipes::loading::LoadingCosts;
 use plimsoll_recipes::plan::RunPlan;
@@ -16,9 +16,8 @@ use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{Trial, TrialOptions, preview};
 use plimsoll_recipes::{Failure, FailureExt};
 
-use crate::environment;
 use crate::terminal::{Terminal, spinner};
-use crate::trial::{TrialBar, TrialConfigArgs};
+use crate::trial::{TrialBar, TrialConfigArgs, load_trial};
 
 /// Number of steps of a trial: the rules leave out the first ones and need twenty more.
 const STEPS: u64 = 40;
@@ -36,7 +35,7 @@ pub(super) fn gather(
     stop: &AtomicBool,
 ) -> Result<Option<RunFacts>, Failure> {
     let flags = args.flags()?;
-    let loaded = load(&flags, environment())?;
+    let loaded = load_trial(&flags)?;
     let (mut facts, plan) = match args.folder() {
         Some(folder) => {
             let plan = preview(&loaded, None, None, memory, &Silent);
@@ -63,7 +62,7 @@ pub(super) fn gather(
             }
             let mut facts = RunFacts::read(trial.folder()).failed()?;
             facts.total_steps = trial.total_steps;
-            facts.name = loaded.config.name.clone().unwrap_or_else(|| "trial".into());
+            facts.name = "trial".into();
             facts.samples = Some(SampleFacts::from_samples(&*lock(&samples)));
             (facts, Some(trial.plan))
         }
@@ -111,7 +110,7 @@ fn alternatives(
         let change = Change { from: facts.config.get(&key).cloned(), key, to };
         let mut flags = flags.clone();
         flags.set.push(change.setting());
-        let loaded = load(&flags, environment()).ok()?;
+        let loaded = load_trial(&flags).ok()?;
         let plan = preview(&loaded, None, None, memory, &Silent).ok()?;
         if change.key.starts_with("data.") {
             // The planner computes the longest batches, and padding is saved in all of them.

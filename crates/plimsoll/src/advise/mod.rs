@@ -62,7 +62,8 @@ pub(crate) fn advise(args: &AdviseArgs, memory: &'static CountingAllocator) -> R
     }
     let verified = match args.verify {
         Some(steps) => {
-            let verifier = Verifier { flags: &flags, steps, memory, stop: &signals.stop };
+            let epoch = facts.plan.as_ref().and_then(|plan| plan.batches_in_epoch);
+            let verifier = Verifier { flags: &flags, steps, epoch, memory, stop: &signals.stop };
             let verified = verifier.verify(&advice.findings, |result| {
                 if !args.json {
                     println!("{result}");

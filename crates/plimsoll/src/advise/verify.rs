@@ -6,13 +6,12 @@ use std::sync::atomic::AtomicBool;
 use plimsoll_core::{CountingAllocator, Key, StepEvent};
 use plimsoll_monitor::advice::{Change, Finding};
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::{ConfigArgs, load};
+use plimsoll_recipes::config::ConfigArgs;
 use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{Trial, TrialOptions, own_seconds, warm_steps};
 use serde::Serialize;
 
-use crate::environment;
-use crate::trial::TrialBar;
+use crate::trial::{TrialBar, load_trial};
 
 /// Number of turns: each has a trial without and a trial with the change.
 const TURNS: usize = 2;
@@ -36,12 +35,18 @@ pub(super) struct Verified {
     pub(super) interval: [f64; 2],
     /// Whether the change is kept: the whole interval is a gain.
     pub(super) is_kept: bool,
+    /// Why the change was not tried; `None` if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_tried: Option<String>,
     /// Number of measured steps on each side.
     pub(super) steps: usize,
 }
 
 impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.not_tried {
+            return write!(f, "  {}: not tried: {why}", self.settings.join(", "));
+        }
         let percent = |share: f64| format!("{:+.1} %", -share * 100.0);
         let [low, high] = self.interval;
         write!(
@@ -55,7 +60,11 @@ impl fmt::Display for Verified {
         if let Some(promised) = self.promised {
             write!(f, ", promised {}", percent(promised))?;
         }
-        f.write_str(if self.is_kept { ": kept" } else { ": not kept" })
+        f.write_str(match self.interval {
+            _ if self.is_kept => ": kept",
+            [_, high] if high <= 0.0 => ": no gain, not kept",
+            _ => ": not proven, not kept; a larger N narrows the interval",
+        })
     }
 }
 
@@ -65,6 +74,8 @@ pub(super) struct Verifier<'a> {
     pub(super) flags: &'a ConfigArgs,
     /// Number of steps of each trial.
     pub(super) steps: u64,
+    /// Number of steps in an epoch, if it is known.
+    pub(super) epoch: Option<u64>,
     pub(super) memory: &'static CountingAllocator,
     pub(super) stop: &'a AtomicBool,
 }
@@ -80,6 +91,12 @@ impl Verifier<'_> {
         let (mut kept, mut results) = (self.flags.clone(), Vec::new());
         for finding in findings.iter().filter(|finding| finding.change.is_some()) {
             let settings: Vec<String> = finding.changes().map(Change::setting).collect();
+            if let Some(why) = self.why_not(finding) {
+                let result = Verified::not_tried(finding, settings, why);
+                on_result(&result);
+                results.push(result);
+                continue;
+            }
             let mut changed = kept.clone();
             changed.set.extend(settings.iter().cloned());
             let Some([without, with]) = self.in_turns(&kept, &changed, finding)? else { return Ok(None) };
@@ -93,6 +110,17 @@ impl Verifier<'_> {
         Ok(Some(results))
     }
 
+    /// Returns why a trial cannot show what the changes of `finding` bring; `None` if it can.
+    fn why_not(&self, finding: &Finding) -> Option<String> {
+        let is_kept_in_memory = finding.changes().any(|change| change.key == "data.cache_memory");
+        let is_short = self.epoch.is_none_or(|epoch| self.steps <= epoch);
+        let why = match self.epoch {
+            Some(epoch) => format!("it helps from the second epoch on, so `--verify {}` would show it", 2 * epoch),
+            None => "it helps from the second epoch on".into(),
+        };
+        (is_kept_in_memory && is_short).then_some(why)
+    }
+
     /// Measures the steps of `without` and `with` in turns.
     fn in_turns(
         &self,
@@ -101,7 +129,7 @@ impl Verifier<'_> {
         finding: &Finding,
     ) -> Result<Option<[Vec<StepEvent>; 2]>, Failure> {
         let mut steps = [Vec::new(), Vec::new()];
-        if finding.changes().any(|change| change.key.starts_with("data.cache_")) {
+        if finding.changes().any(|change| change.key == "data.cache_dir") {
             // A cache helps from the second time on, so one trial fills it.
             if self.trial(with, "filling the cache")?.is_none() {
                 return Ok(None);
@@ -119,11 +147,26 @@ impl Verifier<'_> {
 
     /// Trains for a trial, and returns its measured steps; `None` if it was stopped.
     fn trial(&self, flags: &ConfigArgs, label: &str) -> Result<Option<Vec<StepEvent>>, Failure> {
-        let loaded = load(flags, environment())?;
+        let loaded = load_trial(flags)?;
         let options = TrialOptions { steps: Some(self.steps), ..TrialOptions::default() };
         let mut bar = TrialBar::new(label, Some(self.steps));
         let trial = Trial::run(loaded, options, (self.memory, &Silent), self.stop, &mut bar)?;
         Ok((!trial.was_stopped).then(|| warm_steps(trial.steps()).into_iter().cloned().collect()))
+    }
+}
+
+impl Verified {
+    fn not_tried(finding: &Finding, settings: Vec<String>, why: String) -> Self {
+        Self {
+            rule: finding.rule,
+            settings,
+            promised: finding.gain.map(|gain| gain.share),
+            brought: 0.0,
+            interval: [0.0; 2],
+            is_kept: false,
+            not_tried: Some(why),
+            steps: 0,
+        }
     }
 }
 
@@ -138,6 +181,7 @@ fn compare(finding: &Finding, settings: Vec<String>, without: &[StepEvent], with
         brought,
         interval,
         is_kept: interval[0] > 0.0,
+        not_tried: None,
         steps: without.len().min(with.len()),
     }
 }

@@ -83,7 +83,8 @@ fn check_optimize<S: Traceable + Sync>(
             &plimsoll_recipes::config::to_toml(&Loaded { config: builder.config.clone(), ..loaded(path) }),
             &changes,
             "optimize",
-        ),
+        )
+        .unwrap(),
     )
     .unwrap();
     let written = DemandBuilder::from_config(loaded(&file).config).unwrap();

@@ -40,6 +40,9 @@ pub(super) struct Profile {
     pub(super) memory: MemoryProfile,
     /// Padded shapes of the batches, the most frequent first.
     pub(super) shapes: Vec<ShapeRow>,
+    /// Number of micro-batches that were computed at the same time while layers were measured. The seconds of a layer are
+    /// those of all of them together.
+    pub(super) lanes: usize,
     /// Time of each layer, in the order of computation.
     pub(super) layers: Vec<LayerTime>,
     /// Cost of a micro-batch by operation, the dearest first; empty if the memory of the run is not planned.
@@ -55,7 +58,7 @@ pub(super) struct MemoryProfile {
     pub(super) peak_bytes: Option<Bytes>,
     /// Planned peak of the run; `None` if it is not planned.
     pub(super) planned_bytes: Option<Bytes>,
-    /// Planned memory by owner at the peak of the largest step, for one micro-batch at a time.
+    /// Planned memory by owner at the peak of the largest step. It adds up to the planned peak.
     pub(super) owners: BTreeMap<String, Bytes>,
     /// Highest memory of each step, over time.
     pub(super) by_step: Vec<StepMemory>,
@@ -125,6 +128,7 @@ impl Profile {
             reads: mean(|step| f64::from(step.reads)),
             memory: MemoryProfile::new(plain, prediction),
             shapes: shapes(&plain.steps().collect::<Vec<_>>()),
+            lanes: layered.plan.training.lanes,
             layers: layered.layers.clone(),
             operations: prediction.map(operations).unwrap_or_default(),
             layer_cost: layer_cost(plain, layered),
@@ -153,10 +157,22 @@ impl MemoryProfile {
         Self {
             peak_bytes: trial.steps().filter_map(measured).max(),
             planned_bytes: memory.map(plimsoll_recipes::memory_plan::MemoryPlan::peak),
-            owners: prediction.map(|step| step.owners.iter().map(owner).collect()).unwrap_or_default(),
+            owners: prediction
+                .map(|step| step.owners.iter().map(owner).chain(around(trial, step)).collect())
+                .unwrap_or_default(),
             by_step: trial.steps().filter_map(row).collect(),
         }
     }
+}
+
+/// Returns what the planned peak has beside the owners of the step: memory of the process around it, and room in pools.
+fn around(trial: &Trial, prediction: &StepPrediction) -> Vec<(String, Bytes)> {
+    let Some(memory) = &trial.plan.memory else { return Vec::new() };
+    let owned: u64 = prediction.owners.iter().map(|(_, bytes)| bytes.0).sum();
+    let outside = memory.outside_model;
+    let room = Bytes(memory.peak().0.saturating_sub(owned + outside.0));
+    let rows = [("program, caches and waiting batches", outside), ("room in pools", room)];
+    rows.into_iter().filter(|(_, bytes)| bytes.0 > 0).map(|(name, bytes)| (name.to_string(), bytes)).collect()
 }
 
 fn shapes(steps: &[&StepEvent]) -> Vec<ShapeRow> {

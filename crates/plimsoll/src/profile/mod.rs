@@ -76,6 +76,8 @@ pub(crate) fn profile(args: &ProfileArgs, memory: &'static CountingAllocator) ->
     if let Some(file) = &trace {
         file.write(step_trace("plimsoll profile", &plain.records))?;
     }
+    // Their folders are deleted before anything is printed: a closed output ends the program.
+    drop((plain, layered));
     match args.json {
         true => println!("{:#}", json!(profile)),
         false => print!("{}", page::page(&profile)),

@@ -74,7 +74,7 @@ fn memory(text: &mut String, profile: &Profile) {
         let _ = writeln!(text, "  planned at the peak of the largest step:");
     }
     for (owner, bytes) in owners {
-        let _ = writeln!(text, "    {:<26} {:>10}", owner.replace('_', " "), bytes.to_string());
+        let _ = writeln!(text, "    {:<36} {:>10}", owner.replace('_', " "), bytes.to_string());
     }
 }
 
@@ -106,7 +106,11 @@ fn layers(text: &mut String, profile: &Profile) {
         cost if cost > 0.0 => format!("the clock makes a step {:.0} % longer", cost * 100.0),
         _ => "the clock costs less than can be measured here".into(),
     };
-    let _ = writeln!(text, "\nTime by part of the model ({cost})");
+    let lanes = match profile.lanes {
+        1 => String::new(),
+        lanes => format!(", {lanes} micro-batches at the same time"),
+    };
+    let _ = writeln!(text, "\nTime of a micro-batch by part of the model ({cost}{lanes})");
     let _ = writeln!(text, "  {:<WIDTH$} {:>7} {:>9} {:>9} {:>9}", "part", "share", "forward", "backward", "again");
     let all: f64 = profile.layers.iter().map(LayerTime::seconds).sum();
     let mut parts = parts(&profile.layers);

@@ -112,3 +112,48 @@ fn stress_judges_a_run_at_its_limit() {
     }
     assert_eq!(names(&dir.path("runs")), Vec::<String>::new());
 }
+
+#[test]
+fn the_configuration_of_a_run_can_be_tried_whatever_its_name() {
+    let dir = TestFolder::new();
+    dir.train(&["--steps", "3", "--name", "named"]).success();
+    let kept = names(&dir.path("runs"));
+    for args in [
+        &["profile", "--run", "named", "--steps", "3"][..],
+        &["advise", "--run", "named", "--output", "other.toml"],
+        &["stress", "--run", "named", "--steps", "3"],
+    ] {
+        let output = dir.run(args);
+        assert!(matches!(output.code, Some(0 | 1)) && !output.stdout.is_empty(), "{args:?}: {}", output.stderr);
+    }
+    assert_eq!(names(&dir.path("runs")), kept);
+    // A new run of the written configuration has a name of its own.
+    assert!(!std::fs::read_to_string(dir.path("other.toml")).unwrap().contains("named"));
+    let missing = dir.run(&["profile", "--run", "none"]);
+    assert!(missing.stderr.contains("runs list") && !missing.stderr.contains("--resume"), "{}", missing.stderr);
+    let yaml = dir.run(&["advise", "--run", "named", "--output", "other.yaml"]);
+    assert_eq!(yaml.code, Some(2), "{}", yaml.stderr);
+}
+
+#[test]
+fn a_lost_output_leaves_no_folder_of_a_trial() {
+    let dir = TestFolder::new();
+    for command in ["profile", "stress", "advise"] {
+        let args = [&[command, "--json"], &flags(&["--steps", "3"])[..]].concat();
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = dir.command(&args).stdout(full).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{command}");
+        assert_eq!(names(&dir.path("runs")), Vec::<String>::new(), "{command}");
+    }
+}
+
+#[test]
+fn stress_judges_a_run_that_fails() {
+    let dir = TestFolder::new();
+    let args =
+        [&["stress", "--seconds", "30", "--json"], &flags(&["--set", "training.learning_rate=1e30"])[..]].concat();
+    let output = dir.run(&args);
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&report["checks"][0]["id"], &report["checks"][0]["status"]), (&"errors".into(), &"fail".into()));
+}

@@ -114,10 +114,28 @@ impl Trial {
     }
 }
 
+/// Begin of the names of trial folders. `runs` does not list hidden folders.
+const PREFIX: &str = ".trial-";
+/// Age from which the folder of a trial belongs to a process that was killed.
+const OLD: Duration = Duration::from_secs(24 * 3600);
+
+/// Removes the folders of trials that were killed.
+fn remove_old(runs_dir: &Path) {
+    for entry in std::fs::read_dir(runs_dir).into_iter().flatten().flatten() {
+        let is_trial = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let age = entry.metadata().and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
+        if is_trial && age.is_some_and(|age| age > OLD) {
+            // Another process may remove it at the same time.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Makes a folder for a trial in `runs_dir`. It is deleted when the result is dropped.
 fn folder_in(runs_dir: &Path) -> Result<TempDir, Failure> {
+    remove_old(runs_dir);
     std::fs::create_dir_all(runs_dir)
-        .and_then(|()| tempfile::Builder::new().prefix(".trial-").tempdir_in(runs_dir))
+        .and_then(|()| tempfile::Builder::new().prefix(PREFIX).tempdir_in(runs_dir))
         .map_err(|error| {
             let message = format!("a trial cannot write into {}: {error}", runs_dir.display());
             Failure::invalid(message, "`--set runs_dir=FOLDER` names another folder")
