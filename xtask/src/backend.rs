@@ -85,7 +85,10 @@ impl Work {
             return Self::None;
         }
         match command(args) {
-            Some("train" | "transcribe" | "say" | "eval") => Self::Computes,
+            // `doctor` computes a product on the device of the configuration. `advise` trains a configuration for a trial.
+            Some("train" | "transcribe" | "say" | "eval" | "profile" | "advise" | "stress" | "doctor") => {
+                Self::Computes
+            }
             Some("memtest") if has("--verify") => Self::Computes,
             _ => Self::None,
         }
@@ -149,6 +152,11 @@ mod tests {
             "transcribe a.wav --run runs/a",
             "say hello --run runs/a",
             "eval --run runs/a",
+            "profile --config a.toml",
+            "advise --config a.toml --verify 40",
+            "stress --minutes 5",
+            "doctor",
+            "doctor --json",
             "memtest --verify",
             "memtest --config a.toml --verify --batch 4",
             "say --run runs/a -- --help",
@@ -181,6 +189,9 @@ mod tests {
             "monitor",
             "unknown",
             "train --help",
+            "stress --help",
+            "doctor --help",
+            "report runs/a",
             "memtest --verify -h",
             "transcribe --help",
         ] {

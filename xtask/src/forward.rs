@@ -50,6 +50,7 @@ fn announce_first_cuda_build() {
 The program has not been built for NVIDIA GPUs here yet.
 The first CUDA build takes 20 to 30 minutes, later ones seconds. An interrupted one goes on where it stopped.
 To start at once on the CPU, add `--backend cpu` to the same command.
+`cargo xtask cuda check` lists what such a build needs, and `cargo xtask cuda setup` makes it.
 "
     );
 }

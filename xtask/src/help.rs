@@ -22,7 +22,11 @@ const END: &str = "
 Commands for work on the code:
   test [--long] [ARGS]          run every test; ARGS go to the runner (a name, -p CRATE)
   tidy [PATH]                   check the rules that no compiler knows; PATH shows one file or folder
-  ci                            run all that must pass before a change goes in, cheapest first
+  ci [--cuda]                   run all that must pass before a change goes in, cheapest first; with --cuda check only
+                                the types and lints of the build with CUDA
+  cuda check [--json]           list what a build with CUDA and its runs need, and what is missing here
+  cuda setup [--llvm auto|download|debian] [--libdevice auto|pip|PATH] [--dry-run] [--json]
+                                make it: LLVM for the build, libdevice for the runs (docs/gpu.md)
   bench [NAME [ARGS]]           run a measurement, or list them
   sample-docs [--seed S] [--count N]
                                 print doc comments drawn at random, to judge their language
@@ -30,7 +34,7 @@ Commands for work on the code:
 
 Where to run: --backend auto|cpu|cuda|wgpu, with the commands that compute.
   auto (the default) takes CUDA when an NVIDIA driver answers, and the CPU otherwise.
-  The first CUDA build takes 20 to 30 minutes; --backend cpu starts in the meantime.
+  The first CUDA build takes 20 to 30 minutes; --backend cpu starts in the meantime. Before it: cargo xtask cuda setup
 
 A run keeps all it makes in runs/<name>/: its plan, its records, its checkpoints and its report.
 The map of the code is docs/ARCHITECTURE.md.
@@ -58,7 +62,7 @@ pub(crate) fn is_command(name: &str) -> bool {
 
 /// Returns the command, of the program or of xtask, that `name` was meant for: one that differs in a letter or two.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
-    let own = ["test", "tidy", "ci", "bench", "sample-docs", "help"];
+    let own = ["test", "tidy", "ci", "cuda", "bench", "sample-docs", "help"];
     let all = commands().map(|(known, _)| known).chain(own);
     let near = all.map(|known| (distance(name, known), known)).min_by_key(|(distance, _)| *distance)?;
     (near.0 <= 2 && near.0 < name.chars().count() as u32).then_some(near.1)

@@ -7,6 +7,7 @@ mod backend;
 mod bench;
 mod cargo;
 mod ci;
+mod cuda;
 mod forward;
 mod help;
 mod test;
@@ -33,11 +34,12 @@ fn dispatch(args: &[OsString]) -> Result<ExitCode> {
         Some("--help" | "-h") => Ok(help::print()),
         // `help train` is a question to the program.
         Some("help") if rest.is_empty() => Ok(help::print()),
-        Some("test" | "tidy" | "ci" | "sample-docs") if asks_for_help => Ok(help::print()),
+        Some("test" | "tidy" | "ci" | "cuda" | "sample-docs") if asks_for_help => Ok(help::print()),
         Some("test") => test::run(rest),
         Some("tidy") => tidy::run(&texts(rest)),
         Some("sample-docs") => tidy::sample_docs::run(&texts(rest)),
-        Some("ci") => no_arguments("ci", rest).and_then(|()| ci::run()),
+        Some("ci") => ci::run(&texts(rest)),
+        Some("cuda") => cuda::run(&texts(rest)),
         Some("bench") => bench::run(rest),
         _ => forward::run(args),
     }
@@ -45,15 +47,6 @@ fn dispatch(args: &[OsString]) -> Result<ExitCode> {
 
 fn texts(args: &[OsString]) -> Vec<String> {
     args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
-}
-
-fn no_arguments(command: &str, rest: &[OsString]) -> Result<()> {
-    match rest.first() {
-        None => Ok(()),
-        Some(arg) => {
-            Err(Misuse(format!("`cargo xtask {command}` takes no arguments, but got `{}`", arg.display())).into())
-        }
-    }
 }
 
 /// Error of a wrong command line: exit code 2, as in shells and `clap`.
