@@ -77,9 +77,12 @@ fn download(bundle: &Bundle) -> Result<()> {
     write("Cargo.lock", &fs::read(root().join("Cargo.lock")).context("cannot read Cargo.lock")?)?;
     let mut command = cargo();
     command.arg("build").arg("--manifest-path").arg(package.join("Cargo.toml")).arg("--target-dir").arg(folder);
+    // The build script panics when the download fails, and a backtrace would hide the reason.
+    command.env("RUST_BACKTRACE", "0");
     let archives = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/tracel"));
     let name = format!("tracel-llvm-{}-", bundle.version);
-    run("downloading LLVM", &mut command, || archive_size(archives.as_deref()?, &name)).map(|_| ())
+    let downloaded = run("downloading LLVM", &mut command, || archive_size(archives.as_deref()?, &name));
+    downloaded.map(|_| ()).context("LLVM cannot be downloaded here; `--llvm debian` takes Debian's packages")
 }
 
 /// Returns the size of the archive that is being downloaded, for the line of progress.

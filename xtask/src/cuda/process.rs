@@ -42,11 +42,12 @@ pub(super) fn run(label: &str, command: &mut Command, detail: impl Fn() -> Optio
     let status = wait(&mut child, Duration::MAX, || {
         progress.show(|| detail().or_else(|| log.last_line()));
     })?;
-    progress.finish();
+    let is_done = status.is_some_and(|status| status.success());
+    progress.finish(if is_done { "done" } else { "failed" });
     let text = log.text();
-    match status {
-        Some(status) if status.success() => Ok(text),
-        _ => {
+    match is_done {
+        true => Ok(text),
+        false => {
             let lines: Vec<&str> = text.lines().collect();
             let last = lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n  ");
             bail!("{label}: `{program}` failed\n  {last}")
@@ -103,11 +104,11 @@ impl<'a> Progress<'a> {
         let _ = io::stderr().flush();
     }
 
-    fn finish(&self) {
+    fn finish(&self, result: &str) {
         if self.is_terminal {
             eprint!("\r\x1b[K");
         }
-        eprintln!("{}", line(self.label, self.start.elapsed(), "done"));
+        eprintln!("{}", line(self.label, self.start.elapsed(), result));
     }
 }
 

@@ -41,10 +41,10 @@ pub(super) fn run(wish: &Wish) -> Result<ExitCode> {
     match wish.json {
         true => println!("{}", json(&plan, &facts, &failed, &findings)),
         false => {
+            print!("\n{}", page::text(&findings));
             for error in &failed {
                 println!("failed: {error}");
             }
-            print!("\n{}", page::text(&findings));
         }
     }
     let is_ready = failed.is_empty() && plan.blocked.is_empty() && is_set_up(&after, &findings);
