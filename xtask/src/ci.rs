@@ -124,7 +124,7 @@ fn run_cuda() -> Result<ExitCode> {
     command.args(CUDA_CLIPPY.split(' ')).arg("--target-dir").arg(target_dir()?.join("ci-cuda"));
     match check {
         CudaCheck::Missing(what) => {
-            eprintln!("the build with CUDA cannot be checked here, for want of {what}");
+            eprintln!("the build with CUDA cannot be checked here; missing: {what}");
             return Ok(ExitCode::from(2));
         }
         CudaCheck::WithLlvm => println!("== clippy of the build with CUDA"),

@@ -1,0 +1,85 @@
+# syntax=docker/dockerfile:1
+#
+# Image of Plimsoll for NVIDIA GPUs. It has been read with care, and never been built: report what fails.
+#
+# Build, from the root of the repository. The first build compiles Burn and takes 20 to 30 minutes on two cores; BuildKit
+# keeps what it has compiled, LLVM included, for the next one:
+#
+#   docker build -t plimsoll .
+#
+# Run, on a host with NVIDIA's driver (525.60.13 or newer) and the NVIDIA Container Toolkit. Runs are written into the
+# current folder, with the rights of the current user:
+#
+#   docker run --rm --gpus all --user "$(id -u):$(id -g)" -v "$PWD:/project" plimsoll doctor
+#   docker run --rm -it --gpus all --user "$(id -u):$(id -g)" -v "$PWD:/project" plimsoll train
+#
+# Neither image holds a CUDA toolkit or a driver: the host's driver is passed in by `--gpus all`. The image holds
+# libdevice.10.bc from NVIDIA's package nvidia-cuda-nvcc-cu12, which the build fetches from PyPI, and its license beside
+# it: read that before you publish an image.
+
+ARG RUST_VERSION=1.95
+# One Debian for both stages, so that the program meets the C library that it was linked with.
+ARG DEBIAN=bookworm
+
+# --- Stage 1: compile -------------------------------------------------------------------------------------------------
+
+FROM rust:${RUST_VERSION}-slim-${DEBIAN} AS build
+
+# The compilers for LLVM's archives and for C sources of dependencies; the two libraries that LLVM links; pip for the
+# package with libdevice; curl, with which the setup asks whether the prebuilt LLVM can be downloaded.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends \
+        build-essential ca-certificates curl libzstd-dev pkg-config python3 python3-pip zlib1g-dev \
+    && rm -rf /var/lib/apt/lists/*
+
+# LLVM and libdevice go here, and not into a home folder.
+ENV XDG_DATA_HOME=/data
+
+WORKDIR /src
+COPY . .
+
+# One step, because the folders of the cache exist only while it runs. `cuda setup` does nothing when both are there.
+# `--release` leaves out the debug information of the default profile.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    --mount=type=cache,target=/data \
+    cargo xtask cuda setup \
+    && cargo build --release --locked -p plimsoll --bin plimsoll --features cuda \
+    && mkdir -p /out/cuda \
+    && cp target/release/plimsoll /out/plimsoll \
+    && cp -r /data/plimsoll/cuda/. /out/cuda/
+
+# --- Stage 2: run -----------------------------------------------------------------------------------------------------
+
+FROM debian:${DEBIAN}-slim AS run
+
+# What the program loads besides the C library: that of C++, and the two that LLVM was linked with.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends libstdc++6 libzstd1 zlib1g \
+    && rm -rf /var/lib/apt/lists/*
+
+COPY --from=build /out/plimsoll /usr/local/bin/plimsoll
+COPY --from=build /out/cuda /opt/plimsoll/cuda
+
+# A missing library ends the build of the image here, and not a run later. The driver is not among them: the program
+# looks for it when it opens a GPU.
+RUN ! ldd /usr/local/bin/plimsoll | grep 'not found'
+
+# Where the program finds libdevice. The last two have the NVIDIA Container Toolkit pass in CUDA and nvidia-smi.
+ENV CUDA_PATH=/opt/plimsoll/cuda \
+    NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+
+# A user without rights. Its home is open to others, so that `--user` can name the user of the host: caches go there.
+RUN useradd --create-home --uid 10001 plimsoll \
+    && chmod 1777 /home/plimsoll \
+    && mkdir /project \
+    && chown plimsoll:plimsoll /project
+ENV HOME=/home/plimsoll
+USER plimsoll
+
+# Configurations, corpora and runs: the folder of the host that `-v` names.
+WORKDIR /project
+
+ENTRYPOINT ["plimsoll"]
+CMD ["--help"]
