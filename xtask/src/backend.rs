@@ -25,6 +25,8 @@ enum Backend {
 enum Work {
     /// The command computes nothing: it reads, writes or plans, and the CPU build can run it on every machine.
     None,
+    /// The command judges a machine, and should not wait for the long build of a GPU backend without a word.
+    ComputesIfNamed,
     /// The command runs a model on the device.
     Computes,
 }
@@ -45,6 +47,7 @@ pub(crate) fn feature(
         (Work::None, _) | (_, Backend::Cpu) => None,
         (_, Backend::Wgpu) => Some("wgpu"),
         (_, Backend::Cuda) => Some("cuda"),
+        (Work::ComputesIfNamed, Backend::Auto) => None,
         (Work::Computes, Backend::Auto) => nvidia_answers().then_some("cuda"),
     })
 }
@@ -85,10 +88,10 @@ impl Work {
             return Self::None;
         }
         match command(args) {
-            // `doctor` computes a product on the device of the configuration. `advise` trains a configuration for a trial.
-            Some("train" | "transcribe" | "say" | "eval" | "profile" | "advise" | "stress" | "doctor") => {
-                Self::Computes
-            }
+            // `advise` trains a configuration for a trial.
+            Some("train" | "transcribe" | "say" | "eval" | "profile" | "advise" | "stress") => Self::Computes,
+            // It computes a product on the device of the configuration.
+            Some("doctor") => Self::ComputesIfNamed,
             Some("memtest") if has("--verify") => Self::Computes,
             _ => Self::None,
         }
@@ -155,8 +158,6 @@ mod tests {
             "profile --config a.toml",
             "advise --config a.toml --verify 40",
             "stress --minutes 5",
-            "doctor",
-            "doctor --json",
             "memtest --verify",
             "memtest --config a.toml --verify --batch 4",
             "say --run runs/a -- --help",
@@ -191,6 +192,8 @@ mod tests {
             "train --help",
             "stress --help",
             "doctor --help",
+            "doctor",
+            "doctor --json",
             "report runs/a",
             "memtest --verify -h",
             "transcribe --help",
@@ -229,6 +232,7 @@ mod tests {
             ("train --epochs 3 --backend=cuda --seed 1", None, "cuda"),
             ("--backend wgpu eval", None, "wgpu"),
             ("memtest --verify --backend wgpu", None, "wgpu"),
+            ("doctor --backend cuda", None, "cuda"),
             ("train --set device.backend=wgpu", None, "wgpu"),
             ("train", Some("wgpu"), "wgpu"),
             ("train --backend cuda", Some("cpu"), "cuda"),
