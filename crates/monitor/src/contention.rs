@@ -196,15 +196,13 @@ mod tests {
             return;
         }
         let before = Usage::read().expect("Linux counts the time of threads");
-        let work = || {
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_millis(60) {
-                std::hint::spin_loop();
-            }
+        let work = || (0..10_000_000).for_each(|_| std::hint::spin_loop());
+        let own = || {
+            std::thread::scope(|scope| drop((scope.spawn(work), scope.spawn(work))));
+            Usage::read().expect("Linux counts the time of threads").own
         };
-        std::thread::scope(|scope| drop((scope.spawn(work), scope.spawn(work))));
-        let after = Usage::read().expect("Linux counts the time of threads");
-        assert!(after.own - before.own >= 0.03, "{before:?} {after:?}");
+        // Other processes can take the processor: the threads work until they have had it for long enough.
+        assert!((0..1000).any(|_| own() - before.own >= 0.03), "{before:?}");
     }
 
     #[test]

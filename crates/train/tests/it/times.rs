@@ -1,6 +1,7 @@
 //! Tests that the time of a run belongs to the owner that took it, and that no time is lost or counted twice.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,16 @@ fn times_with(culprit: Culprit) -> (TimeShares, f64) {
     (times, start.elapsed().as_secs_f64())
 }
 
+/// Repeats a check that other processes of the machine can disturb until it holds: they add time and take none away.
+fn undisturbed(check: impl Fn()) {
+    for _ in 0..4 {
+        if catch_unwind(AssertUnwindSafe(&check)).is_ok() {
+            return;
+        }
+    }
+    check();
+}
+
 #[test]
 fn each_culprit_has_its_time_and_hardly_any_is_unknown() {
     for (culprit, owner) in [
@@ -156,14 +167,21 @@ fn each_culprit_has_its_time_and_hardly_any_is_unknown() {
         (Culprit::Validation, TimeOwner::Validation),
         (Culprit::Observer, TimeOwner::Record),
     ] {
-        let (times, wall) = times_with(culprit);
-        let delayed = DELAY.as_secs_f64() * STEPS as f64;
-        assert_eq!(times.largest().map(|(owner, _)| owner), Some(owner), "{culprit:?}: {times:?}");
-        // Of the last event the observer's own time comes after its times.
-        assert!(times.get(owner) >= 0.8 * delayed, "{culprit:?}: {times:?}");
-        assert!(times.share(TimeOwner::Unknown) <= 0.05, "{culprit:?}: {times:?}");
-        assert!(times.total() <= wall && times.total() >= 0.8 * wall, "{culprit:?}: {} of {wall}", times.total());
+        undisturbed(|| {
+            let (times, wall) = times_with(culprit);
+            let delayed = DELAY.as_secs_f64() * STEPS as f64;
+            assert_eq!(times.largest().map(|(owner, _)| owner), Some(owner), "{culprit:?}: {times:?}");
+            // Of the last event the observer's own time comes after its times.
+            assert!(times.get(owner) >= 0.8 * delayed, "{culprit:?}: {times:?}");
+            check_sums(culprit, &times, wall);
+        });
     }
+}
+
+/// Checks that hardly any time is unknown, and that the times are those of the run.
+fn check_sums(culprit: Culprit, times: &TimeShares, wall: f64) {
+    assert!(times.share(TimeOwner::Unknown) <= 0.05, "{culprit:?}: {times:?}");
+    assert!(times.total() <= wall && times.total() >= 0.8 * wall, "{culprit:?}: {} of {wall}", times.total());
 }
 
 #[test]
@@ -174,17 +192,20 @@ fn culprits_without_a_known_time_have_the_largest_share() {
         // The run waits for the writer, which began a step earlier.
         (Culprit::Disk, TimeOwner::Checkpoint),
     ] {
-        let (times, wall) = times_with(culprit);
-        assert_eq!(times.largest().map(|(owner, _)| owner), Some(owner), "{culprit:?}: {times:?}");
-        assert!(times.share(TimeOwner::Unknown) <= 0.05, "{culprit:?}: {times:?}");
-        assert!(times.total() <= wall && times.total() >= 0.8 * wall, "{culprit:?}: {} of {wall}", times.total());
+        undisturbed(|| {
+            let (times, wall) = times_with(culprit);
+            assert_eq!(times.largest().map(|(owner, _)| owner), Some(owner), "{culprit:?}: {times:?}");
+            check_sums(culprit, &times, wall);
+        });
     }
 }
 
 #[test]
 fn work_that_memory_failures_undid_belongs_to_retries() {
-    let (times, _) = times_with(Culprit::OutOfMemory);
-    // The first micro-batch of a large size fails after the delay.
-    assert!(times.get(TimeOwner::Retry) >= DELAY.as_secs_f64(), "{times:?}");
-    assert!(times.share(TimeOwner::Unknown) <= 0.05, "{times:?}");
+    undisturbed(|| {
+        let (times, _) = times_with(Culprit::OutOfMemory);
+        // The first micro-batch of a large size fails after the delay.
+        assert!(times.get(TimeOwner::Retry) >= DELAY.as_secs_f64(), "{times:?}");
+        assert!(times.share(TimeOwner::Unknown) <= 0.05, "{times:?}");
+    });
 }
