@@ -54,7 +54,7 @@ impl Traceable for Base {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gpu = find(&std::env::args().nth(1).unwrap_or_else(|| "8GiB".into()))?;
-    let demand = Demand::new(vec![BatchShape::samples(64)], BackendRules::gpu()).with_blocks(12);
+    let demand = Demand::new(vec![BatchShape::samples(64)], BackendRules::cuda()).with_blocks(12);
     let plan = plan(&MemoryModel::new(&Base, demand)?, gpu.usable, &Speed::for_gpu(&gpu))?;
     println!("{}: {plan:#?}", gpu.name);
     Ok(())

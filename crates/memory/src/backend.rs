@@ -5,6 +5,9 @@ use serde::Serialize;
 
 use crate::cube;
 
+/// Smallest alignment in bytes of a row, where rows are padded.
+const SMALLEST_ROW_ALIGNMENT: usize = 16;
+
 /// A backend, with the properties that decide how it uses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -18,6 +21,12 @@ pub enum BackendRules {
     Cube {
         /// Whether elementwise operations are fused into one kernel, which stores no intermediate results.
         fusion: bool,
+        /// Whether each row of a tensor begins at an aligned address, with unused bytes before it (CUDA). A fused kernel
+        /// leaves none.
+        padded_rows: bool,
+        /// Whether the gradients of convolutions are matrix products with columns, which take memory, or direct kernels.
+        /// A GPU chooses by trying them.
+        columns: bool,
     },
 }
 
@@ -27,9 +36,24 @@ impl BackendRules {
         Self::Flex { threads: std::thread::available_parallelism().map_or(1, usize::from) }
     }
 
-    /// Returns the backend for a GPU with fusion, as this workspace builds it.
-    pub fn gpu() -> Self {
-        Self::Cube { fusion: true }
+    /// Returns the backend for an NVIDIA GPU with fusion, as this workspace builds it.
+    pub fn cuda() -> Self {
+        Self::Cube { fusion: true, padded_rows: true, columns: true }
+    }
+
+    /// Returns the backend for a GPU with Vulkan, Metal or WebGPU, with fusion, as this workspace builds it.
+    pub fn wgpu() -> Self {
+        Self::Cube { fusion: true, padded_rows: false, columns: true }
+    }
+
+    /// Returns the same backend if it chooses direct kernels for the gradients of convolutions. Without this the most memory
+    /// is assumed that its choice can take.
+    #[must_use]
+    pub fn with_direct_convolutions(self) -> Self {
+        match self {
+            Self::Cube { fusion, padded_rows, .. } => Self::Cube { fusion, padded_rows, columns: false },
+            Self::Flex { .. } => self,
+        }
     }
 
     /// Returns the kind of device that the recording simulates.
@@ -44,8 +68,27 @@ impl BackendRules {
     pub(crate) fn alignment(self) -> usize {
         match self {
             Self::Flex { .. } => 1,
-            Self::Cube { .. } => cube::ALIGNMENT,
+            Self::Cube { padded_rows: true, .. } => cube::CUDA_ALIGNMENT,
+            Self::Cube { padded_rows: false, .. } => cube::WGPU_ALIGNMENT,
         }
+    }
+
+    /// Returns the number of elements of `width` bytes from the start of a row of `row` elements to that of the next row, in
+    /// a tensor that a kernel writes (`optimal_align` of `cubecl-runtime`).
+    pub(crate) fn row_pitch(self, row: usize, width: usize) -> usize {
+        match self {
+            Self::Cube { padded_rows: true, .. } if row > 1 => {
+                let align = (row * width).next_power_of_two().clamp(SMALLEST_ROW_ALIGNMENT, cube::CUDA_ALIGNMENT);
+                (row * width).next_multiple_of(align) / width
+            }
+            _ => row,
+        }
+    }
+
+    /// Computes the bytes of a tensor of `shape` that a kernel writes, before they are rounded.
+    pub(crate) fn output_bytes(self, shape: &[usize], width: usize) -> usize {
+        let Some((&row, outer)) = shape.split_last() else { return width };
+        outer.iter().product::<usize>() * self.row_pitch(row, width) * width
     }
 
     /// Returns the bytes of bookkeeping that a parameter and an operation need in host memory, beside the values of

@@ -12,9 +12,13 @@ use plimsoll_tape::ir::{
 use rustc_hash::FxHashMap;
 
 use crate::heap::{Heap, contiguous_strides};
+use crate::operation_name::operation_name;
 
-/// Alignment in bytes: CubeCL rounds allocation sizes up to its multiples.
-pub(crate) const ALIGNMENT: usize = 256;
+/// Alignment in bytes on CUDA: CubeCL rounds allocation sizes up to its multiples.
+pub(crate) const CUDA_ALIGNMENT: usize = 512;
+
+/// The same with Vulkan, Metal and WebGPU.
+pub(crate) const WGPU_ALIGNMENT: usize = 256;
 
 /// Alignment in bytes of a slice that is a view of its input. CUDA has 512 and Vulkan has less; with more, more slices
 /// are predicted to be copies.
@@ -57,6 +61,7 @@ impl FusionGroup {
             return;
         }
         self.run(heap, index, last, is_lasting);
+        heap.begin(operation_name(operation));
         if is_fusible(operation) {
             return self.apply(heap, operation, index, last, is_lasting);
         }
@@ -69,8 +74,13 @@ impl FusionGroup {
         {
             heap.reuse(input.id, out);
         } else {
-            let workspace = workspace(operation).map(|bytes| heap.scratch(bytes));
-            let outputs: Vec<_> = operation.outputs().map(|o| (o, heap.fresh(&o.shape, o.dtype.size()))).collect();
+            let columns = if heap.has_columns() { workspace(operation) } else { [0; 3] };
+            let workspace = columns.map(|bytes| heap.scratch(bytes));
+            let output = |heap: &mut Heap, out: &TensorIr| match is_reduction(operation) {
+                true => heap.fresh(&out.shape, out.dtype.size()),
+                false => heap.output(&out.shape, out.dtype.size()),
+            };
+            let outputs: Vec<_> = operation.outputs().map(|out| (out, output(heap, out))).collect();
             for (output, value) in outputs {
                 heap.give(output, value);
             }
@@ -246,6 +256,14 @@ fn is_fusible(operation: &OperationIr) -> bool {
             use plimsoll_tape::ir::ActivationOperationIr as Activation;
             !matches!(activation, Activation::Softmax(_) | Activation::LogSoftmax(_) | Activation::Softmin(_))
         }
+        _ => false,
+    }
+}
+
+/// Returns whether an operation reduces an axis: its kernel writes rows without padding.
+fn is_reduction(operation: &OperationIr) -> bool {
+    match operation {
+        OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => !is_elementwise(numeric),
         _ => false,
     }
 }

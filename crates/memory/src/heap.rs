@@ -8,6 +8,7 @@ use plimsoll_core::Bytes;
 use plimsoll_tape::ir::{TensorId, TensorIr, TensorStatus};
 use rustc_hash::FxHashMap;
 
+use crate::backend::BackendRules;
 use crate::timeline::{Allocation, Owner, Phase, PhaseSpan, Timeline};
 
 /// A handle on a block of memory, with its layout.
@@ -40,6 +41,13 @@ impl Value {
             expected *= length as isize;
         }
         true
+    }
+
+    /// Returns whether the elements are next to each other without gaps, in any order of the axes.
+    fn is_dense(&self) -> bool {
+        let lengths = self.shape.iter().map(|&length| length as isize - 1);
+        let last: isize = lengths.zip(&self.strides).map(|(steps, stride)| steps * stride).sum();
+        last + 1 == self.count() as isize
     }
 }
 
@@ -76,13 +84,15 @@ pub(crate) struct Heap {
     operation: &'static str,
     /// Alignment in bytes: sizes are rounded up to its multiples, as by the allocator of the device.
     alignment: usize,
+    /// Rules of the backend, which decide how much memory a tensor takes.
+    rules: BackendRules,
     /// Number of utterances of the recording, if sizes that are its multiples stand for those of any number.
     utterances: Option<usize>,
 }
 
 impl Heap {
-    /// Makes an empty heap whose sizes are multiples of `alignment` bytes.
-    pub(crate) fn new(alignment: usize) -> Self {
+    /// Makes an empty heap with the sizes that the backend of `rules` allocates.
+    pub(crate) fn new(rules: BackendRules) -> Self {
         Self {
             blocks: Vec::new(),
             tensors: FxHashMap::default(),
@@ -90,15 +100,16 @@ impl Heap {
             phase: Phase::Forward,
             phases: Vec::new(),
             operation: "",
-            alignment,
+            alignment: rules.alignment(),
+            rules,
             utterances: None,
         }
     }
 
     /// Makes an empty heap for a recording of `utterances` utterances, a prime number, that stands for those of any number.
     /// Tensors whose sizes grow with the utterances and others do not share blocks, and the timeline has exact sizes.
-    pub(crate) fn of_any_number(alignment: usize, utterances: u32) -> Self {
-        Self { utterances: Some(utterances as usize), ..Self::new(alignment) }
+    pub(crate) fn of_any_number(rules: BackendRules, utterances: u32) -> Self {
+        Self { utterances: Some(utterances as usize), ..Self::new(rules) }
     }
 
     /// Begins `phase` in the timeline.
@@ -116,11 +127,27 @@ impl Heap {
         self.operation = operation;
     }
 
+    /// Returns whether the gradients of convolutions are matrix products with columns.
+    pub(crate) fn has_columns(&self) -> bool {
+        matches!(self.rules, BackendRules::Cube { columns: true, .. })
+    }
+
     /// Allocates a contiguous value with elements of `width` bytes.
     pub(crate) fn fresh(&mut self, shape: &[usize], width: usize) -> Value {
         let size = shape.iter().product::<usize>() * width;
         let block = self.block(size);
         Value { block, shape: shape.to_vec(), strides: contiguous_strides(shape), offset: 0, width }
+    }
+
+    /// Allocates the output of a kernel. On devices with padded rows, each row of the last axis begins at an aligned address,
+    /// with unused bytes before it.
+    pub(crate) fn output(&mut self, shape: &[usize], width: usize) -> Value {
+        let mut rows = shape.to_vec();
+        if let Some(row) = rows.last_mut() {
+            *row = self.rules.row_pitch(*row, width);
+        }
+        let block = self.block(rows.iter().product::<usize>() * width);
+        Value { block, shape: shape.to_vec(), strides: contiguous_strides(&rows), offset: 0, width }
     }
 
     /// Allocates a value that exists twice for a moment: flex allocates plain bytes first, and then copies them to
@@ -239,7 +266,7 @@ impl Heap {
             let block = &self.blocks[value.block];
             let grow_alike = self.utterances.is_none_or(|n| block.exact.is_multiple_of(n) == size.is_multiple_of(n));
             let is_as_large = block.size == size.next_multiple_of(self.alignment);
-            block.handles == 1 && block.owner.is_none() && is_as_large && grow_alike
+            block.handles == 1 && block.owner.is_none() && is_as_large && grow_alike && value.is_dense()
         })
     }
 

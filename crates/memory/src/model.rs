@@ -9,7 +9,6 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
-use crate::cube;
 use crate::demand::{Demand, StateOption};
 use crate::run_memory::{RunMemory, StepMemory};
 use crate::scalable_trace::{ScalableTrace, trace_of_any_number, trace_validation_of_any_number};
@@ -292,7 +291,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     pub(crate) fn largest(&self, (bucket, utterances, choice): Size) -> Result<Bytes, TraceError> {
         match self.envelope(bucket, choice)? {
             Some(envelope) => {
-                Ok(Bytes(greatest(&envelope.largest, utterances).next_multiple_of(cube::ALIGNMENT as u64)))
+                let alignment = self.demand.rules.alignment() as u64;
+                Ok(Bytes(greatest(&envelope.largest, utterances).next_multiple_of(alignment)))
             }
             None => Ok(self.trace(bucket, utterances, choice)?.largest()),
         }
@@ -368,6 +368,12 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
                 }
             }))
         })
+    }
+
+    /// Returns the size of the largest single allocation of validating `utterances` utterances of `bucket`.
+    pub(crate) fn largest_in_validation(&self, bucket: BatchShape, utterances: u32) -> Result<Bytes, TraceError> {
+        let timeline = self.validation_timeline(bucket, utterances)?;
+        Ok(timeline.allocations.iter().map(|one| one.size).max().unwrap_or_default())
     }
 
     /// Returns the memory over time of validating `utterances` utterances of `bucket`.

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::cost::Speed;
 use crate::demand::{PlanOptions, StateOption};
+use crate::limit::MemoryLimit;
 use crate::model::MemoryModel;
 use crate::plan_error::PlanError;
 use crate::refusal::refusal;
@@ -69,7 +70,8 @@ impl Plan {
     }
 }
 
-/// Finds the fastest plan for `model` with the options of its demand within `budget`, on a device of `speed`.
+/// Finds the fastest plan for `model` with the options of its demand within `limit`, on a device of `speed`. A budget
+/// is a limit, too.
 ///
 /// The peak of every bucket comes from a trace of that bucket, not from an approximation. More memory never gives a slower
 /// plan, and never an error where less memory gives a plan.
@@ -77,8 +79,12 @@ impl Plan {
 /// # Errors
 /// [`PlanError::Empty`] without buckets, [`PlanError::NoBudget`] for a budget of zero, [`PlanError::NothingFits`] where one
 /// bucket exceeds the budget in every allowed way, and [`PlanError::Trace`] where the model cannot be traced.
-pub fn plan<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes, speed: &Speed) -> Result<Plan, PlanError> {
-    plan_with(model, &model.demand().options, budget, speed)
+pub fn plan<S: Traceable + Sync>(
+    model: &MemoryModel<'_, S>,
+    limit: impl Into<MemoryLimit>,
+    speed: &Speed,
+) -> Result<Plan, PlanError> {
+    plan_with(model, &model.demand().options, limit, speed)
 }
 
 /// Finds the fastest plan as [`plan`] does, with `options` in place of those of the demand. Traces are shared between
@@ -89,10 +95,10 @@ pub fn plan<S: Traceable + Sync>(model: &MemoryModel<'_, S>, budget: Bytes, spee
 pub fn plan_with<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
-    budget: Bytes,
+    limit: impl Into<MemoryLimit>,
     speed: &Speed,
 ) -> Result<Plan, PlanError> {
-    let demand = model.demand();
+    let (demand, limit) = (model.demand(), limit.into());
     if demand.buckets.is_empty() {
         return Err(PlanError::Empty { what: "there is no batch" });
     }
@@ -100,12 +106,12 @@ pub fn plan_with<S: Traceable + Sync>(
     if lists.contains(&0) {
         return Err(PlanError::Empty { what: "a list of options has no value" });
     }
-    if budget.0 == 0 {
-        return Err(PlanError::NoBudget { budget, needed: least_possible(model, options)? });
+    if limit.budget.0 == 0 {
+        return Err(PlanError::NoBudget { budget: limit.budget, needed: least_possible(model, options)? });
     }
-    match fastest_plan(model, options, budget, speed)? {
+    match fastest_plan(model, options, limit, speed)? {
         Some(plan) => Ok(plan),
-        None => Err(refusal(model, options, budget, speed)?),
+        None => Err(refusal(model, options, limit, speed)?),
     }
 }
 
@@ -117,13 +123,14 @@ pub fn plan_with<S: Traceable + Sync>(
 pub fn fastest_plan<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
-    budget: Bytes,
+    limit: impl Into<MemoryLimit>,
     speed: &Speed,
 ) -> Result<Option<Plan>, TraceError> {
-    search(model, options, budget, speed)?.map(|found| from_search(model, budget, &found)).transpose()
+    let limit = limit.into();
+    search(model, options, limit, speed)?.map(|found| from_search(model, limit.budget, &found)).transpose()
 }
 
-/// Returns whether a run fits `budget` if it takes the least memory that `options` allow. That takes less time to find out
+/// Returns whether a run fits `limit` if it takes the least memory that `options` allow. That takes less time to find out
 /// than a plan. The demand must have buckets, and each list of options a value.
 ///
 /// # Errors
@@ -131,9 +138,9 @@ pub fn fastest_plan<S: Traceable + Sync>(
 pub fn fits_at_all<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
-    budget: Bytes,
+    limit: impl Into<MemoryLimit>,
 ) -> Result<bool, TraceError> {
-    smallest_fits(model, options, budget)
+    smallest_fits(model, options, limit.into())
 }
 
 /// Makes the plan of what the search found.

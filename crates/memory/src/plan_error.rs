@@ -87,6 +87,25 @@ impl std::fmt::Display for Remedy {
     }
 }
 
+/// A tensor that is larger than the device allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RefusedTensor {
+    /// Size of the tensor.
+    pub needed: Bytes,
+    /// Largest size that the device allows.
+    pub allowed: Bytes,
+}
+
+/// Describes what a micro-batch needs, and what is missing.
+fn missing_text((needed, budget, missing): (Bytes, Bytes, Bytes), refused: Option<&RefusedTensor>) -> String {
+    match refused {
+        None => format!("{needed}, {missing} more than the budget of {budget}"),
+        Some(RefusedTensor { needed, allowed }) => {
+            format!("one tensor of {needed}, more than the device allows: {allowed}, a quarter of its memory")
+        }
+    }
+}
+
 /// Reason why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -107,8 +126,8 @@ pub enum PlanError {
     },
     /// One bucket exceeds the budget in every way that the options allow.
     #[error(
-        "a micro-batch of {} x {} frames needs {needed}, {missing} more than the budget of {budget}",
-        bucket.utterances, bucket.frames.0
+        "a micro-batch of {} x {} frames needs {}",
+        bucket.utterances, bucket.frames.0, missing_text((*needed, *budget, *missing), refused.as_deref())
     )]
     NothingFits {
         /// Shape of the micro-batch that does not fit.
@@ -117,8 +136,10 @@ pub enum PlanError {
         needed: Bytes,
         /// Memory that the run may use.
         budget: Bytes,
-        /// Memory missing from the budget: `needed` minus `budget`.
+        /// Memory missing from the budget: `needed` minus `budget`; for one tensor that is refused, from what is allowed.
         missing: Bytes,
+        /// The tensor that the device refuses although there is memory for the run; `None` if memory is missing.
+        refused: Option<Box<RefusedTensor>>,
         /// The cheapest changes that would make the run fit; `None` if only a smaller model would.
         remedy: Option<Remedy>,
         /// Share of the parameters that would fit, between 0 and 1, if only a smaller model fits.

@@ -4,8 +4,9 @@ use plimsoll_core::{BatchShape, Bytes, Choice, StateForm};
 
 use crate::cost::Speed;
 use crate::demand::{PlanOptions, StateOption};
+use crate::limit::MemoryLimit;
 use crate::model::MemoryModel;
-use crate::plan_error::{Change, PlanError, Remedy};
+use crate::plan_error::{Change, PlanError, RefusedTensor, Remedy};
 use crate::search::{Found, search, unlimited_seconds};
 use crate::strategy::{chunk_width, micro_batches, smallest_choice};
 use crate::trace::TraceError;
@@ -14,53 +15,71 @@ use crate::traceable::Traceable;
 /// Factor by which a simpler remedy may be slower than the fastest one.
 const SIMPLER: f64 = 1.02;
 
-/// Makes the error for a run that fits `budget` in no way that `options` allow.
+/// Makes the error for a run that fits `limit` in no way that `options` allow.
 pub(crate) fn refusal<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
-    budget: Bytes,
+    limit: MemoryLimit,
     speed: &Speed,
 ) -> Result<PlanError, TraceError> {
-    let (bucket, needed) = hardest(model, options)?;
-    // A run that fits at each length alone may not fit at all lengths together, nor while it validates.
-    let needed = needed.max(Bytes(budget.0 + 1));
-    let missing = Bytes(needed.0 - budget.0);
-    let remedy = remedy(model, options, budget, speed)?;
-    let share = match remedy {
-        Some(_) => None,
-        None => {
+    let mut error = does_not_fit(model, options, limit)?;
+    if let PlanError::NothingFits { remedy, share, .. } = &mut error {
+        *remedy = cheapest_remedy(model, options, limit, speed)?;
+        if remedy.is_none() {
             // Activations shrink with the width of the model too, so the share of all memory is a share that fits.
             let all = options.joined(&model.demand().remedies);
             // A model may not be computable in the other precisions.
             let all = PlanOptions { precisions: options.precisions.clone(), ..all };
-            let (_, least) = hardest(model, &all)?;
-            Some(budget.0 as f64 / least.0.max(1) as f64).filter(|share| (0.01..1.0).contains(share))
+            let (_, least) = hardest(model, &all, |size, state| model.peak(size, state, Bytes(0)))?;
+            let (_, largest) = hardest(model, &all, |size, _| model.largest(size))?;
+            let of = |have: Bytes, need: Bytes| have.0 as f64 / need.0.max(1) as f64;
+            let fits = of(limit.budget, least).min(of(limit.allocation, largest));
+            *share = Some(fits).filter(|share| (0.01..1.0).contains(share));
         }
-    };
-    Ok(PlanError::NothingFits { bucket, needed, budget, missing, remedy, share, smaller: None })
+    }
+    Ok(error)
 }
 
-/// Makes the error for a run that fits `budget` in no way that `options` allow, without the search for a remedy.
+/// Makes the error for a run that fits `limit` in no way that `options` allow, without the search for a remedy.
 ///
 /// # Errors
 /// [`TraceError`] where the model cannot be traced.
 pub fn does_not_fit<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
-    budget: Bytes,
+    limit: impl Into<MemoryLimit>,
 ) -> Result<PlanError, TraceError> {
-    let (bucket, needed) = hardest(model, options)?;
+    let MemoryLimit { budget, allocation } = limit.into();
+    let (bucket, needed) = hardest(model, options, |size, state| model.peak(size, state, Bytes(0)))?;
+    let (with_tensor, largest) = hardest(model, options, |size, _| model.largest(size))?;
+    if largest > allocation && needed <= budget {
+        let refused = RefusedTensor { needed: largest, allowed: allocation };
+        let missing = Bytes(largest.0 - allocation.0);
+        let (bucket, refused) = (with_tensor, Some(Box::new(refused)));
+        return Ok(PlanError::NothingFits {
+            bucket,
+            needed,
+            budget,
+            missing,
+            refused,
+            remedy: None,
+            share: None,
+            smaller: None,
+        });
+    }
     // A run that fits at each length alone may not fit at all lengths together, nor while it validates.
     let needed = needed.max(Bytes(budget.0 + 1));
     let missing = Bytes(needed.0 - budget.0);
-    Ok(PlanError::NothingFits { bucket, needed, budget, missing, remedy: None, share: None, smaller: None })
+    let refused = None;
+    Ok(PlanError::NothingFits { bucket, needed, budget, missing, refused, remedy: None, share: None, smaller: None })
 }
 
-/// Returns the micro-batch that needs the most memory if every length is computed with the least memory that `options`
-/// allow, and that memory.
+/// Returns the micro-batch with the most `bytes` if every length is computed with the least memory that `options` allow, and
+/// those bytes.
 fn hardest<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
+    bytes: impl Fn((BatchShape, u32, Choice), StateOption) -> Result<Bytes, TraceError>,
 ) -> Result<(BatchShape, Bytes), TraceError> {
     let demand = model.demand();
     let state = options.states.iter().copied().min_by_key(|state| state.bits).unwrap_or(StateOption::FULL);
@@ -70,7 +89,7 @@ fn hardest<S: Traceable + Sync>(
         let mut of_precision: Option<(BatchShape, Bytes)> = None;
         for &bucket in &demand.buckets {
             let micro_batch = *micro_batches(options, bucket.utterances).last().expect("there is a size");
-            let peak = model.peak((bucket, micro_batch, choice), state, Bytes(0))?;
+            let peak = bytes((bucket, micro_batch, choice), state)?;
             if of_precision.is_none_or(|(_, most)| peak > most) {
                 of_precision = Some((bucket.with_utterances(micro_batch), peak));
             }
@@ -84,10 +103,10 @@ fn hardest<S: Traceable + Sync>(
 
 /// Finds the changes of `options` that make the run fit and cost the least time; `None` if nothing but a smaller model
 /// fits. Changes that keep the result come first, then one change that does not or that needs host memory, then two.
-fn remedy<S: Traceable + Sync>(
+fn cheapest_remedy<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
-    budget: Bytes,
+    limit: MemoryLimit,
     speed: &Speed,
 ) -> Result<Option<Remedy>, TraceError> {
     let wide = options.joined(&model.demand().remedies);
@@ -112,13 +131,13 @@ fn remedy<S: Traceable + Sync>(
         let mut best: Option<(Found, PlanOptions)> = None;
         for candidate in tier {
             // A precision in which the model cannot be computed is no remedy.
-            let Ok(Some(found)) = search(model, &candidate, budget, speed) else { continue };
+            let Ok(Some(found)) = search(model, &candidate, limit, speed) else { continue };
             if best.as_ref().is_none_or(|(least, _)| found.seconds < least.seconds) {
                 best = Some((found, candidate));
             }
         }
         if let Some((found, candidate)) = best {
-            let (found, used) = simplified(model, options, (found, candidate), (budget, speed))?;
+            let (found, used) = simplified(model, options, (found, candidate), (limit, speed))?;
             let slowdown = found.seconds / unlimited_seconds(model, options, speed)?;
             return Ok(Some(Remedy { changes: changes(model, options, &found, &used), slowdown }));
         }
@@ -131,7 +150,7 @@ fn simplified<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
     (mut found, mut candidate): (Found, PlanOptions),
-    (budget, speed): (Bytes, &Speed),
+    (limit, speed): (MemoryLimit, &Speed),
 ) -> Result<(Found, PlanOptions), TraceError> {
     let fastest = found.seconds;
     for part in 0..3 {
@@ -144,7 +163,7 @@ fn simplified<S: Traceable + Sync>(
         if simpler == candidate {
             continue;
         }
-        if let Some(still) = search(model, &simpler, budget, speed)?
+        if let Some(still) = search(model, &simpler, limit, speed)?
             && still.seconds <= fastest * SIMPLER
         {
             (found, candidate) = (still, simpler);

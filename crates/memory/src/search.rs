@@ -12,6 +12,7 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Precision};
 use crate::backend::BackendRules;
 use crate::cost::Speed;
 use crate::demand::{PlanOptions, StateOption};
+use crate::limit::MemoryLimit;
 use crate::model::{MemoryModel, in_parallel};
 use crate::strategy::{micro_batches, smallest_choice, step_seconds};
 use crate::trace::TraceError;
@@ -64,24 +65,24 @@ struct Search<'s, 'm, S> {
     model: &'s MemoryModel<'m, S>,
     options: &'s PlanOptions,
     speed: &'s Speed,
-    budget: Bytes,
+    limit: MemoryLimit,
     precision: Precision,
     state: StateOption,
     /// Choices of remat and of attention chunk, the fastest first.
     order: ChoiceOrder,
 }
 
-/// Finds the fastest way to compute all buckets of `model` with `options` within `budget`; `None` if none fits.
+/// Finds the fastest way to compute all buckets of `model` with `options` within `limit`; `None` if none fits.
 pub(crate) fn search<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
-    budget: Bytes,
+    limit: MemoryLimit,
     speed: &Speed,
 ) -> Result<Option<Found>, TraceError> {
     let mut best: Option<Found> = None;
     for &precision in &options.precisions {
         for &state in &options.states {
-            let search = Search::new(model, options, (budget, speed), (precision, state));
+            let search = Search::new(model, options, (limit, speed), (precision, state));
             let limit = best.as_ref().map_or(f64::INFINITY, |best| best.seconds / WORTHWHILE);
             if search.least_seconds()? < limit
                 && let Some(found) = search.run()?
@@ -94,16 +95,16 @@ pub(crate) fn search<S: Traceable + Sync>(
     Ok(best)
 }
 
-/// Returns whether all buckets of `model` fit `budget`, validation included, with the least memory that `options` allow.
+/// Returns whether all buckets of `model` fit `limit`, validation included, with the least memory that `options` allow.
 pub(crate) fn smallest_fits<S: Traceable + Sync>(
     model: &MemoryModel<'_, S>,
     options: &PlanOptions,
-    budget: Bytes,
+    limit: MemoryLimit,
 ) -> Result<bool, TraceError> {
     let speed = Speed::uniform(1.0, 1.0);
     for &precision in &options.precisions {
         for &state in &options.states {
-            let search = Search::new(model, options, (budget, &speed), (precision, state));
+            let search = Search::new(model, options, (limit, &speed), (precision, state));
             if let Some((page, candidates)) = search.smallest()?
                 && search.with_validation(page, candidates)?.is_some()
             {
@@ -123,7 +124,7 @@ pub(crate) fn unlimited_seconds<S: Traceable + Sync>(
     let mut least = f64::INFINITY;
     for &precision in &options.precisions {
         for &state in &options.states {
-            let search = Search::new(model, options, (Bytes(u64::MAX), speed), (precision, state));
+            let search = Search::new(model, options, (Bytes(u64::MAX).into(), speed), (precision, state));
             least = least.min(search.least_seconds()?);
         }
     }
@@ -134,11 +135,11 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
     fn new(
         model: &'s MemoryModel<'m, S>,
         options: &'s PlanOptions,
-        (budget, speed): (Bytes, &'s Speed),
+        (limit, speed): (MemoryLimit, &'s Speed),
         (precision, state): (Precision, StateOption),
     ) -> Self {
         let order = ChoiceOrder::new(options, precision, model.demand().blocks);
-        Self { model, options, speed, budget, precision, state, order }
+        Self { model, options, speed, limit, precision, state, order }
     }
 
     /// Estimates the seconds of one step of each bucket, as if memory had no limit.
@@ -218,7 +219,7 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
             let micro_batch = *micro_batches(self.options, bucket.utterances).last().expect("there is a size");
             // The first choice needs more memory, and is traced already.
             for choice in [self.order.choice((0, 0)), smallest] {
-                if self.model.least((*bucket, micro_batch, choice), self.state)? <= self.budget {
+                if self.model.least((*bucket, micro_batch, choice), self.state)? <= self.limit.budget {
                     return Ok(true);
                 }
             }
@@ -239,11 +240,13 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
             // Neither chunks nor rematerialization make an allocation larger.
             largest = largest.max(self.model.largest((bucket, most, self.order.choice((0, 0))))?);
         }
+        let largest = largest.min(self.limit.allocation);
         let mut pages = vec![SMALLEST_PAGE];
         while pages[pages.len() - 1] < largest.0 as f64 {
             pages.push(pages[pages.len() - 1] * PAGE_STEP);
         }
-        Ok(pages.into_iter().rev().map(|page| Bytes(page as u64)).collect())
+        let pages = pages.into_iter().rev().map(|page| Bytes(page as u64).min(self.limit.allocation));
+        Ok(pages.collect())
     }
 
     fn buckets(&self) -> &[BatchShape] {
@@ -286,10 +289,16 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         Ok(largest)
     }
 
+    /// Returns whether a micro-batch of `size` fits the limit with pages of `page` bytes.
+    fn fits(&self, size: (BatchShape, u32, Choice), page: Bytes) -> Result<bool, TraceError> {
+        Ok(self.model.largest(size)? <= self.limit.allocation
+            && self.model.fits(size, self.state, page, self.limit.budget)?)
+    }
+
     fn all_fit(&self, candidates: &[Candidate], page: Bytes) -> Result<bool, TraceError> {
         for (&bucket, candidate) in self.buckets().iter().zip(candidates) {
             let size = (bucket, candidate.micro_batch, candidate.choice);
-            if !self.model.fits(size, self.state, page, self.budget)? {
+            if !self.fits(size, page)? {
                 return Ok(false);
             }
         }
@@ -303,7 +312,8 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         let size = (bucket, candidate.micro_batch, candidate.choice);
         let sizes = micro_batches(&PlanOptions::new(), bucket.utterances);
         let fits = |index: usize| -> Result<bool, TraceError> {
-            Ok(self.model.validation(size, sizes[index], self.state, page)? <= self.budget)
+            Ok(self.model.largest_in_validation(bucket, sizes[index])? <= self.limit.allocation
+                && self.model.validation(size, sizes[index], self.state, page)? <= self.limit.budget)
         };
         Ok(sizes.get(first_true(sizes.len(), fits)?).copied())
     }

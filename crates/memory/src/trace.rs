@@ -165,13 +165,13 @@ pub(crate) fn batch_bytes<S: Traceable>(
     let made: FxHashSet<TensorId> =
         sent.map_or_else(Vec::new, |ends| made_between(&operations, ends)).into_iter().collect();
     let outputs = operations.iter().flat_map(OperationIr::outputs).filter(|output| made.contains(&output.id));
-    Ok(Bytes(outputs.map(|output| (output.shape.num_elements() * output.dtype.size()) as u64).sum()))
+    Ok(Bytes(outputs.map(|output| rules.output_bytes(&output.shape, output.dtype.size()) as u64).sum()))
 }
 
 /// Replays `recording` by the memory rules `rules`, and returns its memory over time and its cost.
 fn replay(recording: &Recording, rules: BackendRules) -> Trace {
     let mut cost = Cost::default();
-    let heap = Heap::new(rules.alignment());
+    let heap = Heap::new(rules);
     let trace = replay_on(heap, recording, rules, |operation| cost.add(&Cost::of(operation), 1.0));
     Trace { cost, ..trace }
 }

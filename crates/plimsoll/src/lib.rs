@@ -46,8 +46,14 @@ use terminal::ExitCodeExt;
 
 /// Parses the arguments of this process, runs the command, and returns its exit code.
 ///
-/// `memory` must be the global allocator of the process: it counts the memory that training on the CPU uses.
+/// `memory` must be the global allocator of the process: it counts the memory that training on the CPU uses. Call this
+/// function first in `main`, before any thread starts: a build for CUDA may set `CUDA_PATH`.
 pub fn program(memory: &'static CountingAllocator) -> ExitCode {
+    // SAFETY: the program has not started a thread yet.
+    #[cfg(feature = "cuda")]
+    unsafe {
+        plimsoll_recipes::cuda_path::set_cuda_path();
+    }
     name_program();
     let args: Vec<OsString> = std::env::args_os().map(cli::hyphenated).collect();
     let cli = match cli::Cli::try_parse_from(&args) {

@@ -50,7 +50,7 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     let config = loaded.config;
     let output = OutputFile::new(&args.output, "--output", args.overwrite)?;
     let builder = DemandBuilder::for_run(config, &Terminal)?;
-    let targets = targets(&args.gpu)?;
+    let targets = targets(&args.gpu, &builder.config.device)?;
     let bar = spinner("searching the smallest change that fits");
     let found = match &builder.model {
         ModelPlan::Recognizer(model) => optimized(model, &builder, &targets),
@@ -145,7 +145,7 @@ fn smallest_change<S: Traceable + Sync>(
         let mut all = Vec::new();
         for (target, model) in targets.iter().zip(models) {
             let options = builder.as_written(target).options;
-            match fastest_plan(model, &options, target.budget(config), &target.speed()).failed()? {
+            match fastest_plan(model, &options, target.limit(target.budget(config)), &target.speed()).failed()? {
                 Some(plan) => all.push(plan),
                 None => return Ok(None),
             }
@@ -181,7 +181,7 @@ fn smallest_change<S: Traceable + Sync>(
     }
     for (target, model) in targets.iter().zip(models) {
         let options = &builder.as_written(target).options;
-        if let Err(error) = plan_with(model, options, target.budget(&builder.config), &target.speed()) {
+        if let Err(error) = plan_with(model, options, target.limit(target.budget(&builder.config)), &target.speed()) {
             return Ok(Err((target.clone(), error)));
         }
     }

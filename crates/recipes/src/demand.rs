@@ -35,7 +35,7 @@ const PREFETCH: u32 = 1;
 /// let args = ConfigArgs { d_model: Some("144".into()), ..ConfigArgs::default() };
 /// let config = load(&args, std::iter::empty())?.config;
 /// let builder = DemandBuilder::from_config(config)?;
-/// let gpu = &targets(&["T4".to_string()])?[0];
+/// let gpu = &targets(&["T4".to_string()], &builder.config.device)?[0];
 /// assert_eq!(builder.as_written(gpu).buckets.len(), 5);
 /// # Ok::<(), plimsoll_recipes::Failure>(())
 /// ```
@@ -135,20 +135,20 @@ impl DemandBuilder {
         target: &Target,
         budget: Bytes,
     ) -> Result<TargetPlans, TraceError> {
-        let speed = target.speed();
+        let (speed, limit) = (target.speed(), target.limit(budget));
         let written = mapping::as_written(&self.config, &self.model, target.traits());
         if budget.0 > 0 {
-            let best = fastest_plan(model, &self.at_best(target), budget, &speed)?;
-            if let Some(plan) = fastest_plan(model, &written, budget, &speed)? {
+            let best = fastest_plan(model, &self.at_best(target), limit, &speed)?;
+            if let Some(plan) = fastest_plan(model, &written, limit, &speed)? {
                 // What can be chosen as written can be chosen at best, too.
                 let at_best = Ok(best.unwrap_or_else(|| plan.clone()));
                 return Ok(TargetPlans { as_written: Ok(plan), at_best });
             }
             if let Some(best) = best {
-                return Ok(TargetPlans { as_written: Err(does_not_fit(model, &written, budget)?), at_best: Ok(best) });
+                return Ok(TargetPlans { as_written: Err(does_not_fit(model, &written, limit)?), at_best: Ok(best) });
             }
         }
-        match plan_with(model, &written, budget, &speed) {
+        match plan_with(model, &written, limit, &speed) {
             Err(PlanError::Trace(error)) => Err(error),
             Err(mut error) => {
                 if let PlanError::NothingFits { share: Some(_), smaller, .. } = &mut error {
@@ -208,7 +208,7 @@ impl DemandBuilder {
         budget: Bytes,
     ) -> Result<bool, TraceError> {
         let model = MemoryModel::new(model, self.as_written(target))?;
-        fits_at_all(&model, &self.at_best(target), budget)
+        fits_at_all(&model, &self.at_best(target), target.limit(budget))
     }
 }
 

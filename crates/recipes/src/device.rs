@@ -4,6 +4,7 @@ use burn::tensor::Device;
 use plimsoll_core::{
     Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, Precision, SingleReplica, counted,
 };
+use plimsoll_memory::BackendRules;
 use plimsoll_tape::gpu::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
 use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
 
@@ -20,6 +21,8 @@ pub struct TrainingDevice {
     pub name: String,
     /// Whether the device is the CPU: then the memory of the device is the memory of the process.
     pub is_host: bool,
+    /// Rules by which the backend of the device allocates memory.
+    pub rules: BackendRules,
     /// Number of lanes: micro-batches that the device computes at the same time. Threads on the CPU, 1 on a GPU.
     pub lanes: usize,
     /// Fastest precision that is safe on the device.
@@ -83,7 +86,7 @@ impl TrainingDevice {
             Target::Gpu { .. } => (false, 1),
         };
         let precision = target.precision();
-        Self { device: Device::flex(), name: target.name(), is_host, lanes, precision, index: 0 }
+        Self { device: Device::flex(), name: target.name(), is_host, rules: target.rules(), lanes, precision, index: 0 }
     }
 
     /// Returns the meter of this device's memory: `process` on the CPU, the backend's pools on a GPU.
@@ -164,6 +167,7 @@ fn cpu() -> TrainingDevice {
         device: Device::flex(),
         name: format!("the CPU, {}", counted(threads, "thread")),
         is_host: true,
+        rules: BackendRules::host(),
         lanes: threads,
         precision: Precision::Fp32,
         index: 0,
@@ -177,6 +181,7 @@ fn cuda(index: usize) -> Result<TrainingDevice, Failure> {
         device: Device::cuda(index),
         name: format!("CUDA device {index}"),
         is_host: false,
+        rules: BackendRules::cuda(),
         lanes: 1,
         precision,
         index,
@@ -204,7 +209,8 @@ fn wgpu(index: usize) -> Result<TrainingDevice, Failure> {
     let kind = if index == 0 { DeviceKind::DefaultDevice } else { DeviceKind::DiscreteGpu(index) };
     let device = Device::wgpu(kind);
     let name = format!("graphics device {index}");
-    Ok(TrainingDevice { device, name, is_host: false, lanes: 1, precision: Precision::Fp32, index })
+    let rules = BackendRules::wgpu();
+    Ok(TrainingDevice { device, name, is_host: false, rules, lanes: 1, precision: Precision::Fp32, index })
 }
 
 #[cfg(not(feature = "wgpu"))]

@@ -4,6 +4,7 @@
 
 pub mod config;
 pub mod corpus;
+pub mod cuda_path;
 pub mod data;
 pub mod demand;
 pub mod device;

@@ -144,7 +144,7 @@ fn plans<S: Traceable + Sync>(
     };
     let options = mapping::fixed(&builder.config, &builder.model, target.traits(), micro_batch);
     let model = MemoryModel::new(subject, Demand { options, ..demand })?;
-    let found = plan(&model, available, &target.speed());
+    let found = plan(&model, target.limit(available), &target.speed());
     Ok(TargetPlans { as_written: found.clone(), at_best: found })
 }
 

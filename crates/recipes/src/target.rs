@@ -1,10 +1,10 @@
 //! The device that memory is planned for: a GPU, here or not, or the CPU of this machine.
 
 use plimsoll_core::{Bytes, Precision, counted};
-use plimsoll_memory::{BackendRules, Gpu, Speed, find};
+use plimsoll_memory::{BackendRules, Gpu, MemoryLimit, Speed, find};
 use plimsoll_monitor::Host;
 
-use crate::config::RunConfig;
+use crate::config::{BackendChoice, DeviceConfig, RunConfig};
 use crate::error::{Failure, FailureExt};
 use crate::machine::{self, LocalGpu};
 use crate::mapping::{self, DeviceTraits};
@@ -22,6 +22,8 @@ pub enum Target {
         usable: Bytes,
         /// Fastest safe precision with the backend of the run.
         precision: Precision,
+        /// Rules by which the backend of the run allocates memory.
+        rules: BackendRules,
     },
     /// The CPU of this machine.
     Host {
@@ -33,9 +35,23 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the first CUDA GPU that this process may use, or the CPU if there is none.
-    pub fn local() -> Self {
-        Self::local_gpu(0).unwrap_or_else(Self::host)
+    /// Returns the device of this machine that `device` selects: a GPU that this process may use, or the CPU if there is
+    /// none.
+    pub fn local(device: &DeviceConfig) -> Self {
+        if device.backend == BackendChoice::Cpu {
+            return Self::host();
+        }
+        Self::local_gpu(device.index as usize).map_or_else(Self::host, |gpu| gpu.with_backend(device.backend))
+    }
+
+    /// Returns the target as the backend that a configuration selects uses it: CUDA, unless it selects WebGPU.
+    fn with_backend(self, backend: BackendChoice) -> Self {
+        match (self, backend) {
+            (Self::Gpu { gpu, total, usable, .. }, BackendChoice::Wgpu) => {
+                Self::Gpu { gpu, total, usable, precision: Precision::Fp32, rules: BackendRules::wgpu() }
+            }
+            (target, _) => target,
+        }
     }
 
     /// Returns the GPU of this machine that is number `index` in CUDA; `None` if there is none.
@@ -53,7 +69,8 @@ impl Target {
     /// GPU.
     pub fn webgpu_with_memory(memory: Bytes) -> Option<Self> {
         let gpu = find(&format!("{} B", memory.0)).ok()?;
-        Some(Self::Gpu { total: memory, usable: memory, gpu, precision: Precision::Fp32 })
+        let rules = BackendRules::wgpu();
+        Some(Self::Gpu { total: memory, usable: memory, gpu, precision: Precision::Fp32, rules })
     }
 
     /// Returns the name of the target, for messages: the name of the GPU, or the CPU with its number of threads.
@@ -74,6 +91,14 @@ impl Target {
         mapping::budget(&config.training, total).map_or(usable, |budget| budget.min(usable))
     }
 
+    /// Returns the limit of a run that may use `budget` on the target.
+    pub fn limit(&self, budget: Bytes) -> MemoryLimit {
+        match self {
+            Self::Gpu { total, rules, .. } if *rules == BackendRules::cuda() => MemoryLimit::on_cuda(budget, *total),
+            Self::Gpu { .. } | Self::Host { .. } => budget.into(),
+        }
+    }
+
     /// Returns the fastest safe precision: bf16 or fp16 on GPUs that compute it fast, fp32 on the CPU.
     pub fn precision(&self) -> Precision {
         match self {
@@ -85,7 +110,7 @@ impl Target {
     /// Returns the rules by which Burn's backend for this device allocates memory.
     pub fn rules(&self) -> BackendRules {
         match self {
-            Self::Gpu { .. } => BackendRules::gpu(),
+            Self::Gpu { rules, .. } => *rules,
             Self::Host { .. } => BackendRules::host(),
         }
     }
@@ -112,14 +137,14 @@ impl Target {
 impl From<Gpu> for Target {
     fn from(gpu: Gpu) -> Self {
         let precision = fastest_precision(Some(gpu.capability.0));
-        Self::Gpu { total: gpu.usable, usable: gpu.usable, precision, gpu }
+        Self::Gpu { total: gpu.usable, usable: gpu.usable, precision, gpu, rules: BackendRules::cuda() }
     }
 }
 
 impl From<LocalGpu> for Target {
     fn from(LocalGpu { gpu, free, total }: LocalGpu) -> Self {
         let precision = fastest_precision(Some(gpu.capability.0));
-        Self::Gpu { gpu, total, usable: free.min(total), precision }
+        Self::Gpu { gpu, total, usable: free.min(total), precision, rules: BackendRules::cuda() }
     }
 }
 
@@ -133,20 +158,20 @@ pub(crate) fn fastest_precision(major: Option<u8>) -> Precision {
     }
 }
 
-/// Makes targets for `names`, each the name of a GPU (`T4`), a memory size (`8GiB`) or `cpu`. Without names: the local
-/// device.
+/// Makes targets for `names`, each the name of a GPU (`T4`), a memory size (`8GiB`) or `cpu`. Without names: the device of
+/// this machine that `device` selects. The backend of `device` decides how the memory of a GPU is used.
 ///
 /// # Errors
 /// If a name is neither a known GPU, nor a size, nor `cpu`.
-pub fn targets(names: &[String]) -> Result<Vec<Target>, Failure> {
+pub fn targets(names: &[String], device: &DeviceConfig) -> Result<Vec<Target>, Failure> {
     if names.is_empty() {
-        return Ok(vec![Target::local()]);
+        return Ok(vec![Target::local(device)]);
     }
     let named = |name: &String| {
         if name == "cpu" {
             return Ok(Target::host());
         }
-        Ok(find(name).invalid()?.into())
+        Ok(Target::from(find(name).invalid()?).with_backend(device.backend))
     };
     names.iter().map(named).collect()
 }
@@ -169,6 +194,18 @@ mod tests {
         assert_eq!(with(Some(0.5), None, 15), Bytes::gib(8));
         assert_eq!(with(None, Some(Bytes::gib(9)), 12), Bytes::gib(9));
         assert_eq!(with(None, Some(Bytes::gib(13)), 12), Bytes::gib(12));
+    }
+
+    #[test]
+    fn the_backend_decides_how_memory_is_used() {
+        let device = |backend| DeviceConfig { backend, ..DeviceConfig::default() };
+        let rules = |name: &str, backend| targets(&[name.to_string()], &device(backend)).unwrap()[0].rules();
+        assert_eq!(rules("3060", BackendChoice::Auto), BackendRules::cuda());
+        assert_eq!(rules("8GiB", BackendChoice::Cuda), BackendRules::cuda());
+        assert_eq!(rules("3060", BackendChoice::Wgpu), BackendRules::wgpu());
+        assert_eq!(rules("cpu", BackendChoice::Wgpu), BackendRules::host());
+        let local = targets(&[], &device(BackendChoice::Cpu)).unwrap();
+        assert!(matches!(local[..], [Target::Host { .. }]));
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl<S: Traceable + Sync> Search<'_, '_, S> {
     fn hopeful_sizes(&self, bucket: BatchShape, choice: Choice) -> Result<Vec<u32>, TraceError> {
         let sizes = micro_batches(self.options, bucket.utterances);
         let is_hopeful = |index: usize| -> Result<bool, TraceError> {
-            Ok(!self.model.is_hopeless((bucket, sizes[index], choice), self.state, self.budget)?)
+            Ok(!self.model.is_hopeless((bucket, sizes[index], choice), self.state, self.limit.budget)?)
         };
         let first = first_true(sizes.len(), is_hopeful)?;
         Ok(sizes[first..].to_vec())
@@ -149,9 +149,9 @@ impl<S: Traceable + Sync> Search<'_, '_, S> {
             return Ok(false);
         }
         Ok(match self.model.demand().rules {
-            BackendRules::Flex { .. } => self.model.fits(size, self.state, Bytes(0), self.budget)?,
+            BackendRules::Flex { .. } => self.fits(size, Bytes(0))?,
             BackendRules::Cube { .. } => {
-                self.model.least(size, self.state)? <= self.budget && self.model.largest(size)? <= page
+                self.model.least(size, self.state)? <= self.limit.budget && self.model.largest(size)? <= page
             }
         })
     }
@@ -176,7 +176,7 @@ impl<S: Traceable + Sync> Search<'_, '_, S> {
                 return Ok(None);
             }
             let size = (bucket, micro_batch, choice);
-            if is_host || !exact || self.model.fits(size, self.state, page, self.budget)? {
+            if is_host || !exact || self.fits(size, page)? {
                 return Ok(Some(Candidate { choice, micro_batch, seconds }));
             }
         }

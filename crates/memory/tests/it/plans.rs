@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 
 use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Precision, Remat};
 use plimsoll_memory::{
-    BackendRules, Change, Cost, Demand, MemoryModel, PlanError, PlanOptions, Speed, StateOption, plan, plan_with,
+    BackendRules, Change, Cost, Demand, MemoryLimit, MemoryModel, PlanError, PlanOptions, Speed, StateOption, plan,
+    plan_with,
 };
 use proptest::prelude::*;
 
@@ -58,7 +59,7 @@ fn plans_are_nearly_as_fast_as_the_best_that_fits() {
         let layers = draw(2, 4) as u32;
         let stacks = Stacks { heads: 2, width: 8 * draw(1, 4) as usize, layers: layers as usize };
         let shape = bucket(draw(2, 7) as u32, draw(20, 120) as u32);
-        let model = MemoryModel::new(&stacks, demand(vec![shape], layers, BackendRules::gpu())).unwrap();
+        let model = MemoryModel::new(&stacks, demand(vec![shape], layers, BackendRules::cuda())).unwrap();
         let all = everything(&model, shape, layers);
         let (least, most) = (all.iter().map(|one| one.0).min().unwrap(), all.iter().map(|one| one.0).max().unwrap());
         let budget = Bytes(least.0 + (most.0 - least.0) * draw(0, 100) / 100);
@@ -78,7 +79,7 @@ fn plans_are_nearly_as_fast_as_the_best_that_fits() {
 fn larger_budgets_are_never_slower_and_split_batches_use_them() {
     let stacks = Stacks { heads: 2, width: 24, layers: 6 };
     let shape = bucket(96, 50);
-    for rules in [BackendRules::gpu(), BackendRules::Flex { threads: 2 }] {
+    for rules in [BackendRules::cuda(), BackendRules::Flex { threads: 2 }] {
         let model = MemoryModel::new(&stacks, demand(vec![shape], 6, rules)).unwrap();
         let least = model.estimate(shape, 1, Choice { remat: Remat::All, ..Choice::default() }).unwrap().peak;
         let most = model.estimate(shape, 96, Choice::default()).unwrap().peak;
@@ -92,7 +93,7 @@ fn larger_budgets_are_never_slower_and_split_batches_use_them() {
             before = bucket.seconds;
             // From this part on, one more utterance takes less than a twelfth of the budget. On a GPU it may also need
             // another page.
-            let page = if rules == BackendRules::gpu() { found.largest.0 + (2 << 20) } else { 0 };
+            let page = if rules == BackendRules::cuda() { found.largest.0 + (2 << 20) } else { 0 };
             if bucket.accumulation > 1 && part > 3 {
                 assert!(
                     (found.peak.0 + page) as f64 >= 0.92 * budget.0 as f64,
@@ -130,7 +131,7 @@ fn refusal_has_the_missing_memory_and_changes_that_make_it_fit() {
         let layers = draw(2, 6) as u32;
         let stacks = Stacks { heads: 2, width: 8 * draw(1, 12) as usize, layers: layers as usize };
         let shapes = vec![bucket(8, draw(20, 300) as u32), bucket(8, draw(20, 300) as u32)];
-        let mut wanted = demand(shapes.clone(), layers, BackendRules::gpu());
+        let mut wanted = demand(shapes.clone(), layers, BackendRules::cuda());
         wanted.options = PlanOptions { micro_batch: Some(draw(1, 8) as u32), ..PlanOptions::new() };
         let model = MemoryModel::new(&stacks, wanted.clone()).unwrap();
         let needed = |micro| {
@@ -157,7 +158,7 @@ fn refusal_has_the_missing_memory_and_changes_that_make_it_fit() {
     }
     assert!(refusals > 20 && kinds.len() >= 3, "{refusals} {kinds:?}");
     let stacks = Stacks { heads: 2, width: 16, layers: 4 };
-    let model = MemoryModel::new(&stacks, demand(vec![bucket(8, 150)], 4, BackendRules::gpu())).unwrap();
+    let model = MemoryModel::new(&stacks, demand(vec![bucket(8, 150)], 4, BackendRules::cuda())).unwrap();
     let error = plan(&model, Bytes(0), &SPEED).unwrap_err();
     assert!(error.to_string().starts_with("a budget of 0 B holds nothing: the smallest plan needs "), "{error}");
 }
@@ -170,7 +171,7 @@ fn more_memory_never_refuses_and_is_never_slower() {
         let stacks = Stacks { heads: 2, width: 8 * draw(1, 8) as usize, layers: layers as usize };
         let shapes: Vec<BatchShape> =
             (0..draw(2, 5)).map(|_| bucket(draw(1, 40) as u32, draw(8, 300) as u32)).collect();
-        let mut wanted = demand(shapes.clone(), layers, BackendRules::gpu());
+        let mut wanted = demand(shapes.clone(), layers, BackendRules::cuda());
         wanted.options.chunks.push(NonZeroU32::new(16));
         wanted.options.states = vec![StateOption::FULL, StateOption::HOST];
         let model = MemoryModel::new(&stacks, wanted).unwrap();
@@ -197,11 +198,45 @@ fn more_memory_never_refuses_and_is_never_slower() {
 }
 
 #[test]
+fn no_tensor_is_larger_than_the_device_allows() {
+    for seed in 0..4 {
+        let mut draw = drawn(300 + seed);
+        let layers = draw(2, 5) as u32;
+        let stacks = Stacks { heads: 2, width: 8 * draw(1, 8) as usize, layers: layers as usize };
+        let shapes: Vec<BatchShape> = (0..3).map(|_| bucket(draw(1, 40) as u32, draw(60, 300) as u32)).collect();
+        let model = MemoryModel::new(&stacks, demand(shapes, layers, BackendRules::cuda())).unwrap();
+        let free = plan(&model, Bytes::gib(64), &SPEED).unwrap();
+        let mut before: Option<f64> = None;
+        for part in 1..=20 {
+            let limit = MemoryLimit { budget: Bytes::gib(64), allocation: Bytes(free.largest.0 * part / 20) };
+            match plan(&model, limit, &SPEED) {
+                Ok(found) => {
+                    assert!(found.largest <= limit.allocation, "seed {seed}, part {part}");
+                    for bucket in &found.buckets {
+                        let size = model.estimate(bucket.bucket, bucket.micro_batch, bucket.choice).unwrap();
+                        assert!(size.largest <= limit.allocation, "seed {seed}, part {part}");
+                    }
+                    assert!(before.is_none_or(|before| found.seconds() <= before * 1.0001), "seed {seed}, part {part}");
+                    before = Some(found.seconds());
+                }
+                Err(PlanError::NothingFits { refused: Some(refused), missing, budget, needed, .. }) => {
+                    assert!(before.is_none() && needed <= budget, "seed {seed}, part {part}");
+                    assert_eq!(refused.allowed, limit.allocation);
+                    assert_eq!(missing.0, refused.needed.0 - refused.allowed.0);
+                }
+                Err(other) => panic!("seed {seed}, part {part}: {other}"),
+            }
+        }
+        assert!(before.is_some());
+    }
+}
+
+#[test]
 fn demand_without_buckets_is_refused() {
     let stacks = Stacks { heads: 1, width: 8, layers: 1 };
-    let model = MemoryModel::new(&stacks, demand(vec![bucket(1, 8)], 1, BackendRules::gpu())).unwrap();
+    let model = MemoryModel::new(&stacks, demand(vec![bucket(1, 8)], 1, BackendRules::cuda())).unwrap();
     assert!(plan(&model, Bytes::mib(64), &SPEED).is_ok());
-    assert!(MemoryModel::new(&stacks, demand(Vec::new(), 1, BackendRules::gpu())).is_err());
+    assert!(MemoryModel::new(&stacks, demand(Vec::new(), 1, BackendRules::cuda())).is_err());
 }
 
 proptest! {
@@ -219,7 +254,7 @@ proptest! {
     ) {
         let stacks = Stacks { heads, width: 8 * width, layers };
         let buckets: Vec<BatchShape> = lengths.iter().map(|&(utterances, frames)| bucket(utterances, frames)).collect();
-        let rules = if on_the_cpu { BackendRules::Flex { threads: 2 } } else { BackendRules::gpu() };
+        let rules = if on_the_cpu { BackendRules::Flex { threads: 2 } } else { BackendRules::cuda() };
         let mut wanted = demand(buckets.clone(), layers as u32, rules);
         if chunked {
             wanted.options.chunks.push(NonZeroU32::new(16));

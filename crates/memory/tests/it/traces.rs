@@ -17,8 +17,26 @@ use crate::model::{Stack, Stacks};
 const STACKS: Stacks = Stacks { heads: 2, width: 16, layers: 6 };
 const SHAPE: BatchShape = BatchShape { utterances: 4, frames: Frames(60), tokens: 1 };
 
-fn both() -> [BackendRules; 2] {
-    [BackendRules::Flex { threads: 2 }, BackendRules::gpu()]
+fn both() -> [BackendRules; 3] {
+    [BackendRules::Flex { threads: 2 }, BackendRules::cuda(), BackendRules::wgpu()]
+}
+
+/// Rows of a tensor that a kernel writes on CUDA begin at multiples of the next power of two, from 16 to 512 bytes. A fused
+/// kernel writes rows without gaps.
+#[test]
+fn rows_are_padded_on_cuda() {
+    let sizes = |rules, made_by: &str| {
+        let shape = BatchShape { frames: Frames(168), ..SHAPE };
+        let traced = trace(&STACKS, shape, Choice::default(), rules).unwrap();
+        let made = traced.timeline.allocations.iter().filter(|one| one.made_by == made_by);
+        made.map(|one| one.size.0).collect::<Vec<_>>()
+    };
+    // Attention of 4 utterances with 2 heads: 168 x 168 values, in rows of 672 bytes.
+    let (exact, padded) = (4 * 2 * 168 * 672, 4 * 2 * 168 * 1024);
+    let products = |rules| sizes(rules, "matrix product");
+    assert!(products(BackendRules::cuda()).contains(&padded) && !products(BackendRules::cuda()).contains(&exact));
+    assert!(products(BackendRules::wgpu()).contains(&exact) && !products(BackendRules::wgpu()).contains(&padded));
+    assert!(!sizes(BackendRules::cuda(), "fused kernel").contains(&padded));
 }
 
 #[test]
@@ -46,7 +64,7 @@ fn every_byte_has_an_owner_and_every_moment_a_phase() {
 
 #[test]
 fn one_recording_stands_for_every_number_of_utterances() {
-    let rules = BackendRules::gpu();
+    let rules = BackendRules::cuda();
     // Lengths with the factors of the numbers that stand for any.
     for frames in [60, 101, 202, 101 * 103, 64] {
         let bucket = BatchShape { frames: Frames(frames), ..SHAPE };
@@ -97,7 +115,7 @@ fn validation_saves_no_activations() {
 
 #[test]
 fn parallel_and_accumulated_micro_batches_add_up() {
-    let trained = trace(&STACKS, SHAPE, Choice::default(), BackendRules::gpu()).unwrap();
+    let trained = trace(&STACKS, SHAPE, Choice::default(), BackendRules::cuda()).unwrap();
     let peak = |micro_batches, parallel_micro_batches| {
         RunMemory::new(&trained, None, StepMemory { micro_batches, parallel_micro_batches, ..StepMemory::default() })
             .peak()
@@ -149,7 +167,7 @@ impl Traceable for ValueReaderModel {
 
 #[test]
 fn model_that_reads_values_is_refused() {
-    let error = trace(&ValueReaderModel, SHAPE, Choice::default(), BackendRules::gpu()).unwrap_err();
+    let error = trace(&ValueReaderModel, SHAPE, Choice::default(), BackendRules::cuda()).unwrap_err();
     assert!(matches!(error, TraceError::Record(_)));
     assert!(error.to_string().starts_with("the model cannot be traced: "), "{error}");
 }
@@ -191,7 +209,7 @@ impl Traceable for SlicedModel {
 
 #[test]
 fn the_gradient_of_a_slice_is_written_over_its_zeros() {
-    let traced = trace(&SlicedModel, SHAPE, Choice::default(), BackendRules::gpu()).unwrap();
+    let traced = trace(&SlicedModel, SHAPE, Choice::default(), BackendRules::cuda()).unwrap();
     let hidden = 4 * 4 * 60 * 4096;
     let whole = |phase| {
         let all = traced.timeline.allocations.iter().filter(move |one| one.phase == phase && one.size.0 == hidden);
@@ -256,7 +274,9 @@ fn batch_memory_is_exactly_what_was_sent() {
         let trained = trace(&Tables, BatchShape::samples(64), Choice::default(), rules).unwrap();
         let batch = trained.timeline.allocations.iter().filter(|one| one.owner == Owner::Batch);
         let bytes: u64 = batch.map(|one| one.size.0).sum();
-        assert_eq!(bytes, 64 * (64 + 1) * 4, "{rules:?}");
+        // Rows and labels, each a multiple of the alignment.
+        let alignment = if rules == BackendRules::cuda() { 512 } else { 256 };
+        assert_eq!(bytes, 64 * 64 * 4 + alignment, "{rules:?}");
         assert!(trace_validation(&Tables, BatchShape::samples(64), rules).unwrap().peak().0 > bytes);
     }
 }

@@ -33,6 +33,19 @@ pub(crate) struct Measurement {
     /// pages instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) in_use: Option<InUse>,
+    /// How a GPU computed the gradients of convolutions; the prediction is for these kernels. `None` on the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) convolutions: Option<Convolutions>,
+}
+
+/// Kernels for the gradients of convolutions, among which a GPU chooses by trying them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Convolutions {
+    /// Matrix products with columns, which take memory.
+    Columns,
+    /// Kernels without columns.
+    Direct,
 }
 
 /// Memory in use at the end of the forward pass of a micro-batch.
@@ -74,27 +87,48 @@ pub(crate) fn measure<S: Case>(
     (micro_batches, chosen): (u32, &TrainingDevice),
     meter: &dyn MemoryMeter,
 ) -> Result<Measurement, Failure> {
-    let rules = if chosen.is_host { BackendRules::host() } else { BackendRules::gpu() };
+    let rules = chosen.rules;
     let life = predicted(subject, shape, choice, (micro_batches, rules)).failed()?;
     let fixed_bytes = life.fixed.0;
     if chosen.is_host {
         let predicted_bytes = life.peak().0;
         drop(life);
         let measured_bytes = measured(subject, shape, choice, (micro_batches, chosen), meter).0;
-        return Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: None });
+        return Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: None, convolutions: None });
     }
     let traced = trace(subject, shape, choice, rules).failed()?;
     let forward = traced.timeline.at_start_of(Phase::Backward);
     preallocate_pages(&chosen.device, traced.largest())
         .map_err(|reason| Failure::invalid(reason, "choose a smaller case"))?;
-    let predicted_bytes = traced.reserved(StepMemory { micro_batches, ..StepMemory::default() }).0;
+    let step = StepMemory { micro_batches, ..StepMemory::default() };
+    let with_columns = traced.reserved(step).0;
+    let direct = trace(subject, shape, choice, rules.with_direct_convolutions()).failed()?;
+    let without = direct.reserved_with_page(traced.largest(), step).0;
     measured(subject, shape, choice, (micro_batches, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
+    // Tuning chooses the kernels, and only the memory shows which ones.
+    let is_direct = without.abs_diff(measured_bytes) < with_columns.abs_diff(measured_bytes);
+    let predicted_bytes = if is_direct { without } else { with_columns };
+    let convolutions = Some(if is_direct { Convolutions::Direct } else { Convolutions::Columns });
     let in_use = InUse {
         predicted_bytes: forward.map_or(0, |bytes| bytes.0),
         measured_bytes: after_forward(subject, shape, choice, chosen).0,
     };
-    Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use) })
+    Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use), convolutions })
+}
+
+/// Predicts the memory that the pools of a GPU reserve in steps with micro-batches of `shape`.
+///
+/// # Errors
+/// If the model cannot be traced.
+pub(crate) fn reserved_on_gpu<S: Case>(
+    subject: &S,
+    shape: BatchShape,
+    choice: Choice,
+    (micro_batches, chosen): (u32, &TrainingDevice),
+) -> Result<Bytes, Failure> {
+    let traced = trace(subject, shape, choice, chosen.rules).failed()?;
+    Ok(traced.reserved(StepMemory { micro_batches, ..StepMemory::default() }))
 }
 
 /// Predicts the memory over time of a step with `micro_batches` micro-batches of `shape`, from the trace of the step.

@@ -3,6 +3,7 @@
 mod case;
 mod matrix;
 pub(crate) mod verdict;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,9 +66,10 @@ pub(crate) struct MemtestArgs {
     /// Case to run, as JSON; --verify passes it to the processes that it starts.
     #[arg(long, hide = true, requires = "verify")]
     pub(crate) case: Option<String>,
-    /// Number of cases with random sizes, in addition to the matrix.
-    #[arg(long, value_name = "N", default_value_t = 16, requires = "verify", value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub(crate) random: u32,
+    /// Number of cases with random sizes, in addition to the matrix. Default: 16 on the CPU, 0 on a GPU. On a GPU their
+    /// micro-batches are made as small as its memory requires.
+    #[arg(long, value_name = "N", requires = "verify", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) random: Option<u32>,
     /// The configuration.
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -84,11 +86,11 @@ pub(crate) fn memtest(
         eprintln!("warning: {warning}");
     }
     if args.verify {
-        return matrix::verify(args, loaded.config, meter);
+        return verify::verify(args, loaded.config, meter);
     }
     let files = TimelineFiles::new(args)?;
     let builder = DemandBuilder::for_run(loaded.config, &Terminal)?;
-    let targets = targets(&args.gpu)?;
+    let targets = targets(&args.gpu, &builder.config.device)?;
     let spinner = spinner("computing the memory of a step");
     let verdicts = match &builder.model {
         ModelPlan::Recognizer(model) => verdicts(model, &builder, &targets),

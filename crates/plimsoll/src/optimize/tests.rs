@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use plimsoll_core::{Bytes, Choice};
 use plimsoll_memory::{Demand, RunMemory, StateOption, StepMemory, trace};
-use plimsoll_recipes::config::Loaded;
+use plimsoll_recipes::config::{DeviceConfig, Loaded};
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn check_budgets<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, path
     let mut free = builder.clone();
     Freedom::all(&builder.config).iter().for_each(|freedom| freedom.apply(&mut free.config));
     assert_eq!(Freedom::all(&free.config), []);
-    let target = |budget: Bytes| targets(&[format!("{} B", budget.0)]).unwrap().remove(0);
+    let target = |budget: Bytes| targets(&[format!("{} B", budget.0)], &DeviceConfig::default()).unwrap().remove(0);
     let model = MemoryModel::new(subject, free.as_written(&target(budgets[0]))).unwrap();
     for builder in [builder, &free] {
         let mut before: Option<(f64, f64)> = None;
@@ -89,7 +89,7 @@ fn check_optimize<S: Traceable + Sync>(
     .unwrap();
     let written = DemandBuilder::from_config(loaded(&file).config).unwrap();
     let options = written.as_written(target).options;
-    let again = fastest_plan(model, &options, target.budget(&written.config), &target.speed()).unwrap();
+    let again = fastest_plan(model, &options, target.limit(target.budget(&written.config)), &target.speed()).unwrap();
     assert_eq!(again.as_ref(), planned.first(), "{}", path.display());
     assert_eq!(written.shapes, builder.shapes, "the effective batch changed");
 }
@@ -142,7 +142,7 @@ fn optimized_configurations_fit_in_tight_and_in_large_budgets() {
 
 /// Checks that the memory of a micro-batch follows from one recording for any number of utterances.
 fn check_recording<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, path: &Path) {
-    let target = targets(&["24GiB".to_string()]).unwrap().remove(0);
+    let target = targets(&["24GiB".to_string()], &DeviceConfig::default()).unwrap().remove(0);
     let shortest = builder.shapes[0];
     let demand = Demand { prefetch: 0, buckets: vec![shortest], ..builder.as_written(&target) };
     let (rules, step) = (demand.rules, demand.step);

@@ -68,7 +68,8 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
     };
     let resume = resumed.as_deref().map(|folder| Resume { folder, data_changed });
     if args.dry_run {
-        let target = args.gpu.as_ref().map(|name| targets(std::slice::from_ref(name))).transpose()?;
+        let named = |name| targets(std::slice::from_ref(name), &loaded.config.device);
+        let target = args.gpu.as_ref().map(named).transpose()?;
         let target = target.map(|mut targets| targets.remove(0));
         eprint!("{}", preview(&loaded, resume.as_ref(), target, memory, &Terminal)?);
         return Ok(ExitCode::SUCCESS);
