@@ -13,7 +13,7 @@ const CRITICAL_SHARE: f64 = 0.2;
 /// Smallest gain that is promised. A smaller one is lost in the noise between two runs.
 const GAIN_MIN: f64 = 0.005;
 
-/// Severity of a finding: the share of the wall time that it is about.
+/// Severity of a finding: the share of the wall time that it is about, or that the run itself failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -23,6 +23,8 @@ pub enum Severity {
     Warning,
     /// From 20 % of the wall time.
     Critical,
+    /// The run failed. Its speed matters after that.
+    Serious,
 }
 
 impl Severity {
@@ -42,6 +44,7 @@ impl fmt::Display for Severity {
             Self::Minor => "MINOR",
             Self::Warning => "WARNING",
             Self::Critical => "CRITICAL",
+            Self::Serious => "SERIOUS",
         })
     }
 }
@@ -72,7 +75,7 @@ impl Gain {
 pub struct Finding {
     /// Stable name of the rule.
     pub rule: &'static str,
-    /// Severity, which follows from `share`.
+    /// Severity, which follows from `share` for all rules but `run-end` and `unexplained`.
     pub severity: Severity,
     /// What the finding says, for people.
     pub title: String,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use plimsoll_core::{Event, StepEvent, TimeOwner, TimeShares};
+use plimsoll_core::{EndKind, Event, StepEvent, TimeOwner, TimeShares};
 
 use super::change::Change;
 use super::facts::{Alternative, PlanFacts, RunFacts};
@@ -71,6 +71,24 @@ impl<'a> Measured<'a> {
         let excludes = |a: &str, b: &str| key == a && self.fixed(b).is_some();
         let is_excluded = EXCLUSIVE.iter().any(|&(a, b)| excludes(a, b) || excludes(b, a));
         (!is_same && !is_excluded && !self.facts.config.is_empty()).then(|| Change { key: key.into(), from, to })
+    }
+
+    /// Returns step, kind and words of the end of the run; `None` if the record holds no end, or if the run continued
+    /// after it.
+    pub(super) fn last_end(&self) -> Option<(u64, EndKind, &'a str)> {
+        let Some(Event::Ended { step, end, reason, .. }) = self.facts.events.last() else { return None };
+        let is_last = self.facts.steps.last().is_none_or(|last| last.step == *step);
+        is_last.then_some((*step, *end, reason.as_str()))
+    }
+
+    /// Returns whether the run ended by an error.
+    pub(super) fn has_failed(&self) -> bool {
+        self.last_end().is_some_and(|(_, end, _)| end == EndKind::Failed)
+    }
+
+    /// Returns whether the run read its values back to find the first that is not finite.
+    pub(super) fn has_debug(&self) -> bool {
+        self.value("training.debug") == Some(true)
     }
 
     /// Returns whether the planned peak is less than `share` of the memory that the run may use; `None` if not known.

@@ -1,7 +1,7 @@
 //! Outcome of one rule.
 
 use super::change::Change;
-use super::finding::Gain;
+use super::finding::{Gain, Severity};
 
 /// Outcome of one rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +25,8 @@ impl Outcome {
 pub(super) struct Problem {
     /// Share of the wall time that the problem takes.
     pub(super) share: f64,
-    /// Whether the finding is never more than minor.
-    pub(super) is_minor: bool,
+    /// Severity of the finding; `None` if it follows from the share.
+    pub(super) severity: Option<Severity>,
     pub(super) evidence: Vec<String>,
     pub(super) change: Option<Change>,
     pub(super) together: Vec<Change>,

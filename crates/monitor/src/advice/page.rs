@@ -83,7 +83,7 @@ fn escape(severity: Severity) -> &'static str {
     match severity {
         Severity::Minor => "\u{1b}[2m",
         Severity::Warning => "\u{1b}[33m",
-        Severity::Critical => "\u{1b}[1;31m",
+        Severity::Critical | Severity::Serious => "\u{1b}[1;31m",
     }
 }
 

@@ -9,7 +9,7 @@ use super::facts::RunFacts;
 use super::finding::{Finding, Severity};
 use super::measured::{Measured, START_STEPS, STEPS_MIN};
 use super::outcome::{Outcome, Problem};
-use super::rules::{RULES, Rule};
+use super::rules::{FAILED, RULES, Rule};
 
 /// Version of the serialized form of [`Advice`]. It grows when a field changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;
@@ -61,8 +61,13 @@ pub fn advise(facts: &RunFacts) -> Advice {
         healthy: Vec::new(),
     };
     let is_short = run.steps.len() < STEPS_MIN;
-    for rule in RULES {
-        match if is_short { Outcome::Abstained(too_short(run.steps.len())) } else { (rule.check)(&run) } {
+    for rule in std::iter::once(&FAILED).chain(RULES) {
+        let needs_steps = rule.id != FAILED.id;
+        let outcome = match needs_steps && is_short {
+            true => Outcome::Abstained(too_short(run.steps.len())),
+            false => (rule.check)(&run),
+        };
+        match outcome {
             Outcome::Found(problem) => advice.findings.push(finding(rule, problem)),
             Outcome::Abstained(reason) => advice.abstained.push(Abstention { rule: rule.id, reason }),
             Outcome::Healthy => advice.healthy.push(rule.id),
@@ -81,8 +86,8 @@ fn too_short(steps: usize) -> String {
 }
 
 fn finding(rule: &Rule, problem: Problem) -> Finding {
-    let Problem { share, is_minor, evidence, change, together, gain, hint } = problem;
-    let severity = if is_minor { Severity::Minor } else { Severity::for_share(share) };
+    let Problem { share, severity, evidence, change, together, gain, hint } = problem;
+    let severity = severity.unwrap_or_else(|| Severity::for_share(share));
     Finding { rule: rule.id, severity, title: rule.title.into(), share, evidence, change, together, gain, hint }
 }
 

@@ -2,7 +2,7 @@
 
 use plimsoll_core::TimeOwner;
 
-use crate::advice::finding::WARNING_SHARE;
+use crate::advice::finding::{Severity, WARNING_SHARE};
 use crate::advice::measured::{Measured, NOTED_SHARE, percent, took};
 use crate::advice::outcome::{Outcome, Problem};
 
@@ -66,7 +66,7 @@ pub(super) fn unexplained(run: &Measured<'_>) -> Outcome {
         return Outcome::Healthy;
     }
     let mut problem = Problem::new(share, format!("{} of the time has no known owner", percent(share)));
-    problem.is_minor = true;
+    problem.severity = Some(Severity::Minor);
     let hint = match share {
         _ if share >= WARNING_SHARE => "A profiler can show what takes it. The other findings miss this part.",
         _ => "The other findings miss this part.",

@@ -1,6 +1,7 @@
 //! All rules, in the order in which they are listed.
 
 mod environment;
+mod failed;
 mod interval;
 mod loading;
 mod memory;
@@ -20,6 +21,10 @@ pub(super) struct Rule {
     pub(super) check: fn(&Measured<'_>) -> Outcome,
 }
 
+/// Rule about the end of the run. It judges runs of any length.
+pub(super) const FAILED: Rule = Rule { id: "run-end", title: "The run failed", check: failed::failed };
+
+/// Rules about the time of the steps.
 pub(super) const RULES: &[Rule] = &[
     Rule { id: "loader-bound", title: "Training waits for its batches", check: loading::loader_bound },
     Rule { id: "decode-bound", title: "Reading and decoding audio limits the run", check: loading::decode_bound },

@@ -76,7 +76,9 @@ pub(super) fn sync_bound(run: &Measured<'_>) -> Outcome {
     // Many reads hurt a GPU even if each one is short, because its queue runs empty.
     let is_many = reads > READS_USUAL && share >= NOTED_SHARE / 5.0;
     // Debug mode is named even if its reads are short: a GPU loses more by them than their time.
-    let change = run.change("training.debug", "false").filter(|change| change.from.as_deref() == Some("true"));
+    // A run that failed needs it to name the cause.
+    let is_for_speed = run.has_debug() && !run.has_failed();
+    let change = run.change("training.debug", "false").filter(|_| is_for_speed);
     if share < NOTED_SHARE && !is_many && change.is_none() {
         return Outcome::Healthy;
     }

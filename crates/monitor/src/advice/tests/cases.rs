@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_core::EndKind;
+
 use super::*;
 use crate::sample::ThrottleReason;
 
@@ -16,6 +18,86 @@ fn check(rule: &str, sick: &RunFacts, changes: &[&str], healthy: &RunFacts) {
     assert!(finding.change.is_some() || finding.hint.is_some(), "{advice}");
     let advice = advise(healthy);
     assert!(advice.healthy.contains(&rule), "{rule}: {advice}");
+}
+
+fn ended(facts: RunFacts, end: EndKind, reason: &str) -> RunFacts {
+    facts.with(|facts| {
+        let step = facts.steps.last().map_or(0, |step| step.step);
+        facts.events.push(Event::Ended { step, end, reason: reason.into(), times: TimeShares::default() });
+    })
+}
+
+const NOT_FINITE: &str =
+    "the run stopped after 3 failed steps in a row: the loss of step 51 is NaN, in a micro-batch with `a`";
+
+#[test]
+fn a_run_that_failed_says_so_first() {
+    let fine = ended(run_with(&[]), EndKind::Complete, "");
+    let sick = ended(waiting(0.4).set("data.num_workers", "2"), EndKind::Failed, NOT_FINITE);
+    check("run-end", &sick, &[], &fine);
+    let advice = advise(&sick);
+    let finding = &advice.findings[0];
+    assert_eq!((finding.rule, finding.severity), ("run-end", Severity::Serious));
+    assert!(advice.findings.len() > 1 && finding.evidence[0].ends_with("is not finite after step 50"), "{advice}");
+    assert!(finding.evidence[1].contains(NOT_FINITE), "{advice}");
+    assert!(finding.hint.as_ref().unwrap().contains("training.debug = true"), "{advice}");
+    insta::assert_snapshot!("failed", advice);
+    // A run of a few steps fails too, and has no times to judge.
+    for steps in [0, 1, 12] {
+        let short = run_with(&[]).with(|facts| facts.steps.truncate(steps));
+        check("run-end", &ended(short, EndKind::Failed, NOT_FINITE), &[], &fine);
+    }
+}
+
+#[test]
+fn only_an_error_is_a_failure() {
+    let rule = |facts: &RunFacts| {
+        let advice = advise(facts);
+        (advice.findings.iter().any(|found| found.rule == "run-end"), advice.healthy.contains(&"run-end"))
+    };
+    for end in [EndKind::Complete, EndKind::Stale, EndKind::Stopped] {
+        assert_eq!(rule(&ended(run_with(&[]), end, "")), (false, true), "{end:?}");
+    }
+    assert_eq!(rule(&ended(run_with(&[]), EndKind::Unknown, "")), (false, false));
+    assert_eq!(rule(&run_with(&[])), (false, true), "a run without an end still trains");
+    let failed = ended(run_with(&[]), EndKind::Failed, NOT_FINITE);
+    assert_eq!(rule(&failed), (true, false));
+    // The run was resumed: it took further steps, or wrote further events.
+    let usual = failed.steps[20].clone();
+    let resumed = failed.clone().with(|facts| facts.steps.push(StepEvent { step: 51, ..usual }));
+    assert_eq!(rule(&resumed), (false, true));
+    let saved = Event::Saved { step: 50, path: "x".into() };
+    assert_eq!(rule(&failed.clone().with(|facts| facts.events.push(saved))), (false, true));
+    assert_eq!(rule(&ended(failed, EndKind::Complete, "")), (false, true));
+}
+
+#[test]
+fn each_cause_has_its_next_step() {
+    let hint = |facts: RunFacts, reason: &str| {
+        let advice = advise(&ended(facts, EndKind::Failed, reason));
+        let finding = advice.findings.into_iter().find(|finding| finding.rule == "run-end").unwrap();
+        (finding.evidence, finding.hint.unwrap())
+    };
+    let (evidence, step) = hint(run_with(&[]), "");
+    assert!(evidence[1].contains("no words") && step.contains("last checkpoint"), "{evidence:?}");
+    let debug = run_with(&[(TimeOwner::Read, 0.3)]).set("training.debug", "true");
+    let (_, step) = hint(debug.clone(), NOT_FINITE);
+    assert!(step.contains("name the layer") && !step.contains("training.debug"), "{step}");
+    // The finding about speed does not turn debug mode off meanwhile.
+    let advice = advise(&ended(debug, EndKind::Failed, NOT_FINITE));
+    assert!(advice.findings.iter().all(|finding| finding.change.is_none()), "{advice}");
+    for (reason, part) in [
+        ("step 51 does not fit into memory, even with one utterance at a time", "memtest"),
+        ("the device failed in step 51, with `a`: lost", "doctor"),
+        ("replica 1 failed in step 51: the loss of step 51 is odd", "replica"),
+        ("the program stopped in the middle of the run", "RUST_BACKTRACE=1"),
+    ] {
+        assert!(hint(run_with(&[]), reason).1.contains(part), "{reason}");
+    }
+    let saved = run_with(&[]).with(|facts| {
+        facts.events = [20, 40].map(|step| Event::Saved { step, path: "x".into() }).into();
+    });
+    assert_eq!(hint(saved, NOT_FINITE).0[2], "the last checkpoint is that of step 40");
 }
 
 fn waiting(share: f64) -> RunFacts {

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
-use crate::advice::rules::RULES;
+use crate::advice::rules::{FAILED, RULES};
+use plimsoll_core::EndKind;
 
 const VALUES: &[(&str, &[&str])] = &[
     ("data.num_workers", &["1", "3", "64", "auto"]),
@@ -55,6 +56,12 @@ fn any_facts() -> impl Strategy<Value = RunFacts> {
             step
         };
         let (on_gpu, total_steps, hop_seconds, processors) = numbers;
+        let end = (count % 3 == 0).then(|| Event::Ended {
+            step: count as u64,
+            end: if count % 2 == 0 { EndKind::Failed } else { EndKind::Unknown },
+            reason: "the loss of step 9 is inf".into(),
+            times: TimeShares::default(),
+        });
         let (loading, throttled, alternatives) = more;
         let other = |(key, value, padding, ratio): (Index, Index, f64, f64)| {
             let (key, to) = pair((key, value));
@@ -74,6 +81,7 @@ fn any_facts() -> impl Strategy<Value = RunFacts> {
         });
         RunFacts {
             steps: (1..=count).map(step).collect(),
+            events: end.into_iter().collect(),
             config: config.into_iter().map(pair).collect(),
             on_gpu,
             total_steps,
@@ -103,15 +111,19 @@ proptest! {
         let mut rules: Vec<_> = found.chain(advice.abstained.iter().map(|other| other.rule)).collect();
         rules.extend(&advice.healthy);
         rules.sort_unstable();
-        let mut all: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
+        let mut all: Vec<_> = RULES.iter().chain([&FAILED]).map(|rule| rule.id).collect();
         all.sort_unstable();
         prop_assert_eq!(rules, all, "each rule has one outcome");
         prop_assert!(advice.findings.is_sorted_by_key(|finding| std::cmp::Reverse(finding.severity)));
-        prop_assert!(advice.steps >= 20 || advice.findings.is_empty());
+        prop_assert!(advice.steps >= 20 || advice.findings.iter().all(|finding| finding.rule == FAILED.id));
         let mut keys = BTreeSet::new();
         for finding in &advice.findings {
             prop_assert!((0.0..=1.0).contains(&finding.share));
-            let expected = if finding.rule == "unexplained" { Severity::Minor } else { Severity::for_share(finding.share) };
+            let expected = match finding.rule {
+                "unexplained" => Severity::Minor,
+                "run-end" => Severity::Serious,
+                _ => Severity::for_share(finding.share),
+            };
             prop_assert_eq!(finding.severity, expected);
             prop_assert!(finding.gain.is_none() || finding.change.is_some());
             if let Some(gain) = finding.gain {
