@@ -24,6 +24,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         checkpoint_folder: Some(folder),
         checkpoint: Some(Bytes::mib(500)),
         cuda_backend: !facts.machine.gpus.is_empty(),
+        ..DoctorOptions::default()
     };
     // A program adds checks of its own after those of the machine.
     let own = Check::new("program", "this program", |_| Outcome::pass("it runs"));

@@ -20,8 +20,10 @@ use std::time::SystemTime;
 
 pub use bundle::BundleError;
 pub use check::{Check, CheckContext, CheckStatus, Outcome};
-pub use checks::DoctorOptions;
-pub use facts::{CpuFacts, CudaHome, DeviceNode, FoundLibrary, GpuPower, MachineFacts, OpenFiles, SwapFacts};
+pub use checks::{DeviceKind, DoctorOptions, LoaderFacts};
+pub use facts::{
+    CpuFacts, CudaHome, DeviceNode, FoundLibrary, GpuPower, KernelCache, MachineFacts, OpenFiles, SwapFacts,
+};
 pub use redact::Redactor;
 pub use report::{CheckReport, DoctorGpu, DoctorReport, MachineSummary};
 

@@ -1,8 +1,11 @@
 //! Checks of the libraries that the CUDA backend loads at run time.
 
+use std::path::Path;
+
 use super::findings::{Findings, NO_GPU};
+use super::options::{DeviceKind, DoctorOptions};
 use crate::doctor::check::Outcome;
-use crate::doctor::facts::{CudaHome, FoundLibrary, MachineFacts};
+use crate::doctor::facts::{CudaHome, FoundLibrary, LIBDEVICE, MachineFacts};
 
 /// Checks the libraries and headers that compile kernels for a GPU.
 pub(super) fn libraries(facts: &MachineFacts, cuda_backend: bool) -> Outcome {
@@ -59,23 +62,58 @@ fn library<'a>(facts: &'a MachineFacts, name: &str) -> Option<&'a FoundLibrary> 
     facts.libraries.iter().find(|library| library.name == name)
 }
 
+/// Checks the library of mathematical functions for GPUs. A kernel that needs it is compiled in the middle of a run.
+pub(super) fn libdevice(facts: &MachineFacts, cuda_backend: bool) -> Outcome {
+    if !cuda_backend {
+        return Outcome::skip("the program has no CUDA backend");
+    }
+    if facts.machine.no_gpu.is_some() {
+        return Outcome::skip(NO_GPU);
+    }
+    let first = facts.libdevice.first();
+    let path = first.map(|path| path.display().to_string());
+    let outcome = match (facts.variable("CUDA_PATH"), first) {
+        (None, Some(path)) => Outcome::pass(path.display().to_string()),
+        // CubeCL looks nowhere else if the variable is set.
+        (Some(named), _) if facts.libdevice.contains(&Path::new(named).join(LIBDEVICE)) => {
+            Outcome::pass(format!("{named}/{LIBDEVICE}"))
+        }
+        (Some(named), Some(path)) => {
+            let folder = path.ancestors().nth(3).unwrap_or(path).display();
+            Outcome::fail(format!("CUDA_PATH is `{named}`, which has no {LIBDEVICE}, and hides that of {folder}"))
+                .with_fix(format!("set CUDA_PATH={folder}"))
+        }
+        (_, None) => Outcome::fail("libdevice.10.bc is not found, and kernels with mathematical functions need it")
+            .with_fix("`cargo xtask cuda setup` gets it; or install the CUDA toolkit, and set CUDA_PATH to its folder"),
+    };
+    outcome.with_detail("path", path)
+}
+
 /// Checks the library with which several GPUs exchange gradients.
-pub(super) fn nccl(facts: &MachineFacts) -> Outcome {
+pub(super) fn nccl(facts: &MachineFacts, options: &DoctorOptions) -> Outcome {
     if !cfg!(target_os = "linux") {
         return Outcome::skip("NCCL runs on Linux only");
     }
-    if facts.n_visible() < 2 {
+    if matches!(options.device, Some(DeviceKind::Cpu | DeviceKind::Wgpu)) {
+        return Outcome::skip("only NVIDIA GPUs need it");
+    }
+    let replicas = options.replicas.unwrap_or(1);
+    if facts.n_visible() < 2 && (replicas < 2 || facts.machine.no_gpu.is_some()) {
         return Outcome::skip("only several GPUs need it");
     }
     let fix = "install NCCL (package `libnccl2`), or add its folder to LD_LIBRARY_PATH";
     match library(facts, "libnccl") {
+        None if replicas > 1 => {
+            Outcome::fail(format!("libnccl.so.2 is not found, and `device.replicas` is {replicas}")).with_fix(fix)
+        }
         None => Outcome::warn("libnccl.so.2 is not found, and several GPUs need it").with_fix(fix),
         Some(FoundLibrary { path, refusal: Some(why), .. }) => {
             Outcome::fail(format!("cannot load {}: {why}", path.display())).with_fix(fix)
         }
-        Some(FoundLibrary { path, .. }) => {
+        Some(FoundLibrary { path, version, .. }) => {
             let path = path.display().to_string();
-            Outcome::pass(path.clone()).with_detail("path", path)
+            let known = version.as_ref().map_or("of unknown version".into(), |version| format!("version {version}"));
+            Outcome::pass(format!("{path}, {known}")).with_detail("path", path).with_detail("version", version.clone())
         }
     }
 }

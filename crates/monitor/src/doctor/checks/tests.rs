@@ -1,14 +1,17 @@
 //! Tests of the checks of the machine, with facts made of plain data.
 
 mod disks;
+mod formats;
 mod gpus;
 mod hosts;
+mod kernels;
+mod loaders;
 
 use plimsoll_core::Bytes;
 
 use super::*;
 use crate::doctor::check::CheckStatus;
-use crate::doctor::facts::{CpuFacts, OpenFiles, SwapFacts};
+use crate::doctor::facts::{CpuFacts, KernelCache, OpenFiles, SwapFacts};
 use crate::{FakeGpus, GpuMemory, GpuProcess, Host, Machine, NoGpu, ProcessEnv, Version, WorkKind};
 
 /// Returns a healthy machine without GPU.
@@ -29,6 +32,8 @@ fn no_gpu() -> MachineFacts {
         open_files: Some(OpenFiles { soft: Some(4096), hard: None }),
         libraries: Vec::new(),
         cuda_home: None,
+        libdevice: Vec::new(),
+        kernel_cache: KernelCache::default(),
         has_wsl_library: false,
         current_folder: "/home/ann".into(),
         temp_folder: std::env::temp_dir(),
@@ -95,6 +100,7 @@ fn all_checks_run_on_a_machine_without_gpu() {
         checkpoint_folder: Some(folder.path().join("run")),
         checkpoint: Some(Bytes::mib(1)),
         cuda_backend: true,
+        ..DoctorOptions::default()
     };
     let report = crate::doctor::Doctor::for_machine(&Arc::new(no_gpu()), &options).run(|_| {});
     let skipped = report.checks.iter().filter(|check| check.outcome.status == CheckStatus::Skip);
@@ -108,10 +114,44 @@ fn all_checks_run_on_a_machine_without_gpu() {
         "visible-devices",
         "gpu-memory",
         "gpu-clocks",
+        "number-formats",
         "nccl",
         "libraries",
+        "libdevice",
+        "kernel-cache",
     ];
     assert_eq!(skipped, expected);
-    assert_eq!(report.checks.len(), 17);
+    assert_eq!(report.checks.len(), 20);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// Runs the checks that need what the program knows, on a machine with an older and a newer GPU.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_checks_of_a_program_have_a_page_and_names() {
+    use std::time::Duration;
+
+    use crate::doctor::report::{CheckReport, DoctorReport};
+
+    let mut gpus = two_gpus();
+    gpus.inventory.gpus[0].compute_capability = Some(Version { major: 7, minor: 5 });
+    gpus.inventory.gpus[1].compute_capability = Some(Version { major: 9, minor: 0 });
+    let facts = with_gpus(&gpus);
+    let precision = Some(plimsoll_core::Precision::Bf16);
+    let options = DoctorOptions { precision, replicas: Some(2), cuda_backend: true, ..DoctorOptions::default() };
+    let cache = KernelCache { file: "/home/ann/.cache/cubecl/default.db".into(), is_disabled: false };
+    let versions = ["0.10.0".to_owned()].into();
+    let state = kernel_cache::CacheState { written: Ok(()), size: Some(Bytes::mib(6)), versions };
+    let outcomes = [
+        ("number-formats", precision::number_formats(&facts, &options)),
+        ("nccl", libraries::nccl(&facts, &options)),
+        ("libdevice", libraries::libdevice(&facts, true)),
+        ("kernel-cache", kernel_cache::judge(&cache, &state, Some("0.11.3"))),
+        ("loader", LoaderFacts { given: 150.0, needed: 200.0 }.judge()),
+    ];
+    let second = Duration::from_secs(1);
+    let checks = outcomes.map(|(id, outcome)| CheckReport::new(id, "a title", outcome, second)).into();
+    let report = DoctorReport::new(1_700_000_000.0, None, checks);
+    insta::assert_snapshot!("program_page", report);
+    insta::assert_snapshot!("program_json", serde_json::to_string_pretty(&report).unwrap());
 }

@@ -22,6 +22,10 @@ const FOLDERS: [&str; 8] = [
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib/wsl/lib",
 ];
+/// Place of the mathematical functions for GPUs in a folder of the CUDA toolkit.
+pub(in crate::doctor) const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
+/// Folders in which CubeCL looks for the CUDA toolkit, from the root of the file system.
+const TOOLKITS: [&str; 4] = ["usr/local/cuda", "opt/cuda", "usr/lib/cuda", "usr"];
 /// List of libraries that `ldconfig` has found.
 const LOADER_CACHE: &str = "/etc/ld.so.cache";
 
@@ -34,6 +38,8 @@ pub struct FoundLibrary {
     pub path: PathBuf,
     /// Reason why the file cannot be loaded; `None` if it is a library for this processor.
     pub refusal: Option<String>,
+    /// Version by the name of the file that links lead to, such as `2.27.3`; `None` if it names none.
+    pub version: Option<String>,
 }
 
 /// Folder of the CUDA toolkit.
@@ -75,7 +81,7 @@ impl CudaHome {
             exists: path.is_dir(),
             has_headers: path.join("include/cuda_fp16.h").exists(),
             nvrtc_folder: folders.into_iter().find(has_nvrtc),
-            has_libdevice: path.join("nvvm/libdevice/libdevice.10.bc").exists(),
+            has_libdevice: path.join(LIBDEVICE).exists(),
         }
     }
 }
@@ -91,9 +97,27 @@ pub(super) fn find(variables: &BTreeMap<String, String>) -> Vec<FoundLibrary> {
         let on_path = files.iter().find_map(|file| in_folders(&first, file));
         let cached = || files.iter().find_map(|file| in_cache(&cache, file));
         let path = on_path.or_else(cached).or_else(|| files.iter().find_map(|file| in_folders(&last, file)))?;
-        Some(FoundLibrary { name: name.into(), refusal: refusal(&path), path })
+        Some(FoundLibrary { name: name.into(), refusal: refusal(&path), version: version(&path), path })
     };
     LIBRARIES.iter().filter_map(find).collect()
+}
+
+/// Finds the mathematical functions for GPUs: in the folder that `CUDA_PATH` names, in the usual ones below `root`, and in
+/// the data folder of this program, which is below that of the user (XDG Base Directory Specification).
+pub(super) fn find_libdevice(variables: &BTreeMap<String, String>, root: &Path) -> Vec<PathBuf> {
+    let absolute = |name: &str| variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+    let named = variables.get("CUDA_PATH").map(PathBuf::from);
+    let usual = TOOLKITS.iter().map(|folder| root.join(folder));
+    let folders = named.into_iter().chain(usual).chain(data.map(|data| data.join("plimsoll/cuda")));
+    folders.map(|folder| folder.join(LIBDEVICE)).filter(|path| path.is_file()).collect()
+}
+
+/// Returns the version in the name of the file that `path` leads to: what follows `.so.`.
+fn version(path: &Path) -> Option<String> {
+    let whole = path.canonicalize().ok()?;
+    let (_, version) = whole.file_name()?.to_str()?.split_once(".so.")?;
+    version.starts_with(|c: char| c.is_ascii_digit()).then(|| version.into())
 }
 
 fn library_names(library: &str) -> &'static [&'static str] {
@@ -171,6 +195,48 @@ mod tests {
         assert_eq!(found().as_deref(), Some("it is not a library"));
         std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
         assert_eq!(found(), None);
+    }
+
+    #[test]
+    fn libdevice_is_found_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let (named, data) = (folder.path().join("named"), folder.path().join("data"));
+        let mut pairs = variables(&[("CUDA_PATH", &named), ("XDG_DATA_HOME", &data)]);
+        let places = ["data/plimsoll/cuda", "usr", "usr/lib/cuda", "opt/cuda", "usr/local/cuda", "named"];
+        let mut expected: Vec<PathBuf> = Vec::new();
+        for place in places {
+            assert_eq!(find_libdevice(&pairs, folder.path()), expected);
+            let path = folder.path().join(place).join(LIBDEVICE);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            // What is looked for earlier is made later.
+            expected.insert(0, path);
+        }
+        assert_eq!(find_libdevice(&pairs, folder.path()), expected);
+        pairs = variables(&[("HOME", folder.path())]);
+        assert_eq!(find_libdevice(&pairs, folder.path()), expected[1..5]);
+        std::fs::create_dir_all(folder.path().join(".local/share")).unwrap();
+        std::fs::rename(data.join("plimsoll"), folder.path().join(".local/share/plimsoll")).unwrap();
+        let last = folder.path().join(".local/share/plimsoll/cuda").join(LIBDEVICE);
+        assert_eq!(find_libdevice(&pairs, folder.path()).last(), Some(&last));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_version_is_that_of_the_linked_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |file: &str, expected: Option<&str>| {
+            let (file, link) = (folder.path().join(file), folder.path().join("link"));
+            std::fs::write(&file, "").unwrap();
+            std::os::unix::fs::symlink(&file, &link).unwrap();
+            assert_eq!(version(&link).as_deref(), expected, "{}", file.display());
+            std::fs::remove_file(link).unwrap();
+        };
+        check("libnccl.so.2.27.3", Some("2.27.3"));
+        check("libnccl.so.2", Some("2"));
+        check("libnccl.so", None);
+        check("libnccl.so.old", None);
+        assert_eq!(version(&folder.path().join("none.so.2")), None);
     }
 
     #[test]

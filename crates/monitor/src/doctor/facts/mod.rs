@@ -1,5 +1,6 @@
 //! Facts about the machine, as plain data: the checks judge them, and a test gives facts of its own.
 
+mod kernel_cache;
 mod libraries;
 mod power;
 mod space;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use plimsoll_core::Bytes;
 
+pub use self::kernel_cache::KernelCache;
+pub(super) use self::libraries::LIBDEVICE;
 pub use self::libraries::{CudaHome, FoundLibrary};
 pub use self::power::GpuPower;
 pub(super) use self::space::{DiskSpace, nearest_existing};
@@ -48,6 +51,10 @@ pub struct MachineFacts {
     pub libraries: Vec<FoundLibrary>,
     /// Folder of the CUDA toolkit; `None` if it is not found.
     pub cuda_home: Option<CudaHome>,
+    /// Files with the mathematical functions for GPUs (`libdevice.10.bc`), in the order in which they are looked for.
+    pub libdevice: Vec<PathBuf>,
+    /// File in which CubeCL keeps the results of tuning kernels.
+    pub kernel_cache: KernelCache,
     /// Whether Windows gives its GPU driver to this distribution. `false` outside of WSL.
     pub has_wsl_library: bool,
     /// Current folder of this process.
@@ -61,6 +68,7 @@ impl MachineFacts {
     pub fn read() -> Self {
         let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(key, value)| (text(key), text(value))).collect();
+        let (current_folder, temp_folder) = (std::env::current_dir().unwrap_or_default(), std::env::temp_dir());
         let (machine, power) = read_gpus(DRIVER_LIMIT, || (Machine::probe(), power::read()));
         Self {
             machine,
@@ -73,9 +81,11 @@ impl MachineFacts {
             open_files: OpenFiles::read(),
             libraries: libraries::find(&variables),
             cuda_home: CudaHome::find(&variables),
+            libdevice: libraries::find_libdevice(&variables, Path::new("/")),
+            kernel_cache: KernelCache::find(&variables, &current_folder, &temp_folder),
             has_wsl_library: Path::new(WSL_LIBRARY).exists(),
-            current_folder: std::env::current_dir().unwrap_or_default(),
-            temp_folder: std::env::temp_dir(),
+            current_folder,
+            temp_folder,
             variables,
         }
     }

@@ -180,7 +180,12 @@ fn a_lowered_limit_is_a_warning() {
 }
 
 fn library(name: &str, refusal: Option<&str>) -> FoundLibrary {
-    FoundLibrary { name: name.into(), path: format!("/lib/{name}.so").into(), refusal: refusal.map(Into::into) }
+    FoundLibrary {
+        name: name.into(),
+        path: format!("/lib/{name}.so").into(),
+        refusal: refusal.map(Into::into),
+        version: None,
+    }
 }
 
 #[test]
@@ -211,13 +216,48 @@ fn the_cuda_backend_needs_its_libraries() {
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "the checks know the loader of Linux")]
 fn several_gpus_need_nccl() {
-    expect(&libraries::nccl(&with_gpus(&one_gpu())), Skip, "only several GPUs");
+    let of = |device, replicas| DoctorOptions { device, replicas, ..DoctorOptions::default() };
+    let (none, one, two) = (of(None, None), of(None, Some(1)), of(Some(DeviceKind::Cuda), Some(2)));
+    for options in [&none, &one] {
+        expect(&libraries::nccl(&with_gpus(&one_gpu()), options), Skip, "only several GPUs");
+    }
+    expect(&libraries::nccl(&no_gpu(), &two), Skip, "only several GPUs");
+    expect(&libraries::nccl(&with_gpus(&one_gpu()), &two), Fail, "`device.replicas` is 2");
     let mut facts = with_gpus(&two_gpus());
-    expect(&libraries::nccl(&facts), Warn, "libnccl.so.2 is not found");
+    for device in [DeviceKind::Cpu, DeviceKind::Wgpu] {
+        expect(&libraries::nccl(&facts, &of(Some(device), Some(2))), Skip, "only NVIDIA GPUs");
+    }
+    expect(&libraries::nccl(&facts, &none), Warn, "libnccl.so.2 is not found");
+    expect(&libraries::nccl(&facts, &two), Fail, "libnccl.so.2 is not found");
     facts.libraries = vec![library("libnccl", Some("it is for another processor"))];
-    expect(&libraries::nccl(&facts), Fail, "it is for another processor");
+    expect(&libraries::nccl(&facts, &one), Fail, "it is for another processor");
     facts.libraries = vec![library("libnccl", None)];
-    expect(&libraries::nccl(&facts), Pass, "/lib/libnccl.so");
+    expect(&libraries::nccl(&facts, &two), Pass, "/lib/libnccl.so, of unknown version");
+    facts.libraries[0].version = Some("2.27.3".into());
+    let outcome = libraries::nccl(&facts, &none);
+    expect(&outcome, Pass, "/lib/libnccl.so, version 2.27.3");
+    assert_eq!(outcome.details["version"], "2.27.3");
+}
+
+#[test]
+fn kernels_need_libdevice() {
+    expect(&libraries::libdevice(&no_gpu(), true), Skip, "there is no GPU");
+    let mut facts = with_gpus(&one_gpu());
+    expect(&libraries::libdevice(&facts, false), Skip, "no CUDA backend");
+    let outcome = libraries::libdevice(&facts, true);
+    expect(&outcome, Fail, "libdevice.10.bc is not found");
+    assert!(outcome.fix.unwrap().contains("cargo xtask cuda setup"));
+    facts.libdevice = vec!["/opt/cuda/nvvm/libdevice/libdevice.10.bc".into()];
+    expect(&libraries::libdevice(&facts, true), Pass, "/opt/cuda/nvvm/libdevice/libdevice.10.bc");
+    set(&mut facts, "CUDA_PATH", "/opt/cuda");
+    expect(&libraries::libdevice(&facts, true), Pass, "/opt/cuda");
+    // A folder that the variable names hides all others.
+    set(&mut facts, "CUDA_PATH", "/old");
+    let outcome = libraries::libdevice(&facts, true);
+    expect(&outcome, Fail, "CUDA_PATH is `/old`");
+    assert_eq!(outcome.fix.as_deref(), Some("set CUDA_PATH=/opt/cuda"));
+    facts.libdevice.clear();
+    expect(&libraries::libdevice(&facts, true), Fail, "is not found");
 }
 
 #[test]
