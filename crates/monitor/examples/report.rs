@@ -10,7 +10,10 @@ use plimsoll_core::{
     Bytes, EndKind, Event, Measure, MicroBatch, OutOfMemory, PlanHeader, Position, Record, SCHEMA_VERSION, Skipped,
     Stage, StepEvent, TimeOwner, TimeShares,
 };
-use plimsoll_monitor::{Axis, Example, Heatmap, Picture, ReportPage, RunData, Summary, Ticks};
+use plimsoll_monitor::sample::{
+    GpuSample, HostSample, Missing, Origin, Reading, Sample, SampleRecorder, SampledProcess, ThrottleReason,
+};
+use plimsoll_monitor::{Axis, Example, Heatmap, Picture, ReportPage, RunData, RunSamples, Summary, Ticks};
 
 const STEPS: u64 = 4000;
 
@@ -70,6 +73,7 @@ fn make_up(folder: &Path, speed: f64) -> Result<(), Box<dyn Error>> {
     fs::write(folder.join("metrics.jsonl"), lines)?;
     summary(speed).write(folder)?;
     samples(&folder.join("samples"))?;
+    record_machine(folder, (1800.0 * speed) as u32)?;
     Ok(())
 }
 
@@ -192,6 +196,65 @@ fn samples(folder: &Path) -> Result<(), Box<dyn Error>> {
     };
     Picture { maps: vec![map], shared: false }.write(&folder.join("step-004000-1.svg"))?;
     Ok(())
+}
+
+/// Records a machine for some seconds. Its GPU becomes hot in the last third, and other readings fail for a while.
+fn record_machine(folder: &Path, seconds: u32) -> Result<(), Box<dyn Error>> {
+    let mut recorder = SampleRecorder::append(&folder.join(RunSamples::FILE))?;
+    for second in 0..seconds {
+        let noise = |salt: u32| {
+            f64::from((second.wrapping_mul(2_654_435_761) >> 7).wrapping_add(salt * 40_503) % 1009) / 1009.0
+        };
+        let done = f64::from(second) / f64::from(seconds);
+        let is_hot = done > 0.7 && second % 90 < 25 || second == seconds / 3;
+        let is_idle = second % 400 < 22;
+        let (nvml, gpm) = (|value| Reading::new(value, Origin::Nvml), |value| Reading::new(value, Origin::Gpm));
+        let system = |value| Reading::new(value, Origin::System);
+        let busy = if is_idle { 0.0 } else { 0.82 + 0.17 * noise(1) };
+        let watts = if is_idle { 95.0 } else { 480.0 + 210.0 * noise(2) };
+        let is_lost = (0.45..0.5).contains(&done);
+        let process = |pid, gib: f64, is_own| SampledProcess {
+            pid,
+            memory: Reading::new(Bytes((gib * 1024.0) as u64 * (1 << 20)), Origin::Nvml),
+            is_own,
+            is_other: !is_own,
+            ..SampledProcess::default()
+        };
+        let others = if done > 0.4 { 2.5 } else { 0.0 };
+        let gpu = GpuSample {
+            name: "NVIDIA H200".into(),
+            cuda_index: Some(0),
+            utilization: nvml(busy),
+            sm_active: gpm(busy * (0.5 + 0.1 * noise(3))),
+            tensor_active: gpm(busy * 0.22),
+            dram_active: gpm(busy * (0.3 + 0.05 * noise(4))),
+            memory_used: Reading::new(Bytes::mib(9100 + (others * 1024.0) as u64), Origin::Nvml),
+            power: if is_lost { Reading::missing(Missing::Failed, Origin::Nvml) } else { nvml(watts) },
+            power_limit: nvml(700.0),
+            temperature: nvml(45.0 + 38.0 * (1.0 - (-5.0 * done).exp()) + 2.0 * noise(5)),
+            sm_clock: nvml(if is_hot { 1290.0 + 60.0 * noise(6) } else { 1980.0 }),
+            sm_clock_max: nvml(1980.0),
+            throttle: nvml_list(is_hot, watts > 685.0),
+            processes: Reading::new(vec![process(1, 8.6, true), process(2, others, false)], Origin::Nvml),
+            ..GpuSample::default()
+        };
+        let host = HostSample {
+            own_cpus: system(3.0 + 2.0 * noise(7)),
+            other_cpus: system(0.4 * noise(8)),
+            cpus: Reading::new(16, Origin::System),
+            memory_total: Reading::new(Bytes::gib(128), Origin::System),
+            memory_available: Reading::new(Bytes::gib(100), Origin::System),
+            own_memory: Reading::new(Bytes::mib(6000 + (2000.0 * done) as u64), Origin::System),
+            ..HostSample::default()
+        };
+        recorder.record(&Sample { time: 1_795_269_780.0 + f64::from(second), host, gpus: vec![gpu], no_gpu: None })?;
+    }
+    Ok(recorder.finish()?)
+}
+
+fn nvml_list(is_hot: bool, is_at_limit: bool) -> Reading<Vec<ThrottleReason>> {
+    let reasons = [(is_hot, ThrottleReason::Heat), (is_at_limit, ThrottleReason::PowerLimit)];
+    Reading::new(reasons.into_iter().filter_map(|(is_on, reason)| is_on.then_some(reason)).collect(), Origin::Nvml)
 }
 
 /// Encodes samples as a WAV file with one channel of 16 bits.

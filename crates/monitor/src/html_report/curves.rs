@@ -93,7 +93,7 @@ fn over_raw(plot: Plot, kind: &str, reduced: fn(&[Point], usize) -> Vec<Point>) 
 }
 
 /// Returns the name of the run as a label; the only run needs none.
-fn label(runs: &[RunData], run: &RunData) -> String {
+pub(super) fn label(runs: &[RunData], run: &RunData) -> String {
     if runs.len() == 1 { String::new() } else { run.report.name.chars().take(40).collect() }
 }
 

@@ -10,6 +10,9 @@ mod events;
 mod examples;
 mod html;
 mod ledger;
+mod machine;
+mod machine_plots;
+mod machine_text;
 mod media;
 mod notice;
 mod numbers;
@@ -97,6 +100,7 @@ fn page(all: &[RunData], detail: &Detail) -> String {
         body += &section("time", "Where the time went", &time);
         body += &section("learning", "Learning", &plots(runs, &curves::learning(runs), detail));
         body += &section("machine", "Speed and memory", &plots(runs, &curves::machine(runs), detail));
+        body += &section("gpu", "The GPU during the run", &machine::machine(runs, detail));
         body += &events::events(runs, detail);
         body += &examples::examples(runs, detail);
         body += &setup::configuration(runs, detail);

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::notice::NoticeKind;
 use super::run_data::{RunData, TimeSource, TimeSpan};
 use crate::RunStatus;
+use crate::sample::{GpuTrace, NumberSummary, SampleTrace, ThrottleReason};
 
 /// Version of the numbers of a page. A number that gets another meaning raises it.
 pub(super) const NUMBERS_VERSION: u32 = 1;
@@ -54,6 +55,34 @@ pub(super) struct RunNumbers {
     pub(super) scores: Vec<Measure>,
     /// Number of notable events by kind.
     pub(super) events: BTreeMap<&'static str, u64>,
+    /// Numbers of the machine; `None` without samples of it.
+    pub(super) machine: Option<MachineNumbers>,
+}
+
+/// Numbers of the samples of a run's machine.
+#[derive(Serialize)]
+pub(super) struct MachineNumbers {
+    samples: u64,
+    /// Seconds from the first to the last sample, without pauses of the run.
+    seconds: f64,
+    damaged_lines: u64,
+    ends_early: bool,
+    host: Vec<NumberSummary>,
+    gpus: Vec<GpuNumbers>,
+}
+
+/// Numbers of the samples of a GPU.
+#[derive(Serialize)]
+pub(super) struct GpuNumbers {
+    index: u32,
+    name: String,
+    numbers: Vec<NumberSummary>,
+    /// Seconds in which the GPU ran below its highest clock; `None` if that was never read.
+    throttled_seconds: Option<f64>,
+    /// Samples in which the GPU ran below its highest clock.
+    throttled_samples: u64,
+    /// Seconds of each reason. Several reasons can hold at a time.
+    throttled_by: BTreeMap<ThrottleReason, f64>,
 }
 
 /// Bar of the time ledger: neighboring steps, and their time by owner.
@@ -98,7 +127,29 @@ impl RunNumbers {
             planned_peak_bytes: run.planned_peak.map(|peak| peak.0),
             best_step: history.best().map(|best| best.step),
             scores: run.report.scores().to_vec(),
+            machine: run.machine.trace().map(MachineNumbers::new),
             events: NoticeKind::ALL.into_iter().map(|kind| (kind.name(), run.notices.count(kind))).collect(),
+        }
+    }
+}
+
+impl MachineNumbers {
+    fn new(trace: &SampleTrace) -> Self {
+        let gpu = |gpu: &GpuTrace| GpuNumbers {
+            index: gpu.index,
+            name: gpu.name.clone(),
+            numbers: trace.gpu_summary(gpu),
+            throttled_seconds: (gpu.throttling.known_samples > 0).then_some(gpu.throttling.seconds),
+            throttled_samples: gpu.throttling.samples,
+            throttled_by: gpu.throttling.by_reason.clone(),
+        };
+        Self {
+            samples: trace.samples,
+            seconds: trace.seconds,
+            damaged_lines: trace.damaged,
+            ends_early: trace.ends_early,
+            host: trace.host_summary(),
+            gpus: trace.gpus.iter().map(gpu).collect(),
         }
     }
 }

@@ -53,7 +53,19 @@ pub(super) struct Curve {
     pub(super) points: Vec<Point>,
 }
 
-/// Plot of curves over the steps.
+/// Marked part of the range of a plot.
+#[derive(Clone, Debug)]
+pub(super) struct Band {
+    pub(super) from: f64,
+    pub(super) to: f64,
+    /// Number of this row and of all rows, from the top; `None` marks the whole height.
+    pub(super) row: Option<(usize, usize)>,
+    /// Index of the color of a row.
+    pub(super) color: usize,
+    pub(super) title: String,
+}
+
+/// Plot of curves over the steps or the time of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plot {
     pub(super) title: String,
@@ -65,26 +77,35 @@ pub(super) struct Plot {
     pub(super) may_be_logarithmic: bool,
     /// Text below the plot.
     pub(super) note: String,
+    /// Value that the scale holds in any case.
+    pub(super) holds: Option<f64>,
+    pub(super) bands: Vec<Band>,
 }
 
 impl Plot {
     /// Draws the plot over the steps up to `last_step`, with at most `points_max` points a curve; nothing if it has no
     /// finite point.
     pub(super) fn to_html(&self, last_step: f64, points_max: usize) -> String {
+        self.over(&Scale::linear(0.0, last_step.max(1.0)), step_label, points_max)
+    }
+
+    /// Draws the plot over the range `x`, whose marks have the text `x_label`.
+    pub(super) fn over(&self, x: &Scale, x_label: fn(f64) -> String, points_max: usize) -> String {
         let curves: Vec<Curve> = self.curves.iter().map(|curve| prepared(curve, points_max)).collect();
         let points = || curves.iter().flat_map(|curve| &curve.points);
-        let y = Scale::fitting(points().map(|point| point.1), self.from_zero, self.may_be_logarithmic);
-        let Some(y) = y else { return String::new() };
-        let x = Scale::linear(0.0, last_step.max(1.0));
+        let y =
+            Scale::fitting(points().map(|point| point.1).chain(self.holds), self.from_zero, self.may_be_logarithmic);
+        let Some(y) = y.filter(|_| points().next().is_some()) else { return String::new() };
         let svg = drawing(&self.title, |chart| {
             grid(chart, &y);
-            curves.iter().for_each(|curve| draw(chart, curve, &x, &y));
+            curves.iter().for_each(|curve| draw(chart, curve, x, &y));
         });
+        let svg = with_bands(&svg, &self.bands, x);
         let logarithmic = if y.is_logarithmic() { "logarithmic" } else { "" };
         let units: Vec<&str> = [&*self.unit, logarithmic].into_iter().filter(|text| !text.is_empty()).collect();
         let unit = format!("<span class=\"unit\">{}</span>", escaped(&units.join(", ")));
         let caption = format!("<b>{}</b> {unit}{}", escaped(&self.title), legend(&curves));
-        figure("plot", &caption, &svg, &labels(&y, 4, number), &labels(&x, 5, step_label), &self.note)
+        figure("plot", &caption, &svg, &labels(&y, 4, number), &labels(x, 5, x_label), &self.note)
     }
 }
 
@@ -123,6 +144,26 @@ pub(super) fn strip(title: &str, bars: &[StackedBar]) -> String {
         );
     }
     svg.replace("</svg>", &(over + "</svg>"))
+}
+
+/// Puts bands behind a drawing. A short one is as wide as a line, so that it is seen.
+fn with_bands(svg: &str, bands: &[Band], x: &Scale) -> String {
+    let (wide, high) = (f64::from(SIZE.0), SIZE.1 as usize);
+    let rectangle = |band: &Band| {
+        let (from, to) = (x.place(band.from) * wide, x.place(band.to) * wide);
+        let height = band.row.map_or(high, |(_, rows)| (high / 4 / rows.max(1)).max(8));
+        format!(
+            "<rect class=\"{} c{}\" x=\"{from:.0}\" y=\"{}\" width=\"{:.0}\" height=\"{height}\"><title>{}</title></rect>",
+            if band.row.is_some() { "band row" } else { "band" },
+            band.color % COLORS,
+            band.row.map_or(0, |(row, _)| row * height),
+            (to - from).max(4.0),
+            escaped(&band.title)
+        )
+    };
+    let drawn: String = bands.iter().map(rectangle).collect();
+    let start = svg.find('>').map_or(0, |end| end + 1);
+    format!("{}{drawn}{}", &svg[..start], &svg[start..])
 }
 
 /// Puts a drawing between its axes. `x` and `y` are labels with their places; `below` is a note, as HTML.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll_core::{Bytes, Event, MicroBatch, Record, StepEvent, TimeOwner, TimeShares};
 use serde::Serialize;
@@ -11,7 +12,8 @@ use toml::{Table, Value};
 
 use super::media::{Media, read_media};
 use super::notice::Notices;
-use crate::{RunReport, Summary};
+use crate::sample::SampleTrace;
+use crate::{RecordError, RunReport, RunSamples, Summary};
 
 /// Upper bound of the seconds that a damaged record can add to an owner, so that sums stay finite.
 const SECONDS_MAX: f64 = 1e12;
@@ -37,6 +39,18 @@ pub struct RunData {
     pub(super) plan_facts: Vec<(&'static str, String)>,
     pub(super) summary: Option<Summary>,
     pub(super) media: Media,
+    pub(super) machine: MachineData,
+}
+
+/// Samples of the machine of a run.
+#[derive(Clone, Debug)]
+pub(super) enum MachineData {
+    /// The run has none: only a run on a GPU writes them.
+    Absent,
+    /// They cannot be read, for this reason.
+    Unreadable(String),
+    /// They were read. A page needs them only for reading, and runs are copied.
+    Read(Arc<SampleTrace>),
 }
 
 /// Facts of a training step that curves show.
@@ -94,6 +108,7 @@ impl RunData {
             plan_facts: plan_facts(&plan),
             summary: serde_json::from_str(&text("summary.json")).ok(),
             media: read_media(&folder.join("samples")),
+            machine: MachineData::read(&folder.join(RunSamples::FILE)),
         };
         data.read_record(&folder.join("metrics.jsonl"));
         Some(data)
@@ -146,6 +161,30 @@ impl RunData {
         times.iter().for_each(|(owner, seconds)| safe.add(owner, seconds_in_bounds(seconds)));
         if !safe.is_empty() {
             self.spans.push(TimeSpan { step, times: safe });
+        }
+    }
+}
+
+impl MachineData {
+    fn read(path: &Path) -> Self {
+        if !path.exists() {
+            return Self::Absent;
+        }
+        match SampleTrace::read(path) {
+            Ok(trace) => Self::Read(Arc::new(trace)),
+            // The page may go to others, so it does not hold the path.
+            Err(RecordError::Io { source, .. }) => Self::Unreadable(source.to_string()),
+            Err(RecordError::Line { line, .. } | RecordError::NoSamples { line, .. }) => {
+                Self::Unreadable(format!("line {line} is no sample"))
+            }
+        }
+    }
+
+    /// Returns the samples; `None` if there is none.
+    pub(super) fn trace(&self) -> Option<&SampleTrace> {
+        match self {
+            Self::Read(trace) if trace.samples > 0 => Some(trace),
+            _ => None,
         }
     }
 }

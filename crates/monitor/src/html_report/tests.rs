@@ -1,5 +1,7 @@
 //! Tests of report pages: their shape, their size, and their numbers.
 
+mod machine;
+
 use std::fs;
 use std::path::Path;
 

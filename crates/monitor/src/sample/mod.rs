@@ -15,10 +15,13 @@ mod recorder;
 mod recording;
 mod replay;
 mod sampler;
+mod series;
 mod statistics;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod throttling;
+mod trace;
 
 use std::fmt;
 
@@ -36,6 +39,8 @@ pub use replay::Replay;
 pub use sampler::{SampleSource, Sampler};
 pub use statistics::Statistics;
 pub use summary::{GpuSummary, MonitorCost, MonitorSummary, NumberSummary};
+pub(crate) use throttling::Stretch;
+pub(crate) use trace::{GpuTrace, Numbers, SampleTrace};
 
 /// Readings of a machine at one moment.
 ///

@@ -10,9 +10,9 @@ use plimsoll_core::{
 };
 use plimsoll_monitor::live::RunView;
 use plimsoll_monitor::sample::{
-    GpuSample, HostSample, Missing, Origin, Reading, Sample, SampledProcess, ThrottleReason,
+    GpuSample, HostSample, Missing, Origin, Reading, Sample, SampleRecorder, SampledProcess, ThrottleReason,
 };
-use plimsoll_monitor::{Axis, Example, Heatmap, Picture, RunSetup, Summary, Ticks};
+use plimsoll_monitor::{Axis, Example, Heatmap, Picture, RunSamples, RunSetup, Summary, Ticks};
 
 /// Number of steps of the run.
 pub(crate) const STEPS: u64 = 128;
@@ -146,6 +146,29 @@ pub(crate) fn sample() -> Sample {
     Sample { time: START, host, gpus: vec![gpu], no_gpu: None }
 }
 
+/// Power of the GPU in a sample of the recording.
+pub(crate) fn watts(second: u32) -> f64 {
+    f64::from(400 + second % 32)
+}
+
+/// Number of samples of the recording, of which the last third is throttled.
+pub(crate) const SAMPLES: u32 = 96;
+
+/// Writes the recording of the machine, with one sample a second.
+fn write_samples(folder: &Path) {
+    let mut recorder = SampleRecorder::append(&folder.join(RunSamples::FILE)).unwrap();
+    for second in 0..SAMPLES {
+        let mut sample = Sample { time: START + f64::from(second), ..sample() };
+        let gpu = &mut sample.gpus[0];
+        gpu.power = Reading::new(watts(second), Origin::Nvml);
+        if second < SAMPLES * 2 / 3 {
+            gpu.throttle = Reading::new(Vec::new(), Origin::Nvml);
+        }
+        recorder.record(&sample).unwrap();
+    }
+    recorder.finish().unwrap();
+}
+
 /// Writes the folder of the complete run.
 pub(crate) fn write_run(folder: &Path) {
     create_dir_all(folder.join("samples")).unwrap();
@@ -167,6 +190,7 @@ pub(crate) fn write_run(folder: &Path) {
     let lines = records.map(|record| serde_json::to_string(&record).unwrap() + "\n");
     write(folder.join("metrics.jsonl"), lines.collect::<String>()).unwrap();
     summary().write(folder).unwrap();
+    write_samples(folder);
     write(folder.join("samples/truth-1.wav"), tone()).unwrap();
     let values: Vec<f32> = (0..40 * 90).map(|n| (-((n / 90 * 2 - n % 90) as f32 / 9.0).powi(2)).exp()).collect();
     let map = Heatmap {

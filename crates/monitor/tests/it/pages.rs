@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::browser::{Browser, Scheme};
 use crate::looks;
-use crate::made_up::{FRAMES, SOUND_SECONDS, STEPS, TIMES, loss, peak, view, write_run};
+use crate::made_up::{FRAMES, SAMPLES, SOUND_SECONDS, STEPS, TIMES, loss, peak, view, watts, write_run};
 
 fn step_seconds() -> f64 {
     TIMES.iter().map(|(_, seconds)| seconds).sum()
@@ -40,6 +40,18 @@ fn check_numbers(run: &Value) {
     }
     assert!((run["padding"].as_f64().unwrap() - 0.25).abs() < 1e-12, "{run}");
     assert_eq!(run["events"]["out_of_memory"], 1);
+    check_machine(&run["machine"]);
+}
+
+fn check_machine(machine: &Value) {
+    assert_eq!((&machine["samples"], &machine["damaged_lines"]), (&json!(SAMPLES), &json!(0)));
+    assert_eq!(machine["seconds"].as_f64(), Some(f64::from(SAMPLES - 1)));
+    let gpu = &machine["gpus"][0];
+    let power = gpu["numbers"].as_array().unwrap().iter().find(|number| number["name"] == "power").unwrap();
+    let mean = (1..SAMPLES).map(watts).sum::<f64>() / f64::from(SAMPLES - 1);
+    assert!((power["values"]["mean"].as_f64().unwrap() - mean).abs() < 1e-9, "{power}");
+    assert_eq!(gpu["throttled_seconds"].as_f64(), Some(f64::from(SAMPLES / 3)));
+    assert_eq!(gpu["throttled_by"]["power_limit"].as_f64(), Some(f64::from(SAMPLES / 3)));
 }
 
 /// Checks what a reader of the page sees.
@@ -68,6 +80,17 @@ fn check_texts(browser: &mut Browser) {
         assert!((share.trim().parse::<f64>().unwrap() - expected).abs() <= 0.5, "{owner}: {text}");
         assert_eq!(rest.trim(), Seconds(seconds * STEPS as f64).to_string(), "{owner}");
     }
+    let gpu = browser.text("document.getElementById('gpu').innerText");
+    for part in [
+        "GPU 0 ran below its highest clock for 32s (34 % of the known time): power limit 32s.",
+        "tensor cores active: no value (not supported)",
+        "DRAM active: no value (not read)",
+        "memory of other processes: no value (no permission)",
+        "Memory of the host",
+    ] {
+        assert!(gpu.replace('\u{a0}', " ").contains(part), "{part}: {gpu}");
+    }
+    assert_eq!(browser.value("document.querySelectorAll('#gpu .band').length"), 5);
     let words = browser.value("['del', 'ins'].map((tag) => document.querySelector('.example ' + tag).textContent)");
     assert_eq!(words, json!(["read", "red"]));
     assert_eq!(browser.value("document.querySelectorAll('.example b').length"), 0, "a text is no markup");
