@@ -8,9 +8,9 @@ use std::time::Duration;
 use burn::tensor::{Distribution, Tensor};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::Bytes;
-use plimsoll_monitor::doctor::{Check, Doctor, DoctorOptions, DoctorProgress, MachineFacts, Outcome};
-use plimsoll_recipes::config::{ConfigArgs, RunConfig, load};
+use plimsoll_core::{Bytes, Precision};
+use plimsoll_monitor::doctor::{Check, DeviceKind, Doctor, DoctorOptions, DoctorProgress, MachineFacts, Outcome};
+use plimsoll_recipes::config::{BackendChoice, ConfigArgs, PrecisionChoice, RunConfig, load};
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
 
@@ -22,6 +22,9 @@ use crate::print::uses_color;
 const ON_THE_DEVICE: Duration = Duration::from_secs(60);
 /// Size of a checkpoint for which the disk is judged if nothing else is known.
 const CHECKPOINT: Bytes = Bytes::mib(512);
+
+/// Version of CubeCL, which keeps the results of tuning for each version.
+const CUBECL: &str = "0.11.3";
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -46,6 +49,10 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         checkpoint_folder: Some(existing(config.runs_dir.clone())),
         checkpoint: Some(CHECKPOINT),
         cuda_backend: cfg!(feature = "cuda"),
+        device: kind(config.device.backend),
+        precision: precision(config.training.precision),
+        replicas: Some(config.device.replicas),
+        cubecl_version: Some(CUBECL.into()),
     };
     if let Some(path) = &args.bundle {
         // Before the checks, which take a while.
@@ -70,6 +77,26 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         eprintln!("{} holds the report without secrets", path.display());
     }
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// Returns the kind of the device that a configuration names; `None` if it leaves the choice to the program.
+fn kind(backend: BackendChoice) -> Option<DeviceKind> {
+    match backend {
+        BackendChoice::Auto => None,
+        BackendChoice::Cpu => Some(DeviceKind::Cpu),
+        BackendChoice::Cuda => Some(DeviceKind::Cuda),
+        BackendChoice::Wgpu => Some(DeviceKind::Wgpu),
+    }
+}
+
+/// Returns the number format that a configuration names; `None` if it leaves the choice to the program.
+fn precision(choice: PrecisionChoice) -> Option<Precision> {
+    match choice {
+        PrecisionChoice::Auto => None,
+        PrecisionChoice::Fp32 => Some(Precision::Fp32),
+        PrecisionChoice::Bf16 => Some(Precision::Bf16),
+        PrecisionChoice::Fp16 => Some(Precision::Fp16),
+    }
 }
 
 fn bar() -> ProgressBar {
@@ -140,4 +167,15 @@ fn fusion(chosen: &TrainingDevice) -> Outcome {
         }
     };
     outcome.with_detail("queued_bytes", queued).with_detail("done_bytes", done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CUBECL;
+
+    #[test]
+    fn the_version_of_cubecl_is_that_of_the_build() {
+        let lock = include_str!("../../../Cargo.lock");
+        assert!(lock.contains(&format!("name = \"cubecl-runtime\"\nversion = \"{CUBECL}\"")));
+    }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 use super::findings::{Findings, NO_GPU};
 use super::options::{DeviceKind, DoctorOptions};
 use crate::doctor::check::Outcome;
-use crate::doctor::facts::{CudaHome, FoundLibrary, LIBDEVICE, MachineFacts};
+use crate::doctor::facts::{FoundLibrary, LIBDEVICE, MachineFacts};
 
-/// Checks the libraries and headers that compile kernels for a GPU.
+/// Checks the library of the driver, which also compiles kernels for the GPU. CubeCL writes them with an LLVM of its own, so
+/// no CUDA toolkit is needed but one file, which [`libdevice`] looks for.
 pub(super) fn libraries(facts: &MachineFacts, cuda_backend: bool) -> Outcome {
     if !cuda_backend {
         return Outcome::skip("the program has no CUDA backend");
@@ -16,34 +17,14 @@ pub(super) fn libraries(facts: &MachineFacts, cuda_backend: bool) -> Outcome {
         return Outcome::skip(NO_GPU);
     }
     let mut findings = Findings::default();
-    judge_home(&mut findings, facts.cuda_home.as_ref());
+    let home = facts.cuda_home.as_ref().filter(|home| home.exists);
+    findings.detail("cuda_home", home.map(|home| home.path.display().to_string()));
     if !cfg!(target_os = "linux") {
         return findings.or(Outcome::skip("only Linux's search for libraries is known"));
     }
     judge_library(&mut findings, facts, "libcuda", "install the NVIDIA driver");
-    let fix = match facts.cuda_home.as_ref().and_then(|home| home.nvrtc_folder.as_ref()) {
-        Some(folder) => format!("add `{}` to LD_LIBRARY_PATH", folder.display()),
-        None => "install the CUDA toolkit, or its package of NVRTC".into(),
-    };
-    judge_library(&mut findings, facts, "libnvrtc", &fix);
-    let home = facts.cuda_home.as_ref().map(|home| home.path.display().to_string()).unwrap_or_default();
-    findings.or(Outcome::pass(format!("the CUDA toolkit is in {home}")))
-}
-
-fn judge_home(findings: &mut Findings, home: Option<&CudaHome>) {
-    let fix = "install the CUDA toolkit, and set CUDA_PATH to its folder";
-    findings.detail("cuda_home", home.map(|home| home.path.display().to_string()));
-    findings.detail("libdevice", home.is_some_and(|home| home.has_libdevice));
-    match home {
-        None => findings.fail("the CUDA toolkit is not found", fix),
-        Some(home) if !home.exists => {
-            findings.fail(format!("CUDA_PATH is `{}`, and there is no such folder", home.path.display()), fix);
-        }
-        Some(home) if !home.has_headers => {
-            findings.fail(format!("there is no include/cuda_fp16.h in {}", home.path.display()), fix);
-        }
-        Some(_) => {}
-    }
+    let path = library(facts, "libcuda").map(|library| library.path.display().to_string()).unwrap_or_default();
+    findings.or(Outcome::pass(format!("the driver's library is {path}; no CUDA toolkit is needed")))
 }
 
 fn judge_library(findings: &mut Findings, facts: &MachineFacts, name: &'static str, fix: &str) {
@@ -101,14 +82,20 @@ pub(super) fn nccl(facts: &MachineFacts, options: &DoctorOptions) -> Outcome {
     if facts.n_visible() < 2 && (replicas < 2 || facts.machine.no_gpu.is_some()) {
         return Outcome::skip("only several GPUs need it");
     }
-    let fix = "install NCCL (package `libnccl2`), or add its folder to LD_LIBRARY_PATH";
+    let fix = "install NCCL (package `libnccl-dev`), or add its folder to LD_LIBRARY_PATH";
     match library(facts, "libnccl") {
         None if replicas > 1 => {
-            Outcome::fail(format!("libnccl.so.2 is not found, and `device.replicas` is {replicas}")).with_fix(fix)
+            Outcome::fail(format!("libnccl.so is not found, and `device.replicas` is {replicas}")).with_fix(fix)
         }
-        None => Outcome::warn("libnccl.so.2 is not found, and several GPUs need it").with_fix(fix),
+        None => Outcome::warn("libnccl.so is not found, and several GPUs need it").with_fix(fix),
         Some(FoundLibrary { path, refusal: Some(why), .. }) => {
             Outcome::fail(format!("cannot load {}: {why}", path.display())).with_fix(fix)
+        }
+        // The backend looks for the name without a version.
+        Some(FoundLibrary { path, .. }) if path.file_name().is_some_and(|name| name != "libnccl.so") => {
+            let missing = format!("{} is there, and the backend looks for libnccl.so", path.display());
+            let link = "install the package `libnccl-dev`, or make a link of that name to the library";
+            if replicas > 1 { Outcome::fail(missing).with_fix(link) } else { Outcome::warn(missing).with_fix(link) }
         }
         Some(FoundLibrary { path, version, .. }) => {
             let path = path.display().to_string();

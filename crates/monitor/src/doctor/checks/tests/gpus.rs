@@ -191,26 +191,22 @@ fn library(name: &str, refusal: Option<&str>) -> FoundLibrary {
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "the checks know the loader of Linux")]
 fn the_cuda_backend_needs_its_libraries() {
-    let home = CudaHome { path: "/opt/cuda".into(), exists: true, has_headers: true, ..CudaHome::default() };
     let mut facts = with_gpus(&one_gpu());
-    facts.cuda_home = Some(home.clone());
-    facts.libraries = vec![library("libcuda", None), library("libnvrtc", None)];
+    facts.libraries = vec![library("libcuda", None)];
     expect(&libraries::libraries(&facts, false), Skip, "no CUDA backend");
     expect(&libraries::libraries(&no_gpu(), true), Skip, "there is no GPU");
-    expect(&libraries::libraries(&facts, true), Pass, "/opt/cuda");
-    facts.libraries.pop();
-    facts.cuda_home = Some(CudaHome { nvrtc_folder: Some("/opt/cuda/lib64".into()), ..home.clone() });
+    // No toolkit is needed.
+    expect(&libraries::libraries(&facts, true), Pass, "/lib/libcuda.so");
+    facts.cuda_home = Some(CudaHome { path: "/opt/cuda".into(), exists: true, ..CudaHome::default() });
     let outcome = libraries::libraries(&facts, true);
-    expect(&outcome, Fail, "libnvrtc is not found");
-    assert_eq!(outcome.fix.as_deref(), Some("add `/opt/cuda/lib64` to LD_LIBRARY_PATH"));
-    facts.libraries.push(library("libnvrtc", Some("it is not a library")));
-    expect(&libraries::libraries(&facts, true), Fail, "cannot load /lib/libnvrtc.so: it is not a library");
-    facts.cuda_home = Some(CudaHome { has_headers: false, ..home.clone() });
-    expect(&libraries::libraries(&facts, true), Fail, "cuda_fp16.h");
-    facts.cuda_home = Some(CudaHome { exists: false, ..home });
-    expect(&libraries::libraries(&facts, true), Fail, "no such folder");
-    facts.cuda_home = None;
-    expect(&libraries::libraries(&facts, true), Fail, "toolkit is not found");
+    expect(&outcome, Pass, "/lib/libcuda.so");
+    assert_eq!(outcome.details["cuda_home"], "/opt/cuda");
+    facts.libraries = vec![library("libcuda", Some("it is not a library"))];
+    expect(&libraries::libraries(&facts, true), Fail, "cannot load /lib/libcuda.so: it is not a library");
+    facts.libraries.clear();
+    let outcome = libraries::libraries(&facts, true);
+    expect(&outcome, Fail, "libcuda is not found");
+    assert_eq!(outcome.fix.as_deref(), Some("install the NVIDIA driver"));
 }
 
 #[test]
@@ -227,8 +223,8 @@ fn several_gpus_need_nccl() {
     for device in [DeviceKind::Cpu, DeviceKind::Wgpu] {
         expect(&libraries::nccl(&facts, &of(Some(device), Some(2))), Skip, "only NVIDIA GPUs");
     }
-    expect(&libraries::nccl(&facts, &none), Warn, "libnccl.so.2 is not found");
-    expect(&libraries::nccl(&facts, &two), Fail, "libnccl.so.2 is not found");
+    expect(&libraries::nccl(&facts, &none), Warn, "libnccl.so is not found");
+    expect(&libraries::nccl(&facts, &two), Fail, "libnccl.so is not found");
     facts.libraries = vec![library("libnccl", Some("it is for another processor"))];
     expect(&libraries::nccl(&facts, &one), Fail, "it is for another processor");
     facts.libraries = vec![library("libnccl", None)];
@@ -237,6 +233,9 @@ fn several_gpus_need_nccl() {
     let outcome = libraries::nccl(&facts, &none);
     expect(&outcome, Pass, "/lib/libnccl.so, version 2.27.3");
     assert_eq!(outcome.details["version"], "2.27.3");
+    facts.libraries[0].path = "/lib/libnccl.so.2".into();
+    expect(&libraries::nccl(&facts, &none), Warn, "the backend looks for libnccl.so");
+    expect(&libraries::nccl(&facts, &two), Fail, "the backend looks for libnccl.so");
 }
 
 #[test]
