@@ -1,7 +1,7 @@
 //! Cargo called from inside `cargo run`: the same fingerprints as if a person had called it.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -46,13 +46,21 @@ pub(crate) fn forget_xtask(command: &mut Command) {
         }
     }
     for name in ["LD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"] {
-        let Some(paths) = env::var_os(name) else { continue };
-        let others: Vec<PathBuf> = env::split_paths(&paths).filter(|path| !added_by_cargo_run(path)).collect();
+        if env::var_os(name).is_none() {
+            continue;
+        }
+        let others = library_paths(name);
         match env::join_paths(&others) {
             Ok(joined) if !others.is_empty() => command.env(name, joined),
             _ => command.env_remove(name),
         };
     }
+}
+
+/// Returns the search path for libraries in the variable `name`, without what `cargo run` added for xtask.
+pub(crate) fn library_paths(name: &str) -> Vec<PathBuf> {
+    let paths = env::var_os(name).unwrap_or_default();
+    env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty() && !added_by_cargo_run(path)).collect()
 }
 
 fn is_about_xtask(name: &str) -> bool {
@@ -152,10 +160,20 @@ pub(crate) fn code_of(status: ExitStatus) -> ExitCode {
 }
 
 /// Replaces this process by `program`, so that signals and the exit code are the program's.
-pub(crate) fn become_program(program: &Path, args: &[std::ffi::OsString]) -> Result<ExitCode> {
+pub(crate) fn become_program(program: &Path, args: &[OsString]) -> Result<ExitCode> {
+    become_program_with(program, args, &[])
+}
+
+/// Replaces this process by `program` with these variables in its environment.
+pub(crate) fn become_program_with(
+    program: &Path,
+    args: &[OsString],
+    variables: &[(&str, OsString)],
+) -> Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(args);
     forget_xtask(&mut command);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     start(&mut command).with_context(|| format!("cannot start {}", program.display()))
 }
 

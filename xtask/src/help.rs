@@ -28,6 +28,8 @@ Commands for work on the code:
   cuda setup [--llvm auto|download|debian] [--libdevice auto|pip|PATH] [--dry-run] [--json]
                                 make it: LLVM for the build, libdevice for the runs (docs/gpu.md)
   bench [NAME [ARGS]]           run a measurement, or list them
+  paper-gpu [--gpu NAME|SIZE] [OPTIONS] -- COMMAND...
+                                run the program on a GPU that does not exist, to measure its memory
   sample-docs [--seed S] [--count N]
                                 print doc comments drawn at random, to judge their language
   help                          print this text
@@ -62,7 +64,7 @@ pub(crate) fn is_command(name: &str) -> bool {
 
 /// Returns the command, of the program or of xtask, that `name` was meant for: one that differs in a letter or two.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
-    let own = ["test", "tidy", "ci", "cuda", "bench", "sample-docs", "help"];
+    let own = ["test", "tidy", "ci", "cuda", "bench", "paper-gpu", "sample-docs", "help"];
     let all = commands().map(|(known, _)| known).chain(own);
     let near = all.map(|known| (distance(name, known), known)).min_by_key(|(distance, _)| *distance)?;
     (near.0 <= 2 && near.0 < name.chars().count() as u32).then_some(near.1)

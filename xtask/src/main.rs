@@ -10,6 +10,7 @@ mod ci;
 mod cuda;
 mod forward;
 mod help;
+mod paper_gpu;
 mod test;
 mod tidy;
 
@@ -40,6 +41,7 @@ fn dispatch(args: &[OsString]) -> Result<ExitCode> {
         Some("sample-docs") => tidy::sample_docs::run(&texts(rest)),
         Some("ci") => ci::run(&texts(rest)),
         Some("cuda") => cuda::run(&texts(rest)),
+        Some("paper-gpu") => paper_gpu::run(rest),
         Some("bench") => bench::run(rest),
         _ => forward::run(args),
     }
