@@ -46,6 +46,8 @@ pub(crate) struct Graph {
 pub(crate) enum Node {
     Kernel(KernelNode),
     Copy(CopyNode),
+    /// Copies of the rows of one copy.
+    Rows(Vec<CopyNode>),
     Set(SetNode),
     Host(HostNode),
     Allocate,
@@ -103,7 +105,7 @@ impl Node {
     pub(crate) fn kind(&self) -> i32 {
         match self {
             Self::Kernel(_) => 0,
-            Self::Copy(_) => 1,
+            Self::Copy(_) | Self::Rows(_) => 1,
             Self::Set(_) => 2,
             Self::Host(_) => 3,
             Self::Allocate => 10,

@@ -33,17 +33,26 @@ impl Machine {
 
     /// Runs a copy or a fill, and does nothing for other work.
     pub(crate) fn run_transfer(&mut self, node: &Node) -> Answer {
-        match *node {
-            Node::Copy(CopyNode::Up { to, from, size }) => self.copy_up(to, from, size),
-            Node::Copy(CopyNode::Down { to, from, size }) => self.copy_down(to, from, size),
-            Node::Copy(CopyNode::Within { to, from, size }) => self.copy_within(to, from, size),
-            Node::Set(set) => self.set(set),
+        match node {
+            Node::Copy(copy) => self.copy(copy, true),
+            Node::Rows(rows) => rows.iter().enumerate().try_for_each(|(row, copy)| self.copy(copy, row == 0)),
+            Node::Set(set) => self.set(*set),
             _ => Ok(()),
         }
     }
 
-    /// Returns the copies of a copy of rows, one for each row.
-    pub(crate) fn rows(copy: &Copy2d) -> Answer<Vec<Node>> {
+    /// Copies. The rows of one copy count once.
+    fn copy(&mut self, copy: &CopyNode, counts: bool) -> Answer {
+        match *copy {
+            CopyNode::Up { size: 0, .. } | CopyNode::Down { size: 0, .. } | CopyNode::Within { size: 0, .. } => Ok(()),
+            CopyNode::Up { to, from, size } => self.copy_up(to, from, size, counts),
+            CopyNode::Down { to, from, size } => self.copy_down(to, from, size, counts),
+            CopyNode::Within { to, from, size } => self.copy_within(to, from, size, counts),
+        }
+    }
+
+    /// Returns the work of a copy of rows.
+    pub(crate) fn rows(copy: &Copy2d) -> Answer<Node> {
         let Copy2d { source, target, width: size, height } = *copy;
         if source.kind == DEVICE && source.pitch < source.x + size && height > 1 {
             return Err(INVALID_VALUE);
@@ -52,22 +61,19 @@ impl Machine {
             let from = (source.y + row) * source.pitch + source.x;
             let to = (target.y + row) * target.pitch + target.x;
             let (on_source, on_target) = (source.device + from as u64, target.device + to as u64);
-            Ok(Node::Copy(match (source.kind, target.kind) {
+            Ok(match (source.kind, target.kind) {
                 (HOST, DEVICE) => CopyNode::Up { to: on_target, from: HostSource(source.host).add(from), size },
                 (DEVICE, HOST) => CopyNode::Down { to: HostTarget(target.host).add(to), from: on_source, size },
                 (DEVICE, DEVICE) => CopyNode::Within { to: on_target, from: on_source, size },
                 _ => return Err(NOT_SUPPORTED),
-            }))
+            })
         };
-        (0..height).map(row).collect()
+        Ok(Node::Rows((0..height).map(row).collect::<Answer<_>>()?))
     }
 
-    fn copy_up(&mut self, to: Address, from: HostSource, size: usize) -> Answer {
-        if size == 0 {
-            return Ok(());
-        }
+    fn copy_up(&mut self, to: Address, from: HostSource, size: usize, counts: bool) -> Answer {
         let gpu = self.checked(to, size, "a copy to a GPU")?;
-        self.gpus[gpu].counts.n_uploads += 1;
+        self.gpus[gpu].counts.n_uploads += u64::from(counts);
         self.gpus[gpu].counts.bytes_up += size as u64;
         if let Some(contents) = &mut self.contents {
             contents.write(to, from.bytes(size)?);
@@ -75,12 +81,9 @@ impl Machine {
         Ok(())
     }
 
-    fn copy_down(&mut self, to: HostTarget, from: Address, size: usize) -> Answer {
-        if size == 0 {
-            return Ok(());
-        }
+    fn copy_down(&mut self, to: HostTarget, from: Address, size: usize, counts: bool) -> Answer {
         let gpu = self.checked(from, size, "a copy to the host")?;
-        self.gpus[gpu].counts.n_reads += 1;
+        self.gpus[gpu].counts.n_reads += u64::from(counts);
         self.gpus[gpu].counts.bytes_down += size as u64;
         let bytes = to.zeros(size)?;
         if let Some(contents) = &self.contents {
@@ -89,13 +92,10 @@ impl Machine {
         Ok(())
     }
 
-    fn copy_within(&mut self, to: Address, from: Address, size: usize) -> Answer {
-        if size == 0 {
-            return Ok(());
-        }
+    fn copy_within(&mut self, to: Address, from: Address, size: usize, counts: bool) -> Answer {
         self.checked(from, size, "a copy from a GPU")?;
         let gpu = self.checked(to, size, "a copy to a GPU")?;
-        self.gpus[gpu].counts.n_copies += 1;
+        self.gpus[gpu].counts.n_copies += u64::from(counts);
         self.gpus[gpu].counts.bytes_within += size as u64;
         if let Some(contents) = &mut self.contents {
             contents.copy(to, from, size as u64);

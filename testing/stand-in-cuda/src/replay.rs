@@ -135,7 +135,9 @@ impl Machine {
             match node {
                 Node::Kernel(kernel) => self.run_kernel(kernel, stream, true)?,
                 Node::Host(call) => calls.push(*call),
-                Node::Copy(_) | Node::Set(_) | Node::Allocate | Node::Free => self.run_transfer(node)?,
+                Node::Copy(_) | Node::Rows(_) | Node::Set(_) | Node::Allocate | Node::Free => {
+                    self.run_transfer(node)?;
+                }
             }
         }
         Ok(calls)

@@ -35,8 +35,7 @@ driver_functions! {
     }
 
     fn cuMemcpy2DAsync_v2(machine, copy: In<Copy2d>, stream: Handle) {
-        let rows = Machine::rows(&copy.read()?)?;
-        rows.into_iter().try_for_each(|row| machine.transfer(stream, row))
+        machine.transfer(stream, Machine::rows(&copy.read()?)?)
     }
 
     fn cuMemcpyHtoD_v2(machine, to: Address, from: HostSource, size: usize) {
@@ -91,5 +90,5 @@ driver_functions! {
 }
 
 fn rows_now(machine: &mut Machine, copy: &In<Copy2d>) -> Answer {
-    Machine::rows(&copy.read()?)?.iter().try_for_each(|row| machine.transfer_now(row))
+    machine.transfer_now(&Machine::rows(&copy.read()?)?)
 }

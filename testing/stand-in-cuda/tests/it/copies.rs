@@ -61,6 +61,8 @@ fn memory_is_copied_and_filled() {
     });
     let Some(remains) = remains else { return };
     assert_eq!(["copies", "bytes_within", "sets", "bytes_set"].map(|name| remains.number(name)), [1, 6, 1, 8]);
+    // Copies of rows count once.
+    assert_eq!(["uploads", "bytes_up", "reads", "bytes_down"].map(|name| remains.number(name)), [1, 12, 3, 24]);
 }
 
 /// Copies three rows of four bytes to a place with a pitch of 512, and back.
