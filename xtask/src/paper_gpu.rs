@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::Misuse;
 use crate::backend;
 use crate::cargo::{become_program_with, build_executable, cargo, code_of, library_paths, target_dir};
+use crate::cuda::libdevice;
 
 mod catalog;
 mod options;
@@ -23,9 +24,6 @@ use scenario::Scenarios;
 /// Libraries with the names by which programs load them.
 const LINKS: [(&str, &str); 3] =
     [("libcuda.so", "stand_in_cuda"), ("libcuda.so.1", "stand_in_cuda"), ("libnvidia-ml.so.1", "stand_in_nvml")];
-
-/// Folders of a CUDA toolkit that CubeCL looks into when `CUDA_PATH` is not set.
-const TOOLKITS: [&str; 2] = ["/usr/local/cuda", "/opt/cuda"];
 
 /// Text about the command and its options.
 pub(crate) const HELP: &str = "\
@@ -41,8 +39,7 @@ cargo xtask paper-gpu [OPTIONS] -- COMMAND...     such as `-- memtest --verify -
   --scenario FILE    the machine as a scenario of testing/stand-in-cuda, instead of the four options above
   --program FILE     run this program instead of building Plimsoll for CUDA
 
-Burn compiles kernels with nvvm/libdevice of a CUDA toolkit, in the folder that CUDA_PATH names. The PyPI package
-nvidia-cuda-nvcc-cu12 has it. The libraries, their scenarios and the README of testing/stand-in-cuda say what is true of
+Burn compiles kernels with libdevice.10.bc, which `cargo xtask cuda setup` gets. The libraries, their scenarios and the README of testing/stand-in-cuda say what is true of
 such a GPU, what is assumed and what is made up.
 ";
 
@@ -70,7 +67,9 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
             Err(code) => return Ok(code),
         },
     };
-    note_missing_toolkit();
+    if !libdevice::is_found() {
+        eprintln!("note: kernels cannot be compiled without libdevice.10.bc: `cargo xtask cuda setup` gets it");
+    }
     become_program_with(&program, &options.command, &variables(&folder, &scenarios)?)
 }
 
@@ -148,12 +147,6 @@ fn environment(user: Option<&OsStr>, choices: &str) -> OsString {
     name.push("stand-in-");
     name.push(choices);
     name
-}
-
-fn note_missing_toolkit() {
-    if env::var_os("CUDA_PATH").is_none() && !TOOLKITS.iter().any(|path| Path::new(path).exists()) {
-        eprintln!("note: CUDA_PATH is not set, and kernels cannot be compiled without it: see `paper-gpu --help`");
-    }
 }
 
 /// Hash of a text (FNV-1a) as hexadecimal digits.

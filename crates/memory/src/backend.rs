@@ -3,7 +3,11 @@
 use plimsoll_tape::SimulatedDevice;
 use serde::Serialize;
 
-use crate::cube;
+/// Alignment in bytes on CUDA: CubeCL rounds allocation sizes up to its multiples.
+const CUDA_ALIGNMENT: usize = 512;
+
+/// The same with Vulkan, Metal and WebGPU.
+const WGPU_ALIGNMENT: usize = 256;
 
 /// Smallest alignment in bytes of a row, where rows are padded.
 const SMALLEST_ROW_ALIGNMENT: usize = 16;
@@ -68,8 +72,8 @@ impl BackendRules {
     pub(crate) fn alignment(self) -> usize {
         match self {
             Self::Flex { .. } => 1,
-            Self::Cube { padded_rows: true, .. } => cube::CUDA_ALIGNMENT,
-            Self::Cube { padded_rows: false, .. } => cube::WGPU_ALIGNMENT,
+            Self::Cube { padded_rows: true, .. } => CUDA_ALIGNMENT,
+            Self::Cube { padded_rows: false, .. } => WGPU_ALIGNMENT,
         }
     }
 
@@ -78,7 +82,7 @@ impl BackendRules {
     pub(crate) fn row_pitch(self, row: usize, width: usize) -> usize {
         match self {
             Self::Cube { padded_rows: true, .. } if row > 1 => {
-                let align = (row * width).next_power_of_two().clamp(SMALLEST_ROW_ALIGNMENT, cube::CUDA_ALIGNMENT);
+                let align = (row * width).next_power_of_two().clamp(SMALLEST_ROW_ALIGNMENT, CUDA_ALIGNMENT);
                 (row * width).next_multiple_of(align) / width
             }
             _ => row,

@@ -11,14 +11,9 @@ use plimsoll_tape::ir::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::backend::BackendRules;
 use crate::heap::{Heap, contiguous_strides};
 use crate::operation_name::operation_name;
-
-/// Alignment in bytes on CUDA: CubeCL rounds allocation sizes up to its multiples.
-pub(crate) const CUDA_ALIGNMENT: usize = 512;
-
-/// The same with Vulkan, Metal and WebGPU.
-pub(crate) const WGPU_ALIGNMENT: usize = 256;
 
 /// Alignment in bytes of a slice that is a view of its input. CUDA has 512 and Vulkan has less; with more, more slices
 /// are predicted to be copies.
@@ -27,10 +22,12 @@ const SLICE_ALIGNMENT: usize = 512;
 /// Largest number of operations in a fused kernel.
 const FUSED_OPERATIONS_MAX: usize = 64;
 
-/// Operations collected for one fused kernel: their outputs with a name for the timeline, and their inputs.
+/// Operations collected for one fused kernel: their outputs, and their inputs.
 #[derive(Debug, Default)]
 pub(crate) struct FusionGroup {
-    made: Vec<(TensorIr, &'static str)>,
+    made: Vec<TensorIr>,
+    /// The only operation so far, if it fills memory or copies its input into another order.
+    alone: Option<&'static str>,
     read: Vec<TensorId>,
     count: usize,
 }
@@ -56,8 +53,9 @@ impl FusionGroup {
                 return;
             }
             self.count += 1;
+            self.alone = (self.count == 1 && is_fill_or_copy(operation)).then(|| operation_name(operation));
             self.read.extend(operation.inputs().map(|input| input.id));
-            self.made.extend(operation.outputs().map(|output| (output.clone(), "fused kernel")));
+            self.made.extend(operation.outputs().cloned());
             return;
         }
         self.run(heap, index, last, is_lasting);
@@ -74,11 +72,12 @@ impl FusionGroup {
         {
             heap.reuse(input.id, out);
         } else {
-            let columns = if heap.has_columns() { workspace(operation) } else { [0; 3] };
+            let columns = if heap.has_columns() { workspace(operation, heap.rules()) } else { [0; 3] };
             let workspace = columns.map(|bytes| heap.scratch(bytes));
-            let output = |heap: &mut Heap, out: &TensorIr| match is_reduction(operation) {
-                true => heap.fresh(&out.shape, out.dtype.size()),
-                false => heap.output(&out.shape, out.dtype.size()),
+            let output = |heap: &mut Heap, out: &TensorIr| match operation {
+                _ if is_reduction(operation) => heap.fresh(&out.shape, out.dtype.size()),
+                OperationIr::Module(module) if is_convolution(module) => heap.image(&out.shape, out.dtype.size()),
+                _ => heap.output(&out.shape, out.dtype.size()),
             };
             let outputs: Vec<_> = operation.outputs().map(|out| (out, output(heap, out))).collect();
             for (output, value) in outputs {
@@ -114,17 +113,22 @@ impl FusionGroup {
                 free.push(id);
             }
         }
-        for (tensor, name) in std::mem::take(&mut self.made) {
+        // A fill or a copy alone is no fused kernel.
+        let alone = self.alone.take();
+        heap.begin(alone.unwrap_or("fused kernel"));
+        for tensor in std::mem::take(&mut self.made) {
             if is_over(tensor.id) {
                 continue;
             }
-            heap.begin(name);
             let size = tensor.shape.num_elements() * tensor.dtype.size();
             // An output overwrites an input that is no longer needed, if it has the same size.
             if let Some(place) = free.iter().position(|&id| heap.can_reuse(id, size)) {
                 heap.reuse(free.swap_remove(place), &tensor);
             } else {
-                let value = heap.fresh(&tensor.shape, tensor.dtype.size());
+                let value = match alone {
+                    Some(_) => heap.output(&tensor.shape, tensor.dtype.size()),
+                    None => heap.fresh(&tensor.shape, tensor.dtype.size()),
+                };
                 heap.give(&tensor, value);
             }
         }
@@ -137,12 +141,15 @@ impl FusionGroup {
 /// several kernels, the kernel that needs the most counts. The gradients of a convolution are matrix products with its
 /// columns (im2col): every value occurs once for each position of the convolution kernel that reads it (`burn-cubecl`,
 /// `kernel/conv`).
-fn workspace(operation: &OperationIr) -> [usize; 3] {
+fn workspace(operation: &OperationIr, rules: BackendRules) -> [usize; 3] {
     let OperationIr::Module(module) = operation else { return [0; 3] };
     let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
         let taps: usize = weight.shape[2..].iter().product();
         let places = above.shape[0] * above.shape[2..].iter().product::<usize>();
-        let one = places * x.shape[1] * x.dtype.size();
+        // With groups a row has all places of one channel, otherwise all channels of one place.
+        let has_groups = weight.shape[1] < x.shape[1];
+        let row = if has_groups { rules.row_pitch(places, x.dtype.size()) } else { places };
+        let one = row * x.shape[1] * x.dtype.size();
         // The gradient in another layout, all columns, and the columns of one position.
         if taps == 1 { [0; 3] } else { [above.shape.num_elements() * above.dtype.size(), taps * one, one] }
     };
@@ -258,6 +265,30 @@ fn is_fusible(operation: &OperationIr) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns whether an operation makes a tensor of one value, or gives its input another shape or order.
+fn is_fill_or_copy(operation: &OperationIr) -> bool {
+    let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation else {
+        return false;
+    };
+    matches!(
+        base,
+        Base::Reshape(_) | Base::SwapDims(_) | Base::Permute(_) | Base::Expand(_) | Base::Zeros(_) | Base::Ones(_)
+    )
+}
+
+/// Returns whether an operation is a convolution or one of its gradients: their kernels keep the channels of a place together.
+fn is_convolution(module: &Neural) -> bool {
+    matches!(
+        module,
+        Neural::Conv1d(_)
+            | Neural::Conv2d(_)
+            | Neural::Conv1dXBackward(_)
+            | Neural::Conv2dXBackward(_)
+            | Neural::Conv1dWeightBackward(_)
+            | Neural::Conv2dWeightBackward(_)
+    )
 }
 
 /// Returns whether an operation reduces an axis: its kernel writes rows without padding.

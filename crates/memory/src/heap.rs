@@ -127,6 +127,11 @@ impl Heap {
         self.operation = operation;
     }
 
+    /// Returns the rules of the backend.
+    pub(crate) fn rules(&self) -> BackendRules {
+        self.rules
+    }
+
     /// Returns whether the gradients of convolutions are matrix products with columns.
     pub(crate) fn has_columns(&self) -> bool {
         matches!(self.rules, BackendRules::Cube { columns: true, .. })
@@ -148,6 +153,15 @@ impl Heap {
         }
         let block = self.block(rows.iter().product::<usize>() * width);
         Value { block, shape: shape.to_vec(), strides: contiguous_strides(&rows), offset: 0, width }
+    }
+
+    /// Allocates the output of a convolution. Its rows are the channels of a place, which are on the second axis.
+    pub(crate) fn image(&mut self, shape: &[usize], width: usize) -> Value {
+        let places =
+            shape.iter().enumerate().filter(|(axis, _)| *axis != 1).map(|(_, &length)| length).product::<usize>();
+        let channels = shape.get(1).map_or(1, |&channels| self.rules.row_pitch(channels, width));
+        let block = self.block(places * channels * width);
+        Value { block, shape: shape.to_vec(), strides: contiguous_strides(shape), offset: 0, width }
     }
 
     /// Allocates a value that exists twice for a moment: flex allocates plain bytes first, and then copies them to

@@ -47,6 +47,13 @@ pub(super) fn search(
     Some(Found { folder: folder.to_owned(), place })
 }
 
+/// Returns whether the program finds the file on this machine.
+pub(crate) fn is_found() -> bool {
+    let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = data_folder(path("XDG_DATA_HOME").as_deref(), path("HOME").as_deref());
+    search(path("CUDA_PATH").as_deref(), data.as_deref(), Path::is_file).is_some()
+}
+
 /// Returns the folder of Plimsoll for the file, from the values of `XDG_DATA_HOME` and `HOME`. As in the specification of
 /// the variable, a relative path does not count.
 pub(super) fn data_folder(xdg_data_home: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {

@@ -9,7 +9,7 @@ mod findings;
 #[cfg(test)]
 mod findings_tests;
 mod install;
-mod libdevice;
+pub(crate) mod libdevice;
 mod loader;
 mod means;
 mod page;
