@@ -11,7 +11,6 @@ use plimsoll_tape::ir::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::backend::BackendRules;
 use crate::heap::{Heap, contiguous_strides};
 use crate::operation_name::operation_name;
 
@@ -72,7 +71,7 @@ impl FusionGroup {
         {
             heap.reuse(input.id, out);
         } else {
-            let columns = if heap.has_columns() { workspace(operation, heap.rules()) } else { [0; 3] };
+            let columns = if heap.has_columns() { workspace(operation) } else { [0; 3] };
             let workspace = columns.map(|bytes| heap.scratch(bytes));
             let output = |heap: &mut Heap, out: &TensorIr| match operation {
                 _ if is_reduction(operation) => heap.fresh(&out.shape, out.dtype.size()),
@@ -141,15 +140,14 @@ impl FusionGroup {
 /// several kernels, the kernel that needs the most counts. The gradients of a convolution are matrix products with its
 /// columns (im2col): every value occurs once for each position of the convolution kernel that reads it (`burn-cubecl`,
 /// `kernel/conv`).
-fn workspace(operation: &OperationIr, rules: BackendRules) -> [usize; 3] {
+fn workspace(operation: &OperationIr) -> [usize; 3] {
     let OperationIr::Module(module) = operation else { return [0; 3] };
     let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
         let taps: usize = weight.shape[2..].iter().product();
         let places = above.shape[0] * above.shape[2..].iter().product::<usize>();
-        // With groups a row has all places of one channel, otherwise all channels of one place.
-        let has_groups = weight.shape[1] < x.shape[1];
-        let row = if has_groups { rules.row_pitch(places, x.dtype.size()) } else { places };
-        let one = row * x.shape[1] * x.dtype.size();
+        // With groups a row has all places of a channel. Its padding, less than 512 bytes, is left out: the size has to grow
+        // evenly with the utterances.
+        let one = places * x.shape[1] * x.dtype.size();
         // The gradient in another layout, all columns, and the columns of one position.
         if taps == 1 { [0; 3] } else { [above.shape.num_elements() * above.dtype.size(), taps * one, one] }
     };
