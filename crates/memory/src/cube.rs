@@ -11,6 +11,7 @@ use plimsoll_tape::ir::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::backend::BackendRules;
 use crate::heap::{Heap, contiguous_strides};
 use crate::operation_name::operation_name;
 
@@ -71,7 +72,7 @@ impl FusionGroup {
         {
             heap.reuse(input.id, out);
         } else {
-            let columns = if heap.has_columns() { workspace(operation) } else { [0; 3] };
+            let columns = if heap.has_columns() { workspace(operation, heap.rules()) } else { [0; 3] };
             let workspace = columns.map(|bytes| heap.scratch(bytes));
             let output = |heap: &mut Heap, out: &TensorIr| match operation {
                 _ if is_reduction(operation) => heap.fresh(&out.shape, out.dtype.size()),
@@ -140,16 +141,19 @@ impl FusionGroup {
 /// several kernels, the kernel that needs the most counts. The gradients of a convolution are matrix products with its
 /// columns (im2col): every value occurs once for each position of the convolution kernel that reads it (`burn-cubecl`,
 /// `kernel/conv`).
-fn workspace(operation: &OperationIr) -> [usize; 3] {
+fn workspace(operation: &OperationIr, rules: BackendRules) -> [usize; 3] {
     let OperationIr::Module(module) = operation else { return [0; 3] };
     let columns = |x: &TensorIr, weight: &TensorIr, above: &TensorIr| {
         let taps: usize = weight.shape[2..].iter().product();
         let places = above.shape[0] * above.shape[2..].iter().product::<usize>();
-        // With groups a row has all places of a channel. Its padding, less than 512 bytes, is left out: the size has to grow
-        // evenly with the utterances.
-        let one = places * x.shape[1] * x.dtype.size();
+        let (width, channels) = (x.dtype.size(), x.shape[1]);
+        let one = places * channels * width;
+        // A row has all columns of a place. With groups it has all places of a column, and its padding, less than 512 bytes,
+        // is left out: the size has to grow evenly with the utterances.
+        let has_groups = weight.shape[1] < channels;
+        let all = if has_groups { taps * one } else { places * rules.row_pitch(taps * channels, width) * width };
         // The gradient in another layout, all columns, and the columns of one position.
-        if taps == 1 { [0; 3] } else { [above.shape.num_elements() * above.dtype.size(), taps * one, one] }
+        if taps == 1 { [0; 3] } else { [above.shape.num_elements() * above.dtype.size(), all, one] }
     };
     match module {
         Neural::Conv1dXBackward(op) => columns(&op.x, &op.weight, &op.output_grad),
@@ -265,14 +269,20 @@ fn is_fusible(operation: &OperationIr) -> bool {
     }
 }
 
-/// Returns whether an operation makes a tensor of one value, or gives its input another shape or order.
+/// Returns whether an operation makes a tensor of one value, or gives its input another shape, order or format.
 fn is_fill_or_copy(operation: &OperationIr) -> bool {
     let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation else {
         return false;
     };
     matches!(
         base,
-        Base::Reshape(_) | Base::SwapDims(_) | Base::Permute(_) | Base::Expand(_) | Base::Zeros(_) | Base::Ones(_)
+        Base::Reshape(_)
+            | Base::SwapDims(_)
+            | Base::Permute(_)
+            | Base::Expand(_)
+            | Base::Cast(_)
+            | Base::Zeros(_)
+            | Base::Ones(_)
     )
 }
 

@@ -127,6 +127,11 @@ impl Heap {
         self.operation = operation;
     }
 
+    /// Returns the rules of the backend.
+    pub(crate) fn rules(&self) -> BackendRules {
+        self.rules
+    }
+
     /// Returns whether the gradients of convolutions are matrix products with columns.
     pub(crate) fn has_columns(&self) -> bool {
         matches!(self.rules, BackendRules::Cube { columns: true, .. })
