@@ -101,7 +101,7 @@ fn missing_text((needed, budget, missing): (Bytes, Bytes, Bytes), refused: Optio
     match refused {
         None => format!("{needed}, {missing} more than the budget of {budget}"),
         Some(RefusedTensor { needed, allowed }) => {
-            format!("one tensor of {needed}, more than the device allows: {allowed}, a quarter of its memory")
+            format!("one tensor of {needed}, more than the device allows for one: {allowed}")
         }
     }
 }
