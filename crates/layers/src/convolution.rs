@@ -1,12 +1,13 @@
 //! Convolution layer of the Conformer block.
 
 use burn::module::Module;
-use burn::nn::conv::{Conv1d, Conv1dConfig};
-use burn::nn::{Linear, LinearConfig, PaddingConfig1d};
+use burn::nn::conv::Conv1d;
+use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::{Pass, depthwise, glu, silu};
 
 use crate::branch::Branch;
+use crate::time_convolution::depthwise_convolution;
 use crate::{Lengths, Norm, NormConfig, NormKind};
 
 /// Configuration of a [`Convolution`].
@@ -42,16 +43,10 @@ impl ConvolutionConfig {
     /// # Panics
     /// If the kernel is even, or the groups of a group norm do not divide `d_model`.
     pub fn init(&self, device: &Device) -> Convolution {
-        let (d, kernel) = (self.d_model, self.kernel);
-        assert!(!kernel.is_multiple_of(2), "the kernel must be odd, and has {kernel} frames");
-        let side = kernel / 2;
-        let depthwise = Conv1dConfig::new(d, d, kernel)
-            .with_groups(d)
-            .with_padding(PaddingConfig1d::Explicit(side, side))
-            .init(device);
+        let d = self.d_model;
         Convolution {
             widen: LinearConfig::new(d, 2 * d).init(device),
-            depthwise,
+            depthwise: depthwise_convolution(d, self.kernel, device),
             norm: NormConfig { channels: d, kind: self.norm }.init(device),
             output: LinearConfig::new(d, d).init(device),
             dropout: self.dropout,

@@ -4,6 +4,7 @@
 mod attention;
 mod branch;
 mod conformer;
+mod convnext;
 mod convolution;
 mod cross_entropy;
 mod ctc;
@@ -11,6 +12,7 @@ mod feed_forward;
 mod guided_attention;
 mod lengths;
 mod mel_loss;
+mod monotonic;
 mod norm;
 mod policy;
 mod position;
@@ -25,6 +27,7 @@ pub use attention::{
     Attention, AttentionConfig, CrossAttention, CrossAttentionConfig, CrossMemory, HeadPositions, KeyValueCache,
 };
 pub use conformer::{Conformer, ConformerConfig};
+pub use convnext::{ConvNext, ConvNextConfig};
 pub use convolution::{Convolution, ConvolutionConfig};
 pub use cross_entropy::cross_entropy;
 pub use ctc::{CTC_BLANK, CtcLoss, ctc_greedy, ctc_loss, is_ctc_feasible};
@@ -32,6 +35,7 @@ pub use feed_forward::{Activation, FeedForward, FeedForwardConfig};
 pub use guided_attention::GuidedAttention;
 pub use lengths::Lengths;
 pub use mel_loss::{Distance, mel_distance, stop_loss};
+pub use monotonic::monotonic_alignment;
 pub use norm::{Norm, NormConfig, NormKind, apply_layer_norm};
 pub use policy::LengthPolicy;
 pub use position::{LearnedPositions, add_sinusoids, apply_rotary};

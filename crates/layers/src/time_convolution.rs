@@ -20,6 +20,20 @@ pub(crate) fn time_convolution(inputs: usize, outputs: usize, kernel: usize, dev
     Conv1dConfig::new(inputs, outputs, kernel).with_padding(PaddingConfig1d::Explicit(half, half)).init(device)
 }
 
+/// Builds a convolution over time with a kernel of its own for each of `channels` channels, which keeps the number of
+/// frames. Its kernel has `kernel` frames.
+///
+/// # Panics
+/// If the kernel is even.
+pub(crate) fn depthwise_convolution(channels: usize, kernel: usize, device: &Device) -> Conv1d {
+    assert!(!kernel.is_multiple_of(2), "the kernel must be odd, and has {kernel} frames");
+    let side = kernel / 2;
+    Conv1dConfig::new(channels, channels, kernel)
+        .with_groups(channels)
+        .with_padding(PaddingConfig1d::Explicit(side, side))
+        .init(device)
+}
+
 /// Applies `layer` to `x` `[b, t, i]`. The result is `[b, t, o]`. Padding counts as zeros, like the frames beyond the
 /// edges.
 ///

@@ -136,6 +136,16 @@ pub fn without_autodiff<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     on_backend!(&device, B => B::from_plain(B::plain(tensor)))
 }
 
+/// Returns `tensor` as a constant: with autodiff where the device has it, and without its graph. No gradient reaches what it
+/// was computed from. Works on every device, also where Burn's `detach` does not.
+pub fn detach<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    let device = tensor.device();
+    match tensor.is_autodiff() {
+        true => on_backend!(&device, B => B::constant(B::plain(tensor))),
+        false => tensor,
+    }
+}
+
 /// Returns `device` without autodiff.
 pub fn inner_device(device: &Device) -> Device {
     device.clone().inner()
