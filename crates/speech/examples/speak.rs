@@ -18,9 +18,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let own = ModelFolder(run).default_voice();
     let reference = rest.first().map_or(own.as_path(), Path::new);
     let voice = pipeline.encode_voice(&read_audio(reference, pipeline.sample_rate())?.samples)?;
-    let speech = pipeline.synthesize(text, &voice, &SpeechOptions { language: None, seed: 1 }, &mut |done, all| {
-        eprintln!("{done} of {all} parts");
-    })?;
+    let speech = pipeline.synthesize(
+        text,
+        &voice,
+        &SpeechOptions { seed: 1, ..SpeechOptions::default() },
+        &mut |done, all| {
+            eprintln!("{done} of {all} parts");
+        },
+    )?;
     write_wav(out, &speech.samples, pipeline.sample_rate())?;
     for segment in &speech.segments {
         let end = if segment.generated.ending == Ending::Stopped { "complete" } else { "cut off" };

@@ -6,7 +6,7 @@ use plimsoll_memory::Traceable;
 use plimsoll_tape::{Pass, Task, TensorBatch};
 
 use crate::asr::{Recognizer, RecognizerConfig};
-use crate::tts::{Synthesizer, SynthesizerConfig};
+use crate::tts::{ParallelConfig, ParallelSynthesizer, Synthesizer, SynthesizerConfig};
 
 /// Makes a batch of silent utterances that all have the full length of `shape`, so that the batch needs the most
 /// memory. Each utterance has a voice reference of `reference` frames.
@@ -67,6 +67,24 @@ impl Traceable for SynthesizerConfig {
 
     /// Computes the loss, and speaks the texts, as the validation of a synthesizer does.
     fn validate(&self, task: &Synthesizer, batch: &TensorBatch) {
+        let _ = task.loss(batch, &Pass::plain());
+        task.trace_generation(batch);
+    }
+}
+
+impl Traceable for ParallelConfig {
+    type Task = ParallelSynthesizer;
+
+    fn init(&self, device: &Device) -> ParallelSynthesizer {
+        self.init_unseeded(device)
+    }
+
+    fn batch(&self, shape: BatchShape) -> HostBatch {
+        batch(shape, self.features, self.vocabulary, self.voice.reference_frames)
+    }
+
+    /// Computes the loss, and speaks the texts, as the validation of a synthesizer does.
+    fn validate(&self, task: &ParallelSynthesizer, batch: &TensorBatch) {
         let _ = task.loss(batch, &Pass::plain());
         task.trace_generation(batch);
     }

@@ -32,6 +32,22 @@ impl Alignment {
         Self { weights, steps, frames: steps * reduction, tokens }
     }
 
+    /// Makes the alignment of an utterance of the parallel family from its durations: the frames of the start token, then
+    /// those of each token of the text. Each frame attends to its token alone; the silence of the start token counts to
+    /// the first token.
+    pub fn from_durations(durations: &[u32]) -> Self {
+        let frames = durations.iter().sum::<u32>() as usize;
+        let tokens = durations.len().saturating_sub(1);
+        let mut weights = vec![0.0; tokens * frames];
+        let mut frame = 0;
+        for (place, &duration) in durations.iter().enumerate().take(tokens + 1).filter(|_| tokens > 0) {
+            let row = place.saturating_sub(1) * frames;
+            weights[row + frame..row + frame + duration as usize].fill(1.0);
+            frame += duration as usize;
+        }
+        Self { weights, steps: frames, frames, tokens }
+    }
+
     /// Computes the focus rate of FastSpeech: the mean over steps of the highest weight of a step. It is 1 when every
     /// step attends to one token only.
     pub fn focus_rate(&self) -> f64 {
@@ -46,6 +62,15 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
+
+    #[test]
+    fn each_frame_attends_to_its_token() {
+        let found = Alignment::from_durations(&[1, 2, 1]);
+        assert_eq!((found.tokens, found.frames), (2, 4));
+        assert_eq!(found.weights, [1., 1., 1., 0., 0., 0., 0., 1.]);
+        assert_eq!(found.focus_rate(), 1.0);
+        assert_eq!(Alignment::from_durations(&[]).tokens, 0);
+    }
 
     #[test]
     fn weights_are_averaged_and_transposed() {

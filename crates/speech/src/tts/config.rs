@@ -86,13 +86,8 @@ impl ModelKind for SynthesizerConfig {
         positive("loss.stop_positive", stop_positive)?;
         not_negative("loss.guide_weight", guide_weight)?;
         positive("loss.guide_sigma", guide_sigma)?;
-        let (scale, bounds) = (self.normalization, self.length_bounds);
-        require(scale.mean.is_finite(), "scale.centre", scale.mean, "a number")?;
-        positive("scale.spread", f64::from(scale.std))?;
-        let (least, most) = (bounds.frames_per_token_min, bounds.frames_per_token_max);
-        require(least >= 0.0 && least <= most, "pace.fewest", least, format!("0 to `pace.most`, which is {most}"))?;
-        require(most <= MAX_FRAMES_PER_TOKEN, "pace.most", most, format!("at most {MAX_FRAMES_PER_TOKEN}"))?;
-        inside("pace.longest", bounds.tokens_max, 1..=MAX_VOCABULARY)
+        self.normalization.check()?;
+        self.length_bounds.check()
     }
 
     fn input_sizes(&self) -> (usize, usize) {
@@ -122,7 +117,7 @@ pub struct VoiceConfig {
 
 impl VoiceConfig {
     /// Checks that a voice encoder of this configuration can be built.
-    fn check(&self) -> Result<(), InvalidField> {
+    pub(super) fn check(&self) -> Result<(), InvalidField> {
         inside("voice.layers", self.layers, 1..=MAX_LAYERS)?;
         inside("voice.channels", self.channels, 1..=MAX_WIDTH)?;
         inside("voice.speaker_dim", self.speaker_dim, 1..=MAX_WIDTH)?;
@@ -182,6 +177,14 @@ impl Default for MelNormalization {
     }
 }
 
+impl MelNormalization {
+    /// Checks that log-mels can be normalized.
+    pub(super) fn check(&self) -> Result<(), InvalidField> {
+        require(self.mean.is_finite(), "scale.centre", self.mean, "a number")?;
+        positive("scale.spread", f64::from(self.std))
+    }
+}
+
 /// Lengths of the training data. They prevent a generation that stops at once or never stops, and they limit how much
 /// text is generated at once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -209,6 +212,14 @@ impl Default for LengthBounds {
 const SPARE_FRAMES: f64 = 40.0;
 
 impl LengthBounds {
+    /// Checks that a text can be generated within the limits.
+    pub(super) fn check(&self) -> Result<(), InvalidField> {
+        let (least, most) = (self.frames_per_token_min, self.frames_per_token_max);
+        require(least >= 0.0 && least <= most, "pace.fewest", least, format!("0 to `pace.most`, which is {most}"))?;
+        require(most <= MAX_FRAMES_PER_TOKEN, "pace.most", most, format!("at most {MAX_FRAMES_PER_TOKEN}"))?;
+        inside("pace.longest", self.tokens_max, 1..=MAX_VOCABULARY)
+    }
+
     /// Computes the minimum and the maximum number of generated frames for a text of `tokens` tokens: half of the
     /// lowest length of training, and 1.5 times the highest length plus 40.
     pub fn frame_bounds(&self, tokens: usize) -> [usize; 2] {

@@ -2,42 +2,39 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use plimsoll_core::{BatchSource, Grid, HostBatch, HostSample, Key};
-use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
+use burn::tensor::Tensor;
+use plimsoll_core::{BatchSource, Grid, HostBatch, HostSample, Key, SampleId};
+use plimsoll_tape::TensorBatch;
 use plimsoll_train::InferenceRunner;
 
-use super::{Alignment, Ending, GeneratedMels, Synthesizer, dtw_distance};
+use super::{Alignment, Ending, GeneratedMels, GenerationOptions, SpeechModel, SpeechTask, SpeechText, dtw_distance};
 use crate::EvaluationError;
 
 /// Seed of the prenet's dropout in evaluations, so that all evaluations have the same randomness.
 const PRENET_SEED: u64 = 1;
 
 /// Computes the mean losses of `model` per frame over `source` with teacher forcing. The keys of the result are the
-/// names of [`Synthesizer::losses`].
+/// names of the losses in training.
 ///
 /// The model may be in training; `runner` splits a batch that does not fit into memory.
 ///
 /// # Errors
 /// [`EvaluationError::Source`] when the source fails as a whole, [`EvaluationError::Device`] when the device fails.
-pub fn teacher_forced_losses(
-    model: &Synthesizer,
+pub fn teacher_forced_losses<M: SpeechTask>(
+    model: &M,
     source: &mut dyn BatchSource<Batch = HostBatch>,
     runner: &mut InferenceRunner<'_>,
 ) -> Result<BTreeMap<&'static str, f64>, EvaluationError> {
     let model = model.valid();
-    let device = device_of(&model);
+    let device = model.device();
     let (mut sums, mut frames) = (BTreeMap::new(), 0.0);
     while let Some(delivered) = source.next_batch() {
         let batch = delivered?.batch;
         let losses = runner.run(&batch, |micro_batch| {
             let tensors = TensorBatch::send(micro_batch, &device);
-            let prenet_noise = Noise::new(Key::new(PRENET_SEED), &tensors.ids);
-            let guided = model.config().loss.guide_weight > 0.0;
-            let output = model.teacher_forced(&tensors, guided, &prenet_noise, &Pass::plain());
             let value = |(name, loss): (&'static str, Tensor<1>)| (name, f64::from(loss.into_scalar::<f32>()));
-            model.losses(&output).into_iter().map(value).collect::<Vec<_>>()
+            let losses = model.evaluation_losses(&tensors, Key::new(PRENET_SEED));
+            losses.into_iter().map(value).collect::<Vec<_>>()
         })?;
         for (name, loss) in losses.into_iter().flatten() {
             *sums.entry(name).or_insert(0.0) += loss;
@@ -91,7 +88,7 @@ impl SynthesisEvaluation {
 
 /// Generates the texts of `samples` in the voices of their references and compares them with the recordings.
 ///
-/// The model may be in training. A batch has at most `batch_size` texts; `runner` splits it when it does not fit into
+/// A model in training is given as its `valid()`. A batch has at most `batch_size` texts; `runner` splits it when it does not fit into
 /// memory.
 ///
 /// # Errors
@@ -100,21 +97,20 @@ impl SynthesisEvaluation {
 /// # Panics
 /// When a sample's features are not whole frames.
 pub fn evaluate_synthesis(
-    model: &Synthesizer,
+    model: &dyn SpeechModel,
     samples: &[HostSample],
     batch_size: usize,
     runner: &mut InferenceRunner<'_>,
 ) -> Result<SynthesisEvaluation, EvaluationError> {
-    let model = model.valid();
-    let device = device_of(&model);
-    let width = model.config().features;
+    let (device, width) = (model.device(), model.features());
     let mut evaluation = SynthesisEvaluation::default();
     for samples in samples.chunks(batch_size.max(1)) {
         let batch = HostBatch::collate(samples, width, &Grid::default()).expect("samples are whole frames");
         let generated = runner.run(&batch, |micro_batch| {
             let tensors = TensorBatch::send(micro_batch, &device);
-            let voices = model.batch_voices(&tensors, &Pass::plain());
-            model.generate(&tensors.tokens, &tensors.ids, voices, Key::new(PRENET_SEED))
+            let text = |(tokens, id): (&Vec<u32>, &SampleId)| SpeechText { tokens: tokens.clone(), id: *id };
+            let texts: Vec<SpeechText> = tensors.tokens.iter().zip(&tensors.ids).map(text).collect();
+            model.generate(&texts, model.voices(&tensors), GenerationOptions::new(Key::new(PRENET_SEED)))
         })?;
         evaluation.utterances.extend(samples.iter().zip(generated.into_iter().flatten()).map(|(target, generated)| {
             let distance = dtw_distance(&generated.mels, &target.features, width);
@@ -125,22 +121,13 @@ pub fn evaluate_synthesis(
 }
 
 impl SynthesizedUtterance {
-    /// Computes the attention of `model` over the text during the generation of this utterance. `model` must be the
-    /// model that generated the utterance.
-    pub fn alignment(&self, model: &Synthesizer) -> Alignment {
-        let model = model.valid();
-        let own_frames = HostSample { features: self.generated.before_postnet.clone(), ..self.target.clone() };
-        let batch = HostBatch::collate(&[own_frames], model.config().features, &Grid::default())
-            .expect("generated frames are whole");
-        let batch = TensorBatch::send(&batch, &device_of(&model));
-        let target = HostBatch::collate(std::slice::from_ref(&self.target), model.config().features, &Grid::default())
+    /// Computes which token each frame of this utterance came from. `model` must be the model that generated the
+    /// utterance.
+    pub fn alignment(&self, model: &dyn SpeechModel) -> Alignment {
+        let target = HostBatch::collate(std::slice::from_ref(&self.target), model.features(), &Grid::default())
             .expect("the features are whole frames");
-        let voice = model.batch_voices(&TensorBatch::send(&target, &device_of(&model)), &Pass::plain());
-        let prenet_noise = Noise::new(Key::new(PRENET_SEED), &batch.ids);
-        Alignment::from_attention(&model.attention_weights_in(&batch, voice, &prenet_noise), model.config().reduction)
+        let voice = model.voices(&TensorBatch::send(&target, &model.device()));
+        let text = SpeechText { tokens: self.target.tokens.clone(), id: self.target.id };
+        model.alignment(&text, &self.generated, voice, GenerationOptions::new(Key::new(PRENET_SEED)))
     }
-}
-
-fn device_of(model: &Synthesizer) -> Device {
-    model.devices().into_iter().next().expect("a model has parameters")
 }

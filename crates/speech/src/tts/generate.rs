@@ -12,19 +12,29 @@ use super::Synthesizer;
 /// The log-mels generated for one text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeneratedMels {
-    /// Log-mels after the postnet, frame after frame.
+    /// Log-mels, frame after frame.
     pub mels: Vec<f32>,
-    /// Log-mels before the postnet. Each decoder step was generated from the log-mels before the postnet.
-    pub before_postnet: Vec<f32>,
+    /// What the generation went by.
+    pub detail: GenerationDetail,
     /// Reason why the generation ended.
     pub ending: Ending,
+}
+
+/// What the generation of a text went by, from which its alignment follows.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum GenerationDetail {
+    /// Autoregressive family: log-mels before the postnet. Each decoder step was generated from those before it.
+    BeforePostnet(Vec<f32>),
+    /// Parallel family: number of frames of the start token, and of each token of the text.
+    Durations(Vec<u32>),
 }
 
 /// Reason why the generation of a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The model predicted a stop.
+    /// The model predicted a stop, or a number of frames.
     Stopped,
     /// The text reached its maximum of frames without a stop; see [`LengthBounds`](super::LengthBounds).
     CutOff,
@@ -73,7 +83,7 @@ impl Synthesizer {
         };
         let result = |((before_postnet, ending), mels)| GeneratedMels {
             mels: denormalize(mels),
-            before_postnet: denormalize(before_postnet),
+            detail: GenerationDetail::BeforePostnet(denormalize(before_postnet)),
             ending,
         };
         generated.into_iter().zip(refined).map(result).collect()

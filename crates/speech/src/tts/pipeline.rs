@@ -1,18 +1,21 @@
 //! From a text to sound with a trained synthesizer.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_audio::{LogMel, Vocoder};
-use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId, Seconds};
-use plimsoll_tape::{Noise, Pass, TensorBatch};
+use plimsoll_core::{Key, SampleId, Seconds};
 use plimsoll_text::{Case, Tokenizer, normalize};
 
-use super::{Alignment, Ending, GeneratedMels, Synthesizer, SynthesizerMetadata, split_text};
+use super::{
+    Alignment, Ending, GeneratedMels, GenerationOptions, ParallelConfig, SpeechConfig, SpeechModel, SpeechText,
+    SynthesizerConfig, split_text,
+};
 use crate::metadata::with_weights;
-use crate::{ModelError, ModelFolder};
+use crate::{ModelError, ModelFolder, ModelKind, ModelMetadata};
 
 /// Length of the shortest reference recording from which a voice is encoded.
 const REFERENCE_MIN: Seconds = Seconds(0.2);
@@ -24,6 +27,8 @@ const EXCERPTS_MAX: usize = 8;
 const BATCH_SIZE: usize = 16;
 /// Maximum number of characters of a text in an error message.
 const SHOWN_CHARACTERS: usize = 60;
+/// Speeds of speech that can be asked for.
+const RATES: RangeInclusive<f64> = 0.25..=4.0;
 /// Length of the silence between two parts of a text.
 const PAUSE: Seconds = Seconds(0.25);
 
@@ -41,7 +46,7 @@ const PAUSE: Seconds = Seconds(0.25);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SpeechPipeline {
-    model: Synthesizer,
+    model: Box<dyn SpeechModel>,
     log_mel: LogMel,
     vocoder: Vocoder,
     tokenizer: Tokenizer,
@@ -53,13 +58,22 @@ pub struct SpeechPipeline {
 pub struct Voice(Tensor<3>);
 
 /// Options of [`SpeechPipeline::synthesize`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct SpeechOptions<'a> {
     /// Language of the text, one of [`SpeechPipeline::languages`]. With `None` (the default), a model with several
     /// languages gets the token for an unknown language.
     pub language: Option<&'a str>,
-    /// Seed of the prenet's dropout; equal seeds give equal samples. Default 0.
+    /// Seed of the prenet's dropout of an autoregressive model; equal seeds give equal samples. Default 0.
     pub seed: u64,
+    /// Speed of speech, from 0.25 to 4: at 2 the text lasts half as long. Only the parallel family can change it. Default
+    /// 1.
+    pub rate: f64,
+}
+
+impl Default for SpeechOptions<'_> {
+    fn default() -> Self {
+        Self { language: None, seed: 0, rate: 1.0 }
+    }
 }
 
 /// The synthesized sound of a text, with the generated log-mels of each part of the text.
@@ -106,6 +120,15 @@ pub enum SynthesisError {
         /// Languages that the model knows.
         known: String,
     },
+    /// The speed of speech is impossible.
+    #[error("the rate is {rate}, not from {} to {}", RATES.start(), RATES.end())]
+    Rate {
+        /// Rate that was asked for.
+        rate: f64,
+    },
+    /// The model cannot change the speed of speech.
+    #[error("this model speaks at one rate: it is autoregressive")]
+    FixedRate,
     /// The reference recording is too short.
     #[error("the reference lasts {length}; a voice needs at least {REFERENCE_MIN}")]
     ShortReference {
@@ -125,13 +148,20 @@ impl SynthesizedSpeech {
 }
 
 impl SpeechPipeline {
-    /// Loads the best checkpoint of the run in `folder`, or the exported model in `folder`.
+    /// Loads the best checkpoint of the run in `folder`, or the exported model in `folder`: a synthesizer of either family.
     ///
     /// # Errors
     /// When `folder` holds no synthesizer, or its files are damaged; see [`ModelError`].
     pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
-        let metadata = SynthesizerMetadata::read(folder)?;
-        let model = with_weights(|device| metadata.model.init_unseeded(device), ModelFolder(folder), device)?;
+        match ModelFolder(folder).kind()?.as_str() {
+            ParallelConfig::KIND => Self::load_family::<ParallelConfig>(folder, device),
+            _ => Self::load_family::<SynthesizerConfig>(folder, device),
+        }
+    }
+
+    fn load_family<C: SpeechConfig>(folder: &Path, device: &Device) -> Result<Self, ModelError> {
+        let metadata = ModelMetadata::<C>::read(folder)?;
+        let model = with_weights(|device| metadata.model.init_model_unseeded(device), ModelFolder(folder), device)?;
         Self::new(model, &metadata)
     }
 
@@ -140,12 +170,12 @@ impl SpeechPipeline {
     /// # Errors
     /// [`ModelError::Features`] or [`ModelError::Vocoder`] when the features are invalid or cannot be turned into
     /// sound.
-    pub fn new(model: Synthesizer, metadata: &SynthesizerMetadata) -> Result<Self, ModelError> {
+    pub fn new<C: SpeechConfig>(model: C::Model, metadata: &ModelMetadata<C>) -> Result<Self, ModelError> {
         // Without autodiff: nothing is kept for a backward pass.
         let model = if model.devices().iter().any(Device::is_autodiff) { model.valid() } else { model };
-        let device = model.devices().into_iter().next().expect("a model has parameters");
         let (log_mel, vocoder) = (LogMel::new(&metadata.features)?, Vocoder::new(&metadata.features)?);
-        Ok(Self { model, log_mel, vocoder, tokenizer: metadata.tokenizer.clone(), device })
+        let tokenizer = metadata.tokenizer.clone();
+        Ok(Self { device: model.device(), model: Box::new(model), log_mel, vocoder, tokenizer })
     }
 
     /// Returns the sample rate in Hz of the output, and of recordings for [`encode_voice`](Self::encode_voice).
@@ -156,6 +186,11 @@ impl SpeechPipeline {
     /// Returns the languages that the model knows; empty for a model with one language.
     pub fn languages(&self) -> &[String] {
         self.tokenizer.languages()
+    }
+
+    /// Returns the tokenizer of the model.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
     }
 
     /// Returns the text of each token, by token number.
@@ -169,8 +204,8 @@ impl SpeechPipeline {
     }
 
     /// Returns the synthesizer.
-    pub fn model(&self) -> &Synthesizer {
-        &self.model
+    pub fn model(&self) -> &dyn SpeechModel {
+        &*self.model
     }
 
     /// Encodes the voice of a recording: mono samples from -1 to 1 at [`sample_rate`](Self::sample_rate), at least 0.2
@@ -190,14 +225,14 @@ impl SpeechPipeline {
         }
         let (features, width) = (self.log_mel.extract(samples), self.log_mel.n_mels());
         let frames = features.len() / width;
-        let excerpt_len = self.model.config().voice.reference_frames.clamp(1, frames);
+        let excerpt_len = self.model.reference_frames().clamp(1, frames);
         let count = (frames / excerpt_len).clamp(1, EXCERPTS_MAX);
         // The excerpts are spread evenly from the first frame to the last.
         let first = |index: usize| (frames - excerpt_len) * index / (count - 1).max(1);
         let excerpts = (0..count).flat_map(|i| features[first(i) * width..(first(i) + excerpt_len) * width].to_vec());
         let excerpts = TensorData::new(excerpts.collect::<Vec<f32>>(), [count, excerpt_len, width]);
         let references = Tensor::from_data(excerpts, &self.device);
-        let voices = self.model.encode_voice(references, &vec![excerpt_len as u32; count], &Pass::plain());
+        let voices = self.model.encode_voice(references, &vec![excerpt_len as u32; count]);
         Ok(Voice(voices.mean_dim(0)))
     }
 
@@ -216,8 +251,9 @@ impl SpeechPipeline {
         options: &SpeechOptions<'_>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<SynthesizedSpeech, SynthesisError> {
-        let &SpeechOptions { language, seed } = options;
+        let &SpeechOptions { language, seed, rate } = options;
         self.check_language(language)?;
+        self.check_rate(rate)?;
         let whole = normalize(text, Case::Keep);
         if whole.is_empty() {
             return Err(SynthesisError::EmptyText);
@@ -227,7 +263,7 @@ impl SpeechPipeline {
         let unknown_characters = self.tokenizer.unknown_characters(&normalize(&text, Case::Keep));
         let known: String = text.chars().filter(|character| !unknown_characters.contains(character)).collect();
         // A token has at least one character, and one token is needed for the end of the text.
-        let texts = split_text(&known, self.model.config().length_bounds.tokens_max.saturating_sub(1));
+        let texts = split_text(&known, self.model.length_bounds().tokens_max.saturating_sub(1));
         if texts.is_empty() {
             let text = whole.chars().take(SHOWN_CHARACTERS).collect();
             return Err(SynthesisError::UnknownCharacters { text, known: self.known_characters() });
@@ -239,10 +275,11 @@ impl SpeechPipeline {
         let mut generated = Vec::with_capacity(texts.len());
         for (index, batch) in tokens.chunks(BATCH_SIZE).enumerate() {
             progress(generated.len(), texts.len());
-            let ids: Vec<SampleId> = (0..batch.len()).map(|i| SampleId((index * BATCH_SIZE + i) as u64)).collect();
+            let text = |(i, tokens): (usize, &Vec<u32>)| segment_text(index * BATCH_SIZE + i, tokens);
+            let batch: Vec<SpeechText> = batch.iter().enumerate().map(text).collect();
             let [_, _, v] = voice.0.dims();
             let voices = voice.0.clone().expand([batch.len(), 1, v]);
-            generated.extend(self.model.generate(batch, &ids, voices, Key::new(seed).with("say")));
+            generated.extend(self.model.generate(&batch, voices, generation_options(seed, rate)));
         }
         let results = texts.into_iter().zip(tokens).zip(generated);
         let segments: Vec<SpeechSegment> =
@@ -258,22 +295,18 @@ impl SpeechPipeline {
         self.vocoder.waveforms(&mels.collect::<Vec<_>>()).join(pause.as_slice())
     }
 
-    /// Computes the attention over the text during the generation of `segment`. `index` is the position of the segment
-    /// in [`SynthesizedSpeech::segments`]; `voice` and `seed` are the arguments of the synthesis.
-    pub fn alignment(&self, segment: &SpeechSegment, index: usize, voice: &Voice, seed: u64) -> Alignment {
-        let sample = HostSample {
-            id: SampleId(index as u64),
-            name: String::new(),
-            features: segment.generated.before_postnet.clone(),
-            tokens: segment.tokens.clone(),
-            reference: Vec::new(),
-        };
-        let batch =
-            HostBatch::collate(&[sample], self.log_mel.n_mels(), &Grid::default()).expect("generated frames are whole");
-        let batch = TensorBatch::send(&batch, &self.device);
-        let prenet_noise = Noise::new(Key::new(seed).with("say"), &batch.ids);
-        let weights = self.model.attention_weights_in(&batch, voice.0.clone(), &prenet_noise);
-        Alignment::from_attention(&weights, self.model.config().reduction)
+    /// Computes which token each frame of `segment` came from. `index` is the position of the segment in
+    /// [`SynthesizedSpeech::segments`]; `voice` and `options` are the arguments of the synthesis.
+    pub fn alignment(
+        &self,
+        segment: &SpeechSegment,
+        index: usize,
+        voice: &Voice,
+        options: &SpeechOptions<'_>,
+    ) -> Alignment {
+        let text = segment_text(index, &segment.tokens);
+        let options = generation_options(options.seed, options.rate);
+        self.model.alignment(&text, &segment.generated, voice.0.clone(), options)
     }
 
     /// Returns `text` with lower-case letters in place of the capitals that the model does not know.
@@ -299,9 +332,26 @@ impl SpeechPipeline {
         }
     }
 
+    fn check_rate(&self, rate: f64) -> Result<(), SynthesisError> {
+        match RATES.contains(&rate) {
+            false => Err(SynthesisError::Rate { rate }),
+            true if rate != 1.0 && !self.model.has_rate() => Err(SynthesisError::FixedRate),
+            true => Ok(()),
+        }
+    }
+
     /// Returns the characters that the model knows, in one line.
     fn known_characters(&self) -> String {
         let characters: BTreeSet<char> = self.tokenizer.names().iter().skip(4).flat_map(|name| name.chars()).collect();
         characters.into_iter().filter(|character| !character.is_whitespace()).collect()
     }
+}
+
+/// Returns the text of the segment with number `index`, with the id that its random numbers follow from.
+fn segment_text(index: usize, tokens: &[u32]) -> SpeechText {
+    SpeechText { tokens: tokens.to_vec(), id: SampleId(index as u64) }
+}
+
+fn generation_options(seed: u64, rate: f64) -> GenerationOptions {
+    GenerationOptions { key: Key::new(seed).with("say"), rate }
 }

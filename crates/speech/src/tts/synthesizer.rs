@@ -72,7 +72,7 @@ impl SynthesizerConfig {
         };
         Synthesizer {
             text: TextEncoder::init(self, device),
-            voice: VoiceEncoder::init(self, device),
+            voice: VoiceEncoder::init(self.features, &self.voice, self.dropout, device),
             decoder: MelDecoder::init(self, device),
             postnet: (self.postnet_layers > 0).then(|| postnet.init(device)),
             config: *self,

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_layers::{Lengths, SpeakerEncoder, SpeakerEncoderConfig, StyleTokens, StyleTokensConfig};
 use plimsoll_tape::Pass;
 
-use super::SynthesizerConfig;
+use super::VoiceConfig;
 
 // Shapes: b references, r frames, f features, v width of a voice.
 
@@ -22,9 +22,8 @@ pub struct VoiceEncoder {
 }
 
 impl VoiceEncoder {
-    /// Makes the voice encoder of `config` on `device`.
-    pub(super) fn init(config: &SynthesizerConfig, device: &Device) -> Self {
-        let &SynthesizerConfig { features, voice, dropout, .. } = config;
+    /// Makes a voice encoder of log-mels of `features` bands on `device`.
+    pub(super) fn init(features: usize, voice: &VoiceConfig, dropout: f64, device: &Device) -> Self {
         let encoder =
             SpeakerEncoderConfig { features, channels: voice.channels, layers: voice.layers, kernel: KERNEL, dropout };
         let style = StyleTokensConfig {

@@ -1,0 +1,125 @@
+//! The configuration of a parallel synthesizer.
+
+use plimsoll_layers::Distance;
+use serde::{Deserialize, Serialize};
+
+use crate::ModelKind;
+use crate::check::{
+    InvalidField, MAX_LAYERS, MAX_VOCABULARY, MAX_WIDTH, dropout, inside, not_negative, positive, require,
+};
+use crate::tts::{LengthBounds, MelNormalization, VoiceConfig};
+
+/// The configuration of a [`ParallelSynthesizer`](super::ParallelSynthesizer).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParallelConfig {
+    /// Features per frame: the number of mel bands.
+    pub features: usize,
+    /// Number of tokens in the vocabulary.
+    pub vocabulary: usize,
+    /// Width of the text encoder.
+    pub text_dim: usize,
+    /// Number of blocks of the text encoder.
+    pub text_layers: usize,
+    /// Number of tokens under the convolution of a text block; odd.
+    pub text_kernel: usize,
+    /// Configuration of the voice encoder.
+    pub voice: VoiceConfig,
+    /// Width of the frame decoder.
+    pub decoder_dim: usize,
+    /// Number of blocks of the frame decoder; at least 1.
+    pub decoder_layers: usize,
+    /// Number of frames under the convolution of a decoder block; odd.
+    pub decoder_kernel: usize,
+    /// Inner width of the feed-forward layers, as a multiple of their block's width.
+    pub feed_forward_multiplier: usize,
+    /// Dropout rate in training, from 0 to 1.
+    pub dropout: f64,
+    /// Settings of the training loss.
+    pub loss: ParallelLossConfig,
+    /// Mean and standard deviation of the training features.
+    pub normalization: MelNormalization,
+    /// Limits of the generated length, taken from the training data.
+    pub length_bounds: LengthBounds,
+}
+
+/// Settings of the training loss, a sum of terms for the frames, the prior of each token, and durations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParallelLossConfig {
+    /// Distance measure between a generated frame and the true frame.
+    pub distance: Distance,
+    /// Weight of the squared distance between a frame and the prior of its token. The alignment is learned by it.
+    pub prior_weight: f64,
+    /// Weight of the squared error of the logarithm of each token's duration.
+    pub duration_weight: f64,
+}
+
+impl Default for ParallelLossConfig {
+    fn default() -> Self {
+        Self { distance: Distance::L1, prior_weight: 0.5, duration_weight: 1.0 }
+    }
+}
+
+impl ModelKind for ParallelConfig {
+    const KIND: &'static str = "parallel_tts";
+    const NAME: &'static str = "a parallel synthesizer";
+
+    fn check(&self) -> Result<(), InvalidField> {
+        inside("features", self.features, 1..=MAX_WIDTH)?;
+        inside("vocabulary", self.vocabulary, 1..=MAX_VOCABULARY)?;
+        for (field, width) in [("text_dim", self.text_dim), ("decoder_dim", self.decoder_dim)] {
+            inside(field, width, 1..=MAX_WIDTH)?;
+        }
+        for (field, layers) in [("text_layers", self.text_layers), ("decoder_layers", self.decoder_layers)] {
+            inside(field, layers, 1..=MAX_LAYERS)?;
+        }
+        for (field, kernel) in [("text_kernel", self.text_kernel), ("decoder_kernel", self.decoder_kernel)] {
+            inside(field, kernel, 1..=MAX_LAYERS)?;
+            require(!kernel.is_multiple_of(2), field, kernel, "an odd number")?;
+        }
+        self.voice.check()?;
+        inside("feed_forward_multiplier", self.feed_forward_multiplier, 1..=MAX_LAYERS)?;
+        dropout("dropout", self.dropout)?;
+        let ParallelLossConfig { distance: _, prior_weight, duration_weight } = self.loss;
+        positive("loss.prior_weight", prior_weight)?;
+        not_negative("loss.duration_weight", duration_weight)?;
+        self.normalization.check()?;
+        self.length_bounds.check()
+    }
+
+    fn input_sizes(&self) -> (usize, usize) {
+        (self.features, self.vocabulary)
+    }
+}
+
+impl ParallelConfig {
+    /// Returns the recommended configuration: text encoder and frame decoder have the same width and number of blocks
+    /// (`layers`).
+    pub fn recommended(features: usize, vocabulary: usize, width: usize, layers: usize) -> Self {
+        Self {
+            features,
+            vocabulary,
+            text_dim: width,
+            text_layers: layers,
+            text_kernel: 5,
+            voice: VoiceConfig {
+                layers: 3,
+                channels: width,
+                speaker_dim: width,
+                style_tokens: 0,
+                style_dim: width,
+                style_heads: 1,
+                reference_frames: 160,
+            },
+            decoder_dim: width,
+            decoder_layers: layers,
+            decoder_kernel: 7,
+            feed_forward_multiplier: 4,
+            dropout: 0.1,
+            loss: ParallelLossConfig::default(),
+            normalization: MelNormalization::default(),
+            length_bounds: LengthBounds::default(),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Generation: durations are predicted, then all frames are computed at once.
+
+use burn::tensor::Tensor;
+use plimsoll_layers::Lengths;
+use plimsoll_tape::{Pass, TensorBatch, from_host};
+
+use super::ParallelSynthesizer;
+use super::durations::Durations;
+use crate::tts::{Ending, GeneratedMels, GenerationDetail};
+
+// Shapes: b texts, k tokens, t frames, f features, v width of a voice.
+
+/// Longest duration of a token, as a multiple of the longest of the training data.
+const LONGEST: f64 = 4.0;
+
+impl ParallelSynthesizer {
+    /// Generates the log-mels of `texts` (tokens each) in `voices` `[texts, 1, voice width]`, all in one batch. `rate` is the
+    /// speed of speech: at 2 each token lasts half as long.
+    ///
+    /// The result of a text does not depend on the other texts. Use a model without autodiff.
+    ///
+    /// # Panics
+    /// When `texts` and `voices` have different lengths, or `rate` is not above 0.
+    pub fn generate(&self, texts: &[Vec<u32>], voices: Tensor<3>, rate: f64) -> Vec<GeneratedMels> {
+        assert!(texts.len() == voices.dims()[0], "a voice for each text");
+        assert!(rate > 0.0, "the rate is {rate}, not above 0");
+        if texts.is_empty() {
+            return Vec::new();
+        }
+        let pass = &Pass::plain();
+        let text = self.encode_text(texts, voices, pass);
+        let k = text.lengths.width();
+        let logarithms = self.log_durations(&text, pass).into_data().try_into_vec::<f32>().expect("they are in fp32");
+        let own = logarithms.chunks_exact(k).zip(text.lengths.each());
+        let predicted = own.map(|(row, &tokens)| self.whole_frames(&row[..tokens as usize], rate));
+        let (frames, endings): (Vec<Vec<u32>>, Vec<Ending>) = predicted.unzip();
+        let durations = Durations { frames, reads: 0 };
+        let lengths = durations.lengths();
+        let expansion = durations.expansion(k, lengths.width(), &text.vectors.device());
+        let normalized = self.decode(&text, &durations, &expansion, &lengths, pass);
+        let normalization = self.config().normalization;
+        let mels = normalized * normalization.std + normalization.mean;
+        let values = mels.into_data().try_into_vec::<f32>().expect("frames are in fp32");
+        let (f, t) = (self.config().features, lengths.width());
+        let result = |((index, frames), ending): ((usize, Vec<u32>), Ending)| {
+            let valid = frames.iter().sum::<u32>() as usize;
+            let mels = values[index * t * f..][..valid * f].to_vec();
+            GeneratedMels { mels, detail: GenerationDetail::Durations(frames), ending }
+        };
+        durations.frames.into_iter().enumerate().zip(endings).map(result).collect()
+    }
+
+    /// Rounds predicted durations to whole frames, at least one for each token. Texts whose frames are more than the
+    /// bounds of the training data allow are cut off.
+    fn whole_frames(&self, logarithms: &[f32], rate: f64) -> (Vec<u32>, Ending) {
+        let bounds = self.config().length_bounds;
+        let most = (LONGEST * bounds.frames_per_token_max / rate).max(1.0);
+        let [_, mut left] = bounds.frame_bounds(logarithms.len()).map(|frames| (frames as f64 / rate).ceil() as u32);
+        let mut ending = Ending::Stopped;
+        let whole = |&logarithm: &f32| {
+            let frames = (f64::from(logarithm).exp() / rate).round().clamp(1.0, most) as u32;
+            let given = frames.min(left);
+            if given < frames {
+                ending = Ending::CutOff;
+            }
+            left -= given;
+            given
+        };
+        (logarithms.iter().map(whole).collect(), ending)
+    }
+
+    /// Computes the largest generation of the texts of `batch`, as if each lasted as long as its bound allows. It reads no
+    /// values, so a plan of memory can trace it.
+    pub(crate) fn trace_generation(&self, batch: &TensorBatch) {
+        let pass = &Pass::plain();
+        let text = self.encode_text(&batch.tokens, self.batch_voices(batch, pass), pass);
+        let _ = self.log_durations(&text, pass);
+        let (b, k) = (batch.tokens.len(), text.lengths.width());
+        let [_, frames] = self.config().length_bounds.frame_bounds(k);
+        let each = text.lengths.each().iter().map(|&tokens| vec![frames as u32 / tokens.max(1); tokens as usize]);
+        let durations = Durations { frames: each.collect(), reads: 0 };
+        let device = text.vectors.device();
+        let expansion = from_host([b, frames, k], &device, || vec![0.0; b * frames * k]);
+        let _ = self.decode(&text, &durations, &expansion, &Lengths::new(vec![frames as u32; b], frames), pass);
+    }
+}

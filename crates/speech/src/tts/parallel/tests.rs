@@ -1,0 +1,170 @@
+//! Properties that hold for a parallel synthesizer with any weights.
+
+use burn::tensor::Device;
+use plimsoll_core::{Choice, Grid, HostBatch, HostSample, Key, Precision, Remat, SampleId};
+use plimsoll_tape::{Noise, Pass, Task, TensorBatch, backward, collect};
+
+use super::*;
+use crate::testing::{self, apart};
+use crate::tts::{Ending, GenerationDetail, LengthBounds, MelNormalization, VoiceConfig};
+
+/// Returns a configuration that is small enough for a step in milliseconds and has every part.
+fn small() -> ParallelConfig {
+    ParallelConfig {
+        decoder_dim: 24,
+        voice: VoiceConfig {
+            layers: 2,
+            channels: 8,
+            speaker_dim: 6,
+            style_tokens: 3,
+            style_dim: 8,
+            style_heads: 2,
+            reference_frames: 20,
+        },
+        dropout: 0.2,
+        normalization: MelNormalization { mean: -1.0, std: 2.0 },
+        length_bounds: LengthBounds { frames_per_token_min: 2.0, frames_per_token_max: 8.0, tokens_max: 9 },
+        ..ParallelConfig::recommended(10, 9, 16, 2)
+    }
+}
+
+fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
+    let key = Key::new(1).with(name);
+    let values = |key: Key, frames: usize| (0..frames * 10).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
+    let features = values(key, frames);
+    let reference = values(key.with("reference"), 7 + frames % 5);
+    HostSample { id: SampleId::from_name(name), name: name.into(), features, tokens: tokens.to_vec(), reference }
+}
+
+/// Returns utterances of different lengths; the last has more tokens than frames.
+fn samples() -> Vec<HostSample> {
+    vec![
+        sample("a", 31, &[5, 6, 7]),
+        sample("b", 20, &[8, 8]),
+        sample("c", 18, &[4, 5, 6, 7, 8]),
+        sample("d", 4, &[5, 6, 7, 8]),
+    ]
+}
+
+fn gradient_under(samples: &[HostSample], pieces: usize, choice: &Choice) -> (f64, Vec<f32>) {
+    let model = small().init(&Device::flex().autodiff(), Key::new(3));
+    testing::gradient_under(&model, samples, 10, pieces, choice)
+}
+
+#[test]
+fn gradient_does_not_depend_on_the_split_even_with_dropout() {
+    let (whole, expected) = gradient_under(&samples(), 4, &Choice::default());
+    for pieces in [1, 2, 3] {
+        let (loss, found) = gradient_under(&samples(), pieces, &Choice::default());
+        assert!((loss - whole).abs() < 1e-5 * whole, "{loss} {whole}");
+        assert!(apart(&found, &expected) < 1e-5, "{pieces}: {}", apart(&found, &expected));
+    }
+}
+
+#[test]
+fn gradient_is_the_same_rematerialized_and_in_bf16() {
+    let plain = gradient_under(&samples(), 4, &Choice::default());
+    for remat in [Remat::All, Remat::Half, Remat::First(1)] {
+        let choice = Choice { remat, ..Choice::default() };
+        assert_eq!(gradient_under(&samples(), 4, &choice), plain, "{remat:?}");
+    }
+    let low = Choice { precision: Precision::Bf16, ..Choice::default() };
+    let (loss, found) = gradient_under(&samples(), 4, &low);
+    assert!((loss - plain.0).abs() < 0.02 * plain.0 && apart(&found, &plain.1) < 0.1, "{}", apart(&found, &plain.1));
+}
+
+#[test]
+fn padding_and_other_utterances_do_not_change_the_output() {
+    let model = small().init(&Device::flex(), Key::new(3));
+    let output_of = |samples: &[HostSample], fill: f32| {
+        let mut batch = HostBatch::collate(samples, 10, &Grid::multiples_of(16.try_into().unwrap())).unwrap();
+        for (index, sample) in samples.iter().enumerate() {
+            let (frames, references) = (batch.frames * 10, batch.reference_frames * 10);
+            batch.features[index * frames + sample.features.len()..(index + 1) * frames].fill(fill);
+            batch.references[index * references + sample.reference.len()..(index + 1) * references].fill(fill);
+        }
+        let output = model.aligned(&TensorBatch::send(&batch, &Device::flex()), &Pass::plain());
+        let frames: Vec<f32> = output.frames.into_data().try_into_vec().unwrap();
+        (output.durations.frames[0].clone(), frames[..samples[0].features.len()].to_vec())
+    };
+    let all = samples();
+    let alone = output_of(&all[1..2], 0.0);
+    for (batch, fill) in [(&[all[1].clone(), all[0].clone()][..], 0.0), (&all[1..2], 9.0), (&all[1..3], -4.0)] {
+        let (durations, frames) = output_of(batch, fill);
+        assert_eq!(durations, alone.0);
+        assert!(apart(&frames, &alone.1) < 1e-5, "{}", apart(&frames, &alone.1));
+    }
+}
+
+#[test]
+fn durations_share_all_frames_of_an_utterance() {
+    let model = small().init(&Device::flex(), Key::new(3));
+    let all = samples();
+    let batch = HostBatch::collate(&all, 10, &Grid::default()).unwrap();
+    let output = model.aligned(&TensorBatch::send(&batch, &Device::flex()), &Pass::plain());
+    for (sample, durations) in all.iter().zip(&output.durations.frames) {
+        assert_eq!(durations.len(), sample.tokens.len() + 1);
+        assert_eq!(durations.iter().sum::<u32>() as usize, sample.features.len() / 10);
+    }
+}
+
+#[test]
+fn generation_does_not_depend_on_the_batch_and_follows_the_rate() {
+    let model = small().init(&Device::flex(), Key::new(3));
+    let all = samples();
+    let tokens: Vec<Vec<u32>> = all.iter().map(|sample| sample.tokens.clone()).collect();
+    let batch = TensorBatch::send(&HostBatch::collate(&all, 10, &Grid::default()).unwrap(), &Device::flex());
+    let references = batch.references.unwrap();
+    let voices = model.encode_voice(references.features, &references.lengths, &Pass::plain());
+    let generated = model.generate(&tokens, voices.clone(), 1.0);
+    let frames = |mels: &[f32]| mels.len() / 10;
+    for (index, found) in generated.iter().enumerate() {
+        let alone = model.generate(&tokens[index..=index], voices.clone().narrow(0, index, 1), 1.0);
+        assert_eq!((alone[0].ending, &alone[0].detail), (Ending::Stopped, &found.detail));
+        assert!(apart(&alone[0].mels, &found.mels) < 1e-5);
+        let GenerationDetail::Durations(durations) = &found.detail else { panic!("no durations") };
+        assert_eq!(durations.iter().sum::<u32>() as usize, frames(&found.mels));
+        assert!(durations.len() == tokens[index].len() + 1 && durations.iter().all(|&frames| frames > 0));
+    }
+    let slow = model.generate(&tokens, voices.clone(), 0.25);
+    assert!(frames(&slow[0].mels) > 2 * frames(&generated[0].mels));
+    assert!(model.generate(&[], voices.narrow(0, 0, 1).slice([0..0]), 1.0).is_empty());
+}
+
+#[test]
+fn generation_is_cut_off_at_the_bound() {
+    let bounds = LengthBounds { frames_per_token_min: 0.0, frames_per_token_max: 0.01, tokens_max: 9 };
+    let model = ParallelConfig { length_bounds: bounds, ..small() }.init(&Device::flex(), Key::new(3));
+    let voice = model.encode_voice(burn::tensor::Tensor::ones([1, 9, 10], &Device::flex()), &[9], &Pass::plain());
+    let long = vec![5; 100];
+    let generated = model.generate(&[long], voice, 1.0).remove(0);
+    assert_eq!(generated.ending, Ending::CutOff);
+    assert_eq!(generated.mels.len() / 10, bounds.frame_bounds(101)[1]);
+}
+
+#[test]
+fn capture_device_records_a_step_under_every_choice() {
+    let operations = |choice: Choice| {
+        let device = Device::capture();
+        let captured = device.capture_scope(|scope| {
+            let device = device.clone().autodiff();
+            let model = small().init(&device, Key::new(3));
+            let batch = HostBatch::collate(&samples(), 10, &Grid::multiples_of(8.try_into().unwrap())).unwrap();
+            let pass = Pass::new(choice, Noise::new(Key::new(4), &batch.ids));
+            let loss = model.loss(&TensorBatch::send(&batch, &device), &pass);
+            assert!(backward(loss.sum, &model).len() > 40);
+            scope.complete([], [])
+        });
+        captured.unwrap().graph.operations.len()
+    };
+    let plain = operations(Choice::default());
+    assert!(plain > 200, "{plain}");
+    assert!(operations(Choice { remat: Remat::All, ..Choice::default() }) > plain);
+}
+
+#[test]
+fn initial_values_follow_from_the_seed() {
+    let values = |seed| collect(&small().init(&Device::flex(), Key::new(seed)));
+    assert_eq!(values(1), values(1));
+    assert_ne!(values(1), values(2));
+}
