@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::environment;
 use crate::terminal::Terminal;
-use plimsoll_recipes::config::{ConfigArgs, RunConfig, Task, load};
+use plimsoll_recipes::config::{ConfigArgs, RunConfig, load};
 use plimsoll_recipes::corpus;
 use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::{Failure, FailureExt};
@@ -52,10 +52,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
     let config = &loaded.config;
     let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
     let vocabulary = vocabulary(config)?;
-    let model = match config.task {
-        Task::Asr => ModelPlan::Recognizer(mapping::recognizer(config, log_mel.n_mels(), vocabulary)),
-        Task::Tts => ModelPlan::Synthesizer(mapping::synthesizer(config, log_mel.n_mels(), vocabulary)),
-    };
+    let model = mapping::model(config, log_mel.n_mels(), vocabulary);
     let sizes = Sizes::new(model, log_mel);
     match args.json {
         true => println!("{:#}", sizes.json()),
@@ -114,6 +111,7 @@ impl Sizes {
         let (parameters, counted) = on_capture_device(|device| match &model {
             ModelPlan::Recognizer(model) => count_module(model.init_unseeded(device)),
             ModelPlan::Synthesizer(model) => count_module(model.init_unseeded(device)),
+            ModelPlan::Parallel(model) => count_module(model.init_unseeded(device)),
         });
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
@@ -125,6 +123,7 @@ impl Sizes {
         let positions = match &self.model {
             ModelPlan::Recognizer(model) => model.frames_after(frames),
             ModelPlan::Synthesizer(model) => model.steps(frames),
+            ModelPlan::Parallel(_) => frames,
         };
         (frames, positions)
     }
@@ -135,6 +134,7 @@ impl Sizes {
         match &self.model {
             ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),
             ModelPlan::Synthesizer(model) => (model.features, model.vocabulary, "steps of the decoder"),
+            ModelPlan::Parallel(model) => (model.features, model.vocabulary, "all at once"),
         }
     }
 
@@ -166,6 +166,12 @@ impl Sizes {
                 "decoder_dim": model.decoder_dim,
                 "decoder_layers": model.decoder_layers,
                 "reduction_factor": model.reduction,
+            }),
+            ModelPlan::Parallel(model) => json!({
+                "text_encoder_dim": model.text_dim,
+                "text_encoder_layers": model.text_layers,
+                "decoder_dim": model.decoder_dim,
+                "decoder_layers": model.decoder_layers,
             }),
         };
         if let (Value::Object(json), Value::Object(sizes)) = (&mut json, sizes) {

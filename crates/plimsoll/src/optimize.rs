@@ -55,6 +55,7 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     let found = match &builder.model {
         ModelPlan::Recognizer(model) => optimized(model, &builder, &targets),
         ModelPlan::Synthesizer(model) => optimized(model, &builder, &targets),
+        ModelPlan::Parallel(model) => optimized(model, &builder, &targets),
     };
     bar.finish_and_clear();
     let Optimized { plans, changes } = match found? {

@@ -62,6 +62,9 @@ pub(crate) struct SayArgs {
     /// Seed of the random numbers; the same text, voice and seed give the same speech.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Speed of speech, from 0.25 to 4: at 2 the text lasts half as long. Needs a model of the parallel family.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub(crate) rate: f64,
     /// Draw the attention over the text and the log-mels into this SVG file; of a long text, its first part.
     #[arg(long, value_name = "FILE.svg", conflicts_with = "file")]
     pub(crate) picture: Option<PathBuf>,
@@ -93,7 +96,7 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     let mut failed = 0;
     for request in &requests {
         let speech = synthesize(args, &pipeline, &voice, request, &bar).and_then(|speech| {
-            picture.as_ref().map(|file| draw(file, &speech, &pipeline, &voice, args.seed)).transpose()?;
+            picture.as_ref().map(|file| draw(file, &speech, &pipeline, &voice, &options(args))).transpose()?;
             Ok(speech)
         });
         match speech {
@@ -184,8 +187,7 @@ fn synthesize(
             eprintln!("note: the text has {all} parts; the time grows with their number");
         }
     };
-    let options = SpeechOptions { language: args.language.as_deref(), seed: args.seed };
-    let speech = pipeline.synthesize(&request.text, voice, &options, &mut count);
+    let speech = pipeline.synthesize(&request.text, voice, &options(args), &mut count);
     let speech = speech.map_err(|error| synthesis_failure(&error))?;
     if !is_single {
         bar.inc(1);
@@ -194,12 +196,18 @@ fn synthesize(
     Ok(speech)
 }
 
+fn options(args: &SayArgs) -> SpeechOptions<'_> {
+    SpeechOptions { language: args.language.as_deref(), seed: args.seed, rate: args.rate }
+}
+
 /// Makes the failure for `error`, with a hint how to correct the mistake.
 fn synthesis_failure(error: &SynthesisError) -> Failure {
     let help = match error {
         SynthesisError::EmptyText => "give a text, or `-` to read it from standard input",
         SynthesisError::UnknownCharacters { .. } => "use letters of the script that the model was trained on",
         SynthesisError::UnknownLanguage { .. } => "leave out --language if the model knows only one",
+        SynthesisError::Rate { .. } => "`--rate 1.5` speaks faster, `--rate 0.8` slower",
+        SynthesisError::FixedRate => "leave out --rate, or train a model with `model.family` = \"parallel\"",
         SynthesisError::ShortReference { .. } | SynthesisError::SilentReference => {
             "use a recording of one speaker, a few seconds long"
         }
@@ -213,11 +221,11 @@ fn draw(
     speech: &SynthesizedSpeech,
     pipeline: &SpeechPipeline,
     voice: &Voice,
-    seed: u64,
+    options: &SpeechOptions<'_>,
 ) -> Result<(), Failure> {
     let Some(segment) = speech.segments.first() else { return Ok(()) };
     let features = pipeline.log_mel().config();
-    let alignment = pipeline.alignment(segment, 0, voice, seed);
+    let alignment = pipeline.alignment(segment, 0, voice, options);
     let mels = [pictures::Mels::new("said", &segment.generated.mels, features.n_mels)];
     let names = pipeline.token_names();
     let (text, tokens) = (&segment.text, &segment.tokens);

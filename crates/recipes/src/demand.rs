@@ -198,6 +198,7 @@ impl DemandBuilder {
         match &self.model {
             ModelPlan::Recognizer(model) => self.traceable_fits(model, target, budget),
             ModelPlan::Synthesizer(model) => self.traceable_fits(model, target, budget),
+            ModelPlan::Parallel(model) => self.traceable_fits(model, target, budget),
         }
     }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_data::{CorpusFingerprint, SplitBy};
-use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::RecognizerMetadata;
-use plimsoll_speech::tts::{LengthBounds, MelNormalization, SynthesizerMetadata};
+use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, SpeechConfig, SynthesizerConfig};
+use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::RunState;
 
@@ -51,11 +51,8 @@ impl EarlierRun {
                 let metadata = RecognizerMetadata::read(folder).invalid()?;
                 (metadata.run, metadata.tokenizer, metadata.features, None)
             }
-            Task::Tts => {
-                let metadata = SynthesizerMetadata::read(folder).invalid()?;
-                let statistics = (metadata.model.normalization, metadata.model.length_bounds);
-                (metadata.run, metadata.tokenizer, metadata.features, Some(statistics))
-            }
+            Task::Tts if files.kind().invalid()? == ParallelConfig::KIND => synthesizer::<ParallelConfig>(folder)?,
+            Task::Tts => synthesizer::<SynthesizerConfig>(folder)?,
         };
         let lines = std::fs::read_to_string(folder.join(UTTERANCES)).ok();
         let corpus = lines.and_then(|lines| CorpusFingerprint::from_lines(&lines));
@@ -70,4 +67,12 @@ impl EarlierRun {
             _ => None,
         }
     }
+}
+
+/// Facts of a model that [`EarlierRun`] keeps: run, tokenizer, features and statistics.
+type ModelFacts = (Option<String>, Tokenizer, LogMelConfig, Option<(MelNormalization, LengthBounds)>);
+
+fn synthesizer<C: SpeechConfig>(folder: &Path) -> Result<ModelFacts, Failure> {
+    let metadata = ModelMetadata::<C>::read(folder).invalid()?;
+    Ok((metadata.run, metadata.tokenizer, metadata.features, Some(metadata.model.statistics())))
 }

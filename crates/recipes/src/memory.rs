@@ -68,6 +68,7 @@ impl MemoryRequest<'_> {
         let found = match &builder.model {
             ModelPlan::Recognizer(model) => plans(model, &builder, target, (available, fixed)),
             ModelPlan::Synthesizer(model) => plans(model, &builder, target, (available, fixed)),
+            ModelPlan::Parallel(model) => plans(model, &builder, target, (available, fixed)),
         };
         drop(progress);
         let found = match found {

@@ -231,6 +231,10 @@ impl RunPlan {
                     format!(", by training.steps: it comes before training.epochs = {epochs}")
                 }
                 (Some(limit), Some(_)) => format!(", by training.epochs: it comes before training.steps = {limit}"),
+                (None, Some(epochs)) if training.epochs.is_some_and(|passes| passes > u64::from(epochs)) => {
+                    let least = config.min_steps.unwrap_or_default();
+                    format!(", by training.min_steps = {least}: {epochs} epochs would have fewer")
+                }
                 _ => String::new(),
             };
             ends.push(format!("after {} ({epochs:.1} epochs){key}", counted(steps, "step")));

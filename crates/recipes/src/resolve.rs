@@ -6,7 +6,7 @@ use burn::module::Module;
 use plimsoll_audio::Vocoder;
 use plimsoll_core::{Bytes, Key, Seconds};
 use plimsoll_data::SampleMeta;
-use plimsoll_speech::tts::{MelNormalization, SynthesizerConfig};
+use plimsoll_speech::tts::MelNormalization;
 use plimsoll_tape::{count, freeze, on_capture_device};
 use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
 
@@ -85,20 +85,21 @@ pub(crate) fn resolve(
     let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
     let features = prepared.training.log_mel().n_mels();
     let model = match mapping::model(config, features, vocabulary) {
-        ModelPlan::Synthesizer(model) => {
+        model @ ModelPlan::Recognizer(_) => model,
+        model => {
             // The weights of a resumed run were trained with its statistics.
             let (normalization, length_bounds) = match resumed.and_then(|resumed| resumed.earlier.statistics) {
                 Some(statistics) => statistics,
                 None if prepared.has_audio => (prepared.mel_normalization()?, prepared.length_bounds()),
                 None => (MelNormalization::default(), prepared.length_bounds()),
             };
-            ModelPlan::Synthesizer(SynthesizerConfig { normalization, length_bounds, ..model })
+            model.with_statistics(normalization, length_bounds)
         }
-        model => model,
     };
     let parameters = on_capture_device(|device| match &model {
         ModelPlan::Recognizer(model) => trained(model.init_unseeded(device), config),
         ModelPlan::Synthesizer(model) => trained(model.init_unseeded(device), config),
+        ModelPlan::Parallel(model) => trained(model.init_unseeded(device), config),
     });
     let parameters = parameters?;
     let data = data(config, prepared);
@@ -183,8 +184,8 @@ fn training(
         let message = "only CUDA GPUs and the CPU can train several replicas";
         return Err(Failure::invalid(message, "leave device.replicas out"));
     }
-    let by_epochs =
-        training.epochs.map(|epochs| (u64::from(epochs) * data.batches_in_epoch).saturating_add_signed(extra_steps));
+    let epochs = epochs(training, data.batches_in_epoch);
+    let by_epochs = epochs.map(|epochs| (epochs * data.batches_in_epoch).saturating_add_signed(extra_steps));
     let total_steps = [by_epochs, training.steps].into_iter().flatten().min();
     let shape = match (training.schedule, total_steps) {
         (config::ScheduleChoice::InverseSqrt, _) => Shape::InverseSqrt,
@@ -197,7 +198,7 @@ fn training(
     Ok(TrainingPlan {
         total_steps,
         extra_steps,
-        epochs: training.epochs.map(u64::from),
+        epochs,
         max_seconds: training.max_time.map(|time| time.0),
         micro_batch: mapping::first_micro_batch(config, data.training_utterances),
         budget: limit(config, target),
@@ -232,6 +233,12 @@ fn training(
             least: (training.final_learning_rate / training.learning_rate).min(1.0),
         }),
     })
+}
+
+/// Returns the number of passes over the data, of `batches` batches each; `None` if passes do not end the run.
+fn epochs(training: &config::TrainingConfig, batches: u64) -> Option<u64> {
+    let least = training.min_steps.map_or(0, |steps| steps.div_ceil(batches.max(1)));
+    training.epochs.map(|epochs| u64::from(epochs).max(least))
 }
 
 /// Returns the number of micro-batches that each replica computes at the same time.

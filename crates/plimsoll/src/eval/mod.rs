@@ -16,6 +16,7 @@ use plimsoll_core::{Skipped, counted};
 use plimsoll_data::Utterance;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::{RecognizerMetadata, Transcription};
+use plimsoll_speech::tts::is_synthesizer;
 
 use crate::number::number_above_0;
 use crate::output::{ForceFlag, OutputFile};
@@ -78,13 +79,14 @@ impl EvalArgs {
 /// Evaluates the model of a run and prints the report.
 pub(crate) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let kind = ModelFolder(&args.run).kind().invalid()?;
-    if let Some(task) = args.task.as_deref().filter(|task| *task != kind) {
-        let message = format!("{} holds a model of the kind `{kind}`, and not `{task}`", args.run.display());
+    let found = if is_synthesizer(&kind) { "tts" } else { &kind };
+    if let Some(task) = args.task.as_deref().filter(|task| *task != found) {
+        let message = format!("{} holds a model of the kind `{found}`, and not `{task}`", args.run.display());
         return Err(Failure::invalid(message, "leave out --task: the run records it"));
     }
-    match kind.as_str() {
-        "tts" => synthesis::eval(args),
-        _ => recognition(args),
+    match is_synthesizer(&kind) {
+        true => synthesis::eval(args),
+        false => recognition(args),
     }
 }
 

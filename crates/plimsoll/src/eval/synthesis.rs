@@ -6,15 +6,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use burn::module::Module;
 use plimsoll_audio::{LogMel, resample, wav_bytes};
 use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped, counted, error_chain};
 use plimsoll_data::Dataset;
 use plimsoll_speech::asr::{Search, Transcriber, Transcription};
 use plimsoll_speech::score::ErrorCounts;
-use plimsoll_speech::tts::{
-    Ending, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance, SynthesizerMetadata, evaluate_synthesis,
-};
+use plimsoll_speech::tts::{Ending, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance, evaluate_synthesis};
 use plimsoll_train::InferenceRunner;
 use serde_json::{Value, json};
 
@@ -92,14 +89,15 @@ fn prepare_folder(args: &EvalArgs, dataset: &Dataset) -> Result<(), Failure> {
 
 /// Loads the utterances as the model needs them, each with reference audio of its voice.
 fn dataset(args: &EvalArgs, pipeline: &SpeechPipeline) -> Result<Dataset, Failure> {
-    let metadata = SynthesizerMetadata::read(&args.run).invalid()?;
-    let mut utterances = utterances::chosen(args, &metadata.tokenizer)?;
+    let mut utterances = utterances::chosen(args, pipeline.tokenizer())?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
     }
     let log_mel: LogMel = pipeline.log_mel().clone();
-    let reference = Frames(metadata.model.voice.reference_frames as u32);
-    Ok(Dataset::new(utterances, log_mel, metadata.tokenizer).with_memory_cache(Bytes::gib(1)).for_synthesis(reference))
+    let reference = Frames(pipeline.model().reference_frames() as u32);
+    Ok(Dataset::new(utterances, log_mel, pipeline.tokenizer().clone())
+        .with_memory_cache(Bytes::gib(1))
+        .for_synthesis(reference))
 }
 
 /// Synthesizes the readable utterances of `dataset` in batches and measures them.
@@ -128,7 +126,7 @@ fn synthesize(
             format!("`{}` finds wrong paths, offsets and durations", command("data check LIST")),
         ));
     }
-    let device = pipeline.model().devices().into_iter().next().expect("a model has parameters");
+    let device = pipeline.model().device();
     let mut runner = InferenceRunner::new(&device, &OpenGate, BATCH_SIZE);
     let bar = reading_bar(readable.len());
     for chunk in readable.chunks(BATCH_SIZE) {

@@ -11,7 +11,7 @@ use clap::Args;
 
 use plimsoll_core::{Bytes, counted};
 use plimsoll_speech::asr::RecognizerConfig;
-use plimsoll_speech::tts::SynthesizerConfig;
+use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
 use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
@@ -88,6 +88,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     }
     match ModelFolder(&args.run).kind().invalid()?.as_str() {
         SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
+        ParallelConfig::KIND => write::<ParallelConfig>(args),
         _ => write::<RecognizerConfig>(args),
     }
 }

@@ -2,7 +2,7 @@
 
 use plimsoll_core::counted;
 use plimsoll_speech::ModelMetadata;
-use plimsoll_speech::tts::SynthesizerConfig;
+use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
 use plimsoll_tape::{NamedTensor, ParametersError, check_shapes, count, on_capture_device};
 use plimsoll_train::Checkpoint;
 
@@ -19,15 +19,7 @@ impl Exportable for SynthesizerConfig {
 
     fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
         let (model, state) = (&metadata.model, &checkpoint.state);
-        let score = match (state.best, state.best_step) {
-            (Some(best), Some(step)) if step == state.step => {
-                format!(
-                    "{best:.4}, the distance of its speech from the true log-mels on the held-out utterances of its run"
-                )
-            }
-            (Some(best), Some(step)) => format!("not the best of its run; the best was {best:.4} after step {step}"),
-            _ => "not validated".into(),
-        };
+        let score = score(checkpoint);
         format!(
             "\
 # {name}
@@ -50,7 +42,69 @@ Use it like a run: `plimsoll say \"TEXT\" --run FOLDER --out said.wav`.
     }
 }
 
-/// Parts of a synthesizer, by the beginnings of parameter names, for its README.
+impl Exportable for ParallelConfig {
+    fn parameters(&self, weights: &[NamedTensor]) -> Result<u64, ParametersError> {
+        on_capture_device(|device| {
+            let model = self.init_unseeded(device);
+            check_shapes(&model, weights)?;
+            Ok(count(&model))
+        })
+    }
+
+    fn readme(metadata: &ModelMetadata<Self>, name: &str, checkpoint: &Checkpoint, parameters: u64) -> String {
+        let model = &metadata.model;
+        format!(
+            "\
+# {name}
+
+A parallel speech synthesizer, exported by Plimsoll {version}: a text encoder with {text_layers} of width {text_dim}, a
+predictor of durations, and a frame decoder with {decoder_layers} of width {decoder_dim}.
+
+{facts}
+Use it like a run: `plimsoll say \"TEXT\" --run FOLDER --out said.wav`.
+
+{LAYOUTS}{PARALLEL_PARTS}",
+            version = env!("CARGO_PKG_VERSION"),
+            text_layers = counted(model.text_layers, "block"),
+            text_dim = model.text_dim,
+            decoder_layers = counted(model.decoder_layers, "block"),
+            decoder_dim = model.decoder_dim,
+            facts = facts(metadata, checkpoint.state.step, &score(checkpoint), parameters, model.vocabulary),
+        )
+    }
+}
+
+/// Describes the score of a checkpoint.
+fn score(checkpoint: &Checkpoint) -> String {
+    let state = &checkpoint.state;
+    match (state.best, state.best_step) {
+        (Some(best), Some(step)) if step == state.step => {
+            format!(
+                "{best:.4}, the distance of its speech from the true log-mels on the held-out utterances of its run"
+            )
+        }
+        (Some(best), Some(step)) => format!("not the best of its run; the best was {best:.4} after step {step}"),
+        _ => "not validated".into(),
+    }
+}
+
+/// Parts of a parallel synthesizer, by the beginnings of parameter names, for its README.
+const PARALLEL_PARTS: &str = "\
+## Parts
+
+- `embedding`, `text_blocks.N`, `text_norm`: the text encoder; a start token goes before each text
+- `voice.encoder`, `voice.speaker`, `voice.style`, `voice_to_text`: the reference voice, which is added to each token
+- `prior`: the log-mels that a token expects, from which the alignment was learned
+- `duration_block`, `duration`: the logarithm of the frames of each token
+- `text_to_frames`, `place_to_frames`: a token at each of its frames, and the place of the frame in the token
+- `frame_blocks.N`, `frame_norm`, `output`: the frame decoder
+
+`voice.wav` is a recording of the default voice.
+
+Log-mels are scaled by `normalization` of `model.json`: the model computes with `(x - centre) / spread`.
+";
+
+/// Parts of an autoregressive synthesizer, by the beginnings of parameter names, for its README.
 const PARTS: &str = "\
 ## Parts
 

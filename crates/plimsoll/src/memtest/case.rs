@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
 use plimsoll_memory::{BackendRules, Phase, RunMemory, StepMemory, TraceError, Traceable, trace};
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
-use plimsoll_speech::tts::{Synthesizer, SynthesizerConfig};
+use plimsoll_speech::tts::{ParallelConfig, ParallelSynthesizer, Synthesizer, SynthesizerConfig};
 use plimsoll_tape::{Noise, Pass, Task};
 use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, preallocate_pages};
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,12 @@ pub(crate) trait Case: Traceable<Task: Task<Batch = HostBatch>> {
 
 impl Case for RecognizerConfig {
     fn init_task(&self, device: &Device) -> Recognizer {
+        self.init(device, Key::new(1))
+    }
+}
+
+impl Case for ParallelConfig {
+    fn init_task(&self, device: &Device) -> ParallelSynthesizer {
         self.init(device, Key::new(1))
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use plimsoll_core::{Choice, Key, Precision, Remat};
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
-use plimsoll_speech::tts::SynthesizerConfig;
+use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
 use serde::{Deserialize, Serialize};
 
 use super::case::MICRO_BATCHES;
@@ -25,6 +25,7 @@ pub(super) struct Case {
 pub(super) enum Model {
     Recognizer(RecognizerConfig),
     Synthesizer(SynthesizerConfig),
+    Parallel(ParallelConfig),
 }
 
 /// Levels of rematerialization in the matrix.
@@ -64,6 +65,9 @@ pub(super) fn matrix() -> Vec<Case> {
                     choice,
                     micro_batches: MICRO_BATCHES,
                 });
+                let model = Model::Parallel(ParallelConfig::recommended(80, 100, width, layers));
+                let (name, shape) = (format!("parallel tts {width}/{layers}"), (utterances, frames, tokens));
+                cases.push(Case { name, model, shape, choice, micro_batches: MICRO_BATCHES });
             }
         }
     }
@@ -77,6 +81,7 @@ pub(super) fn gpu_cases() -> Vec<Case> {
         let models = [
             ("asr", Model::Recognizer(recognizer(width, layers, 100))),
             ("tts", Model::Synthesizer(SynthesizerConfig::recommended(80, 100, width, layers))),
+            ("parallel tts", Model::Parallel(ParallelConfig::recommended(80, 100, width, layers))),
         ];
         for (kind, model) in models {
             for (index, remat) in REMATS.into_iter().enumerate() {
@@ -120,6 +125,14 @@ pub(super) fn random_cases(count: u32) -> Vec<Case> {
         };
         let shape = (utterances, frames, tokens);
         let vocabulary = draw("vocabulary", 30, 900) as usize;
+        if index % 3 == 2 {
+            let model = Model::Parallel(ParallelConfig {
+                decoder_kernel: 1 + 2 * draw("kernel", 1, 8) as usize,
+                ..ParallelConfig::recommended(80, vocabulary, width, layers)
+            });
+            let name = format!("parallel tts {width}/{layers}");
+            return Case { name, model, shape, choice, micro_batches: MICRO_BATCHES };
+        }
         if index.is_multiple_of(2) {
             let config = recognizer(width, layers, vocabulary);
             let decoder = config.decoder.map(|decoder| DecoderConfig { layers: 1 + layers / 3, ..decoder });
@@ -154,9 +167,10 @@ pub(super) fn random_gpu_cases(count: u32) -> Vec<Case> {
             precision: [Precision::Fp32, Precision::Bf16, Precision::Fp16][draw("precision", 0, 2) as usize],
         };
         let vocabulary = draw("vocabulary", 30, 1200) as usize;
-        let (kind, model) = match index.is_multiple_of(2) {
-            true => ("asr", Model::Recognizer(RecognizerConfig::recommended(width, layers, layers / 2, vocabulary))),
-            false => ("tts", Model::Synthesizer(SynthesizerConfig::recommended(80, vocabulary, width, layers))),
+        let (kind, model) = match index % 3 {
+            0 => ("asr", Model::Recognizer(RecognizerConfig::recommended(width, layers, layers / 2, vocabulary))),
+            1 => ("tts", Model::Synthesizer(SynthesizerConfig::recommended(80, vocabulary, width, layers))),
+            _ => ("parallel tts", Model::Parallel(ParallelConfig::recommended(80, vocabulary, width, layers))),
         };
         let (name, shape) = (format!("{kind} {width}/{layers}"), (utterances, frames, tokens));
         Case { name, model, shape, choice, micro_batches: MICRO_BATCHES }

@@ -95,6 +95,7 @@ pub(crate) fn memtest(
     let verdicts = match &builder.model {
         ModelPlan::Recognizer(model) => verdicts(model, &builder, &targets),
         ModelPlan::Synthesizer(model) => verdicts(model, &builder, &targets),
+        ModelPlan::Parallel(model) => verdicts(model, &builder, &targets),
     };
     spinner.finish_and_clear();
     let verdicts = verdicts?;

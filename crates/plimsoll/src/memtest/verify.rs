@@ -112,6 +112,7 @@ fn predicted(case: &Case, device: &TrainingDevice) -> Result<Bytes, Failure> {
     match &case.model {
         Model::Recognizer(model) => case::reserved_on_gpu(model, shape, case.choice, (case.micro_batches, device)),
         Model::Synthesizer(model) => case::reserved_on_gpu(model, shape, case.choice, (case.micro_batches, device)),
+        Model::Parallel(model) => case::reserved_on_gpu(model, shape, case.choice, (case.micro_batches, device)),
     }
 }
 
@@ -162,6 +163,7 @@ fn run(case: &Case, device: &TrainingDevice, process: &'static CountingAllocator
     match &case.model {
         Model::Recognizer(model) => case::measure(model, shape, case.choice, run, &*meter),
         Model::Synthesizer(model) => case::measure(model, shape, case.choice, run, &*meter),
+        Model::Parallel(model) => case::measure(model, shape, case.choice, run, &*meter),
     }
 }
 
@@ -254,6 +256,7 @@ fn case_from_flags(args: &MemtestArgs, batch: u32, config: RunConfig, fastest: P
     let model = match builder.model {
         ModelPlan::Recognizer(model) => Model::Recognizer(model),
         ModelPlan::Synthesizer(model) => Model::Synthesizer(model),
+        ModelPlan::Parallel(model) => Model::Parallel(model),
     };
     let (frames, tokens) = (args.frames.unwrap_or(longest.frames.0), args.tokens.unwrap_or(longest.tokens));
     if batch == 0 || frames == 0 || tokens == 0 {

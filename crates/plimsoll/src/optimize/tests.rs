@@ -31,6 +31,7 @@ fn check_configuration(path: &Path, budgets: &[Bytes]) {
     match builder.model {
         ModelPlan::Recognizer(model) => check_budgets(&model, &builder, path, budgets),
         ModelPlan::Synthesizer(model) => check_budgets(&model, &builder, path, budgets),
+        ModelPlan::Parallel(model) => check_budgets(&model, &builder, path, budgets),
     }
 }
 
@@ -165,6 +166,7 @@ fn one_recording_stands_for_every_batch_of_the_shipped_models() {
         match builder.model {
             ModelPlan::Recognizer(model) => check_recording(&model, &builder, &path),
             ModelPlan::Synthesizer(model) => check_recording(&model, &builder, &path),
+            ModelPlan::Parallel(model) => check_recording(&model, &builder, &path),
         }
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn exclusive_keys(settings: &mut Vec<Setting>, issues: &mut Vec<Confi
 /// Removes limits of the run that weaker layers set: what a person says holds against what is only a default.
 ///
 /// `training.steps` and `training.epochs` replace each other: the one in the stronger layer holds, and both in one layer
-/// hold together. `training.max_time` replaces those of the built-in file.
+/// hold together. They replace a weaker `training.min_steps`. `training.max_time` replaces all of the built-in file.
 pub(super) fn limits_of_the_run(settings: &mut Vec<Setting>) {
     let is_amount = |setting: &Setting| sets(setting, "training.steps") || sets(setting, "training.epochs");
     let amount = settings.iter().filter(|s| is_amount(s)).map(person_layer).max();
@@ -99,7 +99,8 @@ pub(super) fn limits_of_the_run(settings: &mut Vec<Setting>) {
         (Some(amount), _) => amount,
         (None, _) => return,
     };
-    settings.retain(|setting| !is_amount(setting) || person_layer(setting) >= least);
+    let is_bound = |setting: &Setting| is_amount(setting) || sets(setting, "training.min_steps");
+    settings.retain(|setting| !is_bound(setting) || person_layer(setting) >= least);
 }
 
 /// Returns the layer of `setting`; the built-in file counts as a default.

@@ -80,6 +80,17 @@ choice! {
 }
 
 choice! {
+    /// Family of a synthesizer.
+    FamilyChoice {
+        /// All frames at once, from predicted durations.
+        #[default]
+        Parallel = "parallel",
+        /// A few frames after the other, by attention over the text.
+        Autoregressive = "autoregressive",
+    }
+}
+
+choice! {
     /// Loss between a predicted frame and the true frame.
     MelLossChoice {
         /// The absolute difference.

@@ -51,9 +51,9 @@ mod tests;
 pub use aliases::{ALIASES, Alias};
 pub use arguments::ConfigArgs;
 pub use choices::{
-    AttentionChoice, BackendChoice, CudaAllocatorChoice, DecoderNormChoice, FeaturePreset, MelLossChoice, NormChoice,
-    NumbersChoice, OptimizerChoice, PersistentMemoryChoice, PositionsChoice, PrecisionChoice, RematChoice, RematWord,
-    ScheduleChoice, StateChoice, Task, TokenizerChoice, TooLongChoice, TuningChoice, UnfitChoice,
+    AttentionChoice, BackendChoice, CudaAllocatorChoice, DecoderNormChoice, FamilyChoice, FeaturePreset, MelLossChoice,
+    NormChoice, NumbersChoice, OptimizerChoice, PersistentMemoryChoice, PositionsChoice, PrecisionChoice, RematChoice,
+    RematWord, ScheduleChoice, StateChoice, Task, TokenizerChoice, TooLongChoice, TuningChoice, UnfitChoice,
 };
 pub use environment::RESERVED_VARIABLES;
 pub use error::{ConfigError, ConfigIssue, IssueKind, SyntaxError};

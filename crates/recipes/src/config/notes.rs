@@ -1,6 +1,6 @@
 //! Notes about a configuration that loads, but may not do what its author thinks.
 
-use super::choices::AttentionChoice;
+use super::choices::{AttentionChoice, FamilyChoice, Task};
 use super::origin::{Provenance, ValueOrigin};
 use super::schema::RunConfig;
 
@@ -65,5 +65,40 @@ pub(super) fn of_values(config: &RunConfig, provenance: &Provenance) -> Vec<Conf
             notes.push(ConfigNote::NoEffect { origin: origin.to_string(), name, reason });
         }
     }
+    notes.extend(other_family(config, provenance));
     notes
+}
+
+/// Keys that only the autoregressive family of synthesizers uses.
+const AUTOREGRESSIVE_KEYS: &[&str] = &[
+    "model.text_encoder_heads",
+    "model.decoder_heads",
+    "model.prenet_dim",
+    "model.prenet_dropout",
+    "model.postnet_layers",
+    "model.postnet_channels",
+    "model.reduction_factor",
+    "model.stop_loss_weight",
+    "model.stop_positive_weight",
+    "model.guided_attention_weight",
+    "model.guided_attention_sigma",
+];
+/// Keys that only the parallel family of synthesizers uses.
+const PARALLEL_KEYS: &[&str] =
+    &["model.text_encoder_kernel", "model.decoder_kernel", "model.prior_loss_weight", "model.duration_loss_weight"];
+
+/// Lists the keys that are given and belong to the other family of synthesizers.
+fn other_family(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> {
+    let (keys, reason) = match (config.task, config.model.family) {
+        (Task::Tts, FamilyChoice::Parallel) => {
+            (AUTOREGRESSIVE_KEYS, "it belongs to `model.family` = \"autoregressive\"; the family is \"parallel\"")
+        }
+        (Task::Tts, FamilyChoice::Autoregressive) => {
+            (PARALLEL_KEYS, "it belongs to `model.family` = \"parallel\"; the family is \"autoregressive\"")
+        }
+        (Task::Asr, _) => return Vec::new(),
+    };
+    let given = keys.iter().map(|&name| (name, provenance.origin(name)));
+    let given = given.filter(|(_, origin)| **origin != ValueOrigin::Default);
+    given.map(|(name, origin)| ConfigNote::NoEffect { origin: origin.to_string(), name, reason }).collect()
 }

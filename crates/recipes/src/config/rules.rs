@@ -1,7 +1,7 @@
 //! Rules about combinations of keys, and about values that no simple limit of a key can express.
 
 use super::bounds::shortened;
-use super::choices::{AttentionChoice, NormChoice, PositionsChoice, ScheduleChoice, Task};
+use super::choices::{AttentionChoice, FamilyChoice, NormChoice, PositionsChoice, ScheduleChoice, Task};
 use super::schema::RunConfig;
 
 /// A rule that a configuration has to obey.
@@ -33,6 +33,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["model.postnet_layers"], violation: postnet_too_short },
     Rule { keys: &["model.attention"], violation: tts_with_truncation },
     Rule { keys: &["model.conv_kernel"], violation: kernel_even },
+    Rule { keys: &["model.text_encoder_kernel"], violation: text_kernel_even },
+    Rule { keys: &["model.decoder_kernel"], violation: decoder_kernel_even },
     Rule { keys: &["model.subsampling"], violation: subsampling_not_power_of_two },
     Rule { keys: &["model.d_model", "model.attention_heads", "model.positions"], violation: width_odd },
     Rule { keys: &["model.conv_norm_groups", "model.d_model"], violation: width_not_divisible_by_groups },
@@ -75,9 +77,14 @@ fn width_not_divisible_by_heads(config: &RunConfig) -> Option<String> {
 fn part_width_invalid(config: &RunConfig, part: &str, width: Option<u32>, heads: Option<u32>) -> Option<String> {
     let model = &config.model;
     let (width, heads) = (width.unwrap_or(model.d_model), heads.unwrap_or(model.attention_heads));
-    (config.task == Task::Tts && !(width.is_multiple_of(heads) && width.is_multiple_of(2))).then(|| {
+    (has_attention_over_text(config) && !(width.is_multiple_of(heads) && width.is_multiple_of(2))).then(|| {
         format!("`model.{part}_dim` is {width}, expected an even number and a multiple of its attention heads, which are {heads}")
     })
+}
+
+/// Returns whether the model is an autoregressive synthesizer. One of the parallel family has no attention.
+fn has_attention_over_text(config: &RunConfig) -> bool {
+    config.task == Task::Tts && config.model.family == FamilyChoice::Autoregressive
 }
 
 fn text_encoder_width_invalid(config: &RunConfig) -> Option<String> {
@@ -111,6 +118,16 @@ fn tts_with_truncation(config: &RunConfig) -> Option<String> {
 fn kernel_even(config: &RunConfig) -> Option<String> {
     let kernel = config.model.conv_kernel;
     kernel.is_multiple_of(2).then(|| format!("`model.conv_kernel` is {kernel}, expected an odd number"))
+}
+
+fn text_kernel_even(config: &RunConfig) -> Option<String> {
+    let kernel = config.model.text_encoder_kernel;
+    kernel.is_multiple_of(2).then(|| format!("`model.text_encoder_kernel` is {kernel}, expected an odd number"))
+}
+
+fn decoder_kernel_even(config: &RunConfig) -> Option<String> {
+    let kernel = config.model.decoder_kernel;
+    kernel.is_multiple_of(2).then(|| format!("`model.decoder_kernel` is {kernel}, expected an odd number"))
 }
 
 fn subsampling_not_power_of_two(config: &RunConfig) -> Option<String> {

@@ -98,11 +98,12 @@ fn the_built_in_file_loads_as_from_disk() {
 
 #[test]
 fn stronger_layers_win_and_are_recorded() {
-    let text = "seed = 1\n\n[training]\nsteps = 1\nepochs = 1\nwarmup_steps = 1\n[model]\nd_model = 8\n";
+    let text = "seed = 1\n\n[training]\nsteps = 1\nepochs = 1\nwarmup_steps = 1\nmin_steps = 9\n[model]\nd_model = 8\n";
     let variables =
         [("PLIMSOLL_TRAINING__STEPS", "2"), ("PLIMSOLL_TRAINING__EPOCHS", "2"), ("HOME", "/"), ("PLIMSOLL_LONG", "1")];
     let Loaded { config, provenance, .. } = loaded(text, &variables, &["--steps", "3", "--set", "model.d_model=16"]);
     assert_eq!((config.seed, config.training.epochs, config.training.steps), (1, None, Some(3)));
+    assert_eq!(config.training.min_steps, None);
     assert_eq!((config.model.d_model, config.training.warmup_steps, config.training.clip_norm), (16, 1, 5.0));
     for (key, origin) in [
         ("seed", "run.toml:1"),

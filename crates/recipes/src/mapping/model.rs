@@ -7,13 +7,16 @@ use std::num::NonZeroU32;
 use plimsoll_core::Choice;
 use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
-use plimsoll_speech::tts::{LengthBounds, LossConfig, MelNormalization, SynthesizerConfig, VoiceConfig};
+use plimsoll_speech::tts::{
+    LengthBounds, LossConfig, MelNormalization, ParallelConfig, ParallelLossConfig, SynthesizerConfig, VoiceConfig,
+};
 use plimsoll_tape::{count, on_capture_device};
 use serde::Serialize;
 
 use super::features::reference_frames;
 use crate::config::{
-    AttentionChoice, DecoderNormChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice, RunConfig, Task,
+    AttentionChoice, DecoderNormChoice, FamilyChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice,
+    RunConfig, Task,
 };
 
 /// Configuration of a model of either task.
@@ -22,8 +25,10 @@ use crate::config::{
 pub enum ModelPlan {
     /// A speech recognizer.
     Recognizer(RecognizerConfig),
-    /// A speech synthesizer.
+    /// An autoregressive speech synthesizer.
     Synthesizer(SynthesizerConfig),
+    /// A parallel speech synthesizer.
+    Parallel(ParallelConfig),
 }
 
 /// Maps `config` to the configuration of its model, with `features` mel bands and `vocabulary` tokens.
@@ -32,7 +37,10 @@ pub enum ModelPlan {
 pub fn model(config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
     match config.task {
         Task::Asr => ModelPlan::Recognizer(recognizer(config, features, vocabulary)),
-        Task::Tts => ModelPlan::Synthesizer(synthesizer(config, features, vocabulary)),
+        Task::Tts => match config.model.family {
+            FamilyChoice::Parallel => ModelPlan::Parallel(parallel(config, features, vocabulary)),
+            FamilyChoice::Autoregressive => ModelPlan::Synthesizer(synthesizer(config, features, vocabulary)),
+        },
     }
 }
 
@@ -57,6 +65,14 @@ impl fmt::Display for ModelPlan {
                     counted(model.vocabulary, "token")
                 )
             }
+            Self::Parallel(model) => {
+                let ParallelConfig { text_layers, text_dim, decoder_layers, decoder_dim, vocabulary, .. } = model;
+                write!(
+                    f,
+                    "parallel synthesizer: {text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}, {}",
+                    counted(vocabulary, "token")
+                )
+            }
         }
     }
 }
@@ -71,6 +87,9 @@ impl ModelPlan {
             Self::Synthesizer(SynthesizerConfig { text_layers, decoder_layers, .. }) => {
                 (*text_layers).max(*decoder_layers) as u32
             }
+            Self::Parallel(ParallelConfig { text_layers, decoder_layers, .. }) => {
+                (*text_layers).max(*decoder_layers) as u32
+            }
         }
     }
 
@@ -79,6 +98,8 @@ impl ModelPlan {
         match self {
             Self::Recognizer(model) => (frames / model.subsampling.max(1) as u32).saturating_sub(2).max(1),
             Self::Synthesizer(_) => frames.max(1),
+            // The start token has a frame, too.
+            Self::Parallel(_) => frames.saturating_sub(1).max(1),
         }
     }
 
@@ -87,6 +108,7 @@ impl ModelPlan {
         match self {
             Self::Recognizer(model) => model.features,
             Self::Synthesizer(model) => model.features,
+            Self::Parallel(model) => model.features,
         }
     }
 
@@ -95,6 +117,7 @@ impl ModelPlan {
         match self {
             Self::Recognizer(model) => model.vocabulary,
             Self::Synthesizer(model) => model.vocabulary,
+            Self::Parallel(model) => model.vocabulary,
         }
     }
 
@@ -103,6 +126,7 @@ impl ModelPlan {
         match self {
             Self::Recognizer(_) => LengthBounds::default(),
             Self::Synthesizer(model) => model.length_bounds,
+            Self::Parallel(model) => model.length_bounds,
         }
     }
 
@@ -111,6 +135,7 @@ impl ModelPlan {
         on_capture_device(|device| match self {
             Self::Recognizer(model) => count(&model.init_unseeded(device)),
             Self::Synthesizer(model) => count(&model.init_unseeded(device)),
+            Self::Parallel(model) => count(&model.init_unseeded(device)),
         })
     }
 
@@ -118,6 +143,17 @@ impl ModelPlan {
     pub(crate) fn with_length_bounds(self, bounds: LengthBounds) -> Self {
         match self {
             Self::Synthesizer(model) => Self::Synthesizer(SynthesizerConfig { length_bounds: bounds, ..model }),
+            Self::Parallel(model) => Self::Parallel(ParallelConfig { length_bounds: bounds, ..model }),
+            model @ Self::Recognizer(_) => model,
+        }
+    }
+
+    /// Returns the model with the statistics of its training data: the normalization of log-mels and the limits `bounds` on
+    /// the length of synthesized speech; a recognizer stays as it is.
+    pub(crate) fn with_statistics(self, normalization: MelNormalization, bounds: LengthBounds) -> Self {
+        match self.with_length_bounds(bounds) {
+            Self::Synthesizer(model) => Self::Synthesizer(SynthesizerConfig { normalization, ..model }),
+            Self::Parallel(model) => Self::Parallel(ParallelConfig { normalization, ..model }),
             model @ Self::Recognizer(_) => model,
         }
     }
@@ -128,6 +164,8 @@ impl ModelPlan {
         let length = match &mut self {
             Self::Recognizer(model) => &mut model.length,
             Self::Synthesizer(model) => &mut model.length,
+            // It has no attention over frames.
+            Self::Parallel(_) => return self,
         };
         if let LengthPolicy::Chunked(_) = length {
             *length = LengthPolicy::Exact;
@@ -150,6 +188,7 @@ impl ModelPlan {
         let length = match self {
             Self::Recognizer(model) => model.length,
             Self::Synthesizer(model) => model.length,
+            Self::Parallel(_) => return None,
         };
         match length {
             LengthPolicy::Chunked(chunk) => Some(chunk),
@@ -220,15 +259,7 @@ pub fn synthesizer(config: &RunConfig, features: usize, vocabulary: usize) -> Sy
         text_dim: or(model.text_encoder_dim, model.d_model),
         text_layers: model.text_encoder_layers as usize,
         text_heads: or(model.text_encoder_heads, model.attention_heads),
-        voice: VoiceConfig {
-            layers: model.audio_encoder_layers as usize,
-            channels: or(model.audio_encoder_dim, model.d_model),
-            speaker_dim: model.speaker_dim as usize,
-            style_tokens: model.style_tokens as usize,
-            style_dim: model.speaker_dim as usize,
-            style_heads: if model.speaker_dim.is_multiple_of(4) { 4 } else { 1 },
-            reference_frames: reference_frames(config).0 as usize,
-        },
+        voice: voice(config),
         decoder_dim: decoder_dim as usize,
         decoder_layers: or(model.decoder_layers, DECODER_LAYERS),
         decoder_heads: or(model.decoder_heads, model.attention_heads),
@@ -241,10 +272,7 @@ pub fn synthesizer(config: &RunConfig, features: usize, vocabulary: usize) -> Sy
         length: length(model),
         dropout: model.dropout,
         loss: LossConfig {
-            distance: match model.mel_loss {
-                MelLossChoice::L1 => Distance::L1,
-                MelLossChoice::Huber => Distance::Huber,
-            },
+            distance: distance(model),
             stop_weight: model.stop_loss_weight,
             stop_positive: model.stop_positive_weight,
             guide_weight: model.guided_attention_weight,
@@ -252,5 +280,56 @@ pub fn synthesizer(config: &RunConfig, features: usize, vocabulary: usize) -> Sy
         },
         normalization: MelNormalization::default(),
         length_bounds: LengthBounds::default(),
+    }
+}
+
+/// Default number of decoder blocks of a parallel synthesizer.
+const PARALLEL_DECODER_LAYERS: u32 = 6;
+
+/// Maps `config` to the configuration of its parallel synthesizer, with `features` mel bands and `vocabulary` tokens.
+/// Normalization and length bounds come from data and have their defaults here.
+pub(super) fn parallel(config: &RunConfig, features: usize, vocabulary: usize) -> ParallelConfig {
+    let model = &config.model;
+    let or = |given: Option<u32>, otherwise: u32| given.unwrap_or(otherwise) as usize;
+    ParallelConfig {
+        features,
+        vocabulary,
+        text_dim: or(model.text_encoder_dim, model.d_model),
+        text_layers: model.text_encoder_layers as usize,
+        text_kernel: model.text_encoder_kernel as usize,
+        voice: voice(config),
+        decoder_dim: or(model.decoder_dim, model.d_model),
+        decoder_layers: or(model.decoder_layers, PARALLEL_DECODER_LAYERS),
+        decoder_kernel: model.decoder_kernel as usize,
+        feed_forward_multiplier: model.feed_forward_multiplier as usize,
+        dropout: model.dropout,
+        loss: ParallelLossConfig {
+            distance: distance(model),
+            prior_weight: model.prior_loss_weight,
+            duration_weight: model.duration_loss_weight,
+        },
+        normalization: MelNormalization::default(),
+        length_bounds: LengthBounds::default(),
+    }
+}
+
+/// Maps `config` to the encoder of the voice of a synthesizer.
+fn voice(config: &RunConfig) -> VoiceConfig {
+    let model = &config.model;
+    VoiceConfig {
+        layers: model.audio_encoder_layers as usize,
+        channels: model.audio_encoder_dim.unwrap_or(model.d_model) as usize,
+        speaker_dim: model.speaker_dim as usize,
+        style_tokens: model.style_tokens as usize,
+        style_dim: model.speaker_dim as usize,
+        style_heads: if model.speaker_dim.is_multiple_of(4) { 4 } else { 1 },
+        reference_frames: reference_frames(config).0 as usize,
+    }
+}
+
+fn distance(model: &ModelConfig) -> Distance {
+    match model.mel_loss {
+        MelLossChoice::L1 => Distance::L1,
+        MelLossChoice::Huber => Distance::Huber,
     }
 }

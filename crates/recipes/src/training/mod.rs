@@ -107,6 +107,7 @@ impl RunContext<'_> {
         match self.plan.model {
             ModelPlan::Recognizer(config) => self.train_task(&Recognition::new(config), stop, display),
             ModelPlan::Synthesizer(config) => self.train_task(&Synthesis::new(config), stop, display),
+            ModelPlan::Parallel(config) => self.train_task(&Synthesis::new(config), stop, display),
         }
     }
 

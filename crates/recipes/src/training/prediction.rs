@@ -1,7 +1,9 @@
 //! What a plan predicts of a step: memory by owner, and the cost of each operation.
 
 use plimsoll_core::Bytes;
-use plimsoll_memory::{BackendRules, BucketPlan, MemoryModel, OperationCost, Owner, Speed, Traceable, operation_costs};
+use plimsoll_memory::{
+    BackendRules, BucketPlan, Demand, MemoryModel, OperationCost, Owner, Speed, StateOption, Traceable, operation_costs,
+};
 
 use crate::demand::DemandBuilder;
 use crate::device::TrainingDevice;
@@ -41,19 +43,25 @@ impl StepPrediction {
         let demand = builder.as_written(&target);
         let (rules, state) = (target.rules(), memory.plan.state);
         let (owners, operations) = match &builder.model {
-            ModelPlan::Recognizer(model) => {
-                let memory = MemoryModel::new(model, demand).failed()?;
-                let run = memory.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice, state).failed()?.0;
-                (run.timeline.owners_at_peak(), operations(model, bucket, rules)?)
-            }
-            ModelPlan::Synthesizer(model) => {
-                let memory = MemoryModel::new(model, demand).failed()?;
-                let run = memory.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice, state).failed()?.0;
-                (run.timeline.owners_at_peak(), operations(model, bucket, rules)?)
-            }
+            ModelPlan::Recognizer(model) => details(model, demand, bucket, rules, state)?,
+            ModelPlan::Synthesizer(model) => details(model, demand, bucket, rules, state)?,
+            ModelPlan::Parallel(model) => details(model, demand, bucket, rules, state)?,
         };
         Ok(Some(Self { bucket: bucket.clone(), owners, operations, speed: target.speed() }))
     }
+}
+
+/// Predicts the memory at the peak of `bucket` by owner, and the cost of its operations.
+fn details<S: Traceable + Sync>(
+    model: &S,
+    demand: Demand,
+    bucket: &BucketPlan,
+    rules: BackendRules,
+    state: StateOption,
+) -> Result<(Vec<(Owner, Bytes)>, Vec<OperationCost>), Failure> {
+    let memory = MemoryModel::new(model, demand).failed()?;
+    let run = memory.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice, state).failed()?.0;
+    Ok((run.timeline.owners_at_peak(), operations(model, bucket, rules)?))
 }
 
 fn operations<S: Traceable>(

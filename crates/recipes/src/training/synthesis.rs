@@ -4,16 +4,14 @@
 use std::fs;
 use std::path::Path;
 
+use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::{AudioSegment, read_audio_segment, write_wav};
 use plimsoll_core::{HostSample, Key, Measure};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Picture;
-use plimsoll_speech::tts::{
-    self, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance, Synthesizer, SynthesizerConfig,
-    SynthesizerMetadata,
-};
-use plimsoll_speech::{EvaluationError, ModelFolder};
+use plimsoll_speech::tts::{self, SpeechConfig, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance};
+use plimsoll_speech::{EvaluationError, ModelFolder, ModelMetadata};
 use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
@@ -29,52 +27,56 @@ const FINAL_UTTERANCES: usize = 200;
 /// Number of texts that are synthesized at the same time.
 const SYNTHESIS_BATCH: usize = 32;
 
-/// The training of a synthesizer, as a [`TrainingTask`].
-pub(super) struct Synthesis {
-    config: SynthesizerConfig,
+/// The training of a synthesizer of either family, as a [`TrainingTask`].
+pub(super) struct Synthesis<C> {
+    config: C,
 }
 
-impl Synthesis {
-    pub(super) fn new(config: SynthesizerConfig) -> Self {
+impl<C: SpeechConfig> Synthesis<C> {
+    pub(super) fn new(config: C) -> Self {
         Self { config }
     }
 
     /// Returns the metadata of the model, for the model's folder.
-    fn metadata(&self, run: &RunContext<'_>) -> SynthesizerMetadata {
+    fn metadata(&self, run: &RunContext<'_>) -> ModelMetadata<C> {
         let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
-        SynthesizerMetadata::new(self.config, features, tokenizer).with_run(&run.id)
+        ModelMetadata::new(self.config, features, tokenizer).with_run(&run.id)
     }
 
     /// Synthesizes up to `count` held-out utterances freely, without their true frames.
     fn synthesize(
         &self,
-        model: &Synthesizer,
+        model: &C::Model,
         count: usize,
         runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<SynthesisEvaluation, EvaluationError> {
-        tts::evaluate_synthesis(model, &held_out(run, count), SYNTHESIS_BATCH, runner)
+        tts::evaluate_synthesis(&model.valid(), &held_out(run, count), SYNTHESIS_BATCH, runner)
     }
 
     /// Computes the measures of a validation: the measures of free synthesis in `synthesis`, and the loss with teacher
     /// forcing.
     fn scores(
         &self,
-        model: &Synthesizer,
+        model: &C::Model,
         synthesis: &SynthesisEvaluation,
         runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Vec<Measure>, EvaluationError> {
         let mut source = run.prepared.validation_source(&run.plan, Shard::default(), run.reporter);
         let losses = tts::teacher_forced_losses(model, &mut source, runner)?;
-        let mel = losses.get("fine").or(losses.get("rough")).copied().unwrap_or(f64::NAN);
+        let mel = ["fine", "rough", "frames"].iter().find_map(|name| losses.get(name)).copied().unwrap_or(f64::NAN);
         Ok(vec![
             Measure::number(
                 "distance",
                 "distance of free speech from the truth, warped in time",
                 synthesis.mean_distance(),
             ),
-            Measure::number("mel", "distance of a frame that is predicted from the true frames before it", mel),
+            Measure::number(
+                "mel",
+                "distance of frames whose durations, or the frames before them, are the true ones",
+                mel,
+            ),
             Measure::share("stopped", "utterances that end by themselves", synthesis.stopped_share()),
             Measure::share("off length", "difference of lengths from the truth", synthesis.length_error()),
         ])
@@ -83,7 +85,7 @@ impl Synthesis {
     /// Writes sound and picture of the first synthesized utterances into the folder of the run.
     fn write_samples(
         &self,
-        model: &Synthesizer,
+        model: &C::Model,
         synthesis: &SynthesisEvaluation,
         step: u64,
         run: &RunContext<'_>,
@@ -114,7 +116,7 @@ impl Synthesis {
     /// Writes the picture of one synthesized utterance: attention, generated log-mels, and true log-mels.
     fn draw_sample(
         &self,
-        model: &Synthesizer,
+        model: &C::Model,
         spoken: &SynthesizedUtterance,
         run: &RunContext<'_>,
         path: &Path,
@@ -122,7 +124,7 @@ impl Synthesis {
         let features = &run.plan.features;
         let text = run.prepared.validation_texts.get(&spoken.target.name).map_or("", String::as_str);
         let names = run.prepared.tokenizer.names();
-        let alignment = spoken.alignment(model);
+        let alignment = spoken.alignment(&model.valid());
         let said = [("said", &spoken.generated.mels), ("true", &spoken.target.features)];
         let mels = said.map(|(title, features_of)| Mels::new(title, features_of, features.n_mels));
         let tokens = &spoken.target.tokens;
@@ -142,11 +144,11 @@ fn held_out(run: &RunContext<'_>, count: usize) -> Vec<HostSample> {
     (0..all).rev().step_by(step).filter_map(load).collect()
 }
 
-impl TrainingTask for Synthesis {
-    type Model = Synthesizer;
+impl<C: SpeechConfig + Sync> TrainingTask for Synthesis<C> {
+    type Model = C::Model;
 
-    fn model(&self, device: &Device, key: Key) -> Synthesizer {
-        self.config.init(device, key)
+    fn model(&self, device: &Device, key: Key) -> C::Model {
+        self.config.init_model(device, key)
     }
 
     fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure> {
@@ -173,7 +175,7 @@ impl TrainingTask for Synthesis {
 
     fn validate(
         &self,
-        model: &Synthesizer,
+        model: &C::Model,
         step: u64,
         runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
@@ -194,7 +196,7 @@ impl TrainingTask for Synthesis {
 
     fn finish(
         &self,
-        model: Synthesizer,
+        model: C::Model,
         runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure> {

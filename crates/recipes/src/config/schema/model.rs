@@ -4,7 +4,9 @@ use std::ops::Bound::{Excluded, Included};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::choices::{AttentionChoice, DecoderNormChoice, MelLossChoice, NormChoice, PositionsChoice};
+use crate::config::choices::{
+    AttentionChoice, DecoderNormChoice, FamilyChoice, MelLossChoice, NormChoice, PositionsChoice,
+};
 use crate::config::key::Key;
 use crate::config::kind::{Interval, Kind};
 
@@ -43,7 +45,8 @@ section! {
         /// ASR: number of frames, after subsampling, that `model.attention` = `truncate` keeps of an utterance. Required there;
         /// each cut is counted.
         max_attention_sequence_length: Option<u32> = None, Kind::count(1);
-        /// Number of decoder blocks. Default: 0 for ASR, which then trains with CTC alone, and 3 for TTS.
+        /// Number of decoder blocks. Default: 0 for ASR, which then trains with CTC alone, 6 for
+        /// parallel TTS, and 3 for autoregressive TTS.
         decoder_layers: Option<u32> = None, Kind::Integer(0, 1024);
         /// ASR: width of the decoder's feed-forward layers, as a multiple of `model.d_model`.
         decoder_feed_forward_multiplier: u32 = 4, Kind::Integer(1, 64);
@@ -58,15 +61,22 @@ section! {
         vocabulary: Option<u32> = None, Kind::Integer(5, 1_000_000);
         /// Share of activations that are set to zero in training.
         dropout: f64 = 0.1, Kind::Number(Interval::BELOW_ONE);
+        /// TTS: family of the synthesizer: `parallel` (predicts how long each token lasts, then all frames at once) or
+        /// `autoregressive` (each step reads the frames before it and attends to the text).
+        family: FamilyChoice = FamilyChoice::Parallel, Kind::OneOf(FamilyChoice::NAMES);
         /// TTS: width of the text encoder. Default: `model.d_model`.
         text_encoder_dim: Option<u32> = None, Kind::count(2);
         /// TTS: number of text encoder blocks.
         text_encoder_layers: u32 = 3, Kind::Integer(1, 1024);
-        /// TTS: attention heads of the text encoder. Default: `model.attention_heads`.
+        /// Autoregressive TTS: attention heads of the text encoder. Default: `model.attention_heads`.
         text_encoder_heads: Option<u32> = None, Kind::Integer(1, 1024);
+        /// Parallel TTS: number of tokens under the convolution of each text block; an odd number.
+        text_encoder_kernel: u32 = 5, Kind::Integer(1, 1023);
         /// TTS: width of the decoder. Default: `model.d_model`.
         decoder_dim: Option<u32> = None, Kind::count(2);
-        /// TTS: attention heads of the decoder. Default: `model.attention_heads`.
+        /// Parallel TTS: number of frames under the convolution of each decoder block; an odd number.
+        decoder_kernel: u32 = 7, Kind::Integer(1, 1023);
+        /// Autoregressive TTS: attention heads of the decoder. Default: `model.attention_heads`.
         decoder_heads: Option<u32> = None, Kind::Integer(1, 1024);
         /// TTS: channels of the audio encoder, the convolutions that read the reference audio. Default: `model.d_model`.
         audio_encoder_dim: Option<u32> = None, Kind::count(1);
@@ -76,26 +86,31 @@ section! {
         speaker_dim: u32 = 64, Kind::count(1);
         /// TTS: number of style tokens, learned styles beside the speaker embedding; 0 for none.
         style_tokens: u32 = 10, Kind::count(0);
-        /// TTS: width of the prenet, the layers that read the previous frame. Default: the decoder's width.
+        /// Autoregressive TTS: width of the prenet, the layers that read the previous frame. Default: the decoder's width.
         prenet_dim: Option<u32> = None, Kind::count(1);
-        /// TTS: dropout of the prenet, in training and in synthesis. It makes the decoder rely on the text, not on the previous
+        /// Autoregressive TTS: dropout of the prenet, in training and in synthesis. It makes the decoder rely on the text, not on the previous
         /// frame.
         prenet_dropout: f64 = 0.5, Kind::Number(Interval::BELOW_ONE);
-        /// TTS: number of convolutions in the postnet, which refines the frames; 0 for no postnet, otherwise at least 2.
+        /// Autoregressive TTS: number of convolutions in the postnet, which refines the frames; 0 for no postnet, otherwise at least 2.
         postnet_layers: u32 = 3, Kind::Integer(0, 64);
-        /// TTS: channels of the postnet. Default: the decoder's width.
+        /// Autoregressive TTS: channels of the postnet. Default: the decoder's width.
         postnet_channels: Option<u32> = None, Kind::count(1);
-        /// TTS: number of frames that the decoder predicts in one step.
+        /// Autoregressive TTS: number of frames that the decoder predicts in one step.
         reduction_factor: u32 = 3, Kind::Integer(1, 64);
         /// TTS: loss between predicted and true frames: `l1` (absolute difference) or `huber` (squared for differences below 1).
         mel_loss: MelLossChoice = MelLossChoice::L1, Kind::OneOf(MelLossChoice::NAMES);
-        /// TTS: weight of the stop loss, which trains when to stop; the frame loss has weight 1.
+        /// Parallel TTS: weight of the distance between a frame and what its token expects, from which the alignment is
+        /// learned.
+        prior_loss_weight: f64 = 0.5, Kind::Number(Interval::POSITIVE);
+        /// Parallel TTS: weight of the error of predicted durations.
+        duration_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
+        /// Autoregressive TTS: weight of the stop loss, which trains when to stop; the frame loss has weight 1.
         stop_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
-        /// TTS: weight of the last step of an utterance in the stop loss. All other steps have weight 1 and are far more frequent.
+        /// Autoregressive TTS: weight of the last step of an utterance in the stop loss. All other steps have weight 1 and are far more frequent.
         stop_positive_weight: f64 = 5.0, Kind::Number(Interval::POSITIVE);
-        /// TTS: weight of the guided attention loss, which penalizes attention far from the diagonal; 0 turns it off.
+        /// Autoregressive TTS: weight of the guided attention loss, which penalizes attention far from the diagonal; 0 turns it off.
         guided_attention_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
-        /// TTS: width of the diagonal of the guided attention loss, as a share of the utterance.
+        /// Autoregressive TTS: width of the diagonal of the guided attention loss, as a share of the utterance.
         guided_attention_sigma: f64 = 0.2, Kind::Number(Interval(Excluded(0.0), Included(1.0)));
     }
 }

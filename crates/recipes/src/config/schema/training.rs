@@ -17,6 +17,9 @@ section! {
         /// Stop after this many passes over the data. `epochs`, `steps` and `max_time` are limits: one is required, and the first
         /// one reached ends the run. `epochs` or `steps` on the command line replace both of a file.
         epochs: Option<u32> = None, Kind::count(1);
+        /// Least number of optimizer steps of a run that `training.epochs` ends: with a small corpus, more passes are made until
+        /// it is reached. `epochs` or `steps` on the command line replace it.
+        min_steps: Option<u64> = None, Kind::long_count(1);
         /// Stop after this many optimizer steps.
         steps: Option<u64> = None, Kind::long_count(1);
         /// Stop after this much training time.
