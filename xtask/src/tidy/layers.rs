@@ -15,6 +15,7 @@ const CORE: &str = "plimsoll-core";
 const TAPE: &str = "plimsoll-tape";
 const AUDIO: &str = "plimsoll-audio";
 const TEXT: &str = "plimsoll-text";
+const LANGUAGE: &str = "plimsoll-language";
 const CORPUS: &str = "plimsoll-corpus";
 const LAYERS: &str = "plimsoll-layers";
 const DATA: &str = "plimsoll-data";
@@ -29,6 +30,7 @@ const HOUSE: &[Place] = &[
     Place { package: TAPE, storey: 1, uses: &[CORE], burn: true },
     Place { package: AUDIO, storey: 1, uses: &[CORE], burn: false },
     Place { package: TEXT, storey: 1, uses: &[], burn: false },
+    Place { package: LANGUAGE, storey: 1, uses: &[], burn: false },
     Place { package: CORPUS, storey: 2, uses: &[CORE, AUDIO], burn: false },
     Place { package: DATA, storey: 3, uses: &[CORE, AUDIO, TEXT], burn: false },
     Place { package: LAYERS, storey: 3, uses: &[CORE, TAPE], burn: true },
@@ -38,19 +40,19 @@ const HOUSE: &[Place] = &[
     Place {
         package: SPEECH,
         storey: 4,
-        uses: &[CORE, TAPE, AUDIO, TEXT, DATA, LAYERS, MEMORY, TRAIN, MONITOR],
+        uses: &[CORE, TAPE, AUDIO, TEXT, LANGUAGE, DATA, LAYERS, MEMORY, TRAIN, MONITOR],
         burn: true,
     },
     Place {
         package: "plimsoll-recipes",
         storey: 5,
-        uses: &[CORE, TAPE, AUDIO, TEXT, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH],
+        uses: &[CORE, TAPE, AUDIO, TEXT, LANGUAGE, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH],
         burn: true,
     },
     Place {
         package: "plimsoll",
         storey: 6,
-        uses: &[CORE, TAPE, AUDIO, TEXT, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH, "plimsoll-recipes"],
+        uses: &[CORE, TAPE, AUDIO, TEXT, LANGUAGE, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH, "plimsoll-recipes"],
         burn: true,
     },
     // Outside: it builds in seconds because it uses none of ours.
