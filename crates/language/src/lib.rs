@@ -17,6 +17,8 @@ mod table;
 mod model;
 
 mod arpa;
+mod kenlm;
+mod open;
 mod train;
 
 pub use error::LanguageError;

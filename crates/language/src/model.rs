@@ -54,16 +54,9 @@ pub struct NgramModel {
 }
 
 impl NgramModel {
-    /// Opens a model file of this crate's own format. It is mapped into memory and used where it lies.
-    ///
-    /// Files up to 64 MiB are read once and compared with their checksum. Of a larger file only the header and the
-    /// length are checked, so that it opens in milliseconds too; [`verify`](Self::verify) reads the rest.
-    ///
-    /// # Errors
-    /// When the file cannot be read, is truncated or damaged, or has another version.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, LanguageError> {
-        let path = path.as_ref();
-        let model = Self::from_file(ModelBytes::map(path).map_err(LanguageError::read(path))?)?;
+    /// Uses a file of the crate's own format, and compares it with its checksum if it is small enough.
+    pub(crate) fn from_own_file(bytes: ModelBytes) -> Result<Self, LanguageError> {
+        let model = Self::from_file(bytes)?;
         if model.file.as_ref().is_some_and(|bytes| bytes.len() <= VERIFIED_BYTES_MAX) {
             model.verify()?;
         }

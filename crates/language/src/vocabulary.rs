@@ -48,6 +48,13 @@ impl Vocabulary {
         Self { bytes, at, count, text_len }
     }
 
+    pub(crate) fn from_words(words: &[String]) -> Self {
+        let mut encoded = Vec::new();
+        Self::encode(words, &mut encoded);
+        let text_len = words.iter().map(|word| word.len() as u64).sum();
+        Self::new(Arc::new(ModelBytes::Owned(encoded)), 0, words.len() as u64, text_len)
+    }
+
     pub(crate) fn len(&self) -> u32 {
         self.count as u32
     }

@@ -4,5 +4,6 @@
 
 mod arpa;
 mod fixtures;
+mod kenlm;
 mod own_format;
 mod training;
