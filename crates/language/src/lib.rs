@@ -21,6 +21,11 @@ mod kenlm;
 mod open;
 mod train;
 
+mod decode;
+
+pub use decode::{
+    CtcHypothesis, FusionOptions, FusionState, Hotwords, LanguageScorer, Lexicon, TimedWord, TokenText, fused_beam,
+};
 pub use error::LanguageError;
 pub use model::{NgramModel, SPACE, Unit};
 pub use quantize::Quantization;

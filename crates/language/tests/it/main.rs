@@ -3,6 +3,8 @@
 #![cfg(test)]
 
 mod arpa;
+mod decode;
+mod exact_search;
 mod fixtures;
 mod kenlm;
 mod own_format;
