@@ -8,4 +8,5 @@ mod exact_search;
 mod fixtures;
 mod kenlm;
 mod own_format;
+mod pyctcdecode;
 mod training;
