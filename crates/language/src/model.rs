@@ -100,6 +100,10 @@ impl NgramModel {
     pub(crate) fn data(&self) -> Result<ModelData, LanguageError> {
         let unlisted = "the hash tables of KenLM do not say which words an n-gram has; convert the ARPA file instead";
         let longer = self.table.list().ok_or_else(|| LanguageError::Unsupported(unlisted.into()))?;
+        let n_words = self.vocabulary.len();
+        if longer.iter().any(|list| list.words.iter().any(|&word| word >= n_words)) {
+            return Err(LanguageError::damaged(format!("an n-gram has a word that is none of its {n_words} words")));
+        }
         let unigram = |id| {
             let entry = self.table.unigram(id);
             (entry.prob, entry.backoff)
@@ -116,8 +120,8 @@ impl NgramModel {
     /// has the old file open keeps its content.
     ///
     /// # Errors
-    /// When the file cannot be written, or the model was read from hash tables of KenLM: they do not say which words
-    /// an n-gram has.
+    /// When the file cannot be written, the model's own file is damaged, or the model was read from hash tables of KenLM:
+    /// they do not say which words an n-gram has.
     pub fn save(&self, path: impl AsRef<Path>, quantization: Quantization) -> Result<(), LanguageError> {
         let mut data = self.data()?;
         for list in &mut data.longer {

@@ -175,7 +175,7 @@ impl Trie {
         let length = newest_first.len() + 1;
         let Some(level) = self.levels.get(length - 2) else { return };
         for index in shorter.begin..shorter.end.min(level.count) {
-            newest_first.push(level.word(&self.bytes, index).min(self.n_words as u32 - 1));
+            newest_first.push(level.word(&self.bytes, index));
             let list = &mut lists[length - 2];
             if length == self.levels.len() + 1 {
                 list.push(newest_first.iter().copied(), self.longest_prob(index), None);

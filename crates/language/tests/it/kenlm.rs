@@ -75,6 +75,7 @@ proptest! {
         let mut bytes = fs::read(path(&format!("{}.bin", NAMES[kind]))).unwrap();
         let try_all = |bytes: &[u8]| {
             if let Ok(model) = open(bytes) {
+                let _ = model.write_arpa(Vec::new());
                 model.score_sentence("ka lo mi unheard ka lo");
                 let mut state = model.begin_state();
                 for id in 0..40 {
