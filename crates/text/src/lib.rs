@@ -3,7 +3,9 @@
 
 mod error;
 mod normalize;
+mod normalizer;
 mod numbers;
+mod spoken;
 
 mod bpe;
 mod characters;
@@ -14,5 +16,7 @@ mod tokenizer;
 pub use characters::CharTokenizer;
 pub use error::TextError;
 pub use normalize::{Case, normalize, without_punctuation};
+pub use normalizer::{Normalizer, NormalizerError, Step};
 pub use numbers::{Numbers, english_number, numbers_to_words};
+pub use spoken::{Language, cardinal, number_words};
 pub use tokenizer::Tokenizer;

@@ -105,7 +105,7 @@ fn number_at(characters: &[char], place: usize) -> (String, usize) {
     (digits, end)
 }
 
-fn digit(character: char) -> Option<char> {
+pub(crate) fn digit(character: char) -> Option<char> {
     let value = |zero: &char| (character as u32).checked_sub(*zero as u32).filter(|value| *value < 10);
     ZEROS.iter().find_map(value).and_then(|value| char::from_digit(value, 10))
 }
@@ -173,7 +173,7 @@ fn numbers_to_english(text: &str) -> String {
 }
 
 /// Returns the length of the ordinal ending (`st`, `nd`, `rd`, `th`) at the start of `after`; 0 when there is none.
-fn english_ending(after: &[char]) -> usize {
+pub(crate) fn english_ending(after: &[char]) -> usize {
     let ending: String = after.iter().take(2).flat_map(|character| character.to_lowercase()).collect();
     let rest = after.get(2..).unwrap_or_default();
     let rest = rest.strip_prefix(&['s']).unwrap_or(rest);
@@ -182,7 +182,7 @@ fn english_ending(after: &[char]) -> usize {
 }
 
 /// Converts `digits` to an English ordinal, such as `first`; `None` for a number of 2⁶⁴ or more.
-fn english_ordinal(digits: &str) -> Option<String> {
+pub(crate) fn english_ordinal(digits: &str) -> Option<String> {
     const ODD: [(&str, &str); 7] = [
         ("one", "first"),
         ("two", "second"),
