@@ -12,6 +12,7 @@ mod characters;
 mod encoded;
 mod hugging_face;
 mod tokenizer;
+pub mod transcript;
 
 pub use characters::CharTokenizer;
 pub use error::TextError;
