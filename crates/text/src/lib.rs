@@ -7,6 +7,7 @@ mod normalizer;
 mod numbers;
 mod spoken;
 
+pub mod alignment;
 mod bpe;
 mod characters;
 mod encoded;
