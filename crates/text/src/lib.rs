@@ -5,6 +5,7 @@ mod error;
 mod normalize;
 mod normalizer;
 mod numbers;
+pub mod score;
 mod spoken;
 
 pub mod alignment;
@@ -14,6 +15,7 @@ mod encoded;
 mod hugging_face;
 mod tokenizer;
 pub mod transcript;
+mod unheard;
 
 pub use characters::CharTokenizer;
 pub use error::TextError;
@@ -22,3 +24,4 @@ pub use normalizer::{Normalizer, NormalizerError, Step};
 pub use numbers::{Numbers, english_number, numbers_to_words};
 pub use spoken::{Language, cardinal, number_words};
 pub use tokenizer::Tokenizer;
+pub use unheard::{UnheardCharacter, unheard_characters};
