@@ -9,11 +9,11 @@
 //! let words: ErrorCounts = texts.iter().map(|(truth, found)| ErrorCounts::words(truth, found)).sum();
 //! assert_eq!(words.rate(), 1.0 / 3.0);
 //!
-//! let alignment = Alignment::words("the quick fox", "the quack red fox");
+//! let alignment = Alignment::words("the quick brown fox", "the quack brown red fox");
 //! assert_eq!(alignment.to_string(), "\
-//! REF: the quick *** fox
-//! HYP: the quack red fox
-//!          S     I
+//! REF: the quick brown *** fox
+//! HYP: the quack brown red fox
+//!          S           I
 //! ");
 //! ```
 
