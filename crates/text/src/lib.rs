@@ -1,21 +1,23 @@
-//! Converts text to ids for speech models and back.
+//! Converts text to ids for speech models and back, and recognized text to files, times and error rates.
 #![doc = include_str!("../README.md")]
 
 mod error;
 mod normalize;
 mod normalizer;
 mod numbers;
-pub mod score;
 mod spoken;
+pub mod ssml;
 
-pub mod alignment;
 mod bpe;
 mod characters;
 mod encoded;
 mod hugging_face;
 mod tokenizer;
-pub mod transcript;
 mod unheard;
+
+pub mod alignment;
+pub mod score;
+pub mod transcript;
 
 pub use characters::CharTokenizer;
 pub use error::TextError;
