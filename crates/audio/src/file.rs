@@ -2,9 +2,12 @@
 //!
 //! Code of this crate reads WAV files, because a segment in the middle of an hour then costs one seek and one read.
 //! Symphonia decodes the compressed formats. The reader is chosen by the first bytes of a file, not by the file name.
+//!
+//! Every path may name a part of a container instead, see [`AudioSource`].
 
 mod compressed;
 mod open;
+mod source;
 mod wav;
 mod write;
 
@@ -15,6 +18,7 @@ use plimsoll_core::{Samples, Seconds};
 
 use crate::resample::resample;
 pub use open::{open_regular_file, regular_file_metadata};
+pub use source::{AudioPart, AudioReader, AudioSource};
 pub use write::{wav_bytes, write_wav};
 
 /// One channel of audio.
@@ -67,6 +71,17 @@ impl AudioKind {
             Self::Mp3 => "MP3",
             Self::Vorbis => "Ogg Vorbis",
             Self::Opus => "Ogg Opus",
+        }
+    }
+
+    /// Returns the extension of file names, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Wav => "wav",
+            Self::Flac => "flac",
+            Self::Mp3 => "mp3",
+            Self::Vorbis => "ogg",
+            Self::Opus => "opus",
         }
     }
 }
@@ -266,7 +281,8 @@ fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError>
 /// Returns whether a file begins like a WAV file, whatever its name. An empty file is an error.
 fn is_wav(path: &Path) -> Result<bool, AudioError> {
     let mut first = Vec::with_capacity(4);
-    open_regular_file(path)
+    AudioSource::from_path(path)
+        .open()
         .and_then(|file| file.take(4).read_to_end(&mut first))
         .map_err(|error| unreadable(path, error))?;
     if first.is_empty() {

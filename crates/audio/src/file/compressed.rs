@@ -17,8 +17,8 @@ use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 
 use super::{
-    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange,
-    open_regular_file, unreadable,
+    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, AudioSource, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange,
+    unreadable,
 };
 
 /// Length of audio that is decoded before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16
@@ -232,7 +232,7 @@ impl MonoMix {
 }
 
 fn probe(path: &Path) -> Result<Box<dyn FormatReader>, AudioError> {
-    let file = open_regular_file(path).map_err(|error| unreadable(path, error))?;
+    let file = AudioSource::from_path(path).open().map_err(|error| unreadable(path, error))?;
     let stream = MediaSourceStream::new(Box::new(file), Default::default());
     let probed = symphonia::default::get_probe().probe(
         &Hint::new(),

@@ -3,7 +3,6 @@
 
 mod header;
 
-use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -11,7 +10,8 @@ use hound::{SampleFormat, WavSpec};
 use plimsoll_core::Samples;
 
 use super::{
-    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, SAMPLE_RATES, SampleRange, open_regular_file, unreadable,
+    Audio, AudioError, AudioInfo, AudioKind, AudioReader, AudioSegment, AudioSource, SAMPLE_RATES, SampleRange,
+    unreadable,
 };
 use header::Header;
 
@@ -89,7 +89,7 @@ impl Encoding {
 /// Open WAV file with a valid header.
 struct WavFile<'a> {
     path: &'a Path,
-    reader: BufReader<File>,
+    reader: BufReader<AudioReader>,
     spec: WavSpec,
     encoding: Encoding,
     /// Position of the first sample in the file, in bytes.
@@ -100,8 +100,8 @@ struct WavFile<'a> {
 
 impl<'a> WavFile<'a> {
     fn open(path: &'a Path) -> Result<Self, AudioError> {
-        let file = open_regular_file(path).map_err(|error| unreadable(path, error))?;
-        let size = file.metadata().map_err(|error| unreadable(path, error))?.len();
+        let file = AudioSource::from_path(path).open().map_err(|error| unreadable(path, error))?;
+        let size = file.byte_len();
         if size == 0 {
             return Err(AudioError::Empty(path.into()));
         }
