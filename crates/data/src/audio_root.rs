@@ -4,6 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::issue::{Issue, IssueKind};
+use plimsoll_audio::AudioSource;
 
 /// Number of missing files that must all exist below a folder.
 const FILES: usize = 3;
@@ -18,7 +19,7 @@ pub fn suggest_audio_root(root: &Path, issues: &[Issue]) -> Option<PathBuf> {
         IssueKind::MissingAudio(path) => path.strip_prefix(root).ok(),
         _ => None,
     });
-    let missing: Vec<&Path> = missing.take(FILES).collect();
+    let missing: Vec<PathBuf> = missing.take(FILES).map(|path| AudioSource::from_path(path).file).collect();
     if missing.is_empty() {
         return None;
     }

@@ -141,15 +141,34 @@ pub enum IssueKind {
         /// Largest number of bytes that a line, text or name of this kind may have.
         max_bytes: usize,
     },
+    /// A tar shard is damaged or cut short. What lies before the damage is used.
+    #[error("damaged at byte {at}, so what lies behind is lost: {problem}")]
+    DamagedShard {
+        /// Position of the damage in the shard.
+        at: u64,
+        /// Description of the damage.
+        problem: String,
+    },
     /// A file or a folder cannot be read to its end. Holds the message of the operating system.
     #[error("it cannot be read from here on: {0}")]
     Unreadable(String),
     /// The audio of a Kaldi utterance is the output of a command. Commands are never run. Holds the command.
     #[error("its audio is made by a command, which is not run: {0}")]
     AudioFromCommand(String),
-    /// The audio of a Kaldi utterance is part of an archive. Holds the place in the archive.
-    #[error("its audio is in an archive, which cannot be read: {0}")]
+    /// The audio of a Kaldi utterance is in an archive, and its position there is not given, or has a range. Holds the
+    /// place in the archive.
+    #[error("its place in an archive is not given as `FILE.ark:POSITION`: {0}")]
     AudioInArchive(String),
+    /// A Kaldi archive has something else than audio at the position in the list, such as features.
+    #[error("{} has {found} at byte {offset}, and audio is needed", file.display())]
+    NotAudioInArchive {
+        /// Archive.
+        file: PathBuf,
+        /// Position in the archive.
+        offset: u64,
+        /// What is at the position.
+        found: &'static str,
+    },
     /// The audio of a Lhotse utterance is in memory, on the network or in a tar file. Holds Lhotse's name for the type.
     #[error("its audio is of type `{0}`, and only files can be read")]
     AudioNotInFile(String),
@@ -263,9 +282,11 @@ impl IssueKind {
             Self::InvalidTime { .. } | Self::EndsBeforeStart { .. } => "wrong time",
             // The same name as `TooLong`: reports have always counted both together.
             Self::FieldTooLong { .. } | Self::TooLong(_) => "too long",
+            Self::DamagedShard { .. } => "damaged shard",
             Self::Unreadable(_) => "unreadable",
             Self::AudioFromCommand(_) => "audio made by a command",
             Self::AudioInArchive(_) => "audio in an archive",
+            Self::NotAudioInArchive { .. } => "archive without audio",
             Self::AudioNotInFile(_) => "audio not in a file",
             Self::NotMonoCut(_) => "cut of several recordings",
             Self::OneOfSeveralChannels(_) => "one channel of several",

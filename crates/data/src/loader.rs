@@ -1,6 +1,8 @@
 //! Loader: threads that load batches ahead and deliver them in a fixed order.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use plimsoll_core::{
 };
 
 use crate::dataset::{Dataset, LoadError};
+use plimsoll_audio::{AudioError, AudioSource};
 
 mod buffers;
 mod config;
@@ -43,8 +46,7 @@ pub struct Loader {
     skipped: u64,
     /// Skipped utterances that are reported to the caller together with the next delivered batch.
     unreported: Vec<Skipped>,
-    /// Number of the epoch that is being delivered, and the number of its utterances that failed so far.
-    failures: (u64, u64),
+    failures: Failures,
     max_failures: u64,
     tuning: Tuning,
     buffers: BatchBuffers,
@@ -84,7 +86,7 @@ impl Loader {
             n_utterances,
             skipped: 0,
             unreported: Vec::new(),
-            failures: (from.epoch, 0),
+            failures: Failures { epoch: from.epoch, ..Failures::default() },
             max_failures,
             tuning,
             buffers,
@@ -103,19 +105,20 @@ impl Loader {
         self.skipped
     }
 
-    /// Counts and logs skipped utterances. `next` is the position after their batch.
-    fn count_skipped(&mut self, skipped: Vec<Skipped>, next: Position) {
+    /// Counts and logs skipped utterances, each with the container that is lost. `next` is the position after their
+    /// batch.
+    fn count_skipped(&mut self, skipped: Vec<(Skipped, Option<PathBuf>)>, next: Position) {
         // After the last batch of an epoch, the position is that of the next epoch.
         let epoch = if next.batch == 0 { next.epoch.saturating_sub(1) } else { next.epoch };
-        if self.failures.0 != epoch {
-            self.failures = (epoch, 0);
-        }
-        self.failures.1 += skipped.len() as u64;
-        for Skipped { name, reason } in &skipped {
-            tracing::warn!(utterance = name, reason, "utterance skipped");
+        if self.failures.epoch != epoch {
+            self.failures = Failures { epoch, ..Failures::default() };
         }
         self.skipped += skipped.len() as u64;
-        self.unreported.extend(skipped);
+        for (Skipped { name, reason }, lost) in skipped {
+            tracing::warn!(utterance = name, reason, "utterance skipped");
+            self.failures.count += u64::from(lost.is_none_or(|file| self.failures.lost.insert(file)));
+            self.unreported.push(Skipped { name, reason });
+        }
     }
 
     /// Adds threads or prefetched batches where the caller had to wait.
@@ -129,7 +132,7 @@ impl Loader {
 
     fn too_many_unreadable(&mut self) -> LoadError {
         self.is_finished = true;
-        let (count, of, most) = (self.failures.1, self.n_utterances, self.max_failures);
+        let (count, of, most) = (self.failures.count, self.n_utterances, self.max_failures);
         let Skipped { name: last, reason } = self.unreported.pop().expect("an utterance of this batch failed");
         LoadError::TooManyUnreadable { count, of, most, last, reason }
     }
@@ -185,7 +188,7 @@ impl Iterator for Loader {
             if self.unreported.len() >= self.n_utterances {
                 return Some(Err(self.nothing_readable()));
             }
-            if self.failures.1 > self.max_failures {
+            if self.failures.count > self.max_failures {
                 return Some(Err(self.too_many_unreadable()));
             }
             if let Some(batch) = batch {
@@ -198,13 +201,25 @@ impl Iterator for Loader {
     }
 }
 
+/// Failures of one epoch.
+#[derive(Default)]
+struct Failures {
+    /// Number of the epoch that is being delivered.
+    epoch: u64,
+    /// Number of failures so far. A lost container counts once, however many utterances it held: a disk or a folder that
+    /// disappears for a while must not end a run.
+    count: u64,
+    /// Containers that could not be opened.
+    lost: HashSet<PathBuf>,
+}
+
 /// Result of loading one batch in a thread: the batch, the position in the run after the batch, and the skipped
-/// utterances.
+/// utterances, each with the container that is lost.
 struct Loaded {
     /// Loaded batch; `None` when every utterance was skipped.
     batch: Option<HostBatch>,
     position: Position,
-    skipped: Vec<Skipped>,
+    skipped: Vec<(Skipped, Option<PathBuf>)>,
 }
 
 /// Loads one batch. With several replicas (`is_shared`), a batch without utterances is an empty batch and not `None`,
@@ -222,7 +237,9 @@ fn load(
         let key = job.augment.map(|key| key.at(SampleId::from_name(&utterance.id).0));
         match dataset.load(index, key) {
             Ok(sample) => samples.push(sample),
-            Err(LoadError::Audio { name, source }) => skipped.push(Skipped { name, reason: error_chain(&source) }),
+            Err(LoadError::Audio { name, source }) => {
+                skipped.push((Skipped { name, reason: error_chain(&source) }, lost_container(&source)));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -237,6 +254,13 @@ fn load(
         plimsoll_audio::buffers::recycle(reference);
     }
     Ok(Loaded { batch, position: job.next, skipped })
+}
+
+/// Returns the container that does not exist any more; `None` for any other failure.
+fn lost_container(error: &AudioError) -> Option<PathBuf> {
+    let AudioError::NotFound(path) = error else { return None };
+    let AudioSource { file, part } = AudioSource::from_path(path);
+    part.map(|_| file)
 }
 
 /// Turns a panic into an error that names the first utterance of the batch, so that the thread survives.

@@ -14,7 +14,7 @@ use crate::import::{Format, ImportError, ImportOptions, import};
 use crate::issue::{Issue, IssueKind};
 use crate::select::{Limits, Selection};
 use crate::utterance::Utterance;
-use plimsoll_audio::LogMel;
+use plimsoll_audio::{AudioSource, LogMel};
 use plimsoll_text::{Case, normalize};
 
 /// Content of a corpus: the utterances whose audio files exist, and one issue for each other utterance.
@@ -198,10 +198,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the path of an audio file in a list in `folder`: relative if the file is below the folder.
+/// Returns the path of audio in a list in `folder`: relative if its file is below the folder.
 fn listed_path(audio: &Path, folder: &Path) -> PathBuf {
-    let whole = audio.canonicalize().unwrap_or_else(|_| audio.into());
-    whole.strip_prefix(folder).map_or_else(|_| whole.clone(), Path::to_path_buf)
+    let AudioSource { file, part } = AudioSource::from_path(audio);
+    let whole = file.canonicalize().unwrap_or(file);
+    let file = whole.strip_prefix(folder).map_or_else(|_| whole.clone(), Path::to_path_buf);
+    AudioSource { file, part }.to_path()
 }
 
 fn write_lines<'a>(path: &Path, lines: impl Iterator<Item = Line<'a>>) -> io::Result<()> {

@@ -14,9 +14,7 @@ use unicode_normalization::UnicodeNormalization;
 use super::{CheckDepth, Progress, audio_issue};
 use crate::import::Entry;
 use crate::issue::IssueKind;
-use plimsoll_audio::{
-    AudioError, AudioInfo, AudioKind, DURATION_TOLERANCE, audio_info, quick_audio_info, regular_file_metadata,
-};
+use plimsoll_audio::{AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, audio_info, quick_audio_info};
 
 /// Header of each audio file (`None` where it was not read), or the issue of a file that cannot be used.
 pub(super) struct AudioFiles(HashMap<PathBuf, Result<Option<AudioInfo>, IssueKind>>);
@@ -112,7 +110,7 @@ impl AudioFiles {
 
 fn exists(path: &Path) -> Result<(), AudioError> {
     let file = path.into();
-    regular_file_metadata(path).map(drop).map_err(|source| match source.kind() {
+    AudioSource::from_path(path).metadata().map(drop).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => AudioError::NotFound(file),
         _ => AudioError::Unreadable { file, source },
     })
@@ -126,13 +124,14 @@ fn exists(path: &Path) -> Result<(), AudioError> {
 struct ComposedNames(HashMap<PathBuf, HashMap<String, OsString>>);
 
 impl ComposedNames {
-    /// Finds the file that `path` means.
+    /// Finds the audio that `path` means.
     fn find(&mut self, path: &Path) -> Option<PathBuf> {
         if path.to_str().is_none_or(str::is_ascii) {
             return None;
         }
+        let AudioSource { file, part } = AudioSource::from_path(path);
         let mut found = PathBuf::new();
-        for component in path.components() {
+        for component in file.components() {
             let exact = found.join(component);
             match component {
                 Component::Normal(name) if !exact.exists() => {
@@ -143,7 +142,7 @@ impl ComposedNames {
                 _ => found = exact,
             }
         }
-        Some(found)
+        Some(AudioSource { file: found, part }.to_path())
     }
 }
 

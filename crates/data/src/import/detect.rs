@@ -6,6 +6,7 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::lines::{JsonItems, Lines};
+use super::shards::is_shard;
 use super::walk::{Walk, ending, holds_only_tables, is_audio, name};
 use super::{common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
@@ -18,7 +19,7 @@ impl Format {
     /// A file is recognized by its extension and its first lines. A folder is searched in this order, and the first
     /// match counts: a manifest; the files of Kaldi; the lists of Lhotse; a `metadata.jsonl` or `metadata.csv` with
     /// `file_name` in it or in its subfolders (Hugging Face); a `metadata.csv` with `|` (LJSpeech); the tables of
-    /// Common Voice; texts of LibriSpeech or LibriTTS anywhere below; audio files with text files.
+    /// Common Voice; texts of LibriSpeech or LibriTTS anywhere below; audio files with text files; tar shards.
     pub fn detect(path: &Path) -> Option<Self> {
         if path.is_dir() { by_lists(path).or_else(|| by_files(path)) } else { detect_file(path) }
     }
@@ -33,6 +34,7 @@ fn detect_file(file: &Path) -> Option<Format> {
         "json" => detect_json(file),
         "csv" => detect_csv(file),
         "tsv" => detect_tsv(file),
+        "tar" => Some(Format::WebDataset),
         _ if whole.ends_with(librispeech::LIST) => Some(Format::LibriSpeech),
         _ => kaldi::REQUIRED.contains(&bare).then_some(Format::Kaldi),
     }
@@ -96,7 +98,7 @@ fn by_lists(folder: &Path) -> Option<Format> {
 
 /// Detects the layout of a folder from the files anywhere below it; `None` if they have no known layout.
 fn by_files(folder: &Path) -> Option<Format> {
-    let (mut audio, mut text) = (false, false);
+    let (mut audio, mut text, mut shard) = (false, false, false);
     for file in Walk::new(folder).filter_map(Result::ok) {
         let name = name(&file);
         if name.ends_with(librispeech::LIST) {
@@ -107,8 +109,14 @@ fn by_files(folder: &Path) -> Option<Format> {
         }
         audio |= is_audio(&file);
         text |= folder::is_text(&file);
+        shard |= is_shard(&file);
     }
-    (audio && text).then_some(Format::Folder)
+    // Audio beside shards may be what they were made from, or what was unpacked.
+    match (audio, text, shard) {
+        (true, true, _) => Some(Format::Folder),
+        (false, _, true) => Some(Format::WebDataset),
+        _ => None,
+    }
 }
 
 /// Returns the error for a path without a known layout.
@@ -119,8 +127,8 @@ pub(super) fn unknown(path: &Path) -> ImportError {
     }
     if holds_only_archives(path) {
         return not_readable(
-            "holds tar shards or other archives, which are not read",
-            "unpack them into a folder, for example with `tar xf`; samples of WebDataset become audio with .txt files",
+            "holds compressed archives, which cannot be read from the middle",
+            "unpack `.tar.gz` to `.tar` with gunzip, which is read as WebDataset, or everything into a folder",
         );
     }
     if path.is_dir() || !["json", "gz"].contains(&ending(path).as_str()) {
@@ -139,11 +147,11 @@ pub(super) fn unknown(path: &Path) -> ImportError {
     }
 }
 
-/// Whether `path` is an archive, or contains archives and no audio files.
+/// Whether `path` is a compressed archive, or contains such archives and no audio files.
 fn holds_only_archives(path: &Path) -> bool {
     let is_archive = |file: &Path| {
         let whole = name(file);
-        ["tar", "tgz", "zip"].contains(&ending(file).as_str()) || whole.contains(".tar.")
+        ["tgz", "zip"].contains(&ending(file).as_str()) || whole.contains(".tar.")
     };
     let files = || Walk::new(path).filter_map(Result::ok);
     files().any(|file| is_archive(&file)) && !files().any(|file| is_audio(&file))

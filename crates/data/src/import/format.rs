@@ -18,17 +18,20 @@ pub enum Format {
     CommonVoice,
     /// Kaldi: `wav.scp`, `text`, and optional files such as `segments`.
     Kaldi,
-    /// Lhotse: cuts, or recordings and supervisions, as plain or compressed JSON lines.
+    /// Lhotse: cuts, or recordings and supervisions, as plain or compressed JSON lines, or Shar: cuts with their audio in
+    /// tar files.
     Lhotse,
     /// A Hugging Face audio folder: `metadata.csv` or `metadata.jsonl` with a `file_name`.
     HuggingFace,
+    /// WebDataset: tar shards whose members with equal names make a sample, audio with `.txt` or `.json`.
+    WebDataset,
     /// Folder of audio files, each with a text file of equal name beside it.
     Folder,
 }
 
 impl Format {
     /// Every layout of a corpus that can be read.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Manifest,
         Self::LjSpeech,
         Self::LibriSpeech,
@@ -37,6 +40,7 @@ impl Format {
         Self::Kaldi,
         Self::Lhotse,
         Self::HuggingFace,
+        Self::WebDataset,
         Self::Folder,
     ];
 
@@ -51,6 +55,7 @@ impl Format {
             Self::Kaldi => "kaldi",
             Self::Lhotse => "lhotse",
             Self::HuggingFace => "huggingface",
+            Self::WebDataset => "webdataset",
             Self::Folder => "folder",
         }
     }
@@ -71,6 +76,7 @@ impl Format {
             Self::Kaldi => "wav.scp and text",
             Self::Lhotse => "*cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz",
             Self::HuggingFace => "metadata.jsonl or metadata.csv with `file_name`",
+            Self::WebDataset => "tar files, or a pattern such as `train-{000..012}.tar`",
             Self::Folder => "audio files with .txt or .lab files of the same name",
         }
     }

@@ -7,7 +7,7 @@ use super::builder::shortened;
 use crate::issue::IssueKind;
 
 /// JSON object whose unknown keys are ignored, and whose numbers may be written as texts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Object(Map<String, Value>);
 
 impl Object {

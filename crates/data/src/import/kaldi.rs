@@ -1,5 +1,8 @@
 //! Reads Kaldi data folders: `wav.scp` and `text`, optionally `segments`, `utt2spk`, `utt2lang`, `utt2dur`, `reco2dur`.
+//!
+//! Audio may be in archives, `wav.ark:1234`: they are read where the position says, without unpacking.
 
+mod archive;
 mod command;
 
 use std::collections::HashMap;
@@ -13,6 +16,7 @@ use super::format::Format;
 use super::json::number;
 use super::walk::{folder_of, name};
 use crate::issue::{Issue, IssueKind, SourceLocation};
+use plimsoll_audio::AudioSource;
 
 /// Names of the two required files, by which a folder is detected.
 pub(super) const REQUIRED: [&str; 2] = ["wav.scp", "text"];
@@ -25,9 +29,12 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
         return Err(ImportError::WrongFormat { path: path.into(), format: Format::Kaldi });
     }
     let [recordings, texts] = required;
+    let audio = builder.audio_folder(folder);
+    let mut recordings = Table::read(builder, recordings, command::audio_of)?;
+    recordings.locate_in_archives(&audio);
     let data = Data {
-        audio: builder.audio_folder(folder),
-        recordings: Table::read(builder, recordings, command::audio_of)?,
+        audio,
+        recordings,
         segments: Table::read_if_present(builder, folder.join("segments"), Segment::read)?,
         speakers: Extra::read(builder, folder.join("utt2spk"), unchanged),
         languages: Extra::read(builder, folder.join("utt2lang"), unchanged),
@@ -110,6 +117,24 @@ impl<T> Table<T> {
         };
         let row = &self.rows[index];
         row.value.as_ref().map_err(|kind| Issue { location: Some(self.location(row)), ..Issue::from(kind.clone()) })
+    }
+}
+
+impl Table<String> {
+    /// Replaces positions in archives by the audio there, relative to the folder `audio`.
+    fn locate_in_archives(&mut self, audio: &Path) {
+        let paths = self.rows.iter().enumerate().filter_map(|(n, row)| {
+            let path = row.value.as_ref().ok()?;
+            Some((n, &*row.key, audio.join(path)))
+        });
+        for (n, part) in archive::locate(paths) {
+            let value = std::mem::replace(&mut self.rows[n].value, Ok(String::new()));
+            self.rows[n].value = value.and_then(|path| {
+                let archive = path.rsplit_once(':').map_or(&*path, |(archive, _)| archive);
+                let audio = AudioSource { file: archive.into(), part: Some(part?) };
+                Ok(audio.to_path().to_string_lossy().into_owned())
+            });
+        }
     }
 }
 

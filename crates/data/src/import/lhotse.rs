@@ -1,11 +1,14 @@
 //! Reads Lhotse lists: cuts, or recordings and supervisions, as plain or compressed JSON lines.
 //!
 //! Every supervision becomes an utterance, so a cut with several supervisions becomes several utterances. Some inputs
-//! cannot be read and become issues: `MixedCut`, `PaddingCut` and `MultiCut`; recordings in memory, in tar files or on
-//! the network; one channel of several; recordings with transforms other than resampling; supervisions that are only
+//! cannot be read and become issues: `MixedCut`, `PaddingCut` and `MultiCut`; recordings in memory or on the network; one
+//! channel of several; recordings with transforms other than resampling; supervisions that are only
 //! partly inside their cut.
+//!
+//! Shar is a list of cuts, `cuts.000000.jsonl.gz`, with the audio of its cuts in `recording.000000.tar` beside it.
 
 mod recording;
+mod shar;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,9 +21,11 @@ use super::builder::{Draft, ListingBuilder, shortened};
 use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
+use super::listing::OWN_ID;
 use super::walk::{children, folder_of, name};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use recording::{RecordedAudio, Recording};
+use shar::SharAudio;
 
 /// Largest distance below zero, in seconds, of a start that counts as zero: such starts are rounding errors of Lhotse.
 const ROUNDING: f64 = 1e-3;
@@ -95,7 +100,8 @@ fn read_cuts(builder: &mut ListingBuilder<'_>, files: &[PathBuf]) {
     let mut spoken = SpokenParts::default();
     for (file_idx, file) in files.iter().enumerate() {
         let folder = builder.audio_folder(folder_of(file));
-        builder.read_optional_json_list(file, |builder, location, line| match cut(line, &folder) {
+        let shar = SharAudio::beside(builder, &folder, file);
+        builder.read_optional_json_list(file, |builder, location, line| match cut(line, &folder, &shar) {
             Ok(drafts) => {
                 for draft in drafts {
                     let draft = draft.and_then(|draft| spoken.add(draft, files, (file_idx, location.line)));
@@ -108,7 +114,7 @@ fn read_cuts(builder: &mut ListingBuilder<'_>, files: &[PathBuf]) {
 }
 
 /// Reads a line with a cut: one utterance, or one issue, for each supervision. The error is an issue of the whole cut.
-fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
+fn cut(line: &str, folder: &Path, shar: &SharAudio) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     let mut object = Object::read(line)?;
     let id = object.required_text(&["id"])?;
     let with_id = |kind| Issue::for_utterance(&id, kind);
@@ -117,10 +123,12 @@ fn cut(line: &str, folder: &Path) -> Result<Vec<Result<Draft, Issue>>, Issue> {
     }
     let none = || with_id(IssueKind::NoAudio("it names no recording".into()));
     let recording = Recording::read(object.object("recording").ok_or_else(none)?).map_err(with_id)?;
-    let audio = recording.audio(&object.counts("channel"), folder).map_err(with_id)?;
+    let audio = recording.audio(&object.counts("channel"), folder, || shar.find(&id)).map_err(with_id)?;
     let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
     let length = object.seconds("duration").map_err(with_id)?;
     let supervisions = object.objects("supervisions");
+    let own = object.object("custom").and_then(|custom| custom.text(&[OWN_ID]).ok().flatten());
+    let id = own.unwrap_or(id.clone());
     let several = supervisions.len() > 1;
     let utterance = |(n, supervision): (usize, Object)| {
         let own = supervision.text(&["id"]).map_err(with_id)?.unwrap_or_else(|| format!("{id}-{n}"));
@@ -229,7 +237,8 @@ fn supervision(line: &str, known: &HashMap<String, (PathBuf, Result<Recording, I
     let unknown = || with_id(IssueKind::NoAudio(format!("no list names its recording `{}`", shortened(&recording))));
     let (folder, recording) = known.get(&recording).ok_or_else(unknown)?;
     let recording = recording.as_ref().map_err(|kind| with_id(kind.clone()))?;
-    let audio = recording.audio(&object.counts("channel"), folder).map_err(with_id)?;
+    let in_shar = || Err(IssueKind::AudioNotInFile("shar".into()));
+    let audio = recording.audio(&object.counts("channel"), folder, in_shar).map_err(with_id)?;
     let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
     let to_the_end = || Some(Seconds(recording.duration?.0 - start));
     let duration = object.seconds("duration").map_err(with_id)?.or_else(to_the_end);

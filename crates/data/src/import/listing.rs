@@ -7,6 +7,10 @@ use plimsoll_core::Seconds;
 use super::format::Format;
 use crate::issue::{Issue, SourceLocation};
 
+/// Key of the id of an utterance that this crate has packed. Names in a shard cannot have all characters of an id, and
+/// other programs mean other things by `id`.
+pub(crate) const OWN_ID: &str = "utterance_id";
+
 /// Options of an import: facts about a corpus that its files do not contain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportOptions {

@@ -1,4 +1,4 @@
-//! Import: reads the lists of a corpus in one of nine layouts into one list of utterances.
+//! Import: reads the lists of a corpus in one of ten layouts into one list of utterances.
 //!
 //! Reading is lenient. A line that makes no sense becomes an [`Issue`](crate::Issue) with its
 //! [`SourceLocation`](crate::SourceLocation) and costs only that line; an [`ImportError`] means that the whole corpus
@@ -29,6 +29,8 @@ mod builder;
 mod csv;
 mod json;
 mod lines;
+mod shards;
+mod tar_members;
 mod walk;
 
 mod common_voice;
@@ -40,6 +42,7 @@ mod librispeech;
 mod libritts;
 mod ljspeech;
 mod manifest;
+mod webdataset;
 
 mod detect;
 
@@ -50,6 +53,7 @@ use plimsoll_audio::regular_file_metadata;
 
 pub use error::ImportError;
 pub use format::Format;
+pub(crate) use listing::OWN_ID;
 pub use listing::{Entry, ImportOptions, Listing};
 
 use builder::ListingBuilder;
@@ -61,7 +65,7 @@ use builder::ListingBuilder;
 /// opened, or when the corpus is empty. Bad lines are no error; they become [`issues`](Listing::issues).
 pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Listing, ImportError> {
     let path = path.as_ref();
-    if !path.is_dir() {
+    if !path.is_dir() && !shards::is_pattern(path) {
         regular_file_metadata(path).map_err(|source| unreadable(path, source))?;
     }
     let format = options.format.or_else(|| Format::detect(path)).ok_or_else(|| detect::unknown(path))?;
@@ -75,6 +79,7 @@ pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Listing
         Format::Kaldi => kaldi::read,
         Format::Lhotse => lhotse::read,
         Format::HuggingFace => hugging_face::read,
+        Format::WebDataset => webdataset::read,
         Format::Folder => folder::read,
     };
     read(&mut builder, path)?;

@@ -1,6 +1,6 @@
-//! Content hashes of files, remembered by path, size and modification time.
+//! Content hashes of audio, remembered by path, size and modification time.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path};
@@ -11,14 +11,15 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::key::StoreKey;
 use super::record::{self, Payload};
 use super::{Store, lock};
-use plimsoll_audio::{open_regular_file, regular_file_metadata};
+use plimsoll_audio::AudioSource;
 
 /// Smallest age of a modification time that can be relied on: a younger file may change again with an equal
 /// modification time. FAT, the coarsest file system clock in use, counts in steps of two seconds.
 const CLOCK_STEP: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// Computes a hash of the content of `file`.
+    /// Computes a hash of the content of `file`, or of the part of a container that its path names, see
+    /// [`AudioSource`].
     ///
     /// The hash is remembered by the path, size and modification time of the file, so an unchanged file is read only
     /// once. A file that changed within the last two seconds is read each time.
@@ -27,7 +28,7 @@ impl Store {
     /// When the file cannot be read.
     pub fn content_hash(&self, file: &Path) -> io::Result<u128> {
         let path = path::absolute(file)?;
-        let (key, _) = key_of(&path, &regular_file_metadata(&path)?)?;
+        let (key, _) = key_of(&path, &AudioSource::from_path(&path).metadata()?)?;
         // Also in memory, for a store that is full or cannot be written.
         if let Some(&content) = lock(&self.content_hashes).get(&key) {
             return Ok(content);
@@ -45,13 +46,13 @@ impl Store {
     }
 }
 
-/// Computes the hash of a file, and the key to remember it by; `None` as the key if the file may still be changing.
+/// Computes the hash of audio, and the key to remember it by; `None` as the key if the file may still be changing.
 fn hash_file(path: &Path) -> io::Result<(u128, Option<StoreKey>)> {
     let now = SystemTime::now();
-    let mut file = open_regular_file(path)?;
-    let (before, modified) = key_of(path, &file.metadata()?)?;
-    let content = hash(&mut file)?;
-    let (after, _) = key_of(path, &file.metadata()?)?;
+    let mut audio = AudioSource::from_path(path).open()?;
+    let (before, modified) = key_of(path, &audio.metadata()?)?;
+    let content = hash(&mut audio)?;
+    let (after, _) = key_of(path, &audio.metadata()?)?;
     let is_settled = now.duration_since(modified).is_ok_and(|age| age >= CLOCK_STEP);
     Ok((content, (is_settled && before == after).then_some(before)))
 }
@@ -66,7 +67,7 @@ fn key_of(path: &Path, metadata: &Metadata) -> io::Result<(StoreKey, SystemTime)
     Ok((StoreKey::new(&[b"content of a file", path.as_os_str().as_bytes(), &size, &since]), modified))
 }
 
-fn hash(file: &mut File) -> io::Result<u128> {
+fn hash(file: &mut impl Read) -> io::Result<u128> {
     let (mut hash, mut bytes) = (Xxh3Default::new(), vec![0; 1 << 20]);
     loop {
         match file.read(&mut bytes) {

@@ -38,15 +38,15 @@ pub(super) fn audio_of(value: &str) -> Result<String, IssueKind> {
     match value {
         "" => Err(IssueKind::NoAudio("its path is empty".into())),
         "-" => Err(IssueKind::AudioFromCommand("`-`, the standard input".into())),
-        archive if in_archive(archive) => Err(IssueKind::AudioInArchive(shortened(archive))),
+        archive if is_unreadable_archive(archive) => Err(IssueKind::AudioInArchive(shortened(archive))),
         path => Ok(path.into()),
     }
 }
 
-/// Returns whether the value is a place in an archive, `FILE.ark:1234`, with or without a range.
-fn in_archive(value: &str) -> bool {
-    value.split_once(".ark:").is_some_and(|(_, offset)| offset.starts_with(|c: char| c.is_ascii_digit()))
-        || value.ends_with(".ark")
+/// Returns whether the value is an archive without a position, or with a range behind the position, `FILE.ark:12[0:9]`,
+/// which only matrices have.
+fn is_unreadable_archive(value: &str) -> bool {
+    value.ends_with(".ark") || value.split_once(".ark:").is_some_and(|(_, place)| place.ends_with(']'))
 }
 
 /// Returns the audio file of a command that only unpacks a file; `None` for any other command.
@@ -95,7 +95,9 @@ mod tests {
             ("python make.py a.wav |", None),
             ("sph2pipe -f wav a.sph |", None),
             ("|", None),
-            ("a.ark:123", None),
+            ("a.ark:123", Some("a.ark:123")),
+            ("a.ark:123[0:9]", None),
+            ("a.ark", None),
             ("a b.wav", Some("a b.wav")),
         ] {
             assert_eq!(audio_of(value).ok().as_deref(), expected, "{value}");

@@ -8,6 +8,9 @@ use super::super::builder::shortened;
 use super::super::json::Object;
 use crate::issue::IssueKind;
 
+/// Type of a source whose audio is in the tar file beside its list.
+const SHAR: &str = "shar";
+
 /// Lhotse recording with its files and transforms.
 pub(super) struct Recording {
     sources: Vec<Source>,
@@ -61,12 +64,19 @@ impl Recording {
     }
 
     /// Returns the file with exactly the channels `wanted`, relative to `folder`. An empty list means all channels.
-    pub(super) fn audio(&self, wanted: &[u64], folder: &Path) -> Result<RecordedAudio, IssueKind> {
-        let file = folder.join(self.file(wanted)?);
+    /// `in_shar` finds audio that a Shar holds.
+    pub(super) fn audio(
+        &self,
+        wanted: &[u64],
+        folder: &Path,
+        in_shar: impl FnOnce() -> Result<PathBuf, IssueKind>,
+    ) -> Result<RecordedAudio, IssueKind> {
+        let source = self.source(wanted)?;
+        let file = if source.kind == SHAR { in_shar()? } else { folder.join(&source.path) };
         Ok(RecordedAudio { file, rate: self.rate, resampled: self.resampled })
     }
 
-    fn file(&self, wanted: &[u64]) -> Result<&str, IssueKind> {
+    fn source(&self, wanted: &[u64]) -> Result<&Source, IssueKind> {
         if let Some(transform) = &self.transform {
             return Err(IssueKind::ChangedRecording(shortened(transform)));
         }
@@ -75,13 +85,13 @@ impl Recording {
             several => several.iter().find(|source| wanted.iter().all(|channel| source.channels.contains(channel))),
         };
         let source = source.ok_or_else(|| IssueKind::NoAudio("its recording has no file of its channel".into()))?;
-        if source.kind != "file" {
+        if source.kind != "file" && source.kind != SHAR {
             return Err(IssueKind::AudioNotInFile(shortened(&source.kind)));
         }
         if !wanted.is_empty() && source.channels.len() > wanted.len() {
             return Err(IssueKind::OneOfSeveralChannels(source.channels.len()));
         }
-        Ok(&source.path)
+        Ok(source)
     }
 }
 

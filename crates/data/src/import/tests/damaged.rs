@@ -139,13 +139,13 @@ fn a_damaged_kaldi_keeps_its_readable_lines() {
     ]), @r#"
     kaldi
     a: r1.wav 0s..1s [ann -] one (text:1)
+    c: raw.ark:1234 0s..1s [- -] x (text:3)
     ! wav.scp:5: `r1`: its id is already used at wav.scp:1
     ! utt2spk:2: not UTF-8, from byte 3 on
     ! utt2dur:1: `a`: `duration` is `soon`, and a number of seconds was expected
     ! text:11: `a`: its id is already used at text:1
     ! text:12: not UTF-8, from byte 3 on
     ! wav.scp:2: `b`: its audio is made by a command, which is not run: sox r2.wav -t wav - speed 1.1 |
-    ! wav.scp:3: `c`: its audio is in an archive, which cannot be read: raw.ark:1234
     ! wav.scp:4: `d`: it has no audio: its path is empty
     ! text:5: `e`: it has no audio: wav.scp does not name `r5`
     ! segments:6: `f`: it begins at 2 and ends at 1

@@ -50,7 +50,7 @@ fn an_unreadable_corpus_says_what_was_looked_for() {
     ];
     all.extend(Format::ALL.map(|format| seen(&[("x.md", b"")], &as_format(format))));
     insta::assert_snapshot!(all.concat(), @r#"
-    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines or an array with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); audio files with .txt or .lab files of the same name (`folder`)
+    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines or an array with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); tar files, or a pattern such as `train-{000..012}.tar` (`webdataset`); audio files with .txt or .lab files of the same name (`folder`)
     CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
     CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
     CORPUS lists no utterance
@@ -63,6 +63,7 @@ fn an_unreadable_corpus_says_what_was_looked_for() {
     CORPUS is not of the format `kaldi`, which has wav.scp and text
     CORPUS is not of the format `lhotse`, which has *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz
     CORPUS is not of the format `huggingface`, which has metadata.jsonl or metadata.csv with `file_name`
+    CORPUS is not of the format `webdataset`, which has tar files, or a pattern such as `train-{000..012}.tar`
     CORPUS is not of the format `folder`, which has audio files with .txt or .lab files of the same name
     "#);
 }

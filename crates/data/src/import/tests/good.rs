@@ -57,6 +57,7 @@ pub(super) fn corpora() -> Vec<Corpus> {
                 ("test/metadata.jsonl", b"{\"file_name\": \"c.flac\", \"text\": \"three\", \"locale\": \"mr\"}\n"),
             ],
         ),
+        (Format::WebDataset, vec![("train-000.tar", WEBDATASET)]),
         (
             Format::Folder,
             vec![
@@ -143,6 +144,13 @@ fn every_format_is_read() {
     train/a: train/a.wav 0s..end [7 en] Well, "so". (train/metadata.csv:2)
     train/sub/b: train/sub/b.mp3 0s..end [8 en] two lines (train/metadata.csv:3)
 
+    webdataset
+    utt-0: train-000.tar:3584+1644 0s..end [- en] text numéro 0 (train-000.tar)
+    utt-1: train-000.tar:9216+2124 0s..end [- en] text numéro 1 (train-000.tar)
+    utt-2: train-000.tar:15360+2604 0s..end [- en] text numéro 2 (train-000.tar)
+    utt-3: train-000.tar:22016+3084 0s..end [- en] text numéro 3 (train-000.tar)
+    utt-4: train-000.tar:29184+3564 0s..end [- en] text numéro 4 (train-000.tar)
+
     folder
     ann/a: ann/a.WAV 0s..end [ann en] one two (ann/a.WAV)
     bob/a: bob/a.ogg 0s..end [bob en] three (bob/a.ogg)
@@ -182,6 +190,7 @@ fn audio_root_moves_relative_paths() {
     a-1: /data/rec1.flac 500ms..2.2s [a kok] one two (text:1)
     cut-1: /elsewhere/r.flac 1.5s..3.5s [ann English] one (cuts_train.jsonl.gz:1)
     test/c: /elsewhere/test/c.flac 0s..end [me mr] three (test/metadata.jsonl:1)
+    utt-0: train-000.tar:3584+1644 0s..end [me -] text numéro 0 (train-000.tar)
     ann/a: ann/a.WAV 0s..end [ann -] one two (ann/a.WAV)
     "#);
 }
@@ -224,3 +233,5 @@ fn folders_are_speakers_only_directly_below_the_root() {
         assert_eq!(speakers(no_speakers), [None, None]);
     }
 }
+
+const WEBDATASET: &[u8] = include_bytes!("../../../../../fixtures/data/containers/text.tar");

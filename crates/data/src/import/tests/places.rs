@@ -159,8 +159,8 @@ fn list_that_cannot_be_read_is_described() {
         import(path, &ImportOptions::default()).unwrap_err().to_string()
     };
     for (files, name, expected) in [
-        (&[("shards/0.tar", &b""[..]), ("shards/1.tar", b"")][..], "", "holds tar shards or other archives"),
-        (&[("x.tar.gz", b"")], "x.tar.gz", "holds tar shards or other archives"),
+        (&[("shards/0.tar.gz", &b""[..]), ("shards/1.tgz", b"")][..], "", "holds compressed archives"),
+        (&[("x.zip", b"")], "x.zip", "holds compressed archives"),
         (&[("x.json", b"{\n \"a\": {\"wav\": \"a.wav\", \"words\": \"x\"}\n}")], "x.json", "is one JSON object"),
         (&[("x.json", b"[{\"path\": \"a.wav\"}]")], "x.json", "its objects have no path of an audio file"),
         (&[("x.json", b"3")], "x.json", "is not a corpus in a known layout"),
