@@ -18,6 +18,8 @@ mod long;
 mod split;
 mod stats;
 
+pub mod pack;
+
 mod store;
 
 mod augment;

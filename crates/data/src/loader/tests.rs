@@ -10,6 +10,8 @@ use crate::testing::corpus;
 use crate::{Augment, BatchSize};
 use plimsoll_core::{Batch, Bytes, Frames, Seconds};
 
+mod containers;
+
 const UTTERANCES: usize = 23;
 
 fn dataset(folder: &TempDir) -> Arc<Dataset> {
