@@ -1,7 +1,8 @@
 //! Measures padding and repeated pairs of our batches and of lhotse's bucketing sampler (--python PATH, --seconds N of
-//! a batch).
+//! a batch, --lengths FILE).
 //!
-//! The data are thirty thousand lengths distributed as in LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`).
+//! The data are thirty thousand lengths distributed as in LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`), or those
+//! of FILE, such as `fixtures/unusual_lengths.py` makes.
 //! lhotse is installed into a virtual environment under `target/`, unless --python names a Python with lhotse. Without
 //! lhotse, only our batches are measured.
 
@@ -16,17 +17,21 @@ use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta, epoch_batches};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let (mut python, mut budget) = (None, 200.0);
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let (mut python, mut budget, mut lengths) = (None, 200.0, fixtures.join("data/lengths.tsv"));
     while let Some(arg) = args.next() {
-        let value = args.next().ok_or("--python PATH, --seconds N")?;
+        let value = args.next().ok_or("--python PATH, --seconds N, --lengths FILE")?;
         match arg.as_str() {
             "--python" => python = Some(PathBuf::from(value)),
             "--seconds" => budget = value.parse()?,
-            _ => return Err(format!("there is no {arg}; there are --python PATH and --seconds N").into()),
+            "--lengths" => lengths = value.into(),
+            _ => {
+                return Err(
+                    format!("there is no {arg}; there are --python PATH, --seconds N and --lengths FILE").into()
+                );
+            }
         }
     }
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
-    let lengths = fixtures.join("data/lengths.tsv");
     let rows = std::fs::read_to_string(&lengths)?;
     let python = python.map_or_else(|| lhotse(Path::new("target/bench-padding")), Ok);
     if let Err(reason) = &python {
@@ -34,10 +39,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("batches of {budget} s, padding included");
     println!(
-        "{:<12} {:<12} {:>8} {:>14} {:>14} {:>12} {:>8}",
-        "corpus", "", "batches", "audio padding", "token padding", "meet again", "shapes"
+        "{:<12} {:<12} {:>8} {:>8} {:>14} {:>14} {:>12} {:>8}",
+        "corpus", "", "batches", "audio", "audio padding", "token padding", "meet again", "shapes"
     );
-    for corpus in ["librispeech", "ljspeech", "both"] {
+    let mut corpora: Vec<&str> = rows.lines().filter_map(|line| line.split('\t').next()).collect();
+    corpora.dedup();
+    // Two corpora are measured together, too.
+    corpora.extend((corpora.len() == 2).then_some("both"));
+    for corpus in corpora {
         let samples = samples(&rows, corpus);
         let config = BatchingConfig::new(BatchSize::Seconds(Seconds(budget)));
         for (whose, shapes) in [("ours", None), ("ours, grid", NonZeroU32::new(72))] {
@@ -102,8 +111,9 @@ fn print(corpus: &str, whose: &str, samples: &[SampleMeta], epochs: &[Vec<Vec<us
         100.0 * (1.0 - samples.iter().map(|sample| f64::from(real(sample))).sum::<f64>() / cells)
     };
     println!(
-        "{corpus:<12} {whose:<12} {:>8} {:>12.2} % {:>12.2} % {:>10.2} % {:>8}",
+        "{corpus:<12} {whose:<12} {:>8} {:>6.1} s {:>12.2} % {:>12.2} % {:>10.2} % {:>8}",
         epochs[0].len(),
+        samples.iter().map(|sample| sample.seconds.0).sum::<f64>() / epochs[0].len() as f64,
         padding(|shape| shape.1, |sample| sample.frames.0),
         padding(|shape| shape.2, |sample| sample.tokens),
         100.0 * meetings(epochs),

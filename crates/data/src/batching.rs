@@ -1,9 +1,13 @@
 //! Batching: divides utterances into batches. The result depends only on lengths, the configuration and the seed.
 
+mod split;
+
 use std::num::NonZeroU32;
 
 use plimsoll_core::{Frames, Grid, Key, SampleId, Seconds};
 use serde::{Deserialize, Serialize};
+
+use split::split_window;
 
 /// Lengths of a sample, known before its audio is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,16 +30,6 @@ pub enum BatchSize {
     Utterances(NonZeroU32),
     /// An amount of audio including padding. An utterance longer than this makes a batch of its own.
     Seconds(Seconds),
-}
-
-impl BatchSize {
-    /// Computes how many utterances fit into a batch whose longest utterance takes `seconds`.
-    fn utterances_at(self, seconds: f64) -> usize {
-        match self {
-            Self::Utterances(most) => most.get() as usize,
-            Self::Seconds(most) => ((most.0 / seconds.max(f64::MIN_POSITIVE)) as usize).max(1),
-        }
-    }
 }
 
 /// Settings of batching. The device has no influence, so a run keeps its data order on another device.
@@ -106,9 +100,8 @@ pub fn epoch_batches(samples: &[SampleMeta], config: &BatchingConfig, seed: Key,
 
 /// One pass over the samples, in windows. To resume in the middle, only the current window must be made.
 ///
-/// The samples are shuffled and cut into windows of equal size. A window is halved by frames or by tokens, whichever
-/// leaves less padding, until each part is one batch; then its batches are shuffled. No sample is dropped, so a few
-/// batches of a window may not be full.
+/// The samples are shuffled and cut into windows of equal size. Within a window, samples of similar frames and tokens make
+/// batches; then its batches are shuffled. No sample is dropped, so a few batches of a window may not be full.
 #[derive(Clone, Debug)]
 pub struct Epoch {
     /// Indices of the samples in shuffled order. `u32` because memory access dominates the shuffle of a million
@@ -176,11 +169,6 @@ impl BatchingConfig {
     }
 }
 
-/// Limit for splitting a part of a window by tokens: the resulting number of batches, as a multiple of the number of
-/// batches after a split by frames. A part that would exceed the limit is split by frames, because its batches would be
-/// small.
-const MAX_TOKEN_SPLIT: f64 = 1.2;
-
 /// Frames, tokens and duration of a sample after padding to the grid, as if it were the only sample of its batch.
 #[derive(Clone, Copy)]
 struct Padded {
@@ -195,56 +183,6 @@ impl Padded {
         let longer = f64::from(frames) / f64::from(sample.frames.0.max(1));
         Self { frames, tokens: grid.tokens(frames, sample.tokens), seconds: sample.seconds.0 * longer }
     }
-}
-
-/// Splits a window into batches with little padding of frames and of tokens, as indices into `window`.
-///
-/// The split uses padded lengths, so that full batches with equal numbers of frames have equal numbers of utterances.
-fn split_window(window: &[Padded], size: BatchSize) -> Vec<Vec<usize>> {
-    let mut by_frames: Vec<usize> = (0..window.len()).collect();
-    let mut by_tokens = by_frames.clone();
-    by_frames.sort_by_key(|&index| (window[index].frames, window[index].tokens));
-    by_tokens.sort_by_key(|&index| (window[index].tokens, window[index].frames));
-    let total = |length: &dyn Fn(&Padded) -> u32| window.iter().map(|w| f64::from(length(w))).sum::<f64>().max(1.0);
-    let (frames, tokens) = (|padded: &Padded| padded.frames, |padded: &Padded| padded.tokens);
-    // Padding is weighted by its share of the total, and audio 1.5 times as much: it takes more of the computation.
-    let weights = (1.5 / total(&frames), 1.0 / total(&tokens));
-    let waste = |part: &[usize]| {
-        let padding = |length: &dyn Fn(&Padded) -> u32| {
-            let longest = part.iter().map(|&index| length(&window[index])).max().unwrap_or(0);
-            part.iter().map(|&index| f64::from(longest - length(&window[index]))).sum::<f64>()
-        };
-        weights.0 * padding(&frames) + weights.1 * padding(&tokens)
-    };
-    let mut is_left = vec![false; window.len()];
-    let (mut batches, mut parts) = (Vec::new(), vec![(by_frames, by_tokens)]);
-    while let Some((by_frames, by_tokens)) = parts.pop() {
-        let runs = cut_into_runs(&by_frames, |index| window[index].seconds, |fill| fill.exceeds(size));
-        if runs.len() <= 1 {
-            batches.push(by_frames);
-            continue;
-        }
-        let first: usize = runs[..runs.len() / 2].iter().map(Vec::len).sum();
-        let mut left = &by_frames[..first];
-        // A split by tokens counts in full batches at the longest duration of the part.
-        let each = size.utterances_at(by_frames.iter().map(|&i| window[i].seconds).fold(0.0, f64::max));
-        let count = by_tokens.len().div_ceil(each);
-        let half = each * (count / 2);
-        if count as f64 <= runs.len() as f64 * MAX_TOKEN_SPLIT && half > 0 && half < by_tokens.len() {
-            let (low, high) = by_tokens.split_at(half);
-            if waste(low) + waste(high) < waste(left) + waste(&by_frames[first..]) {
-                left = low;
-            }
-        }
-        left.iter().for_each(|&index| is_left[index] = true);
-        let goes_left = |list: &[usize], wanted: bool| -> Vec<usize> {
-            list.iter().copied().filter(|&index| is_left[index] == wanted).collect()
-        };
-        let [low, high] = [true, false].map(|side| (goes_left(&by_frames, side), goes_left(&by_tokens, side)));
-        by_frames.iter().for_each(|&index| is_left[index] = false);
-        parts.extend([high, low]);
-    }
-    batches
 }
 
 /// Cuts samples into batches in the given order, as evaluation does.

@@ -39,7 +39,7 @@ fn sorting_inside_windows_removes_most_padding() {
     };
     let sorted = share(&epoch_batches(&samples, &utterances(16), Key::new(1), 0));
     let unsorted = share(&ordered_batches(&samples, &order, utterances(16).size));
-    assert!(sorted < 0.03 && unsorted > 0.2, "{sorted} {unsorted}");
+    assert!(sorted < 0.04 && unsorted > 0.2, "{sorted} {unsorted}");
 }
 
 #[test]
@@ -157,5 +157,73 @@ proptest! {
         let order: Vec<usize> = (0..samples.len()).collect();
         let sorted = cells(&samples, &epoch_batches(&samples, &utterances(8), Key::new(seed), 0)).0;
         prop_assert!(sorted <= cells(&samples, &ordered_batches(&samples, &order, utterances(8).size)).0);
+    }
+}
+
+/// Returns lists of lengths of unusual shape: log-normal, two modes at 2 s and 30 s,
+/// uniform, a tail to two minutes, all equal, and log-normal with texts that say little about the audio.
+fn unusual_lists() -> Vec<Vec<SampleMeta>> {
+    let normal = |key: Key| (0..12).map(|n| key.at(n).unit()).sum::<f64>() - 6.0;
+    let shapes: [&dyn Fn(Key) -> f64; 5] = [
+        &|key| (1.6 + 0.7 * normal(key)).exp().clamp(0.5, 60.0),
+        &|key| if key.unit() < 0.7 { 2.0 + 0.4 * normal(key) } else { 30.0 + 2.0 * normal(key) }.max(0.5),
+        &|key| 1.0 + 19.0 * key.unit(),
+        &|key| {
+            if key.unit() < 0.02 { 20.0 + 100.0 * key.at(1).unit() } else { (-5.0 * key.at(2).unit().ln()).min(30.0) }
+        },
+        &|_| 8.0,
+    ];
+    let list = |(shape, noise): (&dyn Fn(Key) -> f64, f64)| {
+        let sample = |n| {
+            let (key, text) = (Key::new(5).at(n), Key::new(6).at(n));
+            let seconds = shape(key).max(0.5);
+            let tokens = (seconds * 14.6 * (1.0 + noise * normal(text)).max(0.1)) as u32;
+            let frames = Frames((seconds * 100.0) as u32);
+            SampleMeta { id: SampleId(n), frames, tokens: tokens.max(1), seconds: Seconds(seconds) }
+        };
+        (0..8_000).map(sample).collect()
+    };
+    let plain = shapes.map(|shape| (shape, 0.12));
+    plain.into_iter().chain([(shapes[0], 0.35)]).map(list).collect()
+}
+
+/// Makes batches of random samples of thirty buckets of equal audio, as samplers of other toolkits do.
+fn bucketed(samples: &[SampleMeta], size: BatchSize) -> Vec<Vec<usize>> {
+    let mut sorted: Vec<usize> = (0..samples.len()).collect();
+    sorted.sort_by_key(|&index| samples[index].frames);
+    let total: f64 = samples.iter().map(|sample| sample.seconds.0).sum();
+    let (mut before, mut buckets) = (0.0, vec![Vec::new(); 30]);
+    for index in sorted {
+        buckets[((30.0 * before / total) as usize).min(29)].push(index);
+        before += samples[index].seconds.0;
+    }
+    let shuffled = |mut bucket: Vec<usize>| {
+        Key::new(8).shuffle(&mut bucket);
+        ordered_batches(samples, &bucket, size)
+    };
+    buckets.into_iter().flat_map(shuffled).collect()
+}
+
+#[test]
+fn unusual_lists_are_padded_less_than_by_buckets() {
+    for (n, samples) in unusual_lists().into_iter().enumerate() {
+        let size = |seconds| BatchSize::Seconds(Seconds(seconds));
+        let padding = |batches: &[Vec<usize>], length: fn(&SampleMeta) -> u32| {
+            let of = |&index: &usize| f64::from(length(&samples[index]));
+            let padded: f64 = batches.iter().map(|b| b.len() as f64 * b.iter().map(of).fold(0.0, f64::max)).sum();
+            1.0 - batches.iter().flatten().map(of).sum::<f64>() / padded
+        };
+        let theirs = bucketed(&samples, size(100.0));
+        // At most as many batches: equal real audio in each.
+        let (mut seconds, mut ours) =
+            (200.0, epoch_batches(&samples, &BatchingConfig::new(size(100.0)), Key::new(1), 0));
+        while ours.len() > theirs.len() {
+            seconds *= 1.01;
+            ours = epoch_batches(&samples, &BatchingConfig::new(size(seconds)), Key::new(1), 0);
+        }
+        let audio = [&ours, &theirs].map(|batches| padding(batches, |sample| sample.frames.0));
+        let tokens = [&ours, &theirs].map(|batches| padding(batches, |sample| sample.tokens));
+        // Short lists have small windows; on 20,000 utterances it is less than half (docs/data.md).
+        assert!(audio[0] <= audio[1] && tokens[0] <= 0.65 * tokens[1], "{n}, {seconds} s: {audio:?} {tokens:?}");
     }
 }
