@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use split::split_window;
 
+/// Version of the rules that divide utterances into batches. Another version gives other batches for the same seed.
+pub const BATCHING_VERSION: u32 = 2;
+
 /// Lengths of a sample, known before its audio is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleMeta {

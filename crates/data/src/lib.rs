@@ -37,7 +37,7 @@ pub use plimsoll_text as text;
 
 pub use audio_root::suggest_audio_root;
 pub use augment::{Augment, AugmentError, Noise, SpecAugment};
-pub use batching::{BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
+pub use batching::{BATCHING_VERSION, BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};
 pub use dataset::{Dataset, LoadError};
 pub use fingerprint::CorpusFingerprint;

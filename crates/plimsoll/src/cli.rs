@@ -12,6 +12,7 @@ use plimsoll_core::CountingAllocator;
 use plimsoll_recipes::Failure;
 
 use crate::advise::{self, AdviseArgs};
+use crate::align::{self, AlignArgs};
 use crate::config::ConfigCommand;
 use crate::corpus::{self, CorpusCommand};
 use crate::data::DataCommand;
@@ -20,6 +21,7 @@ use crate::environment;
 use crate::eval::{self, EvalArgs};
 use crate::export::{self, ExportArgs};
 use crate::gpu_info::{self, GpuInfoArgs};
+use crate::lm::LmCommand;
 use crate::memtest::{self, MemtestArgs};
 use crate::model::{self, ModelCommand};
 use crate::monitor::{self, MonitorArgs};
@@ -58,6 +60,11 @@ pub(crate) enum Command {
     Train(Box<TrainArgs>),
     /// Turn recordings into text with a trained recognizer
     Transcribe(TranscribeArgs),
+    /// Find when each word of a known text is said in a recording
+    Align(AlignArgs),
+    /// Train and measure language models for the search of a recognizer
+    #[command(subcommand)]
+    Lm(Box<LmCommand>),
     /// Turn text into speech with a trained synthesizer
     Say(SayArgs),
     /// Measure the error of a trained model on held-out or given utterances
@@ -105,6 +112,8 @@ impl Command {
         match self {
             Self::Train(args) => train::train(*args, meter),
             Self::Transcribe(args) => transcribe::transcribe(&args),
+            Self::Align(args) => align::align(&args),
+            Self::Lm(command) => command.run(),
             Self::Say(args) => say::say(&args),
             Self::Eval(args) => eval::eval(&args),
             Self::Export(args) => export::export(&args),

@@ -8,6 +8,7 @@
 mod print;
 
 mod advise;
+mod align;
 mod backend_flag;
 mod cli;
 mod config;
@@ -17,6 +18,7 @@ mod doctor;
 mod eval;
 mod export;
 mod gpu_info;
+mod lm;
 mod memtest;
 mod model;
 mod monitor;

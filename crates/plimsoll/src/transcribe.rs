@@ -1,5 +1,6 @@
 //! `plimsoll transcribe`: turns recordings into text.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,8 +9,10 @@ use clap::Args;
 use plimsoll_audio::{AudioError, read_audio};
 use plimsoll_core::{Seconds, error_chain};
 use plimsoll_data::cuts_at_silence;
+use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat, Word};
 use serde_json::json;
 
+use crate::output::{ForceFlag, OutputFile};
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use plimsoll_recipes::config::ConfigError;
@@ -22,12 +25,6 @@ use plimsoll_recipes::{Failure, FailureExt};
 /// is trained on such lengths.
 const MAX_SEGMENT: Seconds = Seconds(30.0);
 
-/// The text of one recording, and its length.
-struct Transcript {
-    text: String,
-    seconds: Seconds,
-}
-
 /// Arguments of `transcribe`.
 #[derive(Debug, Args)]
 pub(crate) struct TranscribeArgs {
@@ -38,8 +35,17 @@ pub(crate) struct TranscribeArgs {
     #[arg(long, value_name = "RUN")]
     pub(crate) run: PathBuf,
     /// Print one JSON object per recording and line: `{"file": ..., "text": ..., "seconds": ...}` or `{"file": ..., "error": ...}`.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
+    /// Write the words with their times: text (no times), json, srt, vtt, ctm or textgrid. Several recordings need --out-dir.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<TranscriptFormat>,
+    /// Folder for one file per recording, named after it.
+    #[arg(long, value_name = "DIR", requires = "format")]
+    pub(crate) out_dir: Option<PathBuf>,
+    /// Whether the files may be overwritten.
+    #[command(flatten)]
+    pub(crate) overwrite: ForceFlag,
     /// Backend to compute with: auto, cpu, cuda or wgpu.
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
@@ -52,39 +58,96 @@ pub(crate) struct TranscribeArgs {
 /// continue; the exit code is then 2.
 pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     let files = files(&args.inputs)?;
+    let outputs = outputs(args, &files)?;
     let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?)?;
+    let reader = reader.with_language(&args.search.language(&args.run))?;
     let bar = reading_bar(files.len());
     let mut unreadable = 0;
-    for file in &files {
-        let transcript = transcribe_file(file, &reader);
+    for (index, file) in files.iter().enumerate() {
+        let transcript = transcribe_file(file, &reader, args.format.is_some());
         unreadable += usize::from(transcript.is_err());
-        // A line of text would otherwise break the bar on the same terminal.
-        bar.suspend(|| print_result(file, &transcript, args.json, files.len() == 1));
+        match (&transcript, args.format) {
+            (Ok(transcript), Some(format)) => match outputs.get(index) {
+                Some(output) => output.write(transcript.write(format))?,
+                None => bar.suspend(|| print!("{}", transcript.write(format))),
+            },
+            // A line of text would otherwise break the bar on the same terminal.
+            _ => bar.suspend(|| print_result(file, &transcript, args.json, files.len() == 1)),
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(if unreadable == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
 }
 
-/// Transcribes one recording. A long recording is transcribed in segments.
-fn transcribe_file(file: &Path, reader: &Reader) -> Result<Transcript, AudioError> {
+/// Checks the files for the transcripts, one for each recording; none without `--out-dir`.
+fn outputs(args: &TranscribeArgs, files: &[PathBuf]) -> Result<Vec<OutputFile>, Failure> {
+    let (Some(format), Some(folder)) = (args.format, &args.out_dir) else {
+        return match args.format {
+            Some(_) if files.len() > 1 => {
+                let message = format!("there are {} recordings, and one standard output", files.len());
+                Err(Failure::invalid(message, "give --out-dir DIR, or one recording"))
+            }
+            _ => Ok(Vec::new()),
+        };
+    };
+    std::fs::create_dir_all(folder).map_err(|error| {
+        Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
+    })?;
+    let mut names = HashSet::new();
+    let output = |file: &PathBuf| {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if !names.insert(name.clone()) {
+            let message = format!("two recordings are named `{name}`");
+            return Err(Failure::invalid(message, "transcribe them into different folders"));
+        }
+        OutputFile::new(&folder.join(format!("{name}.{}", format.extension())), "--out-dir", args.overwrite)
+    };
+    files.iter().map(output).collect()
+}
+
+/// Transcribes one recording, with the times of its words if `is_timed`. A long recording is transcribed in segments.
+fn transcribe_file(file: &Path, reader: &Reader, is_timed: bool) -> Result<Transcript, AudioError> {
     let audio = read_audio(file, reader.sample_rate())?;
+    let rate = f64::from(audio.rate);
     let cuts = cuts_at_silence(&audio.samples, audio.rate, MAX_SEGMENT);
     let starts = [0].into_iter().chain(cuts.iter().copied());
-    let texts = starts.zip(&cuts).map(|(start, &end)| reader.text(&audio.samples[start..end], &Terminal));
-    let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
-    Ok(Transcript { text: texts.join(" "), seconds: audio.duration() })
+    let segment = |(start, &end): (usize, &usize)| {
+        let samples = &audio.samples[start..end];
+        let (from, to) = (start as f64 / rate, end as f64 / rate);
+        if !is_timed {
+            return Segment { text: reader.text(samples, &Terminal), start: from, end: to, ..Segment::default() };
+        }
+        let found = reader.timed(samples, &Terminal);
+        match found.words.is_empty() {
+            // Without times of words, those of the segment.
+            true => Segment { text: found.text, start: from, end: to, ..Segment::default() },
+            false => Segment::new(found.words.into_iter().map(|word| shifted(word, from)).collect()),
+        }
+    };
+    let segments = starts.zip(&cuts).map(segment).filter(|segment| !segment.text.is_empty()).collect();
+    let seconds = audio.duration().0;
+    Ok(Transcript { recording: file.display().to_string(), seconds, language: None, segments })
+}
+
+/// Moves the times of `word` by `seconds`.
+fn shifted(mut word: Word, seconds: f64) -> Word {
+    (word.start, word.end) = (word.start + seconds, word.end + seconds);
+    for character in &mut word.characters {
+        (character.start, character.end) = (character.start + seconds, character.end + seconds);
+    }
+    word
 }
 
 /// Prints the text of a recording, or the error of reading it; `is_only` leaves out the name of the file.
 fn print_result(file: &Path, transcript: &Result<Transcript, AudioError>, json: bool, is_only: bool) {
     let name = file.display().to_string();
     match transcript {
-        Ok(Transcript { text, seconds }) if json => {
-            println!("{}", json!({"file": name, "text": text, "seconds": seconds}));
+        Ok(transcript) if json => {
+            println!("{}", json!({"file": name, "text": text_of(transcript), "seconds": transcript.seconds}));
         }
-        Ok(Transcript { text, .. }) if is_only => println!("{text}"),
-        Ok(Transcript { text, .. }) => println!("{name}\t{text}"),
+        Ok(transcript) if is_only => println!("{}", text_of(transcript)),
+        Ok(transcript) => println!("{name}\t{}", text_of(transcript)),
         Err(error) => {
             let reason = error_chain(error);
             if json {
@@ -93,6 +156,11 @@ fn print_result(file: &Path, transcript: &Result<Transcript, AudioError>, json: 
             eprintln!("error: {name}: {reason}");
         }
     }
+}
+
+/// Returns the text of all segments in one line.
+fn text_of(transcript: &Transcript) -> String {
+    transcript.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// Extensions of the files that are read from a folder. A file that is named itself can have any extension.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_core::SampleId;
-use plimsoll_data::{BatchSize, CorpusFingerprint};
+use plimsoll_data::{BATCHING_VERSION, BatchSize, CorpusFingerprint};
 use plimsoll_text::Tokenizer;
 use serde_json::Value;
 
@@ -21,6 +21,8 @@ pub(crate) const CORPUS: &str = "corpus";
 pub(crate) const HELD_OUT_BY: &str = "held out by";
 /// Name of the settings of the features, as JSON.
 const FEATURES: &str = "features";
+/// Name of the version of the rules that make batches. Runs before the second version do not have it.
+const BATCHING: &str = "batching version";
 /// Name of the choice of tokens.
 const TOKENIZER: &str = "data.tokenizer";
 
@@ -49,6 +51,7 @@ pub(crate) fn fingerprint(
         ("data.frame_grid", batching.frame_grid.to_string()),
         // As written: without the key it depends on the device, and changes no batch.
         ("data.shapes", config.data.shapes.map_or_else(|| "none".into(), |n| n.to_string())),
+        (BATCHING, BATCHING_VERSION.to_string()),
         (TOKENIZER, tokenizer(config)?),
         (FEATURES, serde_json::to_string(&features).expect("settings are plain data")),
     ];
@@ -98,8 +101,10 @@ pub(crate) fn changes(
     {
         changes.data.push(format!("{} {} -> {} {}", old.0, old.1, new.0, new.1));
     }
-    for (name, new) in present {
-        let Some(old) = earlier.get(name).filter(|old| *old != new) else { continue };
+    let first_version = (BATCHING.to_string(), "1".to_string());
+    let unversioned = (!earlier.contains_key(BATCHING)).then_some((&first_version.0, &first_version.1));
+    for (name, old) in earlier.iter().chain(unversioned) {
+        let Some(new) = present.get(name).filter(|new| *new != old) else { continue };
         match name.as_str() {
             CORPUS => {
                 let known = before.filter(|before| before.summary() == *old);
@@ -111,6 +116,7 @@ pub(crate) fn changes(
                 }
             }
             FEATURES => changes.model.extend(feature_changes(old, new)),
+            BATCHING => changes.data.push(format!("this version of the program makes other batches ({old} -> {new})")),
             TOKENIZER => changes.model.push(format!("{name} {old} -> {new}")),
             _ => changes.data.push(format!("{name} {old} -> {new}")),
         }
@@ -188,6 +194,15 @@ mod tests {
         assert_eq!(data(&|config| config.training.learning_rate = 1.0), "");
         assert_eq!(data(&|config| config.data.num_workers = Some(4)), "");
         assert_eq!(data(&|config| config.data.manifest = Some("elsewhere".into())), "");
+    }
+
+    #[test]
+    fn batches_of_an_older_version_are_a_change() {
+        let now = fingerprint(&RunConfig::default(), &corpus(10), "voices").unwrap();
+        let mut before = now.clone();
+        before.remove(BATCHING);
+        let found = changes(&before, &now, Some(&corpus(10)), &corpus(10));
+        assert_eq!(found.data, ["this version of the program makes other batches (1 -> 2)"]);
     }
 
     #[test]

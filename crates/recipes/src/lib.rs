@@ -12,6 +12,7 @@ pub mod earlier;
 mod error;
 mod fingerprint;
 pub mod invocation;
+pub mod language;
 pub mod loading;
 mod machine;
 pub mod mapping;

@@ -4,18 +4,22 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use plimsoll_core::Samples;
-use plimsoll_speech::asr::{Search, Transcriber};
+use plimsoll_speech::asr::{LanguageSearch, Search, TimedTranscription, Transcriber};
+use plimsoll_text::alignment::AlignmentError;
+use plimsoll_text::transcript::Word;
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
+use crate::language::LanguageSettings;
 use crate::reporter::{Level, Reporter};
 
 /// A trained recognizer on a device, with its decoding search.
 pub struct Reader {
     transcriber: Transcriber,
-    /// Search with which samples are decoded to text.
+    /// Search with which samples are decoded to text, unless there is a language model.
     pub search: Search,
+    language: Option<LanguageSearch>,
 }
 
 impl Reader {
@@ -29,7 +33,20 @@ impl Reader {
             let message = format!("the model in {} has no attention decoder", folder.display());
             return Err(Failure::invalid(message, "use `--search greedy` or `--search prefix-beam`"));
         }
-        Ok(Self { transcriber, search })
+        Ok(Self { transcriber, search, language: None })
+    }
+
+    /// Searches with a language model, hotwords or a lexicon by `settings`; without any of them nothing changes.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the search is one of the attention decoder.
+    pub fn with_language(self, settings: &LanguageSettings) -> Result<Self, Failure> {
+        let language = settings.search(self.transcriber.tokenizer())?;
+        if language.is_some() && self.search.needs_decoder() {
+            let message = "a language model, hotwords and a lexicon work with CTC alone";
+            return Err(Failure::invalid(message, "leave out --search, or give --search prefix-beam"));
+        }
+        Ok(Self { language, ..self })
     }
 
     /// Returns the sample rate in Hz that [`text`](Self::text) expects.
@@ -39,12 +56,34 @@ impl Reader {
 
     /// Transcribes mono `samples`. Reports a warning if the model's length policy cuts the end of so long a recording.
     pub fn text(&self, samples: &[f32], reporter: &dyn Reporter) -> String {
+        self.warn_if_cut(samples, reporter);
+        match &self.language {
+            Some(_) => self.transcriber.transcribe_timed(samples, &self.search, self.language.as_ref()).text,
+            None => self.transcriber.transcribe(samples, &self.search),
+        }
+    }
+
+    /// Transcribes mono `samples` with the times of the words, in seconds from the first sample. Reports a warning if the
+    /// model's length policy cuts the end.
+    pub fn timed(&self, samples: &[f32], reporter: &dyn Reporter) -> TimedTranscription {
+        self.warn_if_cut(samples, reporter);
+        self.transcriber.transcribe_timed(samples, &self.search, self.language.as_ref())
+    }
+
+    /// Finds the times of the words of a known text, in seconds from the first sample.
+    ///
+    /// # Errors
+    /// If the text has more tokens than the recording has frames.
+    pub fn align(&self, samples: &[f32], text: &str) -> Result<Vec<Word>, AlignmentError> {
+        self.transcriber.align(samples, text)
+    }
+
+    fn warn_if_cut(&self, samples: &[f32], reporter: &dyn Reporter) {
         let length = Samples(samples.len() as u64).at(self.sample_rate());
         if self.transcriber.truncates(length) {
             let text = format!("the model's length policy truncates a recording of {length}: the end is cut");
             reporter.line(Level::Warning, &text);
         }
-        self.transcriber.transcribe(samples, &self.search)
     }
 }
 

@@ -13,6 +13,8 @@ pub mod tts;
 
 /// Audio files and features, whose types this crate takes.
 pub use plimsoll_audio as audio;
+/// Language models, which this crate takes.
+pub use plimsoll_language as language;
 /// Tokenizers, which this crate takes.
 pub use plimsoll_text as text;
 

@@ -217,6 +217,24 @@ impl Tokenizer {
         names
     }
 
+    /// Returns the text of each id as it stands in a sentence: a space or `▁` begins a word. Ids that are no text, such as
+    /// the end of a text or a language, are empty; the unknown character is U+FFFD.
+    ///
+    /// ```
+    /// use plimsoll_text::Tokenizer;
+    /// let tokenizer = Tokenizer::characters(["a b"]);
+    /// assert_eq!(tokenizer.token_texts(), ["", "\u{fffd}", "", "", " ", "a", "b"]);
+    /// ```
+    pub fn token_texts(&self) -> Vec<String> {
+        let text = |(id, name): (u32, String)| match id {
+            Self::UNKNOWN => char::REPLACEMENT_CHARACTER.to_string(),
+            id if id < CharTokenizer::RESERVED || self.language_ids.contains(&id) => String::new(),
+            // Byte-level vocabularies of Hugging Face write a space as Ġ.
+            _ => name.replace('Ġ', " "),
+        };
+        (0..).zip(self.names()).map(text).collect()
+    }
+
     fn new(vocabulary: Vocabulary) -> Self {
         Self { vocabulary, languages: Vec::new(), language_ids: Vec::new(), numbers: Numbers::default() }
     }

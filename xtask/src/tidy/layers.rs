@@ -52,7 +52,21 @@ const HOUSE: &[Place] = &[
     Place {
         package: "plimsoll",
         storey: 6,
-        uses: &[CORE, TAPE, AUDIO, TEXT, LANGUAGE, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH, "plimsoll-recipes"],
+        uses: &[
+            CORE,
+            TAPE,
+            AUDIO,
+            TEXT,
+            LANGUAGE,
+            CORPUS,
+            DATA,
+            LAYERS,
+            MEMORY,
+            TRAIN,
+            MONITOR,
+            SPEECH,
+            "plimsoll-recipes",
+        ],
         burn: true,
     },
     // Outside: it builds in seconds because it uses none of ours.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use plimsoll_core::Bytes;
 use plimsoll_data::{CheckDepth, Format, ImportOptions};
 
 use crate::output::ForceFlag;
@@ -22,6 +23,8 @@ pub(crate) enum DataCommand {
     Bench(BenchArgs),
     /// Show and check the features that are cached on disk, or delete them
     Cache(CacheArgs),
+    /// Write a corpus into tar shards, of WebDataset or Lhotse Shar, which are read without unpacking
+    Pack(PackArgs),
 }
 
 /// Arguments that select a corpus and complete its metadata.
@@ -31,7 +34,7 @@ pub(crate) struct CorpusArgs {
     #[arg(value_name = "PATH")]
     pub(super) path: Option<PathBuf>,
     /// Layout of the corpus: manifest (JSON lines or an array, also NeMo's), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
-    /// huggingface, or folder (audio files with a text file beside each). Default: detected.
+    /// huggingface, webdataset, or folder (audio files with a text file beside each). Default: detected.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// Folder that relative audio paths start from. Default: the folder of the list.
@@ -168,6 +171,29 @@ pub(crate) struct CacheArgs {
     #[arg(long)]
     pub(super) json: bool,
     /// The configuration; it can name the folder.
+    #[command(flatten)]
+    pub(super) config: ConfigArgs,
+}
+
+/// Arguments of `data pack`.
+#[derive(Debug, Args)]
+pub(crate) struct PackArgs {
+    /// The corpus.
+    #[command(flatten)]
+    pub(super) corpus: CorpusArgs,
+    /// Folder for the shards; it must not exist.
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: PathBuf,
+    /// Format of the shards: webdataset or shar.
+    #[arg(long, value_name = "FORMAT", default_value = "webdataset")]
+    pub(super) to: String,
+    /// Size of a shard, such as 512MiB; the last can be smaller.
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    pub(super) shard_size: Bytes,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// The configuration; it can name the corpus.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
 }

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod cache;
+mod pack;
 mod page;
 mod report;
 
@@ -40,6 +41,7 @@ impl DataCommand {
             Self::Stats(args) => run_stats(&args),
             Self::Bench(args) => bench::bench(&args),
             Self::Cache(args) => cache::cache(&args),
+            Self::Pack(args) => pack::run(&args),
         }
     }
 }

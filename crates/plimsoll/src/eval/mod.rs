@@ -1,5 +1,6 @@
 //! `plimsoll eval`: the errors of a recognizer on a corpus with known texts, or the quality of a synthesizer on them.
 
+mod details;
 mod report;
 mod synthesis;
 mod table;
@@ -58,6 +59,9 @@ pub(crate) struct EvalArgs {
     /// Whether the files may be overwritten.
     #[command(flatten)]
     pub(crate) overwrite: ForceFlag,
+    /// Also show confidence intervals, errors by speaker and length, and the most confused words (recognizers).
+    #[arg(long)]
+    pub(crate) details: bool,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
@@ -97,6 +101,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::invalid(message, "leave out --judge and --out-dir"));
     }
     let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?)?;
+    let reader = reader.with_language(&args.search.language(&args.run))?;
     let mut utterances = utterances::chosen(args, &RecognizerMetadata::read(&args.run).invalid()?.tokenizer)?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
@@ -110,12 +115,15 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
         true => println!("{:#}", report.json(args.worst)),
         false => print!("{}", report.summary(args.worst)),
     }
+    if args.details && !args.json {
+        print!("{}", details::summary(&report.errors()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Transcribes `utterances` and counts their errors; the report lists unreadable utterances.
 fn score(args: &EvalArgs, reader: &Reader, utterances: &[Utterance]) -> Result<Report, Failure> {
-    let mut report = Report::new(&args.run, &args.search.search, reader.search);
+    let mut report = Report::new(&args.run, &args.search.name(), reader.search);
     let bar = reading_bar(utterances.len());
     for utterance in utterances {
         if let Err(error) = read(utterance, reader, &mut report) {
@@ -136,13 +144,13 @@ fn score(args: &EvalArgs, reader: &Reader, utterances: &[Utterance]) -> Result<R
 }
 
 fn read(utterance: &Utterance, reader: &Reader, report: &mut Report) -> Result<(), AudioError> {
-    let Utterance { id, audio, offset, duration, text, .. } = utterance;
+    let Utterance { id, audio, offset, duration, text, speaker, .. } = utterance;
     let segment = AudioSegment { offset: *offset, duration: Some(*duration) };
     let audio = read_audio_segment(audio, segment, reader.sample_rate())?;
     let start = Instant::now();
     let hypothesis = reader.text(&audio.samples, &Terminal);
     report.decode_seconds += start.elapsed().as_secs_f64();
     let transcription = Transcription { name: id.clone(), reference: text.clone(), hypothesis };
-    report.scored.push(ScoredUtterance::new(transcription, audio.duration()));
+    report.scored.push(ScoredUtterance::new(transcription, audio.duration()).with_speaker(speaker.clone()));
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_core::{Seconds, Skipped, counted};
 use plimsoll_speech::asr::{Search, Transcription};
 use plimsoll_speech::score::ErrorCounts;
+use plimsoll_text::score::{self, ErrorReport, ReportOptions};
 use serde_json::{Value, json};
 
 /// One transcribed utterance with its errors.
@@ -14,6 +15,8 @@ pub(super) struct ScoredUtterance {
     pub(super) transcription: Transcription,
     /// Length of the utterance.
     pub(super) seconds: Seconds,
+    /// Speaker of the utterance, if the corpus names one.
+    pub(super) speaker: Option<String>,
     /// Errors of the transcription in words.
     pub(super) words: ErrorCounts,
     /// Errors of the transcription in characters.
@@ -38,7 +41,12 @@ impl ScoredUtterance {
     pub(super) fn new(transcription: Transcription, seconds: Seconds) -> Self {
         let words = ErrorCounts::words(&transcription.reference, &transcription.hypothesis);
         let characters = ErrorCounts::characters(&transcription.reference, &transcription.hypothesis);
-        Self { transcription, seconds, words, characters }
+        Self { transcription, seconds, speaker: None, words, characters }
+    }
+
+    /// Sets the speaker.
+    pub(super) fn with_speaker(self, speaker: Option<String>) -> Self {
+        Self { speaker, ..self }
     }
 }
 
@@ -69,6 +77,21 @@ impl Report {
 
     fn words(&self) -> ErrorCounts {
         self.scored.iter().map(|scored| scored.words).sum()
+    }
+
+    /// Ranks the errors, with confidence intervals.
+    pub(super) fn errors(&self) -> ErrorReport {
+        let utterance = |scored: &ScoredUtterance| {
+            let Transcription { name, reference, hypothesis } = scored.transcription.clone();
+            score::ScoredUtterance {
+                id: name,
+                reference,
+                hypothesis,
+                speaker: scored.speaker.clone(),
+                seconds: Some(scored.seconds.0),
+            }
+        };
+        ErrorReport::new(&self.scored.iter().map(utterance).collect::<Vec<_>>(), ReportOptions::default())
     }
 
     /// Counts the utterances with at least one wrong word.
@@ -104,6 +127,7 @@ impl Report {
             "cer": characters.rate(),
             "wer": words.rate(),
             "counts": {"characters": characters, "words": words},
+            "details": self.errors(),
             "sentence_errors": self.sentence_errors(),
             "audio_seconds": self.audio(),
             "decode_seconds": self.decode_seconds,

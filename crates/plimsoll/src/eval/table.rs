@@ -10,7 +10,7 @@ const HEADER: &str = "name\tseconds\tword_errors\twords\tcharacter_errors\tchara
 /// Formats the table: the header, and one line per utterance.
 pub(super) fn table(scored: &[ScoredUtterance]) -> String {
     let mut table = format!("{HEADER}\n");
-    for ScoredUtterance { transcription, seconds, words, characters } in scored {
+    for ScoredUtterance { transcription, seconds, words, characters, .. } in scored {
         let numbers = [errors(words), words.reference_length(), errors(characters), characters.reference_length()];
         let numbers = numbers.map(|number| number.to_string()).join("\t");
         let (name, truth, heard) =

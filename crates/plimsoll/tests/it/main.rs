@@ -19,4 +19,5 @@ mod streams;
 mod training;
 mod using;
 mod watching;
+mod words;
 mod wrong_input;

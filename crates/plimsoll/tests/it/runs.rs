@@ -31,6 +31,7 @@ fn run_writes_all_files() {
         "summary.json",
         "summary.md",
         "tensorboard",
+        "texts.lm",
         "utterances.jsonl",
     ];
     assert_eq!(names(&folder), expected);

@@ -52,8 +52,13 @@ fn train(dir: &TestFolder, more: &[&str]) -> ProgramOutput {
 
 /// Makes a folder with the run `v` of a synthesizer, after two steps.
 fn trained() -> TestFolder {
+    trained_as("parallel")
+}
+
+/// Makes a folder with the run `v` of a synthesizer of `family`, after two steps.
+fn trained_as(family: &str) -> TestFolder {
     let dir = TestFolder::new();
-    train(&dir, &["--name", "v", "--steps", "2"]).success();
+    train(&dir, &["--name", "v", "--steps", "2", "--set", &format!("model.family={family}")]).success();
     dir
 }
 
@@ -90,25 +95,37 @@ fn run_writes_samples_and_pictures() {
     let step: Value = serde_json::from_str(steps.lines().next().unwrap()).unwrap();
     let parts: f64 = step["parts"].as_object().unwrap().values().map(|part| part.as_f64().unwrap()).sum();
     assert!((parts - step["loss"].as_f64().unwrap()).abs() < 1e-5, "{step}");
-    assert_eq!(step["parts"].as_object().unwrap().len(), 4);
+    assert_eq!(step["parts"].as_object().unwrap().len(), 3);
 }
 
 #[test]
 fn resumed_run_equals_uninterrupted_run() {
+    ["parallel", "autoregressive"].into_iter().for_each(check_resume);
+}
+
+fn check_resume(family: &str) {
+    let family = format!("model.family={family}");
     let weights = |dir: &TestFolder| {
         let path = dir.path("runs/v/checkpoints/step-0000004/weights.safetensors");
         plimsoll_train::read_weights(&path).unwrap()
     };
     let [whole, parts] = [TestFolder::new(), TestFolder::new()];
-    train(&whole, &["--name", "v", "--steps", "4"]).success();
-    train(&parts, &["--name", "v", "--steps", "2"]).success();
+    train(&whole, &["--name", "v", "--steps", "4", "--set", &family]).success();
+    train(&parts, &["--name", "v", "--steps", "2", "--set", &family]).success();
     parts.run(&["train", "--resume", "runs/v", "--steps", "4"]).success();
     assert_eq!(weights(&parts), weights(&whole));
 }
 
 #[test]
 fn say_writes_files() {
-    let dir = trained();
+    check_say("parallel", ["--rate", "2"], ["--seed", "2"]);
+    check_say("autoregressive", ["--seed", "2"], ["--rate", "1.5"]);
+}
+
+/// Checks the files of `say` with a model of `family`, whose speech the flag `changing` changes. The flag `other` changes
+/// nothing, or is refused.
+fn check_say(family: &str, changing: [&str; 2], other: [&str; 2]) {
+    let dir = trained_as(family);
     let text = ["say", "zero one", "--run", "runs/v", "--json", "--out", "a.wav", "--picture", "a.svg"];
     let report = json(&dir, &text);
     let (rate, seconds) = length(&dir.path("a.wav"));
@@ -123,7 +140,12 @@ fn say_writes_files() {
         bytes(out) == bytes("a.wav")
     };
     assert!(again(&[], "b.wav"), "the same seed gives other speech");
-    assert!(!again(&["--seed", "2"], "c.wav"));
+    assert!(!again(&changing, "c.wav"), "{changing:?} changes nothing");
+    let same = dir.run(&["say", "zero one", "--run", "runs/v", "--out", "e.wav", other[0], other[1]]);
+    match same.code {
+        Some(0) => assert_eq!(bytes("e.wav"), bytes("a.wav"), "{other:?} changes something"),
+        _ => assert!(same.code == Some(2) && same.stderr.contains("speaks at one rate"), "{same:?}"),
+    }
     let other = format!("corpus/{}/wavs", names(&dir.path("corpus"))[0]);
     let other = format!("{other}/{}", names(&dir.path(&other))[1]);
     assert!(!again(&["--speaker", &other], "d.wav"), "another voice gives the same speech");
@@ -158,7 +180,11 @@ fn json_ending(dir: &TestFolder) -> String {
 
 #[test]
 fn synthesizer_is_evaluated_by_recognizer_and_exported() {
-    let dir = trained();
+    ["parallel", "autoregressive"].into_iter().for_each(check_export);
+}
+
+fn check_export(family: &str) {
+    let dir = trained_as(family);
     dir.train(&["--name", "r", "--steps", "2"]).success();
     let args = ["eval", "--task", "tts", "--run", "runs/v", "--judge", "runs/r", "--json", "--out-dir", "heard"];
     let report = json(&dir, &args);
@@ -246,7 +272,7 @@ fn speech_mistakes_get_one_message() {
             "--set",
             "model.max_attention_sequence_length=9",
         ],
-        &["train", "--task", "tts", "--set", "model.decoder_dim=30"],
+        &["train", "--task", "tts", "--set", "model.family=autoregressive", "--set", "model.decoder_dim=30"],
         &["train", "--task", "tts", "--set", "model.decoder_layers=0"],
         &["train", "--task", "tts", "--set", "features.preset=plimsoll"],
         &["train", "--task", "tts", "--set", "data.tokenizer_file=nothing.txt", "--set", "data.corpus_utterances=24"],

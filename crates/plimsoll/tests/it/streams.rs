@@ -27,7 +27,7 @@ enum Stream {
 }
 
 /// Every command, with arguments that make it print. `train` and `say` come with arguments that write files, too.
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 41] = [
     &["--help"],
     &["train", "--help"],
     &["frobnicate"],
@@ -36,6 +36,12 @@ const COMMANDS: [&[&str]; 36] = [
     &["train", "--config", "nowhere.toml"],
     &["transcribe", "wavs", "--run", "runs/r"],
     &["transcribe", "wavs", "--run", "runs/r", "--json", "-vv"],
+    &["transcribe", "wavs", "--run", "runs/r", "--format", "srt", "--out-dir", "subtitles", "--force"],
+    &["align", "--help"],
+    &["lm", "train", "lines.txt", "--out", "lines.lm", "--force"],
+    &["lm", "info", "nowhere.lm"],
+    // A second time the folder is not empty.
+    &["data", "pack", "--help"],
     &["transcribe", "nowhere.wav", "--run", "runs/r"],
     &["say", "zero", "--run", "runs/v", "--force"],
     &["say", "--file", "lines.txt", "--run", "runs/v", "--force"],

@@ -87,7 +87,7 @@ const AUTOREGRESSIVE_KEYS: &[&str] = &[
 const PARALLEL_KEYS: &[&str] =
     &["model.text_encoder_kernel", "model.decoder_kernel", "model.prior_loss_weight", "model.duration_loss_weight"];
 
-/// Lists the keys that are given and belong to the other family of synthesizers.
+/// Lists the keys of the other family of synthesizers that were given another value than their default.
 fn other_family(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> {
     let (keys, reason) = match (config.task, config.model.family) {
         (Task::Tts, FamilyChoice::Parallel) => {
@@ -98,7 +98,13 @@ fn other_family(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> 
         }
         (Task::Asr, _) => return Vec::new(),
     };
-    let given = keys.iter().map(|&name| (name, provenance.origin(name)));
+    let value = |config: &RunConfig, name: &str| {
+        let config = serde_json::to_value(config).unwrap_or_default();
+        config.pointer(&format!("/{}", name.replace('.', "/"))).cloned()
+    };
+    // The configuration in the folder of a run has all keys.
+    let changed = keys.iter().filter(|name| value(config, name) != value(&RunConfig::default(), name));
+    let given = changed.map(|&name| (name, provenance.origin(name)));
     let given = given.filter(|(_, origin)| **origin != ValueOrigin::Default);
     given.map(|(name, origin)| ConfigNote::NoEffect { origin: origin.to_string(), name, reason }).collect()
 }

@@ -51,6 +51,9 @@ impl StepPrediction {
     }
 }
 
+/// Memory at the peak by owner, and the cost of operations.
+type StepDetails = (Vec<(Owner, Bytes)>, Vec<OperationCost>);
+
 /// Predicts the memory at the peak of `bucket` by owner, and the cost of its operations.
 fn details<S: Traceable + Sync>(
     model: &S,
@@ -58,7 +61,7 @@ fn details<S: Traceable + Sync>(
     bucket: &BucketPlan,
     rules: BackendRules,
     state: StateOption,
-) -> Result<(Vec<(Owner, Bytes)>, Vec<OperationCost>), Failure> {
+) -> Result<StepDetails, Failure> {
     let memory = MemoryModel::new(model, demand).failed()?;
     let run = memory.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice, state).failed()?.0;
     Ok((run.timeline.owners_at_peak(), operations(model, bucket, rules)?))

@@ -18,6 +18,7 @@ use super::RunContext;
 use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
 use crate::invocation::command;
+use crate::language::write_corpus_model;
 
 /// The training of a recognizer, as a [`TrainingTask`].
 pub(super) struct Recognition {
@@ -63,7 +64,10 @@ impl TrainingTask for Recognition {
     }
 
     fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure> {
-        self.metadata(run).write(run.folder.path()).failed()
+        self.metadata(run).write(run.folder.path()).failed()?;
+        let training = &run.prepared.training;
+        let texts: Vec<&str> = (0..training.len()).map(|index| training.utterance(index).text.as_str()).collect();
+        write_corpus_model(&texts, run.folder.path())
     }
 
     fn validate(

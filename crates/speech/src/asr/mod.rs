@@ -4,6 +4,7 @@ mod config;
 pub mod decode;
 mod decoder;
 mod evaluate;
+mod language;
 mod recognizer;
 mod search;
 mod transcriber;
@@ -11,9 +12,10 @@ mod transcriber;
 pub use config::{DecoderConfig, RecognizerConfig};
 pub use decoder::{Decoder, EncodedAudio};
 pub use evaluate::{EvaluationOptions, RecognitionEvaluation, Transcription, evaluate_recognition};
+pub use language::LanguageSearch;
 pub use recognizer::Recognizer;
 pub use search::Search;
-pub use transcriber::Transcriber;
+pub use transcriber::{TimedTranscription, Transcriber};
 
 /// The metadata (`model.json`) of a recognizer.
 pub type RecognizerMetadata = crate::ModelMetadata<RecognizerConfig>;

@@ -13,7 +13,7 @@ use plimsoll_text::Tokenizer;
 
 use super::decode::{BeamOptions, CtcScores, Hypothesis, attention_beam, ctc_prefix_beam, joint_beam, rescore};
 use super::decoder::{Decoder, EncodedAudio};
-use super::{RecognizerConfig, Search};
+use super::{LanguageSearch, RecognizerConfig, Search};
 
 // Shapes: b batch, t frames, t' frames after subsampling, f features, d model width, v vocabulary.
 
@@ -120,6 +120,32 @@ impl Recognizer {
         let (encoded, _) = self.encode(features, &lengths, &pass);
         let logits = self.ctc_logits(&encoded, &pass);
         self.decode(&encoded, logits, search)
+    }
+
+    /// Recognizes the tokens of one utterance: `features` are `[1, frames, mel bands]`. Returns its CTC scores, too, and
+    /// searches with `language` in place of `search` if it is given.
+    ///
+    /// # Panics
+    /// When `search` needs a decoder and the model has none.
+    pub(super) fn recognize_one(
+        &self,
+        features: Tensor<3>,
+        search: &Search,
+        language: Option<&LanguageSearch>,
+    ) -> (Vec<u32>, CtcScores) {
+        let frames = features.dims()[1];
+        let (encoded, _) = self.encode(features, &Lengths::new(vec![frames as u32], frames), &Pass::plain());
+        let logits = self.ctc_logits(&encoded, &Pass::plain());
+        let length = encoded.lengths.each()[0] as usize;
+        let [_, _, v] = logits.dims();
+        let values: Vec<f32> =
+            logits.clone().narrow(1, 0, length).into_data().try_into_vec().expect("logits are in fp32");
+        let scores = CtcScores::from_logits(values, v);
+        let tokens = match language {
+            Some(language) => language.best(&scores),
+            None => self.decode(&encoded, logits, search).remove(0),
+        };
+        (tokens, scores)
     }
 
     /// Recognizes tokens as [`recognize`](Self::recognize) does, and computes the loss, with a single pass through the

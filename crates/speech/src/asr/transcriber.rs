@@ -3,21 +3,33 @@
 use std::path::Path;
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_tape::TensorBatch;
 use plimsoll_text::Tokenizer;
+use plimsoll_text::alignment::{AlignmentError, LogProbs, TokenSpan, align, words};
+use plimsoll_text::transcript::Word;
 
-use super::{Recognizer, RecognizerConfig, RecognizerMetadata, Search};
+use super::decode::CtcScores;
+use super::{LanguageSearch, Recognizer, RecognizerConfig, RecognizerMetadata, Search};
 use crate::metadata::with_weights;
 use crate::{ModelError, ModelFolder};
+
+/// The text of a recording with the times of its words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TimedTranscription {
+    /// Text of the recording.
+    pub text: String,
+    /// Words with their times in seconds; empty when CTC has no path for the text.
+    pub words: Vec<Word>,
+}
 
 /// A trained recognizer with its features and its tokenizer.
 ///
 /// ```no_run
-/// use burn::tensor::Device;
+/// use burn::tensor::{Device, Tensor, TensorData};
 /// use plimsoll_speech::asr::{Search, Transcriber};
 ///
 /// let transcriber = Transcriber::load("runs/asr-1".as_ref(), &Device::flex())?;
@@ -71,6 +83,63 @@ impl Transcriber {
         let whole = RecognizerConfig { length: LengthPolicy::Exact, ..*config };
         let frames = self.log_mel.frames_in(length).0;
         config.frames_after(frames) < whole.frames_after(frames)
+    }
+
+    /// Returns the tokenizer of the model.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Returns the time between two frames of the encoder, to which times are rounded.
+    pub fn frame_length(&self) -> Seconds {
+        let features = self.log_mel.config();
+        let hop = features.hop_length * self.model.config().subsampling.max(1);
+        Seconds(hop as f64 / f64::from(features.sample_rate))
+    }
+
+    /// Transcribes one recording as [`transcribe`](Self::transcribe) does, and finds the times of its words. With
+    /// `language`, that search is used in place of `search`.
+    ///
+    /// The times are those of the most probable path of CTC, counted from the first sample. They are empty when CTC has no
+    /// path for the text, which can be with a search that does not follow CTC.
+    ///
+    /// # Panics
+    /// When the model does not [support](Self::supports) `search`.
+    pub fn transcribe_timed(
+        &self,
+        samples: &[f32],
+        search: &Search,
+        language: Option<&LanguageSearch>,
+    ) -> TimedTranscription {
+        let (tokens, scores) = self.model.recognize_one(self.features(samples), search, language);
+        let spans = self.align_scores(&scores, &tokens).unwrap_or_default();
+        TimedTranscription { text: self.tokenizer.decode(&tokens), words: self.words(&spans) }
+    }
+
+    /// Finds the times of the words of a known text in a recording, counted from the first sample.
+    ///
+    /// # Errors
+    /// When the text has more tokens than the recording has frames.
+    pub fn align(&self, samples: &[f32], text: &str) -> Result<Vec<Word>, AlignmentError> {
+        let (_, scores) = self.model.recognize_one(self.features(samples), &Search::Greedy, None);
+        let (tokens, _) = self.tokenizer.encode_lossy(text);
+        Ok(self.words(&self.align_scores(&scores, &tokens)?))
+    }
+
+    fn align_scores(&self, scores: &CtcScores, tokens: &[u32]) -> Result<Vec<TokenSpan>, AlignmentError> {
+        align(&LogProbs::new(scores.log_probs(), scores.vocabulary())?, tokens)
+    }
+
+    fn words(&self, spans: &[TokenSpan]) -> Vec<Word> {
+        let texts: Vec<String> = self.tokenizer.token_texts().iter().map(|text| text.replace('▁', " ")).collect();
+        words(spans, |token| &texts[token as usize], self.frame_length().0)
+    }
+
+    fn features(&self, samples: &[f32]) -> Tensor<3> {
+        let width = self.log_mel.n_mels();
+        let features = self.log_mel.extract(samples);
+        let frames = features.len() / width;
+        Tensor::from_data(TensorData::new(features, [1, frames, width]), &self.device)
     }
 
     /// Transcribes one recording: mono samples from -1 to 1 at [`sample_rate`](Self::sample_rate).

@@ -51,6 +51,11 @@ impl CtcScores {
         self.vocabulary
     }
 
+    /// Returns all log-probabilities, frame after frame.
+    pub fn log_probs(&self) -> &[f32] {
+        &self.log_probs
+    }
+
     /// Returns the log-probabilities of all tokens in frame `t`.
     ///
     /// # Panics

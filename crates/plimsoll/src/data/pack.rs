@@ -1,0 +1,51 @@
+//! `plimsoll data pack`: writes a corpus into tar shards.
+
+use std::process::ExitCode;
+
+use plimsoll_core::counted;
+use plimsoll_data::Manifest;
+use plimsoll_data::pack::{PackFormat, PackOptions, pack};
+use plimsoll_recipes::{Failure, FailureExt};
+use serde_json::json;
+
+use super::args::PackArgs;
+use crate::environment;
+use crate::terminal::bar;
+use plimsoll_recipes::config::load;
+
+/// Packs the corpus that `args` name, and prints the shards.
+pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
+    let format = PackFormat::from_name(&args.to).ok_or_else(|| {
+        let words = PackFormat::ALL.map(PackFormat::name).join(" or ");
+        Failure::invalid(format!("there is no format `{}`", args.to), format!("use {words}"))
+    })?;
+    let config = load(&args.config, environment())?.config;
+    let path = args
+        .corpus
+        .path
+        .clone()
+        .or(config.data.manifest)
+        .ok_or_else(|| Failure::invalid("the corpus is missing", "give its folder or list as an argument"))?;
+    let manifest = Manifest::read_with(&path, &args.corpus.import_options()?).invalid()?;
+    let mut options = PackOptions::new(format);
+    options.shard_size = args.shard_size;
+    let bar = bar("packing", manifest.utterances.len() as u64);
+    let packed = pack(&manifest.utterances, &args.out, &options, &|done, _| bar.set_position(done as u64));
+    bar.finish_and_clear();
+    let packed = packed.invalid()?;
+    let issues = || manifest.issues.iter().chain(&packed.issues);
+    let (shards, left_out) = (packed.shards.len(), issues().count());
+    if args.json {
+        let reasons: Vec<String> = issues().map(ToString::to_string).collect();
+        println!(
+            "{}",
+            json!({"folder": args.out, "utterances": packed.utterances, "shards": shards, "bytes": packed.bytes, "left_out": reasons})
+        );
+    } else {
+        let (utterances, shards) = (counted(packed.utterances, "utterance"), counted(shards, "shard"));
+        println!("{}: {utterances}, {} in {shards}", args.out.display(), packed.bytes);
+        issues().for_each(|issue| println!("  left out: {issue}"));
+    }
+    // As `data import`: 1 if something was left out.
+    Ok(ExitCode::from(u8::from(left_out > 0)))
+}
