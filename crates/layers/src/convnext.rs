@@ -75,11 +75,8 @@ impl ConvNext {
     fn activated(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
-        let mixed = depthwise(
-            pass.to_compute_dtype(lengths.clear_padding(x)),
-            pass.to_compute_dtype(weight.val()),
-            pass.to_compute_dtype(bias),
-        );
+        // In fp32 in every precision: it is no matrix product, and the norm after it needs fp32.
+        let mixed = depthwise(lengths.clear_padding(x), weight.val(), bias);
         let normed = apply_layer_norm(&self.norm, pass.observe(weight.id, mixed), pass);
         silu(pass.dense(&self.widen, normed))
     }

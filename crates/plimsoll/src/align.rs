@@ -13,6 +13,7 @@ use plimsoll_speech::asr::Search;
 use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat};
 
 use crate::output::{ForceFlag, OutputFile};
+use crate::transcribe::within;
 
 /// Longest recording: attention over all of it is computed at once.
 const LONGEST: Seconds = Seconds(300.0);
@@ -60,8 +61,12 @@ pub(crate) fn align(args: &AlignArgs) -> Result<ExitCode, Failure> {
         let message = format!("{}: {error}", args.audio.display());
         Failure::invalid(message, "the text must be what is said in the recording, in letters of the model")
     })?;
-    let segments = if words.is_empty() { Vec::new() } else { vec![Segment::new(words)] };
+    if words.is_empty() {
+        let message = "the model knows no character of the text";
+        return Err(Failure::invalid(message, "use letters of the script that the model was trained on"));
+    }
     let seconds = audio.duration().0;
+    let segments = vec![Segment::new(words.into_iter().map(|word| within(word, seconds)).collect())];
     let transcript = Transcript { recording: args.audio.display().to_string(), seconds, language: None, segments };
     output.write(transcript.write(args.format))?;
     Ok(ExitCode::SUCCESS)
@@ -82,6 +87,6 @@ fn text(args: &AlignArgs) -> Result<String, Failure> {
     };
     match text.trim().is_empty() {
         true => Err(Failure::invalid("the text is empty", "give what is said in the recording")),
-        false => Ok(text),
+        false => Ok(text.trim_start_matches('\u{feff}').into()),
     }
 }

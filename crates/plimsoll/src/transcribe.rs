@@ -41,7 +41,7 @@ pub(crate) struct TranscribeArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<TranscriptFormat>,
     /// Folder for one file per recording, named after it.
-    #[arg(long, value_name = "DIR", requires = "format")]
+    #[arg(long, value_name = "DIR", requires = "format", conflicts_with = "json")]
     pub(crate) out_dir: Option<PathBuf>,
     /// Whether the files may be overwritten.
     #[command(flatten)]
@@ -122,12 +122,20 @@ fn transcribe_file(file: &Path, reader: &Reader, is_timed: bool) -> Result<Trans
         match found.words.is_empty() {
             // Without times of words, those of the segment.
             true => Segment { text: found.text, start: from, end: to, ..Segment::default() },
-            false => Segment::new(found.words.into_iter().map(|word| shifted(word, from)).collect()),
+            false => Segment::new(found.words.into_iter().map(|word| within(shifted(word, from), to)).collect()),
         }
     };
     let segments = starts.zip(&cuts).map(segment).filter(|segment| !segment.text.is_empty()).collect();
     let seconds = audio.duration().0;
     Ok(Transcript { recording: file.display().to_string(), seconds, language: None, segments })
+}
+
+/// Cuts the times of `word` at `end`: the last frame of a model can reach beyond the recording.
+pub(crate) fn within(mut word: Word, end: f64) -> Word {
+    let cut = |time: &mut f64| *time = time.min(end);
+    [&mut word.start, &mut word.end].into_iter().for_each(cut);
+    word.characters.iter_mut().flat_map(|character| [&mut character.start, &mut character.end]).for_each(cut);
+    word
 }
 
 /// Moves the times of `word` by `seconds`.

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::error_chain;
-use plimsoll_language::{FusionOptions, Hotwords, Lexicon, NgramModel, Quantization, TrainOptions, train};
+use plimsoll_language::{FusionOptions, Hotwords, Lexicon, NgramModel, Quantization, SPACE, TrainOptions, Unit, train};
 use plimsoll_speech::asr::LanguageSearch;
 use plimsoll_text::Tokenizer;
 
@@ -14,6 +14,9 @@ use crate::error::{Failure, FailureExt};
 pub const CORPUS_MODEL: &str = "texts.lm";
 /// Number of words of the longest n-grams of the model of the training texts.
 const CORPUS_ORDER: usize = 3;
+
+/// Smallest beam width with a lexicon.
+const LEXICON_WIDTH: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not zero");
 
 /// Language model, hotwords and lexicon of a search; each may be left out.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +57,12 @@ impl LanguageSettings {
         if self.weight < 0.0 {
             return Err(Failure::invalid(format!("`--lm-weight` is {}", self.weight), "give 0 or more"));
         }
-        let options = FusionOptions::default().with_weights(self.weight, self.word_bonus).with_width(self.width);
+        let options = FusionOptions::default().with_weights(self.weight, self.word_bonus);
+        let options = match self.lexicon {
+            // Few texts are allowed: the likeliest tokens can all lead to words that are not.
+            Some(_) => options.with_width(self.width.max(LEXICON_WIDTH)).without_pruning(),
+            None => options.with_width(self.width),
+        };
         let mut search = LanguageSearch::new(tokenizer, options);
         if let Some(path) = &self.model {
             search = search.with_model(open_model(path)?);
@@ -69,7 +77,7 @@ impl LanguageSettings {
                     "`--lexicon` takes a text file of words",
                 )
             })?;
-            let lexicon = Lexicon::new(text.lines());
+            let lexicon = Lexicon::new(text.trim_start_matches('\u{feff}').lines());
             if lexicon.is_empty() {
                 let message = format!("{} has no word", path.display());
                 return Err(Failure::invalid(message, "`--lexicon` takes a text file of words"));
@@ -85,10 +93,22 @@ impl LanguageSettings {
 /// # Errors
 /// If the file cannot be read, or is no language model.
 pub fn open_model(path: &Path) -> Result<NgramModel, Failure> {
-    NgramModel::open(path).map_err(|error| {
+    if path.file_name().is_some_and(|name| name == CORPUS_MODEL) && !path.exists() {
+        let message = format!("there is no {}: this model has no language model of its training texts", path.display());
+        return Err(Failure::invalid(message, "train one: `lm train --data CORPUS --out texts.lm`"));
+    }
+    let model = NgramModel::open(path).map_err(|error| {
         let message = format!("{} cannot be used as a language model: {}", path.display(), error_chain(&error));
         Failure::invalid(message, "a language model is a file of `lm train`, of KenLM, or in ARPA form")
-    })
+    })?;
+    Ok(if has_characters(&model) { model.with_unit(Unit::Characters) } else { model })
+}
+
+/// Returns whether the words of `model` are characters: an ARPA file does not say what its units are.
+fn has_characters(model: &NgramModel) -> bool {
+    let is_special = |word: &str| matches!(word, "<unk>" | "<s>" | "</s>");
+    let mut words = model.words().filter(|word| !is_special(word)).peekable();
+    words.peek().is_some() && model.id(SPACE).is_some() && words.all(|word| word.chars().count() == 1)
 }
 
 /// Trains a language model of `texts` and writes it into `folder`; without a text nothing is written.

@@ -46,7 +46,12 @@ impl Reader {
             let message = "a language model, hotwords and a lexicon work with CTC alone";
             return Err(Failure::invalid(message, "leave out --search, or give --search prefix-beam"));
         }
-        Ok(Self { language, ..self })
+        let search = match (&language, self.search) {
+            // The search with a language is a prefix beam.
+            (Some(_), _) => Search::PrefixBeam { width: settings.width },
+            (None, search) => search,
+        };
+        Ok(Self { language, search, ..self })
     }
 
     /// Returns the sample rate in Hz that [`text`](Self::text) expects.

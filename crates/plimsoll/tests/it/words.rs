@@ -47,6 +47,10 @@ fn a_known_text_gets_times_in_every_format() {
         assert!(last <= *start && start < end && *end <= seconds + 0.1, "{word}: {start} to {end} of {seconds}");
         last = *end;
     }
+    let shouted = json(&dir, &["align", &audio, &format!("“{}”!", text.to_uppercase()), "--run", "runs/r"]);
+    let times = |words: &[(String, f64, f64)]| words.iter().map(|(_, start, end)| (*start, *end)).collect::<Vec<_>>();
+    assert_eq!(times(&words(&shouted)), times(&found));
+    assert!(words(&shouted)[0].0.starts_with('“') && words(&shouted).last().unwrap().0.ends_with("”!"));
     for format in ["text", "srt", "vtt", "ctm", "textgrid"] {
         let out = dir.run(&["align", &audio, text, "--run", "runs/r", "--format", format]).success().stdout;
         let first = text.split(' ').next().unwrap();
@@ -54,6 +58,7 @@ fn a_known_text_gets_times_in_every_format() {
     }
     for (args, expected) in [
         (&["align", &audio, "", "--run", "runs/r"][..], "the text is empty"),
+        (&["align", &audio, "बरें", "--run", "runs/r"], "knows no character"),
         (&["align", "nowhere.wav", text, "--run", "runs/r"], "nowhere.wav"),
         (&["align", &audio, &text.repeat(99), "--run", "runs/r"], "frames"),
         (&["align", &audio, text, "--run", "runs/r", "--format", "doc"], "there is no format `doc`"),
@@ -96,6 +101,10 @@ fn a_lexicon_and_a_language_model_decide_the_words() {
     let known = text(&["--lm", "corpus", "--search", "prefix-beam", "--width", "20"]);
     assert!(known.split_whitespace().all(|word| manifest.contains(word)), "{known}");
 
+    dir.write("two.txt", "zero one\n");
+    let spelled = ["lm", "train", "two.txt", "--characters", "--order", "2", "--json", "--out"];
+    dir.run(&[&spelled[..], &["c.arpa"]].concat()).success();
+    assert_eq!(json(&dir, &["lm", "info", "c.arpa", "--json"])["unit"], "characters");
     dir.write("lines.txt", "one two three\none two\n\n");
     let trained = json(&dir, &["lm", "train", "lines.txt", "--out", "m.lm", "--order", "2", "--json"]);
     assert_eq!((&trained["order"], &trained["sentences"]), (&2.into(), &2.into()));

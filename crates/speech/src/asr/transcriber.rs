@@ -118,12 +118,37 @@ impl Transcriber {
 
     /// Finds the times of the words of a known text in a recording, counted from the first sample.
     ///
+    /// An unknown capital letter counts as its lower-case letter, and other unknown characters count as silent; the words are
+    /// returned as they were given. A word without any known character is left out.
+    ///
     /// # Errors
     /// When the text has more tokens than the recording has frames.
     pub fn align(&self, samples: &[f32], text: &str) -> Result<Vec<Word>, AlignmentError> {
         let (_, scores) = self.model.recognize_one(self.features(samples), &Search::Greedy, None);
-        let (tokens, _) = self.tokenizer.encode_lossy(text);
-        Ok(self.words(&self.align_scores(&scores, &tokens)?))
+        let given: Vec<(&str, String)> = text
+            .split_whitespace()
+            .map(|word| (word, self.known(word)))
+            .filter(|(_, known)| !known.is_empty())
+            .collect();
+        let known: Vec<&str> = given.iter().map(|(_, known)| known.as_str()).collect();
+        let (tokens, _) = self.tokenizer.encode_lossy(&known.join(" "));
+        let mut words = self.words(&self.align_scores(&scores, &tokens)?);
+        // Numbers that the tokenizer spells out are several words.
+        if words.len() == given.len() {
+            words.iter_mut().zip(given).for_each(|(word, (given, _))| word.text = given.into());
+        }
+        Ok(words)
+    }
+
+    /// Returns `word` in characters that the model knows: capitals as lower-case letters if need be, without unknown
+    /// characters.
+    fn known(&self, word: &str) -> String {
+        let is_unknown = |text: &str| !self.tokenizer.unknown_characters(text).is_empty();
+        let known = |character: char| match is_unknown(&character.to_string()) {
+            true => character.to_lowercase().filter(|small| !is_unknown(&small.to_string())).collect::<String>(),
+            false => character.to_string(),
+        };
+        word.chars().map(known).collect()
     }
 
     fn align_scores(&self, scores: &CtcScores, tokens: &[u32]) -> Result<Vec<TokenSpan>, AlignmentError> {

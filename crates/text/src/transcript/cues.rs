@@ -15,6 +15,8 @@ const PAUSE_MILLISECONDS: u64 = 600;
 /// One subtitle.
 pub(super) struct Cue {
     pub(super) span: Milliseconds,
+    /// End of the last word.
+    spoken: u64,
     pub(super) speaker: Option<String>,
     /// One or two lines.
     pub(super) lines: Vec<String>,
@@ -26,10 +28,17 @@ struct Piece {
     span: Milliseconds,
 }
 
-/// Divides a transcript into subtitles, in order of their starts.
+/// Divides a transcript into subtitles, in order of their starts. A short subtitle is not shown beyond the recording, nor while
+/// the next one is.
 pub(super) fn cues(transcript: &Transcript) -> Vec<Cue> {
     let mut cues: Vec<Cue> = transcript.segments.iter().flat_map(segment_cues).collect();
     cues.sort_by_key(|cue| cue.span);
+    let starts: Vec<u64> = cues.iter().map(|cue| cue.span.start).collect();
+    let all = if transcript.seconds > 0.0 { (transcript.seconds * 1000.0) as u64 } else { u64::MAX };
+    for (place, cue) in cues.iter_mut().enumerate() {
+        let limit = starts.get(place + 1).copied().unwrap_or(u64::MAX).min(all);
+        cue.span.end = cue.span.end.min(limit.max(cue.spoken));
+    }
     cues
 }
 
@@ -50,7 +59,7 @@ fn segment_cues(segment: &Segment) -> Vec<Cue> {
         let end = spoken.max((start + LEAST_MILLISECONDS).min(next)).min(start + MOST_MILLISECONDS);
         let texts: Vec<&str> = group.iter().map(|piece| piece.text.as_str()).collect();
         let lines = lines(&texts).unwrap_or_else(|| vec![texts.join(" ")]);
-        Cue { span: Milliseconds { start, end }, speaker: segment.speaker.clone(), lines }
+        Cue { span: Milliseconds { start, end }, spoken: spoken.min(end), speaker: segment.speaker.clone(), lines }
     };
     groups.into_iter().enumerate().map(cue).collect()
 }
