@@ -16,6 +16,7 @@ const TAPE: &str = "plimsoll-tape";
 const AUDIO: &str = "plimsoll-audio";
 const TEXT: &str = "plimsoll-text";
 const LANGUAGE: &str = "plimsoll-language";
+const MPI: &str = "plimsoll-mpi";
 const CORPUS: &str = "plimsoll-corpus";
 const LAYERS: &str = "plimsoll-layers";
 const DATA: &str = "plimsoll-data";
@@ -31,6 +32,7 @@ const HOUSE: &[Place] = &[
     Place { package: AUDIO, storey: 1, uses: &[CORE], burn: false },
     Place { package: TEXT, storey: 1, uses: &[], burn: false },
     Place { package: LANGUAGE, storey: 1, uses: &[], burn: false },
+    Place { package: MPI, storey: 1, uses: &[CORE], burn: false },
     Place { package: CORPUS, storey: 2, uses: &[CORE, AUDIO], burn: false },
     Place { package: DATA, storey: 3, uses: &[CORE, AUDIO, TEXT], burn: false },
     Place { package: LAYERS, storey: 3, uses: &[CORE, TAPE], burn: true },
@@ -46,7 +48,7 @@ const HOUSE: &[Place] = &[
     Place {
         package: "plimsoll-recipes",
         storey: 5,
-        uses: &[CORE, TAPE, AUDIO, TEXT, LANGUAGE, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH],
+        uses: &[CORE, TAPE, AUDIO, TEXT, LANGUAGE, MPI, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH],
         burn: true,
     },
     Place {
@@ -58,6 +60,7 @@ const HOUSE: &[Place] = &[
             AUDIO,
             TEXT,
             LANGUAGE,
+            MPI,
             CORPUS,
             DATA,
             LAYERS,

@@ -1,0 +1,54 @@
+//! Sums 25M f32 over the ranks of mpirun, by turns with plain MPI_Allreduce; needs the feature `mpi`.
+//!
+//! `cargo build --release -p plimsoll-mpi --features mpi --example bench_all_reduce`, then
+//! `mpirun -n 2 target/release/examples/bench_all_reduce [MILLIONS [ROUNDS]]`.
+
+#[cfg(not(feature = "mpi"))]
+fn main() {
+    println!("build this with `--features mpi`, and start it with mpirun");
+}
+
+#[cfg(feature = "mpi")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use plimsoll_core::Collective;
+    use plimsoll_mpi::{Bf16Feedback, Limits, MpiWorld};
+
+    let number = |index: usize, default: usize| std::env::args().nth(index).map_or(Ok(default), |text| text.parse());
+    let (len, rounds) = (number(1, 25)? * 1_000_000, number(2, 9)?);
+    let world = MpiWorld::initialize()?;
+    let library = world.library_version();
+    let replica = world.into_replica(Limits::default())?;
+    let own = vec![replica.rank() as f32 + 0.5; len];
+    let (mut values, mut sums, mut feedback) = (own.clone(), own.clone(), Bf16Feedback::new());
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for round in 0..=rounds {
+        for (way, times) in times.iter_mut().enumerate() {
+            values.copy_from_slice(&own);
+            replica.agree(true)?;
+            let start = std::time::Instant::now();
+            match way {
+                0 => replica.plain_all_reduce(&mut values, &mut sums)?,
+                1 => replica.sum_f32(&mut values)?,
+                _ => replica.sum_bf16(&mut values, &mut feedback)?,
+            }
+            // The slowest rank counts, and the first round makes the buffers.
+            let slowest = replica.gather(start.elapsed().as_secs_f64().to_le_bytes().to_vec())?;
+            let seconds = slowest.iter().filter_map(|bytes| bytes[..].try_into().ok()).map(f64::from_le_bytes);
+            if round > 0 {
+                times.push(seconds.fold(0.0, f64::max));
+            }
+        }
+    }
+    if replica.rank() == 0 {
+        println!("{library}, {} ranks, {} numbers, median (best) of {rounds}:", replica.ranks(), len);
+        let [plain, ours, half] = times.map(|mut times| {
+            times.sort_by(f64::total_cmp);
+            (times[times.len() / 2], times[0])
+        });
+        for (name, time) in [("MPI_Allreduce", plain), ("sum_f32", ours), ("sum_bf16", half)] {
+            let (rate, best) = (100.0 * plain.0 / time.0, 100.0 * plain.1 / time.1);
+            println!("{name:<14} {:7.1} ms ({:7.1} ms)  {rate:5.0} % ({best:5.0} %)", time.0 * 1e3, time.1 * 1e3);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! A replica that exchanges messages with the others, over any transport.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use plimsoll_core::{Collective, CollectiveError};
+
+use crate::backoff::Backoff;
+use crate::engine::Engine;
+use crate::gather::{CHUNK_LEN, Gather};
+use crate::limits::Limits;
+use crate::operation::Operation;
+use crate::post::Post;
+use crate::sum::{SLICE_LEN, Sum};
+use crate::transport::Transport;
+use crate::values::{Bf16Feedback, Exact, Rounded, Values};
+
+/// A replica that exchanges messages with the others.
+///
+/// No wait lasts for ever: a rank that is silent for [`Limits::wait`] is named, a thread of its own sends heartbeats and
+/// notices a rank that died or hangs within [`Limits::silence`], and a replica that [fails](Collective::fail) or is
+/// dropped ends the waits of the others. After an error, all further operations give an error.
+///
+/// Methods may be called from any thread; calls from several threads follow each other.
+///
+/// ```
+/// use plimsoll_core::Collective;
+/// use plimsoll_mpi::{Limits, LocalTransport, MessageReplica};
+///
+/// let work = |transport| {
+///     let replica = MessageReplica::new(transport, Limits::default())?;
+///     let mut gradient = [1.0, 10.0_f32.powi(replica.rank() as i32)];
+///     replica.sum_f32(&mut gradient).expect("both ranks live");
+///     std::io::Result::Ok(gradient)
+/// };
+/// let mut ranks = LocalTransport::for_ranks(2).into_iter();
+/// let (first, second) = (ranks.next().unwrap(), ranks.next().unwrap());
+/// let other = std::thread::spawn(move || work(second));
+/// assert_eq!(work(first)?, [2.0, 11.0]);
+/// assert_eq!(other.join().unwrap()?, [2.0, 11.0]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct MessageReplica<T: Transport> {
+    rank: usize,
+    ranks: usize,
+    shared: Arc<Shared<T>>,
+    /// Lets one operation begin after the other.
+    turn: Mutex<()>,
+    waits: Mutex<Vec<Duration>>,
+    heart: Option<JoinHandle<()>>,
+}
+
+/// What the replica shares with the thread of its heartbeat.
+struct Shared<T> {
+    engine: Mutex<Engine<T>>,
+    born: Instant,
+    stopped: Mutex<bool>,
+    stop: Condvar,
+}
+
+impl<T: Transport> Shared<T> {
+    fn engine(&self) -> MutexGuard<'_, Engine<T>> {
+        // A thread that panicked has left an engine that can at least report a failure.
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.born.elapsed()
+    }
+
+    /// Keeps the heart beating until the replica is dropped.
+    fn beat(&self, interval: Duration) {
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*stopped {
+            drop(stopped);
+            self.engine().tick(self.now());
+            stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.stop.wait_timeout_while(stopped, interval, |stopped| !*stopped);
+            stopped = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl<T: Transport + 'static> MessageReplica<T> {
+    /// Makes a replica of the transport, and starts the thread of its heartbeat.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn new(transport: T, limits: Limits) -> io::Result<Self> {
+        let (rank, ranks, born) = (transport.rank(), transport.ranks(), Instant::now());
+        let engine = Mutex::new(Engine::new(transport, limits, Duration::ZERO));
+        let shared = Arc::new(Shared { engine, born, stopped: Mutex::new(false), stop: Condvar::new() });
+        let heart = if ranks > 1 {
+            let (shared, interval) = (shared.clone(), limits.beat());
+            let thread = thread::Builder::new().name("heartbeat".into());
+            Some(thread.spawn(move || shared.beat(interval))?)
+        } else {
+            None
+        };
+        Ok(Self { rank, ranks, shared, turn: Mutex::new(()), waits: Mutex::new(vec![Duration::ZERO; ranks]), heart })
+    }
+}
+
+impl<T: Transport> MessageReplica<T> {
+    /// Replaces `values` by their sums over all ranks, with the bits that adding the arrays in the order of the ranks
+    /// gives. All ranks get the same bits. Each rank sends and receives about twice the bytes of the array. After an
+    /// error the values mean nothing.
+    ///
+    /// # Errors
+    /// If another rank has ended, has failed, does not answer in time, or gave another number of values.
+    pub fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        self.sum_values(Exact(values))
+    }
+
+    /// Does the same as [`MessageReplica::sum_f32`] for f64.
+    ///
+    /// # Errors
+    /// As for [`MessageReplica::sum_f32`].
+    pub fn sum_f64(&self, values: &mut [f64]) -> Result<(), CollectiveError> {
+        self.sum_values(Exact(values))
+    }
+
+    /// Sums as [`MessageReplica::sum_f32`], but the numbers travel as bf16, which is half the bytes. What rounding takes
+    /// is kept in `feedback` and added to the next sum. All ranks get the same bits, but not those of a sum in f32. With
+    /// one rank nothing is rounded.
+    ///
+    /// # Errors
+    /// As for [`MessageReplica::sum_f32`].
+    pub fn sum_bf16(&self, values: &mut [f32], feedback: &mut Bf16Feedback) -> Result<(), CollectiveError> {
+        self.sum_values(Rounded::new(values, feedback))
+    }
+
+    /// Returns how long this rank has waited for each other one since it was made. A straggler stands out in it.
+    pub fn wait_times(&self) -> Vec<Duration> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn sum_values<V: Values>(&self, values: V) -> Result<(), CollectiveError> {
+        match self.ranks {
+            1 => Ok(()),
+            _ => self.run(|post| Sum::new(values, SLICE_LEN, post)).map(|_| ()),
+        }
+    }
+
+    /// Runs an operation to its end.
+    fn run<O: Operation>(&self, make: impl FnOnce(&Post<T>) -> O) -> Result<O, CollectiveError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.shared.now();
+        let (mut operation, mut started) = {
+            let mut engine = self.shared.engine();
+            let started = engine.start(now)?;
+            (make(engine.post()), started)
+        };
+        let mut backoff = Backoff::new();
+        loop {
+            let mut engine = self.shared.engine();
+            let before = engine.post().moved();
+            if let Some(end) = engine.advance(&mut operation, &mut started, now) {
+                return end.map(|()| operation);
+            }
+            let moved = engine.post().moved();
+            let awaited = if moved == before { engine.awaited(&operation, &started) } else { None };
+            drop(engine);
+            backoff.pause(moved);
+            let after = self.shared.now();
+            if let Some(rank) = awaited {
+                self.waits.lock().unwrap_or_else(PoisonError::into_inner)[rank] += after - now;
+            }
+            now = after;
+        }
+    }
+
+    /// Runs `work` while no thread of this replica uses the transport.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn with_transport<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        work(self.shared.engine().post().transport())
+    }
+}
+
+impl<T: Transport> Collective for MessageReplica<T> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+        match self.ranks {
+            1 => Ok(vec![own.into()]),
+            _ => self.run(|post| Gather::new(own, CHUNK_LEN, post)).map(Gather::into_contents),
+        }
+    }
+
+    fn fail(&self, reason: &str) {
+        self.shared.engine().report(CollectiveError::failed(self.rank, reason));
+    }
+}
+
+impl<T: Transport> Drop for MessageReplica<T> {
+    fn drop(&mut self) {
+        *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.stop.notify_all();
+        if let Some(heart) = self.heart.take() {
+            // If it panicked, the process ends all the same.
+            let _ = heart.join();
+        }
+        let hurry = thread::panicking();
+        let mut engine = self.shared.engine();
+        engine.leave(self.shared.now());
+        let together = engine.post().ends_together();
+        let mut backoff = Backoff::new();
+        let clean = loop {
+            match engine.farewell(hurry, self.shared.now()) {
+                Some(clean) => break clean,
+                None if !together => break false,
+                None => backoff.pause(0),
+            }
+        };
+        engine.post().close(clean);
+    }
+}
