@@ -11,6 +11,7 @@ fn main() {
 #[cfg(feature = "mpi")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use plimsoll_core::Collective;
+    use plimsoll_mpi::scale::{Algorithm, Cluster, LinkTest, all_reduce_seconds, measure_link};
     use plimsoll_mpi::{Bf16Feedback, Limits, MpiWorld};
 
     let number = |index: usize, default: usize| std::env::args().nth(index).map_or(Ok(default), |text| text.parse());
@@ -39,6 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
+    let link = measure_link(&replica, &LinkTest::default(), &mut |values| replica.sum_f32(values))?;
     if replica.rank() == 0 {
         println!("{library}, {} ranks, {} numbers, median (best) of {rounds}:", replica.ranks(), len);
         let [plain, ours, half] = times.map(|mut times| {
@@ -48,6 +50,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for (name, time) in [("MPI_Allreduce", plain), ("sum_f32", ours), ("sum_bf16", half)] {
             let (rate, best) = (100.0 * plain.0 / time.0, 100.0 * plain.1 / time.1);
             println!("{name:<14} {:7.1} ms ({:7.1} ms)  {rate:5.0} % ({best:5.0} %)", time.0 * 1e3, time.1 * 1e3);
+        }
+        if let Some(link) = link {
+            let ranks = replica.ranks();
+            let (ranks_per_node, full_speed_ranks) = (ranks, ranks);
+            let cluster =
+                Cluster { within: link, between: link, ranks_per_node, full_speed_ranks, node_hour_cost: None };
+            let seconds = all_reduce_seconds(Algorithm::Slices, ranks, len as f64 * 4.0, &cluster);
+            println!("{:<14} {:7.1} ms, from sums of 4M numbers", "predicted", seconds * 1e3);
         }
     }
     Ok(())

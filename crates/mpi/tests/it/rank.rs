@@ -19,8 +19,9 @@ fn program() {
     let world = MpiWorld::initialize().unwrap();
     let place = world.place().clone();
     assert_eq!((Some(place.ranks), place.rank), (launch.ranks, launch.rank));
-    assert_eq!((Some(place.local_rank), place.local_ranks), (launch.local_rank, place.ranks));
-    assert_eq!((place.node, place.nodes), (0, 1));
+    assert_eq!(Some(place.local_rank), launch.local_rank);
+    assert_eq!(place.local_ranks * place.nodes, place.ranks);
+    assert_eq!(place.node * place.local_ranks + place.local_rank, place.rank);
     assert!(world.library_version().contains("MPI"));
     let replica = world.into_replica(Limits::default().with_silence(SILENCE)).unwrap();
     let last = place.ranks - 1;
