@@ -28,6 +28,8 @@ mod dataset;
 mod loader;
 
 #[cfg(test)]
+mod order_tests;
+#[cfg(test)]
 mod testing;
 
 /// Audio files and features, whose types this crate takes.
