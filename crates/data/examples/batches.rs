@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} utterances, {}", manifest.utterances.len(), manifest.duration());
     manifest.issues.iter().take(5).for_each(|issue| println!("not used: {issue}"));
     let utterances = manifest.select(&Limits::default()).kept;
-    let tokenizer = Tokenizer::characters(utterances.iter().map(|utterance| &utterance.text));
+    let tokenizer = Tokenizer::characters(utterances.texts());
     let dataset = Dataset::new(utterances, LogMel::new(&LogMelConfig::default())?, tokenizer)
         .with_augment(Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() })?
         .with_memory_cache(Bytes::mib(64));

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let kept = tempfile::tempdir_in(folder)?;
     let utterances = Manifest::read(folder)?.utterances;
-    let tokenizer = Tokenizer::characters(utterances.iter().map(|utterance| &utterance.text));
+    let tokenizer = Tokenizer::characters(utterances.texts());
     let noise = Noise { share: 0.3, ..Noise::default() };
     let augment = Augment { speeds: vec![0.9, 1.0, 1.1], noise, gain_db: 0.0, ..Augment::default() };
     let store = Store::open(kept.path(), &StoreConfig { limit: Bytes::gib(4), precision: StorePrecision::F32 })?;

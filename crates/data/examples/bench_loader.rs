@@ -105,7 +105,7 @@ fn corpus(folder: &Path, files: usize, python: Option<&Path>, script: &Path) -> 
         };
         make_corpus(&options, &|_, _| {})?;
     }
-    let mut utterances = Manifest::read(&wav)?.utterances;
+    let mut utterances = Manifest::read(&wav)?.utterances.to_vec();
     let Some(python) = python else { return Ok(utterances) };
     if !flac.exists() {
         let status = Command::new(python).arg(script).arg("convert").arg(wav.join("wavs")).arg(&flac).status()?;

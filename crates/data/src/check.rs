@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plimsoll_core::{Seconds, error_chain};
 use rayon::prelude::*;
 
-use crate::import::{Entry, Listing};
-use crate::issue::{Issue, IssueKind, SourceLocation};
-use crate::select::{Limits, broken_limit, count_by_name};
-use crate::utterance::Utterance;
+use crate::import::{Entries, Entry, Imported, Listing};
+use crate::issue::{Issue, IssueKind};
+use crate::select::{Limits, broken_limit, count_by_name, judge};
+use crate::table::Row;
+use crate::utterances::Utterances;
 use files::AudioFiles;
 use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
 use plimsoll_text::Tokenizer;
@@ -47,7 +48,7 @@ pub struct CheckOptions<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// Usable utterances, in the order of the corpus.
-    pub utterances: Vec<Utterance>,
+    pub utterances: Utterances,
     /// One issue for each unusable utterance. Issues of the import come first.
     pub issues: Vec<Issue>,
     /// Number of issues beyond the million that an import keeps.
@@ -89,104 +90,125 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// become [issues](Checked::issues); the check itself does not fail. Of several utterances with the same id, the first
 /// usable one is taken.
 pub fn check(listing: Listing, options: &CheckOptions<'_>, progress: Progress<'_>) -> Checked {
-    let Listing { mut entries, duplicates, mut issues, more_issues, .. } = listing;
+    check_lists(listing.into(), options, progress)
+}
+
+/// Checks every entry of an import.
+pub(crate) fn check_lists(imported: Imported, options: &CheckOptions<'_>, progress: Progress<'_>) -> Checked {
+    let Imported { mut entries, duplicates, mut issues, more_issues, .. } = imported;
     let files = AudioFiles::open(&mut entries, options.depth, progress);
     let mut checked = Checked { audio_formats: files.formats(), more_issues, ..Checked::default() };
-    let (mut found, mut failed) = (Vec::with_capacity(entries.len()), HashMap::new());
-    for (index, entry) in entries.into_iter().enumerate() {
-        match files.measure(&entry) {
-            Ok(duration) => found.push((index, entry, duration)),
+    let (mut found, mut failed): (Vec<Row>, _) = (Vec::with_capacity(entries.len()), HashMap::new());
+    for index in 0..entries.len() {
+        let row = entries.row(index);
+        match files.measure(&entries, row) {
+            Ok(duration) => {
+                entries.set_duration(row, duration);
+                found.push(row);
+            }
             Err(kind) => {
-                failed.insert(entry.id.clone(), index);
-                checked.issues.push(Issue { location: Some(entry.location), id: Some(entry.id), kind });
+                let id = entries.table().record(row).id.to_owned();
+                failed.insert(id.clone(), (index, found.len()));
+                checked.issues.push(Issue { location: Some(entries.location(row)), id: Some(id), kind });
             }
         }
     }
     let replaced = replacements(duplicates, failed, options.depth);
     let is_replaced = |issue: &Issue| {
         let is_duplicate = matches!(issue.kind, IssueKind::DuplicateId(_));
-        is_duplicate && replaced.iter().any(|(_, entry, _)| issue.location.as_ref() == Some(&entry.location))
+        is_duplicate && replaced.iter().any(|(_, entry)| issue.location.as_ref() == Some(&entry.location))
     };
     issues.retain(|issue| !is_replaced(issue));
     issues.append(&mut checked.issues);
-    found.extend(replaced);
-    found.sort_by_key(|(index, ..)| *index);
+    // From the last on, so that the places of the others stay.
+    for ((_, place), entry) in replaced.into_iter().rev() {
+        found.insert(place, entries.push_replacement(&entry));
+    }
     checked.issues = issues;
-    checked.add_found(found, options, progress);
+    checked.add_found(found, entries, options, progress);
     checked
 }
 
-/// Finds a usable duplicate for each of the `failed` utterances, which are given with their indices: an utterance that
-/// cannot be used must not keep another of the same id out.
+/// Finds a usable duplicate for each of the `failed` utterances, which are given with their places: an utterance that
+/// cannot be used must not keep another of the same id out. Returns them in the order of their places.
 fn replacements(
     duplicates: Vec<Entry>,
-    mut failed: HashMap<String, usize>,
+    mut failed: HashMap<String, (usize, usize)>,
     depth: CheckDepth,
-) -> Vec<(usize, Entry, Seconds)> {
-    let mut candidates: Vec<Entry> = duplicates.into_iter().filter(|entry| failed.contains_key(&entry.id)).collect();
+) -> Vec<((usize, usize), Entry)> {
+    let candidates = duplicates.into_iter().filter(|entry| failed.contains_key(&entry.id));
+    let mut candidates: Entries = candidates.collect();
     let files = AudioFiles::open(&mut candidates, depth, &|_, _| {});
     let mut found = Vec::new();
-    for entry in candidates {
-        if let (Ok(duration), Some(index)) = (files.measure(&entry), failed.get(&entry.id).copied()) {
+    for row in 0..candidates.len() as Row {
+        let entry = candidates.entry(row);
+        if let (Ok(duration), Some(place)) = (files.measure(&candidates, row), failed.get(&entry.id).copied()) {
             failed.remove(&entry.id);
-            found.push((index, entry, duration));
+            found.push((place, Entry { duration: Some(duration), ..entry }));
         }
     }
+    found.sort_by_key(|(place, _)| *place);
     found
 }
 
 impl Checked {
-    /// Adds the entries whose audio files are long enough, each with its index and its duration.
-    fn add_found(&mut self, found: Vec<(usize, Entry, Seconds)>, options: &CheckOptions<'_>, progress: Progress<'_>) {
-        for resampled in found.iter().filter_map(|(_, entry, _)| entry.resampled) {
+    /// Adds the entries whose audio files are long enough.
+    fn add_found(&mut self, mut found: Vec<Row>, entries: Entries, options: &CheckOptions<'_>, progress: Progress<'_>) {
+        let table = entries.table();
+        for resampled in found.iter().filter_map(|&row| table.record(row).resampled) {
             *self.resampled.entry(resampled).or_default() += 1;
         }
-        let with_location =
-            |(_, entry, duration): (usize, Entry, Seconds)| (entry.location.clone(), utterance(entry, duration));
-        let found: Vec<_> = found.into_iter().map(with_location).collect();
-        let decoded = match options.depth {
-            CheckDepth::Decode => decode_all(&found, progress),
-            CheckDepth::Exists | CheckDepth::Header => found.iter().map(|_| None).collect(),
+        let mut decoded = match options.depth {
+            CheckDepth::Decode => decode_all(&found, &entries, progress),
+            CheckDepth::Exists | CheckDepth::Header => Vec::new(),
         };
-        for ((location, utterance), issue) in found.into_iter().zip(decoded) {
-            match issue.or_else(|| text_or_limit_issue(&utterance, options)) {
-                None => self.utterances.push(utterance),
-                Some(kind) => self.issues.push(Issue { location: Some(location), id: Some(utterance.id), kind }),
-            }
+        let content = |index: usize| (table.text(found[index]), table.seconds(found[index]));
+        let mut faulty = Vec::new();
+        let mut add = |index: usize, kind: Option<IssueKind>| {
+            let decoded = decoded.get_mut(index).and_then(Option::take);
+            faulty.extend(decoded.or(kind).map(|kind| (index, kind)));
+        };
+        match (options.tokenizer, options.normalize) {
+            (None, None) => judge(found.len(), content, &options.limits, &mut add),
+            _ => (0..found.len()).for_each(|index| {
+                let (text, duration) = content(index);
+                add(index, text_or_limit_issue(text, duration, options));
+            }),
         }
+        for (index, kind) in faulty {
+            let row = found[index];
+            let id = Some(table.record(row).id.to_owned());
+            self.issues.push(Issue { location: Some(entries.location(row)), id, kind });
+            found[index] = FAULTY;
+        }
+        found.retain(|&row| row != FAULTY);
+        self.utterances = Utterances::from_rows(entries.into_table(), found);
     }
 }
 
-fn utterance(entry: Entry, duration: Seconds) -> Utterance {
-    let Entry { id, audio, offset, text, speaker, language, .. } = entry;
-    Utterance { id, audio, offset, duration, text, speaker, language }
-}
+/// Marks the place of an utterance that cannot be used. No table has so many rows.
+const FAULTY: Row = Row::MAX;
 
-fn text_or_limit_issue(utterance: &Utterance, options: &CheckOptions<'_>) -> Option<IssueKind> {
-    let normalized;
-    let utterance = match options.normalize {
-        Some(normalize) => {
-            normalized = Utterance { text: normalize(&utterance.text), ..utterance.clone() };
-            &normalized
-        }
-        None => utterance,
-    };
-    let unknown = options.tokenizer.and_then(|tokenizer| tokenizer.encode(&utterance.text).err());
+fn text_or_limit_issue(text: &str, duration: Seconds, options: &CheckOptions<'_>) -> Option<IssueKind> {
+    let normalized = options.normalize.map(|normalize| normalize(text));
+    let text = normalized.as_deref().unwrap_or(text);
+    let unknown = options.tokenizer.and_then(|tokenizer| tokenizer.encode(text).err());
     unknown
         .map(|error| IssueKind::UnknownCharacters(error.to_string()))
-        .or_else(|| broken_limit(utterance, &options.limits))
+        .or_else(|| broken_limit(text, duration, &options.limits))
 }
 
 /// Upper limit of the absolute value of silent samples: 80 dB below full scale.
 const SILENCE: f32 = 1e-4;
 
 /// Decodes every utterance in parallel, and returns for each the issue of its audio, if any.
-fn decode_all(found: &[(SourceLocation, Utterance)], progress: Progress<'_>) -> Vec<Option<IssueKind>> {
+fn decode_all(found: &[Row], entries: &Entries, progress: Progress<'_>) -> Vec<Option<IssueKind>> {
     let done = AtomicUsize::new(0);
-    let decode = |(_, utterance): &(SourceLocation, Utterance)| {
-        let stretch = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
+    let decode = |&row: &Row| {
+        let record = entries.table().record(row);
+        let stretch = AudioSegment { offset: record.offset, duration: Some(entries.table().seconds(row)) };
         // Any rate shows silence and damage; 8 kHz is the cheapest.
-        let issue = match read_audio_segment(&utterance.audio, stretch, 8_000) {
+        let issue = match read_audio_segment(record.audio, stretch, 8_000) {
             Err(error) => Some(audio_issue(&error)),
             Ok(audio) if audio.samples.iter().all(|sample| sample.abs() < SILENCE) => Some(IssueKind::Silent),
             Ok(_) => None,

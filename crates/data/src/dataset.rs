@@ -1,15 +1,17 @@
 //! Data sets: utterances, and how to load one as a sample of features and tokens.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId};
 
 use crate::augment::{Augment, AugmentError};
 use crate::batching::SampleMeta;
 use crate::store::{Store, StoreKey};
-use crate::utterance::Utterance;
+use crate::utterances::{UtteranceRef, Utterances};
 use plimsoll_audio::{Audio, AudioError, AudioSegment, LogMel, buffers, read_audio_segment, resample};
 use plimsoll_text::Tokenizer;
+use rayon::prelude::*;
 
 mod cache;
 mod voices;
@@ -86,8 +88,9 @@ pub enum LoadError {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Dataset {
-    utterances: Vec<Utterance>,
-    tokens: Vec<Vec<u32>>,
+    utterances: Utterances,
+    /// Number of tokens of each text. The tokens themselves are made when a sample is loaded.
+    token_counts: Vec<u32>,
     log_mel: LogMel,
     tokenizer: Tokenizer,
     augment: Option<Augment>,
@@ -110,17 +113,25 @@ impl Dataset {
     ///
     /// Characters outside the vocabulary of `tokenizer` become its unknown token. They are counted, and one warning in
     /// the log names the first.
-    pub fn new(utterances: Vec<Utterance>, log_mel: LogMel, tokenizer: Tokenizer) -> Self {
-        let (tokens, unknown): (Vec<_>, Vec<usize>) =
-            utterances.iter().map(|utterance| tokenizer.encode_lossy(&utterance.text)).unzip();
-        let unknown_characters = unknown.iter().sum();
-        let first = utterances.iter().find_map(|utterance| tokenizer.encode(&utterance.text).err());
-        if let Some(first) = first {
+    pub fn new(utterances: impl Into<Utterances>, log_mel: LogMel, tokenizer: Tokenizer) -> Self {
+        let utterances = utterances.into();
+        let (unknown_characters, first) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        let count = |index| {
+            let (tokens, unknown) = tokenizer.count_lossy(utterances.text(index));
+            if unknown > 0 {
+                unknown_characters.fetch_add(unknown, Relaxed);
+                first.fetch_min(index, Relaxed);
+            }
+            tokens as u32
+        };
+        let token_counts = (0..utterances.len()).into_par_iter().map(count).collect();
+        let (unknown_characters, first) = (unknown_characters.into_inner(), first.into_inner());
+        if let Some(Err(first)) = (first < utterances.len()).then(|| tokenizer.encode(utterances.text(first))) {
             tracing::warn!(unknown_characters, %first, "some characters are not in the vocabulary");
         }
-        let cache = MemoryCache::new(utterances.len(), Bytes(0));
+        let cache = MemoryCache::new(Bytes(0));
         let (augment, voices, store) = (None, None, None);
-        Self { utterances, tokens, log_mel, tokenizer, augment, voices, unknown_characters, cache, store }
+        Self { utterances, token_counts, log_mel, tokenizer, augment, voices, unknown_characters, cache, store }
     }
 
     /// Adds augmentation of every sample that is loaded with a key.
@@ -136,7 +147,7 @@ impl Dataset {
     /// Keeps features in memory, up to `limit`. Augmented features are never kept.
     #[must_use]
     pub fn with_memory_cache(mut self, limit: Bytes) -> Self {
-        self.cache = MemoryCache::new(self.utterances.len(), limit);
+        self.cache = MemoryCache::new(limit);
         self
     }
 
@@ -146,9 +157,8 @@ impl Dataset {
     /// An utterance is its own reference where its speaker is unknown or has no other utterance.
     #[must_use]
     pub fn for_synthesis(mut self, reference: Frames) -> Self {
-        for (tokens, utterance) in self.tokens.iter_mut().zip(&self.utterances) {
-            *tokens = self.tokenizer.with_language_and_end(std::mem::take(tokens), utterance.language.as_deref());
-        }
+        let added = self.tokenizer.with_language_and_end(Vec::new(), None).len() as u32;
+        self.token_counts.iter_mut().for_each(|count| *count += added);
         self.voices = Some(Voices::new(&self.utterances, reference));
         self
     }
@@ -179,8 +189,23 @@ impl Dataset {
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
-    pub fn utterance(&self, index: usize) -> &Utterance {
-        &self.utterances[index]
+    pub fn utterance(&self, index: usize) -> UtteranceRef<'_> {
+        self.utterances.get(index)
+    }
+
+    /// Returns the utterances.
+    pub fn utterances(&self) -> &Utterances {
+        &self.utterances
+    }
+
+    /// Returns the tokens of sample `index`.
+    fn tokens(&self, index: usize) -> Vec<u32> {
+        let utterance = self.utterances.get(index);
+        let tokens = self.tokenizer.encode_lossy(utterance.text).0;
+        match self.voices {
+            Some(_) => self.tokenizer.with_language_and_end(tokens, utterance.language),
+            None => tokens,
+        }
     }
 
     /// Returns the feature extractor that turns audio into log-mel features.
@@ -213,12 +238,12 @@ impl Dataset {
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
     pub fn meta(&self, index: usize) -> SampleMeta {
-        let utterance = &self.utterances[index];
+        let duration = self.utterances.duration(index);
         SampleMeta {
-            id: SampleId::from_name(&utterance.id),
-            frames: self.log_mel.frames_in(utterance.duration),
-            tokens: self.tokens[index].len() as u32,
-            seconds: utterance.duration,
+            id: self.utterances.sample(index),
+            frames: self.log_mel.frames_in(duration),
+            tokens: self.token_counts[index],
+            seconds: duration,
         }
     }
 
@@ -236,7 +261,7 @@ impl Dataset {
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
     pub fn load(&self, index: usize, key: Option<Key>) -> Result<HostSample, LoadError> {
-        let utterance = &self.utterances[index];
+        let utterance = self.utterances.get(index);
         let augment = self.augment.as_ref().zip(key);
         let speed = augment.map_or(1.0, |(augment, key)| augment.speed(key));
         let features = match augment {
@@ -248,16 +273,16 @@ impl Dataset {
             _ if speed == 1.0 => self.features(index),
             _ => self.features_at(index, speed),
         };
-        let mut features = features.map_err(|source| LoadError::Audio { name: utterance.id.clone(), source })?;
+        let mut features = features.map_err(|source| LoadError::Audio { name: utterance.id.to_owned(), source })?;
         if let Some((augment, key)) = augment {
             augment.spec.apply(&mut features, self.log_mel.n_mels(), key.with("masks"));
         }
-        let (id, name) = (SampleId::from_name(&utterance.id), utterance.id.clone());
+        let (id, name) = (SampleId::from_name(utterance.id), utterance.id.to_owned());
         let reference = match &self.voices {
             Some(voices) => self.reference(voices, index, key.unwrap_or(Key::new(id.0)))?,
             None => Vec::new(),
         };
-        Ok(HostSample { id, name, features, tokens: self.tokens[index].clone(), reference })
+        Ok(HostSample { id, name, features, tokens: self.tokens(index), reference })
     }
 
     /// Returns the features of a random part of another utterance in the voice of utterance `index`. `key` decides
@@ -265,7 +290,7 @@ impl Dataset {
     fn reference(&self, voices: &Voices, index: usize, key: Key) -> Result<Vec<f32>, LoadError> {
         let key = key.with("reference");
         let other = voices.pick_other(index, key);
-        let name = || self.utterances[other].id.clone();
+        let name = || self.utterances.get(other).id.to_owned();
         let features = self.features(other).map_err(|source| LoadError::Audio { name: name(), source })?;
         let width = self.log_mel.n_mels();
         let (frames, wanted) = (features.len() / width, voices.frames.0 as usize);
@@ -279,7 +304,7 @@ impl Dataset {
     /// Returns the features of utterance `index` without augmentation, from the memory cache where possible.
     fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
         if let Some(features) = self.cache.get(index) {
-            return Ok(buffers::copy_of(features));
+            return Ok(buffers::copy_of(&features));
         }
         let features = self.stored(index, 1.0, || Ok(self.log_mel.extract(&self.audio(index)?.samples)))?;
         self.cache.keep(index, &features);
@@ -295,7 +320,7 @@ impl Dataset {
         make: impl FnOnce() -> Result<Vec<f32>, AudioError>,
     ) -> Result<Vec<f32>, AudioError> {
         let Some(FeatureStore { store, parameters }) = &self.store else { return make() };
-        let Utterance { audio, offset, duration, .. } = &self.utterances[index];
+        let UtteranceRef { audio, offset, duration, .. } = self.utterances.get(index);
         // `make` reports a file that cannot be read.
         let Ok(content) = store.content_hash(audio) else { return make() };
         let times = [offset.0.to_bits(), duration.0.to_bits(), u64::from(speed.to_bits())].map(u64::to_le_bytes);
@@ -325,8 +350,8 @@ impl Dataset {
     }
 
     fn audio(&self, index: usize) -> Result<Audio, AudioError> {
-        let Utterance { audio, offset, duration, .. } = &self.utterances[index];
-        let stretch = AudioSegment { offset: *offset, duration: Some(*duration) };
+        let UtteranceRef { audio, offset, duration, .. } = self.utterances.get(index);
+        let stretch = AudioSegment { offset, duration: Some(duration) };
         read_audio_segment(audio, stretch, self.log_mel.config().sample_rate)
     }
 }

@@ -1,77 +1,153 @@
 //! Fingerprint of the utterances of a run, which shows whether the data changed since the run began.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::sync::OnceLock;
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{SampleId, Seconds};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::store::StoreKey;
-use crate::utterance::Utterance;
+use crate::store::KeyBuilder;
+use crate::utterances::{UtteranceRef, Utterances};
 
 /// Content of the utterances of a run, in the order in which batches are made of them: ids, texts, times, speakers and
 /// languages, and which utterances are held out.
 ///
 /// The paths of audio files do not count, so a corpus can move.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct CorpusFingerprint(Vec<Entry>);
+#[derive(Clone, Debug, Default)]
+pub struct CorpusFingerprint {
+    /// Utterances with their ids, and whether they are held out.
+    sides: Vec<(Utterances, bool)>,
+    /// Hash of everything besides the id, for each utterance in order.
+    sums: Vec<u64>,
+    summary: OnceLock<String>,
+}
 
 /// Utterance of a fingerprint, a line of its file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Entry {
-    id: String,
+#[derive(Serialize, Deserialize)]
+struct Entry<'a> {
+    id: Cow<'a, str>,
     /// Hash of everything besides the id, in hexadecimal.
-    sum: String,
+    sum: Cow<'a, str>,
     held_out: bool,
 }
 
 impl CorpusFingerprint {
     /// Computes the fingerprint of the utterances of a run. The order of the validation utterances does not count.
-    pub fn new(training: &[Utterance], validation: &[Utterance]) -> Self {
-        let mut held_out: Vec<Entry> = validation.iter().map(|utterance| Entry::new(utterance, true)).collect();
-        held_out.sort_by(|a, b| a.id.cmp(&b.id));
-        Self(training.iter().map(|utterance| Entry::new(utterance, false)).chain(held_out).collect())
+    pub fn new(training: &Utterances, validation: &Utterances) -> Self {
+        let mut order: Vec<usize> = (0..validation.len()).collect();
+        order.sort_by(|&a, &b| validation.get(a).id.cmp(validation.get(b).id));
+        let sides = vec![(training.clone(), false), (validation.part(order), true)];
+        let mut sums = Vec::with_capacity(training.len() + validation.len());
+        for (side, _) in &sides {
+            sums.par_extend((0..side.len()).into_par_iter().map(|index| sum(side.get(index))));
+        }
+        Self { sides, sums, summary: OnceLock::new() }
+    }
+
+    /// Returns the ids in order, with the hashes, and whether they are held out.
+    fn entries(&self) -> impl Iterator<Item = (&str, u64, bool)> {
+        let ids =
+            self.sides.iter().flat_map(|(side, held_out)| (0..side.len()).map(|index| (side.id(index), *held_out)));
+        ids.zip(&self.sums).map(|((id, held_out), sum)| (id, *sum, held_out))
+    }
+
+    fn count(&self, held_out: bool) -> usize {
+        self.sides.iter().filter(|(_, held)| *held == held_out).map(|(side, _)| side.len()).sum()
     }
 
     /// Returns the numbers of utterances and a hash of all entries. Equal fingerprints have equal summaries.
     pub fn summary(&self) -> String {
-        let held_out = self.0.iter().filter(|entry| entry.held_out).count();
-        let parts: Vec<&[u8]> = self
-            .0
-            .iter()
-            .flat_map(|entry| [entry.id.as_bytes(), entry.sum.as_bytes(), if entry.held_out { b"held" } else { b"" }])
-            .collect();
-        let training = self.0.len() - held_out;
-        format!("{training} training and {held_out} validation utterances, {}", StoreKey::new(&parts).short())
+        let make = || {
+            let mut key = KeyBuilder::default();
+            for (id, sum, held_out) in self.entries() {
+                key.add(id.as_bytes());
+                key.add(&hexadecimal(sum));
+                key.add(if held_out { b"held" } else { b"" });
+            }
+            let (training, held_out) = (self.count(false), self.count(true));
+            format!("{training} training and {held_out} validation utterances, {}", key.finish().short())
+        };
+        self.summary.get_or_init(make).clone()
     }
 
     /// Returns the ids of the utterances that are held out for validation, in alphabetical order.
     pub fn held_out(&self) -> Vec<&str> {
-        self.0.iter().filter(|entry| entry.held_out).map(|entry| entry.id.as_str()).collect()
+        self.entries().filter(|(.., held_out)| *held_out).map(|(id, ..)| id).collect()
     }
 
     /// Formats the fingerprint as JSON lines, one for each utterance.
     pub fn to_lines(&self) -> String {
-        let line = |entry| serde_json::to_string(entry).expect("an entry is plain data") + "\n";
-        self.0.iter().map(line).collect()
+        let mut lines = Vec::new();
+        self.write_lines(&mut lines).expect("a vector can be written");
+        String::from_utf8(lines).expect("JSON is UTF-8")
+    }
+
+    /// Writes the fingerprint as JSON lines, one for each utterance.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn write_lines(&self, mut out: impl Write) -> io::Result<()> {
+        for (id, sum, held_out) in self.entries() {
+            let sum = hexadecimal(sum);
+            let sum = String::from_utf8_lossy(&sum);
+            serde_json::to_writer(&mut out, &Entry { id: id.into(), sum, held_out })?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
     }
 
     /// Parses what [`to_lines`](Self::to_lines) formats; `None` if `text` is something else.
     pub fn from_lines(text: &str) -> Option<Self> {
-        let entries: Result<_, _> = text.lines().map(serde_json::from_str).collect();
-        entries.ok().map(Self)
+        Self::read_lines(text.as_bytes()).ok().flatten()
+    }
+
+    /// Reads what [`write_lines`](Self::write_lines) writes; `None` if it is something else.
+    ///
+    /// # Errors
+    /// When `lines` cannot be read.
+    pub fn read_lines(mut lines: impl BufRead) -> io::Result<Option<Self>> {
+        let (mut found, mut line) = (Self::default(), Vec::new());
+        let (mut side, mut is_held) = (Vec::new(), false);
+        let mut ids = Utterances::builder();
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            let entry = std::str::from_utf8(&line).ok().and_then(|line| serde_json::from_str::<Entry<'_>>(line).ok());
+            let Some(Entry { id, sum, held_out }) = entry else { return Ok(None) };
+            let Some(sum) = u64::from_str_radix(&sum, 16).ok().filter(|number| sum.as_bytes() == hexadecimal(*number))
+            else {
+                return Ok(None);
+            };
+            if held_out != is_held {
+                side.push((std::mem::take(&mut ids).finish(), is_held));
+                is_held = held_out;
+            }
+            ids.push(UtteranceRef { id: &id, ..UtteranceRef::default() });
+            found.sums.push(sum);
+            line.clear();
+        }
+        side.push((ids.finish(), is_held));
+        found.sides = side;
+        Ok(Some(found))
     }
 
     /// Describes the difference from an earlier fingerprint in words, such as `40 utterances added`; empty if there is
     /// none.
     pub fn changes_since(&self, earlier: &Self) -> Vec<String> {
-        let by_name = |entries: &'_ [Entry]| -> HashMap<(String, bool), String> {
-            entries.iter().map(|entry| ((entry.id.clone(), entry.held_out), entry.sum.clone())).collect()
+        if self == earlier {
+            return Vec::new();
+        }
+        // By the hash of an id, because a list may be long.
+        let by_name = |fingerprint: &Self| -> HashMap<(SampleId, bool), u64> {
+            let entries = fingerprint.entries();
+            entries.map(|(id, sum, held_out)| ((SampleId::from_name(id), held_out), sum)).collect()
         };
-        let (before, now) = (by_name(&earlier.0), by_name(&self.0));
+        let (before, now) = (by_name(earlier), by_name(self));
         let (mut added, mut moved, mut changed) = (0, [0, 0], 0);
         for ((id, held_out), sum) in &now {
-            let other_side = (id.clone(), !held_out);
-            match before.get(&(id.clone(), *held_out)) {
+            let other_side = (*id, !held_out);
+            match before.get(&(*id, *held_out)) {
                 Some(old) => changed += usize::from(old != sum),
                 None if before.contains_key(&other_side) && !now.contains_key(&other_side) => {
                     moved[usize::from(*held_out)] += 1;
@@ -91,23 +167,47 @@ impl CorpusFingerprint {
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} utterance{} {what}", if count == 1 { "" } else { "s" }))
         .collect();
-        if words.is_empty() && self != earlier {
+        if words.is_empty() {
             words.push("the utterances are in another order".into());
         }
         words
     }
 }
 
-impl Entry {
-    fn new(utterance: &Utterance, held_out: bool) -> Self {
-        let Utterance { id, audio: _, offset, duration, text, speaker, language } = utterance;
-        let bits = |time: &Seconds| time.0.to_bits().to_le_bytes();
-        // A missing name differs from an empty one.
-        let [speaker, language] =
-            [speaker, language].map(|name| name.as_ref().map_or_else(Vec::new, |name| format!("={name}").into_bytes()));
-        let key = StoreKey::new(&[text.as_bytes(), &bits(offset), &bits(duration), &speaker, &language]);
-        Self { id: id.clone(), sum: key.short(), held_out }
+impl PartialEq for CorpusFingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        self.sums == other.sums && self.entries().eq(other.entries())
     }
+}
+
+/// Computes the hash of everything besides the id and the path of the audio.
+fn sum(utterance: UtteranceRef<'_>) -> u64 {
+    let UtteranceRef { id: _, audio: _, offset, duration, text, speaker, language } = utterance;
+    let bits = |time: Seconds| time.0.to_bits().to_le_bytes();
+    let mut name = Vec::with_capacity(64);
+    let mut key = KeyBuilder::default();
+    key.add(text.as_bytes());
+    key.add(&bits(offset));
+    key.add(&bits(duration));
+    for part in [speaker, language] {
+        name.clear();
+        // A missing name differs from an empty one.
+        if let Some(part) = part {
+            name.push(b'=');
+            name.extend_from_slice(part.as_bytes());
+        }
+        key.add(&name);
+    }
+    key.finish().short_bits()
+}
+
+/// Writes a number in sixteen hexadecimal digits.
+fn hexadecimal(number: u64) -> [u8; 16] {
+    let mut digits = [0; 16];
+    for (place, digit) in digits.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15];
+    }
+    digits
 }
 
 #[cfg(test)]
@@ -115,6 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::utterance::Utterance;
 
     fn utterance(id: usize) -> Utterance {
         Utterance {
@@ -134,7 +235,7 @@ mod tests {
 
     fn fingerprint(all: &[Utterance]) -> CorpusFingerprint {
         let (validation, training) = all.split_at(2);
-        CorpusFingerprint::new(training, validation)
+        CorpusFingerprint::new(&training.into(), &validation.into())
     }
 
     #[test]

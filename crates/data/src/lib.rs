@@ -5,6 +5,10 @@
 mod issue;
 mod utterance;
 
+mod table;
+
+pub mod utterances;
+
 mod import;
 
 mod select;

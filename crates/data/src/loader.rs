@@ -69,7 +69,7 @@ impl Loader {
         let buffers = BatchBuffers::new();
         let taken = buffers.clone();
         let work = move |job: &Job| {
-            let first = job.samples.first().map_or("", |&index| &dataset.utterance(index).id);
+            let first = job.samples.first().map_or("", |&index| dataset.utterance(index).id);
             catch_panic(first, || load(&dataset, job, &grid, shard.ranks > 1, &taken))
         };
         let tuning = Tuning::new(config.workers, config.prefetch);
@@ -234,7 +234,7 @@ fn load(
     let (mut samples, mut skipped) = (Vec::with_capacity(job.samples.len()), Vec::new());
     for &index in &job.samples {
         let utterance = dataset.utterance(index);
-        let key = job.augment.map(|key| key.at(SampleId::from_name(&utterance.id).0));
+        let key = job.augment.map(|key| key.at(SampleId::from_name(utterance.id).0));
         match dataset.load(index, key) {
             Ok(sample) => samples.push(sample),
             Err(LoadError::Audio { name, source }) => {

@@ -9,11 +9,11 @@ use plimsoll_core::Seconds;
 use serde::Serialize;
 
 use crate::audio_root::suggest_audio_root;
-use crate::check::{CheckDepth, CheckOptions, Checked, check};
-use crate::import::{Format, ImportError, ImportOptions, import};
+use crate::check::{CheckDepth, CheckOptions, Checked, check_lists};
+use crate::import::{Format, ImportError, ImportOptions, read_lists};
 use crate::issue::{Issue, IssueKind};
 use crate::select::{Limits, Selection};
-use crate::utterance::Utterance;
+use crate::utterances::{UtteranceRef, Utterances};
 use plimsoll_audio::{AudioSource, LogMel};
 use plimsoll_text::{Case, normalize};
 
@@ -25,7 +25,7 @@ pub struct Manifest {
     /// Layout of the corpus.
     pub format: Format,
     /// Usable utterances, in the order of the corpus.
-    pub utterances: Vec<Utterance>,
+    pub utterances: Utterances,
     /// One issue for each listed utterance that cannot be used.
     pub issues: Vec<Issue>,
     /// Number of issues beyond the million that an import keeps.
@@ -82,10 +82,10 @@ impl Manifest {
     /// # Errors
     /// When the corpus cannot be read at all, or when all of its utterances have issues.
     pub fn read_with(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Self, ManifestError> {
-        let listing = import(&path, options)?;
+        let listing = read_lists(path.as_ref(), options)?;
         let (path, format, root) = (path.as_ref().to_path_buf(), listing.format, listing.root.clone());
         let depth = CheckDepth::Exists;
-        let checked = check(listing, &CheckOptions { depth, ..CheckOptions::default() }, &|_, _| {});
+        let checked = check_lists(listing, &CheckOptions { depth, ..CheckOptions::default() }, &|_, _| {});
         let count = checked.listed();
         let Checked { utterances, issues, more_issues, resampled, .. } = checked;
         match issues.first() {
@@ -105,7 +105,7 @@ impl Manifest {
 
     /// Computes the total duration of the utterances.
     pub fn duration(&self) -> Seconds {
-        self.utterances.iter().map(|utterance| utterance.duration).sum()
+        (0..self.utterances.len()).map(|index| self.utterances.duration(index)).sum()
     }
 
     /// Computes the share of the listed utterances that cannot be used, from 0 to 1. Utterances that are listed twice do
@@ -126,7 +126,7 @@ impl Manifest {
     /// # Errors
     /// When the folder does not exist, the file cannot be written, or the path of an audio file is not UTF-8, see
     /// [`take_unlistable`](Self::take_unlistable).
-    pub fn write(path: impl AsRef<Path>, utterances: &[Utterance], log_mel: &LogMel) -> Result<(), ManifestError> {
+    pub fn write(path: impl AsRef<Path>, utterances: &Utterances, log_mel: &LogMel) -> Result<(), ManifestError> {
         let path = path.as_ref();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let unwritable = |source| ManifestError::Unwritable { file: path.into(), source };
@@ -143,17 +143,21 @@ impl Manifest {
 
     /// Removes the utterances that a list in `folder` cannot name, because the path of their audio file is not UTF-8,
     /// and returns an issue for each.
-    pub fn take_unlistable(utterances: &mut Vec<Utterance>, folder: &Path) -> Vec<Issue> {
+    pub fn take_unlistable(utterances: &mut Utterances, folder: &Path) -> Vec<Issue> {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
         let mut issues = Vec::new();
-        utterances.retain(|utterance| {
-            let path = listed_path(&utterance.audio, &folder);
+        let kept = utterances.filter(|&index| {
+            let utterance = utterances.get(index);
+            let path = listed_path(utterance.audio, &folder);
             if path.to_str().is_none() {
                 let kind = IssueKind::PathNotUtf8(path.to_string_lossy().into_owned());
-                issues.push(Issue::for_utterance(&utterance.id, kind));
+                issues.push(Issue::for_utterance(utterance.id, kind));
             }
             path.to_str().is_some()
         });
+        if !issues.is_empty() {
+            *utterances = kept;
+        }
         issues
     }
 }
@@ -181,8 +185,8 @@ fn is_zero(offset: &f64) -> bool {
 }
 
 impl<'a> Line<'a> {
-    fn new(utterance: &'a Utterance, folder: &Path, log_mel: &LogMel) -> Self {
-        let Utterance { id, audio, offset, duration, text, speaker, language } = utterance;
+    fn new(utterance: UtteranceRef<'a>, folder: &Path, log_mel: &LogMel) -> Self {
+        let UtteranceRef { id, audio, offset, duration, text, speaker, language } = utterance;
         let audio_filepath = listed_path(audio, folder);
         Self {
             id,
@@ -190,9 +194,9 @@ impl<'a> Line<'a> {
             offset: offset.0,
             duration: duration.0,
             text,
-            speaker: speaker.as_deref(),
-            lang: language.as_deref(),
-            frames: log_mel.frames_in(*duration).0,
+            speaker,
+            lang: language,
+            frames: log_mel.frames_in(duration).0,
             tokens: normalize(text, Case::Keep).chars().count(),
         }
     }

@@ -120,7 +120,7 @@ fn outcome(folder: &TempDir, key: Key) -> String {
     };
     let issues: Vec<String> = manifest.issues.iter().map(ToString::to_string).collect();
     write!(text, "{:?}\n{}\n", manifest.resampled, issues.join("\n")).unwrap();
-    write!(text, "{:?} {}\n", manifest.duration(), manifest.unusable_share()).unwrap();
+    writeln!(text, "{:?} {}", manifest.duration(), manifest.unusable_share()).unwrap();
     for utterance in manifest.utterances.iter() {
         writeln!(text, "{:?}", utterance.to_owned()).unwrap();
     }

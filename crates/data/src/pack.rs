@@ -25,6 +25,7 @@ use rayon::prelude::*;
 use crate::check::Progress;
 use crate::issue::{Issue, IssueKind};
 use crate::utterance::Utterance;
+use crate::utterances::Utterances;
 use plimsoll_audio::AudioError;
 use record::Record;
 use shar::SharWriter;
@@ -128,7 +129,7 @@ const AT_ONCE: usize = 64;
 /// When `folder` has files, when something cannot be written, or when no utterance can be read. An utterance that cannot
 /// be read is left out, and becomes an [issue](Packed::issues).
 pub fn pack(
-    utterances: &[Utterance],
+    utterances: &Utterances,
     folder: impl AsRef<Path>,
     options: &PackOptions,
     progress: Progress<'_>,
@@ -165,7 +166,7 @@ trait Writer {
 
 fn pack_into(
     folder: &Path,
-    utterances: &[Utterance],
+    utterances: &Utterances,
     options: &PackOptions,
     progress: Progress<'_>,
 ) -> Result<Packed, PackError> {
@@ -176,8 +177,9 @@ fn pack_into(
         PackFormat::Shar => Box::new(SharWriter::new(folder, options.shard_size)),
     };
     let mut packed = Packed::default();
-    for (chunk_idx, chunk) in utterances.chunks(AT_ONCE).enumerate() {
-        let first = chunk_idx * AT_ONCE;
+    for first in (0..utterances.len()).step_by(AT_ONCE) {
+        let part = first..(first + AT_ONCE).min(utterances.len());
+        let chunk: Vec<Utterance> = part.map(|index| utterances.get(index).to_owned()).collect();
         let read = |(n, utterance)| Record::read(first + n, utterance, options.format);
         let records: Vec<Result<Record<'_>, AudioError>> = chunk.par_iter().enumerate().map(read).collect();
         for (utterance, record) in chunk.iter().zip(records) {

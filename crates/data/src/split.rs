@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use plimsoll_core::Key;
 
-use crate::utterance::Utterance;
+use crate::utterances::Utterances;
 
 /// Smallest number of speakers for holding out whole speakers. Of fewer speakers, one would be too many of the training
 /// voices.
@@ -23,9 +23,9 @@ pub enum SplitBy {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     /// Utterances for training.
-    pub train: Vec<Utterance>,
+    pub train: Utterances,
     /// Utterances for validation.
-    pub validation: Vec<Utterance>,
+    pub validation: Utterances,
     /// Unit that was held out for validation.
     pub by: SplitBy,
 }
@@ -59,15 +59,19 @@ pub enum SplitError {
 ///
 /// # Errors
 /// With fewer than two utterances, or when `share` is not above 0 and below 1.
-pub fn hold_out(utterances: &[Utterance], share: f64, key: Key, unit: Option<SplitBy>) -> Result<Split, SplitError> {
+pub fn hold_out(utterances: &Utterances, share: f64, key: Key, unit: Option<SplitBy>) -> Result<Split, SplitError> {
     if utterances.len() < 2 {
         return Err(SplitError::TooFew(utterances.len()));
     }
     if !(share > 0.0 && share < 1.0) {
         return Err(SplitError::Share(share));
     }
-    let speakers: BTreeSet<&str> = utterances.iter().filter_map(|utterance| utterance.speaker.as_deref()).collect();
-    let has_unnamed = utterances.iter().any(|utterance| utterance.speaker.is_none());
+    let by_voice = utterances.voice_speakers();
+    let mut is_used = vec![false; by_voice.len()];
+    (0..utterances.len()).for_each(|index| is_used[utterances.voice(index)] = true);
+    let used = || by_voice.iter().zip(&is_used).filter(|(_, is_used)| **is_used).map(|(speaker, _)| *speaker);
+    let speakers: BTreeSet<&str> = used().flatten().collect();
+    let has_unnamed = used().any(|speaker| speaker.is_none());
     let by = match unit {
         // Without two groups of utterances, one side would be empty.
         Some(SplitBy::Speaker) if speakers.len() + usize::from(has_unnamed) < 2 || speakers.is_empty() => {
@@ -77,16 +81,30 @@ pub fn hold_out(utterances: &[Utterance], share: f64, key: Key, unit: Option<Spl
         None if speakers.len() >= MIN_SPEAKERS => SplitBy::Speaker,
         None => SplitBy::Utterance,
     };
-    let held = match by {
-        SplitBy::Speaker => choose(speakers.into_iter(), share, key, has_unnamed),
-        SplitBy::Utterance => choose(utterances.iter().map(|utterance| utterance.id.as_str()), share, key, false),
+    let (validation, train) = match by {
+        SplitBy::Speaker => {
+            let held = choose(speakers.into_iter(), share, key, has_unnamed);
+            let is_held: Vec<bool> =
+                by_voice.iter().map(|speaker| speaker.is_some_and(|speaker| held.contains(speaker))).collect();
+            divide(utterances, |index| is_held[utterances.voice(index)])
+        }
+        SplitBy::Utterance => {
+            let number = |index| key.at(utterances.sample(index).0).unit();
+            let below = (0..utterances.len()).filter(|&index| number(index) < share).count();
+            if below == 0 || below == utterances.len() {
+                let held = choose((0..utterances.len()).map(|index| utterances.get(index).id), share, key, false);
+                divide(utterances, |index| held.contains(utterances.get(index).id))
+            } else {
+                // Without the names: a list may be long.
+                divide(utterances, |index| number(index) < share)
+            }
+        }
     };
-    let is_held = |utterance: &Utterance| match by {
-        SplitBy::Speaker => utterance.speaker.as_deref().is_some_and(|speaker| held.contains(speaker)),
-        SplitBy::Utterance => held.contains(utterance.id.as_str()),
-    };
-    let (validation, train) = utterances.iter().cloned().partition(is_held);
     Ok(Split { train, validation, by })
+}
+
+fn divide(utterances: &Utterances, is_held: impl Fn(usize) -> bool) -> (Utterances, Utterances) {
+    (utterances.filter(|&index| is_held(index)), utterances.filter(|&index| !is_held(index)))
 }
 
 /// Chooses the names to hold out: those whose random number is below `share`, and at least one. At least one name is
@@ -105,6 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::utterance::Utterance;
 
     fn utterance(id: usize, speaker: Option<u8>) -> Utterance {
         Utterance {
@@ -123,7 +142,7 @@ mod tests {
     }
 
     fn split(all: &[Utterance], share: f64, seed: u64) -> Split {
-        hold_out(all, share, Key::new(seed), None).unwrap()
+        hold_out(&all.into(), share, Key::new(seed), None).unwrap()
     }
 
     #[test]
@@ -143,7 +162,8 @@ mod tests {
         let names: Vec<_> = (0..200).map(|n| Some(n % 40)).collect();
         let found = split(&utterances(&names), 0.1, 1);
         assert_eq!((found.by, found.validation.len() % 5), (SplitBy::Speaker, 0));
-        let one_speaker = hold_out(&utterances(&[Some(1); 9]), 0.1, Key::new(1), Some(SplitBy::Speaker)).unwrap();
+        let one_speaker =
+            hold_out(&utterances(&[Some(1); 9]).into(), 0.1, Key::new(1), Some(SplitBy::Speaker)).unwrap();
         assert_eq!(one_speaker.by, SplitBy::Utterance);
     }
 
@@ -153,22 +173,22 @@ mod tests {
         let before = split(&all, 0.1, 1);
         all.push(utterance(90, Some(4)));
         assert_eq!(split(&all, 0.1, 1).by, SplitBy::Speaker);
-        let after = hold_out(&all, 0.1, Key::new(1), Some(before.by)).unwrap();
-        assert!(before.train.iter().all(|utterance| after.train.contains(utterance)));
+        let after = hold_out(&all.into(), 0.1, Key::new(1), Some(before.by)).unwrap();
+        assert!(before.train.iter().all(|utterance| after.train.iter().any(|other| other == utterance)));
     }
 
     #[test]
     fn one_utterance_and_a_share_of_one_are_errors() {
-        let split = |speakers: &[Option<u8>], share| hold_out(&utterances(speakers), share, Key::new(0), None);
+        let split = |speakers: &[Option<u8>], share| hold_out(&utterances(speakers).into(), share, Key::new(0), None);
         assert_eq!(split(&[None], 0.5), Err(SplitError::TooFew(1)));
         assert_eq!(split(&[None; 9], 1.0), Err(SplitError::Share(1.0)));
     }
 
     /// Returns the names of the units on one side of a split.
-    fn units(by: SplitBy, side: &[Utterance]) -> BTreeSet<String> {
+    fn units(by: SplitBy, side: &Utterances) -> BTreeSet<String> {
         match by {
-            SplitBy::Speaker => side.iter().filter_map(|utterance| utterance.speaker.clone()).collect(),
-            SplitBy::Utterance => side.iter().map(|utterance| utterance.id.clone()).collect(),
+            SplitBy::Speaker => side.iter().filter_map(|utterance| utterance.speaker.map(str::to_owned)).collect(),
+            SplitBy::Utterance => side.iter().map(|utterance| utterance.id.to_owned()).collect(),
         }
     }
 
@@ -180,7 +200,7 @@ mod tests {
             let all = utterances(&speakers);
             let split = split(&all, share, seed);
             prop_assert!(!split.train.is_empty() && !split.validation.is_empty());
-            let mut ids: Vec<_> = split.train.iter().chain(&split.validation).map(|u| u.id.clone()).collect();
+            let mut ids: Vec<_> = split.train.iter().chain(&split.validation).map(|u| u.id.to_owned()).collect();
             ids.sort_unstable();
             let mut expected: Vec<_> = all.iter().map(|u| u.id.clone()).collect();
             expected.sort_unstable();
@@ -204,9 +224,9 @@ mod tests {
                 false => before_all.iter().cloned().chain(new).collect(),
             };
             let before = split(&before_all, share, seed);
-            let after = hold_out(&after_all, share, Key::new(seed), Some(before.by)).unwrap();
+            let after = hold_out(&after_all.into(), share, Key::new(seed), Some(before.by)).unwrap();
             let key = Key::new(seed);
-            let all_below = units(before.by, &before_all).iter().all(|name| key.with(name).unit() < share);
+            let all_below = units(before.by, &before_all.clone().into()).iter().all(|name| key.with(name).unit() < share);
             let moved = units(before.by, &before.train).intersection(&units(before.by, &after.validation)).count();
             prop_assert!(moved <= usize::from(all_below), "{moved} moved");
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_core::Seconds;
 use serde::Serialize;
 
-use crate::utterance::Utterance;
+use crate::utterances::Utterances;
 use plimsoll_text::{Case, normalize};
 
 /// Statistics of a corpus. They are serialized for scripts, so the names in JSON do not change.
@@ -66,22 +66,28 @@ pub struct Bin {
 
 impl CorpusStats {
     /// Computes the statistics of `utterances`.
-    pub fn new(utterances: &[Utterance]) -> Self {
-        let texts: Vec<String> = utterances.iter().map(|u| normalize(&u.text, Case::Keep)).collect();
-        let characters = || texts.iter().map(|text| text.chars().count() as f64);
-        let seconds = || utterances.iter().map(|utterance| utterance.duration.0);
+    pub fn new(utterances: &Utterances) -> Self {
+        let (mut characters, mut character_counts) = (Vec::with_capacity(utterances.len()), BTreeMap::new());
+        for text in utterances.texts() {
+            let text = normalize(text, Case::Keep);
+            characters.push(text.chars().count() as f64);
+            for character in text.chars() {
+                *character_counts.entry(character).or_default() += 1;
+            }
+        }
+        let characters = || characters.iter().copied();
+        let seconds = || (0..utterances.len()).map(|index| utterances.duration(index).0);
         let mut languages = BTreeMap::new();
-        for language in utterances.iter().filter_map(|utterance| utterance.language.clone()) {
-            *languages.entry(language).or_default() += 1;
+        for language in utterances.iter().filter_map(|utterance| utterance.language) {
+            match languages.get_mut(language) {
+                Some(count) => *count += 1,
+                None => drop(languages.insert(language.to_owned(), 1)),
+            }
         }
-        let mut character_counts = BTreeMap::new();
-        for character in texts.iter().flat_map(|text| text.chars()) {
-            *character_counts.entry(character).or_default() += 1;
-        }
-        let speakers: BTreeSet<&str> = utterances.iter().filter_map(|utterance| utterance.speaker.as_deref()).collect();
+        let speakers: BTreeSet<&str> = utterances.iter().filter_map(|utterance| utterance.speaker).collect();
         Self {
             utterances: utterances.len(),
-            total: utterances.iter().map(|utterance| utterance.duration).sum(),
+            total: (0..utterances.len()).map(|index| utterances.duration(index)).sum(),
             speakers: speakers.len(),
             languages,
             seconds: Spread::new(seconds().collect()),
@@ -139,6 +145,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::utterance::Utterance;
 
     #[test]
     fn utterances_speakers_and_characters_are_counted() {
@@ -151,16 +158,16 @@ mod tests {
             speaker: speaker.map(Into::into),
             language: speaker.map(|_| "en".into()),
         };
-        let stats = CorpusStats::new(&[
+        let stats = CorpusStats::new(&Utterances::from(vec![
             utterance("aab", 1.0, Some("x")),
             utterance("b  b", 3.0, Some("x")),
             utterance("a", 2.0, None),
-        ]);
+        ]));
         assert_eq!((stats.utterances, stats.speakers, stats.total), (3, 1, Seconds(6.0)));
         assert_eq!(stats.languages["en"], 2);
         assert_eq!(stats.character_counts, [(' ', 1), ('a', 3), ('b', 3)].into());
         assert_eq!((stats.seconds.median, stats.pace.min, stats.characters.max), (2.0, 0.5, 3.0));
-        assert_eq!(CorpusStats::new(&[]).seconds, Spread::default());
+        assert_eq!(CorpusStats::new(&Utterances::default()).seconds, Spread::default());
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use plimsoll_core::Seconds;
 
 /// Segment of an audio file, with the text spoken in it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Utterance {
     /// Id of the utterance, unique in the manifest. Augmentation and splits are keyed by it: another id gives other
     /// random numbers.

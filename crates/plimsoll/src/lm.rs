@@ -166,7 +166,7 @@ fn sentences(args: &TextArgs) -> Result<Vec<String>, Failure> {
     }
     if let Some(corpus) = &args.data {
         let manifest = Manifest::read_with(corpus, &ImportOptions::default()).invalid()?;
-        sentences.extend(manifest.utterances.into_iter().map(|utterance| utterance.text));
+        sentences.extend(manifest.utterances.texts().map(String::from));
     }
     sentences.retain(|sentence| !sentence.trim().is_empty());
     Ok(sentences)

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Bytes, Grid, Key};
+use plimsoll_data::utterances::Utterances;
 use plimsoll_data::{
-    CorpusFingerprint, Dataset, Limits, Selection, SplitBy, Store, StoreConfig, StorePrecision, Utterance, hold_out,
+    CorpusFingerprint, Dataset, Limits, Selection, SplitBy, Store, StoreConfig, StorePrecision, hold_out,
 };
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization};
@@ -109,10 +110,10 @@ pub(crate) fn prepare_as(
     let Divided { training, validation, held_out, left_out } = divided;
     let corpus = CorpusFingerprint::new(&training, &validation);
     let fingerprint = fingerprint(config, &corpus, held_out)?;
-    let texts = validation.iter().map(|utterance| (utterance.id.clone(), utterance.text.clone())).collect();
+    let texts = validation.iter().map(|utterance| (utterance.id.to_owned(), utterance.text.to_owned())).collect();
     let store = if preparation.is_dry { None } else { store(data)? };
     let [training_cache, validation_cache] = cache_shares(config);
-    let dataset = |utterances, augment, cache| {
+    let dataset = |utterances: Utterances, augment, cache| {
         let dataset = Dataset::new(utterances, log_mel.clone(), tokenizer.clone()).with_memory_cache(cache);
         let dataset = match augment {
             Some(augment) => dataset.with_augment(augment).invalid()?,
@@ -129,7 +130,8 @@ pub(crate) fn prepare_as(
         Ok::<_, Failure>(dataset)
     };
     let training = dataset(training, mapping::augment(config), training_cache)?;
-    let validation = dataset(by_length(validation), None, validation_cache)?;
+    // Evaluation keeps the order of its data, and batches of similar lengths need little padding.
+    let validation = dataset(validation.sorted_by_duration(), None, validation_cache)?;
     report_unknown(&training, &validation, reporter);
     Ok(PreparedData {
         grid: mapping::batching(config).grid(&training.metas()),
@@ -147,8 +149,8 @@ pub(crate) fn prepare_as(
 
 /// Usable utterances of a run, divided into training and validation.
 struct Divided {
-    training: Vec<Utterance>,
-    validation: Vec<Utterance>,
+    training: Utterances,
+    validation: Utterances,
     held_out: &'static str,
     left_out: LeftOut,
 }
@@ -277,13 +279,6 @@ pub fn store(data: &DataConfig) -> Result<Option<Arc<Store>>, Failure> {
     let config = StoreConfig { limit: data.cache_size, precision };
     let open = |folder| Store::open(folder, &config).map(Arc::new).invalid();
     data.cache_dir.as_ref().map(open).transpose()
-}
-
-/// Sorts utterances by duration. Evaluation keeps the order of its data, and batches of similar lengths need little
-/// padding.
-fn by_length(mut utterances: Vec<Utterance>) -> Vec<Utterance> {
-    utterances.sort_by(|a, b| a.duration.0.total_cmp(&b.duration.0));
-    utterances
 }
 
 impl PreparedData {

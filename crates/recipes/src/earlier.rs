@@ -1,5 +1,7 @@
 //! A run that began earlier: the facts in its folder that a resumed run and an evaluation keep.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
@@ -54,8 +56,8 @@ impl EarlierRun {
             Task::Tts if files.kind().invalid()? == ParallelConfig::KIND => synthesizer::<ParallelConfig>(folder)?,
             Task::Tts => synthesizer::<SynthesizerConfig>(folder)?,
         };
-        let lines = std::fs::read_to_string(folder.join(UTTERANCES)).ok();
-        let corpus = lines.and_then(|lines| CorpusFingerprint::from_lines(&lines));
+        let lines = File::open(folder.join(UTTERANCES)).map(BufReader::new);
+        let corpus = lines.and_then(CorpusFingerprint::read_lines).ok().flatten();
         Ok(Some(Self { id: run.unwrap_or_default(), tokenizer, features, state, statistics, corpus }))
     }
 

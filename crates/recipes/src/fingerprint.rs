@@ -150,6 +150,7 @@ pub(crate) fn changed_features(model: &LogMelConfig, configured: &LogMelConfig) 
 mod tests {
     use plimsoll_core::Seconds;
     use plimsoll_data::Utterance;
+    use plimsoll_data::utterances::Utterances;
 
     use super::*;
 
@@ -164,7 +165,7 @@ mod tests {
             language: None,
         };
         let all: Vec<Utterance> = (0..count).map(utterance).collect();
-        CorpusFingerprint::new(&all[2..], &all[..2])
+        CorpusFingerprint::new(&Utterances::from(&all[2..]), &Utterances::from(&all[..2]))
     }
 
     fn between(change: impl Fn(&mut RunConfig), count: usize) -> Changes {

@@ -36,10 +36,10 @@ impl LoadingCosts {
             if start_of_all.elapsed() > time {
                 break;
             }
-            let file_rate = audio_info(&utterance.audio).failed()?.rate;
+            let file_rate = audio_info(utterance.audio).failed()?.rate;
             let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
             let start = Instant::now();
-            let audio = read_audio_segment(&utterance.audio, segment, file_rate).failed()?;
+            let audio = read_audio_segment(utterance.audio, segment, file_rate).failed()?;
             costs.decoding += start.elapsed().as_secs_f64();
             let start = Instant::now();
             let samples = resample(audio.samples, file_rate, rate);

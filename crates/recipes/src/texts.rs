@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use plimsoll_core::error_chain;
-use plimsoll_data::{ImportOptions, Manifest, ManifestError, Utterance};
+use plimsoll_data::utterances::Utterances;
+use plimsoll_data::{ImportOptions, Manifest, ManifestError};
 use plimsoll_text::{Case, Numbers, Tokenizer, normalize, without_punctuation};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
@@ -18,9 +19,7 @@ pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure
     let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
     let mut manifest = Manifest::read_with(path, &options).map_err(unreadable)?;
     let normalize = text_normalizer(data)?;
-    for utterance in &mut manifest.utterances {
-        utterance.text = normalize(&utterance.text);
-    }
+    manifest.utterances = manifest.utterances.map_texts(normalize);
     Ok(manifest)
 }
 
@@ -67,17 +66,17 @@ fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
 ///
 /// # Errors
 /// If the file `data.tokenizer_file` cannot be read, or `data.bpe_size` is too small for the texts.
-pub fn tokenizer(config: &RunConfig, training: &[Utterance]) -> Result<Tokenizer, Failure> {
+pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer, Failure> {
     let data = &config.data;
-    let texts = || training.iter().map(|utterance| &utterance.text);
+    let texts = || training.texts();
     let tokenizer = match (&data.tokenizer_file, data.tokenizer) {
         (Some(path), _) => Tokenizer::from_file(path).invalid()?,
         (None, TokenizerChoice::Characters) => Tokenizer::characters(texts()),
         (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts(), data.bpe_size as usize).invalid()?,
     };
-    let languages: BTreeSet<String> = training.iter().filter_map(|utterance| utterance.language.clone()).collect();
+    let languages: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
     let several = config.task == Task::Tts && languages.len() > 1;
-    let tokenizer = if several { tokenizer.with_languages(languages) } else { tokenizer };
+    let tokenizer = if several { tokenizer.with_languages(languages.into_iter().map(String::from)) } else { tokenizer };
     Ok(tokenizer.with_numbers(numbers(data)?))
 }
 

@@ -26,6 +26,8 @@ pub struct CharTokenizer {
     characters: Vec<char>,
     /// Characters in sorted order with their ids, for lookup.
     ids: Vec<(char, u32)>,
+    /// A bit for each ASCII character of the vocabulary.
+    ascii: u128,
 }
 
 impl CharTokenizer {
@@ -58,7 +60,11 @@ impl CharTokenizer {
         ids.sort_unstable();
         match ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             Some(pair) => Err(TextError::DuplicateCharacter(pair[0].0)),
-            None => Ok(Self { characters, ids }),
+            None => {
+                let bit = |&character: &char| if character.is_ascii() { 1u128 << u32::from(character) } else { 0 };
+                let ascii = characters.iter().map(bit).fold(0, |all, bit| all | bit);
+                Ok(Self { characters, ids, ascii })
+            }
         }
     }
 
@@ -103,6 +109,16 @@ impl CharTokenizer {
             .chars()
             .map(|character| self.id(character).ok_or_else(|| unknown(character)))
             .collect()
+    }
+
+    /// Counts the characters of a normalized text, and those outside the vocabulary among them.
+    pub(crate) fn count(&self, text: &str) -> (usize, usize) {
+        if text.is_ascii() {
+            let is_unknown = |&&byte: &&u8| self.ascii >> byte & 1 == 0;
+            return (text.len(), text.as_bytes().iter().filter(is_unknown).count());
+        }
+        let characters = || text.chars();
+        (characters().count(), characters().filter(|&character| self.id(character).is_none()).count())
     }
 
     /// Encodes a text as ids. Unknown characters become [`UNKNOWN`](Self::UNKNOWN); the second value is their number.

@@ -26,9 +26,22 @@ pub enum Case {
 /// assert_eq!(normalize("cafe\u{301}", Case::Keep), "café");
 /// ```
 pub fn normalize(text: &str, case: Case) -> String {
+    if is_normal_ascii(text) {
+        return if case == Case::Lower { text.to_ascii_lowercase() } else { text.to_owned() };
+    }
     let words: Vec<&str> = text.split_whitespace().collect();
     let text: String = words.join(" ").nfc().collect();
     if case == Case::Lower { text.to_lowercase() } else { text }
+}
+
+/// Returns whether a text is ASCII without white space other than single spaces between words: normal as it is.
+fn is_normal_ascii(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let is_plain = bytes.iter().fold(true, |plain, &byte| plain & (b' '..0x7f).contains(&byte));
+    is_plain
+        && bytes.first() != Some(&b' ')
+        && bytes.last() != Some(&b' ')
+        && !bytes.windows(2).fold(false, |double, pair| double | (pair == b"  "))
 }
 
 /// Replaces punctuation by spaces, except for single marks inside a word or a number.

@@ -178,6 +178,18 @@ impl Tokenizer {
         (ids, unknown.len())
     }
 
+    /// Counts the ids of a text, and the unknown characters among them, as [`encode_lossy`](Self::encode_lossy) makes
+    /// them. With a vocabulary of characters this is several times as fast.
+    pub fn count_lossy(&self, text: &str) -> (usize, usize) {
+        match &self.vocabulary {
+            Vocabulary::Characters(characters) => characters.count(&normalize(&self.numbers.apply(text), Case::Keep)),
+            Vocabulary::Bpe(_) | Vocabulary::HuggingFace(_) => {
+                let (ids, unknown) = self.encode_lossy(text);
+                (ids.len(), unknown)
+            }
+        }
+    }
+
     /// Builds the input ids of a speech synthesis model: the language, `tokens`, then [`END`](Self::END).
     ///
     /// If the tokenizer has no languages, no language id is added. A missing or unknown language becomes

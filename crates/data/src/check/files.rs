@@ -12,12 +12,22 @@ use rayon::prelude::*;
 use unicode_normalization::UnicodeNormalization;
 
 use super::{CheckDepth, Progress, audio_issue};
-use crate::import::Entry;
+use crate::import::Entries;
 use crate::issue::IssueKind;
-use plimsoll_audio::{AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, audio_info, quick_audio_info};
+use crate::table::Row;
+use plimsoll_audio::{
+    AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, audio_info, quick_audio_info,
+    regular_file_metadata,
+};
 
-/// Header of each audio file (`None` where it was not read), or the issue of a file that cannot be used.
-pub(super) struct AudioFiles(HashMap<PathBuf, Result<Option<AudioInfo>, IssueKind>>);
+/// What is known about the audio of a listing.
+#[derive(Default)]
+pub(super) struct AudioFiles {
+    /// Header of each audio file that had to be opened, or the issue of a file that cannot be used.
+    opened: HashMap<PathBuf, Result<AudioInfo, IssueKind>>,
+    /// Issues of utterances whose audio did not have to be opened.
+    faulty: HashMap<Row, IssueKind>,
+}
 
 /// Amount that is read of an audio file. The larger need counts where several utterances share a file.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,54 +42,88 @@ enum Need {
 impl AudioFiles {
     /// Opens the files of `entries`. Changes the path of an entry to that of a file whose name differs only in the way
     /// in which its accents are written.
-    pub(super) fn open(entries: &mut [Entry], depth: CheckDepth, progress: Progress<'_>) -> Self {
-        let mut files = Self::open_listed(entries, depth, progress);
-        let missing = files.0.iter().filter(|(_, info)| matches!(info, Err(IssueKind::MissingAudio(_))));
+    pub(super) fn open(entries: &mut Entries, depth: CheckDepth, progress: Progress<'_>) -> Self {
+        let rows: Vec<Row> = (0..entries.len() as Row).collect();
+        let mut files = Self::open_listed(entries, &rows, depth, progress);
         let mut names = ComposedNames::default();
-        let found: HashMap<PathBuf, PathBuf> =
-            missing.filter_map(|(path, _)| Some((path.clone(), names.find(path)?))).collect();
-        if !found.is_empty() {
-            let mut renamed = Vec::new();
-            for entry in entries {
-                if let Some(path) = found.get(&entry.audio) {
-                    entry.audio.clone_from(path);
-                    renamed.push(entry.clone());
-                }
+        let mut renamed = Vec::new();
+        for row in files.missing(entries) {
+            if let Some(path) = names.find(entries.table().record(row).audio) {
+                entries.set_audio(row, &path);
+                files.faulty.remove(&row);
+                renamed.push(row);
             }
-            files.0.extend(Self::open_listed(&renamed, depth, &|_, _| {}).0);
+        }
+        if !renamed.is_empty() {
+            let Self { opened, faulty } = Self::open_listed(entries, &renamed, depth, &|_, _| {});
+            files.opened.extend(opened);
+            files.faulty.extend(faulty);
         }
         files
     }
 
-    fn open_listed(entries: &[Entry], depth: CheckDepth, progress: Progress<'_>) -> Self {
+    /// Returns the utterances whose audio is missing, in order.
+    fn missing(&self, entries: &Entries) -> Vec<Row> {
+        let is_missing = |kind: &IssueKind| matches!(kind, IssueKind::MissingAudio(_));
+        let mut rows: Vec<Row> = self.faulty.iter().filter(|(_, kind)| is_missing(kind)).map(|(row, _)| *row).collect();
+        if self.opened.values().any(|info| info.as_ref().is_err_and(is_missing)) {
+            let info = |row: &Row| self.opened.get(entries.table().record(*row).audio);
+            let is_missing = |row: &Row| info(row).is_some_and(|info| info.as_ref().is_err_and(is_missing));
+            rows.extend((0..entries.len() as Row).filter(is_missing));
+        }
+        rows.sort_unstable();
+        rows
+    }
+
+    fn open_listed(entries: &Entries, rows: &[Row], depth: CheckDepth, progress: Progress<'_>) -> Self {
         let mut needed: HashMap<&Path, Need> = HashMap::new();
-        for entry in entries {
-            let need = match entry {
+        for &row in rows {
+            let record = entries.table().record(row);
+            let need = match record.rate {
                 _ if depth > CheckDepth::Exists => Need::Length,
-                Entry { duration: None, .. } => Need::Length,
-                Entry { rate: Some(_), .. } => Need::Rate,
-                _ => Need::Existence,
+                _ if entries.table().duration(row).is_none() => Need::Length,
+                Some(_) => Need::Rate,
+                None => continue,
             };
-            let known = needed.entry(&entry.audio).or_default();
+            let known = needed.entry(record.audio).or_default();
             *known = need.max(*known);
         }
-        let (count, done) = (needed.len(), AtomicUsize::new(0));
+        let exists_only = |row: &Row| needed.is_empty() || !needed.contains_key(entries.table().record(*row).audio);
+        let listed: Vec<Row> = rows.iter().copied().filter(exists_only).collect();
+        let (count, done) = (needed.len() + listed.len(), AtomicUsize::new(0));
+        let step = || {
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done.is_multiple_of(PROGRESS_STEP) || done == count || count < PROGRESS_STEP * PROGRESS_STEP {
+                progress(done, count);
+            }
+        };
         let one = |(path, need): (&Path, Need)| {
-            let info = match need {
-                Need::Existence => exists(path).map(|()| None),
-                Need::Rate => quick_audio_info(path).map(Some),
-                Need::Length => audio_info(path).map(Some),
-            };
-            progress(done.fetch_add(1, Ordering::Relaxed) + 1, count);
+            let info = if need == Need::Rate { quick_audio_info(path) } else { audio_info(path) };
+            step();
             (path.to_path_buf(), info.map_err(|error| audio_issue(&error)))
         };
-        Self(needed.into_par_iter().map(one).collect())
+        let find = |known: &mut KnownFile, &row: &Row| {
+            let audio = entries.table().record(row).audio;
+            let found = if known.is_there(audio) { Ok(()) } else { exists(audio) };
+            step();
+            found.err().map(|error| (row, audio_issue(&error)))
+        };
+        let faulty = listed.par_iter().map_init(KnownFile::default, find).flatten_iter().collect();
+        Self { opened: needed.par_iter().map(|(path, need)| one((path, *need))).collect(), faulty }
     }
 
     /// Returns the duration of an utterance: as listed where the file is long enough, else up to the end of the file.
-    pub(super) fn measure(&self, entry: &Entry) -> Result<Seconds, IssueKind> {
-        let info = self.0[&entry.audio].clone()?;
-        let Some(info) = info else { return Ok(entry.duration.unwrap_or_default()) };
+    pub(super) fn measure(&self, entries: &Entries, row: Row) -> Result<Seconds, IssueKind> {
+        if let Some(kind) = self.faulty.get(&row) {
+            return Err(kind.clone());
+        }
+        let duration = entries.table().duration(row);
+        if self.opened.is_empty() {
+            return Ok(duration.unwrap_or_default());
+        }
+        let entry = entries.table().record(row);
+        let Some(info) = self.opened.get(entry.audio) else { return Ok(duration.unwrap_or_default()) };
+        let info = info.clone()?;
         // Opus has no rate of its own: decoders return the rate that they are asked for.
         if let Some(listed) = entry.rate.filter(|&rate| rate != info.rate && info.kind != AudioKind::Opus) {
             return Err(IssueKind::WrongRate { listed, found: info.rate });
@@ -90,7 +134,7 @@ impl AudioFiles {
             return Err(IssueKind::StartsAfterEnd { offset, length });
         }
         let found = length - offset;
-        match entry.duration {
+        match duration {
             Some(listed) if listed > found + DURATION_TOLERANCE => Err(IssueKind::WrongDuration { listed, found }),
             Some(listed) if listed <= found => Ok(listed),
             _ => Ok(found),
@@ -100,12 +144,52 @@ impl AudioFiles {
     /// Counts the opened files of each format.
     pub(super) fn formats(&self) -> BTreeMap<String, usize> {
         let mut formats = BTreeMap::new();
-        for info in self.0.values().filter_map(|info| info.as_ref().ok().copied().flatten()) {
+        for info in self.opened.values().flatten() {
             let channels = if info.channels == 1 { "1 channel".into() } else { format!("{} channels", info.channels) };
             *formats.entry(format!("{}, {} Hz, {channels}", info.kind.name(), info.rate)).or_default() += 1;
         }
         formats
     }
+}
+
+/// Number of files between two reports of progress, where there are many.
+const PROGRESS_STEP: usize = 256;
+
+/// The file that was found last. Lists name the parts of a shard and of a recording one after the other.
+#[derive(Default)]
+struct KnownFile {
+    file: PathBuf,
+    size: u64,
+}
+
+impl KnownFile {
+    /// Returns whether `path` exists; false also if that is not known without a closer look.
+    fn is_there(&mut self, path: &Path) -> bool {
+        let Some((file, end)) = quick_part(path) else {
+            // As bytes: to compare paths part by part takes longer than the rest.
+            if path.as_os_str() != self.file.as_os_str() && exists(path).is_ok() {
+                (self.file, self.size) = (path.into(), 0);
+            }
+            return path.as_os_str() == self.file.as_os_str();
+        };
+        if file.as_os_str() != self.file.as_os_str() {
+            let Ok(metadata) = regular_file_metadata(file) else { return false };
+            (self.file, self.size) = (file.into(), metadata.len());
+        }
+        end <= self.size
+    }
+}
+
+/// Divides the path of a part of a container, `FILE:OFFSET+LENGTH`, into the container and the end of the part.
+fn quick_part(path: &Path) -> Option<(&Path, u64)> {
+    let (file, part) = path.to_str()?.rsplit_once(':')?;
+    let (offset, length) = part.split_once('+')?;
+    let number = |digits: &str| {
+        let is_plain = digits == "0" || !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<u64>().ok().filter(|_| is_plain)
+    };
+    let end = number(offset)?.checked_add(number(length)?)?;
+    (!file.is_empty() && !file.ends_with('/')).then_some((Path::new(file), end))
 }
 
 fn exists(path: &Path) -> Result<(), AudioError> {

@@ -1,22 +1,27 @@
 //! Keeps the features of utterances in memory, up to a limit in bytes.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use plimsoll_core::Bytes;
 
-/// Cache of features in memory, one slot for each utterance, until the memory limit is reached.
+/// Number of parts of the cache. A thread rarely waits for another that fills the same part.
+const PARTS: usize = 64;
+
+/// Cache of features in memory, until the memory limit is reached. It takes no memory for utterances that it does not keep.
 ///
 /// Nothing is evicted: an epoch asks for every sample once, in random order, so all samples are worth the same.
 pub(super) struct MemoryCache {
-    slots: Vec<OnceLock<Box<[f32]>>>,
+    parts: Vec<RwLock<HashMap<usize, Arc<[f32]>>>>,
     used: AtomicU64,
     limit: u64,
 }
 
 impl MemoryCache {
-    pub(super) fn new(slots: usize, limit: Bytes) -> Self {
-        Self { slots: (0..slots).map(|_| OnceLock::new()).collect(), used: AtomicU64::new(0), limit: limit.0 }
+    pub(super) fn new(limit: Bytes) -> Self {
+        let parts = if limit.0 == 0 { 0 } else { PARTS };
+        Self { parts: (0..parts).map(|_| RwLock::default()).collect(), used: AtomicU64::new(0), limit: limit.0 }
     }
 
     /// Returns the memory of all kept features.
@@ -24,8 +29,9 @@ impl MemoryCache {
         Bytes(self.used.load(Ordering::Relaxed))
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<&[f32]> {
-        self.slots[index].get().map(|features| &**features)
+    pub(super) fn get(&self, index: usize) -> Option<Arc<[f32]>> {
+        let part = self.parts.get(index % PARTS)?;
+        part.read().unwrap_or_else(PoisonError::into_inner).get(&index).cloned()
     }
 
     /// Keeps a copy of `features` if it fits. The memory is reserved first, so that threads together cannot exceed the
@@ -33,11 +39,12 @@ impl MemoryCache {
     pub(super) fn keep(&self, index: usize, features: &[f32]) {
         let size = Bytes::for_values::<f32>(features.len() as u64).0;
         let more = |used: u64| used.checked_add(size).filter(|&used| used <= self.limit);
+        let Some(part) = self.parts.get(index % PARTS) else { return };
         if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             return;
         }
-        // Another thread may have filled the slot first.
-        if self.slots[index].set(features.into()).is_err() {
+        // Another thread may have kept them first.
+        if part.write().unwrap_or_else(PoisonError::into_inner).insert(index, features.into()).is_some() {
             self.used.fetch_sub(size, Ordering::Relaxed);
         }
     }

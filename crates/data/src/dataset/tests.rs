@@ -144,6 +144,6 @@ fn errors_name_the_utterance() {
     let dataset = dataset(&folder, None, Bytes(0));
     std::fs::write(folder.path().join("3.wav"), "not a sound").unwrap();
     assert_eq!(dataset.load(3, None).unwrap_err().to_string(), "cannot load utterance `3`");
-    let other = Dataset::new(vec![dataset.utterance(0).clone()], dataset.log_mel, Tokenizer::characters(["x"]));
+    let other = Dataset::new(dataset.utterances.part([0]), dataset.log_mel, Tokenizer::characters(["x"]));
     assert!(other.unknown_characters() > 0);
 }

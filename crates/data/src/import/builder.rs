@@ -1,23 +1,24 @@
 //! Builds a listing from the utterances of any layout: validates them and keeps their ids unique.
 
-use std::collections::hash_map::{self, HashMap};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
 
+use super::entries::Entries;
 use super::error::ImportError;
 use super::format::Format;
 use super::lines::{JsonItems, Line, Lines};
-use super::listing::{Entry, ImportOptions, Listing};
+use super::listing::{Entry, ImportOptions};
 use super::walk::{Unreadable, folder_of};
 use crate::issue::{Issue, IssueKind, SourceLocation};
+use crate::table::Piece;
 
 /// Largest text of an utterance, in bytes. An hour of speech has a few hundred thousand bytes of text, also in scripts
 /// with three bytes a character.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Largest id and largest path, in bytes. Linux accepts no longer path.
-const MAX_NAME_BYTES: usize = 4096;
+pub(super) const MAX_NAME_BYTES: usize = 4096;
 
 /// Largest number of issues that are kept; further issues are only counted. A million issues take a few hundred
 /// megabytes.
@@ -48,27 +49,54 @@ pub(super) struct ListingBuilder<'a> {
     pub(super) root: PathBuf,
     format: Format,
     options: &'a ImportOptions,
-    entries: Vec<Entry>,
+    entries: Entries,
     duplicates: Vec<Entry>,
     issues: Vec<Issue>,
     more_issues: usize,
-    /// Index in `entries` of the entry with each id, to find duplicate ids.
-    ids: HashMap<String, usize>,
+}
+
+/// Lines of a list that a thread has parsed: utterances that are written as usual, and other lines in their places.
+#[derive(Debug, Default)]
+pub(super) struct ParsedPiece {
+    pub(super) piece: Piece,
+    /// Number of the line of each utterance.
+    pub(super) lines: Vec<u32>,
+    /// Number of utterances before each other line, number of the line, and what it holds.
+    others: Vec<(usize, usize, Result<Draft, Issue>)>,
+}
+
+impl ParsedPiece {
+    /// Adds a line that is not written as usual.
+    pub(super) fn add_other(&mut self, line: usize, draft: Result<Draft, Issue>) {
+        self.others.push((self.lines.len(), line, draft));
+    }
+
+    /// Frees the memory that is reserved and not used.
+    pub(super) fn shrink(&mut self) {
+        self.piece.records.shrink_to_fit();
+    }
+}
+
+/// Import whose utterances are in a table.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    pub(crate) format: Format,
+    pub(crate) root: PathBuf,
+    pub(crate) entries: Entries,
+    pub(crate) duplicates: Vec<Entry>,
+    pub(crate) issues: Vec<Issue>,
+    pub(crate) more_issues: usize,
 }
 
 impl<'a> ListingBuilder<'a> {
     pub(super) fn new(format: Format, path: &Path, options: &'a ImportOptions) -> Self {
         let root = if path.is_dir() { path } else { folder_of(path) }.to_path_buf();
-        Self {
-            root,
-            format,
-            options,
-            entries: vec![],
-            duplicates: vec![],
-            issues: vec![],
-            more_issues: 0,
-            ids: HashMap::new(),
-        }
+        Self { root, format, options, entries: Entries::default(), duplicates: vec![], issues: vec![], more_issues: 0 }
+    }
+
+    /// Returns the options of the import.
+    pub(super) fn options(&self) -> &'a ImportOptions {
+        self.options
     }
 
     /// Returns the folder that relative audio paths of a list in `folder` start from.
@@ -154,14 +182,14 @@ impl<'a> ListingBuilder<'a> {
     /// A list that gives durations says with null that one is unknown, and its audio may hold more than the utterance.
     /// In a list without durations, null says no more than a missing key: the audio is read to its end.
     pub(super) fn add_without_duration(&mut self, drafts: Vec<(SourceLocation, Draft)>) {
-        let is_known_elsewhere = self.entries.iter().any(|entry| entry.duration.is_some());
+        let is_known_elsewhere = self.entries.has_durations();
         let is_sorted = is_known_elsewhere || drafts.is_empty();
         for (location, draft) in drafts {
             let unknown = Issue::for_utterance(draft.id.clone(), IssueKind::UnknownDuration);
             self.add(location, if is_known_elsewhere { Err(unknown) } else { Ok(draft) });
         }
         if !is_sorted {
-            self.entries.sort_by_key(|entry| entry.location.line);
+            self.entries.sort_by_line();
         }
     }
 
@@ -172,17 +200,41 @@ impl<'a> ListingBuilder<'a> {
         // `a.wav` beside a list in the working folder, not `./a.wav`.
         let audio = audio.strip_prefix(".").map_or(audio.clone(), Path::to_path_buf);
         let entry = Entry { id, audio, offset, duration, text, speaker, language, rate, resampled, location };
-        match self.ids.entry(entry.id.clone()) {
-            hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(self.entries.len());
-                self.entries.push(entry);
-            }
-            hash_map::Entry::Occupied(first) => {
-                let first = self.entries[*first.get()].location.clone();
-                self.add_issue(entry.location.clone(), Some(entry.id.clone()), IssueKind::DuplicateId(first));
-                if self.duplicates.len() < MAX_ISSUES {
-                    self.duplicates.push(entry);
+        if let Err(repeated) = self.entries.push(entry) {
+            self.add_duplicate(repeated);
+        }
+    }
+
+    fn add_duplicate(&mut self, (first, entry): (SourceLocation, Box<Entry>)) {
+        self.add_issue(entry.location.clone(), Some(entry.id.clone()), IssueKind::DuplicateId(first));
+        if self.duplicates.len() < MAX_ISSUES {
+            self.duplicates.push(*entry);
+        }
+    }
+
+    /// Adds the lines of a piece of `file`. `keep` gets the lines that are not written as usual, and returns those to add
+    /// now.
+    pub(super) fn add_piece(
+        &mut self,
+        file: &Path,
+        parsed: ParsedPiece,
+        mut keep: impl FnMut(SourceLocation, Result<Draft, Issue>) -> Option<(SourceLocation, Result<Draft, Issue>)>,
+    ) {
+        let ParsedPiece { piece: Piece { records, rows, names }, lines, others } = parsed;
+        let added = self.entries.add_piece(records, &names);
+        let mut others = others.into_iter().peekable();
+        let last = (rows.len(), None);
+        let rows = rows.iter().zip(&lines).map(Some).enumerate();
+        for (index, row) in rows.chain([last]) {
+            while let Some((_, line, draft)) = others.next_if(|(before, ..)| *before == index) {
+                let location = SourceLocation { file: file.into(), line: Some(line) };
+                if let Some((location, draft)) = keep(location, draft) {
+                    self.add(location, draft);
                 }
+            }
+            let Some((row, &line)) = row else { continue };
+            if let Err(repeated) = self.entries.push_piece_row(&added, row, (file, line as usize)) {
+                self.add_duplicate(repeated);
             }
         }
     }
@@ -208,12 +260,13 @@ impl<'a> ListingBuilder<'a> {
     }
 
     /// Returns the listing. Fails where there is neither an entry nor an issue; `path` is for the message.
-    pub(super) fn finish(self, path: &Path) -> Result<Listing, ImportError> {
-        let Self { root, format, entries, duplicates, issues, more_issues, .. } = self;
-        if entries.is_empty() && issues.is_empty() {
+    pub(super) fn finish(self, path: &Path) -> Result<Imported, ImportError> {
+        let Self { root, format, mut entries, duplicates, issues, more_issues, .. } = self;
+        entries.finish();
+        if entries.len() == 0 && issues.is_empty() {
             return Err(ImportError::Empty(path.into()));
         }
-        Ok(Listing { format, root, entries, duplicates, issues, more_issues })
+        Ok(Imported { format, root, entries, duplicates, issues, more_issues })
     }
 }
 
@@ -255,9 +308,12 @@ fn one_line(text: &str) -> String {
 
 /// Returns the trimmed name; `None` for a blank name.
 fn non_blank(name: Option<String>) -> Option<String> {
-    let name = name?;
-    let bare = name.trim();
-    (!bare.is_empty()).then(|| bare.to_owned())
+    non_blank_part(name.as_deref()).map(str::to_owned)
+}
+
+/// Returns the trimmed name; `None` for a blank name.
+pub(super) fn non_blank_part(name: Option<&str>) -> Option<&str> {
+    name.map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// Returns the beginning of a text of any length, to be quoted in a message.

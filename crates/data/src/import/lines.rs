@@ -72,10 +72,7 @@ impl Lines {
     fn line(&mut self) -> Result<String, IssueKind> {
         let bytes = self.bytes().map_err(|error| self.end(&error))?;
         let mut bytes = bytes.ok_or(IssueKind::FieldTooLong { field: "line", max_bytes: MAX_LINE_BYTES })?;
-        let end = bytes.trim_ascii_end().len();
-        // Removes only the line end: a tab before it may close an empty column.
-        let tail = bytes[end..].iter().take_while(|byte| !b"\r\n".contains(byte)).count();
-        bytes.truncate(end + tail);
+        bytes.truncate(without_line_end(&bytes).len());
         self.text(bytes)
     }
 
@@ -95,6 +92,13 @@ impl Lines {
             None => Ok(line),
         }
     }
+}
+
+/// Removes the line end, and nothing else: a tab before it may close an empty column.
+pub(super) fn without_line_end(line: &[u8]) -> &[u8] {
+    let end = line.trim_ascii_end().len();
+    let tail = line[end..].iter().take_while(|byte| !b"\r\n".contains(byte)).count();
+    &line[..end + tail]
 }
 
 impl Iterator for Lines {

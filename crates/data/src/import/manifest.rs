@@ -1,6 +1,9 @@
 //! Reads manifests: JSON lines or a JSON array with the keys that `plimsoll-data` and NeMo write, and common other names
 //! for the keys.
 
+mod fields;
+mod pieces;
+
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::Seconds;
@@ -10,7 +13,8 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::walk::folder_of;
-use crate::issue::{Issue, IssueKind};
+use crate::issue::{Issue, IssueKind, SourceLocation};
+use pieces::Pieces;
 
 /// File names of a manifest in a folder.
 pub(super) const NAMES: [&str; 2] = ["manifest.jsonl", "manifest.json"];
@@ -27,13 +31,50 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     let folder = builder.audio_folder(folder_of(&file));
     let whole = folder.canonicalize().ok();
     let names = Names { folder: &folder, whole: whole.as_deref() };
+    let unreadable = |source| ImportError::Unreadable { file: file.clone(), source };
+    let without_duration = match Pieces::open(&file).map_err(unreadable)? {
+        Some(pieces) => read_pieces(builder, &file, pieces, &names),
+        None => read_items(builder, &file, &names)?,
+    };
+    builder.add_without_duration(without_duration);
+    Ok(())
+}
+
+/// Utterances that wait for the other lines of their list.
+type Waiting = Vec<(SourceLocation, Draft)>;
+
+/// Reads any JSON list, item by item.
+fn read_items(builder: &mut ListingBuilder<'_>, file: &Path, names: &Names<'_>) -> Result<Waiting, ImportError> {
     let mut without_duration = Vec::new();
-    builder.read_json_list(&file, |builder, location, line| match utterance(line, &names) {
+    builder.read_json_list(file, |builder, location, line| match utterance(line, names) {
         Ok(draft) if draft.has_null_duration => without_duration.push((location, draft)),
         draft => builder.add(location, draft),
     })?;
-    builder.add_without_duration(without_duration);
-    Ok(())
+    Ok(without_duration)
+}
+
+/// Reads plain JSON lines on all threads. Pieces are added in order, so the listing is the same.
+fn read_pieces(builder: &mut ListingBuilder<'_>, file: &Path, mut pieces: Pieces, names: &Names<'_>) -> Waiting {
+    let (options, mut without_duration) = (builder.options(), Vec::new());
+    let (mut raw, mut parsed) = (pieces.read(), Vec::new());
+    while !raw.is_empty() || !parsed.is_empty() {
+        let ready = std::mem::take(&mut parsed);
+        let add = || {
+            for piece in ready {
+                builder.add_piece(file, piece, |location, draft| match draft {
+                    Ok(draft) if draft.has_null_duration => {
+                        without_duration.push((location, draft));
+                        None
+                    }
+                    draft => Some((location, draft)),
+                });
+            }
+            pieces.read()
+        };
+        let (next, done) = rayon::join(add, || pieces::parse(&raw, names, options));
+        (raw, parsed) = (next, done);
+    }
+    without_duration
 }
 
 /// Returns `path` itself where it is a file, else the manifest in the folder `path`; `None` without a manifest.

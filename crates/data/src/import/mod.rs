@@ -25,6 +25,8 @@ mod error;
 mod format;
 mod listing;
 
+mod entries;
+
 mod builder;
 mod csv;
 mod json;
@@ -56,7 +58,9 @@ pub use format::Format;
 pub(crate) use listing::OWN_ID;
 pub use listing::{Entry, ImportOptions, Listing};
 
+pub(crate) use builder::Imported;
 use builder::ListingBuilder;
+pub(crate) use entries::Entries;
 
 /// Reads the lists of a corpus: a file or a folder in one of the layouts of [`Format`].
 ///
@@ -64,7 +68,11 @@ use builder::ListingBuilder;
 /// When the path does not exist, has none of the layouts or not the layout in `options`, when a required list cannot be
 /// opened, or when the corpus is empty. Bad lines are no error; they become [`issues`](Listing::issues).
 pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Listing, ImportError> {
-    let path = path.as_ref();
+    read_lists(path.as_ref(), options).map(Listing::from)
+}
+
+/// Reads the lists of a corpus into a table.
+pub(crate) fn read_lists(path: &Path, options: &ImportOptions) -> Result<Imported, ImportError> {
     if !path.is_dir() && !shards::is_pattern(path) {
         regular_file_metadata(path).map_err(|source| unreadable(path, source))?;
     }
@@ -84,6 +92,20 @@ pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Listing
     };
     read(&mut builder, path)?;
     builder.finish(path)
+}
+
+impl From<Imported> for Listing {
+    fn from(imported: Imported) -> Self {
+        let Imported { format, root, entries, duplicates, issues, more_issues } = imported;
+        Self { format, root, entries: entries.into_vec(), duplicates, issues, more_issues }
+    }
+}
+
+impl From<Listing> for Imported {
+    fn from(listing: Listing) -> Self {
+        let Listing { format, root, entries, duplicates, issues, more_issues } = listing;
+        Self { format, root, entries: entries.into_iter().collect(), duplicates, issues, more_issues }
+    }
 }
 
 fn unreadable(path: &Path, source: io::Error) -> ImportError {

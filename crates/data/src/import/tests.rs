@@ -6,6 +6,8 @@ mod detection;
 mod good;
 mod hostile;
 mod lhotse;
+mod mutated;
+mod pieces;
 mod places;
 
 use std::fmt::Write as _;

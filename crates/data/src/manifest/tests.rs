@@ -5,6 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use super::*;
+use crate::Utterance;
 use crate::testing::write_wav;
 use plimsoll_audio::LogMelConfig;
 use plimsoll_core::error_chain;
@@ -36,12 +37,8 @@ fn json_lines_are_read_with_and_without_the_optional_keys() {
          {\"id\": 7, \"audio_filepath\": \"wavs/b.wav\", \"text\": \"x\", \"duration\": 0.5, \"speaker\": 12, \"lang\": \"kok\"}",
     );
     let utterances = read.unwrap().utterances;
-    let seen: Vec<_> = utterances
-        .iter()
-        .map(|u| {
-            (u.id.as_str(), u.offset.0, u.duration.0, u.text.as_str(), u.speaker.as_deref(), u.language.as_deref())
-        })
-        .collect();
+    let seen: Vec<_> =
+        utterances.iter().map(|u| (u.id, u.offset.0, u.duration.0, u.text, u.speaker, u.language)).collect();
     assert_eq!(
         seen,
         [
@@ -50,7 +47,7 @@ fn json_lines_are_read_with_and_without_the_optional_keys() {
             ("7", 0.0, 0.5, "x", Some("12"), Some("kok")),
         ]
     );
-    assert!(utterances[2].audio.ends_with("wavs/b.wav") && utterances[2].audio.is_absolute());
+    assert!(utterances.get(2).audio.ends_with("wavs/b.wav") && utterances.get(2).audio.is_absolute());
 }
 
 #[test]
@@ -65,7 +62,7 @@ fn moved_folder_keeps_the_ids_of_utterances_without_one() {
         fs::write(root.join("manifest.jsonl"), line(0.0) + &line(0.5)).unwrap();
         let utterances = Manifest::read(&root).unwrap().utterances;
         assert!(utterances.iter().all(|utterance| utterance.audio == audio));
-        utterances.into_iter().map(|utterance| utterance.id).collect::<Vec<_>>()
+        utterances.iter().map(|utterance| utterance.id.to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(ids("old"), ["a.wav", "a.wav@0.5"]);
     assert_eq!(ids("new"), ids("old"));
@@ -94,6 +91,7 @@ fn written_manifests_are_read_back_unchanged() {
     };
     let all = [utterance("1", "a.wav", 0.0, None), utterance("2", "wavs/b.wav", 0.2499, Some("x y"))];
     let path = folder.path().join("manifest.jsonl");
+    let all = Utterances::from(&all[..]);
     Manifest::write(&path, &all, &log_mel).unwrap();
     let lines = fs::read_to_string(&path).unwrap();
     assert!(lines.contains("\"audio_filepath\":\"wavs/b.wav\"") && lines.contains("\"tokens\":9"), "{lines}");
@@ -141,7 +139,7 @@ fn every_utterance_is_kept_or_excluded_with_a_reason() {
     let manifest = Manifest {
         path: "m".into(),
         format: Format::Manifest,
-        utterances,
+        utterances: utterances.into(),
         issues: vec![],
         more_issues: 0,
         resampled: BTreeMap::new(),
@@ -155,7 +153,7 @@ fn every_utterance_is_kept_or_excluded_with_a_reason() {
         ..Limits::default()
     };
     let selection = manifest.select(&limits);
-    assert_eq!(selection.kept, [manifest.utterances[1].clone()]);
+    assert_eq!(selection.kept, manifest.utterances.part([1]));
     let excluded: Vec<String> = selection.excluded.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(excluded.join("\n"), @r#"
 `short`: too short: it lasts 50ms
@@ -183,7 +181,7 @@ fn names_that_are_not_utf8_are_left_out_and_leave_nothing_behind() {
     let audio = folder.path().join(OsStr::from_bytes(b"caf\xe9.wav"));
     write_wav(&audio, &[0.1; 8_000], 8_000);
     let good = Utterance { audio: folder.path().join("a.wav"), ..utterance("good", 1.0, "x") };
-    let mut all = vec![Utterance { audio, ..utterance("wrong", 1.0, "x") }, good.clone()];
+    let mut all = Utterances::from(vec![Utterance { audio, ..utterance("wrong", 1.0, "x") }, good.clone()]);
     let out = folder.path().join("list.jsonl");
     let names = || {
         let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -197,7 +195,7 @@ fn names_that_are_not_utf8_are_left_out_and_leave_nothing_behind() {
     let [issue] = &*issues else { panic!("{issues:?}") };
     let expected = "`wrong`: the path of its audio file is not UTF-8, so no list can name it: caf\u{fffd}.wav";
     assert_eq!(issue.to_string(), expected);
-    assert_eq!(all, [good]);
+    assert_eq!(all, Utterances::from(vec![good]));
     Manifest::write(&out, &all, &log_mel).unwrap();
     assert_eq!(Manifest::read(&out).unwrap().utterances, all);
     assert_eq!(names().len(), before.len() + 1);

@@ -5,11 +5,12 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::testing::{corpus, tone, write_wav};
+use crate::utterances::UtteranceRef;
 use crate::{Manifest, Utterance};
 use plimsoll_audio::{AudioSegment, read_audio_segment};
 
 /// Makes utterances with awkward ids: whole files, and parts of a recording.
-fn utterances(folder: &Path) -> Vec<Utterance> {
+fn utterances(folder: &Path) -> Utterances {
     let mut utterances = corpus(folder, 9).0;
     for (n, utterance) in utterances.iter_mut().enumerate() {
         utterance.id = format!("{}{n}.x", ["a/b", "ü ", "..", ""][n % 4]);
@@ -28,9 +29,9 @@ fn utterances(folder: &Path) -> Vec<Utterance> {
     (0..3).map(part).chain(utterances.clone()).collect()
 }
 
-fn samples(utterance: &Utterance) -> Vec<f32> {
+fn samples(utterance: UtteranceRef<'_>) -> Vec<f32> {
     let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
-    read_audio_segment(&utterance.audio, segment, 16_000).unwrap().samples
+    read_audio_segment(utterance.audio, segment, 16_000).unwrap().samples
 }
 
 #[test]
@@ -47,7 +48,9 @@ fn a_packed_corpus_has_the_same_utterances_and_samples() {
         assert!(read.issues.is_empty(), "{:?}", read.issues);
         assert_eq!(read.utterances.len(), 12);
         for (old, new) in utterances.iter().zip(&read.utterances) {
-            let about = |u: &Utterance| (u.id.clone(), u.text.clone(), u.speaker.clone(), u.language.clone());
+            let about = |u: UtteranceRef<'_>| {
+                (u.id.to_owned(), u.text.to_owned(), u.speaker.map(str::to_owned), u.language.map(str::to_owned))
+            };
             assert_eq!(about(old), about(new));
             assert!(
                 (old.duration.0 - new.duration.0).abs() < 1e-9 && samples(old) == samples(new),
@@ -75,15 +78,15 @@ fn a_packed_corpus_has_the_same_utterances_and_samples() {
 #[test]
 fn unreadable_utterances_are_left_out_and_named() {
     let folder = TempDir::new().unwrap();
-    let utterances = corpus(folder.path(), 3).0;
-    fs::write(&utterances[1].audio, "not a sound").unwrap();
+    let utterances = Utterances::from(corpus(folder.path(), 3).0);
+    fs::write(utterances.get(1).audio, "not a sound").unwrap();
     let options = PackOptions::new(PackFormat::WebDataset);
     let packed = pack(&utterances, folder.path().join("a"), &options, &|_, _| {}).unwrap();
     assert_eq!((packed.utterances, packed.issues.len()), (2, 1));
     assert!(packed.issues[0].to_string().starts_with("`1`: "), "{}", packed.issues[0]);
     let full = pack(&utterances, folder.path(), &options, &|_, _| {});
     assert!(matches!(full, Err(PackError::NotEmpty(_))));
-    let nothing = pack(&utterances[1..2], folder.path().join("b"), &options, &|_, _| {});
+    let nothing = pack(&utterances.part([1]), folder.path().join("b"), &options, &|_, _| {});
     assert!(matches!(nothing, Err(PackError::NothingPacked { count: 1, .. })));
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(names.len(), 4, "{names:?}");

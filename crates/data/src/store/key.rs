@@ -8,22 +8,39 @@ use xxhash_rust::xxh3::Xxh3Default;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreKey(u128);
 
+/// Builder of the key of many parts.
+#[derive(Default)]
+pub(crate) struct KeyBuilder(Xxh3Default);
+
+impl KeyBuilder {
+    pub(crate) fn add(&mut self, part: &[u8]) {
+        self.0.update(&(part.len() as u64).to_le_bytes());
+        self.0.update(part);
+    }
+
+    pub(crate) fn finish(self) -> StoreKey {
+        StoreKey(self.0.digest128())
+    }
+}
+
 impl StoreKey {
     /// Computes the key of a list of parts, such as the content of an audio file and the parameters of its features.
     ///
     /// The boundaries of the parts matter: `["ab", "c"]` and `["a", "bc"]` have different keys.
     pub fn new(parts: &[&[u8]]) -> Self {
-        let mut hash = Xxh3Default::new();
-        for part in parts {
-            hash.update(&(part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        Self(hash.digest128())
+        let mut key = KeyBuilder::default();
+        parts.iter().for_each(|part| key.add(part));
+        key.finish()
     }
 
     /// Returns the first 64 bits of the key in hexadecimal.
     pub(crate) fn short(self) -> String {
-        format!("{:016x}", (self.0 >> 64) as u64)
+        format!("{:016x}", self.short_bits())
+    }
+
+    /// Returns the first 64 bits of the key.
+    pub(crate) fn short_bits(self) -> u64 {
+        (self.0 >> 64) as u64
     }
 
     pub(super) fn to_bytes(self) -> [u8; 16] {

@@ -51,6 +51,7 @@ use rayon::prelude::*;
 
 pub use config::{StoreConfig, StorePrecision};
 pub use error::StoreError;
+pub(crate) use key::KeyBuilder;
 pub use key::StoreKey;
 pub use survey::{DamagedRecord, StoreReport, clear, survey};
 

@@ -82,7 +82,7 @@ fn prepare_folder(args: &EvalArgs, dataset: &Dataset) -> Result<(), Failure> {
         Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
     })?;
     for index in 0..dataset.len() {
-        OutputFile::new(&folder.join(file_name(&dataset.utterance(index).id)), "--out-dir", args.overwrite)?;
+        OutputFile::new(&folder.join(file_name(dataset.utterance(index).id)), "--out-dir", args.overwrite)?;
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ fn synthesize(
         match dataset.load(index, None) {
             Ok(sample) => readable.push((index, sample)),
             Err(error) => {
-                let name = dataset.utterance(index).id.clone();
+                let name = dataset.utterance(index).id.to_owned();
                 report.skipped.push(Skipped { name, reason: error_chain(&error) });
             }
         }
@@ -135,7 +135,7 @@ fn synthesize(
         let spoken = evaluate_synthesis(pipeline.model(), &samples, BATCH_SIZE, &mut runner).failed()?.utterances;
         report.speak_seconds += start.elapsed().as_secs_f64();
         for ((index, _), utterance) in chunk.iter().zip(spoken) {
-            report.add(args, pipeline, judge, &dataset.utterance(*index).text, &utterance)?;
+            report.add(args, pipeline, judge, dataset.utterance(*index).text, &utterance)?;
             evaluation.utterances.push(utterance);
             bar.inc(1);
         }

@@ -22,11 +22,8 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
     let listed = |manifest: &Path, data: &DataConfig| {
         let manifest = read_manifest(manifest, data)?;
         data::report_flaws(&manifest, &Terminal);
-        let mut utterances = manifest.utterances;
-        for utterance in &mut utterances {
-            utterance.text = tokenizer.numbers().apply(&utterance.text).into_owned();
-        }
-        Ok(utterances)
+        let numbers = tokenizer.numbers();
+        Ok(manifest.utterances.map_texts(|text| numbers.apply(text).into_owned()).to_vec())
     };
     match (&args.manifest, configuration(run)?) {
         (Some(manifest), Some(config)) => listed(manifest, &config.data),
@@ -72,8 +69,7 @@ fn held_out(run: &Path, config: &RunConfig, tokenizer: &Tokenizer) -> Result<Vec
     if prepared.tokenizer != *tokenizer {
         return Err(changed(run, "they give other tokens now"));
     }
-    let validation = &prepared.validation;
-    Ok((0..validation.len()).map(|index| validation.utterance(index).clone()).collect())
+    Ok(prepared.validation.utterances().to_vec())
 }
 
 /// Makes the failure of a run whose data has changed.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use plimsoll_audio::LogMel;
 use plimsoll_core::Seconds;
+use plimsoll_data::utterances::UtteranceRef;
 use plimsoll_data::{LengthPolicy, Limits, Manifest, Selection};
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_text::Tokenizer;
@@ -54,27 +55,33 @@ fn apply_length_policy(manifest: &mut Manifest, data: &DataConfig, reporter: &dy
         TooLongChoice::Chunk => LengthPolicy::Chunk,
         TooLongChoice::Truncate => LengthPolicy::Truncate,
     };
-    let (mut cut, mut parts, before) = (Vec::new(), 0, std::mem::take(&mut manifest.utterances));
-    for utterance in before {
+    let before = std::mem::take(&mut manifest.utterances);
+    if (0..before.len()).all(|index| before.duration(index) <= data.max_seconds) {
+        manifest.utterances = before;
+        return;
+    }
+    let (mut cut, mut parts) = (Vec::new(), 0);
+    let fit = |utterance: UtteranceRef<'_>| {
+        let utterance = utterance.to_owned();
         if utterance.duration <= data.max_seconds {
-            manifest.utterances.push(utterance);
-            continue;
+            return vec![utterance];
         }
-        let fitted = match policy.apply(&utterance, data.max_seconds) {
-            Ok(fitted) => fitted,
+        match policy.apply(&utterance, data.max_seconds) {
+            Ok(fitted) => {
+                parts += fitted.len();
+                cut.push(format!("{} ({})", utterance.id, utterance.duration));
+                fitted
+            }
             Err(error) => {
                 let reason = error_chain(&error);
                 let text = format!("`{}` is too long and cannot be cut: {reason}", utterance.id);
                 reporter.line(Level::Warning, &text);
                 // `limits` leaves it out and counts it.
-                manifest.utterances.push(utterance);
-                continue;
+                vec![utterance]
             }
-        };
-        parts += fitted.len();
-        cut.push(format!("{} ({})", utterance.id, utterance.duration));
-        manifest.utterances.extend(fitted);
-    }
+        }
+    };
+    manifest.utterances = before.iter().flat_map(fit).collect();
     if !cut.is_empty() {
         let (count, policy, longest) = (cut.len(), data.too_long, data.max_seconds);
         reporter.line(

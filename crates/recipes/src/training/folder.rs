@@ -1,8 +1,8 @@
 //! The folder of a run: finds a free name, creates it, writes its configuration and plan.
 
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::io::ErrorKind;
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -167,7 +167,13 @@ impl RunFolder {
     /// If the file cannot be written.
     pub(super) fn write_utterances(&self, corpus: &CorpusFingerprint) -> Result<(), Failure> {
         let (new, file) = (self.path.join(".utterances.jsonl"), self.path.join(UTTERANCES));
-        fs::write(&new, corpus.to_lines()).and_then(|()| fs::rename(&new, &file)).failed()
+        let write = || {
+            let mut lines = BufWriter::new(File::create(&new)?);
+            corpus.write_lines(&mut lines)?;
+            lines.flush()?;
+            fs::rename(&new, &file)
+        };
+        write().failed()
     }
 }
 

@@ -66,7 +66,7 @@ impl TrainingTask for Recognition {
     fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure> {
         self.metadata(run).write(run.folder.path()).failed()?;
         let training = &run.prepared.training;
-        let texts: Vec<&str> = (0..training.len()).map(|index| training.utterance(index).text.as_str()).collect();
+        let texts: Vec<&str> = training.utterances().texts().collect();
         write_corpus_model(&texts, run.folder.path())
     }
 

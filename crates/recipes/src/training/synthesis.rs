@@ -165,7 +165,7 @@ impl<C: SpeechConfig + Sync> TrainingTask for Synthesis<C> {
             let utterance = training.utterance(index);
             let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
             // Training reports the files that cannot be read.
-            read_audio_segment(&utterance.audio, segment, rate).ok()
+            read_audio_segment(utterance.audio, segment, rate).ok()
         };
         match nearest.into_iter().find_map(read) {
             Some(audio) => write_wav(&ModelFolder(folder).default_voice(), &audio.samples, rate).failed(),

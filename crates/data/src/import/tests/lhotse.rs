@@ -32,7 +32,7 @@ fn lists_of_lhotse_give_the_utterances_and_samples_of_lhotse() {
             let [utterance] = *found else { panic!("{name}: {found:?}") };
             let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
             let rate = part["rate"].as_u64().unwrap() as u32;
-            let samples = read_audio_segment(&utterance.audio, segment, rate).unwrap().samples;
+            let samples = read_audio_segment(utterance.audio, segment, rate).unwrap().samples;
             assert!(
                 samples.len().abs_diff(part["samples"].as_u64().unwrap() as usize) <= 1,
                 "{name}: {}",
@@ -90,7 +90,7 @@ fn wrong_sample_rate_is_an_issue_at_every_depth() {
     ];
     let folder = write(&[("cuts.jsonl", lines.join("\n").as_bytes())]);
     let manifest = Manifest::read(folder.path()).unwrap();
-    let ids: Vec<&str> = manifest.utterances.iter().map(|utterance| utterance.id.as_str()).collect();
+    let ids: Vec<&str> = manifest.utterances.iter().map(|utterance| utterance.id).collect();
     assert_eq!(ids, ["good", "unknown", "lowered"], "{:?}", manifest.issues);
     let [first, second] = &*manifest.issues else { panic!("{:?}", manifest.issues) };
     for issue in [first, second] {

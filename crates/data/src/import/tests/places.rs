@@ -10,7 +10,7 @@ fn second(folder: &TempDir, name: &str) {
 
 fn durations(folder: &TempDir) -> Vec<(String, f64)> {
     let manifest = Manifest::read(folder.path()).unwrap();
-    manifest.utterances.iter().map(|utterance| (utterance.id.clone(), utterance.duration.0)).collect()
+    manifest.utterances.iter().map(|utterance| (utterance.id.to_owned(), utterance.duration.0)).collect()
 }
 
 #[cfg(unix)]
@@ -82,7 +82,7 @@ fn accents_in_names_may_be_written_in_both_ways() {
             second(&folder, &audio);
             let manifest = Manifest::read(folder.path()).unwrap();
             assert_eq!((manifest.utterances.len(), manifest.issues.len()), (1, 0), "{name} {listed:?}");
-            assert!(manifest.utterances[0].audio.ends_with(&audio), "{:?}", manifest.utterances);
+            assert!(manifest.utterances.get(0).audio.ends_with(&audio), "{:?}", manifest.utterances);
         }
     }
     let list = "{\"id\": \"x\", \"audio\": \"th\u{e9}.wav\", \"text\": \"x\"}\n";
@@ -208,7 +208,7 @@ fn duplicate_replaces_an_utterance_that_cannot_be_used() {
     let folder = write(&[("manifest.jsonl", lines.concat().as_bytes())]);
     second(&folder, "a.wav");
     let manifest = Manifest::read(folder.path()).unwrap();
-    let texts: Vec<&str> = manifest.utterances.iter().map(|utterance| utterance.text.as_str()).collect();
+    let texts: Vec<&str> = manifest.utterances.iter().map(|utterance| utterance.text).collect();
     assert_eq!(texts, ["before", "found", "after"]);
     let lines: Vec<_> = manifest.issues.iter().map(|issue| issue.location.as_ref().unwrap().line.unwrap()).collect();
     assert_eq!(lines, [4, 6, 7, 2]);

@@ -10,13 +10,13 @@ use plimsoll_text::Tokenizer;
 
 /// Packs tones into shards of a few utterances, and reads the shards as a data set.
 fn packed(folder: &TempDir, format: PackFormat) -> (Vec<PathBuf>, Arc<Dataset>) {
-    let utterances = corpus(folder.path(), UTTERANCES).0;
+    let utterances = crate::utterances::Utterances::from(corpus(folder.path(), UTTERANCES).0);
     let options = PackOptions { shard_size: Bytes(50_000), ..PackOptions::new(format) };
     let shards = folder.path().join(format.name());
     let packed = pack(&utterances, &shards, &options, &|_, _| {}).unwrap();
     let manifest = Manifest::read(&shards).unwrap();
     assert_eq!((manifest.utterances.len(), manifest.issues), (UTTERANCES, Vec::<Issue>::new()));
-    let tokenizer = Tokenizer::characters(manifest.utterances.iter().map(|utterance| &utterance.text));
+    let tokenizer = Tokenizer::characters(manifest.utterances.texts());
     let log_mel = LogMel::new(&LogMelConfig::default()).unwrap();
     (packed.shards, Arc::new(Dataset::new(manifest.utterances, log_mel, tokenizer)))
 }

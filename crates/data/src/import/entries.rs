@@ -1,0 +1,261 @@
+//! Listed utterances while they are read and checked: a table, and the place of each utterance in its lists.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use plimsoll_core::{SampleId, Seconds};
+
+use super::listing::Entry;
+use crate::issue::SourceLocation;
+use crate::table::{AddedPiece, Names, PieceRow, Record, Row, Table};
+
+/// Line number of a place that is a whole file.
+const WHOLE_FILE: u32 = u32::MAX;
+
+/// Utterances of a listing, with unique ids.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    table: Table,
+    /// File and line of each utterance.
+    places: Vec<(u32, u32)>,
+    files: Files,
+    ids: IdIndex,
+    /// Order of the utterances, if it is not that of the table.
+    order: Option<Vec<Row>>,
+    has_durations: bool,
+}
+
+impl Entries {
+    /// Adds an utterance. Returns the place of an earlier utterance with its id, and the utterance, if there is one.
+    pub(crate) fn push(&mut self, entry: Entry) -> Result<(), (SourceLocation, Box<Entry>)> {
+        let Entry { id, audio, offset, text, rate, resampled, .. } = &entry;
+        let sample = SampleId::from_name(id);
+        if let Some(row) = self.ids.find(&self.table, sample, id) {
+            return Err((self.location(row), Box::new(entry)));
+        }
+        let record = Record { id, audio, offset: *offset, text, rate: *rate, resampled: *resampled };
+        let row = self.table.push(&record, entry.duration, entry.speaker.as_deref(), entry.language.as_deref());
+        let place = self.files.place(&entry.location);
+        self.added(row, place);
+        Ok(())
+    }
+
+    /// Adds the records of a piece. Its utterances follow with [`push_piece_row`](Self::push_piece_row).
+    pub(crate) fn add_piece(&mut self, records: Vec<u8>, names: &Names) -> AddedPiece {
+        self.table.add_piece(records, names)
+    }
+
+    /// Adds an utterance of a piece, listed in a line of `file`.
+    pub(crate) fn push_piece_row(
+        &mut self,
+        piece: &AddedPiece,
+        row: &PieceRow,
+        (file, line): (&Path, usize),
+    ) -> Result<(), (SourceLocation, Box<Entry>)> {
+        let place = self.files.place_in(file, Some(line));
+        let new = self.table.push_piece_row(piece, row);
+        match self.ids.find(&self.table, row.sample, self.table.id(new)) {
+            Some(earlier) => {
+                let entry = Entry { location: self.files.location(place), ..self.entry_without_location(new) };
+                self.table.pop();
+                Err((self.location(earlier), Box::new(entry)))
+            }
+            None => {
+                self.added(new, place);
+                Ok(())
+            }
+        }
+    }
+
+    fn added(&mut self, row: Row, place: (u32, u32)) {
+        self.places.push(place);
+        self.ids.insert(&self.table, row);
+        self.has_durations |= self.table.duration(row).is_some();
+        if let Some(order) = &mut self.order {
+            order.push(row);
+        }
+    }
+
+    /// Returns the number of utterances.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn has_durations(&self) -> bool {
+        self.has_durations
+    }
+
+    /// Sorts the utterances by the line that they are listed in.
+    pub(super) fn sort_by_line(&mut self) {
+        let mut order: Vec<Row> = (0..self.len() as Row).collect();
+        // A whole file comes first.
+        order.sort_by_key(|&row| self.places[row as usize].1.wrapping_add(1));
+        self.order = Some(order);
+    }
+
+    /// Returns row number `index` in the order of the listing.
+    pub(crate) fn row(&self, index: usize) -> Row {
+        self.order.as_ref().map_or(index as Row, |order| order[index])
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Replaces the path of the audio of an utterance.
+    pub(crate) fn set_audio(&mut self, row: Row, audio: &Path) {
+        let Record { id, offset, text, rate, resampled, .. } = self.table.record(row);
+        let (id, text) = (id.to_owned(), text.to_owned());
+        let record = Record { id: &id, audio, offset, text: &text, rate, resampled };
+        self.table.set_record(row, |bytes| record.write(bytes));
+    }
+
+    pub(crate) fn location(&self, row: Row) -> SourceLocation {
+        self.files.location(self.places[row as usize])
+    }
+
+    /// Copies an utterance.
+    pub(crate) fn entry(&self, row: Row) -> Entry {
+        Entry { location: self.location(row), ..self.entry_without_location(row) }
+    }
+
+    fn entry_without_location(&self, row: Row) -> Entry {
+        let Record { id, audio, offset, text, rate, resampled } = self.table.record(row);
+        let (voice, names) = (self.table.voice(row), self.table.names());
+        Entry {
+            id: id.to_owned(),
+            audio: audio.to_path_buf(),
+            offset,
+            duration: self.table.duration(row),
+            text: text.to_owned(),
+            speaker: names.speaker(voice).map(str::to_owned),
+            language: names.language(voice).map(str::to_owned),
+            rate,
+            resampled,
+            location: SourceLocation { file: PathBuf::new(), line: None },
+        }
+    }
+
+    /// Copies all utterances, in the order of the listing.
+    pub(super) fn into_vec(self) -> Vec<Entry> {
+        (0..self.len()).map(|index| self.entry(self.row(index))).collect()
+    }
+
+    /// Adds an utterance whose id is already there, and returns its row. Only its row may be used.
+    pub(crate) fn push_replacement(&mut self, entry: &Entry) -> Row {
+        let Entry { id, audio, offset, text, rate, resampled, .. } = entry;
+        let record = Record { id, audio, offset: *offset, text, rate: *rate, resampled: *resampled };
+        let place = self.files.place(&entry.location);
+        self.places.push(place);
+        self.table.push(&record, entry.duration, entry.speaker.as_deref(), entry.language.as_deref())
+    }
+
+    /// Sets a duration that was measured.
+    pub(crate) fn set_duration(&mut self, row: Row, duration: Seconds) {
+        self.table.set_duration(row, duration);
+    }
+
+    /// Frees what is not needed once all utterances are read.
+    pub(super) fn finish(&mut self) {
+        self.ids = IdIndex::default();
+        self.places.shrink_to_fit();
+        self.table.finish();
+    }
+
+    pub(crate) fn into_table(self) -> Table {
+        self.table
+    }
+}
+
+impl FromIterator<Entry> for Entries {
+    /// Collects entries, of which several may have one id.
+    fn from_iter<T: IntoIterator<Item = Entry>>(entries: T) -> Self {
+        let mut all = Self::default();
+        for entry in entries {
+            all.push_replacement(&entry);
+        }
+        all
+    }
+}
+
+/// Files of lists, each kept once.
+#[derive(Debug, Default)]
+struct Files {
+    files: Vec<PathBuf>,
+    numbers: HashMap<PathBuf, u32>,
+}
+
+impl Files {
+    fn place(&mut self, location: &SourceLocation) -> (u32, u32) {
+        self.place_in(&location.file, location.line)
+    }
+
+    fn place_in(&mut self, file: &Path, line: Option<usize>) -> (u32, u32) {
+        // No list has more lines than a table has utterances, and most of those come from the same file as the last.
+        let line = line.map_or(WHOLE_FILE, |line| u32::try_from(line).unwrap_or(WHOLE_FILE - 1));
+        if let Some(last) = self.files.last()
+            && last.as_os_str() == file.as_os_str()
+        {
+            return (self.files.len() as u32 - 1, line);
+        }
+        let number = match self.numbers.get(file) {
+            Some(&number) => number,
+            None => {
+                self.files.push(file.into());
+                self.numbers.insert(file.into(), self.files.len() as u32 - 1);
+                self.files.len() as u32 - 1
+            }
+        };
+        (number, line)
+    }
+
+    fn location(&self, (file, line): (u32, u32)) -> SourceLocation {
+        let line = (line != WHOLE_FILE).then_some(line as usize);
+        SourceLocation { file: self.files[file as usize].clone(), line }
+    }
+}
+
+/// Rows by the ids of their utterances: a hash table with open addressing of row numbers alone.
+#[derive(Debug, Default)]
+struct IdIndex {
+    /// Rows, plus one; 0 is free. The length is a power of two, and a quarter or more is free.
+    slots: Vec<u32>,
+    count: usize,
+}
+
+impl IdIndex {
+    fn find(&self, table: &Table, sample: SampleId, id: &str) -> Option<Row> {
+        let mask = self.slots.len().checked_sub(1)?;
+        let mut slot = sample.0 as usize & mask;
+        while let Some(row) = self.slots[slot].checked_sub(1) {
+            if table.sample(row) == sample && table.id(row) == id {
+                return Some(row);
+            }
+            slot = (slot + 1) & mask;
+        }
+        None
+    }
+
+    /// Adds a row whose id is not there.
+    fn insert(&mut self, table: &Table, row: Row) {
+        self.count += 1;
+        if self.count > self.slots.len() / 4 * 3 {
+            let size = (self.slots.len() * 2).max(64);
+            for row in
+                std::mem::replace(&mut self.slots, vec![0; size]).into_iter().filter_map(|row| row.checked_sub(1))
+            {
+                self.place(table, row);
+            }
+        }
+        self.place(table, row);
+    }
+
+    fn place(&mut self, table: &Table, row: Row) {
+        let mask = self.slots.len() - 1;
+        let mut slot = table.sample(row).0 as usize & mask;
+        while self.slots[slot] != 0 {
+            slot = (slot + 1) & mask;
+        }
+        self.slots[slot] = row + 1;
+    }
+}

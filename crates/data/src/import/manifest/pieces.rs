@@ -1,0 +1,156 @@
+//! Reads long manifests of JSON lines in pieces, which all threads parse.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use plimsoll_audio::open_regular_file;
+use plimsoll_core::SampleId;
+use rayon::prelude::*;
+
+use super::fields::{Fields, Times};
+use super::{Names, utterance};
+use crate::import::builder::{MAX_NAME_BYTES, MAX_TEXT_BYTES, ParsedPiece, non_blank_part};
+use crate::import::lines::{MAX_LINE_BYTES, without_line_end};
+use crate::import::listing::ImportOptions;
+use crate::issue::{Issue, IssueKind};
+use crate::table::{PieceRow, Record};
+
+/// Number of bytes of a piece, besides its last line.
+const PIECE_BYTES: usize = 2 << 20;
+
+/// Reader of a file in pieces of whole lines.
+pub(super) struct Pieces {
+    file: File,
+    /// Number of lines before the next piece.
+    lines: usize,
+    /// Beginning of a line whose end is not read.
+    rest: Vec<u8>,
+    is_finished: bool,
+}
+
+/// Lines of a file, one after the other.
+pub(super) struct RawPiece {
+    bytes: Vec<u8>,
+    lines_before: usize,
+    /// Error behind the last line.
+    error: Option<io::Error>,
+}
+
+impl Pieces {
+    /// Opens a list. `None` for a list that is not plain JSON lines in UTF-8 from its first byte on.
+    pub(super) fn open(file: &Path) -> io::Result<Option<Self>> {
+        let mut file = open_regular_file(file)?;
+        let mut first = [0; 4];
+        let mut count = 0;
+        while count < first.len() {
+            match file.read(&mut first[count..])? {
+                0 => break,
+                read => count += read,
+            }
+        }
+        let first = &first[..count];
+        let first = first.strip_prefix("\u{feff}".as_bytes()).unwrap_or(first);
+        Ok(first.starts_with(b"{").then(|| Self { file, lines: 0, rest: first.to_vec(), is_finished: false }))
+    }
+
+    /// Reads some pieces, one for each thread; none at the end of the file.
+    pub(super) fn read(&mut self) -> Vec<RawPiece> {
+        let most = 2 * rayon::current_num_threads();
+        std::iter::from_fn(|| (!self.is_finished).then(|| self.next())).take(most).collect()
+    }
+
+    fn next(&mut self) -> RawPiece {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let mut error = None;
+        let end = loop {
+            let before = bytes.len();
+            let read = (&self.file).take(PIECE_BYTES as u64).read_to_end(&mut bytes);
+            if let Some(end) = bytes[before..].iter().rposition(|&byte| byte == b'\n') {
+                break before + end + 1;
+            }
+            // Of a line that is too long, the rest is not kept.
+            bytes.truncate(MAX_LINE_BYTES + 1);
+            match read {
+                Ok(0) => {
+                    self.is_finished = true;
+                    break bytes.len();
+                }
+                Ok(_) => {}
+                Err(failed) => {
+                    (error, self.is_finished) = (Some(failed), true);
+                    bytes.clear();
+                    break 0;
+                }
+            }
+        };
+        self.rest = bytes.split_off(end);
+        let piece = RawPiece { lines_before: self.lines, error, bytes };
+        self.lines += piece.bytes.iter().filter(|&&byte| byte == b'\n').count();
+        piece
+    }
+}
+
+/// Parses pieces on all threads.
+pub(super) fn parse(pieces: &[RawPiece], names: &Names<'_>, options: &ImportOptions) -> Vec<ParsedPiece> {
+    pieces.par_iter().map(|piece| parse_piece(piece, names, options)).collect()
+}
+
+fn parse_piece(raw: &RawPiece, names: &Names<'_>, options: &ImportOptions) -> ParsedPiece {
+    let mut parsed = ParsedPiece::default();
+    parsed.piece.records.reserve(raw.bytes.len());
+    let mut number = raw.lines_before;
+    for line in raw.bytes.split_inclusive(|&byte| byte == b'\n') {
+        number += 1;
+        match text(line) {
+            Ok(line) if line.trim().is_empty() => {}
+            Ok(line) => {
+                if add(&mut parsed, number, line, names, options).is_none() {
+                    parsed.add_other(number, utterance(line, names));
+                }
+            }
+            Err(kind) => parsed.add_other(number, Err(Issue::from(kind))),
+        }
+    }
+    if let Some(error) = &raw.error {
+        parsed.add_other(number + 1, Err(Issue::from(IssueKind::Unreadable(error.to_string()))));
+    }
+    parsed.shrink();
+    parsed
+}
+
+fn text(line: &[u8]) -> Result<&str, IssueKind> {
+    if line.strip_suffix(b"\n").unwrap_or(line).len() > MAX_LINE_BYTES {
+        return Err(IssueKind::FieldTooLong { field: "line", max_bytes: MAX_LINE_BYTES });
+    }
+    std::str::from_utf8(without_line_end(line)).map_err(|error| IssueKind::NotUtf8(error.valid_up_to() + 1))
+}
+
+/// Adds the utterance of a line that is written as usual; `None` for any other line.
+fn add(parsed: &mut ParsedPiece, number: usize, line: &str, names: &Names<'_>, options: &ImportOptions) -> Option<()> {
+    let Fields { id, audio, text, speaker, language, times: Times { offset, duration } } = Fields::read(line)?;
+    let written = id.as_deref().map(str::trim).filter(|id| !id.is_empty());
+    let made = if written.is_none() { names.id(audio.to_string(), offset) } else { String::new() };
+    let id = written.unwrap_or(made.trim());
+    let text = text.trim();
+    let joined = names.folder.join(&*audio);
+    let longest = id.len().max(joined.as_os_str().len());
+    let is_faulty = id.is_empty() || audio.trim().is_empty() || text.is_empty() || longest > MAX_NAME_BYTES;
+    if is_faulty || text.contains('\n') || text.len() > MAX_TEXT_BYTES {
+        return None;
+    }
+    let audio = joined.strip_prefix(".").unwrap_or(&joined);
+    let speaker = non_blank_part(speaker.as_deref()).or(options.speaker.as_deref());
+    let language = non_blank_part(language.as_deref()).or(options.language.as_deref());
+    let piece = &mut parsed.piece;
+    let row = PieceRow {
+        at: u32::try_from(piece.records.len()).ok()?,
+        sample: SampleId::from_name(id),
+        duration: duration.map_or(f64::NAN, |time| time.0),
+        voice: piece.names.voice(speaker, language),
+    };
+    Record { id, audio, offset, text, rate: None, resampled: None }.write(&mut piece.records);
+    piece.rows.push(row);
+    parsed.lines.push(number as u32);
+    Some(())
+}
