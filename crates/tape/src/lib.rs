@@ -18,6 +18,7 @@ mod remat;
 mod simd;
 mod task;
 mod tensors;
+pub mod windows;
 mod with_gradient;
 
 pub use backward::{backward, free_dropped_graphs};
