@@ -39,6 +39,18 @@ impl MelFilters {
         }
     }
 
+    /// Returns the filters as a matrix `[bins, channels]`, row after row.
+    pub(crate) fn matrix(&self, bins: usize) -> Vec<f32> {
+        let channels = self.0.len();
+        let mut matrix = vec![0.0; bins * channels];
+        for (channel, filter) in self.0.iter().enumerate() {
+            for (bin, weight) in (filter.first..).zip(&filter.weights) {
+                matrix[bin * channels + channel] = *weight;
+            }
+        }
+        matrix
+    }
+
     /// Applies the transposed filters: writes to each bin of `spectrum` the weighted sum of the channels that contain
     /// it.
     pub(crate) fn spread(&self, mels: &[f32], spectrum: &mut [f32]) {
@@ -122,6 +134,11 @@ mod tests {
         assert_eq!(small_filter(false).0, [Filter { first: 1, weights: vec![0.5, 1.0, 0.5] }]);
         // Divided by half its width of 1000 Hz.
         assert_eq!(small_filter(true).0, [Filter { first: 1, weights: vec![0.001, 0.002, 0.001] }]);
+    }
+
+    #[test]
+    fn matrix_of_a_filter_has_its_weights_at_its_bins() {
+        assert_eq!(small_filter(false).matrix(9), [0.0, 0.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -92,6 +92,17 @@ impl LogMel {
         self.config.n_mels
     }
 
+    /// Returns the window, centered in the `n_fft` samples of a frame and divided by its norm if the configuration says so.
+    pub fn window(&self) -> &[f32] {
+        &self.window
+    }
+
+    /// Returns the mel filters as a matrix `[bins, n_mels]`, row after row. The mel values of a frame are its spectrum times
+    /// this matrix.
+    pub fn filter_matrix(&self) -> Vec<f32> {
+        self.filters.matrix(self.config.n_fft / 2 + 1)
+    }
+
     /// Computes the number of frames in `samples` samples; at least one, however short the audio.
     pub fn frames(&self, samples: usize) -> usize {
         let LogMelConfig { n_fft, hop_length, padding, drop_last_frame, .. } = self.config;
