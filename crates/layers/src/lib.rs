@@ -19,9 +19,11 @@ mod position;
 mod postnet;
 mod prenet;
 mod speaker;
+mod spectrum;
 mod subsampling;
 mod time_convolution;
 mod transformer;
+mod window_convolution;
 
 pub use attention::{
     Attention, AttentionConfig, CrossAttention, CrossAttentionConfig, CrossMemory, HeadPositions, KeyValueCache,
@@ -42,5 +44,8 @@ pub use position::{LearnedPositions, add_sinusoids, apply_rotary};
 pub use postnet::{Postnet, PostnetConfig};
 pub use prenet::{Prenet, PrenetConfig};
 pub use speaker::{AttentivePooling, SpeakerEncoder, SpeakerEncoderConfig, StyleTokens, StyleTokensConfig};
+pub use spectrum::{InverseStft, Stft, hann_window, reflect};
 pub use subsampling::{Subsampling, SubsamplingConfig};
+pub use time_convolution::TimeConvolution;
 pub use transformer::{DecoderBlock, DecoderCache, EncoderBlock, TransformerConfig};
+pub use window_convolution::{WindowConvolution, WindowConvolutionConfig};

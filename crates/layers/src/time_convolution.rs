@@ -1,5 +1,6 @@
 //! Convolutions over time that read padding as zeros.
 
+use burn::module::Module;
 use burn::nn::PaddingConfig1d;
 use burn::nn::conv::{Conv1d, Conv1dConfig};
 use burn::tensor::{Device, Tensor};
@@ -54,4 +55,25 @@ pub(crate) fn convolve(layer: &Conv1d, x: Tensor<3>, lengths: &Lengths, pass: &P
         None => product,
     };
     pass.observe(layer.weight.id, y.reshape([b, t, o]))
+}
+
+/// Convolution over time that keeps the number of frames and reads padding as zeros.
+#[derive(Module, Debug)]
+pub struct TimeConvolution {
+    convolution: Conv1d,
+}
+
+impl TimeConvolution {
+    /// Builds a convolution from `inputs` to `outputs` channels on `device`. Its kernel has `kernel` frames.
+    ///
+    /// # Panics
+    /// If the kernel is even.
+    pub fn init(inputs: usize, outputs: usize, kernel: usize, device: &Device) -> Self {
+        Self { convolution: time_convolution(inputs, outputs, kernel, device) }
+    }
+
+    /// Applies the convolution: `[b, t, i]` to `[b, t, o]`.
+    pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        convolve(&self.convolution, x, lengths, pass)
+    }
 }
