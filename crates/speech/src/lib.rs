@@ -10,6 +10,7 @@ pub mod score;
 #[cfg(test)]
 mod testing;
 pub mod tts;
+pub mod vocoder;
 
 /// Audio files and features, whose types this crate takes.
 pub use plimsoll_audio as audio;

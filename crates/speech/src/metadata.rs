@@ -204,6 +204,29 @@ impl ModelFolder<'_> {
     }
 }
 
+/// Reads `model.json` in `folder` as the description of a model of kind `kind`, which messages call `wanted`.
+pub(crate) fn read_described<T: DeserializeOwned>(
+    folder: &Path,
+    kind: &str,
+    wanted: &'static str,
+) -> Result<T, ModelError> {
+    let value = ModelFolder(folder).value()?;
+    if let Some(found) = value["kind"].as_str()
+        && found != kind
+    {
+        return Err(ModelError::Kind { folder: folder.into(), found: found.into(), wanted });
+    }
+    let path = ModelFolder(folder).metadata_file();
+    serde_json::from_value(value).map_err(|source| ModelError::Format { path, wanted, source: short_error(source) })
+}
+
+/// Writes `metadata` as `model.json` into `folder`.
+pub(crate) fn write_described(folder: &Path, metadata: &impl Serialize) -> Result<(), ModelError> {
+    let path = ModelFolder(folder).metadata_file();
+    let text = serde_json::to_string_pretty(metadata).expect("metadata is plain data");
+    std::fs::write(&path, text).map_err(|source| ModelError::Io { path, source })
+}
+
 /// Builds a model with `init` on `device` and gives it the weights in `folder`. The shapes are compared first, without
 /// memory for a model that the weights do not fit.
 pub(crate) fn with_weights<M: Module>(
@@ -245,9 +268,7 @@ impl<M: ModelKind> ModelMetadata<M> {
     /// # Errors
     /// [`ModelError::Io`] when the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), ModelError> {
-        let path = ModelFolder(folder).metadata_file();
-        let text = serde_json::to_string_pretty(self).expect("metadata is plain data");
-        std::fs::write(&path, text).map_err(|source| ModelError::Io { path, source })
+        write_described(folder, self)
     }
 
     /// Reads `model.json` in `folder`.
@@ -257,18 +278,8 @@ impl<M: ModelKind> ModelMetadata<M> {
     /// [`ModelError::Format`] when it is not valid for this version, [`ModelError::Impossible`] when no model has its
     /// sizes, [`ModelError::Features`] for invalid features, [`ModelError::Io`] when it cannot be read.
     pub fn read(folder: &Path) -> Result<Self, ModelError> {
-        let value = ModelFolder(folder).value()?;
-        if let Some(found) = value["kind"].as_str()
-            && found != M::KIND
-        {
-            return Err(ModelError::Kind { folder: folder.into(), found: found.into(), wanted: M::NAME });
-        }
+        let metadata: Self = read_described(folder, M::KIND, M::NAME)?;
         let path = ModelFolder(folder).metadata_file();
-        let metadata: Self = serde_json::from_value(value).map_err(|source| ModelError::Format {
-            path: path.clone(),
-            wanted: M::NAME,
-            source: short_error(source),
-        })?;
         metadata.check().map_err(|source| ModelError::Impossible { path, source })?;
         LogMel::new(&metadata.features)?;
         Ok(metadata)

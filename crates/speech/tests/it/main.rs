@@ -11,3 +11,6 @@ mod parallel_pytorch;
 mod pytorch;
 mod recognition;
 mod tts_pytorch;
+mod vocoder;
+mod vocoder_pytorch;
+mod vocoder_task;

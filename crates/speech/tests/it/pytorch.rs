@@ -67,6 +67,7 @@ pub(crate) fn valid(x: Tensor<3>, lengths: &[u32]) -> Vec<f32> {
     Lengths::new(lengths.to_vec(), width).clear_padding(x).into_data().try_into_vec().unwrap()
 }
 
+/// Returns the gradient of each parameter by its name.
 fn by_name<M: Module>(module: &M, gradients: &GradientsParams) -> BTreeMap<String, Vec<f32>> {
     struct Found<'a>(&'a GradientsParams, BTreeMap<String, Vec<f32>>);
     impl NamedVisitor for Found<'_> {
@@ -106,15 +107,16 @@ pub(crate) fn gradients_agree<M: Module>(model: &M, loss: Tensor<1>, fixture: &F
     assert_eq!(gradients.len(), fixture.under("grad.").count());
 }
 
-/// Trains `model` for ten steps on `batch` and compares losses, gradient norms and final weights with the fixture.
-pub(crate) fn ten_steps_agree<T: Task<Batch = HostBatch>>(model: T, batch: &HostBatch, fixture: &Fixture) {
+/// Trains `model` for ten steps on `batch` and compares losses, gradient norms and final weights with the fixture. `norms` is
+/// the largest relative difference of a norm.
+pub(crate) fn ten_steps_agree<T: Task>(model: T, batch: &T::Batch, fixture: &Fixture, norms: f32) {
     let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
     let mut trainer = Trainer::new(model, config, Governor::new(3));
     let expected = fixture.values("losses").iter().zip(fixture.values("gradient_norms"));
     for (step, (&loss, &norm)) in expected.enumerate() {
         let report = trainer.step(batch).unwrap();
         close(&format!("loss {step}"), &[report.loss as f32], &[loss], TOLERANCE);
-        close(&format!("norm {step}"), &[report.norm as f32], &[norm], TOLERANCE);
+        close(&format!("norm {step}"), &[report.norm as f32], &[norm], norms);
     }
     let values: BTreeMap<String, Vec<f32>> = collect(&trainer.task).into_iter().map(|v| (v.name, v.values)).collect();
     for (name, _, expected) in fixture.under("final.") {
@@ -125,5 +127,5 @@ pub(crate) fn ten_steps_agree<T: Task<Batch = HostBatch>>(model: T, batch: &Host
 #[test]
 fn ten_training_steps_match_pytorch() {
     let fixture = Fixture::read("model");
-    ten_steps_agree(model(&fixture), &batch(&fixture), &fixture);
+    ten_steps_agree(model(&fixture), &batch(&fixture), &fixture, TOLERANCE);
 }
