@@ -8,6 +8,7 @@ use plimsoll_layers::{ConvNext, ConvNextConfig, InverseStft, Lengths, TimeConvol
 use plimsoll_tape::{Pass, initialize};
 
 use super::VocoderConfig;
+use super::levels::BinLevels;
 
 // Shapes: b waveforms, n samples, t frames, m mel channels, d width, k bins.
 
@@ -18,8 +19,8 @@ const LARGEST_MAGNITUDE: f64 = 1.0;
 /// A neural vocoder: turns log-mels into a waveform in one pass.
 ///
 /// A convolution over time, ConvNeXt blocks and a linear layer predict magnitude and phase of each bin of each frame; the
-/// inverse Fourier transform makes samples of them (Siuzdak 2023). Its samples depend on
-/// [`VocoderConfig::context_frames`] frames before and after them.
+/// inverse Fourier transform makes samples of them (Siuzdak 2023). Magnitudes are relative to the level that the log-mels
+/// tell. The samples depend on [`VocoderConfig::context_frames`] frames before and after them.
 ///
 /// Build it with [`VocoderConfig::init`].
 #[derive(Module, Debug)]
@@ -30,6 +31,8 @@ pub struct NeuralVocoder {
     norm: LayerNorm,
     magnitude: Linear,
     phase: Linear,
+    #[module(skip)]
+    levels: BinLevels,
     #[module(skip)]
     inverse: InverseStft,
     #[module(skip)]
@@ -65,6 +68,7 @@ impl VocoderConfig {
             norm: LayerNormConfig::new(d).init(device),
             magnitude: LinearConfig::new(d, inverse.bins()).init(device),
             phase: LinearConfig::new(d, inverse.bins()).init(device),
+            levels: BinLevels::new(&self.features).expect("the features were checked"),
             inverse,
             config: self.clone(),
         }
@@ -86,6 +90,7 @@ impl NeuralVocoder {
     /// Generates the waveforms `[b, t * hop]` of padded log-mels `[b, t, m]`. Padding changes no valid sample, and the
     /// samples of the padding are 0.
     pub fn forward(&self, mels: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<2> {
+        let levels = self.levels.forward(mels.clone());
         let mels = (mels - self.config.mel_mean) / self.config.mel_std;
         let x = pass.at_least_fp32(self.embedding.forward(mels, lengths, pass));
         let x = apply_layer_norm(&self.embedding_norm, x, pass);
@@ -98,7 +103,8 @@ impl NeuralVocoder {
         });
         let x = apply_layer_norm(&self.norm, x, pass);
         let limit = (LARGEST_MAGNITUDE * self.config.features.win_length as f64).ln();
-        let magnitude = pass.at_least_fp32(pass.dense(&self.magnitude, x.clone())).clamp_max(limit).exp();
+        let magnitude = pass.at_least_fp32(pass.dense(&self.magnitude, x.clone())) + levels;
+        let magnitude = magnitude.clamp_max(limit).exp();
         let phase = pass.at_least_fp32(pass.dense(&self.phase, x));
         let (real, imaginary) = (magnitude.clone() * phase.clone().cos(), magnitude * phase.sin());
         self.inverse.forward(real, imaginary, lengths)

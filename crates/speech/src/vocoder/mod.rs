@@ -9,6 +9,7 @@ mod config;
 mod crops;
 mod discriminator;
 mod generator;
+mod levels;
 mod log_mel;
 mod losses;
 mod metadata;

@@ -65,6 +65,6 @@ fn forward_and_gradients_match_pytorch() {
 #[test]
 fn ten_training_steps_match_pytorch() {
     let fixture = Fixture::read("vocoder_model");
-    // The gradient of an absolute difference jumps where it is about zero: PyTorch in fp32 differs by 3e-4.
+    // The gradient of an absolute difference jumps where it is about zero.
     ten_steps_agree(model(&fixture), &batch(&fixture), &fixture, 1e-3);
 }
