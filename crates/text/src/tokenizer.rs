@@ -19,6 +19,7 @@ use crate::encoded::Encoded;
 use crate::error::{TextError, short_error};
 use crate::hugging_face::HuggingFace;
 use crate::normalize::{Case, normalize};
+use crate::normalizer::Normalizer;
 use crate::numbers::Numbers;
 
 /// Largest vocabulary file, in bytes. Those of large models have some megabytes.
@@ -52,6 +53,7 @@ pub struct Tokenizer {
     /// Token id of each language, in the order of `languages`.
     language_ids: Vec<u32>,
     numbers: Numbers,
+    normalizer: Normalizer,
 }
 
 /// Vocabulary into which texts are split: characters, word pieces, or the pieces of a Hugging Face file.
@@ -142,6 +144,36 @@ impl Tokenizer {
     /// Returns the way in which the tokenizer reads numbers.
     pub fn numbers(&self) -> Numbers {
         self.numbers
+    }
+
+    /// Replaces the normalization that texts get before they are encoded. If the tokenizer was trained on texts, apply
+    /// `normalizer` to these texts before the training.
+    ///
+    /// ```
+    /// use plimsoll_text::{Normalizer, Tokenizer};
+    ///
+    /// let normalizer: Normalizer = "currency:en,lowercase".parse()?;
+    /// let tokenizer = Tokenizer::characters(["three dollars"]).with_normalizer(normalizer);
+    /// assert_eq!(tokenizer.normalized("$3"), "three dollars");
+    /// # Ok::<(), plimsoll_text::NormalizerError>(())
+    /// ```
+    #[must_use]
+    pub fn with_normalizer(self, normalizer: Normalizer) -> Self {
+        Self { normalizer, ..self }
+    }
+
+    /// Returns the normalization that texts get before they are encoded; it has no steps unless
+    /// [`with_normalizer`](Self::with_normalizer) gave it some.
+    pub fn normalizer(&self) -> &Normalizer {
+        &self.normalizer
+    }
+
+    /// Returns `text` as the model reads it: normalized, with its numbers as words if the tokenizer reads them so.
+    pub fn normalized(&self, text: &str) -> String {
+        match self.normalizer.steps().is_empty() {
+            true => self.numbers.apply(text).into_owned(),
+            false => self.numbers.apply(&self.normalizer.apply(text)).into_owned(),
+        }
     }
 
     /// Returns the languages in alphabetical order.
@@ -248,11 +280,15 @@ impl Tokenizer {
     }
 
     fn new(vocabulary: Vocabulary) -> Self {
-        Self { vocabulary, languages: Vec::new(), language_ids: Vec::new(), numbers: Numbers::default() }
+        let (numbers, normalizer) = (Numbers::default(), Normalizer::default());
+        Self { vocabulary, languages: Vec::new(), language_ids: Vec::new(), numbers, normalizer }
     }
 
     fn encoded(&self, text: &str) -> Encoded {
-        self.vocabulary.encode(&self.numbers.apply(text))
+        match self.normalizer.steps().is_empty() {
+            true => self.vocabulary.encode(&self.numbers.apply(text)),
+            false => self.vocabulary.encode(&self.normalized(text)),
+        }
     }
 
     /// Returns the languages whose ids were added after the vocabulary, because the vocabulary has no token such as
@@ -322,10 +358,12 @@ struct SavedTokenizer {
     languages: Vec<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     numbers: Numbers,
+    #[serde(default, skip_serializing_if = "is_default")]
+    normalizer: Normalizer,
 }
 
-fn is_default(numbers: &Numbers) -> bool {
-    *numbers == Numbers::default()
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl TryFrom<SavedTokenizer> for Tokenizer {
@@ -337,13 +375,15 @@ impl TryFrom<SavedTokenizer> for Tokenizer {
             (None, None, Some(file)) => Vocabulary::HuggingFace(Box::new(HuggingFace::new(file)?)),
             _ => return Err(TextError::NotOneVocabulary),
         };
-        Ok(Self::new(vocabulary).with_languages(saved.languages).with_numbers(saved.numbers))
+        let tokenizer = Self::new(vocabulary).with_languages(saved.languages);
+        Ok(tokenizer.with_numbers(saved.numbers).with_normalizer(saved.normalizer))
     }
 }
 
 impl From<Tokenizer> for SavedTokenizer {
     fn from(tokenizer: Tokenizer) -> Self {
-        let saved = Self { languages: tokenizer.languages, numbers: tokenizer.numbers, ..Self::default() };
+        let Tokenizer { languages, numbers, normalizer, .. } = tokenizer;
+        let saved = Self { languages, numbers, normalizer, ..Self::default() };
         match tokenizer.vocabulary {
             Vocabulary::Characters(characters) => Self { characters: Some(characters.characters().to_vec()), ..saved },
             Vocabulary::Bpe(pieces) => Self { bpe: Some(pieces.lists().clone()), ..saved },

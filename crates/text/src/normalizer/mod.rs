@@ -25,7 +25,8 @@ pub use step::{NormalizerError, Step};
 
 /// Normalization of a text by named steps, the same for training, evaluation and speech synthesis.
 ///
-/// Steps are named with commas between them; a step that knows languages has one after a colon. The steps run in the
+/// Steps are named with commas between them; a step that knows languages has one after a colon. The name of a language
+/// alone, such as `en`, stands for [all steps](Self::complete) that know it. The steps run in the
 /// order of [`Step`], whatever the order of their names: only in this order each step finds what it looks for. For
 /// example `$3.50` must be read before numbers are, and `BBC` before letters lose their case. [`steps`](Self::steps)
 /// and `Display` show the order.
@@ -134,6 +135,9 @@ impl FromStr for Normalizer {
     type Err = NormalizerError;
 
     fn from_str(names: &str) -> Result<Self, NormalizerError> {
+        if let Some(language) = Language::from_code(names.trim()) {
+            return Ok(Self::complete(language));
+        }
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         Self::new(names.map(str::parse).collect::<Result<Vec<Step>, _>>()?)
     }
