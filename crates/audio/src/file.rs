@@ -1,4 +1,5 @@
-//! Audio files: reads WAV, FLAC, MP3 and Ogg with any channels and sample rate as mono samples in `-1..1`; writes WAV.
+//! Audio files: reads WAV, FLAC, MP3 and Ogg with any channels and sample rate as mono samples in `-1..1`; writes WAV and
+//! FLAC.
 //!
 //! Code of this crate reads WAV files, because a segment in the middle of an hour then costs one seek and one read.
 //! Symphonia decodes the compressed formats. The reader is chosen by the first bytes of a file, not by the file name.
@@ -19,7 +20,7 @@ use plimsoll_core::{Samples, Seconds};
 use crate::resample::resample;
 pub use open::{open_regular_file, regular_file_metadata};
 pub use source::{AudioPart, AudioReader, AudioSource};
-pub use write::{wav_bytes, write_wav};
+pub use write::{WavStream, flac_bytes, wav_bytes, write_wav};
 
 /// One channel of audio.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,6 +173,12 @@ pub enum AudioError {
         promised: Seconds,
         /// Length of the audio that the file really holds.
         found: Seconds,
+    },
+    /// The samples cannot be encoded.
+    #[error("cannot encode the audio: {reason}")]
+    Encoding {
+        /// Reason that the encoder gives.
+        reason: String,
     },
     /// The audio file holds no samples.
     #[error("audio file {} is empty", .0.display())]

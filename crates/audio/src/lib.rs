@@ -16,8 +16,8 @@ mod testing;
 pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalize, Padding, Spectrum, Window};
 pub use file::{
     Audio, AudioError, AudioInfo, AudioKind, AudioPart, AudioReader, AudioSegment, AudioSource, DURATION_TOLERANCE,
-    audio_info, open_regular_file, quick_audio_info, read_audio, read_audio_segment, read_recording,
-    regular_file_metadata, wav_bytes, write_wav,
+    WavStream, audio_info, flac_bytes, open_regular_file, quick_audio_info, read_audio, read_audio_segment,
+    read_recording, regular_file_metadata, wav_bytes, write_wav,
 };
 pub use resample::resample;
 pub use vocoder::{Vocoder, VocoderError};
