@@ -7,7 +7,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
+use flate2::Compression;
 use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
 
 use crate::error::LanguageError;
 use crate::files::write_with;
@@ -55,6 +57,19 @@ impl NgramModel {
     pub fn write_arpa_file(&self, path: impl AsRef<Path>) -> Result<(), LanguageError> {
         let data = self.data()?;
         write_with(path.as_ref(), |file| write::write(&data, file))
+    }
+
+    /// Writes the model as an ARPA file with gzip: beside its place, then renamed.
+    ///
+    /// # Errors
+    /// As [`write_arpa_file`](Self::write_arpa_file).
+    pub fn write_arpa_gzip(&self, path: impl AsRef<Path>) -> Result<(), LanguageError> {
+        let data = self.data()?;
+        write_with(path.as_ref(), |file| {
+            let mut compressed = GzEncoder::new(file, Compression::default());
+            write::write(&data, &mut compressed)?;
+            compressed.finish().map(|_| ())
+        })
     }
 
     /// Writes the model as ARPA text.

@@ -27,7 +27,7 @@ pub use decode::{
     CtcHypothesis, FusionOptions, FusionState, Hotwords, LanguageScorer, Lexicon, TimedWord, TokenText, fused_beam,
 };
 pub use error::LanguageError;
-pub use model::{NgramModel, SPACE, Unit};
+pub use model::{NgramModel, Prediction, SPACE, Unit};
 pub use quantize::Quantization;
 pub use state::{ORDER_MAX, State};
 pub use train::{TrainOptions, TrainProgress, TrainReport, train, train_with};

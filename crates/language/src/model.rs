@@ -232,13 +232,52 @@ impl NgramModel {
     /// Computes the perplexity of sentences: the ends count as words, unknown words count with the probability that the
     /// model gives them. Nothing for no sentences.
     pub fn perplexity<T: AsRef<str>>(&self, sentences: impl IntoIterator<Item = T>) -> Option<f64> {
-        let (mut total, mut n_words) = (0.0, 0usize);
-        for sentence in sentences {
-            total += self.score_sentence(sentence.as_ref());
-            n_words += self.unit.split(sentence.as_ref()).count() + 1;
-        }
-        (n_words > 0).then(|| 10f64.powf(-total / n_words as f64))
+        self.prediction(sentences).map(|prediction| prediction.perplexity)
     }
+
+    /// Measures how well the model predicts sentences, as the program `query` of KenLM does. Nothing for no sentences.
+    ///
+    /// ```
+    /// use plimsoll_language::{TrainOptions, train};
+    ///
+    /// let (model, _) = train(["a b", "a c", "b a"], &TrainOptions::new(2))?;
+    /// let prediction = model.prediction(["a b", "a x"]).expect("there are sentences");
+    /// assert_eq!((prediction.n_words, prediction.n_unknown), (6, 1));
+    /// # Ok::<(), plimsoll_language::LanguageError>(())
+    /// ```
+    pub fn prediction<T: AsRef<str>>(&self, sentences: impl IntoIterator<Item = T>) -> Option<Prediction> {
+        let (mut known, mut unknown) = ((0.0, 0usize), (0.0, 0usize));
+        for sentence in sentences {
+            let mut state = self.begin_state();
+            for unit in self.unit.split(sentence.as_ref()) {
+                let (prob, next) = self.score_word(&state, unit);
+                let sum = if self.id(unit).is_some() { &mut known } else { &mut unknown };
+                *sum = (sum.0 + f64::from(prob), sum.1 + 1);
+                state = next;
+            }
+            known = (known.0 + f64::from(self.score_end(&state)), known.1 + 1);
+        }
+        let perplexity = |(total, n_words): (f64, usize)| 10f64.powf(-total / n_words as f64);
+        (known.1 > 0).then(|| Prediction {
+            perplexity: perplexity((known.0 + unknown.0, known.1 + unknown.1)),
+            known_perplexity: perplexity(known),
+            n_words: known.1 + unknown.1,
+            n_unknown: unknown.1,
+        })
+    }
+}
+
+/// How well a model predicts some sentences.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Perplexity of all words and ends of sentences.
+    pub perplexity: f64,
+    /// Perplexity without the words that the model does not know.
+    pub known_perplexity: f64,
+    /// Number of words and of ends of sentences.
+    pub n_words: usize,
+    /// Number of words that the model does not know.
+    pub n_unknown: usize,
 }
 
 impl Unit {

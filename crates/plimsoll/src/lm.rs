@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use plimsoll_core::{Bytes, counted};
 use plimsoll_data::{ImportOptions, Manifest};
-use plimsoll_language::{NgramModel, Quantization, TrainOptions, TrainProgress, Unit, train_with};
+use plimsoll_language::{NgramModel, Prediction, Quantization, TrainOptions, TrainProgress, Unit, train_with};
 use plimsoll_recipes::language::open_model;
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub(crate) struct LmTrainArgs {
     /// The texts.
     #[command(flatten)]
     texts: TextArgs,
-    /// File to write: a model of Plimsoll, or ARPA if the name ends in `.arpa`.
+    /// File to write: a model of Plimsoll, or ARPA if the name ends in `.arpa` or `.arpa.gz`.
     #[arg(long, value_name = "FILE", default_value = "model.lm")]
     out: PathBuf,
     /// Number of words of the longest n-grams, from 1 to 6.
@@ -125,11 +125,12 @@ fn run_train(args: &LmTrainArgs) -> Result<(), Failure> {
     if !report.fallback_orders.is_empty() {
         eprintln!("note: too few different n-grams of order {:?}: usual discounts were taken", report.fallback_orders);
     }
-    let is_arpa = args.out.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("arpa"));
+    let name = args.out.to_string_lossy().to_lowercase();
     let quantization = if args.quantize { Quantization::Bits8 } else { Quantization::None };
-    output.write_with(|path| match is_arpa {
-        true => model.write_arpa_file(path).failed(),
-        false => model.save(path, quantization).failed(),
+    output.write_with(|path| match (name.ends_with(".arpa"), name.ends_with(".arpa.gz")) {
+        (true, _) => model.write_arpa_file(path).failed(),
+        (_, true) => model.write_arpa_gzip(path).failed(),
+        _ => model.save(path, quantization).failed(),
     })?;
     print_model(&args.out, &model, json!({"sentences": report.n_sentences, "tokens": report.n_tokens}), args.json);
     Ok(())
@@ -139,12 +140,25 @@ fn run_perplexity(args: &LmPerplexityArgs) -> Result<(), Failure> {
     let model = open_model(&args.model)?;
     let texts = sentences(&args.texts)?;
     let count = texts.len();
-    let Some(perplexity) = model.perplexity(texts) else {
+    let Some(Prediction { perplexity, known_perplexity, n_words, n_unknown }) = model.prediction(texts) else {
         return Err(Failure::invalid("there is no text", "give a file with a sentence a line"));
     };
     match args.json {
-        true => println!("{}", json!({"sentences": count, "perplexity": perplexity})),
+        true => println!(
+            "{}",
+            json!({
+                "sentences": count,
+                "perplexity": perplexity,
+                "known_perplexity": known_perplexity,
+                "words": n_words,
+                "unknown_words": n_unknown,
+            })
+        ),
         false => println!("{perplexity:.2} on {}", counted(count, "sentence")),
+    }
+    if n_unknown > 0 && !args.json {
+        let share = n_unknown as f64 / n_words as f64 * 100.0;
+        println!("{known_perplexity:.2} without {} ({share:.1} %)", counted(n_unknown, "unknown word"));
     }
     Ok(())
 }
@@ -160,8 +174,14 @@ fn sentences(args: &TextArgs) -> Result<Vec<String>, Failure> {
             true => Box::new(std::io::stdin().lock()),
             false => Box::new(BufReader::new(File::open(path).map_err(failure)?)),
         };
-        for line in lines.lines() {
-            sentences.push(line.map_err(failure)?);
+        for (number, line) in lines.lines().enumerate() {
+            let line = line.map_err(failure)?;
+            if line.contains('\0') {
+                let message = format!("{}, line {}: the text has a zero byte", path.display(), number + 1);
+                return Err(Failure::invalid(message, "the file is no text in UTF-8; `iconv -t UTF-8` converts one"));
+            }
+            // A byte order mark is no letter of the first word.
+            sentences.push(if number == 0 { line.trim_start_matches('\u{feff}').into() } else { line });
         }
     }
     if let Some(corpus) = &args.data {
