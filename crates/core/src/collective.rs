@@ -44,6 +44,26 @@ pub trait Collective: Send + Sync {
         Ok(())
     }
 
+    /// All-reduce in single precision, for many values: replaces `values` by their sums over all replicas, as
+    /// [`sum`](Self::sum) does. All replicas must give the same number of values. The default gathers the values of all
+    /// replicas; an implementation may move less, with the same bits.
+    ///
+    /// # Errors
+    /// If another replica has ended.
+    fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        let own = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let all = self.gather(own)?;
+        for (index, value) in values.iter_mut().enumerate() {
+            let decode = |bytes: &Arc<[u8]>| {
+                bytes.get(index * 4..index * 4 + 4).and_then(|bytes| bytes.try_into().ok()).map(f32::from_le_bytes)
+            };
+            // From the first value on, not from zero: the sum of nothing but -0.0 is -0.0.
+            let sum = all.iter().map(|bytes| decode(bytes).unwrap_or(f32::NAN)).reduce(|sum, next| sum + next);
+            *value = sum.unwrap_or(f32::NAN);
+        }
+        Ok(())
+    }
+
     /// Returns whether all replicas pass `true` as `yes`.
     ///
     /// # Errors
@@ -66,23 +86,47 @@ pub trait Collective: Send + Sync {
     }
 }
 
-impl<C: Collective + ?Sized> Collective for Box<C> {
-    fn rank(&self) -> usize {
-        (**self).rank()
-    }
+/// Implements [`Collective`] for a pointer to one.
+macro_rules! by_pointer {
+    ($pointer:ident) => {
+        impl<C: Collective + ?Sized> Collective for $pointer<C> {
+            fn rank(&self) -> usize {
+                (**self).rank()
+            }
 
-    fn ranks(&self) -> usize {
-        (**self).ranks()
-    }
+            fn ranks(&self) -> usize {
+                (**self).ranks()
+            }
 
-    fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
-        (**self).gather(own)
-    }
+            fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+                (**self).gather(own)
+            }
 
-    fn fail(&self, reason: &str) {
-        (**self).fail(reason);
-    }
+            fn fail(&self, reason: &str) {
+                (**self).fail(reason);
+            }
+
+            fn sum(&self, values: &mut [f64]) -> Result<(), CollectiveError> {
+                (**self).sum(values)
+            }
+
+            fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+                (**self).sum_f32(values)
+            }
+
+            fn agree(&self, yes: bool) -> Result<bool, CollectiveError> {
+                (**self).agree(yes)
+            }
+
+            fn broadcast(&self, from: usize, own: Vec<u8>) -> Result<Arc<[u8]>, CollectiveError> {
+                (**self).broadcast(from, own)
+            }
+        }
+    };
 }
+
+by_pointer!(Box);
+by_pointer!(Arc);
 
 /// Error of a collective operation: a replica takes no further part in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -138,6 +182,9 @@ mod tests {
         let mut values = [1.5, -2.0];
         SingleReplica.sum(&mut values).unwrap();
         assert_eq!(values, [1.5, -2.0]);
+        let mut values = [1.5, -0.0];
+        SingleReplica.sum_f32(&mut values).unwrap();
+        assert_eq!(values.map(f32::to_bits), [1.5_f32, -0.0].map(f32::to_bits));
         assert_eq!((SingleReplica.agree(true), SingleReplica.agree(false)), (Ok(true), Ok(false)));
         assert_eq!(&SingleReplica.broadcast(0, vec![7]).unwrap()[..], [7]);
         assert_eq!(SingleReplica.broadcast(1, vec![7]).unwrap_err().to_string(), "replica 1 is gone");

@@ -196,6 +196,14 @@ impl<T: Transport> Collective for MessageReplica<T> {
         }
     }
 
+    fn sum(&self, values: &mut [f64]) -> Result<(), CollectiveError> {
+        self.sum_f64(values)
+    }
+
+    fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        Self::sum_f32(self, values)
+    }
+
     fn fail(&self, reason: &str) {
         self.shared.engine().report(CollectiveError::failed(self.rank, reason));
     }

@@ -31,7 +31,7 @@ pub use optimizer::{
 };
 pub use preallocate::preallocate_pages;
 pub use progress::{Event, Observer, StepEvent};
-pub use replicas::{GpuReplica, Replica, ThreadReplica};
+pub use replicas::{GpuReplica, HostReplica, Replica, ThreadReplica};
 pub use run::{Cleanup, Ending, Limits, Outcome, Run, RunOptions, Score, TrainError, Validate};
 pub use schedule::{Plateau, PlateauConfig, Schedule, Shape};
 pub use step::{LossScale, MicroBatch, NextBatchHook, StepError, StepReport, Trainer, TrainerConfig, Unfit, fallbacks};

@@ -22,6 +22,8 @@ pub enum TimeOwner {
     Read,
     /// The gradient was summed, measured and clipped, and the weights were updated.
     Optimizer,
+    /// The run exchanged values with the other replicas, or waited for them.
+    Replicas,
     /// A checkpoint was copied, or the run waited until one was written.
     Checkpoint,
     /// The model was validated.
@@ -42,13 +44,14 @@ pub enum TimeOwner {
 
 impl TimeOwner {
     /// All owners, in the order in which they are listed.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Data,
         Self::Transfer,
         Self::Submit,
         Self::Compute,
         Self::Read,
         Self::Optimizer,
+        Self::Replicas,
         Self::Checkpoint,
         Self::Validation,
         Self::Compile,
@@ -68,6 +71,7 @@ impl TimeOwner {
             Self::Compute => "compute",
             Self::Read => "read",
             Self::Optimizer => "optimizer",
+            Self::Replicas => "replicas",
             Self::Checkpoint => "checkpoint",
             Self::Validation => "validation",
             Self::Compile => "compile",
@@ -88,6 +92,7 @@ impl TimeOwner {
             Self::Compute => "computing",
             Self::Read => "waiting for a read",
             Self::Optimizer => "optimizer",
+            Self::Replicas => "other replicas",
             Self::Checkpoint => "checkpoint",
             Self::Validation => "validation",
             Self::Compile => "compiling kernels",

@@ -11,13 +11,14 @@ use super::scale::Scale;
 use super::verdict::titles;
 
 /// Owners from the bottom of a bar to its top: work, then waiting, then work beside the steps, then losses.
-const STACK: [TimeOwner; 14] = [
+const STACK: [TimeOwner; 15] = [
     TimeOwner::Compute,
     TimeOwner::Optimizer,
     TimeOwner::Submit,
     TimeOwner::Transfer,
     TimeOwner::Read,
     TimeOwner::Data,
+    TimeOwner::Replicas,
     TimeOwner::Validation,
     TimeOwner::Checkpoint,
     TimeOwner::Record,

@@ -29,7 +29,7 @@ impl Look {
     pub(super) fn owner(self, owner: TimeOwner) -> Style {
         let [r, g, b] = match owner {
             TimeOwner::Compute => [0, 158, 115],
-            TimeOwner::Data | TimeOwner::Transfer => [230, 159, 0],
+            TimeOwner::Data | TimeOwner::Transfer | TimeOwner::Replicas => [230, 159, 0],
             TimeOwner::Submit | TimeOwner::Read => [86, 180, 233],
             TimeOwner::Optimizer | TimeOwner::Compile => [0, 114, 178],
             TimeOwner::Checkpoint | TimeOwner::Validation | TimeOwner::Record => [204, 121, 167],
@@ -126,6 +126,7 @@ pub(super) fn letter(owner: TimeOwner) -> char {
         TimeOwner::Compute => 'C',
         TimeOwner::Read => 'R',
         TimeOwner::Optimizer => 'O',
+        TimeOwner::Replicas => 'W',
         TimeOwner::Checkpoint => 'S',
         TimeOwner::Validation => 'V',
         TimeOwner::Compile => 'K',

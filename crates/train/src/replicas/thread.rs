@@ -3,11 +3,11 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use burn::tensor::{Tensor, TensorData};
-use plimsoll_core::{Collective, CollectiveError};
+use burn::tensor::Tensor;
+use plimsoll_core::{Collective, CollectiveError, TimeOwner, timing};
 
 use super::Replica;
-use crate::attempt::attempt;
+use super::host::all_reduce_by_gathering;
 
 /// Longest time that a replica waits for another one. A step, a validation or a checkpoint of another replica takes
 /// minutes at most; a replica that is silent for longer will not answer.
@@ -147,6 +147,7 @@ impl Collective for ThreadReplica {
             round.number += 1;
             self.table.changed.notify_all();
         }
+        let _waiting = timing::enter(TimeOwner::Replicas);
         let mut is_over = |round: &mut Round| round.number != number || round.failure.is_some();
         let mut round = self.table.wait_until(round, self.wait_max, &mut is_over);
         if round.number != number {
@@ -163,27 +164,7 @@ impl Collective for ThreadReplica {
 
 impl Replica for ThreadReplica {
     fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
-        let failed = |reason: String| {
-            self.fail(&reason);
-            CollectiveError::failed(self.rank, &reason)
-        };
-        let device = tensor.device();
-        let read = attempt(|| {
-            let data = tensor.try_into_data().map_err(|error| error.to_string())?;
-            Ok((data.dtype(), data.shape().clone(), data.as_bytes().to_vec()))
-        });
-        let (dtype, shape, own) = read.and_then(|read| read).map_err(failed)?;
-        let all = self.gather(own)?;
-        let sum = || {
-            let send = |bytes: &Arc<[u8]>| {
-                let data = TensorData::from_bytes_vec(bytes.to_vec(), shape.clone(), dtype);
-                Tensor::<1>::from_data(data, (&device, dtype))
-            };
-            let mut all = all.iter().map(send);
-            let first = all.next().expect("there is this replica");
-            all.fold(first, |sum, next| sum + next)
-        };
-        attempt(sum).map_err(failed)
+        all_reduce_by_gathering(self, tensor)
     }
 }
 

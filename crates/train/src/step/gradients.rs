@@ -1,7 +1,5 @@
 //! Visitors over the gradients of a model: sum, squared norm, scaling, all-reduce.
 
-use std::collections::VecDeque;
-
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -84,7 +82,7 @@ pub(super) fn is_written<T: Task>(module: &T) -> bool {
 /// Gradients of all trained parameters of a module as flat tensors, in the order of the parameters, ready to be summed
 /// over replicas.
 #[derive(Default)]
-pub(super) struct FlatGradients(VecDeque<Tensor<1>>);
+pub(super) struct FlatGradients(Vec<Tensor<1>>);
 
 impl FlatGradients {
     /// Makes the gradients of `module` flat. A parameter without a gradient gets zeros.
@@ -104,7 +102,7 @@ impl FlatGradients {
                     self.2.push(zeros.clone());
                     zeros
                 });
-                self.1.0.push_back(flat);
+                self.1.0.push(flat);
             }
         }
         attempt(|| {
@@ -123,27 +121,19 @@ impl FlatGradients {
         module: &T,
         replica: &dyn Replica,
     ) -> Result<GradientsParams, CollectiveError> {
-        struct AllReduce<'a> {
-            flat: VecDeque<Tensor<1>>,
-            joined: GradientsParams,
-            replica: &'a dyn Replica,
-            error: Option<CollectiveError>,
-        }
-        impl ModuleVisitor for AllReduce<'_> {
+        struct Register(std::vec::IntoIter<Tensor<1>>, GradientsParams);
+        impl ModuleVisitor for Register {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
                 let value = param.val();
-                if !value.is_require_grad() || self.error.is_some() {
-                    return;
-                }
-                let own = self.flat.pop_front().expect("prepared for the same module");
-                match self.replica.all_reduce(own) {
-                    Ok(sum) => self.joined.register(param.id, sum.reshape(value.dims())),
-                    Err(error) => self.error = Some(error),
+                if value.is_require_grad() {
+                    let sum = self.0.next().expect("prepared for the same module");
+                    self.1.register(param.id, sum.reshape(value.dims()));
                 }
             }
         }
-        let mut all = AllReduce { flat: self.0, joined: GradientsParams::new(), replica, error: None };
+        let sums = replica.all_reduce_each(self.0)?;
+        let mut all = Register(sums.into_iter(), GradientsParams::new());
         module.visit(&mut all);
-        all.error.map_or(Ok(all.joined), Err)
+        Ok(all.1)
     }
 }

@@ -1,0 +1,153 @@
+//! Replicas that exchange data through host memory, over any collective: the processes of a cluster.
+
+use std::sync::Arc;
+
+use burn::tensor::{DType, Tensor, TensorData};
+use plimsoll_core::{Collective, CollectiveError, TimeOwner, timing};
+
+use super::Replica;
+use crate::attempt::attempt;
+
+/// A replica over any [`Collective`], whose tensors travel through host memory.
+///
+/// All gradients of a step are one message. They are added in the order of the ranks, so the sums have the bits that
+/// [`ThreadReplica`](crate::ThreadReplica) gives.
+#[derive(Clone, Debug)]
+pub struct HostReplica<C> {
+    collective: C,
+}
+
+impl<C: Collective> HostReplica<C> {
+    /// Makes a replica that exchanges its data over `collective`.
+    pub fn new(collective: C) -> Self {
+        Self { collective }
+    }
+}
+
+impl<C: Collective> Collective for HostReplica<C> {
+    fn rank(&self) -> usize {
+        self.collective.rank()
+    }
+
+    fn ranks(&self) -> usize {
+        self.collective.ranks()
+    }
+
+    fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+        timing::measure(TimeOwner::Replicas, || self.collective.gather(own))
+    }
+
+    fn fail(&self, reason: &str) {
+        self.collective.fail(reason);
+    }
+
+    fn sum(&self, values: &mut [f64]) -> Result<(), CollectiveError> {
+        timing::measure(TimeOwner::Replicas, || self.collective.sum(values))
+    }
+
+    fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        timing::measure(TimeOwner::Replicas, || self.collective.sum_f32(values))
+    }
+}
+
+impl<C: Collective> Replica for HostReplica<C> {
+    fn all_reduce(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CollectiveError> {
+        let mut sums = self.all_reduce_each(vec![tensor])?;
+        Ok(sums.pop().expect("there is a sum for each tensor"))
+    }
+
+    fn all_reduce_each(&self, tensors: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, CollectiveError> {
+        if tensors.iter().any(|tensor| tensor.dtype() != DType::F32) {
+            return tensors.into_iter().map(|tensor| all_reduce_by_gathering(self, tensor)).collect();
+        }
+        let devices: Vec<_> = tensors.iter().map(|tensor| (tensor.device(), tensor.dims()[0])).collect();
+        let mut values = attempt(|| read(tensors)).and_then(|read| read).map_err(|reason| failed(self, &reason))?;
+        self.sum_f32(&mut values)?;
+        let mut rest = &values[..];
+        let send = || {
+            let send = |(device, length)| {
+                let (own, others) = rest.split_at(length);
+                rest = others;
+                Tensor::from_data(TensorData::new(own.to_vec(), [length]), (&device, DType::F32))
+            };
+            devices.into_iter().map(send).collect()
+        };
+        attempt(send).map_err(|reason| failed(self, &reason))
+    }
+}
+
+/// Reads the values of all tensors, one after the other.
+fn read(tensors: Vec<Tensor<1>>) -> Result<Vec<f32>, String> {
+    let mut values = Vec::with_capacity(tensors.iter().map(|tensor| tensor.dims()[0]).sum());
+    for tensor in tensors {
+        let data = tensor.try_into_data().map_err(|error| error.to_string())?;
+        values.extend_from_slice(data.as_slice::<f32>().map_err(|error| error.to_string())?);
+    }
+    Ok(values)
+}
+
+/// Reports to the other replicas that this one failed, and returns the error.
+fn failed(replica: &dyn Collective, reason: &str) -> CollectiveError {
+    replica.fail(reason);
+    CollectiveError::failed(replica.rank(), reason)
+}
+
+/// Sums `tensor` of any type over all replicas: each gets the tensors of all, and adds them in the order of the ranks.
+pub(super) fn all_reduce_by_gathering(
+    replica: &dyn Collective,
+    tensor: Tensor<1>,
+) -> Result<Tensor<1>, CollectiveError> {
+    let device = tensor.device();
+    let read = attempt(|| {
+        let data = tensor.try_into_data().map_err(|error| error.to_string())?;
+        Ok((data.dtype(), data.shape().clone(), data.as_bytes().to_vec()))
+    });
+    let (dtype, shape, own) = read.and_then(|read| read).map_err(|reason: String| failed(replica, &reason))?;
+    let all = replica.gather(own)?;
+    let sum = || {
+        let send = |bytes: &Arc<[u8]>| {
+            let data = TensorData::from_bytes_vec(bytes.to_vec(), shape.clone(), dtype);
+            Tensor::<1>::from_data(data, (&device, dtype))
+        };
+        let mut all = all.iter().map(send);
+        let first = all.next().expect("there is this replica");
+        all.fold(first, |sum, next| sum + next)
+    };
+    attempt(sum).map_err(|reason| failed(replica, &reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::ThreadReplica;
+
+    /// Sums tensors of several lengths over three threads, and returns what the first gets.
+    fn sums<R: Replica + 'static>(wrap: fn(ThreadReplica) -> R) -> Vec<Vec<f32>> {
+        let work = |replica: ThreadReplica| {
+            std::thread::spawn(move || {
+                let rank = replica.rank() as f32;
+                let one = |length: usize| {
+                    let values: Vec<f32> =
+                        (0..length).map(|at| (at as f32 + 0.1) * 0.37_f32.powf(rank) - rank).collect();
+                    Tensor::<1>::from_floats(&values[..], &Device::flex())
+                };
+                let tensors = [1, 0, 7, 1000].map(one).to_vec();
+                let sums = wrap(replica).all_reduce_each(tensors).unwrap();
+                sums.into_iter().map(|sum| sum.into_data().try_into_vec::<f32>().unwrap()).collect::<Vec<_>>()
+            })
+        };
+        let threads: Vec<_> = ThreadReplica::for_ranks(3).into_iter().map(work).collect();
+        let mut all: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(all[0] == all[1] && all[1] == all[2], "the ranks differ");
+        all.swap_remove(0)
+    }
+
+    #[test]
+    fn one_message_gives_the_bits_of_a_message_for_each_tensor() {
+        let (joined, each) = (sums(HostReplica::new), sums(|thread| thread));
+        assert_eq!(joined, each);
+        assert_eq!(joined.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 7, 1000]);
+    }
+}
