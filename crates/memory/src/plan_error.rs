@@ -99,6 +99,8 @@ pub struct RefusedTensor {
 /// Describes what a micro-batch needs, and what is missing.
 fn missing_text((needed, budget, missing): (Bytes, Bytes, Bytes), refused: Option<&RefusedTensor>) -> String {
     match refused {
+        // It fits alone: see `does_not_fit`.
+        None if missing.0 == 1 => format!("up to {budget}, the whole budget, and the run needs more beside it"),
         None => format!("{needed}, {missing} more than the budget of {budget}"),
         Some(RefusedTensor { needed, allowed }) => {
             format!("one tensor of {needed}, more than the device allows for one: {allowed}")

@@ -32,8 +32,11 @@ pub(crate) fn refusal<S: Traceable + Sync>(
             let all = PlanOptions { precisions: options.precisions.clone(), ..all };
             let (_, least) = hardest(model, &all, |size, state| model.peak(size, state, Bytes(0)))?;
             let (_, largest) = hardest(model, &all, |size, _| model.largest(size))?;
-            let of = |have: Bytes, need: Bytes| have.0 as f64 / need.0.max(1) as f64;
-            let fits = of(limit.budget, least).min(of(limit.allocation, largest));
+            let of = |have: u64, need: u64| have as f64 / need.max(1) as f64;
+            // What the device itself needs does not shrink with the model.
+            let fixed = model.demand().step.workspace.0;
+            let fits = of(limit.budget.0.saturating_sub(fixed), least.0.saturating_sub(fixed));
+            let fits = fits.min(of(limit.allocation.0, largest.0));
             *share = Some(fits).filter(|share| (0.01..1.0).contains(share));
         }
     }
