@@ -19,6 +19,16 @@ use crate::check::{self, InvalidField};
 /// Largest `model.json`, in bytes. Its tokenizer can have some megabytes.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// Returns the kind of a model in words, with its article.
+fn in_words(kind: &str) -> String {
+    match kind {
+        "asr" => "a recognizer".into(),
+        "tts" => "an autoregressive synthesizer".into(),
+        "parallel_tts" => "a parallel synthesizer".into(),
+        other => format!("a model of the kind `{other}`"),
+    }
+}
+
 /// A configuration of one kind of model, such as a recognizer. It is stored in `model.json`.
 pub trait ModelKind: Serialize + DeserializeOwned {
     /// Name of the kind in files: `asr` or `tts`.
@@ -74,7 +84,7 @@ pub enum ModelError {
         source: std::io::Error,
     },
     /// `model.json` describes another kind of model.
-    #[error("{} holds a model of the kind `{found}`, and {wanted} was expected", folder.display())]
+    #[error("{} holds {}, and {wanted} was expected", folder.display(), in_words(found))]
     Kind {
         /// Folder of the model.
         folder: PathBuf,

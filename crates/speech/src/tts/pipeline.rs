@@ -28,7 +28,7 @@ const BATCH_SIZE: usize = 16;
 /// Maximum number of characters of a text in an error message.
 const SHOWN_CHARACTERS: usize = 60;
 /// Speeds of speech that can be asked for.
-const RATES: RangeInclusive<f64> = 0.25..=4.0;
+pub(super) const RATES: RangeInclusive<f64> = 0.25..=4.0;
 /// Length of the silence between two parts of a text.
 const PAUSE: Seconds = Seconds(0.25);
 
@@ -85,6 +85,8 @@ pub struct SynthesizedSpeech {
     pub segments: Vec<SpeechSegment>,
     /// Characters of the text that the model does not know; they were left out.
     pub unknown_characters: BTreeSet<char>,
+    /// What was asked for and the model cannot do, such as another pitch.
+    pub warnings: Vec<String>,
 }
 
 /// A part of a text with its generated log-mels.
@@ -259,7 +261,7 @@ impl SpeechPipeline {
             return Err(SynthesisError::EmptyText);
         }
         // Numbers are spelled out first, so that lengths and unknown characters refer to the spoken text.
-        let text = self.lowercase_unknown(&self.tokenizer.numbers().apply(text));
+        let text = self.lowercase_unknown(&self.tokenizer.normalized(text));
         let unknown_characters = self.tokenizer.unknown_characters(&normalize(&text, Case::Keep));
         let known: String = text.chars().filter(|character| !unknown_characters.contains(character)).collect();
         // A token has at least one character, and one token is needed for the end of the text.
@@ -286,7 +288,7 @@ impl SpeechPipeline {
             results.map(|((text, tokens), generated)| SpeechSegment { text, tokens, generated }).collect();
         let samples = self.vocode(segments.iter().map(|segment| segment.generated.mels.as_slice()));
         progress(segments.len(), segments.len());
-        Ok(SynthesizedSpeech { samples, segments, unknown_characters })
+        Ok(SynthesizedSpeech { samples, segments, unknown_characters, warnings: Vec::new() })
     }
 
     /// Computes the samples of log-mels, one sequence after the other, with a pause of 0.25 s in between.
