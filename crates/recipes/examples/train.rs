@@ -43,6 +43,7 @@ fn main() -> Result<(), Failure> {
             println!("{} steps, {} at the peak: {}", summary.steps, summary.peak_bytes, scores.join(", "));
         }
         TrainingOutcome::AlreadyComplete { step } => println!("complete after step {step}"),
+        TrainingOutcome::Followed => println!("the first process has the result"),
         TrainingOutcome::Stopped { step } => println!("stopped after step {step}"),
     }
     Ok(())

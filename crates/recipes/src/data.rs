@@ -7,17 +7,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
-use plimsoll_core::{Bytes, Grid, Key};
+use plimsoll_core::{Bytes, Grid, Key, counted};
 use plimsoll_data::utterances::Utterances;
 use plimsoll_data::{
     CorpusFingerprint, Dataset, Limits, Selection, SplitBy, Store, StoreConfig, StorePrecision, hold_out,
 };
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization};
-use plimsoll_text::Tokenizer;
+use plimsoll_text::{Tokenizer, unheard_characters};
 
-use crate::config::{BackendChoice, DataConfig, RunConfig, Task, TokenizerChoice};
+use crate::config::{DataConfig, RunConfig, Task, TokenizerChoice};
 use crate::corpus;
+use crate::device::is_host;
 use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
 use crate::fingerprint::{CORPUS, Fingerprint, fingerprint};
@@ -132,7 +133,7 @@ pub(crate) fn prepare_as(
     let training = dataset(training, mapping::augment(config), training_cache)?;
     // Evaluation keeps the order of its data, and batches of similar lengths need little padding.
     let validation = dataset(validation.sorted_by_duration(), None, validation_cache)?;
-    report_unknown(&training, &validation, reporter);
+    report_unknown(&training, (&validation, &texts), &tokenizer, reporter);
     Ok(PreparedData {
         grid: mapping::batching(config).grid(&training.metas()),
         training: Arc::new(training),
@@ -233,23 +234,52 @@ fn add_counts(all: &mut LeftOut, more: LeftOut) {
 }
 
 /// Warns about characters that the tokenizer does not know.
-fn report_unknown(training: &Dataset, validation: &Dataset, reporter: &dyn Reporter) {
+fn report_unknown(
+    training: &Dataset,
+    (validation, texts): (&Dataset, &HashMap<String, String>),
+    tokenizer: &Tokenizer,
+    reporter: &dyn Reporter,
+) {
     // Only a tokenizer from a file or of an earlier run does not know all of them.
     let count = training.unknown_characters();
     if count > 0 {
         let text = format!("{count} characters of the training texts are not in the vocabulary, and become one token");
         reporter.line(Level::Warning, &text);
     }
-    let count = validation.unknown_characters();
-    if count > 0 {
-        reporter.line(
-            Level::Warning,
-            &format!(
-                "{count} characters of the validation texts are in no training text, so no model can get them right"
-            ),
-        );
+    if validation.unknown_characters() > 0 {
+        reporter.line(Level::Warning, &unheard(texts, tokenizer));
     }
 }
+
+/// Names the characters of held-out `texts` that the tokenizer does not know, and utterances that have them.
+fn unheard(texts: &HashMap<String, String>, tokenizer: &Tokenizer) -> String {
+    let mut unknown: Vec<(&str, String)> = texts
+        .iter()
+        .map(|(id, text)| {
+            let unknown = tokenizer.unknown_characters(text);
+            (id.as_str(), text.chars().filter(|character| unknown.contains(character)).collect())
+        })
+        .filter(|(_, characters): &(_, String)| !characters.is_empty())
+        .collect();
+    unknown.sort_unstable();
+    let found = unheard_characters([], unknown.iter().map(|(id, characters)| (*id, characters.as_str())));
+    let shown: Vec<String> = found.iter().take(UNHEARD_SHOWN).map(ToString::to_string).collect();
+    let more = match found.len().saturating_sub(UNHEARD_SHOWN) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let (count, are, them) = match found.len() {
+        1 => ("a character".to_string(), "is", "it"),
+        count => (counted(count, "character"), "are", "them"),
+    };
+    format!(
+        "{count} of the validation texts {are} in no training text, so no model can get {them} right: {}{more}",
+        shown.join("; ")
+    )
+}
+
+/// Number of characters that a warning names.
+const UNHEARD_SHOWN: usize = 5;
 
 /// Share of a CPU memory budget that cached features may take. Cached features only save time; steps need the memory.
 const CACHE_SHARE: f64 = 0.25;
@@ -258,13 +288,8 @@ const VALIDATION_SHARE: f64 = 0.2;
 
 /// Computes the memory for cached features: first of training utterances, then of validation utterances.
 pub(crate) fn cache_shares(config: &RunConfig) -> [Bytes; 2] {
-    let is_host = match config.device.backend {
-        BackendChoice::Cpu => true,
-        BackendChoice::Auto => !cfg!(feature = "cuda"),
-        BackendChoice::Cuda | BackendChoice::Wgpu => false,
-    };
     let budget = mapping::budget(&config.training, host_memory());
-    let Some(budget) = budget.filter(|_| is_host) else { return [config.data.cache_memory; 2] };
+    let Some(budget) = budget.filter(|_| is_host(&config.device)) else { return [config.data.cache_memory; 2] };
     let most = config.data.cache_memory.min(Bytes((budget.0 as f64 * CACHE_SHARE) as u64));
     let held_out = (most.0 as f64 * VALIDATION_SHARE) as u64;
     [Bytes(most.0 - held_out), Bytes(held_out)]

@@ -6,10 +6,11 @@ use plimsoll_core::{
 };
 use plimsoll_memory::BackendRules;
 use plimsoll_tape::gpu::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
-use plimsoll_train::{GpuReplica, Replica, ThreadReplica};
+use plimsoll_train::{GpuReplica, HostReplica, Replica, ThreadReplica};
 
 use crate::config::{BackendChoice, CudaAllocatorChoice, DeviceConfig, PersistentMemoryChoice, TuningChoice};
 use crate::error::Failure;
+use crate::processes::Processes;
 use crate::target::Target;
 
 /// A device for training, with its properties for the plan.
@@ -29,6 +30,10 @@ pub struct TrainingDevice {
     pub precision: Precision,
     /// Index of the device among the devices of its backend, from 0.
     pub index: usize,
+    /// Number of replicas of the run in this process.
+    pub replicas: usize,
+    /// Number of processes of the run that share this machine; 1 unless several processes train together.
+    pub sharing_processes: usize,
 }
 
 /// One replica of a run: its device with autodiff, and its connection to the other replicas.
@@ -67,7 +72,7 @@ impl TrainingDevice {
     pub fn choose(config: &DeviceConfig) -> Result<Self, Failure> {
         let index = config.index as usize;
         set_up(config);
-        match config.backend {
+        let device = match config.backend {
             BackendChoice::Auto if cfg!(feature = "cuda") => cuda(index),
             BackendChoice::Auto | BackendChoice::Cpu if index > 0 => Err(Failure::invalid(
                 format!("there is no device {index}: the CPU is one device, with the number 0"),
@@ -76,17 +81,47 @@ impl TrainingDevice {
             BackendChoice::Auto | BackendChoice::Cpu => Ok(cpu()),
             BackendChoice::Cuda => cuda(index),
             BackendChoice::Wgpu => wgpu(index),
+        };
+        Ok(Self { replicas: config.replicas.max(1) as usize, ..device? })
+    }
+
+    /// Opens the device of this process of a run: its own GPU, or its share of the processors of the machine.
+    ///
+    /// # Errors
+    /// As for [`choose`](Self::choose).
+    pub(crate) fn choose_for(config: &DeviceConfig, processes: &Processes) -> Result<Self, Failure> {
+        if processes.is_alone() {
+            return Self::choose(config);
         }
+        let (replicas, sharing_processes) = (1, processes.local_ranks());
+        if !is_host(config) {
+            let own = DeviceConfig { index: config.index + processes.local_rank() as u32, ..config.clone() };
+            return Ok(Self { replicas, sharing_processes, ..Self::choose(&own)? });
+        }
+        let device = Self::choose(config)?;
+        let lanes = (device.lanes / sharing_processes).max(1);
+        let name = format!("the CPU, {}", counted(lanes, "thread"));
+        Ok(Self { name, lanes, replicas, sharing_processes, ..device })
     }
 
     /// Returns a device with the properties of `target`, for a plan only: nothing can be trained on it.
-    pub(crate) fn for_planning(target: &Target) -> Self {
+    pub(crate) fn for_planning(target: &Target, config: &DeviceConfig, processes: &Processes) -> Self {
         let (is_host, lanes) = match target {
-            Target::Host { threads, .. } => (true, *threads),
+            Target::Host { threads, .. } => (true, (*threads / processes.local_ranks()).max(1)),
             Target::Gpu { .. } => (false, 1),
         };
         let precision = target.precision();
-        Self { device: Device::flex(), name: target.name(), is_host, rules: target.rules(), lanes, precision, index: 0 }
+        Self {
+            device: Device::flex(),
+            name: target.name(),
+            is_host,
+            rules: target.rules(),
+            lanes,
+            precision,
+            index: 0,
+            replicas: if processes.is_alone() { config.replicas.max(1) as usize } else { 1 },
+            sharing_processes: processes.local_ranks(),
+        }
     }
 
     /// Returns the meter of this device's memory: `process` on the CPU, the backend's pools on a GPU.
@@ -113,10 +148,15 @@ impl TrainingDevice {
         }
     }
 
-    /// Connects `count` replicas, in the order of their ranks: GPUs from this one on, or threads that share the CPU.
-    pub(crate) fn replicas(&self, count: usize) -> Vec<ReplicaDevice> {
+    /// Connects the replicas of this process, in the order of their ranks: the one replica of a run of several processes,
+    /// GPUs from this one on, or threads that share the CPU.
+    pub(crate) fn replicas(&self, processes: &Processes) -> Vec<ReplicaDevice> {
         let on =
             |device: &Device, replica: Box<dyn Replica>| ReplicaDevice { device: device.clone().autodiff(), replica };
+        if !processes.is_alone() {
+            return vec![on(&self.device, Box::new(HostReplica::new(processes.collective())))];
+        }
+        let count = self.replicas;
         if count <= 1 {
             return vec![on(&self.device, Box::new(SingleReplica))];
         }
@@ -140,6 +180,15 @@ impl TrainingDevice {
     #[cfg(not(feature = "cuda"))]
     fn of_rank(&self, _: usize) -> Device {
         self.device.clone()
+    }
+}
+
+/// Returns whether `config` selects the CPU.
+pub(crate) fn is_host(config: &DeviceConfig) -> bool {
+    match config.backend {
+        BackendChoice::Cpu => true,
+        BackendChoice::Auto => !cfg!(feature = "cuda"),
+        BackendChoice::Cuda | BackendChoice::Wgpu => false,
     }
 }
 
@@ -171,6 +220,8 @@ fn cpu() -> TrainingDevice {
         lanes: threads,
         precision: Precision::Fp32,
         index: 0,
+        replicas: 1,
+        sharing_processes: 1,
     }
 }
 
@@ -185,6 +236,8 @@ fn cuda(index: usize) -> Result<TrainingDevice, Failure> {
         lanes: 1,
         precision,
         index,
+        replicas: 1,
+        sharing_processes: 1,
     })
 }
 
@@ -209,8 +262,9 @@ fn wgpu(index: usize) -> Result<TrainingDevice, Failure> {
     let kind = if index == 0 { DeviceKind::DefaultDevice } else { DeviceKind::DiscreteGpu(index) };
     let device = Device::wgpu(kind);
     let name = format!("graphics device {index}");
-    let rules = BackendRules::wgpu();
-    Ok(TrainingDevice { device, name, is_host: false, rules, lanes: 1, precision: Precision::Fp32, index })
+    let (rules, precision) = (BackendRules::wgpu(), Precision::Fp32);
+    let (lanes, replicas, sharing_processes) = (1, 1, 1);
+    Ok(TrainingDevice { device, name, is_host: false, rules, lanes, precision, index, replicas, sharing_processes })
 }
 
 #[cfg(not(feature = "wgpu"))]

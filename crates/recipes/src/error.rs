@@ -39,6 +39,12 @@ impl Failure {
         Self { report: Report::new(message), kind: FailureKind::Invalid }
     }
 
+    /// Makes a failure of the kind [`FailureKind::Failed`], which needs no other request to be mended.
+    pub(crate) fn stopped(message: impl Into<String>) -> Self {
+        let message = Message { message: message.into(), help: None };
+        Self { report: Report::new(message), kind: FailureKind::Failed }
+    }
+
     /// Returns the kind of the failure.
     pub fn kind(&self) -> FailureKind {
         self.kind

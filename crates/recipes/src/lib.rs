@@ -19,6 +19,7 @@ pub mod mapping;
 mod memory;
 pub mod memory_plan;
 pub mod plan;
+pub mod processes;
 pub mod reader;
 pub mod reporter;
 mod resolve;

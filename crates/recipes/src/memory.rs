@@ -52,7 +52,7 @@ impl MemoryRequest<'_> {
         let builder = DemandBuilder::from_corpus(config.clone(), run.model, &prepared.grid, &metas);
         let is_host = matches!(target, Target::Host { .. });
         // On the CPU replicas share the memory, and the process needs memory beside them.
-        let sharing_replicas = if is_host { run.training.replicas.max(1) as u64 } else { 1 };
+        let sharing_replicas = if is_host { run.training.own_replicas.max(1) as u64 } else { 1 };
         let outside_model = if is_host { self.outside_model(&metas) } else { Bytes(0) };
         let available = match budget {
             Some(budget) if is_host => {
@@ -150,17 +150,19 @@ fn plans<S: Traceable + Sync>(
 }
 
 /// Returns the target that stands for `device` with `lanes` for each replica; `None` if its memory is neither known nor
-/// limited. Of several GPUs it is the one with the least free memory, as all of them compute alike.
+/// limited. Processes that share the machine's memory have equal shares of it. Of several GPUs it is the one with the least
+/// free memory, as all of them compute alike.
 pub(crate) fn target_for(config: &RunConfig, device: &TrainingDevice, lanes: usize) -> Option<Target> {
     if device.is_host {
         let Target::Host { memory, .. } = Target::host() else { return None };
+        let memory = Bytes(memory.0 / device.sharing_processes as u64);
         return Some(Target::Host { memory, threads: lanes });
     }
     match (config.device.backend, config.training.max_memory) {
         // Only CUDA reports free memory.
         (BackendChoice::Wgpu, None) => None,
         (BackendChoice::Wgpu, Some(budget)) => Target::webgpu_with_memory(budget),
-        _ => (0..config.device.replicas.max(1) as usize)
+        _ => (0..device.replicas)
             .map(|rank| Target::local_gpu(device.index + rank))
             .collect::<Option<Vec<_>>>()?
             .into_iter()

@@ -114,6 +114,9 @@ pub struct TrainingPlan {
     pub choice: Choice,
     /// Number of replicas; each has a part of every batch.
     pub replicas: usize,
+    /// Number of replicas in this process: all of them, or one where each process of the run has one.
+    #[serde(skip)]
+    pub own_replicas: usize,
     /// Number of lanes: micro-batches that each replica computes at the same time, each on its own thread.
     pub lanes: usize,
     /// Optimizer that updates the weights.

@@ -180,7 +180,7 @@ fn training(
 ) -> Result<TrainingPlan, Failure> {
     let training = &config.training;
     let replicas = config.device.replicas as usize;
-    if replicas > 1 && !device.is_host && !cfg!(feature = "cuda") {
+    if device.replicas > 1 && !device.is_host && !cfg!(feature = "cuda") {
         let message = "only CUDA GPUs and the CPU can train several replicas";
         return Err(Failure::invalid(message, "leave device.replicas out"));
     }
@@ -218,6 +218,7 @@ fn training(
         choice: mapping::choice(config, model, device.precision),
         lanes: lanes(config, device),
         replicas,
+        own_replicas: device.replicas,
         optimizer: mapping::optimizer(config),
         optimizer_state: mapping::optimizer_state(config),
         schedule: Schedule {
@@ -246,7 +247,7 @@ pub(crate) fn lanes(config: &RunConfig, device: &TrainingDevice) -> usize {
     // With several lanes, the statistics of a batch norm would depend on which thread comes first.
     match config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch {
         true => 1,
-        false => (device.lanes / config.device.replicas.max(1) as usize).max(1),
+        false => (device.lanes / device.replicas).max(1),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use plimsoll_core::error_chain;
 use plimsoll_data::utterances::Utterances;
 use plimsoll_data::{ImportOptions, Manifest, ManifestError};
-use plimsoll_text::{Case, Numbers, Tokenizer, normalize, without_punctuation};
+use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_punctuation};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
 use crate::error::{Failure, FailureExt};
@@ -41,10 +41,11 @@ fn unreadable(error: ManifestError) -> Failure {
 /// If the file `data.tokenizer_file` cannot be read.
 pub fn text_normalizer(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
     let case = if data.lowercase { Case::Lower } else { Case::Keep };
-    let (numbers, keeps_punctuation) = (numbers(data)?, data.punctuation);
+    let (numbers, normalizer, keeps_punctuation) = (numbers(data)?, normalizer(data)?, data.punctuation);
     Ok(move |text: &str| {
+        let text = normalizer.apply(text);
         // Numbers come first: a point or a comma may be part of one.
-        let text = numbers.apply(text);
+        let text = numbers.apply(&text);
         normalize(&if keeps_punctuation { text } else { without_punctuation(&text).into() }, case)
     })
 }
@@ -56,6 +57,31 @@ fn numbers(data: &DataConfig) -> Result<Numbers, Failure> {
         (NumbersChoice::English, _) => Ok(Numbers::English),
         (NumbersChoice::AsWritten, Some(file)) => Ok(Tokenizer::from_file(file).invalid()?.numbers()),
         (NumbersChoice::AsWritten, None) => Ok(Numbers::AsWritten),
+    }
+}
+
+/// Returns the steps that normalize texts for models of `data`. Those of the tokenizer file hold, unless the configuration
+/// names some.
+fn normalizer(data: &DataConfig) -> Result<Normalizer, Failure> {
+    match (data.normalize.is_empty(), &data.tokenizer_file) {
+        (true, Some(file)) => Ok(Tokenizer::from_file(file).invalid()?.normalizer().clone()),
+        _ => normalizer_of(&data.normalize.join(",")),
+    }
+}
+
+/// Makes the normalizer with these steps, separated by commas, or with all steps that know a language.
+///
+/// # Errors
+/// If there is no such step, or a normalized text would change when it is normalized again.
+pub fn normalizer_of(steps: &str) -> Result<Normalizer, Failure> {
+    let normalizer: Normalizer = steps.parse().invalid()?;
+    let has = |name: &str| normalizer.steps().iter().any(|step| step.name() == name);
+    match has("letters") && !has("lowercase") {
+        true => Err(Failure::invalid(
+            "the step `letters` needs `lowercase`: what it spelled out would be spelled out again",
+            "add `lowercase` to the steps",
+        )),
+        false => Ok(normalizer),
     }
 }
 
@@ -77,7 +103,7 @@ pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer,
     let languages: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
     let several = config.task == Task::Tts && languages.len() > 1;
     let tokenizer = if several { tokenizer.with_languages(languages.into_iter().map(String::from)) } else { tokenizer };
-    Ok(tokenizer.with_numbers(numbers(data)?))
+    Ok(tokenizer.with_numbers(numbers(data)?).with_normalizer(normalizer(data)?))
 }
 
 #[cfg(test)]
@@ -102,5 +128,20 @@ mod tests {
         assert_eq!(read(&DataConfig::default()), "30 Days");
         assert_eq!(read(&DataConfig { tokenizer_file: file, ..DataConfig::default() }), "thirty Days");
         assert_eq!(read(&DataConfig { numbers, lowercase: true, ..DataConfig::default() }), "thirty days");
+    }
+
+    #[test]
+    fn named_steps_normalize_and_belong_to_the_tokenizer() {
+        let data = DataConfig { normalize: vec!["en".into()], ..DataConfig::default() };
+        let text = text_normalizer(&data).unwrap()("Dr. Lee paid $3.50");
+        assert_eq!(text, "doctor lee paid three dollars and fifty cents");
+        let config = RunConfig { data, ..RunConfig::default() };
+        let tokenizer = tokenizer(&config, &Utterances::default()).unwrap();
+        assert_eq!(tokenizer.normalized("Dr. Lee paid $3.50"), text);
+        let saved = serde_json::to_string(&tokenizer).unwrap();
+        assert_eq!(serde_json::from_str::<Tokenizer>(&saved).unwrap(), tokenizer);
+        for wrong in ["number:en", "letters:en", "dates:xx"] {
+            assert!(normalizer_of(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Notes about a configuration that loads, but may not do what its author thinks.
 
 use super::choices::{AttentionChoice, FamilyChoice, Task};
+use super::key::Key;
+use super::keys::keys;
 use super::origin::{Provenance, ValueOrigin};
 use super::schema::RunConfig;
 
@@ -65,46 +67,42 @@ pub(super) fn of_values(config: &RunConfig, provenance: &Provenance) -> Vec<Conf
             notes.push(ConfigNote::NoEffect { origin: origin.to_string(), name, reason });
         }
     }
-    notes.extend(other_family(config, provenance));
+    notes.extend(other_model(config, provenance));
     notes
 }
 
-/// Keys that only the autoregressive family of synthesizers uses.
-const AUTOREGRESSIVE_KEYS: &[&str] = &[
-    "model.text_encoder_heads",
-    "model.decoder_heads",
-    "model.prenet_dim",
-    "model.prenet_dropout",
-    "model.postnet_layers",
-    "model.postnet_channels",
-    "model.reduction_factor",
-    "model.stop_loss_weight",
-    "model.stop_positive_weight",
-    "model.guided_attention_weight",
-    "model.guided_attention_sigma",
-];
-/// Keys that only the parallel family of synthesizers uses.
-const PARALLEL_KEYS: &[&str] =
-    &["model.text_encoder_kernel", "model.decoder_kernel", "model.prior_loss_weight", "model.duration_loss_weight"];
+/// Returns why a key has no effect in the run of `config`, if it belongs to another task or family. The help text of such
+/// a key begins with what it belongs to.
+fn belongs_elsewhere(key: &Key, config: &RunConfig) -> Option<&'static str> {
+    let owner = key.about.split_once(':').map_or("", |(owner, _)| owner);
+    match (config.task, config.model.family, owner) {
+        (Task::Tts, _, "ASR") => Some("it belongs to recognizers; the task is \"tts\""),
+        (Task::Asr, _, "TTS" | "Parallel TTS" | "Autoregressive TTS") => {
+            Some("it belongs to synthesizers; the task is \"asr\"")
+        }
+        (Task::Tts, FamilyChoice::Parallel, "Autoregressive TTS") => {
+            Some("it belongs to `model.family` = \"autoregressive\"; the family is \"parallel\"")
+        }
+        (Task::Tts, FamilyChoice::Autoregressive, "Parallel TTS") => {
+            Some("it belongs to `model.family` = \"parallel\"; the family is \"autoregressive\"")
+        }
+        (Task::Tts, ..) if key.section() == "augment" => Some("a synthesizer's audio is never changed"),
+        _ => None,
+    }
+}
 
-/// Lists the keys of the other family of synthesizers that were given another value than their default.
-fn other_family(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> {
-    let (keys, reason) = match (config.task, config.model.family) {
-        (Task::Tts, FamilyChoice::Parallel) => {
-            (AUTOREGRESSIVE_KEYS, "it belongs to `model.family` = \"autoregressive\"; the family is \"parallel\"")
-        }
-        (Task::Tts, FamilyChoice::Autoregressive) => {
-            (PARALLEL_KEYS, "it belongs to `model.family` = \"parallel\"; the family is \"autoregressive\"")
-        }
-        (Task::Asr, _) => return Vec::new(),
-    };
-    let value = |config: &RunConfig, name: &str| {
-        let config = serde_json::to_value(config).unwrap_or_default();
-        config.pointer(&format!("/{}", name.replace('.', "/"))).cloned()
-    };
+/// Lists the keys of another task or family that were given another value than their default.
+fn other_model(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> {
+    let default = serde_json::to_value(RunConfig::default()).unwrap_or_default();
+    let own = serde_json::to_value(config).unwrap_or_default();
+    let pointer = |name: &str| format!("/{}", name.replace('.', "/"));
     // The configuration in the folder of a run has all keys.
-    let changed = keys.iter().filter(|name| value(config, name) != value(&RunConfig::default(), name));
-    let given = changed.map(|&name| (name, provenance.origin(name)));
-    let given = given.filter(|(_, origin)| **origin != ValueOrigin::Default);
-    given.map(|(name, origin)| ConfigNote::NoEffect { origin: origin.to_string(), name, reason }).collect()
+    let is_changed = |key: &&Key| own.pointer(&pointer(key.name)) != default.pointer(&pointer(key.name));
+    let is_given = |key: &&Key| *provenance.origin(key.name) != ValueOrigin::Default;
+    let note = |key: &Key| {
+        let reason = belongs_elsewhere(key, config)?;
+        let origin = provenance.origin(key.name).to_string();
+        Some(ConfigNote::NoEffect { origin, name: key.name, reason })
+    };
+    keys().filter(is_changed).filter(is_given).filter_map(note).collect()
 }

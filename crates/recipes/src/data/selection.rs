@@ -10,7 +10,7 @@ use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_text::Tokenizer;
 
 use super::LeftOut;
-use crate::config::{DataConfig, RunConfig, Task, TokenizerChoice, TooLongChoice};
+use crate::config::{DataConfig, FamilyChoice, RunConfig, Task, TokenizerChoice, TooLongChoice};
 use crate::error::{Failure, FailureExt};
 use crate::invocation::command;
 use crate::mapping;
@@ -94,29 +94,42 @@ fn apply_length_policy(manifest: &mut Manifest, data: &DataConfig, reporter: &dy
     }
 }
 
-/// Computes the number of frames of an utterance that a CTC loss sees.
+/// Computes the number of frames of an utterance that its tokens are aligned with: by the CTC loss of a recognizer, or by
+/// the alignment of a parallel synthesizer.
 pub struct CtcFrames {
-    model: RecognizerConfig,
+    /// The recognizer; `None` for a synthesizer, which aligns with every frame.
+    model: Option<RecognizerConfig>,
     log_mel: LogMel,
 }
 
+/// Tokens that a synthesizer adds to a text: its language and its end.
+const ADDED_TOKENS: u64 = 2;
+
 impl CtcFrames {
-    /// Makes the counter for the recognizer of `config`, with the features of `log_mel`.
+    /// Makes the counter for the model of `config`, with the features of `log_mel`.
     pub fn new(config: &RunConfig, log_mel: &LogMel) -> Self {
-        Self { model: mapping::recognizer(config, log_mel.n_mels(), 1), log_mel: log_mel.clone() }
+        let model = (config.task == Task::Asr).then(|| mapping::recognizer(config, log_mel.n_mels(), 1));
+        Self { model, log_mel: log_mel.clone() }
     }
 
-    /// Computes the number of encoder frames of an utterance of this `length`, after subsampling.
+    /// Computes the number of frames for the tokens of an utterance of this `length`: of a recognizer after subsampling.
     pub fn count(&self, length: Seconds) -> u64 {
-        u64::from(self.model.frames_after(self.log_mel.frames_in(length).0))
+        let frames = self.log_mel.frames_in(length).0;
+        match &self.model {
+            Some(model) => u64::from(model.frames_after(frames)),
+            None => u64::from(frames).saturating_sub(ADDED_TOKENS),
+        }
     }
 }
 
 /// Returns the limits on the utterances of a run, with a token for each character. `output_frames` gives the CTC frames
 /// of a duration, see [`CtcFrames::count`]; [`ctc_tokenizer`] gives the tokenizer of other tokens.
 pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64) -> Limits<'a> {
-    // Only a recognizer is trained with CTC, and not each.
-    let needs_ctc = config.task == Task::Asr && mapping::recognizer(config, 1, 1).needs_ctc();
+    // Not each recognizer is trained with CTC, and only the parallel family aligns texts.
+    let needs_ctc = match config.task {
+        Task::Asr => mapping::recognizer(config, 1, 1).needs_ctc(),
+        Task::Tts => config.model.family == FamilyChoice::Parallel,
+    };
     Limits {
         shortest: config.data.min_seconds,
         longest: config.data.max_seconds,

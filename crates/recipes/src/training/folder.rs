@@ -24,8 +24,8 @@ use crate::plan::RunPlan;
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// Keeps other processes out. The last copy of this folder frees it.
-    _lock: Arc<RunLock>,
+    /// Keeps other processes out. The last copy of this folder frees it. `None` in the other processes of the run.
+    _lock: Option<Arc<RunLock>>,
 }
 
 /// Names of files that a process leaves that was killed before the configuration of its run was complete.
@@ -102,7 +102,12 @@ impl RunFolder {
             }
             error => Failure::invalid(error_chain(&error), "a run needs a folder that it can write to"),
         })?;
-        Ok(Self { path: path.into(), _lock: Arc::new(lock) })
+        Ok(Self { path: path.into(), _lock: Some(Arc::new(lock)) })
+    }
+
+    /// Returns the folder of a run that another process of the same run has locked.
+    pub(super) fn beside(path: PathBuf) -> Self {
+        Self { path, _lock: None }
     }
 
     /// Checks that `config` can go on with this run, as far as its files show without the data, so that a mistake is found

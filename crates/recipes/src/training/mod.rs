@@ -4,6 +4,8 @@ mod folder;
 pub mod pictures;
 mod planning;
 mod prediction;
+#[cfg(test)]
+mod processes_tests;
 mod recognition;
 mod record;
 mod resume;
@@ -21,7 +23,7 @@ use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryGate};
 use plimsoll_data::Shard;
 use plimsoll_monitor::{RunStatus, Summary};
 use plimsoll_speech::ModelFolder;
-use plimsoll_tape::{apply, devices, freeze};
+use plimsoll_tape::{Task, apply, devices, freeze};
 use plimsoll_train::{
     CheckpointStore, Cleanup, Ending, Event, Governor, InferenceRunner, LayerClock, Observer, Outcome, Run, RunOptions,
     RunState, StepError, TrainError, Trainer, preallocate_pages,
@@ -34,6 +36,7 @@ use crate::error::{Failure, FailureExt};
 use crate::invocation::command;
 use crate::mapping::ModelPlan;
 use crate::plan::RunPlan;
+use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
 use plimsoll_core::error_chain;
 use recognition::Recognition;
@@ -70,6 +73,8 @@ pub struct RunContext<'a> {
     is_resumed: bool,
     /// Identity of the run.
     id: String,
+    /// The processes that train the run.
+    processes: Processes,
     /// Clock of the layers; `None` unless the run is profiled.
     layers: Option<Arc<LayerClock>>,
     /// Where the model is; known once the run has begun.
@@ -96,6 +101,14 @@ pub enum TrainingOutcome {
         /// Number of steps that are done.
         step: u64,
     },
+    /// This process did its part of the run; the first process of the run has the result.
+    Followed,
+}
+
+/// Reports to the other replicas the step at which they start; `None` if there is nothing to do.
+fn start_others<T: Task>(trainer: &Trainer<T>, step: Option<u64>) -> Result<(), Failure> {
+    let step = serde_json::to_vec(&step).expect("a number is plain data");
+    trainer.replica().broadcast(0, step).failed().map(|_| ())
 }
 
 impl RunContext<'_> {
@@ -111,15 +124,19 @@ impl RunContext<'_> {
         }
     }
 
-    /// Trains `task` with all replicas, each in its own thread. The first replica records and evaluates the run.
+    /// Trains `task` with all replicas of this process, each in its own thread. The first replica of the run records and
+    /// evaluates it.
     fn train_task<T: TrainingTask + Sync>(
         &self,
         task: &T,
         stop: &AtomicBool,
         display: &mut dyn RunDisplay,
     ) -> Result<TrainingOutcome, Failure> {
-        let mut replicas = self.device.replicas(self.plan.training.replicas).into_iter();
+        let mut replicas = self.device.replicas(&self.processes).into_iter();
         let first = replicas.next().expect("a run has a replica");
+        if !self.processes.is_alone() {
+            return self.train_process(task, first, stop, display);
+        }
         std::thread::scope(|scope| {
             for replica in replicas {
                 scope.spawn(move || {
@@ -130,6 +147,26 @@ impl RunContext<'_> {
             }
             self.train_first(task, first, stop, display)
         })
+    }
+
+    /// Trains the replica of this process, one of several that train the run.
+    fn train_process<T: TrainingTask>(
+        &self,
+        task: &T,
+        replica: ReplicaDevice,
+        stop: &AtomicBool,
+        display: &mut dyn RunDisplay,
+    ) -> Result<TrainingOutcome, Failure> {
+        let outcome = match self.processes.is_first() {
+            true => self.train_first(task, replica, stop, display),
+            false => self.train_other(task, replica, stop).map(|()| TrainingOutcome::Followed),
+        };
+        // Unlike a thread, a process that fails is not seen to end: the others would wait for it.
+        match &outcome {
+            Ok(_) => {}
+            Err(failure) => self.processes.collective().fail(&error_chain(failure)),
+        }
+        outcome
     }
 
     /// Trains the first replica, which records, validates and saves the run.
@@ -148,6 +185,7 @@ impl RunContext<'_> {
             && self.plan.training.limits().reached(state).is_some()
             && summary::is_of_step(self.folder.path(), state.step)
         {
+            start_others(&trainer, None)?;
             return Ok(TrainingOutcome::AlreadyComplete { step: state.step });
         }
         // A resumed run may have changed settings: write them, so that the next resume has them too.
@@ -160,8 +198,7 @@ impl RunContext<'_> {
         }
         let state = found.unwrap_or_else(|| self.initial_state());
         // The other replicas start at the same step.
-        let step = serde_json::to_vec(&state.step).expect("a number is plain data");
-        trainer.replica().broadcast(0, step).failed()?;
+        start_others(&trainer, Some(state.step))?;
         let mut recorder = RunRecorder::open((&self.plan, self.device.is_host), &self.folder, &state, display)?;
         let outcome = self.run_loop(task, &mut trainer, state, &store, stop, &mut recorder);
         recorder.finish();
@@ -199,13 +236,16 @@ impl RunContext<'_> {
         let mut trainer = self.trainer(task, replica)?;
         // If the first replica is gone already, it has reported why.
         let Ok(message) = trainer.replica().broadcast(0, Vec::new()) else { return Ok(()) };
-        let step: u64 = serde_json::from_slice(&message).failed()?;
+        let step: Option<u64> = serde_json::from_slice(&message).failed()?;
         let state = match step {
-            0 => self.initial_state(),
-            step => self.restore(store.read(step).invalid()?, &mut trainer)?,
+            None => return Ok(()),
+            Some(0) => self.initial_state(),
+            Some(step) => self.restore(store.read(step).invalid()?, &mut trainer)?,
         };
         let outcome = self.run_loop(task, &mut trainer, state, &store, stop, &mut |_: &Event| {});
         match outcome {
+            // The failure may be that of a process that was killed, which could not report it.
+            Err(error) if !self.processes.is_alone() => Err(error).failed(),
             // A replica that failed has reported why.
             Ok(_) | Err(TrainError::Replica(_) | TrainError::Validation(_)) => Ok(()),
             Err(TrainError::Step {

@@ -1,5 +1,6 @@
 //! Plans a run: checks the configuration, reads the data, compares it with a checkpoint, and plans the memory.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use plimsoll_core::CountingAllocator;
@@ -7,13 +8,14 @@ use plimsoll_core::CountingAllocator;
 use super::RunContext;
 use super::folder::{self, RunFolder};
 use super::resume::{Resume, ResumedRun, check_seed};
-use crate::config::Loaded;
+use crate::config::{Loaded, RunConfig, to_toml};
 use crate::data::{self, Preparation, PreparedData};
-use crate::device::TrainingDevice;
+use crate::device::{TrainingDevice, is_host};
 use crate::earlier::EarlierRun;
-use crate::error::Failure;
+use crate::error::{Failure, FailureExt};
 use crate::memory::{MemoryRequest, target_for};
 use crate::plan::RunPlan;
+use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
 use crate::resolve::{self, Resumed};
 use crate::target::Target;
@@ -31,6 +33,9 @@ pub struct PlannedRun<'a> {
     folder: Option<RunFolder>,
     /// Checkpoint of the run, if it is resumed and has one.
     resumed: Option<ResumedRun>,
+    /// The processes that train the run.
+    processes: Processes,
+    is_resumed: bool,
 }
 
 impl<'a> PlannedRun<'a> {
@@ -47,7 +52,7 @@ impl<'a> PlannedRun<'a> {
         memory: &'static CountingAllocator,
         reporter: &'a dyn Reporter,
     ) -> Result<Self, Failure> {
-        Self::plan(loaded, None, memory, reporter)
+        Self::in_processes(loaded, None, &Processes::alone(), memory, reporter)
     }
 
     /// Plans to go on with the run in the folder of `resume`, with the tokens that its model knows.
@@ -61,25 +66,51 @@ impl<'a> PlannedRun<'a> {
         memory: &'static CountingAllocator,
         reporter: &'a dyn Reporter,
     ) -> Result<Self, Failure> {
-        Self::plan(loaded, Some(resume), memory, reporter)
+        Self::in_processes(loaded, Some(resume), &Processes::alone(), memory, reporter)
     }
 
-    fn plan(
+    /// Plans one process of a run that all of `processes` train, new or resumed. The first process prepares the data, and
+    /// then the others read it.
+    ///
+    /// # Errors
+    /// As for [`resume`](Self::resume), if another process cannot plan its part, or if the processes differ in program,
+    /// configuration or data.
+    pub fn in_processes(
         loaded: Loaded,
         resume: Option<&Resume<'_>>,
+        processes: &Processes,
         memory: &'static CountingAllocator,
         reporter: &'a dyn Reporter,
     ) -> Result<Self, Failure> {
-        // Before the plan, which takes a while.
-        let folder = match resume {
-            Some(resume) => Some(RunFolder::open(resume.folder)?),
-            None => RunFolder::check_name(&loaded.config).map(|()| None)?,
-        };
-        if let Some(folder) = &folder {
-            folder.check_config(&loaded.config)?;
-        }
-        let Planned { plan, prepared, device, resumed } = planned(&loaded, resume, Place::Here, memory, reporter)?;
-        Ok(Self { loaded, plan, prepared, device, memory, reporter, folder, resumed })
+        let (is_resumed, mut loaded) = (resume.is_some(), Some(loaded));
+        let planned = processes.first_then_others(|| {
+            let loaded = loaded.take().expect("each process plans once");
+            // Before the plan, which takes a while.
+            let folder = match (resume, processes.is_first()) {
+                (Some(resume), true) => Some(RunFolder::open(resume.folder)?),
+                (Some(resume), false) => Some(RunFolder::beside(resume.folder.into())),
+                (None, true) => RunFolder::check_name(&loaded.config).map(|()| None)?,
+                (None, false) => None,
+            };
+            if let Some(folder) = &folder {
+                folder.check_config(&loaded.config)?;
+            }
+            let place = Place::Here(processes);
+            let Planned { plan, prepared, device, resumed } = planned(&loaded, resume, place, memory, reporter)?;
+            let processes = processes.clone();
+            Ok(Self { loaded, plan, prepared, device, memory, reporter, folder, resumed, processes, is_resumed })
+        })?;
+        planned.check_equal()?;
+        Ok(planned)
+    }
+
+    /// Checks that all processes train the same run.
+    fn check_equal(&self) -> Result<(), Failure> {
+        let Self { processes, prepared, loaded, plan, .. } = self;
+        let data = serde_json::to_vec(&prepared.fingerprint).expect("a fingerprint is plain data");
+        processes.check_equal("the version of the program", plan.version.as_bytes())?;
+        processes.check_equal("the configuration", to_toml(loaded).as_bytes())?;
+        processes.check_equal("the data", &data)
     }
 
     /// Opens the folder of a resumed run, or creates the folder of a new run.
@@ -87,13 +118,18 @@ impl<'a> PlannedRun<'a> {
     /// # Errors
     /// If there is a run with the name of a new run, or its folder cannot be created.
     pub fn start(self) -> Result<RunContext<'a>, Failure> {
-        let Self { loaded, plan, prepared, device, memory, reporter, folder, resumed } = self;
-        let is_resumed = folder.is_some();
-        let folder = match folder {
-            Some(folder) => folder,
-            None => RunFolder::create(&plan)?,
-        };
+        let Self { loaded, plan, prepared, device, memory, reporter, folder, resumed, processes, is_resumed } = self;
+        let folder = processes.together(match folder {
+            Some(folder) => Ok(Some(folder)),
+            None if processes.is_first() => RunFolder::create(&plan).map(Some),
+            None => Ok(None),
+        })?;
+        // The first process names the run.
+        let own = folder.as_ref().map(|folder| folder.path().to_path_buf()).unwrap_or_default();
         let id = resumed.as_ref().map_or_else(folder::new_identity, |resumed| resumed.earlier.id.clone());
+        let named = processes.value_of_first(serde_json::to_vec(&(own, id)).failed()?)?;
+        let (path, id): (PathBuf, String) = serde_json::from_slice(&named).failed()?;
+        let folder = folder.unwrap_or_else(|| RunFolder::beside(path));
         let (layers, placement) = (None, Mutex::default());
         Ok(RunContext {
             loaded,
@@ -106,6 +142,7 @@ impl<'a> PlannedRun<'a> {
             resumed,
             is_resumed,
             id,
+            processes,
             layers,
             placement,
         })
@@ -114,7 +151,7 @@ impl<'a> PlannedRun<'a> {
 
 /// Plans a run as [`PlannedRun::new`] or [`PlannedRun::resume`] does, and writes nothing at all: of a built-in corpus
 /// that does not exist, only texts and durations are computed. With `target` the plan is for that device, which need not
-/// be in this machine.
+/// be in this machine. The plan is that of one of `processes`.
 ///
 /// # Errors
 /// As for [`PlannedRun::resume`].
@@ -122,22 +159,43 @@ pub fn preview(
     loaded: &Loaded,
     resume: Option<&Resume<'_>>,
     target: Option<Target>,
+    processes: &Processes,
     memory: &'static CountingAllocator,
     reporter: &dyn Reporter,
 ) -> Result<RunPlan, Failure> {
     if resume.is_none() {
         RunFolder::check_name(&loaded.config)?;
     }
-    let place = Place::Dry(target);
+    let place = Place::Dry(target, processes);
     Ok(planned(loaded, resume, place, memory, reporter)?.plan)
 }
 
 /// Where a run is planned for.
-enum Place {
-    /// The device of this machine, on which it trains.
-    Here,
+enum Place<'a> {
+    /// The device of this machine on which this process trains its part.
+    Here(&'a Processes),
     /// A plan that nothing is written for: of the named device, or of that of this machine.
-    Dry(Option<Target>),
+    Dry(Option<Target>, &'a Processes),
+}
+
+/// Returns the configuration of one of several processes: each has one replica. A memory limit in bytes is that of the
+/// machine, which processes on the CPU share.
+fn for_process(config: &RunConfig, processes: &Processes) -> Result<RunConfig, Failure> {
+    let mut config = config.clone();
+    if processes.is_alone() {
+        return Ok(config);
+    }
+    if config.device.replicas > 1 {
+        let message = format!("`device.replicas` is {}, and each process has one replica", config.device.replicas);
+        return Err(Failure::invalid(message, "leave device.replicas out: the number of processes decides"));
+    }
+    config.device.replicas = processes.ranks() as u32;
+    if is_host(&config.device)
+        && let Some(limit) = &mut config.training.max_memory
+    {
+        limit.0 /= processes.local_ranks() as u64;
+    }
+    Ok(config)
 }
 
 /// Parts of a planned run.
@@ -152,22 +210,22 @@ struct Planned {
 fn planned(
     loaded: &Loaded,
     resume: Option<&Resume<'_>>,
-    place: Place,
+    place: Place<'_>,
     memory: &'static CountingAllocator,
     reporter: &dyn Reporter,
 ) -> Result<Planned, Failure> {
     for warning in &loaded.warnings {
         reporter.line(Level::Warning, &warning.to_string());
     }
-    let config = &loaded.config;
-    resolve::check(config)?;
-    let (is_dry, named) = match place {
-        Place::Here => (false, None),
-        Place::Dry(named) => (true, named),
+    let (is_dry, named, processes) = match place {
+        Place::Here(processes) => (false, None, processes),
+        Place::Dry(named, processes) => (true, named, processes),
     };
+    let config = &for_process(&loaded.config, processes)?;
+    resolve::check(config)?;
     let device = match &named {
-        Some(target) => TrainingDevice::for_planning(target),
-        None => TrainingDevice::choose(&config.device)?,
+        Some(target) => TrainingDevice::for_planning(target, &config.device, processes),
+        None => TrainingDevice::choose_for(&config.device, processes)?,
     };
     let earlier = match resume {
         Some(resume) => EarlierRun::read(resume.folder, config.task)?,

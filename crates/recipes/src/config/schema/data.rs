@@ -92,6 +92,11 @@ section! {
         /// How numbers in texts are read: `as_written` (digit by digit) or `english` (replaced by English words). The model
         /// stores this, so that it treats later texts in the same way.
         numbers: NumbersChoice = NumbersChoice::AsWritten, Kind::OneOf(NumbersChoice::NAMES);
+        /// Steps that make words of texts before `data.numbers` and `data.lowercase` are applied, such as `["currency:en",
+        /// "dates:en", "lowercase"]`, or a language for all steps that know it: `["en"]`. The steps are `nfc`, `nfkc`, `quotes`,
+        /// `dashes`, `currency`, `dates`, `times`, `units`, `years`, `letters`, `numbers`, `lowercase`, `punctuation` and
+        /// `whitespace`. The model stores them, so that it treats later texts in the same way. Default: no steps.
+        normalize: Vec<String> = Vec::new(), Kind::Texts;
         /// Tokens of a text: `char` (its characters) or `bpe` (parts of words, learned from the training texts).
         tokenizer: TokenizerChoice = TokenizerChoice::Characters, Kind::OneOf(TokenizerChoice::NAMES);
         /// Number of tokens for `data.tokenizer` = `bpe`.
