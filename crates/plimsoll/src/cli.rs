@@ -30,6 +30,7 @@ use crate::profile::{self, ProfileArgs};
 use crate::report::{self, ReportArgs};
 use crate::runs::RunsCommand;
 use crate::say::{self, SayArgs};
+use crate::scale::{self, ScaleArgs};
 use crate::stress::{self, StressArgs};
 use crate::train::{self, TrainArgs};
 use crate::transcribe::{self, TranscribeArgs};
@@ -84,6 +85,8 @@ pub(crate) enum Command {
     Advise(Box<AdviseArgs>),
     /// Train at the limit of the plan for a time, and judge speed, memory and errors
     Stress(Box<StressArgs>),
+    /// Predict what more machines would bring to a run: time, efficiency and price by the number of processes
+    Scale(Box<ScaleArgs>),
     /// Check driver, devices, memory, disks and settings before a run
     Doctor(Box<DoctorArgs>),
     /// Show the size of a model, part by part, before it is trained
@@ -131,6 +134,7 @@ impl Command {
             Self::Profile(args) => profile::profile(&args, meter),
             Self::Advise(args) => advise::advise(&args, meter),
             Self::Stress(args) => stress::stress(&args, meter),
+            Self::Scale(args) => scale::scale(&args),
             Self::Doctor(args) => doctor::doctor(&args),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make(&args),
             Self::Config(command) => {

@@ -29,6 +29,7 @@ mod profile;
 mod report;
 mod runs;
 mod say;
+mod scale;
 mod search;
 mod signals;
 mod stress;

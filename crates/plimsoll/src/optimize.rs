@@ -80,7 +80,7 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
 
 /// Reads the text of the configuration, which must be a TOML file.
 fn read_toml(args: &OptimizeArgs) -> Result<String, Failure> {
-    let help = "--config takes the configuration file of a run";
+    let help = "--config takes the configuration file of a run; `config print` writes the built-in one";
     let Some(path) = &args.config.config else {
         return Err(Failure::invalid("optimize needs the configuration to change: --config FILE.toml", help));
     };

@@ -64,6 +64,11 @@ pub(crate) fn write_out(bytes: &[u8]) {
     print_with(|out| out.write_all(bytes));
 }
 
+/// Writes what is still waiting for standard output, such as the next part of a stream.
+pub(crate) fn flush_out() {
+    print_with(|out| out.flush());
+}
+
 /// Prints to standard output, or to standard error if the output is a file; the function behind `print!`.
 pub(crate) fn print_out(text: Arguments<'_>) {
     match IS_KEPT.load(Ordering::Relaxed) {

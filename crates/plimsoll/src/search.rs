@@ -12,38 +12,55 @@ use plimsoll_recipes::language::{CORPUS_MODEL, LanguageSettings};
 /// Largest beam width. The time of a search grows with the width, and texts do not get better long before this one.
 const WIDTH_MAX: usize = 1000;
 
+/// Name of the search that looks at each frame alone.
+const GREEDY: &str = "greedy";
+/// Name of the search that a language model, hotwords and a lexicon take part in.
+const PREFIX_BEAM: &str = "prefix-beam";
+/// Defaults of the flags.
+const WIDTH: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
+const CTC_WEIGHT: f64 = 0.3;
+const LM_WEIGHT: f64 = 0.5;
+const WORD_BONUS: f64 = 1.5;
+const HOTWORD_WEIGHT: f64 = 10.0;
+
+/// Returns the verb for this number of flags.
+fn have(count: usize) -> &'static str {
+    if count == 1 { "has" } else { "have" }
+}
+
 /// Flags that choose the search.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
 pub(crate) struct SearchArgs {
     /// Search for the best text. greedy is the fastest; attention, joint and rescore need a model with an attention decoder.
-    #[arg(long, value_name = "NAME", value_parser = Search::NAMES, default_value = "greedy")]
-    pub(crate) search: String,
-    /// Beam width: candidate texts that are kept at each step, at most 1000. greedy ignores it.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = |text: &str| number_in(text, 1..=WIDTH_MAX))]
-    pub(crate) width: NonZeroUsize,
-    /// Weight of CTC in the score of joint and rescore, from 0 to 1; the decoder has the rest.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.3, allow_negative_numbers = true)]
-    pub(crate) ctc_weight: f64,
-    /// Score added per token in attention and joint. Above 0, longer texts win more often.
-    #[arg(long, value_name = "SCORE", default_value_t = 0.0, allow_negative_numbers = true)]
-    pub(crate) length_bonus: f64,
+    /// Default: greedy.
+    #[arg(long, value_name = "NAME", value_parser = Search::NAMES)]
+    pub(crate) search: Option<String>,
+    /// Beam width: candidate texts that are kept at each step, at most 1000. greedy ignores it. Default: 10.
+    #[arg(long, value_name = "N", value_parser = |text: &str| number_in(text, 1..=WIDTH_MAX))]
+    pub(crate) width: Option<NonZeroUsize>,
+    /// Weight of CTC in the score of joint and rescore, from 0 to 1; the decoder has the rest. Default: 0.3.
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) ctc_weight: Option<f64>,
+    /// Score added per token in attention and joint. Above 0, longer texts win more often. Default: 0.
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
+    pub(crate) length_bonus: Option<f64>,
     /// Language model that CTC is searched with: a file of `lm train`, of KenLM or in ARPA form, or `corpus` for the model of
     /// the run's training texts.
     #[arg(long, value_name = "FILE|corpus")]
     pub(crate) lm: Option<PathBuf>,
-    /// Weight of the language model.
-    #[arg(long, value_name = "WEIGHT", default_value_t = 0.5, allow_negative_numbers = true)]
-    pub(crate) lm_weight: f64,
-    /// Score added per word with a language model, which by itself prefers few words.
-    #[arg(long, value_name = "SCORE", default_value_t = 1.5, allow_negative_numbers = true)]
-    pub(crate) word_bonus: f64,
+    /// Weight of the language model. Default: 0.5.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    pub(crate) lm_weight: Option<f64>,
+    /// Score added per word with a language model, which by itself prefers few words. Default: 1.5.
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
+    pub(crate) word_bonus: Option<f64>,
     /// Words and phrases that are easier to find, separated by commas.
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     pub(crate) hotwords: Vec<String>,
-    /// Weight of each hotword.
-    #[arg(long, value_name = "WEIGHT", default_value_t = 10.0, allow_negative_numbers = true)]
-    pub(crate) hotword_weight: f64,
+    /// Weight of each hotword. Default: 10.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    pub(crate) hotword_weight: Option<f64>,
     /// Text file with the only words that may be found.
     #[arg(long, value_name = "FILE")]
     pub(crate) lexicon: Option<PathBuf>,
@@ -59,7 +76,7 @@ impl SearchArgs {
         ];
         let parts: Vec<&str> = parts.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect();
         match parts.is_empty() {
-            true => self.search.clone(),
+            true => self.search_name().into(),
             false => format!("prefix-beam ({})", parts.join(", ")),
         }
     }
@@ -70,31 +87,78 @@ impl SearchArgs {
         let model = |path: &PathBuf| if is_corpus(path) { run.join(CORPUS_MODEL) } else { path.clone() };
         LanguageSettings {
             model: self.lm.as_ref().map(model),
-            weight: self.lm_weight,
-            word_bonus: self.word_bonus,
+            weight: self.lm_weight.unwrap_or(LM_WEIGHT),
+            word_bonus: self.word_bonus.unwrap_or(WORD_BONUS),
             hotwords: self
                 .hotwords
                 .iter()
                 .map(|word| word.trim().to_string())
                 .filter(|word| !word.is_empty())
                 .collect(),
-            hotword_weight: self.hotword_weight,
+            hotword_weight: self.hotword_weight.unwrap_or(HOTWORD_WEIGHT),
             lexicon: self.lexicon.clone(),
-            width: self.width,
+            width: self.width.unwrap_or(WIDTH),
+        }
+    }
+
+    fn search_name(&self) -> &str {
+        self.search.as_deref().unwrap_or(GREEDY)
+    }
+
+    /// Returns whether the flags give words to the search, which is then a prefix beam over CTC.
+    fn has_words(&self) -> bool {
+        self.lm.is_some() || self.lexicon.is_some() || self.hotwords.iter().any(|word| !word.trim().is_empty())
+    }
+
+    /// Lists the flags that are given, with whether they have an effect.
+    fn given(&self) -> Vec<(&'static str, bool)> {
+        let (name, has_words) = (self.search_name(), self.has_words());
+        let all = [
+            ("--search", self.search.is_some(), !has_words || name == PREFIX_BEAM),
+            ("--width", self.width.is_some(), has_words || name != GREEDY),
+            ("--ctc-weight", self.ctc_weight.is_some(), !has_words && ["joint", "rescore"].contains(&name)),
+            ("--length-bonus", self.length_bonus.is_some(), !has_words && ["joint", "attention"].contains(&name)),
+            ("--lm", self.lm.is_some(), true),
+            ("--lm-weight", self.lm_weight.is_some(), self.lm.is_some()),
+            ("--word-bonus", self.word_bonus.is_some(), self.lm.is_some()),
+            ("--hotwords", !self.hotwords.is_empty(), true),
+            ("--hotword-weight", self.hotword_weight.is_some(), !self.hotwords.is_empty()),
+            ("--lexicon", self.lexicon.is_some(), true),
+        ];
+        all.into_iter().filter(|(_, is_given, _)| *is_given).map(|(flag, _, counts)| (flag, counts)).collect()
+    }
+
+    /// Prints a note about the flags that change nothing beside the others.
+    pub(crate) fn note_idle_flags(&self) {
+        let idle: Vec<&str> = self.given().into_iter().filter(|(_, counts)| !counts).map(|(flag, _)| flag).collect();
+        if idle.is_empty() {
+            return;
+        }
+        let search = self.name();
+        eprintln!("note: {} {} no effect in this search: {search}", idle.join(", "), have(idle.len()));
+    }
+
+    /// Prints a note that the search belongs to recognizers, if a flag of it is given.
+    pub(crate) fn note_no_recognizer(&self) {
+        let given: Vec<&str> = self.given().into_iter().map(|(flag, _)| flag).collect();
+        if !given.is_empty() {
+            eprintln!("note: {} {} no effect: the run is a synthesizer", given.join(", "), have(given.len()));
         }
     }
 
     /// Returns the search that the flags describe.
     pub(crate) fn resolve(&self) -> Result<Search, Failure> {
-        if !(0.0..=1.0).contains(&self.ctc_weight) {
-            let message = format!("`--ctc-weight` is {}, expected a share from 0 to 1", self.ctc_weight);
+        let ctc_weight = self.ctc_weight.unwrap_or(CTC_WEIGHT);
+        if !(0.0..=1.0).contains(&ctc_weight) {
+            let message = format!("`--ctc-weight` is {ctc_weight}, expected a share from 0 to 1");
             return Err(Failure::invalid(message, "0 uses the decoder alone, 1 CTC alone"));
         }
-        if !self.length_bonus.is_finite() {
-            let message = format!("`--length-bonus` is {}, expected a finite number", self.length_bonus);
+        let length_bonus = self.length_bonus.unwrap_or(0.0);
+        if !length_bonus.is_finite() {
+            let message = format!("`--length-bonus` is {length_bonus}, expected a finite number");
             return Err(Failure::invalid(message, "0 prefers no length"));
         }
-        let search = Search::from_name(&self.search, self.width, self.ctc_weight, self.length_bonus);
+        let search = Search::from_name(self.search_name(), self.width.unwrap_or(WIDTH), ctc_weight, length_bonus);
         Ok(search.expect("clap accepts only these names"))
     }
 }
@@ -128,6 +192,24 @@ mod tests {
         {
             check(&flags, None);
         }
+    }
+
+    #[test]
+    fn flags_without_effect_are_found() {
+        let idle = |flags: &[&str]| {
+            let search = Program::try_parse_from(["plimsoll"].iter().chain(flags)).unwrap().search;
+            let idle = search.given().into_iter().filter(|(_, counts)| !counts).map(|(flag, _)| flag);
+            idle.collect::<Vec<_>>()
+        };
+        assert_eq!(idle(&[]), [""; 0]);
+        assert_eq!(idle(&["--width", "5"]), ["--width"]);
+        assert_eq!(idle(&["--width", "5", "--lm", "a.lm", "--lm-weight", "1"]), [""; 0]);
+        assert_eq!(
+            idle(&["--search", "joint", "--hotwords", "a", "--ctc-weight", "0.5"]),
+            ["--search", "--ctc-weight"]
+        );
+        assert_eq!(idle(&["--lm-weight", "1", "--hotword-weight", "2"]), ["--lm-weight", "--hotword-weight"]);
+        assert_eq!(idle(&["--search", "attention", "--ctc-weight", "0.5", "--length-bonus", "1"]), ["--ctc-weight"]);
     }
 
     #[test]

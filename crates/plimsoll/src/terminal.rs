@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_recipes::reporter::{Level, Progress, Reporter};
+use plimsoll_recipes::reporter::{Level, Progress, Reporter, Silent};
 use plimsoll_recipes::{Failure, FailureKind};
 
 /// Exit code of a command that failed while it ran.
@@ -51,6 +51,28 @@ impl Reporter for Terminal {
             None => spinner(label),
         };
         Box::new(Bar(bar))
+    }
+}
+
+/// A reporter of one process of a run, by its rank: the first one prints as [`Terminal`], the others only warnings, with
+/// their rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessReporter(pub(crate) usize);
+
+impl Reporter for ProcessReporter {
+    fn line(&self, level: Level, text: &str) {
+        match (self.0, level) {
+            (0, _) => Terminal.line(level, text),
+            (rank, Level::Warning) => Terminal.line(level, &format!("process {rank}: {text}")),
+            _ => {}
+        }
+    }
+
+    fn progress(&self, label: &str, length: Option<u64>) -> Box<dyn Progress> {
+        match self.0 {
+            0 => Terminal.progress(label, length),
+            _ => Box::new(Silent),
+        }
     }
 }
 

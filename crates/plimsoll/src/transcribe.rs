@@ -59,6 +59,7 @@ pub(crate) struct TranscribeArgs {
 pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     let files = files(&args.inputs)?;
     let outputs = outputs(args, &files)?;
+    args.search.note_idle_flags();
     let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?)?;
     let reader = reader.with_language(&args.search.language(&args.run))?;
     let bar = reading_bar(files.len());

@@ -12,6 +12,7 @@ use plimsoll_recipes::config::{ConfigArgs, RunConfig};
 use plimsoll_recipes::data::prepare;
 use plimsoll_recipes::loading::LoadingCosts;
 use plimsoll_recipes::plan::RunPlan;
+use plimsoll_recipes::processes::Processes;
 use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{Trial, TrialOptions, preview};
 use plimsoll_recipes::{Failure, FailureExt};
@@ -38,7 +39,7 @@ pub(super) fn gather(
     let loaded = load_trial(&flags)?;
     let (mut facts, plan) = match args.folder() {
         Some(folder) => {
-            let plan = preview(&loaded, None, None, memory, &Silent);
+            let plan = preview(&loaded, None, None, &Processes::alone(), memory, &Silent);
             let mut facts = RunFacts::read(&folder).invalid()?;
             // Only a run on a GPU has samples.
             if let Ok(samples) = SampleReader::open(&folder.join(RunSamples::FILE)) {
@@ -111,7 +112,7 @@ fn alternatives(
         let mut flags = flags.clone();
         flags.set.push(change.setting());
         let loaded = load_trial(&flags).ok()?;
-        let plan = preview(&loaded, None, None, memory, &Silent).ok()?;
+        let plan = preview(&loaded, None, None, &Processes::alone(), memory, &Silent).ok()?;
         if change.key.starts_with("data.") {
             // The planner computes the longest batches, and padding is saved in all of them.
             return Some(Alternative { change, padding: Some(plan.data.padding), seconds_ratio: None });

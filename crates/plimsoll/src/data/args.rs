@@ -187,8 +187,8 @@ pub(crate) struct PackArgs {
     /// Format of the shards: webdataset or shar.
     #[arg(long, value_name = "FORMAT", default_value = "webdataset")]
     pub(super) to: String,
-    /// Size of a shard, such as 512MiB; the last can be smaller.
-    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    /// Size of a shard, such as 512MiB, at least 64KiB; the last can be smaller.
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = shard_size)]
     pub(super) shard_size: Bytes,
     /// Print one JSON object instead of text.
     #[arg(long)]
@@ -196,4 +196,13 @@ pub(crate) struct PackArgs {
     /// The configuration; it can name the corpus.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
+}
+
+/// Parses the size of a shard. With a smaller one, each utterance would have a file of its own.
+fn shard_size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|error| format!("{error}"))?;
+    match size >= Bytes(64 << 10) {
+        true => Ok(size),
+        false => Err("expected a size of at least 64KiB".into()),
+    }
 }

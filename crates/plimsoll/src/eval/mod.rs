@@ -1,12 +1,13 @@
 //! `plimsoll eval`: the errors of a recognizer on a corpus with known texts, or the quality of a synthesizer on them.
 
+mod comparison;
 mod details;
 mod report;
 mod synthesis;
 mod table;
 mod utterances;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -62,6 +63,10 @@ pub(crate) struct EvalArgs {
     /// Also show confidence intervals, errors by speaker and length, and the most confused words (recognizers).
     #[arg(long)]
     pub(crate) details: bool,
+    /// Run or exported folder of a second recognizer: transcribe the same utterances with it too, and show which of the two
+    /// has fewer errors, with a confidence interval.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) compare: Option<PathBuf>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
@@ -85,7 +90,8 @@ pub(crate) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let kind = ModelFolder(&args.run).kind().invalid()?;
     let found = if is_synthesizer(&kind) { "tts" } else { &kind };
     if let Some(task) = args.task.as_deref().filter(|task| *task != found) {
-        let message = format!("{} holds a model of the kind `{found}`, and not `{task}`", args.run.display());
+        let kind = |task: &str| if task == "asr" { "a recognizer" } else { "a synthesizer" };
+        let message = format!("{} holds {}, and not {}", args.run.display(), kind(found), kind(task));
         return Err(Failure::invalid(message, "leave out --task: the run records it"));
     }
     match is_synthesizer(&kind) {
@@ -100,20 +106,37 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
             format!("{} is a recognizer: --judge and --out-dir apply to synthesizers only", args.run.display());
         return Err(Failure::invalid(message, "leave out --judge and --out-dir"));
     }
-    let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?)?;
-    let reader = reader.with_language(&args.search.language(&args.run))?;
+    args.search.note_idle_flags();
+    let open = |run: &Path| -> Result<Reader, Failure> {
+        let reader = Reader::load(run, args.search.resolve()?, &reader::device(&args.backend)?)?;
+        reader.with_language(&args.search.language(run))
+    };
+    let reader = open(&args.run)?;
+    let other = args.compare.as_deref().map(|run| open(run).map(|reader| (run, reader))).transpose()?;
     let mut utterances = utterances::chosen(args, &RecognizerMetadata::read(&args.run).invalid()?.tokenizer)?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
     }
     let table = args.table_file()?;
-    let report = score(args, &reader, &utterances)?;
+    let report = score(args, &args.run, &reader, &utterances)?;
+    let other = other.map(|(run, reader)| score(args, run, &reader, &utterances)).transpose()?;
+    let comparison = other.as_ref().map(|other| comparison::compare(&report, other)).transpose()?;
     if let Some(table) = table {
         table.write(table::table(&report.scored))?;
     }
     match args.json {
-        true => println!("{:#}", report.json(args.worst)),
+        true => {
+            let mut json = report.json(args.worst);
+            if let (Some(other), Some(comparison)) = (&other, &comparison) {
+                json["other"] = other.json(args.worst);
+                json["comparison"] = serde_json::to_value(comparison).expect("numbers and texts are plain data");
+            }
+            println!("{json:#}");
+        }
         false => print!("{}", report.summary(args.worst)),
+    }
+    if let (Some(other), Some(comparison), false) = (&args.compare, &comparison, args.json) {
+        print!("{}", comparison::summary(comparison, &args.run, other, args.worst));
     }
     if args.details && !args.json {
         print!("{}", details::summary(&report.errors()));
@@ -122,8 +145,8 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Transcribes `utterances` and counts their errors; the report lists unreadable utterances.
-fn score(args: &EvalArgs, reader: &Reader, utterances: &[Utterance]) -> Result<Report, Failure> {
-    let mut report = Report::new(&args.run, &args.search.name(), reader.search);
+fn score(args: &EvalArgs, run: &Path, reader: &Reader, utterances: &[Utterance]) -> Result<Report, Failure> {
+    let mut report = Report::new(run, &args.search.name(), reader.search);
     let bar = reading_bar(utterances.len());
     for utterance in utterances {
         if let Err(error) = read(utterance, reader, &mut report) {

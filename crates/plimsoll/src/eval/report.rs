@@ -81,6 +81,11 @@ impl Report {
 
     /// Ranks the errors, with confidence intervals.
     pub(super) fn errors(&self) -> ErrorReport {
+        ErrorReport::new(&self.texts(), ReportOptions::default())
+    }
+
+    /// Returns the true and the recognized text of each utterance.
+    pub(super) fn texts(&self) -> Vec<score::ScoredUtterance> {
         let utterance = |scored: &ScoredUtterance| {
             let Transcription { name, reference, hypothesis } = scored.transcription.clone();
             score::ScoredUtterance {
@@ -91,7 +96,7 @@ impl Report {
                 seconds: Some(scored.seconds.0),
             }
         };
-        ErrorReport::new(&self.scored.iter().map(utterance).collect::<Vec<_>>(), ReportOptions::default())
+        self.scored.iter().map(utterance).collect()
     }
 
     /// Counts the utterances with at least one wrong word.

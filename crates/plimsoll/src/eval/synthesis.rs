@@ -54,6 +54,11 @@ struct Report {
 pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let device = reader::device(&args.backend)?;
     let pipeline = SpeechPipeline::load(&args.run, &device).invalid()?;
+    args.search.note_no_recognizer();
+    if args.compare.is_some() {
+        let message = format!("{} is a synthesizer: --compare applies to recognizers only", args.run.display());
+        return Err(Failure::invalid(message, "leave out --compare"));
+    }
     let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().invalid()?;
     let dataset = dataset(args, &pipeline)?;
     let table = args.table_file()?;

@@ -22,8 +22,7 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utter
     let listed = |manifest: &Path, data: &DataConfig| {
         let manifest = read_manifest(manifest, data)?;
         data::report_flaws(&manifest, &Terminal);
-        let numbers = tokenizer.numbers();
-        Ok(manifest.utterances.map_texts(|text| numbers.apply(text).into_owned()).to_vec())
+        Ok(manifest.utterances.map_texts(|text| tokenizer.normalized(text)).to_vec())
     };
     match (&args.manifest, configuration(run)?) {
         (Some(manifest), Some(config)) => listed(manifest, &config.data),

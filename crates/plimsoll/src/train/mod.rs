@@ -4,20 +4,24 @@ mod report;
 mod ui;
 mod view;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use plimsoll_core::CountingAllocator;
-use plimsoll_recipes::config::{ConfigArgs, load};
+use plimsoll_core::{CountingAllocator, error_chain};
+use plimsoll_recipes::config::{ConfigArgs, Loaded, load};
+use plimsoll_recipes::processes::Processes;
+use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::target::targets;
-use plimsoll_recipes::training::{DataChanged, PlannedRun, Resume, TrainingOutcome, config_path, named_run, preview};
+use plimsoll_recipes::training::{
+    DataChanged, NoDisplay, PlannedRun, Resume, TrainingOutcome, config_path, named_run, preview,
+};
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
 use crate::print::go_on_without_output;
 use crate::signals::Signals;
-use crate::terminal::Terminal;
+use crate::terminal::{ProcessReporter, Terminal};
 use ui::{Ui, display};
 
 /// Arguments of `train`.
@@ -46,6 +50,17 @@ pub(crate) struct TrainArgs {
     pub(crate) ui: Ui,
 }
 
+impl TrainArgs {
+    /// Returns how the run in the folder `resumed` goes on.
+    fn resume<'f>(&self, resumed: Option<&'f Path>) -> Option<Resume<'f>> {
+        let data_changed = match self.data_changed {
+            Some(DataChangedChoice::RestartEpoch) => DataChanged::RestartEpoch,
+            None => DataChanged::Refuse,
+        };
+        resumed.map(|folder| Resume { folder, data_changed })
+    }
+}
+
 /// Ways to go on with changed data.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DataChangedChoice {
@@ -53,36 +68,81 @@ pub(crate) enum DataChangedChoice {
     RestartEpoch,
 }
 
-/// Trains a model, or prints the plan of its training.
+/// Trains a model, or prints the plan of its training. Where MPI started several processes, each trains its part.
 pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
-    let resumed = args.resume.as_deref().map(named_run);
-    if let Some(path) = &resumed {
-        args.config.config = Some(config_path(path)?);
-    }
     // The result of training is its folder, not what it prints.
     go_on_without_output();
-    let loaded = load(&args.config, environment())?;
-    let data_changed = match args.data_changed {
-        Some(DataChangedChoice::RestartEpoch) => DataChanged::RestartEpoch,
-        None => DataChanged::Refuse,
+    let processes = Processes::join()?;
+    let resumed = args.resume.as_deref().map(named_run);
+    let mut read = || {
+        if let Some(path) = &resumed {
+            args.config.config = Some(config_path(path)?);
+        }
+        Ok(load(&args.config, environment())?)
     };
-    let resume = resumed.as_deref().map(|folder| Resume { folder, data_changed });
+    let loaded = processes.together(read());
+    if !processes.is_first() {
+        return Ok(follow(&args, loaded, resumed.as_deref(), &processes, memory));
+    }
+    let code = lead(&args, loaded?, resumed.as_deref(), &processes, memory)?;
+    // A process that ended now would not answer the others.
+    processes.wait_for_all()?;
+    Ok(code)
+}
+
+/// Trains the part of a process that is not the first of its run. The first one reports what concerns all.
+fn follow(
+    args: &TrainArgs,
+    loaded: Result<Loaded, Failure>,
+    resumed: Option<&Path>,
+    processes: &Processes,
+    memory: &'static CountingAllocator,
+) -> ExitCode {
+    if args.dry_run {
+        return ExitCode::SUCCESS;
+    }
+    let reporter = ProcessReporter(processes.rank());
+    let planned = loaded.and_then(|loaded| {
+        PlannedRun::in_processes(loaded, args.resume(resumed).as_ref(), processes, memory, &reporter)
+    });
+    let Ok(run) = planned.and_then(PlannedRun::start) else { return ExitCode::FAILURE };
+    let train = || {
+        let signals = Signals::listen().failed()?;
+        run.train(&signals.stop, &mut NoDisplay)?;
+        processes.wait_for_all()
+    };
+    match train() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            reporter.line(Level::Warning, &error_chain(&failure));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Trains the first or the only process of a run, or prints the plan.
+fn lead(
+    args: &TrainArgs,
+    loaded: Loaded,
+    resumed: Option<&Path>,
+    processes: &Processes,
+    memory: &'static CountingAllocator,
+) -> Result<ExitCode, Failure> {
+    let resume = args.resume(resumed);
     if args.dry_run {
         let named = |name| targets(std::slice::from_ref(name), &loaded.config.device);
         let target = args.gpu.as_ref().map(named).transpose()?;
         let target = target.map(|mut targets| targets.remove(0));
-        eprint!("{}", preview(&loaded, resume.as_ref(), target, memory, &Terminal)?);
+        eprint!("{}", preview(&loaded, resume.as_ref(), target, processes, memory, &Terminal)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let planned = match &resume {
-        Some(resume) => PlannedRun::resume(loaded, resume, memory, &Terminal)?,
-        None => PlannedRun::new(loaded, memory, &Terminal)?,
-    };
+    let planned = PlannedRun::in_processes(loaded, resume.as_ref(), processes, memory, &Terminal)?;
     eprint!("{}", planned.plan);
     let signals = Signals::listen().failed()?;
     let run = planned.start()?;
     let mut view = display(args.ui, &run.plan, run.folder.path());
     match run.train(&signals.stop, &mut *view)? {
+        TrainingOutcome::Followed => Ok(ExitCode::SUCCESS),
         TrainingOutcome::Stopped { step } => {
             eprintln!("Stopped after step {step}. To continue: {}", run.folder.resume_command());
             Ok(ExitCode::from(signals.exit_code()))

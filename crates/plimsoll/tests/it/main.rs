@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod advising;
+mod clusters;
 mod data;
 mod fitting;
 mod learning;

@@ -27,10 +27,11 @@ enum Stream {
 }
 
 /// Every command, with arguments that make it print. `train` and `say` come with arguments that write files, too.
-const COMMANDS: [&[&str]; 41] = [
+const COMMANDS: [&[&str]; 42] = [
     &["--help"],
     &["train", "--help"],
     &["frobnicate"],
+    &["scale", "--run", "runs/r"],
     &["train", "--resume", "runs/r", "--steps", "2"],
     &["train", "--resume", "runs/r", "--steps", "2", "--dry-run"],
     &["train", "--config", "nowhere.toml"],

@@ -1,5 +1,8 @@
 //! `plimsoll say`: turns text into speech.
 
+mod format;
+mod stream;
+
 use std::fs;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -8,20 +11,25 @@ use std::process::ExitCode;
 use clap::Args;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_audio::{read_audio, wav_bytes};
+use plimsoll_audio::read_audio;
 use plimsoll_core::{Samples, Seconds};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
+use plimsoll_text::ssml::{self, Part, Speech};
+use plimsoll_text::{Language, Normalizer};
 use serde_json::{Value, json};
 
 use crate::output::{ForceFlag, OutputFile};
 use crate::print::go_on_without_output;
 use crate::terminal::ExitCodeExt;
+use format::SoundFormat;
 use plimsoll_recipes::config::ConfigError;
 use plimsoll_recipes::reader;
+use plimsoll_recipes::texts::normalizer_of;
 use plimsoll_recipes::training::pictures;
 use plimsoll_recipes::{Failure, FailureExt};
+use stream::stream;
 
 /// Maximum number of characters of a text that a message quotes.
 const EXCERPT_CHARS: usize = 60;
@@ -38,18 +46,24 @@ struct SpeechRequest {
 /// Arguments of `say`.
 #[derive(Debug, Args)]
 pub(crate) struct SayArgs {
-    /// Text to speak; `-` reads it from standard input.
+    /// Text to speak, plain or SSML; `-` reads it from standard input.
     #[arg(required_unless_present = "file", conflicts_with = "file", value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// Speak every line of this text file into its own WAV file.
+    /// Speak every line of this text file into its own file.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Run whose best checkpoint speaks, or folder of an exported model.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// Output file; `-` is standard output. Default: said.wav.
-    #[arg(long, value_name = "FILE.wav", conflicts_with = "file")]
+    /// Output file, as WAV, or as FLAC if its name ends with .flac; `-` is standard output. Default: said.wav.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub(crate) out: Option<PathBuf>,
+    /// Format of the output. Default: by the name of --out, otherwise wav.
+    #[arg(long, value_enum, value_name = "wav|flac", hide_possible_values = true)]
+    pub(crate) format: Option<SoundFormat>,
+    /// Write one WAV file of unknown length to standard output, part by part as they are spoken, for a player.
+    #[arg(long, conflicts_with_all = ["file", "out", "picture", "json", "format"])]
+    pub(crate) stream: bool,
     /// Output folder for --file; files are named after the line numbers: 0001.wav and so on. Default: said.
     #[arg(long, value_name = "DIR", requires = "file")]
     pub(crate) out_dir: Option<PathBuf>,
@@ -59,6 +73,10 @@ pub(crate) struct SayArgs {
     /// Language of the text, for a model that was trained on several.
     #[arg(long, value_name = "NAME")]
     pub(crate) language: Option<String>,
+    /// Steps that make words of the text before it is spoken: a language such as `en` for all steps that know it, or steps
+    /// as in `data.normalize`, separated by commas. Default: those that the model was trained with.
+    #[arg(long, value_name = "STEPS")]
+    pub(crate) normalize: Option<String>,
     /// Seed of the random numbers; the same text, voice and seed give the same speech.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -82,6 +100,7 @@ pub(crate) struct SayArgs {
 /// Synthesizes one text, or every line of a file. A line that fails is reported, and the other lines continue; the exit
 /// code is then 2.
 pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
+    let normalizer = args.normalize.as_deref().map(normalizer_of).transpose()?;
     let requests = requests(args)?;
     let picture = args.picture.as_deref().map(|path| OutputFile::new(path, "--picture", args.overwrite)).transpose()?;
     if args.file.is_some() {
@@ -91,11 +110,16 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     let device = reader::device(&args.backend)?;
     let pipeline = SpeechPipeline::load(&args.run, &device).invalid()?;
     let voice = voice(args, &pipeline)?;
+    let words = |request: &SpeechRequest| spoken(args, &pipeline, normalizer.as_ref(), &request.text);
+    if args.stream {
+        return stream(args, &pipeline, &voice, &words(&requests[0])?);
+    }
     let is_single = args.file.is_none();
     let bar = bar(&requests);
     let mut failed = 0;
     for request in &requests {
-        let speech = synthesize(args, &pipeline, &voice, request, &bar).and_then(|speech| {
+        let speech = words(request).and_then(|speech| synthesize(args, &pipeline, &voice, (request, &speech), &bar));
+        let speech = speech.and_then(|speech| {
             picture.as_ref().map(|file| draw(file, &speech, &pipeline, &voice, &options(args))).transpose()?;
             Ok(speech)
         });
@@ -118,6 +142,10 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
 /// Lists the texts to synthesize: the text of the command line, or the lines of a file that are not blank.
 fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     let Some(file) = &args.file else {
+        // clap lets it pass, because a text and a file exclude each other.
+        if args.out_dir.is_some() {
+            return Err(Failure::invalid("--out-dir is for the lines of --file", "a single text goes to --out FILE"));
+        }
         let text = match args.text.as_deref() {
             Some("-") => {
                 let mut text = String::new();
@@ -126,13 +154,17 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
             }
             text => text.unwrap_or_default().into(),
         };
-        let out = OutputFile::new(args.out.as_deref().unwrap_or(Path::new("said.wav")), "--out", args.overwrite)?;
+        if args.stream {
+            return Ok(vec![SpeechRequest { text, out: OutputFile::new(Path::new("-"), "--stream", args.overwrite)? }]);
+        }
+        let default = format!("said.{}", format_of(args).extension());
+        let out = OutputFile::new(args.out.as_deref().unwrap_or(Path::new(&default)), "--out", args.overwrite)?;
         return Ok(vec![SpeechRequest { text, out }]);
     };
     let text = fs::read_to_string(file).map_err(|error| {
         Failure::invalid(
             format!("cannot read {}: {error}", file.display()),
-            "`--file` takes a text file; each line becomes a WAV file",
+            "`--file` takes a text file; each line becomes a file of sound",
         )
     })?;
     let folder = args.out_dir.clone().unwrap_or_else(|| "said".into());
@@ -140,17 +172,48 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     if lines.is_empty() {
         return Err(Failure::invalid(
             format!("{} has no line with text", file.display()),
-            "each line with text becomes a WAV file",
+            "each line with text becomes a file of sound",
         ));
     }
     fs::create_dir_all(&folder).map_err(|error| {
         Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
     })?;
     let request = |(number, line): (usize, &str)| {
-        let out = OutputFile::new(&folder.join(format!("{:04}.wav", number + 1)), "--out-dir", args.overwrite)?;
+        let name = format!("{:04}.{}", number + 1, format_of(args).extension());
+        let out = OutputFile::new(&folder.join(name), "--out-dir", args.overwrite)?;
         Ok(SpeechRequest { text: line.into(), out })
     };
     lines.into_iter().map(request).collect()
+}
+
+/// Returns the format of the output: as asked for, or by the name of the file.
+fn format_of(args: &SayArgs) -> SoundFormat {
+    let by_name = || {
+        let extension = args.out.as_deref()?.extension()?.to_str()?;
+        extension.eq_ignore_ascii_case("flac").then_some(SoundFormat::Flac)
+    };
+    args.format.or_else(by_name).unwrap_or(SoundFormat::Wav)
+}
+
+/// Reads a text, plain or SSML, and makes words of it.
+fn spoken(
+    args: &SayArgs,
+    pipeline: &SpeechPipeline,
+    normalizer: Option<&Normalizer>,
+    text: &str,
+) -> Result<Speech, Failure> {
+    let steps = normalizer.unwrap_or_else(|| pipeline.tokenizer().normalizer()).steps();
+    let by_steps = steps.iter().find_map(|step| step.language());
+    let language = args.language.as_deref().and_then(Language::from_code).or(by_steps);
+    let mut speech = ssml::parse(text, language).invalid()?;
+    if let Some(normalizer) = normalizer {
+        for part in &mut speech.parts {
+            if let Part::Span(span) = part {
+                span.text = normalizer.apply(&span.text);
+            }
+        }
+    }
+    Ok(speech)
 }
 
 /// Encodes the voice of the recording that `args` name, or else the default voice of the run.
@@ -172,7 +235,7 @@ fn synthesize(
     args: &SayArgs,
     pipeline: &SpeechPipeline,
     voice: &Voice,
-    request: &SpeechRequest,
+    (request, speech): (&SpeechRequest, &Speech),
     bar: &ProgressBar,
 ) -> Result<SynthesizedSpeech, Failure> {
     // For a single text the bar counts its parts, for a file its lines.
@@ -187,12 +250,12 @@ fn synthesize(
             eprintln!("note: the text has {all} parts; the time grows with their number");
         }
     };
-    let speech = pipeline.synthesize(&request.text, voice, &options(args), &mut count);
+    let speech = pipeline.speak(speech, voice, &options(args), &mut count);
     let speech = speech.map_err(|error| synthesis_failure(&error))?;
     if !is_single {
         bar.inc(1);
     }
-    request.out.write(wav_bytes(&speech.samples, pipeline.sample_rate()))?;
+    request.out.write(format_of(args).encode(&speech.samples, pipeline.sample_rate())?)?;
     Ok(speech)
 }
 
@@ -242,6 +305,9 @@ fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechReque
     let unknown: String = speech.unknown_characters.iter().filter(|character| !character.is_whitespace()).collect();
     if !unknown.is_empty() {
         eprintln!("warning: {file}: characters that the model does not know were left out: {unknown}");
+    }
+    for warning in &speech.warnings {
+        eprintln!("warning: {file}: {warning}");
     }
     let frames = |mels: usize| mels / pipeline.log_mel().n_mels();
     for part in speech.cut_off_segments() {

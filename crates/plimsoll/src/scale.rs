@@ -1,0 +1,216 @@
+//! `plimsoll scale`: what more machines would bring to a run, before they are rented.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_core::{Bytes, Event, PlanHeader, StepEvent, TimeOwner};
+use plimsoll_monitor::{Host, read_records};
+use plimsoll_mpi::scale::{Cluster, Link, Prediction, Step, table};
+use plimsoll_recipes::processes::Processes;
+use plimsoll_recipes::training::named_run;
+use plimsoll_recipes::{Failure, FailureExt};
+use serde_json::json;
+
+use crate::number::number_in;
+
+/// Steps at the start of a run that do not count: they wait for the loader, and compile kernels.
+const WARM_STEPS: usize = 3;
+/// Largest number of ranks of a table.
+const RANKS_MAX: usize = 1 << 16;
+/// Ways between ranks of one machine where nothing is measured: host memory of a common server.
+const WITHIN: Link = Link { latency_seconds: 5e-6, message_seconds: 1e-6, bytes_per_second: 2e9 };
+
+/// Networks that have a name: latency in seconds, and bytes a second in one direction that programs see.
+const NETWORKS: [(&str, f64, f64); 6] = [
+    ("1gbe", 50e-6, 0.11e9),
+    ("10gbe", 30e-6, 1.1e9),
+    ("25gbe", 20e-6, 2.8e9),
+    ("100gbe", 10e-6, 11e9),
+    ("hdr", 3e-6, 22e9),
+    ("ndr", 2e-6, 45e9),
+];
+
+/// Arguments of `scale`.
+#[derive(Debug, Args)]
+pub(crate) struct ScaleArgs {
+    /// Run whose steps are measured, by name or folder: a run of one process.
+    #[arg(long, value_name = "RUN")]
+    run: PathBuf,
+    /// Number of processes on a machine: one for each GPU, or on a CPU 1.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| number_in(text, 1..=1024))]
+    ranks_per_node: NonZeroUsize,
+    /// Network between the machines: 1gbe, 10gbe, 25gbe, 100gbe, hdr or ndr (InfiniBand). Default: as measured, if MPI started
+    /// this command on several machines, or else 10gbe.
+    #[arg(long, value_name = "NAME", value_parser = NETWORKS.map(|(name, ..)| name))]
+    network: Option<String>,
+    /// Latency of the network in microseconds, in place of that of --network.
+    #[arg(long, value_name = "MICROSECONDS", value_parser = positive)]
+    latency: Option<f64>,
+    /// Bandwidth of the network a second in one direction, such as 1.1GB, in place of that of --network.
+    #[arg(long, value_name = "SIZE")]
+    bandwidth: Option<Bytes>,
+    /// Price of a machine for an hour, for the price of training on an hour of audio.
+    #[arg(long, value_name = "PRICE", value_parser = positive)]
+    price: Option<f64>,
+    /// Largest number of processes of the table.
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = |text: &str| number_in(text, 1..=RANKS_MAX))]
+    ranks: NonZeroUsize,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Parses a number above 0.
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".into())
+}
+
+/// Prints what more processes would bring to a run. Under MPI it measures the links between its processes first.
+pub(crate) fn scale(args: &ScaleArgs) -> Result<ExitCode, Failure> {
+    let processes = Processes::join()?;
+    let measured = processes.measure_link()?;
+    if !processes.is_first() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (step, facts) = measured_step(&named_run(&args.run))?;
+    let is_one_machine = processes.local_ranks() == processes.ranks();
+    let (within, between) = links(args, measured, is_one_machine);
+    let cluster = Cluster {
+        within,
+        between,
+        ranks_per_node: args.ranks_per_node.get(),
+        full_speed_ranks: facts.full_speed_ranks(args.ranks_per_node.get()),
+        node_hour_cost: args.price,
+    };
+    let rows = table(&step, &cluster, args.ranks.get());
+    if args.json {
+        let all = json!({"step": step, "cluster": cluster, "steps_measured": facts.steps, "table": rows});
+        println!("{all:#}");
+    } else {
+        print!("{}", report(&step, &cluster, &facts, &rows, measured.is_some()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the links within a machine and between machines: as the flags say, as measured, or usual ones.
+fn links(args: &ScaleArgs, measured: Option<Link>, is_one_machine: bool) -> (Link, Link) {
+    let within = measured.filter(|_| is_one_machine).unwrap_or(WITHIN);
+    let named = |name: &str| {
+        let found = NETWORKS.iter().find(|(known, ..)| *known == name);
+        found.map(|&(_, latency, bytes)| Link {
+            latency_seconds: latency,
+            message_seconds: 1e-6,
+            bytes_per_second: bytes,
+        })
+    };
+    let between = match &args.network {
+        Some(name) => named(name),
+        None => measured.filter(|_| !is_one_machine).or_else(|| named("10gbe")),
+    };
+    let mut between = between.expect("clap accepts only these names");
+    if let Some(latency) = args.latency {
+        between.latency_seconds = latency * 1e-6;
+    }
+    if let Some(bandwidth) = args.bandwidth {
+        between.bytes_per_second = bandwidth.0.max(1) as f64;
+    }
+    (within, between)
+}
+
+/// What the record of a run says besides its step.
+struct RunFacts {
+    /// Number of steps that were measured.
+    steps: usize,
+    /// Threads of the process that trained, if the CPU did.
+    host_threads: Option<usize>,
+}
+
+impl RunFacts {
+    /// Returns how many processes of a machine like this one compute at full speed: all, if each has a GPU.
+    fn full_speed_ranks(&self, ranks_per_node: usize) -> usize {
+        match self.host_threads {
+            Some(threads) => (Host::read().logical_cpus / threads.max(1)).max(1),
+            None => ranks_per_node,
+        }
+    }
+}
+
+/// Returns the median step of a run, as its record has it.
+fn measured_step(run: &Path) -> Result<(Step, RunFacts), Failure> {
+    let records = read_records(&run.join("metrics.jsonl")).invalid()?;
+    let steps = records.into_iter().filter_map(|record| match record.event {
+        Event::Step(step) if !step.times.is_empty() => Some(step),
+        _ => None,
+    });
+    let steps: Vec<StepEvent> = steps.skip(WARM_STEPS).collect();
+    if steps.is_empty() {
+        let message = format!("{} has no step after the first {WARM_STEPS} whose time was measured", run.display());
+        return Err(Failure::invalid(message, "train some 20 steps first: `train --steps 20`"));
+    }
+    let header: PlanHeader =
+        toml::from_str(&std::fs::read_to_string(run.join("plan.toml")).invalid()?).unwrap_or_default();
+    let median = |value: &dyn Fn(&StepEvent) -> f64| {
+        let mut values: Vec<f64> = steps.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let of =
+        |owners: &'static [TimeOwner]| move |step: &StepEvent| owners.iter().map(|&owner| step.times.get(owner)).sum();
+    let utterances = median(&|step| step.shape.map_or(step.micro_batches, |shape| shape.utterances as usize) as f64);
+    let step = Step {
+        compute_seconds: median(&of(SHARED)),
+        fixed_seconds: median(&of(OWN)),
+        gradient_bytes: header.parameters.unwrap_or_default() as f64 * size_of::<f32>() as f64,
+        micro_batches: (utterances as usize).max(1),
+        audio_seconds: median(&|step| step.frames as f64) * header.hop_seconds.unwrap_or(0.01),
+    };
+    let device = header.device.unwrap_or_default();
+    let host_threads = device.strip_prefix("the CPU, ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+    Ok((step, RunFacts { steps: steps.len(), host_threads }))
+}
+
+/// Owners of time that more processes share.
+const SHARED: &[TimeOwner] =
+    &[TimeOwner::Data, TimeOwner::Transfer, TimeOwner::Submit, TimeOwner::Compute, TimeOwner::Read, TimeOwner::Retry];
+/// Owners of time that each process spends itself.
+const OWN: &[TimeOwner] = &[TimeOwner::Optimizer, TimeOwner::Record, TimeOwner::Unknown];
+
+/// Formats the table.
+fn report(step: &Step, cluster: &Cluster, facts: &RunFacts, rows: &[Prediction], is_measured: bool) -> String {
+    let millis = |seconds: f64| seconds * 1e3;
+    let Link { latency_seconds, bytes_per_second, .. } = cluster.between;
+    let mut text = format!(
+        "median of {} steps: {:.0} ms to share, {:.0} ms of each process, {} of gradients, {:.0} s of audio in {} parts\n\
+         between machines: {:.0} us, {} a second; {} a machine; links {}\n\n",
+        facts.steps,
+        millis(step.compute_seconds),
+        millis(step.fixed_seconds),
+        Bytes(step.gradient_bytes as u64),
+        step.audio_seconds,
+        step.micro_batches,
+        latency_seconds * 1e6,
+        Bytes(bytes_per_second as u64),
+        plimsoll_core::counted(cluster.ranks_per_node, "process"),
+        if is_measured { "measured" } else { "assumed" },
+    );
+    let price = if cluster.node_hour_cost.is_some() { "  per audio hour" } else { "" };
+    text += &format!("processes  machines     step  computing  own  exchange  faster  efficiency{price}\n");
+    for row in rows {
+        let price = row.audio_hour_cost.map_or(String::new(), |cost| format!("  {cost:>14.4}"));
+        text += &format!(
+            "{:>9}  {:>8}  {:>4.0} ms  {:>6.0} ms {:>4.0}  {:>5.0} ms  {:>5.2}x  {:>8.0} %{price}\n",
+            row.ranks,
+            row.nodes,
+            millis(row.step_seconds),
+            millis(row.compute_seconds),
+            millis(row.fixed_seconds),
+            millis(row.sum_seconds),
+            row.speedup,
+            row.efficiency * 100.0,
+        );
+    }
+    text
+}
