@@ -90,7 +90,8 @@ pub(crate) fn scale(args: &ScaleArgs) -> Result<ExitCode, Failure> {
         let all = json!({"step": step, "cluster": cluster, "steps_measured": facts.steps, "table": rows});
         println!("{all:#}");
     } else {
-        print!("{}", report(&step, &cluster, &facts, &rows, measured.is_some()));
+        let is_measured = [is_one_machine, !is_one_machine].map(|is_this| measured.is_some() && is_this);
+        print!("{}", report(&step, &cluster, &facts, &rows, is_measured));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -150,8 +151,15 @@ fn measured_step(run: &Path) -> Result<(Step, RunFacts), Failure> {
         let message = format!("{} has no step after the first {WARM_STEPS} whose time was measured", run.display());
         return Err(Failure::invalid(message, "train some 20 steps first: `train --steps 20`"));
     }
-    let header: PlanHeader =
-        toml::from_str(&std::fs::read_to_string(run.join("plan.toml")).invalid()?).unwrap_or_default();
+    let plan = std::fs::read_to_string(run.join("plan.toml")).invalid()?;
+    let replicas =
+        toml::from_str(&plan).ok().and_then(|plan: toml::Table| plan.get("training")?.get("replicas")?.as_integer());
+    if let Some(replicas @ 2..) = replicas {
+        let message =
+            format!("{} trained with {replicas} replicas, and each recorded its own part of a step", run.display());
+        return Err(Failure::invalid(message, "measure a run of one process: `train --steps 20`"));
+    }
+    let header: PlanHeader = toml::from_str(&plan).unwrap_or_default();
     let median = |value: &dyn Fn(&StepEvent) -> f64| {
         let mut values: Vec<f64> = steps.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
@@ -178,23 +186,26 @@ const SHARED: &[TimeOwner] =
 /// Owners of time that each process spends itself.
 const OWN: &[TimeOwner] = &[TimeOwner::Optimizer, TimeOwner::Record, TimeOwner::Unknown];
 
-/// Formats the table.
-fn report(step: &Step, cluster: &Cluster, facts: &RunFacts, rows: &[Prediction], is_measured: bool) -> String {
+/// Formats the table. `is_measured`: whether the links within a machine and between machines were measured.
+fn report(step: &Step, cluster: &Cluster, facts: &RunFacts, rows: &[Prediction], is_measured: [bool; 2]) -> String {
     let millis = |seconds: f64| seconds * 1e3;
-    let Link { latency_seconds, bytes_per_second, .. } = cluster.between;
+    let link = |link: Link, is_measured: bool| {
+        let how = if is_measured { "measured" } else { "assumed" };
+        let (latency, bandwidth) = (link.latency_seconds * 1e6, Bytes(link.bytes_per_second as u64));
+        format!("{latency:.0} us, {bandwidth} a second ({how})")
+    };
     let mut text = format!(
         "median of {} steps: {:.0} ms to share, {:.0} ms of each process, {} of gradients, {:.0} s of audio in {} parts\n\
-         between machines: {:.0} us, {} a second; {} a machine; links {}\n\n",
+         within a machine: {}\nbetween machines: {}\n{} a machine\n\n",
         facts.steps,
         millis(step.compute_seconds),
         millis(step.fixed_seconds),
         Bytes(step.gradient_bytes as u64),
         step.audio_seconds,
         step.micro_batches,
-        latency_seconds * 1e6,
-        Bytes(bytes_per_second as u64),
+        link(cluster.within, is_measured[0]),
+        link(cluster.between, is_measured[1]),
         plimsoll_core::counted(cluster.ranks_per_node, "process"),
-        if is_measured { "measured" } else { "assumed" },
     );
     let price = if cluster.node_hour_cost.is_some() { "  per audio hour" } else { "" };
     text += &format!("processes  machines     step  computing  own  exchange  faster  efficiency{price}\n");

@@ -34,7 +34,10 @@ fn a_bigger_machine_is_predicted_from_a_run() {
     // Six utterances are at most six parts.
     assert_eq!(rows[3]["compute_seconds"], rows[6]["compute_seconds"]);
     let output = dir.run(&["scale", "--run", "short"]).success();
-    assert!(output.stdout.contains("efficiency") && output.stdout.contains("links assumed"), "{}", output.stdout);
+    assert!(output.stdout.contains("efficiency") && output.stdout.contains("(assumed)"), "{}", output.stdout);
+    dir.train(&["--name", "two", "--steps", "8", "--set", "device.replicas=2"]).success();
+    let output = dir.run(&["scale", "--run", "two"]);
+    assert!(output.code == Some(2) && output.stderr.contains("2 replicas"), "{output:?}");
     dir.train(&["--name", "shorter", "--steps", "2"]).success();
     let output = dir.run(&["scale", "--run", "shorter"]);
     assert!(output.code == Some(2) && output.stderr.contains("--steps 20"), "{output:?}");
