@@ -85,7 +85,7 @@ pub(crate) enum Command {
     Advise(Box<AdviseArgs>),
     /// Train at the limit of the plan for a time, and judge speed, memory and errors
     Stress(Box<StressArgs>),
-    /// Predict what more machines would bring to a run: time, efficiency and price by the number of processes
+    /// Predict what more machines would bring to a run: time, efficiency, price
     Scale(Box<ScaleArgs>),
     /// Check driver, devices, memory, disks and settings before a run
     Doctor(Box<DoctorArgs>),
