@@ -232,6 +232,41 @@ fn synthesizer_learns_subwords_and_languages() {
 }
 
 #[test]
+fn spans_pauses_words_and_formats_are_spoken() {
+    let dir = trained();
+    let say = |text: &str, out: &str, more: &[&str]| {
+        let args = [&["say", text, "--run", "runs/v", "--out", out, "--json"][..], more].concat();
+        let output = dir.run(&args).success();
+        let samples = plimsoll_audio::read_recording(&dir.path(out)).unwrap().samples;
+        (samples, output.stderr)
+    };
+    let (plain, _) = say("five", "plain.wav", &[]);
+    let rate = length(&dir.path("plain.wav")).0 as usize;
+    // A pause has its length, and a volume its factor.
+    let (paused, _) = say(r#"<speak>five<break time="2s"/></speak>"#, "paused.wav", &[]);
+    assert!(
+        paused.len() == plain.len() + 2 * rate
+            && paused[..plain.len()] == plain
+            && paused[plain.len()..] == vec![0.0; 2 * rate]
+    );
+    let quiet = r#"<speak><prosody volume="-20dB" pitch="+2st">five</prosody><foo/></speak>"#;
+    let (quiet, warnings) = say(quiet, "quiet.wav", &[]);
+    let peak = |samples: &[f32]| samples.iter().fold(0.0_f32, |peak, sample| peak.max(sample.abs()));
+    assert!((peak(&quiet) / peak(&plain) - 0.1).abs() < 0.001);
+    assert!(warnings.contains("cannot change its pitch") && warnings.contains("the tag `foo`"), "{warnings}");
+    let (slow, _) = say(r#"<speak><prosody rate="50%">five</prosody></speak>"#, "slow.wav", &[]);
+    assert!(slow.len() > plain.len() * 3 / 2, "{} and {}", slow.len(), plain.len());
+    // The other format and the stream hold the same samples.
+    assert!(say("five", "plain.flac", &[]).0 == plain);
+    let stream = dir.command(&["say", "five", "--run", "runs/v", "--stream"]).output().unwrap().stdout;
+    dir.write("stream.wav", stream);
+    assert!(plimsoll_audio::read_recording(&dir.path("stream.wav")).unwrap().samples == plain);
+    // Words are made of what is no word.
+    let (words, _) = say("5", "words.wav", &["--normalize", "en"]);
+    assert!(words == plain);
+}
+
+#[test]
 fn speech_mistakes_get_one_message() {
     let dir = trained();
     dir.write("silent.wav", silence(16_000, 32_000));

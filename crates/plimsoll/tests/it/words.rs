@@ -131,6 +131,42 @@ fn a_lexicon_and_a_language_model_decide_the_words() {
 }
 
 #[test]
+fn two_recognizers_are_compared_on_the_same_utterances() {
+    let dir = trained();
+    dir.train(&["--name", "other", "--steps", "30"]).success();
+    let compared = json(&dir, &["eval", "--run", "runs/r", "--compare", "runs/other", "--json"]);
+    let alone = json(&dir, &["eval", "--run", "runs/other", "--json"]);
+    assert_eq!((&compared["other"]["cer"], &compared["other"]["wer"]), (&alone["cer"], &alone["wer"]));
+    let difference = compared["cer"].as_f64().unwrap() - alone["cer"].as_f64().unwrap();
+    let found = &compared["comparison"]["characters"];
+    assert!((found["difference"].as_f64().unwrap() - difference).abs() < 1e-9, "{found}");
+    assert!(
+        found["low"].as_f64() <= found["difference"].as_f64() && found["difference"].as_f64() <= found["high"].as_f64()
+    );
+    let itself = json(&dir, &["eval", "--run", "runs/r", "--compare", "runs/r", "--json"]);
+    let found = &itself["comparison"]["characters"];
+    assert_eq!([&found["low"], &found["difference"], &found["high"]].map(|value| value.as_f64()), [Some(0.0); 3]);
+    let text = dir.run(&["eval", "--run", "runs/r", "--compare", "runs/r"]).success().stdout;
+    assert!(text.contains("(A) beside") && text.contains("no certain difference"), "{text}");
+}
+
+#[test]
+fn models_are_written_compressed_and_count_unknown_words() {
+    let dir = TestFolder::new();
+    dir.write("texts.txt", "\u{feff}a b\nb a\n");
+    dir.run(&["lm", "train", "texts.txt", "--order", "2", "--out", "m.arpa.gz"]).success();
+    dir.run(&["lm", "train", "texts.txt", "--order", "2", "--out", "m.lm"]).success();
+    assert_eq!(std::fs::read(dir.path("m.arpa.gz")).unwrap()[..2], [0x1f, 0x8b]);
+    dir.write("new.txt", "a z\n");
+    let read = |model: &str| json(&dir, &["lm", "perplexity", model, "new.txt", "--json"]);
+    let (packed, plain) = (read("m.arpa.gz"), read("m.lm"));
+    assert_eq!((packed["words"].as_u64(), packed["unknown_words"].as_u64()), (Some(3), Some(1)));
+    let of = |found: &Value, key: &str| found[key].as_f64().unwrap();
+    assert!((of(&packed, "perplexity") / of(&plain, "perplexity") - 1.0).abs() < 1e-3, "{packed} {plain}");
+    assert!(of(&packed, "known_perplexity") < of(&packed, "perplexity"));
+}
+
+#[test]
 fn a_packed_corpus_trains_to_the_same_weights() {
     let dir = trained();
     for format in ["webdataset", "shar"] {

@@ -162,11 +162,7 @@ impl RunContext<'_> {
             false => self.train_other(task, replica, stop).map(|()| TrainingOutcome::Followed),
         };
         // Unlike a thread, a process that fails is not seen to end: the others would wait for it.
-        match &outcome {
-            Ok(_) => {}
-            Err(failure) => self.processes.collective().fail(&error_chain(failure)),
-        }
-        outcome
+        outcome.inspect_err(|failure| self.processes.collective().fail(&error_chain(failure)))
     }
 
     /// Trains the first replica, which records, validates and saves the run.
