@@ -12,9 +12,6 @@ use plimsoll_text::ssml::{Part, Span, Speech};
 use super::{SayArgs, options, synthesis_failure};
 use crate::print::{flush_out, write_out};
 
-/// Length of the silence between two parts of a text.
-const PART_PAUSE: Seconds = Seconds(0.25);
-
 /// Speaks the parts of `speech` one after the other to standard output, each as soon as it is made.
 pub(super) fn stream(
     args: &SayArgs,
@@ -43,7 +40,7 @@ pub(super) fn stream(
             match pipeline.speak(&part, voice, &options(args), &mut |_, _| {}) {
                 Ok(spoken) => {
                     if index > 0 {
-                        output.write(&silence(PART_PAUSE, rate)).failed()?;
+                        output.write(&silence(SpeechPipeline::PAUSE, rate)).failed()?;
                     }
                     output.write(&spoken.samples).failed()?;
                     warnings.extend(spoken.warnings);

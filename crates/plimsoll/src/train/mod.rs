@@ -136,6 +136,9 @@ fn lead(
         eprint!("{}", preview(&loaded, resume.as_ref(), target, processes, memory, &Terminal)?);
         return Ok(ExitCode::SUCCESS);
     }
+    if !processes.is_alone() {
+        eprintln!("processes: {}", processes.description());
+    }
     let planned = PlannedRun::in_processes(loaded, resume.as_ref(), processes, memory, &Terminal)?;
     eprint!("{}", planned.plan);
     let signals = Signals::listen().failed()?;

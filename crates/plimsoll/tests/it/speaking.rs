@@ -237,7 +237,7 @@ fn spans_pauses_words_and_formats_are_spoken() {
     let say = |text: &str, out: &str, more: &[&str]| {
         let args = [&["say", text, "--run", "runs/v", "--out", out, "--json"][..], more].concat();
         let output = dir.run(&args).success();
-        let samples = plimsoll_audio::read_recording(&dir.path(out)).unwrap().samples;
+        let samples = plimsoll_audio::read_recording(dir.path(out)).unwrap().samples;
         (samples, output.stderr)
     };
     let (plain, _) = say("five", "plain.wav", &[]);
@@ -260,7 +260,7 @@ fn spans_pauses_words_and_formats_are_spoken() {
     assert!(say("five", "plain.flac", &[]).0 == plain);
     let stream = dir.command(&["say", "five", "--run", "runs/v", "--stream"]).output().unwrap().stdout;
     dir.write("stream.wav", stream);
-    assert!(plimsoll_audio::read_recording(&dir.path("stream.wav")).unwrap().samples == plain);
+    assert!(plimsoll_audio::read_recording(dir.path("stream.wav")).unwrap().samples == plain);
     // Words are made of what is no word.
     let (words, _) = say("5", "words.wav", &["--normalize", "en"]);
     assert!(words == plain);

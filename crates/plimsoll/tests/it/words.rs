@@ -145,7 +145,7 @@ fn two_recognizers_are_compared_on_the_same_utterances() {
     );
     let itself = json(&dir, &["eval", "--run", "runs/r", "--compare", "runs/r", "--json"]);
     let found = &itself["comparison"]["characters"];
-    assert_eq!([&found["low"], &found["difference"], &found["high"]].map(|value| value.as_f64()), [Some(0.0); 3]);
+    assert_eq!([&found["low"], &found["difference"], &found["high"]].map(Value::as_f64), [Some(0.0); 3]);
     let text = dir.run(&["eval", "--run", "runs/r", "--compare", "runs/r"]).success().stdout;
     assert!(text.contains("(A) beside") && text.contains("no certain difference"), "{text}");
 }

@@ -29,8 +29,6 @@ const BATCH_SIZE: usize = 16;
 const SHOWN_CHARACTERS: usize = 60;
 /// Speeds of speech that can be asked for.
 pub(super) const RATES: RangeInclusive<f64> = 0.25..=4.0;
-/// Length of the silence between two parts of a text.
-const PAUSE: Seconds = Seconds(0.25);
 
 /// A trained synthesizer with its features, its tokenizer and its vocoder.
 ///
@@ -150,6 +148,9 @@ impl SynthesizedSpeech {
 }
 
 impl SpeechPipeline {
+    /// Length of the silence between two parts of a text.
+    pub const PAUSE: Seconds = Seconds(0.25);
+
     /// Loads the best checkpoint of the run in `folder`, or the exported model in `folder`: a synthesizer of either family.
     ///
     /// # Errors
@@ -293,7 +294,7 @@ impl SpeechPipeline {
 
     /// Computes the samples of log-mels, one sequence after the other, with a pause of 0.25 s in between.
     pub fn vocode<'a>(&self, mels: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
-        let pause = vec![0.0; (PAUSE.0 * f64::from(self.sample_rate())) as usize];
+        let pause = vec![0.0; (Self::PAUSE.0 * f64::from(self.sample_rate())) as usize];
         self.vocoder.waveforms(&mels.collect::<Vec<_>>()).join(pause.as_slice())
     }
 
