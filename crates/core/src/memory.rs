@@ -114,6 +114,15 @@ pub trait MemoryGate: Send + Sync {
     /// If memory ran out since the last call.
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory>;
 
+    /// Checks like [`check`](Self::check) after a phase that computed only what was computed before, with enough memory. The
+    /// default calls `check`; a gate whose reading takes time need not read again.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check).
+    fn check_again(&self, stage: Stage) -> Result<(), OutOfMemory> {
+        self.check(stage)
+    }
+
     /// Called when the trainer has returned unused memory to the device after a failure, before it tries again. The
     /// default does nothing.
     fn cleaned_up(&self) {}
@@ -133,6 +142,9 @@ impl<G: MemoryGate + ?Sized> MemoryGate for Box<G> {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         (**self).check(stage)
     }
+    fn check_again(&self, stage: Stage) -> Result<(), OutOfMemory> {
+        (**self).check_again(stage)
+    }
     fn cleaned_up(&self) {
         (**self).cleaned_up();
     }
@@ -141,6 +153,9 @@ impl<G: MemoryGate + ?Sized> MemoryGate for Box<G> {
 impl<G: MemoryGate + ?Sized> MemoryGate for &G {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         (**self).check(stage)
+    }
+    fn check_again(&self, stage: Stage) -> Result<(), OutOfMemory> {
+        (**self).check_again(stage)
     }
     fn cleaned_up(&self) {
         (**self).cleaned_up();

@@ -12,7 +12,8 @@ use crate::{Bytes, MemoryGate, MemoryMeter, OutOfMemory, Stage};
 /// weights lie in them, are not reported again: smaller parts would not return them either.
 ///
 /// The peak of the meter must be the reserved memory. A meter of pools may have to wait for the device's queue, so the
-/// gate reads it once for each micro-batch, when the micro-batch is added to the gradient, and not in the stages before.
+/// gate reads it once for each micro-batch, when the micro-batch is added to the gradient, and not in the stages before. For
+/// sizes that were computed before it does not read it at all, because the pools keep what they have.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,6 +59,10 @@ impl<M: MemoryMeter> MemoryGate for PoolGate<M> {
         self.limit.store(reserved.0, Relaxed);
         let reason = format!("the memory pools have {reserved}, and the budget is {}", self.budget);
         Err(OutOfMemory { stage, reason })
+    }
+
+    fn check_again(&self, _: Stage) -> Result<(), OutOfMemory> {
+        Ok(())
     }
 
     fn cleaned_up(&self) {
@@ -107,6 +112,7 @@ mod tests {
             for stage in [Stage::Forward, Stage::Backward] {
                 assert_eq!(gate.check(stage), Ok(()), "case {index}: the meter is read once for each micro-batch");
             }
+            assert_eq!(gate.check_again(Stage::Accumulate), Ok(()), "case {index}");
             assert_eq!(gate.check(Stage::Accumulate).is_ok(), passes, "case {index}");
         }
     }

@@ -219,7 +219,9 @@ impl<T: Task> Trainer<T> {
             let before = BufferSnapshot::from_module(&self.task);
             for micro_batch in &group.micro_batches {
                 let shape = group.shape.with_utterances(micro_batch.len);
-                self.shapes.record(shape, micro_batch.fallback_level);
+                if self.shapes.record(shape, micro_batch.fallback_level) {
+                    self.watch.expect_growth();
+                }
             }
             let begun = timing::so_far();
             let failed = self.compute_group(request, &group, asks, (&mut sums, prefetched.take()))?;
@@ -236,6 +238,9 @@ impl<T: Task> Trainer<T> {
             }
             self.clean_up();
             let (failed, new): (Vec<MicroBatch>, Vec<OutOfMemory>) = failed.into_iter().unzip();
+            for micro_batch in &failed {
+                self.shapes.forget(group.shape.with_utterances(micro_batch.len), micro_batch.fallback_level);
+            }
             for micro_batch in queue.requeue_failed(&failed, &group, &mut self.governor) {
                 // Before an utterance is left out, the optimizer's state makes room for it.
                 if self.makes_room(request, micro_batch, failures)? {

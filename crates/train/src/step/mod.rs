@@ -239,7 +239,7 @@ impl<T: Task> Trainer<T> {
     ) -> Result<StepReport, StepError> {
         let step = self.optimizer.steps() + 1;
         let mut failures = Vec::new();
-        self.watch.start();
+        self.watch.start_step();
         let begun = self.shapes.begin();
         let (mut sums, norm) =
             self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut failures, hook)?;

@@ -29,10 +29,17 @@ impl KnownShapes {
         timing::so_far()
     }
 
-    /// Records a micro-batch of `shape` at a fallback level.
-    pub(super) fn record(&mut self, shape: BatchShape, level: u32) {
-        self.is_new |= self.known.insert((shape, level));
+    /// Records a micro-batch of `shape` at a fallback level. Returns whether it is the first one.
+    pub(super) fn record(&mut self, shape: BatchShape, level: u32) -> bool {
+        let is_new = self.known.insert((shape, level));
+        self.is_new |= is_new;
         self.frames += f64::from(shape.utterances) * f64::from(shape.frames.0);
+        is_new
+    }
+
+    /// Forgets a micro-batch that was not computed after all.
+    pub(super) fn forget(&mut self, shape: BatchShape, level: u32) {
+        self.known.remove(&(shape, level));
     }
 
     /// Ends a step that began with the times `begun`, and moves the time of compilation to its owner. Nothing is learned

@@ -1,5 +1,6 @@
 //! Memory gate and meter of a run.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plimsoll_core::{Bytes, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, Stage};
@@ -11,13 +12,21 @@ pub(crate) struct MemoryWatch {
     /// Whether the memory meter is cheap enough to read in every stage.
     is_cheap: bool,
     highest: Mutex<(Bytes, Stage)>,
+    /// Number of steps whose memory may grow, this one included, and so is read.
+    growing: AtomicU32,
+    /// Number of steps since the start.
+    steps: AtomicU32,
 }
+
+/// Every how many steps the memory of a device is read although nothing new was computed: gaps between tensors may add up.
+const READ_EVERY: u32 = 16;
 
 impl MemoryWatch {
     /// Makes a watch whose gate never fails and that has no meter.
     pub(crate) fn disabled() -> Self {
         let highest = Mutex::new((Bytes(0), Stage::Forward));
-        Self { gate: Box::new(OpenGate), meter: None, is_cheap: true, highest }
+        let (growing, steps) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { gate: Box::new(OpenGate), meter: None, is_cheap: true, highest, growing, steps }
     }
 
     pub(crate) fn new(gate: Box<dyn MemoryGate>, meter: Box<dyn MemoryMeter>, is_cheap: bool) -> Self {
@@ -34,12 +43,40 @@ impl MemoryWatch {
         if let Some(meter) = &self.meter {
             meter.reset_peak();
         }
-        *self.locked() = (Bytes(0), Stage::Forward);
+        // What is not read again is as it was.
+        if self.is_cheap {
+            *self.locked() = (Bytes(0), Stage::Forward);
+        }
+    }
+
+    /// Starts the measurement of a step. Until [`expect_growth`](Self::expect_growth) says otherwise, the step computes only
+    /// what earlier steps have computed.
+    pub(super) fn start_step(&self) {
+        self.start();
+        let left = self.growing.load(Relaxed).saturating_sub(1);
+        let is_turn = self.steps.fetch_add(1, Relaxed).is_multiple_of(READ_EVERY);
+        self.growing.store(left.max(u32::from(is_turn)), Relaxed);
+    }
+
+    /// Notes that this step computes something for the first time, so that memory may grow.
+    pub(super) fn expect_growth(&self) {
+        self.growing.fetch_max(1, Relaxed);
+    }
+
+    /// Returns whether the memory in `stage` may be another than at the last reading.
+    fn may_grow(&self, stage: Stage) -> bool {
+        let is_of_step = !matches!(stage, Stage::Validation | Stage::Checkpoint);
+        self.is_cheap || !is_of_step || self.growing.load(Relaxed) > 0
     }
 
     /// Returns the peak memory since the start and its stage, after a last reading in stage `last`.
     pub(crate) fn end(&self, last: Stage) -> (Bytes, Stage) {
-        self.note(last);
+        if self.may_grow(last) {
+            if !self.is_cheap {
+                *self.locked() = (Bytes(0), Stage::Forward);
+            }
+            self.note(last);
+        }
         *self.locked()
     }
 
@@ -62,10 +99,12 @@ impl MemoryGate for MemoryWatch {
         if self.is_cheap {
             self.note(stage);
         }
-        self.gate.check(stage)
+        if self.may_grow(stage) { self.gate.check(stage) } else { self.gate.check_again(stage) }
     }
 
     fn cleaned_up(&self) {
+        // The pools take again what they need, perhaps in another order.
+        self.growing.store(READ_EVERY, Relaxed);
         self.gate.cleaned_up();
     }
 }

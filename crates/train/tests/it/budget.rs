@@ -25,6 +25,8 @@ struct Pools {
     reserved: AtomicU64,
     /// Highest reserved memory.
     highest: AtomicU64,
+    /// Number of readings.
+    reads: AtomicU64,
 }
 
 impl Pools {
@@ -41,6 +43,7 @@ impl MemoryMeter for Pools {
         Bytes(BASE)
     }
     fn peak(&self) -> Bytes {
+        self.reads.fetch_add(1, Relaxed);
         Bytes(self.reserved.load(Relaxed))
     }
     fn reset_peak(&self) {}
@@ -64,6 +67,9 @@ impl MemoryMeter for SharedPools {
 impl MemoryGate for DeviceGate {
     fn check(&self, stage: Stage) -> Result<(), OutOfMemory> {
         self.1.check(stage)
+    }
+    fn check_again(&self, stage: Stage) -> Result<(), OutOfMemory> {
+        self.1.check_again(stage)
     }
     fn cleaned_up(&self) {
         self.0.reserved.store(BASE, Relaxed);
@@ -166,4 +172,38 @@ fn an_utterance_above_the_budget_is_left_out_and_named() {
     }
     // The next one fits.
     assert_eq!(trainer.step(&batch(1..2, 4)).unwrap().failures.len(), 0);
+}
+
+#[test]
+fn pools_are_not_read_for_what_was_computed_before() {
+    let pools = Arc::new(Pools::default());
+    POOLS.set(pools.clone());
+    let short = batch(0..8, 10);
+    let frames = |batch: &HostBatch| (batch.frame_lengths.len() * batch.frames) as u64;
+    let budget = Bytes(BASE + (frames(&short) * FRAME).next_multiple_of(PAGE));
+    let config = TrainerConfig { async_errors: true, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
+    let net = Net::new(8, &Device::flex().autodiff());
+    let gate = DeviceGate(pools.clone(), PoolGate::new(SharedPools(pools.clone()), budget));
+    let meter = SharedPools(pools.clone());
+    let mut trainer = Trainer::new(Pooled { net }, config, Governor::new(8)).with_memory(gate, meter);
+    let mut read_in = |batch: &HostBatch| {
+        let before = pools.reads.load(Relaxed);
+        let failures = trainer.step(batch).unwrap().failures.len();
+        (pools.reads.load(Relaxed) - before, failures)
+    };
+    let reads: Vec<u64> = (0..40).map(|_| read_in(&short).0).collect();
+    let reading = reads.iter().filter(|reads| **reads > 0).count();
+    // The pools were cleaned up after the first step, and are read in every sixteenth step.
+    assert!(reads[0] > 0 && (2..20).contains(&reading) && reads[18..31] == [0; 13], "{reads:?}");
+    // What is new is read at once, and again when it comes back after a failure.
+    let long = batch(0..8, 30);
+    assert!(frames(&long) > frames(&short));
+    let mut failed = 0;
+    for step in 0..40 {
+        let (reads, failures) = read_in(&long);
+        assert!(reads > 0 || failures == 0, "step {step}");
+        failed += failures;
+        assert!(pools.peak().0 <= budget.0, "step {step}: {:?} reserved of {budget}", pools.peak());
+    }
+    assert!(failed > 1, "the governor tried larger micro-batches again");
 }
