@@ -3,7 +3,12 @@
 //! It repeats the storm test of `plimsoll-train`: 300 steps with checkpoints, validations and injected failures. In
 //! addition every tenth batch has a tensor that does not fit into device memory as a whole. The device reports that
 //! allocation as a buffer that was never written. On the CPU there is no such failure, and the example does nothing.
+//!
+//! `bench_storm budget` repeats it within a budget of 60 % of what the memory pools take by themselves, with a memory
+//! plan for that budget: their reserved memory must not exceed the budget by more than one page.
 
+#[path = "bench_storm/budget.rs"]
+mod budget;
 #[path = "../../train/tests/storm/net.rs"]
 mod net;
 #[path = "../../train/tests/storm/training.rs"]
@@ -76,6 +81,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let device = device();
+    if std::env::args().nth(1).as_deref() == Some("budget") {
+        return budget::storm_within_a_budget(&device);
+    }
     let Some(limit) = too_large(&device) else {
         println!("the device could hold every tensor that was tried");
         return ExitCode::SUCCESS;
@@ -89,8 +97,17 @@ fn main() -> ExitCode {
     );
     let (long, few) = (Some((EVERY, frames)), 8);
     let (frames, validate_every) = (few, 60);
-    let setup =
-        StormSetup { device, async_errors: true, lanes: 1, width, frames, long, validate_every, bursts: (3, 2) };
+    let setup = StormSetup {
+        device,
+        async_errors: true,
+        lanes: 1,
+        width,
+        frames,
+        long,
+        validate_every,
+        bursts: (3, 2),
+        validation_batch: usize::MAX,
+    };
     // The run without failures computes few long utterances at once.
     let short = BatchShape { utterances: BATCH as u32, frames: Frames(few as u32 * 2), tokens: 1 };
     let all = BATCH as usize;

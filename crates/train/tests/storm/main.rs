@@ -36,6 +36,7 @@ fn a_run_with_injected_failures_uses_every_sample_once_and_replays_from_its_ledg
         long: None,
         validate_every: 20,
         bursts: (6, 0),
+        validation_batch: usize::MAX,
     };
     let run = |faults: Faults| run_training(&setup, &MEMORY, faults, Governor::new(BATCH as usize), &mut |_| {});
     let calm = run(Faults::none());

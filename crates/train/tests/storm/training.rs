@@ -25,7 +25,7 @@ pub(crate) const STEPS: u64 = 300;
 /// Number of utterances per step.
 pub(crate) const BATCH: u64 = 16;
 /// Number of batches per epoch.
-const EPOCH: u64 = 30;
+pub(crate) const EPOCH: u64 = 30;
 
 /// Settings of a test run with injected failures.
 #[derive(Clone, Debug)]
@@ -46,11 +46,13 @@ pub(crate) struct StormSetup {
     pub(crate) validate_every: u64,
     /// Bursts of injected failures, `(n, i)`: of every n bursts of 150 memory checks, burst i has frequent failures.
     pub(crate) bursts: (u64, u64),
+    /// Largest number of utterances that validation computes at once.
+    pub(crate) validation_batch: usize,
 }
 
 impl StormSetup {
     /// Makes the batch after `position`.
-    fn batch_at(&self, position: Position) -> HostBatch {
+    pub(crate) fn batch_at(&self, position: Position) -> HostBatch {
         let number = position.epoch * EPOCH + position.batch;
         let frames = match self.long {
             // Three lengths, so that limits for several lengths are learned.
@@ -89,7 +91,7 @@ impl BatchSource for Batches<'_> {
 /// Memory gate that reports failures of the memory budget and injects more failures.
 #[derive(Clone)]
 pub(crate) struct Faults {
-    inner: Option<&'static CountingAllocator>,
+    inner: Option<&'static dyn MemoryGate>,
     bursts: (u64, u64),
     /// Number of failures still to be injected.
     pub(crate) left: Arc<AtomicUsize>,
@@ -103,7 +105,7 @@ impl Faults {
     }
 
     /// Makes a memory gate with `count` injected failures, and with the failures that `inner` reports.
-    pub(crate) fn random(setup: &StormSetup, inner: &'static CountingAllocator, count: usize) -> Self {
+    pub(crate) fn random(setup: &StormSetup, inner: &'static dyn MemoryGate, count: usize) -> Self {
         Self { inner: Some(inner), bursts: setup.bursts, left: Arc::new(count.into()), asked: Arc::default() }
     }
 }
@@ -133,6 +135,12 @@ impl MemoryGate for Faults {
             return Err(OutOfMemory { stage, reason: "injected by the test".into() });
         }
         Ok(())
+    }
+
+    fn cleaned_up(&self) {
+        if let Some(inner) = self.inner {
+            inner.cleaned_up();
+        }
     }
 }
 
@@ -192,7 +200,12 @@ pub(crate) fn run_training(
     let mut log = Log::default();
     let mut trainer = trainer(setup, memory, faults, governor);
     let limits = Limits { steps: Some(STEPS), ..Limits::default() };
-    let options = RunOptions { validate_every: Some(setup.validate_every), save_every: 15, ..RunOptions::new(limits) };
+    let options = RunOptions {
+        validate_every: Some(setup.validate_every),
+        save_every: 15,
+        validation_batch: setup.validation_batch,
+        ..RunOptions::new(limits)
+    };
     let mut position = Position::default();
     let mut note = |event: &Event| match event {
         Event::Step(step) => {
