@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, TensorData};
 use plimsoll_core::{TimeOwner, timing};
-use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops, with_gradient};
+use plimsoll_tape::{PendingRead, inner_device, is_capture_device, runs_host_ops, with_gradient};
 use rayon::prelude::*;
 
 use crate::Lengths;
@@ -31,6 +31,12 @@ pub fn is_ctc_feasible(frames: usize, tokens: &[u32]) -> bool {
     frames >= tokens.len() + repeats
 }
 
+/// Returns the indices of the samples that have fewer frames than CTC needs to read their text.
+pub fn infeasible_texts(lengths: &Lengths, texts: &[Vec<u32>]) -> Vec<usize> {
+    let is_infeasible = |&index: &usize| !is_ctc_feasible(lengths.each()[index] as usize, &texts[index]);
+    (0..texts.len()).filter(is_infeasible).collect()
+}
+
 /// Computes the CTC loss of `logits` `[b, t, v]`, before softmax, for the `texts` of the batch (Graves et al. 2006).
 ///
 /// Equals PyTorch's `ctc_loss` with `reduction="sum"` and `zero_infinity=True`. Frames beyond `lengths` do not count
@@ -39,52 +45,86 @@ pub fn is_ctc_feasible(frames: usize, tokens: &[u32]) -> bool {
 /// The forward-backward algorithm runs on the CPU, in log space and 64 bits, with the samples in parallel. It computes
 /// the gradient together with the loss, so that all devices give the same numbers and the tape holds no graph over
 /// time. On a GPU the call therefore waits once for the device to compute the logits, which are small beside a model's
-/// activations, and is counted in [`CtcLoss::reads`].
+/// activations, and is counted in [`CtcLoss::reads`]. [`PendingCtc`] lets the device compute something else meanwhile.
 ///
 /// # Panics
 /// If the batch sizes of `logits`, `lengths` and `texts` differ, the width of `lengths` is not `t`, or a token is not
 /// below `v`.
 pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> CtcLoss {
-    let [b, t, v] = logits.dims();
-    assert!(
-        b == texts.len() && b == lengths.each().len() && t == lengths.width(),
-        "logits, lengths and texts must have the same batch size, and lengths the width of the logits"
-    );
-    let device = inner_device(&logits.device());
-    let infeasible: Vec<usize> = (0..b).filter(|&i| !is_ctc_feasible(lengths.each()[i] as usize, &texts[i])).collect();
-    let needs_no_gradient = !logits.device().is_autodiff();
-    let reads = u32::from(!runs_host_ops(&device));
-    let (total, gradient) = if is_capture_device(&device) {
-        // A recording device computes nothing: only the shapes count.
-        let total = Tensor::zeros([1], &device);
-        if needs_no_gradient {
-            return CtcLoss { sum: total, infeasible, reads };
-        }
-        (total, Tensor::zeros([b, t, v], &device))
-    } else {
-        let read = || logits.clone().without_autodiff().into_data().convert::<f32>();
-        let values = if reads > 0 { timing::measure(TimeOwner::Read, read) } else { read() };
-        let mut gradient: Vec<f32> = values.try_into_vec().expect("converted to f32");
-        let sample = |(index, cells): (usize, &mut [f32])| {
-            let (valid, padding) = cells.split_at_mut(lengths.each()[index] as usize * v);
-            padding.fill(0.0);
-            // Without a frame only the empty text can be read, and it is certain.
-            if infeasible.contains(&index) || valid.is_empty() {
-                valid.fill(0.0);
-                return 0.0;
+    PendingCtc::begin(logits, lengths).finish(texts)
+}
+
+/// A CTC loss whose logits are on their way to the host.
+///
+/// What is submitted between [`begin`](Self::begin) and [`finish`](Self::finish), such as a decoder, runs on the device
+/// while the host computes the loss.
+#[derive(Debug)]
+pub struct PendingCtc {
+    logits: Tensor<3>,
+    lengths: Lengths,
+    /// `None` on a capture device, which has no values.
+    read: Option<PendingRead>,
+}
+
+impl PendingCtc {
+    /// Begins to read `logits` `[b, t, v]`.
+    ///
+    /// # Panics
+    /// As for [`ctc_loss`].
+    pub fn begin(logits: Tensor<3>, lengths: &Lengths) -> Self {
+        let [b, t, _] = logits.dims();
+        assert!(
+            b == lengths.each().len() && t == lengths.width(),
+            "logits and lengths must have the same batch size, and lengths the width of the logits"
+        );
+        let read = (!is_capture_device(&logits.device())).then(|| PendingRead::begin(logits.clone()));
+        Self { logits, lengths: lengths.clone(), read }
+    }
+
+    /// Computes the loss for the `texts` of the batch.
+    ///
+    /// # Panics
+    /// As for [`ctc_loss`], and if the device could not compute the logits.
+    pub fn finish(self, texts: &[Vec<u32>]) -> CtcLoss {
+        let Self { logits, lengths, read } = self;
+        let [b, t, v] = logits.dims();
+        assert!(b == texts.len(), "logits and texts must have the same batch size");
+        let device = inner_device(&logits.device());
+        let infeasible = infeasible_texts(&lengths, texts);
+        let needs_no_gradient = !logits.device().is_autodiff();
+        let reads = u32::from(!runs_host_ops(&device));
+        let (total, gradient) = if let Some(read) = read {
+            let read = || read.wait().expect("the device computed the logits").convert::<f32>();
+            let values = if reads > 0 { timing::measure(TimeOwner::Read, read) } else { read() };
+            let mut gradient: Vec<f32> = values.try_into_vec().expect("converted to f32");
+            let sample = |(index, cells): (usize, &mut [f32])| {
+                let (valid, padding) = cells.split_at_mut(lengths.each()[index] as usize * v);
+                padding.fill(0.0);
+                // Without a frame only the empty text can be read, and it is certain.
+                if infeasible.contains(&index) || valid.is_empty() {
+                    valid.fill(0.0);
+                    return 0.0;
+                }
+                sample_loss(valid, v, &texts[index])
+            };
+            // Collected in order before the sum, so that the rounding does not depend on the threads.
+            let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
+            let total = losses.iter().sum::<f64>() as f32;
+            let total = Tensor::from_floats([total], &device);
+            if needs_no_gradient {
+                return CtcLoss { sum: total, infeasible, reads };
             }
-            sample_loss(valid, v, &texts[index])
+            (total, Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device))
+        } else {
+            // A recording device computes nothing: only the shapes count.
+            let total = Tensor::zeros([1], &device);
+            if needs_no_gradient {
+                return CtcLoss { sum: total, infeasible, reads };
+            }
+            (total, Tensor::zeros([b, t, v], &device))
         };
-        // Collected in order before the sum, so that the rounding does not depend on the threads.
-        let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
-        let total = losses.iter().sum::<f64>() as f32;
-        let total = Tensor::from_floats([total], &device);
-        if needs_no_gradient {
-            return CtcLoss { sum: total, infeasible, reads };
-        }
-        (total, Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device))
-    };
-    CtcLoss { sum: with_gradient(logits, total, gradient), infeasible, reads }
+        CtcLoss { sum: with_gradient(logits, total, gradient), infeasible, reads }
+    }
 }
 
 /// Computes the CTC loss of one sample. Overwrites the logits `[t, v]` of the sample in `cells` with their gradient.

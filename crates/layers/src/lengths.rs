@@ -1,13 +1,25 @@
 //! Valid lengths of the sequences of a padded batch, and padding masks.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use plimsoll_tape::{AttentionMask, Constants};
 
 /// Valid length of each sequence of a padded batch. All layers use it to ignore padding.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Clones share the masks that layers make from the lengths.
+#[derive(Clone, Debug)]
 pub struct Lengths {
     lengths: Vec<u32>,
     width: usize,
+    constants: Constants,
 }
+
+impl PartialEq for Lengths {
+    fn eq(&self, other: &Self) -> bool {
+        self.lengths == other.lengths && self.width == other.width
+    }
+}
+
+impl Eq for Lengths {}
 
 impl Lengths {
     /// Creates the lengths of sequences that are padded to `width`. `lengths` and `width` count frames or tokens.
@@ -17,7 +29,7 @@ impl Lengths {
     pub fn new(lengths: Vec<u32>, width: usize) -> Self {
         let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
         assert!(longest <= width, "a sequence of {longest} does not fit a padded width of {width}");
-        Self { lengths, width }
+        Self { lengths, width, constants: Constants::default() }
     }
 
     /// Returns the valid length of each sequence.
@@ -37,7 +49,19 @@ impl Lengths {
 
     /// Builds the padding mask `[b, t]`: true in the padding. `None` if no sequence is padded.
     pub fn padding(&self, device: &Device) -> Option<Tensor<2, Bool>> {
-        self.is_padded().then(|| self.positions(device).greater_equal(self.column(device)))
+        let make = || self.positions(device).greater_equal(self.column(device));
+        self.is_padded().then(|| self.constants.get("padding", &[], device, make))
+    }
+
+    /// Returns the tensors that layers make from the lengths and share.
+    pub fn constants(&self) -> &Constants {
+        &self.constants
+    }
+
+    /// Makes the mask of attention to these sequences: padding is not seen, and in `causal` attention no later frame.
+    pub fn attention_mask(&self, causal: bool) -> AttentionMask {
+        let constants = self.constants.clone();
+        AttentionMask { key_lengths: self.lengths.as_slice().into(), causal, first_query: 0, constants }
     }
 
     /// Sets the padding of `x` `[b, t, d]` to zero.

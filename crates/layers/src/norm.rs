@@ -3,7 +3,7 @@
 use burn::module::{Module, Param, RunningState};
 use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, layer_norm};
+use plimsoll_tape::{Pass, from_host, layer_norm};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
@@ -103,8 +103,12 @@ impl Norm {
 
     fn by_group(&self, x: Tensor<3>, lengths: &Lengths, groups: usize) -> Tensor<3> {
         let [b, t, d] = x.dims();
-        let counts: Vec<f32> = lengths.each().iter().map(|&n| n.max(1) as f32 * (d / groups) as f32).collect();
-        let counts = Tensor::<1>::from_floats(counts.as_slice(), &x.device()).reshape([b, 1, 1, 1]);
+        let device = x.device();
+        let counts: Tensor<4> = lengths.constants().get("values of a group", &[d / groups], &device, || {
+            from_host([b, 1, 1, 1], &device, || {
+                lengths.each().iter().map(|&n| n.max(1) as f32 * (d / groups) as f32).collect()
+            })
+        });
         let mean_of = |x: Tensor<3>| -> Tensor<4> {
             let sum = lengths.clear_padding(x).reshape([b, t, groups, d / groups]).sum_dim(1).sum_dim(3);
             sum / counts.clone()

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::from_host;
+use plimsoll_tape::{Constants, from_host};
 
 // Shapes: b batch, h heads, t frames, d model width, w width of a head.
 
@@ -72,18 +72,25 @@ pub(crate) fn offsets(first: usize, queries: usize, keys: usize, d: usize, devic
 /// # Panics
 /// If `w` is odd.
 pub fn apply_rotary(x: Tensor<4>, first: usize) -> Tensor<4> {
+    rotate(x, first, &Constants::default())
+}
+
+/// Applies rotary positions like [`apply_rotary`], with tables that `constants` keeps.
+pub(crate) fn rotate(x: Tensor<4>, first: usize, constants: &Constants) -> Tensor<4> {
     let [b, h, t, w] = x.dims();
-    let frequencies = frequencies(w);
-    let table = |pick: fn(f64, f64) -> f64| -> Tensor<4> {
-        let table = from_host([1, 1, t, w / 2], &x.device(), || {
-            let mut values = Vec::with_capacity(t * w / 2);
-            let positions = (0..t).map(|index| (first + index) as i64);
-            waves(positions, &frequencies, |sine, cosine| values.push(pick(sine, cosine) as f32));
-            values
+    let device = x.device();
+    let table = |name, pick: fn(f64, f64) -> f64| -> Tensor<4> {
+        let table = constants.get(name, &[first, t, w], &device, || {
+            from_host([1, 1, t, w / 2], &device, || {
+                let mut values = Vec::with_capacity(t * w / 2);
+                let positions = (0..t).map(|index| (first + index) as i64);
+                waves(positions, &frequencies(w), |sine, cosine| values.push(pick(sine, cosine) as f32));
+                values
+            })
         });
         table.cast(x.dtype())
     };
-    let (sine, cosine) = (table(|sine, _| sine), table(|_, cosine| cosine));
+    let (sine, cosine) = (table("rotary sines", |sine, _| sine), table("rotary cosines", |_, cosine| cosine));
     let half = |from: usize| x.clone().slice([0..b, 0..h, 0..t, from..from + w / 2]);
     let (left, right) = (half(0), half(w / 2));
     let rotated_left = left.clone() * cosine.clone() - right.clone() * sine.clone();

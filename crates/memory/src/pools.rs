@@ -23,8 +23,8 @@ const SMALLEST_PAGE: u64 = 2 << 20;
 const SLACK: u64 = 1 << 20;
 /// Bytes reserved outside the pools for kernel arguments and for the read of the norm.
 const OUTSIDE_POOLS: u64 = 128 << 10;
-/// Bytes reserved outside the pools for the reads of a loss, such as those of CTC.
-const FOR_READS: u64 = 3 << 20;
+/// Bytes reserved outside the pools for the reads of a loss, such as those of CTC, as measured on Vulkan.
+const FOR_READS: u64 = 128 << 10;
 
 impl Trace {
     /// Returns the size of the largest single allocation of the micro-batch.

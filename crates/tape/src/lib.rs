@@ -7,6 +7,7 @@ mod batch;
 mod bridge;
 mod buffers;
 mod capture;
+mod constants;
 mod fused;
 pub mod gpu;
 mod host;
@@ -14,6 +15,7 @@ mod noise;
 mod observe;
 mod parameters;
 mod pass;
+mod pending_read;
 mod remat;
 mod simd;
 mod task;
@@ -31,6 +33,7 @@ pub use capture::{
     CaptureError, CaptureSession, CustomOp, SimulatedDevice, capture, from_host, is_capture_device, is_capturing,
     on_capture_device, record_scratch,
 };
+pub use constants::Constants;
 pub use fused::{
     AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
     layer_norm, relative_shift, silu, single_query_attention, tanh,
@@ -42,6 +45,7 @@ pub use parameters::{
     try_collect, walk,
 };
 pub use pass::Pass;
+pub use pending_read::PendingRead;
 pub use remat::{remat, remat_dense};
 pub use task::{StepLoss, Task};
 pub use tensors::{FloatMapper, TensorTree};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use plimsoll_core::{Key, SampleId};
 
+use crate::Constants;
 pub(crate) use mask::{Mask, dropout, random_bits};
 
 /// Randomness of one forward pass, which may be off.
@@ -19,8 +20,24 @@ pub struct Noise(Option<Source>);
 
 #[derive(Clone, Debug)]
 struct Source {
-    key: Key,
-    samples: Arc<[SampleId]>,
+    /// Key of the place in the model that draws, the same for all samples.
+    place: Key,
+    samples: Arc<Samples>,
+}
+
+/// The samples of a batch, with the tensors from which a device draws their masks.
+#[derive(Debug)]
+struct Samples {
+    /// Key of each sample in this pass.
+    keys: Vec<Halves>,
+    constants: Constants,
+}
+
+/// The 64 bits of a key, as two halves of 32 bits: the low one first.
+type Halves = [u32; 2];
+
+fn halves(key: Key) -> Halves {
+    [key.bits() as u32, (key.bits() >> 32) as u32]
 }
 
 impl Noise {
@@ -31,7 +48,9 @@ impl Noise {
 
     /// Creates the randomness of `key` for a batch of `samples`.
     pub fn new(key: Key, samples: &[SampleId]) -> Self {
-        Self(Some(Source { key, samples: samples.into() }))
+        let keys = samples.iter().map(|id| halves(key.at(id.0))).collect();
+        let samples = Samples { keys, constants: Constants::default() };
+        Self(Some(Source { place: Key::new(0), samples: Arc::new(samples) }))
     }
 
     /// Returns whether dropout has an effect.
@@ -54,7 +73,7 @@ impl Noise {
     }
 
     fn map(&self, branch: impl Fn(Key) -> Key) -> Self {
-        Self(self.0.as_ref().map(|s| Source { key: branch(s.key), samples: s.samples.clone() }))
+        Self(self.0.as_ref().map(|s| Source { place: branch(s.place), samples: s.samples.clone() }))
     }
 
     /// Sets each value of `x` to zero with probability `rate`, and multiplies the remaining values by `1 / (1 - rate)`,
@@ -138,11 +157,29 @@ mod tests {
     #[test]
     fn device_and_host_draw_the_same_mask() {
         for (shape, rate) in [([2, 7, 10], 0.3), ([2, 3, 1], 0.5), ([2, 1, 301], 0.1)] {
-            let source = Source { key: Key::new(8), samples: ids(&["a", "b"]).into() };
-            let keep_mask = Mask::new(&source, rate, 0).keep_mask(shape, &Device::flex());
-            let kept = Noise(Some(source)).dropout(Tensor::<3>::ones(shape, &Device::flex()), rate);
-            assert_eq!(keep_mask.into_data(), kept.not_equal_elem(0.0).into_data());
+            let noise = Noise::new(Key::new(8), &ids(&["a", "b"])).with("here");
+            for first in [0, 5] {
+                let keep_mask = noise.mask(rate, first).unwrap().keep_mask(shape, &Device::flex());
+                let kept = noise.dropout_from(Tensor::<3>::ones(shape, &Device::flex()), rate, first);
+                assert_eq!(keep_mask.into_data(), kept.not_equal_elem(0.0).into_data());
+            }
         }
+    }
+
+    #[test]
+    fn device_and_host_draw_the_same_mask_with_any_number_of_axes() {
+        let noise = Noise::new(Key::new(8), &ids(&["a", "b"])).with("here").at(2);
+        fn check<const D: usize>(noise: &Noise, shape: [usize; D]) {
+            for first in [0, 3] {
+                let keep_mask = noise.mask(0.4, first).unwrap().keep_mask(shape, &Device::flex());
+                let kept = noise.dropout_from(Tensor::<D>::ones(shape, &Device::flex()), 0.4, first);
+                assert_eq!(keep_mask.into_data(), kept.not_equal_elem(0.0).into_data(), "{shape:?}");
+            }
+        }
+        check(&noise, [2, 9]);
+        check(&noise, [2, 5, 9]);
+        check(&noise, [2, 3, 5, 9]);
+        check(&noise, [2, 3, 2, 5, 9]);
     }
 
     #[test]

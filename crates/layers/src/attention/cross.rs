@@ -46,14 +46,10 @@ pub struct CrossAttention {
 pub struct CrossMemory {
     key: Tensor<4>,
     value: Tensor<4>,
-    lengths: Vec<u32>,
+    mask: AttentionMask,
 }
 
 impl CrossMemory {
-    fn sight(&self) -> AttentionMask {
-        AttentionMask { key_lengths: self.lengths.as_slice().into(), causal: false, first_query: 0 }
-    }
-
     /// Keeps the sequences with the indices `rows`, in that order. An index may occur more than once, as in beam
     /// search.
     ///
@@ -62,7 +58,8 @@ impl CrossMemory {
     pub fn select(&mut self, rows: &[usize]) {
         self.key = select_rows(self.key.clone(), rows);
         self.value = select_rows(self.value.clone(), rows);
-        self.lengths = rows.iter().map(|&row| self.lengths[row]).collect();
+        let lengths = rows.iter().map(|&row| self.mask.key_lengths[row]).collect();
+        self.mask = Lengths::new(lengths, self.key.dims()[2]).attention_mask(false);
     }
 }
 
@@ -103,7 +100,7 @@ impl CrossAttention {
         let part = |index: usize| -> Tensor<4> {
             projected.clone().slice([0..b, 0..t, index..index + 1, 0..h, 0..w]).reshape([b, t, h, w]).swap_dims(1, 2)
         };
-        CrossMemory { key: part(0), value: part(1), lengths: lengths.each().to_vec() }
+        CrossMemory { key: part(0), value: part(1), mask: lengths.attention_mask(false) }
     }
 
     /// Attends from `x` `[b, u, d]` to a memory from [`project_memory`](Self::project_memory). The result is
@@ -132,7 +129,7 @@ impl CrossAttention {
     pub fn weights(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<4> {
         let scores =
             pass.at_least_fp32(self.query(x, pass)).matmul(pass.at_least_fp32(memory.key.clone()).swap_dims(2, 3));
-        attention_weights(scores, &memory.sight(), &Noise::off(), 0.0)
+        attention_weights(scores, &memory.mask, &Noise::off(), 0.0)
     }
 
     /// Computes the queries `[b, h, u, w]`, scaled by `1 / sqrt(w)`.
@@ -146,7 +143,7 @@ impl CrossAttention {
     /// additional channels, too.
     fn mixed(&self, query: Tensor<4>, memory: &CrossMemory, value: Tensor<4>, pass: &Pass) -> Tensor<4> {
         let parts = AttentionInputs { query, key: memory.key.clone(), value, positions: None };
-        attend(parts, &memory.sight(), pass, self.dropout)
+        attend(parts, &memory.mask, pass, self.dropout)
     }
 
     /// Concatenates the heads and applies the output layer: `[b, h, u, w]` to `[b, u, d]`.

@@ -8,12 +8,12 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::Precision;
-use plimsoll_tape::{AttentionInputs, AttentionMask, Pass, RelativePositions, single_query_attention};
+use plimsoll_tape::{AttentionInputs, AttentionMask, Constants, Pass, RelativePositions, single_query_attention};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
 use crate::branch::Branch;
-use crate::position::{apply_rotary, offsets};
+use crate::position::{offsets, rotate};
 pub use cache::KeyValueCache;
 pub use cross::{CrossAttention, CrossAttentionConfig, CrossMemory};
 use mix::attend;
@@ -122,7 +122,7 @@ impl Attention {
     pub fn extend(&self, x: Tensor<3>, cache: &mut KeyValueCache, pass: &Pass) -> Tensor<3> {
         let [b, t, _] = x.dims();
         let first = cache.len();
-        let [query, key, value] = self.parts(x, first, pass);
+        let [query, key, value] = self.parts(x, first, &Constants::default(), pass);
         let (key, value) = cache.append(key, value);
         let count = first + t;
         if t == 1 && self.position.is_none() && pass.choice().precision == Precision::Fp32 {
@@ -132,20 +132,23 @@ impl Attention {
             return pass.dense(&self.output, mixed.reshape([b, 1, h * w]));
         }
         let (key, value) = (key.narrow(2, 0, count), value.narrow(2, 0, count));
-        let sight =
-            AttentionMask { key_lengths: vec![count as u32; b].into(), causal: self.causal, first_query: first };
+        let sight = AttentionMask {
+            first_query: first,
+            ..Lengths::new(vec![count as u32; b], count).attention_mask(self.causal)
+        };
         pass.dense(&self.output, self.mixed(query, key, value, sight, pass))
     }
 
-    /// Computes queries, keys and values `[b, h, t, w]` of frames, the first of which has the index `first`.
-    fn parts(&self, x: Tensor<3>, first: usize, pass: &Pass) -> [Tensor<4>; 3] {
+    /// Computes queries, keys and values `[b, h, t, w]` of frames, the first of which has the index `first`. `constants`
+    /// keeps what layers share.
+    fn parts(&self, x: Tensor<3>, first: usize, constants: &Constants, pass: &Pass) -> [Tensor<4>; 3] {
         let [b, t, d] = x.dims();
         let (h, w) = (self.heads, d / self.heads);
         let projected = pass.dense(&self.project, x).reshape([b, t, 3, h, w]);
         let part = |index: usize| -> Tensor<4> {
             projected.clone().slice([0..b, 0..t, index..index + 1, 0..h, 0..w]).reshape([b, t, h, w]).swap_dims(1, 2)
         };
-        let rotated = |x: Tensor<4>| if self.rotary { apply_rotary(x, first) } else { x };
+        let rotated = |x: Tensor<4>| if self.rotary { rotate(x, first, constants) } else { x };
         [rotated(part(0)), rotated(part(1)), part(2)]
     }
 
@@ -167,7 +170,10 @@ impl Attention {
                     let bias = bias.val().reshape([1, h, 1, w]).cast(query.dtype());
                     (query.clone() + bias) * scale
                 };
-                let table = offsets(sight.first_query, t, keys, h * w, &query.device()).unsqueeze::<3>();
+                let device = query.device();
+                let table = sight.constants.get("offsets", &[sight.first_query, t, keys, h * w], &device, || {
+                    offsets(sight.first_query, t, keys, h * w, &device).unsqueeze::<3>()
+                });
                 let table = pass.dense(position, table).reshape([1, t + keys - 1, h, w]).swap_dims(1, 2);
                 (biased(content_bias), Some(RelativePositions { query: biased(position_bias), table }))
             }
@@ -180,9 +186,8 @@ impl Attention {
 
 impl Branch for Attention {
     fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let [query, key, value] = self.parts(x, 0, pass);
-        let sight = AttentionMask { key_lengths: lengths.each().into(), causal: self.causal, first_query: 0 };
-        self.mixed(query, key, value, sight, pass)
+        let [query, key, value] = self.parts(x, 0, lengths.constants(), pass);
+        self.mixed(query, key, value, lengths.attention_mask(self.causal), pass)
     }
 
     fn output_layer(&self) -> &Linear {

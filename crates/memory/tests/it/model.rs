@@ -5,7 +5,9 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, BatchShape, Grid, HostBatch, HostSample, SampleId};
 use plimsoll_memory::Traceable;
-use plimsoll_tape::{AttentionMask, Pass, StepLoss, Task, TensorBatch, attention_weights, layer_norm, remat, silu};
+use plimsoll_tape::{
+    AttentionMask, Constants, Pass, StepLoss, Task, TensorBatch, attention_weights, layer_norm, remat, silu,
+};
 
 #[derive(Module, Debug)]
 pub(crate) struct Mixer {
@@ -26,7 +28,8 @@ impl Mixer {
         let normed = layer_norm(x.clone(), ones(1.0), ones(0.0), 1e-5);
         let split = normed.reshape([b, t, heads, d / heads]).swap_dims(1, 2);
         let scores = split.clone().matmul(split.clone().swap_dims(2, 3));
-        let sight = AttentionMask { key_lengths: vec![t as u32; b].into(), causal: true, first_query: 0 };
+        let constants = Constants::default();
+        let sight = AttentionMask { key_lengths: vec![t as u32; b].into(), causal: true, first_query: 0, constants };
         let mixed = attention_weights(scores, &sight, &pass.with("mix").noise().clone(), 0.1).matmul(split);
         let x = x + mixed.swap_dims(1, 2).reshape([b, t, d]);
         x.clone() + pass.dense(&self.narrow, pass.dropout(silu(pass.dense(&self.widen, x)), 0.1))

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use plimsoll_core::{Bytes, Choice};
-use plimsoll_memory::{Demand, RunMemory, StateOption, StepMemory, trace};
+use plimsoll_core::{Bytes, Choice, Precision, Remat};
+use plimsoll_memory::{BackendRules, Demand, RunMemory, StateOption, StepMemory, operation_costs, trace};
 use plimsoll_recipes::config::{DeviceConfig, Loaded};
 
 use super::*;
@@ -168,5 +168,27 @@ fn one_recording_stands_for_every_batch_of_the_shipped_models() {
             ModelPlan::Synthesizer(model) => check_recording(&model, &builder, &path),
             ModelPlan::Parallel(model) => check_recording(&model, &builder, &path),
         }
+    }
+}
+
+/// Counts the tensors that are copied to a GPU for a micro-batch of the shortest length.
+fn uploads<S: Traceable>(subject: &S, builder: &DemandBuilder, remat: Remat) -> u64 {
+    let shape = builder.shapes[0].with_utterances(3);
+    let choice = Choice { remat, precision: Precision::Bf16, ..Choice::default() };
+    let costs = operation_costs(subject, shape, choice, BackendRules::cuda()).unwrap();
+    costs.iter().find(|cost| cost.name == "upload").map_or(0, |cost| cost.count)
+}
+
+#[test]
+fn few_tensors_are_copied_to_a_gpu_for_a_micro_batch() {
+    for path in shipped() {
+        let builder = DemandBuilder::from_config(loaded(&path).config).unwrap();
+        let uploads = [Remat::None, Remat::All].map(|remat| match builder.model {
+            ModelPlan::Recognizer(model) => uploads(&model, &builder, remat),
+            ModelPlan::Synthesizer(model) => uploads(&model, &builder, remat),
+            ModelPlan::Parallel(model) => uploads(&model, &builder, remat),
+        });
+        // Their number does not grow with the layers.
+        assert!(uploads.iter().all(|uploads| *uploads <= 20), "{}: {uploads:?}", path.display());
     }
 }

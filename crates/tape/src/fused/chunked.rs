@@ -17,8 +17,8 @@ use burn_dispatch::backends::autodiff::Autodiff;
 
 use super::shift::{relative_shift, relative_shift_backward};
 use super::weights::{AttentionMask, WeightsOp};
-use crate::Noise;
 use crate::bridge::{PrimitiveBackend, on_backend};
+use crate::{Constants, Noise};
 
 // Shapes: b batch, h heads, q queries, k keys, w width of a head.
 
@@ -87,7 +87,10 @@ impl ChunkedAttention {
     }
 
     fn weights(&self, first: usize) -> WeightsOp {
-        let visibility = AttentionMask { first_query: self.mask.first_query + first, ..self.mask.clone() };
+        let first_query = self.mask.first_query + first;
+        // A causal mask belongs to one chunk only; kept, those of all chunks would be as large as the whole.
+        let constants = if self.mask.causal { Constants::default() } else { self.mask.constants.clone() };
+        let visibility = AttentionMask { first_query, constants, ..self.mask.clone() };
         WeightsOp { dropout: self.noise.mask(self.rate, visibility.first_query), visibility }
     }
 

@@ -12,12 +12,12 @@ use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 use rayon::prelude::*;
 
-use crate::Noise;
 use crate::bridge::PrimitiveBackend;
 use crate::capture::placeholder_bools;
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::noise::{Mask, dropout, random_bits};
 use crate::simd::{exp, sum, vectorized};
+use crate::{Constants, Noise};
 
 // Shapes: b samples, h heads, q queries, k keys.
 
@@ -33,6 +33,8 @@ pub struct AttentionMask {
     pub causal: bool,
     /// Position in the whole sequence of the first query: greater than zero in a chunk, or after cached frames.
     pub first_query: usize,
+    /// Tensors of the batch, which layers share: a device other than the CPU keeps the mask there.
+    pub constants: Constants,
 }
 
 impl AttentionMask {
@@ -118,13 +120,21 @@ impl WeightsOp {
     fn masked(&self, scores: Tensor<4>, [b, q, k]: [usize; 3]) -> Tensor<4> {
         // A causal mask has one row per query; otherwise one row serves all queries.
         let rows = if self.visibility.causal { q } else { 1 };
-        let from_lengths = || {
-            let seen = (0..b).flat_map(|sample| (0..rows).map(move |row| self.visibility.visible_keys(sample, row, k)));
-            let hidden: Vec<bool> = seen.flat_map(|seen| (0..k).map(move |key| key >= seen)).collect();
-            Tensor::<4, Bool>::from_data(TensorData::new(hidden, [b, 1, rows, k]), &scores.device())
-        };
-        let hidden =
-            placeholder_bools([b, 1, rows, k], &scores.device()).unwrap_or_else(from_lengths).expand(scores.dims());
+        let device = scores.device();
+        let lengths = self.visibility.key_lengths.iter().map(|&length| length as usize);
+        let sizes: Vec<usize> = [rows, k, self.visibility.first_query * usize::from(self.visibility.causal)]
+            .into_iter()
+            .chain(lengths)
+            .collect();
+        let hidden = self.visibility.constants.get("hidden keys", &sizes, &device, || {
+            placeholder_bools([b, 1, rows, k], &device).unwrap_or_else(|| {
+                let seen =
+                    (0..b).flat_map(|sample| (0..rows).map(move |row| self.visibility.visible_keys(sample, row, k)));
+                let hidden: Vec<bool> = seen.flat_map(|seen| (0..k).map(move |key| key >= seen)).collect();
+                Tensor::<4, Bool>::from_data(TensorData::new(hidden, [b, 1, rows, k]), &device)
+            })
+        });
+        let hidden = hidden.expand(scores.dims());
         // Filled twice, so that a query without visible keys gets zeros instead of equal weights.
         activation::softmax(scores.mask_fill(hidden.clone(), MASKED), 3).mask_fill(hidden, 0.0)
     }
@@ -326,7 +336,8 @@ mod tests {
             ([4, 5], true, 1, 0.3),
             ([0, 5], false, 0, 0.3),
         ] {
-            let mask = AttentionMask { key_lengths: keys.into(), causal, first_query: first };
+            let constants = Constants::default();
+            let mask = AttentionMask { key_lengths: keys.into(), causal, first_query: first, constants };
             for (ours, theirs) in results(true, &mask, rate).iter().zip(&results(false, &mask, rate)) {
                 ours.assert_approx_eq::<f32>(theirs, Tolerance::absolute(1e-5));
             }

@@ -7,12 +7,11 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
-use plimsoll_core::Key;
 use rayon::prelude::*;
 
-use super::Source;
+use super::{Halves, Samples, Source, halves};
 use crate::bridge::{PrimitiveBackend, on_backend};
-use crate::capture::{is_capture_device, placeholder_ints};
+use crate::capture::placeholder_ints;
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::simd::vectorized;
 
@@ -41,35 +40,33 @@ impl Mask {
         (self.rate * 4_294_967_296.0) as u32
     }
 
-    /// Computes the random-number key of each row of a tensor of shape `shape`, as two halves of 32 bits. A row is the
-    /// last axis.
-    pub(crate) fn row_keys(&self, shape: &[usize]) -> Vec<[u32; 2]> {
+    /// Computes the random-number key of each row of a tensor of shape `shape`. A row is the last axis.
+    pub(crate) fn row_keys(&self, shape: &[usize]) -> Vec<Halves> {
+        let (place, coordinates) = (halves(self.source.place), self.row_coordinates(shape));
+        let of_sample = |&[low, high]: &Halves| (low ^ place[0], high.wrapping_add(place[1]));
+        let samples = self.source.samples.keys.iter().map(of_sample);
+        samples.flat_map(|sample| coordinates.iter().map(move |&row| row_key(sample, row))).collect()
+    }
+
+    /// Computes a number for each row of a sample, which stands for the place of the row on the axes between the first and
+    /// the last. It does not depend on the lengths of the axes, because padding changes them.
+    fn row_coordinates(&self, shape: &[usize]) -> Vec<u32> {
         assert!(shape.len() > 1, "dropout needs a tensor of at least two axes");
-        assert_eq!(shape[0], self.source.samples.len(), "dropout needs one sample id for each entry of the first axis");
-        let halves = |key: Key| [key.bits() as u32, (key.bits() >> 32) as u32];
-        let mut rows = Vec::with_capacity(shape[..shape.len() - 1].iter().product());
-        for id in self.source.samples.iter() {
-            self.collect_row_keys(self.source.key.at(id.0), &shape[1..shape.len() - 1], &mut |key| {
-                rows.push(halves(key));
-            });
+        let samples = self.source.samples.keys.len();
+        assert_eq!(shape[0], samples, "dropout needs one sample id for each entry of the first axis");
+        let axes = &shape[1..shape.len() - 1];
+        let mut rows = vec![0_u32];
+        for (axis, &extent) in axes.iter().enumerate() {
+            let first = if axis + 1 == axes.len() { self.first } else { 0 };
+            let along = |row: u32| (first..first + extent).map(move |place| row.wrapping_add(step_of(axis, place)));
+            rows = rows.into_iter().flat_map(along).collect();
         }
         rows
     }
 
-    /// Passes the random-number key of each row to `found`: `key` belongs to a part of the tensor, and `axes` are the
-    /// lengths of the axes that lead from this part to its rows. Keys are computed from coordinates instead of row
-    /// numbers, because row numbers depend on padding.
-    fn collect_row_keys(&self, key: Key, axes: &[usize], found: &mut impl FnMut(Key)) {
-        let Some((&extent, rest)) = axes.split_first() else { return found(key) };
-        let first = if rest.is_empty() { self.first as u64 } else { 0 };
-        for index in first..first + extent as u64 {
-            self.collect_row_keys(key.at(index), rest, found);
-        }
-    }
-
     /// Computes the bytes of memory that the random-number keys of all rows of a tensor of shape `shape` take.
     pub(crate) fn scratch(shape: &[usize]) -> usize {
-        shape[..shape.len() - 1].iter().product::<usize>() * size_of::<[u32; 2]>()
+        shape[..shape.len() - 1].iter().product::<usize>() * size_of::<Halves>()
     }
 
     /// Applies the mask and the scale to `values` in place.
@@ -77,7 +74,7 @@ impl Mask {
         let (scale, threshold) = (self.scale(), self.threshold());
         let width = shape[shape.len() - 1].max(1);
         let rows = self.row_keys(shape);
-        let fill = |values: &mut [f32], row: &[[u32; 2]]| {
+        let fill = |values: &mut [f32], row: &[Halves]| {
             vectorized(
                 #[inline(always)]
                 || {
@@ -99,26 +96,88 @@ impl Mask {
 
     /// Computes the boolean mask of the values that stay, for a tensor of `shape` on `device` (without autodiff). It
     /// equals the mask that is drawn on the CPU.
+    ///
+    /// The device computes the keys of the rows from those of the samples, which are copied to it once for a pass.
     pub(super) fn keep_mask<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
-        let width = shape[D - 1];
-        let count = shape[..D - 1].iter().product();
-        let rows = if is_capture_device(device) { Vec::new() } else { self.row_keys(&shape) };
-        let half = |index: usize| -> Tensor<2, Int> {
-            if let Some(column) = placeholder_ints([count, 1], device) {
-                return column.expand([count, width]);
-            }
-            let values: Vec<i32> = rows.iter().map(|row| row[index] as i32).collect();
-            let column = TensorData::new(values, [rows.len(), 1]);
-            Tensor::<2, Int>::from_data(column, (device, DType::I32)).expand([rows.len(), width])
-        };
-        // Column index times the golden ratio constant, computed on the host: one row for all.
-        let steps: Vec<i32> = (0..width as u32).map(|index| index.wrapping_mul(GOLDEN) as i32).collect();
-        let steps: Tensor<2, Int> = Tensor::from_data(TensorData::new(steps, [1, width]), (device, DType::I32));
-        let drawn = random_bits_tensor(half(0).bitwise_xor(steps.expand([count, width])), half(1));
+        let Samples { keys, constants } = &*self.source.samples;
+        let halves_of_keys = constants.get("sample keys", &[], device, || {
+            ints([2, keys.len(), 1], device, || {
+                [0, 1].into_iter().flat_map(|half| keys.iter().map(move |key| key[half])).collect()
+            })
+        });
+        let [low, high] = [0, 1].map(|half| halves_of_keys.clone().narrow(0, half, 1).reshape([keys.len(), 1, 1]));
+        let (axes, width) = (&shape[1..D - 1], shape[D - 1]);
+        // One copy from the host serves nearly all sizes.
+        let most = axes.iter().map(|extent| self.first + extent).max().unwrap_or(0).max(width);
+        let count = most.next_power_of_two().max(LEAST_NUMBERS);
+        let numbers =
+            constants.get("numbers", &[count], device, || ints([1, 1, count], device, || (0..count as u32).collect()));
+        let coordinates =
+            constants.get("rows", &[&[self.first], axes].concat(), device, || self.row_coordinates_on(axes, &numbers));
+        let columns = constants.get("columns", &[width], device, || multiples(&numbers, 0, width, GOLDEN));
+        let place = halves(self.source.place).map(|half| half as i32);
+        // Sums broadcast, and a GPU fuses them; an explicit `expand` would end its kernel.
+        let (low, high) = (low.bitwise_xor_scalar(place[0]), high.add_scalar(place[1]));
+        let row = row_key_tensor(low + coordinates.clone(), high.clone());
+        let drawn = random_bits_tensor(row + columns, high + coordinates);
         // Unsigned numbers compare like signed ones after the first bit of both is flipped.
         let threshold = (self.threshold() ^ 0x8000_0000) as i32;
         drawn.bitwise_xor_scalar(i32::MIN).greater_equal_elem(threshold).reshape(shape)
     }
+}
+
+impl Mask {
+    /// Computes [`row_coordinates`](Self::row_coordinates) on a device, for rows on `axes`, from the `numbers` from 0 on:
+    /// `[1, rows, 1]`.
+    fn row_coordinates_on(&self, axes: &[usize], numbers: &Tensor<3, Int>) -> Tensor<3, Int> {
+        let mut rows = multiples(numbers, 0, 1, 0);
+        for (axis, &extent) in axes.iter().enumerate() {
+            let first = if axis + 1 == axes.len() { self.first } else { 0 };
+            let count = rows.dims()[1];
+            rows = (rows + multiples(numbers, first, extent, step_of(axis, 1))).reshape([1, count * extent, 1]);
+        }
+        rows
+    }
+}
+
+/// Smallest count of numbers that a device is sent.
+const LEAST_NUMBERS: usize = 4096;
+
+/// Computes `factor` times each of `count` numbers from `first` on, as signed integers with the same bits:
+/// `[1, 1, count]`. `numbers` are the numbers from 0 on.
+fn multiples(numbers: &Tensor<3, Int>, first: usize, count: usize, factor: u32) -> Tensor<3, Int> {
+    numbers.clone().narrow(2, first, count).mul_scalar(factor as i32)
+}
+
+/// Copies `values` to `device`, as signed integers with the same bits.
+fn ints(shape: [usize; 3], device: &Device, values: impl FnOnce() -> Vec<u32>) -> Tensor<3, Int> {
+    placeholder_ints(shape, device).unwrap_or_else(|| {
+        let values: Vec<i32> = values().into_iter().map(|value| value as i32).collect();
+        Tensor::from_data(TensorData::new(values, shape), (device, DType::I32))
+    })
+}
+
+/// Odd factors, one for each axis of rows: the number of a row is the sum of its places times these.
+const STEPS: [u32; 4] = [0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1];
+
+/// Returns the part of a row's number that stands for `place` on `axis`.
+fn step_of(axis: usize, place: usize) -> u32 {
+    (place as u32).wrapping_mul(STEPS[axis % STEPS.len()])
+}
+
+/// Computes the key of the row with the number `row` of a sample: the first half of the mixer of [`random_bits`], with the
+/// number in place of a column. The second half of the key depends on the row, too: otherwise two rows of nearly equal first
+/// halves would drop the same values in shifted columns.
+#[inline(always)]
+fn row_key((low, high): (u32, u32), row: u32) -> Halves {
+    let x = low.wrapping_add(row);
+    let x = (x ^ (x >> 16)).wrapping_mul(MULTIPLIER_1);
+    [(x ^ (x >> 15)).wrapping_add(high), high.wrapping_add(row)]
+}
+
+/// Computes the first half of [`row_key`] for a tensor.
+fn row_key_tensor(x: Tensor<3, Int>, high: Tensor<3, Int>) -> Tensor<3, Int> {
+    mixed(mixed(x, 16).mul_scalar(MULTIPLIER_1 as i32), 15) + high
 }
 
 const GOLDEN: u32 = 0x9e37_79b9;
@@ -126,28 +185,27 @@ const MULTIPLIER_1: u32 = 0x7feb_352d;
 const MULTIPLIER_2: u32 = 0x846c_a68b;
 
 /// Computes 32 uniform random bits for index `index` of a row: the mixer "lowbias32" (Wellons 2018) over the first half
-/// of the row's key and the index, with the second half of the key added in between.
+/// of the row's key plus a multiple of the index, with the second half of the key added in between.
 #[inline(always)]
-pub(crate) fn random_bits([low, high]: [u32; 2], index: u32) -> u32 {
-    let mut x = low ^ index.wrapping_mul(GOLDEN);
+pub(crate) fn random_bits([low, high]: Halves, index: u32) -> u32 {
+    let mut x = low.wrapping_add(index.wrapping_mul(GOLDEN));
     x = (x ^ (x >> 16)).wrapping_mul(MULTIPLIER_1);
     x = ((x ^ (x >> 15)).wrapping_add(high)).wrapping_mul(MULTIPLIER_2);
     x ^ (x >> 16)
 }
 
 /// Computes [`random_bits`] for a tensor, in signed integers, whose sums and products wrap to the same bits.
-fn random_bits_tensor(x: Tensor<2, Int>, high: Tensor<2, Int>) -> Tensor<2, Int> {
-    // Shifting a signed number right copies its sign bit; the mask clears the copies.
-    let shifted = |x: &Tensor<2, Int>, by: u32| {
-        x.clone().bitwise_right_shift_scalar(by as i32).bitwise_and_scalar((u32::MAX >> by) as i32)
-    };
-    let mixed = |x: Tensor<2, Int>, by: u32| {
-        let right = shifted(&x, by);
-        x.bitwise_xor(right)
-    };
+fn random_bits_tensor(x: Tensor<3, Int>, high: Tensor<3, Int>) -> Tensor<3, Int> {
     let x = mixed(x, 16).mul_scalar(MULTIPLIER_1 as i32);
     let x = (mixed(x, 15) + high).mul_scalar(MULTIPLIER_2 as i32);
     mixed(x, 16)
+}
+
+/// Computes `x ^ (x >> by)`, where the bits are those of unsigned numbers.
+fn mixed(x: Tensor<3, Int>, by: u32) -> Tensor<3, Int> {
+    // Shifting a signed number right copies its sign bit; the mask clears the copies.
+    let right = x.clone().bitwise_right_shift_scalar(by as i32).bitwise_and_scalar((u32::MAX >> by) as i32);
+    x.bitwise_xor(right)
 }
 
 /// Applies dropout with `mask` to `x`; the result has autodiff if `x` has autodiff.

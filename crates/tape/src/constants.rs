@@ -1,0 +1,63 @@
+//! Tensors that many layers of a pass need, made once.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::tensor::Device;
+
+/// Tensors on a device that depend only on sizes and lengths, such as masks and position tables. The first layer that
+/// needs one makes it, and later layers share it: a copy from the host to a GPU costs more time than most of its kernels.
+///
+/// Clones share the tensors, which live until the last clone is dropped. Keep one for each batch, as a batch has its own
+/// lengths.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use plimsoll_tape::Constants;
+///
+/// let (constants, device) = (Constants::default(), Device::flex());
+/// let table = constants.get("table", &[3], &device, || Tensor::<1>::from_floats([0.0, 0.5, 1.0], &device));
+/// let again: Tensor<1> = constants.get("table", &[3], &device, || unreachable!("it was made before"));
+/// assert_eq!(table.into_data(), again.into_data());
+/// ```
+#[derive(Clone, Default)]
+pub struct Constants(Arc<Mutex<Vec<Constant>>>);
+
+struct Constant {
+    name: &'static str,
+    sizes: Vec<usize>,
+    device: Device,
+    value: Box<dyn Any + Send + Sync>,
+}
+
+impl Constants {
+    /// Returns the constant `name` for `sizes` on `device`; if it is new, `make` makes it. `sizes` are all numbers on which
+    /// the constant depends.
+    ///
+    /// # Panics
+    /// If `make` asks for another constant of the same list.
+    pub fn get<T>(&self, name: &'static str, sizes: &[usize], device: &Device, make: impl FnOnce() -> T) -> T
+    where
+        T: Clone + Send + Sync + 'static,
+    {
+        let mut constants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Equal devices may differ in autodiff, and tensors of both kinds do not mix.
+        let is_on = |one: &Constant| one.device == *device && one.device.is_autodiff() == device.is_autodiff();
+        let is_it = |one: &&Constant| one.name == name && one.sizes == sizes && is_on(one);
+        if let Some(value) = constants.iter().find(is_it).and_then(|one| one.value.downcast_ref::<T>()) {
+            return value.clone();
+        }
+        let value = make();
+        let kept = Box::new(value.clone());
+        constants.push(Constant { name, sizes: sizes.to_vec(), device: device.clone(), value: kept });
+        value
+    }
+}
+
+impl fmt::Debug for Constants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let constants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_list().entries(constants.iter().map(|one| (one.name, &one.sizes))).finish()
+    }
+}
