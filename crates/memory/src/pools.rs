@@ -48,68 +48,104 @@ impl Trace {
     /// preallocated for `largest` bytes or the largest allocation of this trace, whichever is larger: a run also has
     /// batches of other lengths.
     pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
-        self.reserved_within(largest, step, None, Bytes(u64::MAX))
+        let (lives, sizes) = (Lives::new(&self.timeline), self.timeline.sizes());
+        let run = PoolRun { lives: &lives, sizes: &sizes, parameters: &self.parameters, reads: self.reads };
+        run.reserved_within(largest, step, None, Bytes(u64::MAX))
     }
+}
 
-    /// Computes the same as [`reserved_with_page`](Self::reserved_with_page) of a run that then validates with the timeline
-    /// `validation`, if given. Stops as soon as the memory exceeds `limit`, and then returns a part of it that does.
+/// Returns the largest preallocation that has pages of the same size as one of `page`. Runs with both reserve the same.
+pub(crate) fn page_class(page: Bytes) -> Bytes {
+    // A small one lies on a page for small allocations.
+    let has_pages = page.0 > SMALL_MAX;
+    Bytes(page.0.checked_next_multiple_of(SLACK).filter(|_| has_pages).unwrap_or(page.0))
+}
+
+impl Timeline {
+    /// Returns the size of each allocation.
+    pub(crate) fn sizes(&self) -> Vec<u64> {
+        self.allocations.iter().map(|one| one.size.0).collect()
+    }
+}
+
+/// Births and deaths of the allocations of a timeline, without their sizes.
+#[derive(Debug)]
+pub(crate) struct Lives {
+    /// Twice the index of the allocation, plus one at its birth; in the order of time. Without weights, which exist before,
+    /// and without the deaths of gradients, which stay.
+    changes: Vec<u32>,
+    /// Indices of the weights.
+    weights: Vec<u32>,
+}
+
+impl Lives {
+    pub(crate) fn new(timeline: &Timeline) -> Self {
+        let weights = |one: &Allocation| one.owner == Owner::Weights;
+        let mut changes: Vec<(usize, bool, u32)> = Vec::with_capacity(timeline.allocations.len() * 2);
+        let all = || (0_u32..).zip(&timeline.allocations);
+        for (index, one) in all().filter(|(_, one)| !weights(one) && one.birth < one.death) {
+            changes.push((one.birth, true, index));
+            if one.owner != Owner::Gradients {
+                changes.push((one.death, false, index));
+            }
+        }
+        // At the same moment deaths come first: they make room.
+        changes.sort_unstable();
+        Self {
+            changes: changes.into_iter().map(|(_, is_birth, index)| index * 2 + u32::from(is_birth)).collect(),
+            weights: all().filter(|(_, one)| weights(one)).map(|(index, _)| index).collect(),
+        }
+    }
+}
+
+/// A run whose use of the pools is simulated: the allocations of its largest micro-batch.
+pub(crate) struct PoolRun<'a> {
+    pub(crate) lives: &'a Lives,
+    /// Size of each allocation.
+    pub(crate) sizes: &'a [u64],
+    /// Number of values of each parameter that has a gradient.
+    pub(crate) parameters: &'a [u64],
+    /// Number of reads from the device for which the loss waits.
+    pub(crate) reads: u32,
+}
+
+impl PoolRun<'_> {
+    /// Computes the most memory that the pools reserve in the first two steps, with pages preallocated for `largest` bytes or
+    /// the largest allocation, and then in a validation with the given lives and sizes. Stops as soon as the memory exceeds
+    /// `limit`, and then returns a part of it that does.
     pub(crate) fn reserved_within(
         &self,
         largest: Bytes,
         step: StepMemory,
-        validation: Option<&Timeline>,
+        validation: Option<(&Lives, &[u64])>,
         limit: Bytes,
     ) -> Bytes {
         let for_reads = if self.reads > 0 { FOR_READS } else { 0 };
         let outside = OUTSIDE_POOLS + for_reads + step.workspace.0 + step.prefetch.0;
         let mut run = PoolSimulation { limit: limit.0.saturating_sub(outside), ..PoolSimulation::default() };
-        let page = run.reserve(self.largest().max(largest).0);
+        let page = run.reserve(self.sizes.iter().copied().max().unwrap_or_default().max(largest.0));
         run.pools.free(page);
-        let weights = run.reserve_all(sizes(&self.timeline, Owner::Weights));
-        let changes = changes(&self.timeline);
-        let gradients = run.micro_batches(&self.timeline, &changes, step.micro_batches);
+        let weights = || self.lives.weights.iter().map(|&index| self.sizes[index as usize]);
+        let first_weights = run.reserve_all(weights());
+        let gradients = run.micro_batches(self.lives, self.sizes, step.micro_batches);
         let f32_bits = 8 * size_of::<f32>() as u64;
         // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
         let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
-        let state: Vec<u64> = self.parameters.iter().map(|&values| beside.state_of(values).0).collect();
-        run.reserve_all(state);
-        run.reserve_all(sizes(&self.timeline, Owner::Weights));
-        run.free_all(weights);
+        run.reserve_all(self.parameters.iter().map(|&values| beside.state_of(values).0));
+        run.reserve_all(weights());
+        run.free_all(first_weights);
         if step.state_bits == 0 {
             run.free_all(gradients);
         }
         // From the second step on everything overwrites what it replaces.
-        let gradients = run.micro_batches(&self.timeline, &changes, step.micro_batches);
-        if let Some(validation) = validation {
+        let gradients = run.micro_batches(self.lives, self.sizes, step.micro_batches);
+        if let Some((lives, sizes)) = validation {
             run.free_all(gradients);
-            let last = run.micro_batch(validation, &self::changes(validation));
+            let last = run.micro_batch(lives, sizes);
             run.free_all(last);
         }
         Bytes(run.most + outside)
     }
-}
-
-/// Birth or death of an allocation: the moment, whether it is a birth, and the index of the allocation in its timeline.
-type Change = (usize, bool, usize);
-
-/// Lists the births and deaths of a micro-batch in order, without the weights, which exist already, and without the
-/// deaths of gradients, which stay.
-fn changes(trace: &Timeline) -> Vec<Change> {
-    let own = |one: &Allocation| one.owner != Owner::Weights && one.birth < one.death;
-    let mut changes = Vec::with_capacity(trace.allocations.len() * 2);
-    for (index, one) in trace.allocations.iter().enumerate().filter(|(_, one)| own(one)) {
-        changes.push((one.birth, true, index));
-        if one.owner != Owner::Gradients {
-            changes.push((one.death, false, index));
-        }
-    }
-    // At the same moment deaths come first: they make room.
-    changes.sort_unstable();
-    changes
-}
-
-fn sizes(timeline: &Timeline, owner: Owner) -> impl Iterator<Item = u64> {
-    timeline.allocations.iter().filter(move |one| one.owner == owner).map(|one| one.size.0)
 }
 
 /// Simulates the memory pools of CubeCL during a run.
@@ -119,6 +155,8 @@ struct PoolSimulation {
     most: u64,
     /// Memory beyond which the rest of the run does not matter.
     limit: u64,
+    /// Positions of the allocations of a micro-batch; all `NONE` between micro-batches.
+    slots: Vec<Slot>,
 }
 
 impl PoolSimulation {
@@ -137,39 +175,50 @@ impl PoolSimulation {
     }
 
     /// Simulates all `count` micro-batches of a step. Returns the slots of the gradients, which stay reserved.
-    fn micro_batches(&mut self, trace: &Timeline, changes: &[Change], count: u32) -> Vec<Slot> {
-        let gradients = self.micro_batch(trace, changes);
+    fn micro_batches(&mut self, lives: &Lives, sizes: &[u64], count: u32) -> Vec<Slot> {
+        let gradients = self.micro_batch(lives, sizes);
         if count > 1 {
             // All further gradients are added to the first ones.
-            let added = self.micro_batch(trace, changes);
+            let added = self.micro_batch(lives, sizes);
             self.free_all(added);
         }
         gradients
     }
 
     /// Simulates one micro-batch. Returns the slots of the gradients, which stay reserved after the micro-batch.
-    fn micro_batch(&mut self, trace: &Timeline, changes: &[Change]) -> Vec<Slot> {
-        let mut slots = vec![None; trace.allocations.len()];
-        for &(_, is_birth, index) in changes {
-            if self.most > self.limit {
-                break;
-            }
-            match is_birth {
-                true => slots[index] = Some(self.reserve(trace.allocations[index].size.0)),
-                false => slots[index].take().into_iter().for_each(|slot| self.pools.free(slot)),
+    fn micro_batch(&mut self, lives: &Lives, sizes: &[u64]) -> Vec<Slot> {
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.resize(sizes.len().max(slots.len()), Slot::NONE);
+        for &change in &lives.changes {
+            let (index, is_birth) = ((change / 2) as usize, change % 2 == 1);
+            if is_birth {
+                slots[index] = self.reserve(sizes[index]);
+                if self.most > self.limit {
+                    break;
+                }
+            } else {
+                self.pools.free(std::mem::replace(&mut slots[index], Slot::NONE));
             }
         }
-        slots.into_iter().flatten().collect()
+        let stay = |slot: &mut Slot| (slot.pool != Slot::NONE.pool).then(|| std::mem::replace(slot, Slot::NONE));
+        let gradients = slots.iter_mut().filter_map(stay).collect();
+        self.slots = slots;
+        gradients
     }
 }
 
 /// Position of an allocation in the pools.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    pool: usize,
-    page: usize,
+    pool: u32,
+    page: u32,
     start: u64,
     size: u64,
+}
+
+impl Slot {
+    /// No position.
+    const NONE: Self = Self { pool: u32::MAX, page: 0, start: 0, size: 0 };
 }
 
 /// Memory pools of a device. The first pool is for small allocations, the last pool for all other allocations. Pools
@@ -196,11 +245,11 @@ impl Pools {
         }
         let (page, start, added) = self.pools[pool].reserve(size);
         self.reserved += added;
-        Slot { pool, page, start, size }
+        Slot { pool: pool as u32, page: page as u32, start, size }
     }
 
     fn free(&mut self, slot: Slot) {
-        self.pools[slot.pool].pages[slot.page].free(slot.start, slot.size);
+        self.pools[slot.pool as usize].free(slot);
     }
 
     /// Frees the empty pages of all pools except the first, for small tensors, and the newest.
@@ -221,24 +270,48 @@ impl Pools {
 struct Pool {
     page_size: u64,
     pages: Vec<Page>,
+    /// For each group of pages, an upper bound of the length of the longest hole.
+    groups: Vec<u64>,
 }
+
+/// Number of pages in a group.
+const GROUP: usize = 16;
 
 impl Pool {
     fn new(page_size: u64) -> Self {
-        Self { page_size, pages: Vec::new() }
+        Self { page_size, pages: Vec::new(), groups: Vec::new() }
     }
 
     /// Reserves `size` bytes. Returns the page, the start on the page, and the bytes by which the reserved memory grew.
     fn reserve(&mut self, size: u64) -> (usize, u64, u64) {
-        for (index, page) in self.pages.iter_mut().enumerate() {
-            if let Some(start) = page.reserve(size) {
-                return (index, start, 0);
+        for (group, most) in self.groups.iter_mut().enumerate() {
+            if *most < size {
+                continue;
             }
+            let first = group * GROUP;
+            let last = (first + GROUP).min(self.pages.len());
+            let pages = &mut self.pages[first..last];
+            for (index, page) in pages.iter_mut().enumerate() {
+                if let Some(start) = page.reserve(size) {
+                    return (first + index, start, 0);
+                }
+            }
+            *most = pages.iter().map(|page| page.most).max().unwrap_or_default();
         }
         let mut page = Page { holes: vec![(0, self.page_size)], most: self.page_size };
         let start = page.reserve(size).unwrap_or_default();
         self.pages.push(page);
+        let group = (self.pages.len() - 1) / GROUP;
+        self.groups.resize(group + 1, 0);
+        self.groups[group] = self.page_size;
         (self.pages.len() - 1, start, self.page_size)
+    }
+
+    fn free(&mut self, slot: Slot) {
+        let page = &mut self.pages[slot.page as usize];
+        page.free(slot.start, slot.size);
+        let most = &mut self.groups[slot.page as usize / GROUP];
+        *most = (*most).max(page.most);
     }
 }
 
@@ -361,6 +434,30 @@ mod tests {
         pools.free(first);
         pools.reserve(4096);
         assert_eq!(pools.reserved, SMALL_PAGE + 22 * MIB, "an empty old page is freed");
+    }
+
+    #[test]
+    fn preallocations_of_one_class_reserve_the_same() {
+        let large = trace(&[(3 * MIB + 5, 0, 2), (10 * MIB, 1, 2), (MIB, 2, 3)]);
+        let small = trace(&[(4096, 0, 2), (100, 1, 2)]);
+        for page in [
+            0,
+            1,
+            SMALL_MAX,
+            SMALL_MAX + 1,
+            MIB - 1,
+            MIB,
+            9 * MIB + 1,
+            10 * MIB,
+            10 * MIB + 1,
+            12 * MIB - 1,
+            12 * MIB + 512,
+        ] {
+            for trace in [&large, &small] {
+                let reserved = |page: Bytes| trace.reserved_with_page(page, StepMemory::default());
+                assert_eq!(reserved(Bytes(page)), reserved(page_class(Bytes(page))), "{page}");
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@ use plimsoll_tape::ir::OperationIr;
 use crate::backend::BackendRules;
 use crate::cost::Cost;
 use crate::heap::Heap;
+use crate::pools::{Lives, PoolRun};
+use crate::run_memory::StepMemory;
 use crate::timeline::Timeline;
 use crate::trace::{Recording, Trace, TraceError, record, record_validation, replay_on};
 use crate::traceable::Traceable;
@@ -25,6 +27,7 @@ pub(crate) struct ScalableTrace {
     utterances: u32,
     /// Cost that does not depend on the number of utterances, and cost of `utterances` utterances beyond it.
     costs: [Cost; 2],
+    lives: Lives,
 }
 
 impl ScalableTrace {
@@ -49,7 +52,8 @@ impl ScalableTrace {
                 let parts = Cost::parts(operation, grows);
                 costs.iter_mut().zip(&parts).for_each(|(cost, part)| cost.add(part, 1.0));
             });
-            return Ok(Some(Self { trace, utterances, costs }));
+            let lives = Lives::new(&trace.timeline);
+            return Ok(Some(Self { trace, utterances, costs, lives }));
         }
         Ok(None)
     }
@@ -72,6 +76,29 @@ impl ScalableTrace {
     /// Returns the memory over time, with the exact sizes of a number of utterances that [`scaled`](Self::scaled) scales.
     pub(crate) fn timeline(&self) -> &Timeline {
         &self.trace.timeline
+    }
+
+    /// Computes the most memory that pools reserve in a run with micro-batches of `utterances` utterances; see
+    /// [`PoolRun::reserved_within`].
+    pub(crate) fn reserved_within(
+        &self,
+        (utterances, rules): (u32, BackendRules),
+        largest: Bytes,
+        step: StepMemory,
+        validation: Option<(&Lives, &[u64])>,
+        limit: Bytes,
+    ) -> Bytes {
+        let (lives, sizes) = self.lives_and_sizes(utterances, rules);
+        let run = PoolRun { lives, sizes: &sizes, parameters: &self.trace.parameters, reads: self.trace.reads };
+        run.reserved_within(largest, step, validation, limit)
+    }
+
+    /// Returns the lives of all allocations, and their sizes if there are `utterances` utterances.
+    pub(crate) fn lives_and_sizes(&self, utterances: u32, rules: BackendRules) -> (&Lives, Vec<u64>) {
+        let alignment = rules.alignment() as u64;
+        let allocations = self.trace.timeline.allocations.iter();
+        let sizes = allocations.map(|one| self.scaled(one.size, utterances).next_multiple_of(alignment));
+        (&self.lives, sizes.collect())
     }
 
     /// Makes the trace of `utterances` utterances.
