@@ -2,7 +2,8 @@
 
 use burn::tensor::{Tensor, TensorData};
 use plimsoll_core::{TimeOwner, timing};
-use plimsoll_tape::{PendingRead, inner_device, is_capture_device, runs_host_ops, with_gradient};
+use plimsoll_tape::transfer::PendingRead;
+use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops, with_gradient};
 use rayon::prelude::*;
 
 use crate::Lengths;

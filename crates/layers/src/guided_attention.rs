@@ -1,7 +1,7 @@
 //! Guided attention: a penalty that teaches a synthesizer to read its text from left to right.
 
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::from_host;
+use plimsoll_tape::transfer::from_host;
 
 use crate::Lengths;
 

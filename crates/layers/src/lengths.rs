@@ -1,7 +1,8 @@
 //! Valid lengths of the sequences of a padded batch, and padding masks.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use plimsoll_tape::{AttentionMask, Constants};
+use plimsoll_tape::AttentionMask;
+use plimsoll_tape::transfer::Constants;
 
 /// Valid length of each sequence of a padded batch. All layers use it to ignore padding.
 ///

@@ -2,7 +2,7 @@
 
 use burn::tensor::activation::log_sigmoid;
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::from_host;
+use plimsoll_tape::transfer::from_host;
 
 use crate::Lengths;
 

@@ -3,7 +3,8 @@
 use burn::module::{Module, Param, RunningState};
 use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, from_host, layer_norm};
+use plimsoll_tape::transfer::from_host;
+use plimsoll_tape::{Pass, layer_norm};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;

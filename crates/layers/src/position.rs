@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Constants, from_host};
+use plimsoll_tape::transfer::{Constants, from_host};
 
 // Shapes: b batch, h heads, t frames, d model width, w width of a head.
 

@@ -5,7 +5,8 @@ use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{from_host, windows};
+use plimsoll_tape::transfer::from_host;
+use plimsoll_tape::windows;
 
 use crate::Lengths;
 

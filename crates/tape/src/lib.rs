@@ -7,7 +7,6 @@ mod batch;
 mod bridge;
 mod buffers;
 mod capture;
-mod constants;
 mod fused;
 pub mod gpu;
 mod host;
@@ -15,11 +14,11 @@ mod noise;
 mod observe;
 mod parameters;
 mod pass;
-mod pending_read;
 mod remat;
 mod simd;
 mod task;
 mod tensors;
+pub mod transfer;
 pub mod windows;
 mod with_gradient;
 
@@ -30,10 +29,9 @@ pub use buffers::BufferSnapshot;
 /// Burn's types for the operations of a capture.
 pub use burn_ir as ir;
 pub use capture::{
-    CaptureError, CaptureSession, CustomOp, SimulatedDevice, capture, from_host, is_capture_device, is_capturing,
+    CaptureError, CaptureSession, CustomOp, SimulatedDevice, capture, is_capture_device, is_capturing,
     on_capture_device, record_scratch,
 };
-pub use constants::Constants;
 pub use fused::{
     AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
     layer_norm, relative_shift, silu, single_query_attention, tanh,
@@ -45,7 +43,6 @@ pub use parameters::{
     try_collect, walk,
 };
 pub use pass::Pass;
-pub use pending_read::PendingRead;
 pub use remat::{remat, remat_dense};
 pub use task::{StepLoss, Task};
 pub use tensors::{FloatMapper, TensorTree};

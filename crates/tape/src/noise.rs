@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use plimsoll_core::{Key, SampleId};
 
-use crate::Constants;
+use crate::transfer::Constants;
 pub(crate) use mask::{Mask, dropout, random_bits};
 
 /// Randomness of one forward pass, which may be off.

@@ -8,7 +8,8 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::Precision;
-use plimsoll_tape::{AttentionInputs, AttentionMask, Constants, Pass, RelativePositions, single_query_attention};
+use plimsoll_tape::transfer::Constants;
+use plimsoll_tape::{AttentionInputs, AttentionMask, Pass, RelativePositions, single_query_attention};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;

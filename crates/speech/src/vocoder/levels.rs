@@ -4,7 +4,7 @@ use std::fmt::{Debug, Formatter};
 
 use burn::tensor::Tensor;
 use plimsoll_audio::{FeatureError, Log, LogMel, LogMelConfig, Spectrum};
-use plimsoll_tape::from_host;
+use plimsoll_tape::transfer::from_host;
 
 // Shapes: b waveforms, t frames, m mel channels, k bins.
 

@@ -5,7 +5,7 @@ use std::fmt::{Debug, Formatter};
 use burn::tensor::Tensor;
 use plimsoll_audio::{FeatureError, Floor, Log, LogMel, LogMelConfig, Padding, Spectrum};
 use plimsoll_layers::{Stft, reflect};
-use plimsoll_tape::from_host;
+use plimsoll_tape::transfer::from_host;
 
 // Shapes: b waveforms, n samples, t frames, k bins, m mel channels.
 

@@ -5,7 +5,8 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_core::Key;
 use plimsoll_layers::Lengths;
 use plimsoll_memory::Traceable;
-use plimsoll_tape::{Pass, StepLoss, Task, detach, from_host, initialize, is_capturing};
+use plimsoll_tape::transfer::from_host;
+use plimsoll_tape::{Pass, StepLoss, Task, detach, initialize, is_capturing};
 
 use super::losses::{
     Magnitudes, Resolutions, adversarial_loss, discriminator_loss, feature_loss, spectral_loss, sum_of_means,

@@ -17,8 +17,9 @@ use burn_dispatch::backends::autodiff::Autodiff;
 
 use super::shift::{relative_shift, relative_shift_backward};
 use super::weights::{AttentionMask, WeightsOp};
+use crate::Noise;
 use crate::bridge::{PrimitiveBackend, on_backend};
-use crate::{Constants, Noise};
+use crate::transfer::Constants;
 
 // Shapes: b batch, h heads, q queries, k keys, w width of a head.
 

@@ -12,12 +12,13 @@ use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 use rayon::prelude::*;
 
+use crate::Noise;
 use crate::bridge::PrimitiveBackend;
 use crate::capture::placeholder_bools;
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::noise::{Mask, dropout, random_bits};
 use crate::simd::{exp, sum, vectorized};
-use crate::{Constants, Noise};
+use crate::transfer::Constants;
 
 // Shapes: b samples, h heads, q queries, k keys.
 

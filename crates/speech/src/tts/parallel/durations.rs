@@ -3,7 +3,8 @@
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{TimeOwner, timing};
 use plimsoll_layers::{Lengths, monotonic_alignment};
-use plimsoll_tape::{from_host, inner_device, is_capture_device, runs_host_ops, without_autodiff};
+use plimsoll_tape::transfer::from_host;
+use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops, without_autodiff};
 use rayon::prelude::*;
 
 // Shapes: b texts, k tokens, t frames, f features.

@@ -2,7 +2,8 @@
 
 use burn::tensor::Tensor;
 use plimsoll_layers::Lengths;
-use plimsoll_tape::{Pass, TensorBatch, from_host};
+use plimsoll_tape::transfer::from_host;
+use plimsoll_tape::{Pass, TensorBatch};
 
 use super::ParallelSynthesizer;
 use super::durations::Durations;

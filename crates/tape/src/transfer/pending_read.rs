@@ -16,7 +16,7 @@ type Data = Result<TensorData, ExecutionError>;
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use plimsoll_tape::PendingRead;
+/// use plimsoll_tape::transfer::PendingRead;
 ///
 /// let x = Tensor::<1>::from_floats([1.0, 2.0], &Device::flex());
 /// let read = PendingRead::begin(x.clone());

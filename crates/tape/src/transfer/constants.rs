@@ -14,7 +14,7 @@ use burn::tensor::Device;
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use plimsoll_tape::Constants;
+/// use plimsoll_tape::transfer::Constants;
 ///
 /// let (constants, device) = (Constants::default(), Device::flex());
 /// let table = constants.get("table", &[3], &device, || Tensor::<1>::from_floats([0.0, 0.5, 1.0], &device));
