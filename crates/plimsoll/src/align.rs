@@ -13,6 +13,7 @@ use plimsoll_speech::asr::Search;
 use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat};
 
 use crate::output::{ForceFlag, OutputFile};
+use crate::run_flag::run_folder;
 use crate::transcribe::within;
 
 /// Longest recording: attention over all of it is computed at once.
@@ -30,8 +31,8 @@ pub(crate) struct AlignArgs {
     /// File with what is said in it.
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     text_file: Option<PathBuf>,
-    /// Run of a recognizer, or folder of an exported one.
-    #[arg(long, value_name = "RUN")]
+    /// Run of a recognizer (its folder, or its name in `runs`), or folder of an exported one.
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
     run: PathBuf,
     /// Format of the result: text, json, srt, vtt, ctm or textgrid.
     #[arg(long, value_name = "FORMAT", default_value = "json")]

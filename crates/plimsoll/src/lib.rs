@@ -27,6 +27,7 @@ mod optimize;
 mod output;
 mod profile;
 mod report;
+mod run_flag;
 mod runs;
 mod say;
 mod scale;

@@ -13,6 +13,7 @@ use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat, Word};
 use serde_json::json;
 
 use crate::output::{ForceFlag, OutputFile};
+use crate::run_flag::run_folder;
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use plimsoll_recipes::config::ConfigError;
@@ -31,8 +32,8 @@ pub(crate) struct TranscribeArgs {
     /// Audio files (WAV, FLAC, MP3 or Ogg), or folders of them.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Run whose best checkpoint transcribes, or folder of an exported model.
-    #[arg(long, value_name = "RUN")]
+    /// Run whose best checkpoint transcribes (its folder, or its name in `runs`), or folder of an exported model.
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
     pub(crate) run: PathBuf,
     /// Print one JSON object per recording and line: `{"file": ..., "text": ..., "seconds": ...}` or `{"file": ..., "error": ...}`.
     #[arg(long, conflicts_with = "format")]

@@ -22,6 +22,7 @@ use plimsoll_speech::tts::is_synthesizer;
 
 use crate::number::number_above_0;
 use crate::output::{ForceFlag, OutputFile};
+use crate::run_flag::run_folder;
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use plimsoll_core::error_chain;
@@ -33,8 +34,8 @@ use report::{Report, ScoredUtterance};
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
 pub(crate) struct EvalArgs {
-    /// Run whose best checkpoint is evaluated, or folder of an exported model.
-    #[arg(long, value_name = "RUN")]
+    /// Run whose best checkpoint is evaluated (its folder, or its name in `runs`), or folder of an exported model.
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
     pub(crate) run: PathBuf,
     /// List of the utterances to evaluate on. Default: those that the run held out of its training.
     #[arg(long, value_name = "FILE")]
@@ -46,7 +47,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_parser = ["asr", "tts"])]
     pub(crate) task: Option<String>,
     /// Run or exported folder of a recognizer that transcribes the speech of a synthesizer, for its CER and WER.
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
     pub(crate) judge: Option<PathBuf>,
     /// Write the speech of a synthesizer into this folder, one WAV file per utterance.
     #[arg(long, value_name = "DIR")]
@@ -65,7 +66,7 @@ pub(crate) struct EvalArgs {
     pub(crate) details: bool,
     /// Run or exported folder of a second recognizer: transcribe the same utterances with it too, and show which of the two
     /// has fewer errors, with a confidence interval.
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
     pub(crate) compare: Option<PathBuf>,
     /// Print one JSON object instead of text.
     #[arg(long)]

@@ -19,6 +19,7 @@ use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::backend_flag::BackendFlag;
+use crate::run_flag::run_folder;
 
 /// Name of the file that lists the tokens.
 const VOCABULARY: &str = "vocabulary.json";
@@ -40,8 +41,8 @@ trait Exportable: ModelKind {
 /// Arguments of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Run whose model is exported.
-    #[arg(long, value_name = "RUN")]
+    /// Run whose model is exported: its folder, or its name in `runs`.
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
     pub(crate) run: PathBuf,
     /// Output folder.
     #[arg(long, value_name = "DIR")]

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::output::{ForceFlag, OutputFile};
 use crate::print::go_on_without_output;
+use crate::run_flag::run_folder;
 use crate::terminal::ExitCodeExt;
 use format::SoundFormat;
 use plimsoll_recipes::config::ConfigError;
@@ -52,8 +53,8 @@ pub(crate) struct SayArgs {
     /// Speak every line of this text file into its own file.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Run whose best checkpoint speaks, or folder of an exported model.
-    #[arg(long, value_name = "RUN")]
+    /// Run whose best checkpoint speaks (its folder, or its name in `runs`), or folder of an exported model.
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
     pub(crate) run: PathBuf,
     /// Output file, as WAV, or as FLAC if its name ends with .flac; `-` is standard output. Default: said.wav.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]

@@ -93,6 +93,29 @@ fn dash_streams_to_standard_output_alone() {
 }
 
 #[test]
+fn runs_are_found_by_their_names() {
+    let dir = folder();
+    for arguments in [
+        &["say", "zero", "--run", "v", "--out", "zero.wav"][..],
+        &["eval", "--run", "r", "--limit", "1", "--compare", "r"],
+        &["eval", "--run", "v", "--limit", "1", "--judge", "r"],
+        &["transcribe", "zero.wav", "--run", "r"],
+        &["align", "zero.wav", "--text", "zero", "--run", "r"],
+        &["export", "--run", "r", "--out", "model"],
+        // An exported model is no run, and keeps its path.
+        &["transcribe", "zero.wav", "--run", "model"],
+    ] {
+        let output = dir.run(arguments);
+        // Untrained models recognize nothing, so an alignment may be refused; the run must be found.
+        assert!(output.code == Some(0) || arguments[0] == "align", "{arguments:?}: {output:?}");
+        let missing: Vec<&str> = arguments.iter().map(|text| if *text == "r" { "gone" } else { text }).collect();
+        let is_missing = missing != arguments;
+        let refused = is_missing.then(|| dir.run(&missing));
+        assert!(refused.is_none_or(|refused| refused.code == Some(2)), "{missing:?}");
+    }
+}
+
+#[test]
 fn optimize_writes_keys_that_flags_set() {
     let dir = folder();
     let flags = ["--set", "data.max_seconds=3", "--seed", "5", "--max-memory", "85%", "--backend", "cpu"];
