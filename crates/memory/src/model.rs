@@ -10,7 +10,6 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
 use crate::backend::BackendRules;
 use crate::cost::Cost;
 use crate::demand::{Demand, StateOption};
-use crate::pools::{Lives, PoolRun, page_class};
 use crate::run_memory::{RunMemory, StepMemory};
 use crate::scalable_trace::{ScalableTrace, trace_of_any_number, trace_validation_of_any_number};
 use crate::timeline::Timeline;
@@ -204,13 +203,11 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// Estimates the peak memory of a run with micro-batches of this `size` and the optimizer state `state`, whose GPU
     /// pages are large enough for an allocation of `page` bytes.
     pub(crate) fn peak(&self, size: Size, state: StateOption, page: Bytes) -> Result<Bytes, TraceError> {
-        let page = page_class(page);
         cached(&self.peaks, (size, state, page), || self.peak_within(size, state, page, Bytes(u64::MAX)))
     }
 
     /// Returns whether [`peak`](Self::peak) is at most `budget`.
     pub(crate) fn fits(&self, size: Size, state: StateOption, page: Bytes, budget: Bytes) -> Result<bool, TraceError> {
-        let page = page_class(page);
         let key = (size, state, page);
         if let Some(peak) = self.peaks.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(*peak <= budget);
@@ -230,16 +227,12 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         let (bucket, utterances, choice) = size;
         let (rules, step) = (self.demand.rules, self.step(bucket, utterances, state)?);
         if let Some(known) = self.known(bucket, choice)? {
-            return Ok(self.with_margin(known.reserved_within((utterances, rules), page, step, None, limit)));
+            return Ok(self.with_margin(known.reserved_within((utterances, rules), page, step, limit)));
         }
         let trace = self.trace(bucket, utterances, choice)?;
         Ok(self.with_margin(match rules {
             BackendRules::Flex { .. } => RunMemory::new(&trace, None, step).peak(),
-            BackendRules::Cube { .. } => {
-                let (lives, sizes) = (Lives::new(&trace.timeline), trace.timeline.sizes());
-                let run = PoolRun { lives: &lives, sizes: &sizes, parameters: &trace.parameters, reads: trace.reads };
-                run.reserved_within(page, step, None, limit)
-            }
+            BackendRules::Cube { .. } => trace.reserved_within(page, step, None, limit),
         }))
     }
 
@@ -367,7 +360,6 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         state: StateOption,
         page: Bytes,
     ) -> Result<Bytes, TraceError> {
-        let page = page_class(page);
         cached(&self.validations, (size, utterances, state, page), || {
             let timeline = self.validation_timeline(size.0, utterances)?;
             Ok(self.with_margin(match self.demand.rules {
@@ -376,11 +368,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
                 }
                 BackendRules::Cube { .. } => {
                     let (trace, step) = (self.trace(size.0, size.1, size.2)?, self.step(size.0, size.1, state)?);
-                    let (lives, sizes) = (Lives::new(&trace.timeline), trace.timeline.sizes());
-                    let run =
-                        PoolRun { lives: &lives, sizes: &sizes, parameters: &trace.parameters, reads: trace.reads };
-                    let (validated, needed) = (Lives::new(&timeline), timeline.sizes());
-                    run.reserved_within(page, step, Some((&validated, &needed)), Bytes(u64::MAX))
+                    trace.reserved_within(page, step, Some(&timeline), Bytes(u64::MAX))
                 }
             }))
         })

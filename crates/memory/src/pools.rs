@@ -48,22 +48,27 @@ impl Trace {
     /// preallocated for `largest` bytes or the largest allocation of this trace, whichever is larger: a run also has
     /// batches of other lengths.
     pub fn reserved_with_page(&self, largest: Bytes, step: StepMemory) -> Bytes {
+        self.reserved_within(largest, step, None, Bytes(u64::MAX))
+    }
+
+    /// Computes the same as [`reserved_with_page`](Self::reserved_with_page) of a run that then validates with the timeline
+    /// `validation`, if given. Stops as soon as the memory exceeds `limit`, and then returns a part of it that does.
+    pub(crate) fn reserved_within(
+        &self,
+        largest: Bytes,
+        step: StepMemory,
+        validation: Option<&Timeline>,
+        limit: Bytes,
+    ) -> Bytes {
         let (lives, sizes) = (Lives::new(&self.timeline), self.timeline.sizes());
         let run = PoolRun { lives: &lives, sizes: &sizes, parameters: &self.parameters, reads: self.reads };
-        run.reserved_within(largest, step, None, Bytes(u64::MAX))
+        run.reserved_within(largest, step, validation, limit)
     }
-}
-
-/// Returns the largest preallocation that has pages of the same size as one of `page`. Runs with both reserve the same.
-pub(crate) fn page_class(page: Bytes) -> Bytes {
-    // A small one lies on a page for small allocations.
-    let has_pages = page.0 > SMALL_MAX;
-    Bytes(page.0.checked_next_multiple_of(SLACK).filter(|_| has_pages).unwrap_or(page.0))
 }
 
 impl Timeline {
     /// Returns the size of each allocation.
-    pub(crate) fn sizes(&self) -> Vec<u64> {
+    fn sizes(&self) -> Vec<u64> {
         self.allocations.iter().map(|one| one.size.0).collect()
     }
 }
@@ -111,13 +116,13 @@ pub(crate) struct PoolRun<'a> {
 
 impl PoolRun<'_> {
     /// Computes the most memory that the pools reserve in the first two steps, with pages preallocated for `largest` bytes or
-    /// the largest allocation, and then in a validation with the given lives and sizes. Stops as soon as the memory exceeds
+    /// the largest allocation, and then in a validation with the timeline `validation`. Stops as soon as the memory exceeds
     /// `limit`, and then returns a part of it that does.
     pub(crate) fn reserved_within(
         &self,
         largest: Bytes,
         step: StepMemory,
-        validation: Option<(&Lives, &[u64])>,
+        validation: Option<&Timeline>,
         limit: Bytes,
     ) -> Bytes {
         let for_reads = if self.reads > 0 { FOR_READS } else { 0 };
@@ -139,9 +144,9 @@ impl PoolRun<'_> {
         }
         // From the second step on everything overwrites what it replaces.
         let gradients = run.micro_batches(self.lives, self.sizes, step.micro_batches);
-        if let Some((lives, sizes)) = validation {
+        if let Some(validation) = validation {
             run.free_all(gradients);
-            let last = run.micro_batch(lives, sizes);
+            let last = run.micro_batch(&Lives::new(validation), &validation.sizes());
             run.free_all(last);
         }
         Bytes(run.most + outside)
@@ -249,7 +254,7 @@ impl Pools {
     }
 
     fn free(&mut self, slot: Slot) {
-        self.pools[slot.pool as usize].free(slot);
+        self.pools[slot.pool as usize].pages[slot.page as usize].free(slot.start, slot.size);
     }
 
     /// Frees the empty pages of all pools except the first, for small tensors, and the newest.
@@ -270,48 +275,24 @@ impl Pools {
 struct Pool {
     page_size: u64,
     pages: Vec<Page>,
-    /// For each group of pages, an upper bound of the length of the longest hole.
-    groups: Vec<u64>,
 }
-
-/// Number of pages in a group.
-const GROUP: usize = 16;
 
 impl Pool {
     fn new(page_size: u64) -> Self {
-        Self { page_size, pages: Vec::new(), groups: Vec::new() }
+        Self { page_size, pages: Vec::new() }
     }
 
     /// Reserves `size` bytes. Returns the page, the start on the page, and the bytes by which the reserved memory grew.
     fn reserve(&mut self, size: u64) -> (usize, u64, u64) {
-        for (group, most) in self.groups.iter_mut().enumerate() {
-            if *most < size {
-                continue;
+        for (index, page) in self.pages.iter_mut().enumerate() {
+            if let Some(start) = page.reserve(size) {
+                return (index, start, 0);
             }
-            let first = group * GROUP;
-            let last = (first + GROUP).min(self.pages.len());
-            let pages = &mut self.pages[first..last];
-            for (index, page) in pages.iter_mut().enumerate() {
-                if let Some(start) = page.reserve(size) {
-                    return (first + index, start, 0);
-                }
-            }
-            *most = pages.iter().map(|page| page.most).max().unwrap_or_default();
         }
         let mut page = Page { holes: vec![(0, self.page_size)], most: self.page_size };
         let start = page.reserve(size).unwrap_or_default();
         self.pages.push(page);
-        let group = (self.pages.len() - 1) / GROUP;
-        self.groups.resize(group + 1, 0);
-        self.groups[group] = self.page_size;
         (self.pages.len() - 1, start, self.page_size)
-    }
-
-    fn free(&mut self, slot: Slot) {
-        let page = &mut self.pages[slot.page as usize];
-        page.free(slot.start, slot.size);
-        let most = &mut self.groups[slot.page as usize / GROUP];
-        *most = (*most).max(page.most);
     }
 }
 
@@ -434,30 +415,6 @@ mod tests {
         pools.free(first);
         pools.reserve(4096);
         assert_eq!(pools.reserved, SMALL_PAGE + 22 * MIB, "an empty old page is freed");
-    }
-
-    #[test]
-    fn preallocations_of_one_class_reserve_the_same() {
-        let large = trace(&[(3 * MIB + 5, 0, 2), (10 * MIB, 1, 2), (MIB, 2, 3)]);
-        let small = trace(&[(4096, 0, 2), (100, 1, 2)]);
-        for page in [
-            0,
-            1,
-            SMALL_MAX,
-            SMALL_MAX + 1,
-            MIB - 1,
-            MIB,
-            9 * MIB + 1,
-            10 * MIB,
-            10 * MIB + 1,
-            12 * MIB - 1,
-            12 * MIB + 512,
-        ] {
-            for trace in [&large, &small] {
-                let reserved = |page: Bytes| trace.reserved_with_page(page, StepMemory::default());
-                assert_eq!(reserved(Bytes(page)), reserved(page_class(Bytes(page))), "{page}");
-            }
-        }
     }
 
     #[test]

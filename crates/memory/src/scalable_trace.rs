@@ -85,20 +85,14 @@ impl ScalableTrace {
         (utterances, rules): (u32, BackendRules),
         largest: Bytes,
         step: StepMemory,
-        validation: Option<(&Lives, &[u64])>,
         limit: Bytes,
     ) -> Bytes {
-        let (lives, sizes) = self.lives_and_sizes(utterances, rules);
-        let run = PoolRun { lives, sizes: &sizes, parameters: &self.trace.parameters, reads: self.trace.reads };
-        run.reserved_within(largest, step, validation, limit)
-    }
-
-    /// Returns the lives of all allocations, and their sizes if there are `utterances` utterances.
-    pub(crate) fn lives_and_sizes(&self, utterances: u32, rules: BackendRules) -> (&Lives, Vec<u64>) {
         let alignment = rules.alignment() as u64;
         let allocations = self.trace.timeline.allocations.iter();
         let sizes = allocations.map(|one| self.scaled(one.size, utterances).next_multiple_of(alignment));
-        (&self.lives, sizes.collect())
+        let (lives, sizes) = (&self.lives, sizes.collect::<Vec<u64>>());
+        let run = PoolRun { lives, sizes: &sizes, parameters: &self.trace.parameters, reads: self.trace.reads };
+        run.reserved_within(largest, step, None, limit)
     }
 
     /// Makes the trace of `utterances` utterances.
