@@ -123,10 +123,8 @@ impl WeightsOp {
         let rows = if self.visibility.causal { q } else { 1 };
         let device = scores.device();
         let lengths = self.visibility.key_lengths.iter().map(|&length| length as usize);
-        let sizes: Vec<usize> = [rows, k, self.visibility.first_query * usize::from(self.visibility.causal)]
-            .into_iter()
-            .chain(lengths)
-            .collect();
+        let (causal, first) = (usize::from(self.visibility.causal), self.visibility.first_query);
+        let sizes: Vec<usize> = [rows, k, causal, first * causal].into_iter().chain(lengths).collect();
         let hidden = self.visibility.constants.get("hidden keys", &sizes, &device, || {
             placeholder_bools([b, 1, rows, k], &device).unwrap_or_else(|| {
                 let seen =

@@ -124,9 +124,7 @@ impl Mask {
         let threshold = (self.threshold() ^ 0x8000_0000) as i32;
         drawn.bitwise_xor_scalar(i32::MIN).greater_equal_elem(threshold).reshape(shape)
     }
-}
 
-impl Mask {
     /// Computes [`row_coordinates`](Self::row_coordinates) on a device, for rows on `axes`, from the `numbers` from 0 on:
     /// `[1, rows, 1]`.
     fn row_coordinates_on(&self, axes: &[usize], numbers: &Tensor<3, Int>) -> Tensor<3, Int> {

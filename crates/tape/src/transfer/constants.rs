@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::Device;
 
@@ -34,30 +34,30 @@ struct Constant {
 impl Constants {
     /// Returns the constant `name` for `sizes` on `device`; if it is new, `make` makes it. `sizes` are all numbers on which
     /// the constant depends.
-    ///
-    /// # Panics
-    /// If `make` asks for another constant of the same list.
     pub fn get<T>(&self, name: &'static str, sizes: &[usize], device: &Device, make: impl FnOnce() -> T) -> T
     where
         T: Clone + Send + Sync + 'static,
     {
-        let mut constants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Equal devices may differ in autodiff, and tensors of both kinds do not mix.
         let is_on = |one: &Constant| one.device == *device && one.device.is_autodiff() == device.is_autodiff();
         let is_it = |one: &&Constant| one.name == name && one.sizes == sizes && is_on(one);
-        if let Some(value) = constants.iter().find(is_it).and_then(|one| one.value.downcast_ref::<T>()) {
-            return value.clone();
-        }
-        let value = make();
-        let kept = Box::new(value.clone());
-        constants.push(Constant { name, sizes: sizes.to_vec(), device: device.clone(), value: kept });
-        value
+        let found = self.lock().iter().find(is_it).and_then(|one| one.value.downcast_ref::<T>().cloned());
+        // Made without the lock, because `make` may need other constants. Two threads may both make it, alike.
+        found.unwrap_or_else(|| {
+            let value = make();
+            let kept = Box::new(value.clone());
+            self.lock().push(Constant { name, sizes: sizes.to_vec(), device: device.clone(), value: kept });
+            value
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Constant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Constants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let constants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_list().entries(constants.iter().map(|one| (one.name, &one.sizes))).finish()
+        f.debug_list().entries(self.lock().iter().map(|one| (one.name, &one.sizes))).finish()
     }
 }
