@@ -77,7 +77,9 @@ impl MemoryWatch {
             }
             self.note(last);
         }
-        *self.locked()
+        let (highest, stage) = *self.locked();
+        // Pools are read at the end alone, perhaps of an earlier step or validation.
+        (highest, if self.is_cheap { stage } else { last })
     }
 
     fn note(&self, stage: Stage) {
@@ -106,5 +108,34 @@ impl MemoryGate for MemoryWatch {
         // The pools take again what they need, perhaps in another order.
         self.growing.store(READ_EVERY, Relaxed);
         self.gate.cleaned_up();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Pool;
+
+    impl MemoryMeter for Pool {
+        fn current(&self) -> Bytes {
+            Bytes(3)
+        }
+        fn peak(&self) -> Bytes {
+            Bytes(5)
+        }
+        fn reset_peak(&self) {}
+    }
+
+    #[test]
+    fn a_step_that_is_not_read_has_the_last_reading_and_its_own_stage() {
+        let watch = MemoryWatch::new(Box::new(OpenGate), Box::new(Pool), false);
+        watch.start_step();
+        assert_eq!(watch.end(Stage::Update), (Bytes(5), Stage::Update));
+        watch.start();
+        assert_eq!(watch.end(Stage::Validation), (Bytes(5), Stage::Validation));
+        watch.start_step();
+        assert!(!watch.may_grow(Stage::Update));
+        assert_eq!(watch.end(Stage::Update), (Bytes(5), Stage::Update));
     }
 }
