@@ -25,6 +25,7 @@ mod limit;
 mod model;
 mod operation_cost;
 mod operation_name;
+mod page;
 mod perfetto;
 mod plan;
 mod plan_error;

@@ -41,6 +41,10 @@ pub struct MemoryModel<'a, S> {
     in_use: Cache<Size, Bytes>,
     envelopes: Cache<(BatchShape, Choice), Option<Arc<Envelope>>>,
     peaks: Cache<(Size, StateOption, Bytes), Bytes>,
+    /// The best pages of a run of one size alone, and its peak.
+    alone: Cache<(Size, StateOption), (Bytes, Bytes)>,
+    /// Memory beside the pages that hold larger tensors.
+    beside: Cache<(Size, StateOption), Bytes>,
     /// Lower bounds of the peaks that were not computed to the end.
     exceeded: Cache<(Size, StateOption, Bytes), Bytes>,
     validation_traces: Cache<BatchShape, Known>,
@@ -147,6 +151,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             in_use: Mutex::default(),
             envelopes: Mutex::default(),
             peaks: Mutex::default(),
+            alone: Mutex::default(),
+            beside: Mutex::default(),
             exceeded: Mutex::default(),
             validation_traces: Mutex::default(),
             validations: Mutex::default(),
@@ -191,7 +197,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// [`TraceError`] where the model cannot be traced with this choice.
     pub fn estimate(&self, bucket: BatchShape, utterances: u32, choice: Choice) -> Result<MemoryEstimate, TraceError> {
         let size = (bucket, utterances, choice);
-        let peak = self.peak(size, self.first_state(), Bytes(0))?;
+        let (_, peak) = self.alone(size, self.first_state())?;
         Ok(MemoryEstimate { peak, cost: self.trace(bucket, utterances, choice)?.cost, largest: self.largest(size)? })
     }
 
@@ -227,23 +233,42 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         let (bucket, utterances, choice) = size;
         let (rules, step) = (self.demand.rules, self.step(bucket, utterances, state)?);
         if let Some(known) = self.known(bucket, choice)? {
-            return Ok(self.with_margin(known.reserved_within((utterances, rules), page, step, limit)));
+            return Ok(known.with_run((utterances, rules), |run| run.reserved_within(page, step, None, limit)));
         }
         let trace = self.trace(bucket, utterances, choice)?;
-        Ok(self.with_margin(match rules {
-            BackendRules::Flex { .. } => RunMemory::new(&trace, None, step).peak(),
+        Ok(match rules {
+            BackendRules::Flex { .. } => with_margin(RunMemory::new(&trace, None, step).peak()),
             BackendRules::Cube { .. } => trace.reserved_within(page, step, None, limit),
-        }))
+        })
     }
 
-    /// Adds the share by which traces were below measurements: up to 1 % on the CPU, and little more on a CubeCL device
-    /// (docs/LOG.md).
-    fn with_margin(&self, peak: Bytes) -> Bytes {
-        let percent = match self.demand.rules {
-            BackendRules::Flex { .. } => 1,
-            BackendRules::Cube { .. } => 2,
-        };
-        Bytes(peak.0 + (peak.0 * percent).div_ceil(100))
+    /// Returns the GPU pages with which a run of micro-batches of this `size` alone needs the least memory, and its peak.
+    pub(crate) fn alone(&self, size: Size, state: StateOption) -> Result<(Bytes, Bytes), TraceError> {
+        cached(&self.alone, (size, state), || {
+            let (bucket, utterances, choice) = size;
+            let (rules, step) = (self.demand.rules, self.step(bucket, utterances, state)?);
+            if let Some(known) = self.known(bucket, choice)? {
+                return Ok(known.with_run((utterances, rules), |run| run.best_page(step, Bytes(u64::MAX))));
+            }
+            let page = match rules {
+                BackendRules::Flex { .. } => Bytes(0),
+                BackendRules::Cube { .. } => self.trace(bucket, utterances, choice)?.page(step, Bytes(u64::MAX)),
+            };
+            Ok((page, self.peak(size, state, page)?))
+        })
+    }
+
+    /// Computes the GPU memory beside the pages for larger tensors: the pool of small tensors, and what is outside of the
+    /// pools.
+    pub(crate) fn beside_pages(&self, size: Size, state: StateOption) -> Result<Bytes, TraceError> {
+        cached(&self.beside, (size, state), || {
+            let (bucket, utterances, choice) = size;
+            let step = self.step(bucket, utterances, state)?;
+            Ok(match self.known(bucket, choice)? {
+                Some(known) => known.with_run((utterances, self.demand.rules), |run| run.beside_pages(step)),
+                None => Bytes(0),
+            })
+        })
     }
 
     /// Computes a lower bound of [`peak`](Self::peak) on a GPU: all memory in use at once, as if pages had no gaps. It
@@ -254,7 +279,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         let step = self.step(bucket, utterances, state)?;
         let gradients = if step.micro_batches > 1 { self.gradients.0 } else { 0 };
         let beside = step.state_of(self.values()).0 + step.workspace.0 + step.prefetch.0;
-        Ok(self.with_margin(Bytes(in_use.0 + gradients + beside)))
+        Ok(Bytes(in_use.0 + gradients + beside))
     }
 
     /// Computes the peak memory of a micro-batch alone, with the weights.
@@ -362,15 +387,15 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     ) -> Result<Bytes, TraceError> {
         cached(&self.validations, (size, utterances, state, page), || {
             let timeline = self.validation_timeline(size.0, utterances)?;
-            Ok(self.with_margin(match self.demand.rules {
+            Ok(match self.demand.rules {
                 BackendRules::Flex { .. } => {
-                    Bytes(self.idle(state).0 + timeline.peak().0.saturating_sub(self.weights.0))
+                    with_margin(Bytes(self.idle(state).0 + timeline.peak().0.saturating_sub(self.weights.0)))
                 }
                 BackendRules::Cube { .. } => {
                     let (trace, step) = (self.trace(size.0, size.1, size.2)?, self.step(size.0, size.1, state)?);
                     trace.reserved_within(page, step, Some(&timeline), Bytes(u64::MAX))
                 }
-            }))
+            })
         })
     }
 
@@ -426,6 +451,12 @@ impl<S> MemoryModel<'_, S> {
     pub(crate) fn tensors(&self) -> usize {
         self.parameters.len()
     }
+}
+
+/// Adds the share by which traces were below measurements on the CPU: up to 1 % (docs/LOG.md). On a GPU a part of each page
+/// is kept free instead.
+fn with_margin(peak: Bytes) -> Bytes {
+    Bytes(peak.0 + peak.0.div_ceil(100))
 }
 
 /// Makes the trace that stands for all sizes of a bucket.

@@ -38,9 +38,9 @@ pub struct Plan {
     pub budget: Bytes,
     /// Peak memory over all lengths and over validation; at most `budget`.
     pub peak: Bytes,
-    /// The largest single allocation of the run. On a GPU the run must preallocate pages of this size (`plimsoll-train`
-    /// has a function for it): `peak` holds only then.
-    pub largest: Bytes,
+    /// Size of the pages on a GPU, at least that of the largest tensor. The run must preallocate pages of this size
+    /// (`plimsoll-train` has a function for it): `peak` holds only then.
+    pub page: Bytes,
     /// Precision of the matrix products of the run.
     pub precision: Precision,
     /// Form of the optimizer state.
@@ -174,7 +174,7 @@ fn from_search<S: Traceable + Sync>(
     Ok(Plan {
         budget,
         peak,
-        largest: found.page,
+        page: found.page,
         precision: found.precision,
         state: found.state,
         prefetch: demand.prefetch,
@@ -193,5 +193,5 @@ fn least_possible<S: Traceable + Sync>(model: &MemoryModel<'_, S>, options: &Pla
     let choice = smallest_choice(&all, options.precisions[0], demand.blocks);
     let state = all.states.iter().copied().min_by_key(|state| state.bits).unwrap_or(StateOption::FULL);
     let longest = demand.buckets.iter().copied().max_by_key(|bucket| bucket.frames).expect("a demand has buckets");
-    model.peak((longest, 1, choice), state, Bytes(0))
+    Ok(model.alone((longest, 1, choice), state)?.1)
 }

@@ -30,7 +30,7 @@ pub(crate) fn refusal<S: Traceable + Sync>(
             let all = options.joined(&model.demand().remedies);
             // A model may not be computable in the other precisions.
             let all = PlanOptions { precisions: options.precisions.clone(), ..all };
-            let (_, least) = hardest(model, &all, |size, state| model.peak(size, state, Bytes(0)))?;
+            let (_, least) = hardest(model, &all, |size, state| Ok(model.alone(size, state)?.1))?;
             let (_, largest) = hardest(model, &all, |size, _| model.largest(size))?;
             let of = |have: u64, need: u64| have as f64 / need.max(1) as f64;
             // What the device itself needs does not shrink with the model.
@@ -53,7 +53,7 @@ pub fn does_not_fit<S: Traceable + Sync>(
     limit: impl Into<MemoryLimit>,
 ) -> Result<PlanError, TraceError> {
     let MemoryLimit { budget, allocation } = limit.into();
-    let (bucket, needed) = hardest(model, options, |size, state| model.peak(size, state, Bytes(0)))?;
+    let (bucket, needed) = hardest(model, options, |size, state| Ok(model.alone(size, state)?.1))?;
     let (with_tensor, largest) = hardest(model, options, |size, _| model.largest(size))?;
     if largest > allocation && needed <= budget {
         let refused = RefusedTensor { needed: largest, allowed: allocation };

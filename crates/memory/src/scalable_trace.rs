@@ -7,7 +7,6 @@ use crate::backend::BackendRules;
 use crate::cost::Cost;
 use crate::heap::Heap;
 use crate::pools::{Lives, PoolRun};
-use crate::run_memory::StepMemory;
 use crate::timeline::Timeline;
 use crate::trace::{Recording, Trace, TraceError, record, record_validation, replay_on};
 use crate::traceable::Traceable;
@@ -78,21 +77,17 @@ impl ScalableTrace {
         &self.trace.timeline
     }
 
-    /// Computes the most memory that pools reserve in a run with micro-batches of `utterances` utterances; see
-    /// [`PoolRun::reserved_within`].
-    pub(crate) fn reserved_within(
+    /// Calls `compute` with a run of micro-batches of `utterances` utterances.
+    pub(crate) fn with_run<R>(
         &self,
         (utterances, rules): (u32, BackendRules),
-        largest: Bytes,
-        step: StepMemory,
-        limit: Bytes,
-    ) -> Bytes {
+        compute: impl FnOnce(&PoolRun<'_>) -> R,
+    ) -> R {
         let alignment = rules.alignment() as u64;
         let allocations = self.trace.timeline.allocations.iter();
         let sizes = allocations.map(|one| self.scaled(one.size, utterances).next_multiple_of(alignment));
         let (lives, sizes) = (&self.lives, sizes.collect::<Vec<u64>>());
-        let run = PoolRun { lives, sizes: &sizes, parameters: &self.trace.parameters, reads: self.trace.reads };
-        run.reserved_within(largest, step, None, limit)
+        compute(&PoolRun { lives, sizes: &sizes, parameters: &self.trace.parameters, reads: self.trace.reads })
     }
 
     /// Makes the trace of `utterances` utterances.

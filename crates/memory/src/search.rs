@@ -1,9 +1,9 @@
 //! The search for the fastest way to compute all lengths within a budget.
 //!
-//! What is tried follows from the demand, and everything that fits a budget fits a larger one. So more memory does not refuse
-//! a run that a smaller budget allowed, and does not make it slower. Three exceptions are small: one page size, the one that
-//! the fastest ways need, depends on the budget; an optimizer state that moves must be 2 % faster to be taken; and a bound
-//! on the time of more rematerialization is an estimate. A test allows them 2 %.
+//! More memory does not refuse a run that a smaller budget allowed: the way with the least memory is tried with pages that do
+//! not depend on the budget. And it does not make a run slower, with small exceptions: the sizes of pages that are tried are
+//! shares of the budget; an optimizer state that moves must be 2 % faster to be taken; and a bound on the time of more
+//! rematerialization is an estimate. A test allows them 2 %.
 
 mod bucket;
 
@@ -14,15 +14,19 @@ use crate::cost::Speed;
 use crate::demand::{PlanOptions, StateOption};
 use crate::limit::MemoryLimit;
 use crate::model::{MemoryModel, in_parallel};
+use crate::page::{COUNTS, best_page, page_for, shrunk};
 use crate::strategy::{micro_batches, smallest_choice, step_seconds};
 use crate::trace::TraceError;
 use crate::traceable::Traceable;
 use bucket::ChoiceOrder;
 
-/// Smallest page that is tried, in bytes.
+/// Bytes that a page is larger than the allocation that makes it. Page sizes are multiples of this number.
+const PAGE_STEP: u64 = 1 << 20;
+/// Budget in bytes below which more sizes of pages are tried, since the steps from one page to the next matter there; the
+/// smallest of them, and the factor from one to the next.
+const SMALL_BUDGET: u64 = 128 << 20;
 const SMALLEST_PAGE: f64 = (64_u64 << 10) as f64;
-/// Factor from one page size that is tried to the next.
-const PAGE_STEP: f64 = 1.2;
+const PAGE_FACTOR: f64 = 1.2;
 /// Relative difference below which two times count as equal: sums in another order differ in their last digits.
 const EQUAL: f64 = 1e-9;
 /// Factor by which a later precision or form of the state has to be faster than an earlier one to be taken.
@@ -166,27 +170,34 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         (moved + self.model.tensors() as f64 * TRANSFER) * self.model.demand().buckets.len() as f64
     }
 
-    /// Finds the fastest way that fits, over all page sizes.
+    /// Finds the fastest way that fits, over the sizes of pages.
     fn run(&self) -> Result<Option<Found>, TraceError> {
         if !self.may_fit()? {
             return Ok(None);
         }
+        let mut pages = self.pages()?;
+        let largest = pages.iter().copied().max().unwrap_or(self.limit.budget.min(self.limit.allocation));
         let mut best: Option<(f64, Bytes, Vec<Candidate>)> = None;
-        for page in self.pages()? {
-            // A smaller page excludes candidates, so this bound never falls again.
-            let Some(bounds) = self.all_buckets(page, false)? else { break };
-            let bound = total(&bounds);
-            if best.as_ref().is_some_and(|(seconds, ..)| *seconds <= bound * (1.0 + EQUAL)) {
-                break;
-            }
-            // Smaller pages waste less, so the page that the bound itself needs comes first.
-            for page in [self.largest_of(&bounds)?, page] {
-                let Some(found) = self.all_buckets(page, true)? else { continue };
-                let seconds = total(&found);
-                if best.as_ref().is_none_or(|(least, ..)| seconds < *least * (1.0 - EQUAL)) {
-                    best = Some((seconds, page, found));
+        if let Some(bounds) = self.all_buckets(largest, false)? {
+            let filled = page_for(self.largest_of(&bounds)?, self.limit.allocation);
+            let mut enough = total(&bounds);
+            if self.limit.budget.0 < SMALL_BUDGET {
+                pages.extend(self.small_pages(filled));
+            } else {
+                if largest < self.limit.allocation {
+                    // Nearly always one page for all loses the least, so what is as fast with smaller pages is fast enough.
+                    enough = enough.max(self.all_buckets(largest, true)?.map_or(0.0, |found| total(&found)));
                 }
-                if seconds <= bound * (1.0 + EQUAL) {
+                pages.insert(1, filled);
+            }
+            for page in pages {
+                if let Some(found) = self.all_buckets(page, true)? {
+                    let seconds = total(&found);
+                    if best.as_ref().is_none_or(|(least, ..)| seconds < *least * (1.0 - EQUAL)) {
+                        best = Some((seconds, page, found));
+                    }
+                }
+                if best.as_ref().is_some_and(|(seconds, ..)| *seconds <= enough * (1.0 + EQUAL)) {
                     break;
                 }
             }
@@ -229,24 +240,36 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         Ok(all?.into_iter().all(|fits| fits))
     }
 
-    /// Lists the page sizes to try, the largest first. On the CPU there are no pages, and the list has one entry.
+    /// Lists the sizes of pages to try: shares of the budget. On the CPU there are no pages, and the list has one entry.
     fn pages(&self) -> Result<Vec<Bytes>, TraceError> {
         if matches!(self.model.demand().rules, BackendRules::Flex { .. }) {
             return Ok(vec![Bytes(u64::MAX)]);
         }
-        let mut largest = Bytes(0);
+        let mut beside = Bytes(0);
         for &bucket in self.buckets() {
-            let most = micro_batches(self.options, bucket.utterances)[0];
-            // Neither chunks nor rematerialization make an allocation larger.
-            largest = largest.max(self.model.largest((bucket, most, self.order.choice((0, 0))))?);
+            for utterances in [1, micro_batches(self.options, bucket.utterances)[0]] {
+                let size = (bucket, utterances, self.order.choice((0, 0)));
+                beside = beside.max(self.model.beside_pages(size, self.state)?);
+            }
         }
-        let largest = largest.min(self.limit.allocation);
+        let room = self.limit.budget.0.saturating_sub(beside.0);
+        let of_pages = |count: u64| (room / count / PAGE_STEP * PAGE_STEP).saturating_sub(PAGE_STEP);
+        let mut pages: Vec<Bytes> = Vec::new();
+        for page in COUNTS.map(|count| Bytes(of_pages(count)).min(self.limit.allocation)) {
+            if page.0 > 0 && !pages.contains(&page) {
+                pages.push(page);
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Lists the sizes of pages to try in a small budget beside its shares, from `largest` bytes down.
+    fn small_pages(&self, largest: Bytes) -> Vec<Bytes> {
         let mut pages = vec![SMALLEST_PAGE];
         while pages[pages.len() - 1] < largest.0 as f64 {
-            pages.push(pages[pages.len() - 1] * PAGE_STEP);
+            pages.push(pages[pages.len() - 1] * PAGE_FACTOR);
         }
-        let pages = pages.into_iter().rev().map(|page| Bytes(page as u64).min(self.limit.allocation));
-        Ok(pages.collect())
+        pages.into_iter().rev().map(|page| Bytes(page as u64).min(self.limit.allocation)).collect()
     }
 
     fn buckets(&self) -> &[BatchShape] {
@@ -270,14 +293,36 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         };
         let found: Result<Vec<_>, TraceError> = in_parallel(self.buckets(), candidate).into_iter().collect();
         let (all, pages): (Vec<Candidate>, Vec<Bytes>) = found?.into_iter().unzip();
-        let page = pages.into_iter().max().unwrap_or_default();
-        Ok(self.all_fit(&all, page)?.then_some((page, all)))
+        let largest = pages.into_iter().max().unwrap_or_default();
+        if largest > self.limit.allocation {
+            return Ok(None);
+        }
+        let (page, peak) = match self.model.demand().rules {
+            BackendRules::Flex { .. } => (largest, self.peak_of(&all, largest)?),
+            BackendRules::Cube { .. } => best_page((largest, self.limit.allocation), |page| self.peak_of(&all, page))?,
+        };
+        Ok((peak <= self.limit.budget).then_some((page, all)))
     }
 
-    /// Returns the largest allocation of all `candidates` if they fit with pages of that size too; otherwise `page`.
+    /// Makes the pages for `candidates` as small as that saves memory.
     fn tightened(&self, page: Bytes, candidates: &[Candidate]) -> Result<Bytes, TraceError> {
         let largest = self.largest_of(candidates)?;
-        Ok(if page.0 == u64::MAX || self.all_fit(candidates, largest)? { largest } else { page })
+        if page.0 == u64::MAX {
+            return Ok(largest);
+        }
+        let least = page_for(largest, self.limit.allocation).min(page);
+        let found = shrunk((page, self.peak_of(candidates, page)?), least, |page| self.peak_of(candidates, page))?;
+        Ok(found.0)
+    }
+
+    /// Computes the peak memory of all `candidates` with pages of `page` bytes.
+    fn peak_of(&self, candidates: &[Candidate], page: Bytes) -> Result<Bytes, TraceError> {
+        let mut most = Bytes(0);
+        for (&bucket, candidate) in self.buckets().iter().zip(candidates) {
+            let size = (bucket, candidate.micro_batch, candidate.choice);
+            most = most.max(self.model.peak(size, self.state, page)?);
+        }
+        Ok(most)
     }
 
     /// Returns the largest allocation of all `candidates`.
@@ -289,20 +334,14 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         Ok(largest)
     }
 
-    /// Returns whether a micro-batch of `size` fits the limit with pages of `page` bytes.
+    /// Returns whether a micro-batch of `size` fits the limit with pages of `page` bytes. On the CPU, which has no pages, any
+    /// number stands for them.
     fn fits(&self, size: (BatchShape, u32, Choice), page: Bytes) -> Result<bool, TraceError> {
-        Ok(self.model.largest(size)? <= self.limit.allocation
-            && self.model.fits(size, self.state, page, self.limit.budget)?)
-    }
-
-    fn all_fit(&self, candidates: &[Candidate], page: Bytes) -> Result<bool, TraceError> {
-        for (&bucket, candidate) in self.buckets().iter().zip(candidates) {
-            let size = (bucket, candidate.micro_batch, candidate.choice);
-            if !self.fits(size, page)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let largest = match self.model.demand().rules {
+            BackendRules::Flex { .. } => self.limit.allocation,
+            BackendRules::Cube { .. } => page.min(self.limit.allocation),
+        };
+        Ok(self.model.largest(size)? <= largest && self.model.fits(size, self.state, page, self.limit.budget)?)
     }
 
     /// Finds the largest number of utterances of the longest bucket whose validation fits the budget beside `candidates`,

@@ -93,7 +93,7 @@ fn larger_budgets_are_never_slower_and_split_batches_use_them() {
             before = bucket.seconds;
             // From this part on, one more utterance takes less than a twelfth of the budget. On a GPU it may also need
             // another page.
-            let page = if rules == BackendRules::cuda() { found.largest.0 + (2 << 20) } else { 0 };
+            let page = if rules == BackendRules::cuda() { found.page.0 + (2 << 20) } else { 0 };
             if bucket.accumulation > 1 && part > 3 {
                 assert!(
                     (found.peak.0 + page) as f64 >= 0.92 * budget.0 as f64,
@@ -208,10 +208,10 @@ fn no_tensor_is_larger_than_the_device_allows() {
         let free = plan(&model, Bytes::gib(64), &SPEED).unwrap();
         let mut before: Option<f64> = None;
         for part in 1..=20 {
-            let limit = MemoryLimit { budget: Bytes::gib(64), allocation: Bytes(free.largest.0 * part / 20) };
+            let limit = MemoryLimit { budget: Bytes::gib(64), allocation: Bytes(free.page.0 * part / 20) };
             match plan(&model, limit, &SPEED) {
                 Ok(found) => {
-                    assert!(found.largest <= limit.allocation, "seed {seed}, part {part}");
+                    assert!(found.page <= limit.allocation, "seed {seed}, part {part}");
                     for bucket in &found.buckets {
                         let size = model.estimate(bucket.bucket, bucket.micro_batch, bucket.choice).unwrap();
                         assert!(size.largest <= limit.allocation, "seed {seed}, part {part}");

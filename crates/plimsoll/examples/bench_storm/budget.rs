@@ -133,7 +133,7 @@ pub(crate) fn storm_within_a_budget(device: &Device) -> ExitCode {
     let budget = Bytes(alone.0 * 6 / 10);
     let plan = planned(&setup, budget);
     println!("{} at once in validation", plan.validation_batch);
-    println!("the pools take {alone} by themselves; budget {budget}; planned {}, pages of {}", plan.peak, plan.largest);
+    println!("the pools take {alone} by themselves; budget {budget}; planned {}, pages of {}", plan.peak, plan.page);
     let setup = StormSetup { validation_batch: plan.validation_batch as usize, ..setup };
     let limits = plan.buckets.iter().map(|bucket| PlannedLimit {
         shape: BatchShape { utterances: bucket.micro_batch, ..bucket.bucket },
@@ -144,7 +144,7 @@ pub(crate) fn storm_within_a_budget(device: &Device) -> ExitCode {
         println!("{} frames: {} at once, {}", bucket.bucket.frames.0, bucket.micro_batch, bucket.peak);
     }
     let governor = Governor::from_plan(limits.collect(), all);
-    preallocate_pages(device, plan.largest).expect("one page fits");
+    preallocate_pages(device, plan.page).expect("one page fits");
     let (held, pools) = gate(device, Some(budget));
     let faults = Faults::random(&setup, held, INJECTED);
     let storm = timed("storm", || train(&setup, &faults, governor));
@@ -166,6 +166,6 @@ pub(crate) fn storm_within_a_budget(device: &Device) -> ExitCode {
         if is_same { "the same" } else { "OTHER" }
     );
     let above = Bytes(most.0.saturating_sub(budget.0));
-    println!("reserved {most} at most, {above} above the budget; a page has {}", plan.largest);
-    if is_same && above <= plan.largest { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("reserved {most} at most, {above} above the budget; a page has {}", plan.page);
+    if is_same && above <= plan.page { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -10,6 +10,7 @@ use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, prealloc
 use serde::{Deserialize, Serialize};
 
 use plimsoll_recipes::device::TrainingDevice;
+use plimsoll_recipes::target::Target;
 use plimsoll_recipes::{Failure, FailureExt};
 
 /// Micro-batches per step of a case. There are two, so that the second runs while the gradients of the first are in
@@ -104,12 +105,12 @@ pub(crate) fn measure<S: Case>(
     }
     let traced = trace(subject, shape, choice, rules).failed()?;
     let forward = traced.timeline.at_start_of(Phase::Backward);
-    preallocate_pages(&chosen.device, traced.largest())
-        .map_err(|reason| Failure::invalid(reason, "choose a smaller case"))?;
     let step = StepMemory { micro_batches, ..StepMemory::default() };
-    let with_columns = traced.reserved(step).0;
+    let page = traced.page(step, largest_allocation(chosen));
+    preallocate_pages(&chosen.device, page).map_err(|reason| Failure::invalid(reason, "choose a smaller case"))?;
+    let with_columns = traced.reserved_with_page(page, step).0;
     let direct = trace(subject, shape, choice, rules.with_direct_convolutions()).failed()?;
-    let without = direct.reserved_with_page(traced.largest(), step).0;
+    let without = direct.reserved_with_page(page, step).0;
     measured(subject, shape, choice, (micro_batches, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
     // Tuning chooses the kernels, and only the memory shows which ones.
@@ -134,7 +135,13 @@ pub(crate) fn reserved_on_gpu<S: Case>(
     (micro_batches, chosen): (u32, &TrainingDevice),
 ) -> Result<Bytes, Failure> {
     let traced = trace(subject, shape, choice, chosen.rules).failed()?;
-    Ok(traced.reserved(StepMemory { micro_batches, ..StepMemory::default() }))
+    let step = StepMemory { micro_batches, ..StepMemory::default() };
+    Ok(traced.reserved_with_page(traced.page(step, largest_allocation(chosen)), step))
+}
+
+/// Returns the size of the largest allocation that a GPU allows.
+fn largest_allocation(chosen: &TrainingDevice) -> Bytes {
+    Target::local_gpu(chosen.index).map_or(Bytes(u64::MAX), |gpu| gpu.limit(Bytes(u64::MAX)).allocation)
 }
 
 /// Predicts the memory over time of a step with `micro_batches` micro-batches of `shape`, from the trace of the step.

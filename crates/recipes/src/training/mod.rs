@@ -282,7 +282,7 @@ impl RunContext<'_> {
     ) -> Result<Trainer<T::Model>, Failure> {
         let training = &self.plan.training;
         if let (false, Some(memory)) = (self.device.is_host, &self.plan.memory) {
-            preallocate_pages(&device, memory.plan.largest).map_err(|reason| {
+            preallocate_pages(&device, memory.plan.page).map_err(|reason| {
                 let command = command("gpu-info");
                 Failure::invalid(reason, format!("another program may use the memory of the GPU: `{command}` names it"))
             })?;
