@@ -8,7 +8,7 @@ use burn::tensor::Tensor;
 use plimsoll_core::{Key, SampleId};
 
 use crate::transfer::Constants;
-pub(crate) use mask::{Mask, dropout, random_bits};
+pub(crate) use mask::{Mask, dropout, dropout_drawn, random_bits};
 
 /// Randomness of one forward pass, which may be off.
 ///
@@ -159,9 +159,9 @@ mod tests {
         for (shape, rate) in [([2, 7, 10], 0.3), ([2, 3, 1], 0.5), ([2, 1, 301], 0.1)] {
             let noise = Noise::new(Key::new(8), &ids(&["a", "b"])).with("here");
             for first in [0, 5] {
-                let keep_mask = noise.mask(rate, first).unwrap().keep_mask(shape, &Device::flex());
+                let drop_mask = noise.mask(rate, first).unwrap().drop_mask(shape, &Device::flex());
                 let kept = noise.dropout_from(Tensor::<3>::ones(shape, &Device::flex()), rate, first);
-                assert_eq!(keep_mask.into_data(), kept.not_equal_elem(0.0).into_data());
+                assert_eq!(drop_mask.into_data(), kept.equal_elem(0.0).into_data());
             }
         }
     }
@@ -171,9 +171,9 @@ mod tests {
         let noise = Noise::new(Key::new(8), &ids(&["a", "b"])).with("here").at(2);
         fn check<const D: usize>(noise: &Noise, shape: [usize; D]) {
             for first in [0, 3] {
-                let keep_mask = noise.mask(0.4, first).unwrap().keep_mask(shape, &Device::flex());
+                let drop_mask = noise.mask(0.4, first).unwrap().drop_mask(shape, &Device::flex());
                 let kept = noise.dropout_from(Tensor::<D>::ones(shape, &Device::flex()), 0.4, first);
-                assert_eq!(keep_mask.into_data(), kept.not_equal_elem(0.0).into_data(), "{shape:?}");
+                assert_eq!(drop_mask.into_data(), kept.equal_elem(0.0).into_data(), "{shape:?}");
             }
         }
         check(&noise, [2, 9]);

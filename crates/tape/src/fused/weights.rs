@@ -16,7 +16,7 @@ use crate::Noise;
 use crate::bridge::PrimitiveBackend;
 use crate::capture::placeholder_bools;
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
-use crate::noise::{Mask, dropout, random_bits};
+use crate::noise::{Mask, dropout, dropout_drawn, random_bits};
 use crate::simd::{exp, sum, vectorized};
 use crate::transfer::Constants;
 
@@ -57,11 +57,7 @@ pub fn attention_weights(scores: Tensor<4>, mask: &AttentionMask, noise: &Noise,
     if is_host(&scores) {
         return on_host(scores, op);
     }
-    let softmax = op.composed(scores);
-    match op.dropout {
-        Some(mask) => dropout(softmax, mask),
-        None => softmax,
-    }
+    op.composed_with_dropout(scores).1
 }
 
 /// Operation that turns attention scores into attention weights: mask, softmax and dropout.
@@ -82,9 +78,20 @@ impl WeightsOp {
                 (B::from_plain(softmax), B::from_plain(weights))
             });
         }
+        self.composed_with_dropout(scores)
+    }
+
+    /// Computes the softmax and the weights with Burn's operations, for every device.
+    fn composed_with_dropout(&self, scores: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        let Some(mask) = &self.dropout else {
+            let softmax = self.composed(scores);
+            return (softmax.clone(), softmax);
+        };
+        let drawn = mask.drawn_for(&scores);
+        // Beside the reductions of a softmax, Burn fuses nothing of either. A device that has failed says so at the next read.
+        let _ = scores.device().flush();
         let softmax = self.composed(scores);
-        let weights = self.dropout.clone().map_or_else(|| softmax.clone(), |mask| dropout(softmax.clone(), mask));
-        (softmax, weights)
+        (softmax.clone(), dropout_drawn(softmax, mask.clone(), drawn))
     }
 
     /// Computes the gradient of the scores from `softmax` and the gradient of the weights, `grad_output`, without

@@ -94,18 +94,21 @@ impl Mask {
             .for_each(|(values, row)| fill(values, row));
     }
 
-    /// Computes the boolean mask of the values that stay, for a tensor of `shape` on `device` (without autodiff). It
+    /// Computes the boolean mask of the values that are dropped, for a tensor of `shape` on `device` (without autodiff). It
     /// equals the mask that is drawn on the CPU.
     ///
     /// The device computes the keys of the rows from those of the samples, which are copied to it once for a pass.
-    pub(super) fn keep_mask<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
+    pub(super) fn drop_mask<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
         let Samples { keys, constants } = &*self.source.samples;
-        let halves_of_keys = constants.get("sample keys", &[], device, || {
-            ints([2, keys.len(), 1], device, || {
-                [0, 1].into_iter().flat_map(|half| keys.iter().map(move |key| key[half])).collect()
+        let halves_of_keys = || {
+            constants.get("sample keys", &[], device, || {
+                ints([2, keys.len(), 1], device, || {
+                    [0, 1].into_iter().flat_map(|half| keys.iter().map(move |key| key[half])).collect()
+                })
             })
-        });
-        let [low, high] = [0, 1].map(|half| halves_of_keys.clone().narrow(0, half, 1).reshape([keys.len(), 1, 1]));
+        };
+        let half = |half| halves_of_keys().narrow(0, half, 1).reshape([keys.len(), 1, 1]);
+        let [low, high] = [0, 1].map(|index| constants.get("half of sample keys", &[index], device, || half(index)));
         let (axes, width) = (&shape[1..D - 1], shape[D - 1]);
         // One copy from the host serves nearly all sizes.
         let most = axes.iter().map(|extent| self.first + extent).max().unwrap_or(0).max(width);
@@ -122,7 +125,18 @@ impl Mask {
         let drawn = random_bits_tensor(row + columns, high + coordinates);
         // Unsigned numbers compare like signed ones after the first bit of both is flipped.
         let threshold = (self.threshold() ^ 0x8000_0000) as i32;
-        drawn.bitwise_xor_scalar(i32::MIN).greater_equal_elem(threshold).reshape(shape)
+        drawn.bitwise_xor_scalar(i32::MIN).lower_elem(threshold).reshape(shape)
+    }
+
+    /// Draws the values to drop in a tensor that is like `x`; `None` on the CPU, which draws them while it drops them.
+    ///
+    /// Burn fuses the operations of this into one kernel, if they are not queued between others: beside the reductions of a
+    /// softmax it fuses nothing of both. So the mask is drawn first.
+    pub(crate) fn drawn_for<const D: usize>(&self, x: &Tensor<D>) -> Option<Tensor<D, Bool>> {
+        if is_host(x) {
+            return None;
+        }
+        Some(self.drop_mask(x.dims(), &x.device().inner()))
     }
 
     /// Computes [`row_coordinates`](Self::row_coordinates) on a device, for rows on `axes`, from the `numbers` from 0 on:
@@ -208,15 +222,21 @@ fn mixed(x: Tensor<3, Int>, by: u32) -> Tensor<3, Int> {
 
 /// Applies dropout with `mask` to `x`; the result has autodiff if `x` has autodiff.
 pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
+    let drawn = mask.drawn_for(&x);
+    dropout_drawn(x, mask, drawn)
+}
+
+/// Applies dropout as [`dropout`] does. `drawn` is what [`Mask::drawn_for`] returned for a tensor of the same shape.
+pub(crate) fn dropout_drawn<const D: usize>(x: Tensor<D>, mask: Mask, drawn: Option<Tensor<D, Bool>>) -> Tensor<D> {
     if !x.is_autodiff() {
-        return drop_plain(x, &mask);
+        return drop_plain(x, &mask, drawn);
     }
     let device = x.device();
     on_backend!(&device, B => {
         // `into_parts` releases the graph's reference, so that the values can be changed in place if the graph does not
         // keep them.
         let (values, node) = B::tracked(x).into_parts();
-        let y = drop_plain(B::from_plain::<D>(values), &mask);
+        let y = drop_plain(B::from_plain::<D>(values), &mask, drawn);
         let step = Drop::<B, D>(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
         B::from_tracked(match step {
             OpsKind::Tracked(step) => step.finish(mask, B::plain(y)),
@@ -225,8 +245,8 @@ pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
     })
 }
 
-/// Applies dropout without autodiff.
-fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask) -> Tensor<D> {
+/// Applies dropout without autodiff. On a device, `drawn` are the values that are dropped.
+fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask, drawn: Option<Tensor<D, Bool>>) -> Tensor<D> {
     let shape = x.dims();
     if is_host(&x) {
         return on_host!(x, B => {
@@ -235,8 +255,8 @@ fn drop_plain<const D: usize>(x: Tensor<D>, mask: &Mask) -> Tensor<D> {
             B::from_plain(B::change_in_place("dropout", B::plain(x), args, apply).0)
         });
     }
-    let keep_mask = mask.keep_mask(shape, &x.device());
-    x.mul_scalar(mask.scale()).mask_fill(keep_mask.bool_not(), 0.0)
+    let drawn = drawn.unwrap_or_else(|| mask.drop_mask(shape, &x.device()));
+    x.mul_scalar(mask.scale()).mask_fill(drawn, 0.0)
 }
 
 #[derive(Debug)]
@@ -248,7 +268,7 @@ impl<B: PrimitiveBackend, const D: usize> Backward<B, 1> for Drop<B, D> {
     fn backward(self, ops: Ops<Mask, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output: Tensor<D> = B::from_plain(gradients.consume::<B>(&ops.node));
         if let Some(parent) = &ops.parents[0] {
-            gradients.register::<B>(parent.id, B::plain(drop_plain(grad_output, &ops.state)));
+            gradients.register::<B>(parent.id, B::plain(drop_plain(grad_output, &ops.state, None)));
         }
     }
 }
