@@ -179,16 +179,15 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         let largest = pages.iter().copied().max().unwrap_or(self.limit.budget.min(self.limit.allocation));
         let mut best: Option<(f64, Bytes, Vec<Candidate>)> = None;
         if let Some(bounds) = self.all_buckets(largest, false)? {
-            let filled = page_for(self.largest_of(&bounds)?, self.limit.allocation);
             let mut enough = total(&bounds);
             if self.limit.budget.0 < SMALL_BUDGET {
-                pages.extend(self.small_pages(filled));
+                pages.extend(self.small_pages(self.limit.budget));
             } else {
                 if largest < self.limit.allocation {
-                    // Nearly always one page for all loses the least, so what is as fast with smaller pages is fast enough.
+                    // Nearly always the largest pages lose the least, so what is as fast with smaller ones is fast enough.
                     enough = enough.max(self.all_buckets(largest, true)?.map_or(0.0, |found| total(&found)));
                 }
-                pages.insert(1, filled);
+                pages.insert(1, page_for(self.largest_of(&bounds)?, self.limit.allocation));
             }
             for page in pages {
                 if let Some(found) = self.all_buckets(page, true)? {
@@ -263,7 +262,7 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         Ok(pages)
     }
 
-    /// Lists the sizes of pages to try in a small budget beside its shares, from `largest` bytes down.
+    /// Lists the sizes of pages to try in a small budget beside its shares, from about `largest` bytes down.
     fn small_pages(&self, largest: Bytes) -> Vec<Bytes> {
         let mut pages = vec![SMALLEST_PAGE];
         while pages[pages.len() - 1] < largest.0 as f64 {
