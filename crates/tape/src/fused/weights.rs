@@ -13,10 +13,10 @@ use burn_backend::tensor::FloatTensor;
 use rayon::prelude::*;
 
 use crate::Noise;
-use crate::bridge::PrimitiveBackend;
+use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::capture::placeholder_bools;
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
-use crate::noise::{Mask, dropout, dropout_drawn, random_bits};
+use crate::noise::{Mask, dropout_drawn, random_bits};
 use crate::simd::{exp, sum, vectorized};
 use crate::transfer::Constants;
 
@@ -57,7 +57,11 @@ pub fn attention_weights(scores: Tensor<4>, mask: &AttentionMask, noise: &Noise,
     if is_host(&scores) {
         return on_host(scores, op);
     }
-    op.composed_with_dropout(scores).1
+    if !scores.is_autodiff() {
+        return op.composed_with_dropout(scores).1;
+    }
+    let device = scores.device();
+    on_backend!(&device, B => on_device::<B>(scores, op))
 }
 
 /// Operation that turns attention scores into attention weights: mask, softmax and dropout.
@@ -87,9 +91,7 @@ impl WeightsOp {
             let softmax = self.composed(scores);
             return (softmax.clone(), softmax);
         };
-        let drawn = mask.drawn_for(&scores);
-        // Beside the reductions of a softmax, Burn fuses nothing of either. A device that has failed says so at the next read.
-        let _ = scores.device().flush();
+        let drawn = mask.drawn_alone_for(&scores);
         let softmax = self.composed(scores);
         (softmax.clone(), dropout_drawn(softmax, mask.clone(), drawn))
     }
@@ -104,10 +106,22 @@ impl WeightsOp {
                 B::from_plain(self.backward_on::<B>(&softmax, B::plain(grad_output), shape))
             });
         }
-        let grad_output =
-            self.dropout.clone().map_or_else(|| grad_output.clone(), |mask| dropout(grad_output.clone(), mask));
+        let dtype = grad_output.dtype();
+        let low = matches!(dtype, DType::F16 | DType::BF16);
+        let drawn = self.dropout.as_ref().and_then(|mask| mask.drawn_alone_for(&grad_output));
+        let fp32 = |x: Tensor<4>| if low { x.cast(FloatDType::F32) } else { x };
+        let (softmax, grad_output) = (fp32(softmax), fp32(grad_output));
+        let grad_output = match self.dropout.clone() {
+            Some(mask) => dropout_drawn(grad_output, mask, drawn),
+            None => grad_output,
+        };
         let along = (grad_output.clone() * softmax.clone()).sum_dim(3);
-        softmax * (grad_output - along)
+        let gradient = softmax * (grad_output - along);
+        match dtype {
+            DType::F16 => gradient.cast(FloatDType::F16),
+            DType::BF16 => gradient.cast(FloatDType::BF16),
+            _ => gradient,
+        }
     }
 
     /// Computes the softmax over the visible keys with Burn's operations, for every device.
@@ -236,6 +250,32 @@ fn softmax_in_place(scores: &mut [f32]) {
     scores.iter_mut().for_each(|score| *score = exp(*score - highest));
     let inverse = 1.0 / sum(scores.iter().copied());
     scores.iter_mut().for_each(|score| *score *= inverse);
+}
+
+/// Computes the weights as one operation of the tape, which keeps the softmax and nothing else.
+fn on_device<B: PrimitiveBackend>(scores: Tensor<4>, op: WeightsOp) -> Tensor<4> {
+    let (scores, node) = B::tracked(scores).into_parts();
+    let (softmax, weights) = op.composed_with_dropout(B::from_plain(scores));
+    let step = DeviceStep::<B>(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
+    B::from_tracked(match step {
+        OpsKind::Tracked(step) => step.finish((op, B::plain(softmax)), B::plain(weights)),
+        OpsKind::UnTracked(step) => step.finish(B::plain(weights)),
+    })
+}
+
+#[derive(Debug)]
+struct DeviceStep<B>(PhantomData<B>);
+
+impl<B: PrimitiveBackend> Backward<B, 1> for DeviceStep<B> {
+    type State = (WeightsOp, FloatTensor<B>);
+
+    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let grad_output: Tensor<4> = B::from_plain(gradients.consume::<B>(&ops.node));
+        let (op, softmax) = ops.state;
+        if let Some(parent) = &ops.parents[0] {
+            gradients.register::<B>(parent.id, B::plain(op.gradient(B::from_plain(softmax), grad_output)));
+        }
+    }
 }
 
 fn on_host(scores: Tensor<4>, op: WeightsOp) -> Tensor<4> {

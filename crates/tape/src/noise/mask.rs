@@ -130,13 +130,17 @@ impl Mask {
 
     /// Draws the values to drop in a tensor that is like `x`; `None` on the CPU, which draws them while it drops them.
     ///
-    /// Burn fuses the operations of this into one kernel, if they are not queued between others: beside the reductions of a
-    /// softmax it fuses nothing of both. So the mask is drawn first.
-    pub(crate) fn drawn_for<const D: usize>(&self, x: &Tensor<D>) -> Option<Tensor<D, Bool>> {
+    /// Burn fuses the operations of this into one kernel unless they are queued beside reductions: then it fuses neither. So
+    /// what is queued before is sent to the device first, and the mask before what follows.
+    pub(crate) fn drawn_alone_for<const D: usize>(&self, x: &Tensor<D>) -> Option<Tensor<D, Bool>> {
         if is_host(x) {
             return None;
         }
-        Some(self.drop_mask(x.dims(), &x.device().inner()))
+        let device = x.device().inner();
+        send_queued(&device);
+        let drawn = self.drop_mask(x.dims(), &device);
+        send_queued(&device);
+        Some(drawn)
     }
 
     /// Computes [`row_coordinates`](Self::row_coordinates) on a device, for rows on `axes`, from the `numbers` from 0 on:
@@ -150,6 +154,12 @@ impl Mask {
         }
         rows
     }
+}
+
+/// Sends the operations that are queued for `device` to it, without waiting for their results.
+fn send_queued(device: &Device) {
+    // A device that has failed says so at the next read.
+    let _ = device.flush();
 }
 
 /// Smallest count of numbers that a device is sent.
@@ -222,11 +232,10 @@ fn mixed(x: Tensor<3, Int>, by: u32) -> Tensor<3, Int> {
 
 /// Applies dropout with `mask` to `x`; the result has autodiff if `x` has autodiff.
 pub(crate) fn dropout<const D: usize>(x: Tensor<D>, mask: Mask) -> Tensor<D> {
-    let drawn = mask.drawn_for(&x);
-    dropout_drawn(x, mask, drawn)
+    dropout_drawn(x, mask, None)
 }
 
-/// Applies dropout as [`dropout`] does. `drawn` is what [`Mask::drawn_for`] returned for a tensor of the same shape.
+/// Applies dropout as [`dropout`] does. `drawn` are the values to drop, if they are drawn already.
 pub(crate) fn dropout_drawn<const D: usize>(x: Tensor<D>, mask: Mask, drawn: Option<Tensor<D, Bool>>) -> Tensor<D> {
     if !x.is_autodiff() {
         return drop_plain(x, &mask, drawn);
@@ -268,7 +277,8 @@ impl<B: PrimitiveBackend, const D: usize> Backward<B, 1> for Drop<B, D> {
     fn backward(self, ops: Ops<Mask, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output: Tensor<D> = B::from_plain(gradients.consume::<B>(&ops.node));
         if let Some(parent) = &ops.parents[0] {
-            gradients.register::<B>(parent.id, B::plain(drop_plain(grad_output, &ops.state, None)));
+            let drawn = ops.state.drawn_alone_for(&grad_output);
+            gradients.register::<B>(parent.id, B::plain(drop_plain(grad_output, &ops.state, drawn)));
         }
     }
 }
