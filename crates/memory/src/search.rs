@@ -180,14 +180,12 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         let mut best: Option<(f64, Bytes, Vec<Candidate>)> = None;
         if let Some(bounds) = self.all_buckets(largest, false)? {
             let mut enough = total(&bounds);
-            if self.limit.budget.0 < SMALL_BUDGET {
-                pages.extend(self.small_pages(self.limit.budget));
-            } else {
+            if self.limit.budget.0 >= SMALL_BUDGET {
                 if largest < self.limit.allocation {
                     // Nearly always the largest pages lose the least, so what is as fast with smaller ones is fast enough.
                     enough = enough.max(self.all_buckets(largest, true)?.map_or(0.0, |found| total(&found)));
                 }
-                pages.insert(1, page_for(self.largest_of(&bounds)?, self.limit.allocation));
+                pages.insert(1.min(pages.len()), page_for(self.largest_of(&bounds)?, self.limit.allocation));
             }
             for page in pages {
                 if let Some(found) = self.all_buckets(page, true)? {
@@ -244,6 +242,9 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         if matches!(self.model.demand().rules, BackendRules::Flex { .. }) {
             return Ok(vec![Bytes(u64::MAX)]);
         }
+        if self.limit.budget.0 < SMALL_BUDGET {
+            return Ok(self.small_pages());
+        }
         let mut beside = Bytes(0);
         for &bucket in self.buckets() {
             for utterances in [1, micro_batches(self.options, bucket.utterances)[0]] {
@@ -262,10 +263,10 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         Ok(pages)
     }
 
-    /// Lists the sizes of pages to try in a small budget beside its shares, from about `largest` bytes down.
-    fn small_pages(&self, largest: Bytes) -> Vec<Bytes> {
+    /// Lists the sizes of pages to try in a small budget, the largest first. They do not depend on the budget.
+    fn small_pages(&self) -> Vec<Bytes> {
         let mut pages = vec![SMALLEST_PAGE];
-        while pages[pages.len() - 1] < largest.0 as f64 {
+        while pages[pages.len() - 1] < self.limit.budget.0 as f64 {
             pages.push(pages[pages.len() - 1] * PAGE_FACTOR);
         }
         pages.into_iter().rev().map(|page| Bytes(page as u64).min(self.limit.allocation)).collect()
